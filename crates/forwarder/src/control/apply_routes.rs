@@ -28,7 +28,7 @@ impl ForwarderState {
             let gone = gone.filter(|prefix| !self.is_virtual_route(slot, prefix));
             stale.extend(gone.map(|prefix| (slot, *prefix)));
         }
-        self.forget_bfd_down(desired);
+        self.discard_changed_bfd_down(desired);
         for (slot, prefix) in &stale {
             self.remove_route(*slot, *prefix);
         }

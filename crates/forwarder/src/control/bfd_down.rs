@@ -108,7 +108,7 @@ impl ForwarderState {
     }
 
     /// Discards withdrawn routes that are no longer desired, or have changed.
-    pub(super) fn forget_bfd_down(&mut self, desired: &DesiredState) {
+    pub(super) fn discard_changed_bfd_down(&mut self, desired: &DesiredState) {
         let slots: Vec<Slot> = self.vrfs.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let Some(state) = self.vrfs.get_mut(slot) else { continue };

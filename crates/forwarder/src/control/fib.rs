@@ -81,7 +81,7 @@ pub struct Fib {
     /// Sets of paths by their paths.
     pub sets: BTreeMap<Vec<PathKey>, PathSet>,
     /// How often a next hop was changed: the cost of repairs.
-    pub(super) hops_set: u64,
+    pub(super) hop_changes: u64,
     /// How often each table was full.
     pub table_full_counts: TableFullCounts,
     /// SIMD kernel of the workers' lookups.
@@ -115,7 +115,7 @@ impl Fib {
             adjacencies: Adjacencies::new(limits.adjacencies),
             specials: HashMap::new(),
             sets: BTreeMap::new(),
-            hops_set: 0,
+            hop_changes: 0,
             table_full_counts: TableFullCounts::default(),
             kernel,
             quiescence,
@@ -216,7 +216,7 @@ impl Fib {
 
     /// Changes a next hop, and with it all prefixes that use it.
     pub fn set_hop(&mut self, id: u32, hop: &NextHop) -> Result<(), TableFull> {
-        self.hops_set += 1;
+        self.hop_changes += 1;
         self.hops.set(id, hop).map_err(|error| self.table_full_counts.full(Table::NextHops, error))
     }
 

@@ -246,7 +246,7 @@ impl ForwarderState {
 
     /// Number of changes of next hops: the cost of repairs, independent of the number of prefixes.
     pub fn hops_changed(&self) -> u64 {
-        self.fib.hops_set
+        self.fib.hop_changes
     }
 
     /// Its packet buffers.

@@ -195,7 +195,7 @@ impl ForwarderState {
         let Some(state) = self.host_interfaces.get_mut(name) else { return };
         let (index, paired_interface) = (state.index, state.paired_interface.take());
         self.unpair(index, paired_interface);
-        self.forget_queues(&queue_name(name));
+        self.remove_queue_names(&queue_name(name));
         self.remove_queues(index);
         self.send_to_workers(|| Command::Map {
             interface: index,
@@ -290,7 +290,7 @@ impl ForwarderState {
         let Some(state) = self.host_interfaces.get_mut(name) else { return };
         let (index, was_up) = (state.index, std::mem::replace(&mut state.is_up, true));
         if was_up {
-            self.forget_queues(&queue_name(name));
+            self.remove_queue_names(&queue_name(name));
             self.remove_queues(index);
         }
         self.add_tx_queues(index, queues.tx);
@@ -315,7 +315,7 @@ impl ForwarderState {
         (state.is_up, state.reason_down) = (false, reason);
         let (index, paired_interface) = (state.index, state.paired_interface.take());
         self.unpair(index, paired_interface);
-        self.forget_queues(&queue_name(name));
+        self.remove_queue_names(&queue_name(name));
         self.remove_queues(index);
     }
 

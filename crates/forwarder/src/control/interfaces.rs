@@ -158,12 +158,12 @@ impl ForwarderState {
         self.send_to_workers(|| Command::Map { interface: index, base });
         if let Some(old) = old {
             if old.is_up && !is_up {
-                self.forget_learnt(index);
+                self.reset_neighbors(index);
             }
             if old.link.mac != mac || !is_up {
                 self.reset_dad(index);
             }
-            self.forget_off_link(index);
+            self.remove_off_link_neighbors(index);
             self.refresh_neighbors(index);
             self.refresh_sets(index);
             self.host_routes_follow(index);
@@ -203,7 +203,7 @@ impl ForwarderState {
 
     /// Removes an interface whose routes are already removed.
     pub(super) fn remove_interface(&mut self, index: u32) {
-        self.forget_interface(index);
+        self.remove_neighbors(index);
         self.reset_dad(index);
         let Some(state) = self.take_interface(index) else { return };
         self.shared.interface(index).set(&[0; 6], 0, 0, DEFAULT_VRF);
@@ -314,7 +314,7 @@ impl ForwarderState {
             }
             (state.is_up, state.since.1) = (now, unix_s());
             if !now {
-                self.forget_learnt(index);
+                self.reset_neighbors(index);
                 self.reset_dad(index);
             }
             self.refresh_sets(index);

@@ -120,11 +120,11 @@ impl ForwarderState {
         let mut is_deep = false;
         for rule in desired {
             let action = match &rule.action {
-                RuleAction::Table(name, beyond_default) => {
+                RuleAction::Table(name, suppress_default) => {
                     let slot = self.vrfs.slot_of(name);
                     // `DesiredState::parse` has checked that the VRF exists.
                     let vrf = slot.map_or(vrf, |slot| self.vrf_id(slot));
-                    PolicyAction::Table { vrf, beyond_default: *beyond_default }
+                    PolicyAction::Table { vrf, suppress_default: *suppress_default }
                 }
                 RuleAction::Special(special) => PolicyAction::Special(*special),
                 RuleAction::Goto(priority) => PolicyAction::Goto(place_of(*priority)),
@@ -135,7 +135,7 @@ impl ForwarderState {
             let hits = hits.unwrap_or_else(|| Arc::new(Hits::new(self.workers.count)));
             list.push(Rule { of: self.match_of(rule), action, hits });
         }
-        let action = PolicyAction::Table { vrf, beyond_default: false };
+        let action = PolicyAction::Table { vrf, suppress_default: false };
         let hits = Arc::new(Hits::new(0));
         list.insert(own_at, Rule { of: Match::all(), action, hits });
         Rules { list, is_deep }
@@ -179,8 +179,8 @@ fn rule_message(rule: &DesiredRule) -> v1::Rule {
         ports.map(|(first, last)| v1::PortRange { first: first.into(), last: last.into() })
     };
     let action = match &rule.action {
-        RuleAction::Table(vrf, beyond_default) => {
-            Action::Table(v1::RuleTable { vrf: vrf.clone(), beyond_default: *beyond_default })
+        RuleAction::Table(vrf, suppress_default) => {
+            Action::Table(v1::RuleTable { vrf: vrf.clone(), suppress_default: *suppress_default })
         }
         RuleAction::Special(special) => Action::Special(match special {
             SpecialNextHop::Unreachable => v1::Special::Unreachable.into(),

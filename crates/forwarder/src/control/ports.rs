@@ -24,9 +24,9 @@ impl ForwarderState {
         config: &PortConfig,
         (name, interface): (&str, u32),
     ) -> Result<PortState, OpenError> {
-        let sized = self.sized(config);
+        let with_default_queues = self.with_default_queues(config);
         let mut reason_down = String::new();
-        let port = match (self.open)(&sized, self.pool) {
+        let port = match (self.open)(&with_default_queues, self.pool) {
             Ok(port) => port,
             Err(error) if self.may_defer_ports && error.may_pass() => {
                 reason_down = error.to_string();
@@ -36,7 +36,12 @@ impl ForwarderState {
                     reason = reason_down,
                     "the port cannot be opened yet; retrying"
                 );
-                Box::new(PendingPort::new(sized, self.pool, self.open.clone(), reason_down.clone()))
+                Box::new(PendingPort::new(
+                    with_default_queues,
+                    self.pool,
+                    self.open.clone(),
+                    reason_down.clone(),
+                ))
             }
             Err(error) => return Err(error),
         };
@@ -45,7 +50,7 @@ impl ForwarderState {
     }
 
     /// Sets one transmit queue for each worker where the number is not configured.
-    fn sized(&self, config: &PortConfig) -> PortConfig {
+    fn with_default_queues(&self, config: &PortConfig) -> PortConfig {
         let mut config = config.clone();
         let workers = self.worker_pool.workers.len() as u16;
         match &mut config {
@@ -61,7 +66,7 @@ impl ForwarderState {
     /// Closes a port: the workers release its queues first.
     pub(super) fn close_port(&mut self, name: &str) {
         let Some(state) = self.ports.remove(name) else { return };
-        self.forget_queues(name);
+        self.remove_queue_names(name);
         self.remove_queues(state.interface);
         self.link_changed(state.interface, false);
     }
@@ -150,7 +155,7 @@ impl ForwarderState {
         let (interface, node) = (state.interface, Self::entry());
         let input = stoa_ports::input_of(state.port.driver());
         let input = (crate::nodes::NODES.len() + 1 + input) as u16;
-        self.forget_queues(name);
+        self.remove_queue_names(name);
         // With a queue for each worker, the port itself distributes the flows.
         let is_software_rss =
             self.software_rss.contains(name) && self.is_short_of_queues(rx.len() as u32);
@@ -170,7 +175,7 @@ impl ForwarderState {
         (queues as usize) < self.worker_pool.workers.len()
     }
 
-    pub(super) fn forget_queues(&mut self, name: &str) {
+    pub(super) fn remove_queue_names(&mut self, name: &str) {
         self.queues.retain(|(queue, _)| queue.rsplit_once(':').is_none_or(|q| q.0 != name));
     }
 
@@ -182,7 +187,7 @@ impl ForwarderState {
         (state.is_up, state.queues) = (false, (0, 0));
         state.reason_down = reason;
         let base = state.interface;
-        self.forget_queues(name);
+        self.remove_queue_names(name);
         self.remove_queues(base);
         self.link_changed(base, false);
     }

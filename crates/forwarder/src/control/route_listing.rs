@@ -213,7 +213,7 @@ impl ForwarderState {
         let installed = state.routes.get(prefix)?;
         let route = route_message(&state.name, prefix, &installed.route)?;
         let (mut state, packets, bytes) = self.route_state(installed.set.as_deref());
-        if self.is_given_up(slot, &installed.route.action, prefix) {
+        if self.is_disabled_duplicate(slot, &installed.route.action, prefix) {
             state = "duplicate";
         }
         let state = state.to_owned();
@@ -221,7 +221,7 @@ impl ForwarderState {
     }
 
     /// Whether this is the host route of one of our addresses that is disabled as a duplicate.
-    fn is_given_up(&self, slot: Slot, action: &Action, prefix: &Prefix) -> bool {
+    fn is_disabled_duplicate(&self, slot: Slot, action: &Action, prefix: &Prefix) -> bool {
         matches!(action, Action::Special(SpecialNextHop::Local))
             && self.duplicates().any(|(interface, address)| {
                 address == prefix.0 && self.interface(interface).is_some_and(|it| it.vrf == slot)

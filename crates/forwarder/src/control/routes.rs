@@ -55,7 +55,7 @@ impl ForwarderState {
         match self.fib.insert(slot, prefix, prepared.hop) {
             Ok(former) => self.shadow(slot, prefix, former),
             Err(full) => {
-                self.abandon(prepared);
+                self.release_prepared(prepared);
                 return Err(full);
             }
         }
@@ -107,7 +107,7 @@ impl ForwarderState {
                 self.shadow(slot, prepared.prefix, former.get(at).copied().unwrap_or(0));
                 self.install(slot, prepared);
             } else {
-                self.abandon(prepared);
+                self.release_prepared(prepared);
             }
         }
         pinned.map_err(|(at, full)| (hops[at].0, full))
@@ -125,7 +125,7 @@ impl ForwarderState {
     }
 
     /// Releases the set of a route that does not fit.
-    fn abandon(&mut self, prepared: Prepared<'_>) {
+    fn release_prepared(&mut self, prepared: Prepared<'_>) {
         if let Some(keys) = prepared.set {
             self.release_set(&keys);
         }

@@ -101,7 +101,7 @@ impl DesiredState {
         }
         let action = match &rule.action {
             Some(Action::Table(table)) if is_vrf(&table.vrf) => {
-                RuleAction::Table(table.vrf.clone(), table.beyond_default)
+                RuleAction::Table(table.vrf.clone(), table.suppress_default)
             }
             Some(Action::Table(table)) => {
                 let cause = format!("uses the table of VRF {:?}, which does not exist", table.vrf);
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     fn rule() -> v1::Rule {
-        let table = v1::RuleTable { vrf: "red".to_owned(), beyond_default: false };
+        let table = v1::RuleTable { vrf: "red".to_owned(), suppress_default: false };
         let action = Some(Action::Table(table));
         v1::Rule { family: 4, priority: 100, action, ..v1::Rule::default() }
     }

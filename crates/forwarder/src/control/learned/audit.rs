@@ -47,10 +47,10 @@ impl Audit {
 
     /// Counts a route with the caller's id of its hop, 0 when the hop is of an earlier generation.
     fn count<K: Family>(&mut self, (prefix, length): (K, u8), hop: u32) {
-        let slice = digest::slice(prefix.wide(), length);
+        let slice = digest::slice(prefix.as_u128(), length);
         self.routes += 1;
         let sum = &mut self.digests[slice];
-        *sum = sum.wrapping_add(digest::route(prefix.wide(), length, hop));
+        *sum = sum.wrapping_add(digest::route(prefix.as_u128(), length, hop));
         if self.slices[slice] {
             prefix.pack(length, self.listed.entry(hop).or_default());
         }
@@ -115,7 +115,7 @@ impl ForwarderState {
         let routes = table.flat_map(|table| table.range(from.0, from.1)).enumerate();
         for (at, (prefix, length, value)) in routes {
             if at == SCAN_LIMIT {
-                audit.from = Some((prefix.wide(), length));
+                audit.from = Some((prefix.as_u128(), length));
                 return;
             }
             if self.learned.has(value) {

@@ -18,12 +18,12 @@ pub(super) trait Family: Key {
     fn address(self) -> IpAddr;
     fn of(address: IpAddr) -> Option<Self>;
     /// The form that digests use.
-    fn wide(self) -> u128;
+    fn as_u128(self) -> u128;
     /// Decodes a prefix of [`PACKED`](Self::PACKED) bytes, with any host bits.
     fn unpack(bytes: &[u8]) -> Option<(Self, u8)>;
     fn pack(self, length: u8, to: &mut Vec<u8>);
     /// This address with all bits beyond the length cleared.
-    fn cut(self, length: u8) -> Self;
+    fn mask(self, length: u8) -> Self;
     fn hosts(hosts: &Hosts) -> &[(Self, u32)];
     fn table(fib: &Fib, slot: Slot) -> Option<&Lpm<Self>>;
     fn table_mut(fib: &mut Fib, slot: Slot) -> Option<&mut Lpm<Self>>;
@@ -46,7 +46,7 @@ impl Family for u32 {
             IpAddr::V6(_) => None,
         }
     }
-    fn wide(self) -> u128 {
+    fn as_u128(self) -> u128 {
         self.into()
     }
     fn unpack(bytes: &[u8]) -> Option<(Self, u8)> {
@@ -57,7 +57,7 @@ impl Family for u32 {
         to.extend(self.to_be_bytes());
         to.push(length);
     }
-    fn cut(self, length: u8) -> Self {
+    fn mask(self, length: u8) -> Self {
         self & Self::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0)
     }
     fn hosts(hosts: &Hosts) -> &[(Self, u32)] {
@@ -84,7 +84,7 @@ impl Family for u128 {
             IpAddr::V6(ip) => Some(ip.into()),
         }
     }
-    fn wide(self) -> u128 {
+    fn as_u128(self) -> u128 {
         self
     }
     fn unpack(bytes: &[u8]) -> Option<(Self, u8)> {
@@ -95,7 +95,7 @@ impl Family for u128 {
         to.extend(self.to_be_bytes());
         to.push(length);
     }
-    fn cut(self, length: u8) -> Self {
+    fn mask(self, length: u8) -> Self {
         self & Self::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0)
     }
     fn hosts(hosts: &Hosts) -> &[(Self, u32)] {

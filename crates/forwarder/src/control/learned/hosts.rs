@@ -16,7 +16,7 @@ pub(super) struct Hosts {
 
 impl Hosts {
     /// Adds new neighbours.
-    pub(super) fn follow(&mut self, cache: &Cache) {
+    pub(super) fn update(&mut self, cache: &Cache) {
         // A new serial number means a new neighbour.
         if self.newest == cache.last_serial {
             return;
@@ -34,7 +34,7 @@ impl Hosts {
     ) -> impl Iterator<Item = Key> + 'a {
         let all = K::hosts(self);
         let first = all.partition_point(|(address, _)| *address < prefix);
-        let inside = all[first..].iter().take_while(move |(at, _)| at.cut(length) == prefix);
+        let inside = all[first..].iter().take_while(move |(at, _)| at.mask(length) == prefix);
         inside.map(|(address, interface)| (*interface, address.address()))
     }
 }

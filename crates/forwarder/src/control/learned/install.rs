@@ -75,7 +75,7 @@ impl ForwarderState {
         refused: &mut RefusedRuns,
     ) {
         let mut follow_up = FollowUp::default();
-        self.learned.hosts.follow(&self.cache);
+        self.learned.hosts.update(&self.cache);
         let (mut rest, mut outcomes) = (changes, Vec::with_capacity(changes.len()));
         let mut retried_at = usize::MAX;
         while !rest.is_empty() {

@@ -236,7 +236,7 @@ fn check<K: Family>(prefix: K, length: u8) -> Result<(), RouteError> {
         let reason = format!("length {length} is out of range; the greatest is {}", K::BITS);
         return Err(RouteError::new(reason, "Send a length that fits the address."));
     }
-    if prefix.cut(length) != prefix {
+    if prefix.mask(length) != prefix {
         return Err(RouteError::new(
             "has host bits set",
             "Clear the host bits, or use a longer prefix.",

@@ -73,7 +73,7 @@ impl ForwarderState {
         }
         self.sweep_shadowed();
         if refused.count == sweep.refused {
-            self.write_off_stale();
+            self.reset_stale_users();
         }
         self.drop_unused_stale();
         true
@@ -90,7 +90,7 @@ impl ForwarderState {
         let mut next = None;
         for (prefix, length, value) in K::table(&self.fib, slot)?.range(from.0, from.1) {
             if scanned == SCAN_LIMIT || gone.len() == BATCH_ROUTES {
-                next = Some((prefix.wide(), length));
+                next = Some((prefix.as_u128(), length));
                 break;
             }
             scanned += 1;
@@ -103,7 +103,7 @@ impl ForwarderState {
     }
 
     /// No table has a stale route any more: resets counts that a bug has left above 0.
-    fn write_off_stale(&mut self) {
+    fn reset_stale_users(&mut self) {
         let vrf_hops: Vec<u32> = self.learned.vrf_hops.keys().copied().collect();
         let stale: Vec<u32> =
             vrf_hops.into_iter().filter(|next_hop| self.learned.is_stale(*next_hop)).collect();

@@ -32,7 +32,7 @@ impl ForwarderState {
                 for _ in queue.into_iter().flatten() {
                     self.count_drop(Drop::NeighborTable);
                 }
-                self.forget(victim);
+                self.remove_neighbor(victim);
             }
             Admission::InterfaceFull => {
                 let reason = "the interface has reached its neighbour limit";
@@ -197,7 +197,7 @@ impl ForwarderState {
     }
 
     /// A neighbour is resolved: sends the packets that wait for it.
-    pub(super) fn resolved(&mut self, key: Key) {
+    pub(super) fn neighbor_resolved(&mut self, key: Key) {
         let Some(entry) = self.cache.get_mut(&key) else { return };
         let waiting = std::mem::take(&mut entry.queue);
         self.set_adjacency_after(key, AdjacencyKind::Complete, waiting);
@@ -234,8 +234,8 @@ impl ForwarderState {
                     let mac = self.cache.get(&key).map(|entry| entry.mac);
                     self.solicit(key, mac);
                 }
-                Action::Fail(key) => self.failed(key),
-                Action::Delete(key) => self.forget(key),
+                Action::Fail(key) => self.neighbor_failed(key),
+                Action::Delete(key) => self.remove_neighbor(key),
             }
         }
     }
@@ -255,7 +255,7 @@ impl ForwarderState {
         self.send_frame(key.0, &frame);
     }
 
-    pub(super) fn failed(&mut self, key: Key) {
+    pub(super) fn neighbor_failed(&mut self, key: Key) {
         self.set_adjacency(key, AdjacencyKind::Drop);
         self.refresh_sets_through(key);
         let Some(entry) = self.cache.get_mut(&key) else { return };
@@ -266,7 +266,7 @@ impl ForwarderState {
         }
     }
 
-    pub(super) fn forget(&mut self, key: Key) {
+    pub(super) fn remove_neighbor(&mut self, key: Key) {
         let Some(mut entry) = self.cache.remove(&key) else { return };
         self.shared.known_neighbors.remove(key.0, key.1);
         for _ in entry.queue.drain(..) {
@@ -317,7 +317,7 @@ impl ForwarderState {
         self.cache.change(&key, |entry| {
             (entry.state, entry.mac, entry.lost) = (State::Permanent, mac, false);
         });
-        self.resolved(key);
+        self.neighbor_resolved(key);
         Ok(())
     }
 
@@ -333,7 +333,7 @@ impl ForwarderState {
     }
 
     /// The link is down: removes or resets what was learned on it.
-    pub(in crate::control) fn forget_learnt(&mut self, interface: u32) {
+    pub(in crate::control) fn reset_neighbors(&mut self, interface: u32) {
         let now = self.now();
         for key in self.cache.of_interface(interface) {
             let Some(entry) = self.cache.get(&key) else { continue };
@@ -341,7 +341,7 @@ impl ForwarderState {
                 continue;
             }
             if entry.pins == 0 {
-                self.forget(key);
+                self.remove_neighbor(key);
                 continue;
             }
             self.cache.change(&key, |entry| {
@@ -357,19 +357,19 @@ impl ForwarderState {
     }
 
     /// The interface's networks have changed: removes neighbours that are not on the link any more.
-    pub(in crate::control) fn forget_off_link(&mut self, interface: u32) {
+    pub(in crate::control) fn remove_off_link_neighbors(&mut self, interface: u32) {
         for key in self.cache.of_interface(interface) {
             let is_pinned = self.cache.get(&key).is_some_and(|entry| entry.pins > 0);
             if !is_pinned && !self.is_on_link(interface, key.1) {
-                self.forget(key);
+                self.remove_neighbor(key);
             }
         }
     }
 
     /// Removes all neighbours of an interface that is removed.
-    pub(in crate::control) fn forget_interface(&mut self, interface: u32) {
+    pub(in crate::control) fn remove_neighbors(&mut self, interface: u32) {
         for key in self.cache.of_interface(interface) {
-            self.forget(key);
+            self.remove_neighbor(key);
         }
     }
 

@@ -54,7 +54,7 @@ impl ForwarderState {
             false => entry.hint(mac, now),
         });
         if before != (mac, true) {
-            self.resolved(key);
+            self.neighbor_resolved(key);
         }
     }
 

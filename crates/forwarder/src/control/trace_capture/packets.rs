@@ -75,7 +75,7 @@ impl PacketTrace {
 
     /// What the data starts with after a node has advanced beyond the frame header, whose last two bytes are
     /// the Ethertype.
-    fn behind(&self, offset: u16) -> Start {
+    fn data_start_after(&self, offset: u16) -> Start {
         let moved = usize::from(offset.saturating_sub(self.offset));
         let frame = self.packet.steps.last().map_or(&[][..], |last| &last.head);
         match frame.get(..moved).and_then(<[u8]>::last_chunk) {
@@ -208,7 +208,7 @@ impl StepDescriber<'_> {
             ..Default::default()
         };
         self.describe(path, &mut step, record);
-        if is_of(record, ENTRY) && !step.rx_interface.is_empty() {
+        if is_node(record, ENTRY) && !step.rx_interface.is_empty() {
             // The node has found the sub-interface.
             path.packet.interface = step.rx_interface.clone();
         }
@@ -310,7 +310,7 @@ impl StepDescriber<'_> {
             step.drop = name.to_owned();
             step.what = format!("dropped, {name}: {description}");
             // The node had advanced to the payload before the drop.
-            path.start = path.behind(record.offset);
+            path.start = path.data_start_after(record.offset);
             return;
         }
         if next == TAKEN {
@@ -325,8 +325,11 @@ impl StepDescriber<'_> {
         step.next = edge.to_owned();
         step.what = format!("to {edge}");
         // Frames for a host interface get their Ethernet header back there.
-        path.start =
-            if edge == HOST_INTERFACE { path.behind(record.offset) } else { start_of(edge) };
+        path.start = if edge == HOST_INTERFACE {
+            path.data_start_after(record.offset)
+        } else {
+            start_of(edge)
+        };
         if edge.starts_with("icmp") && edge.ends_with("-error") {
             let reason = IcmpCause::of(record.adjacency).drop(edge.starts_with("icmp4")).reason();
             let description = self::reason(reason.0);
@@ -345,7 +348,7 @@ impl StepDescriber<'_> {
 }
 
 /// Whether this is the step of a node of this name.
-fn is_of(record: &Record, name: &str) -> bool {
+fn is_node(record: &Record, name: &str) -> bool {
     matches!(record.event, Event::Passed { node, .. } if node_name(node) == name)
 }
 

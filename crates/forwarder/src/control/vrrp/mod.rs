@@ -81,7 +81,7 @@ fn parameters(desired: &VirtualRouter, priority: u8) -> Parameters {
 }
 
 /// The virtual routers of an interface, with whether they are for IPv6.
-fn desired_by(
+fn configured_routers(
     interface: &desired::Interface,
 ) -> impl Iterator<Item = (bool, &VirtualRouter)> + use<'_> {
     let of = |family: &'_ desired::Family| family.enabled;
@@ -91,7 +91,7 @@ fn desired_by(
 }
 
 /// Whether one can become the other without releasing its addresses.
-fn is_same(one: &VirtualRouter, other: &VirtualRouter) -> bool {
+fn is_compatible(one: &VirtualRouter, other: &VirtualRouter) -> bool {
     one.addresses == other.addresses
         && one.version == other.version
         && one.is_owner() == other.is_owner()
@@ -107,8 +107,8 @@ impl ForwarderState {
                 && desired.vrf == state.desired.vrf
                 && (desired.parent == state.desired.parent && desired.tags == state.desired.tags);
             stays_there
-                && desired_by(desired).any(|(six, other)| {
-                    six == is_ip6 && other.vrid == vrid && is_same(&router.desired, other)
+                && configured_routers(desired).any(|(six, other)| {
+                    six == is_ip6 && other.vrid == vrid && is_compatible(&router.desired, other)
                 })
         };
         let all = self.virtual_routers.0.iter();
@@ -139,7 +139,7 @@ impl ForwarderState {
             let Some(state) = state else { continue };
             let index = index as u32;
             if !self.is_tunnel(index) {
-                let all = desired_by(&state.desired);
+                let all = configured_routers(&state.desired);
                 desired.extend(all.map(|(six, it)| ((index, six, it.vrid), it.clone())));
             }
         }
@@ -218,14 +218,15 @@ impl ForwarderState {
         };
         let down = desired.tracked.iter().filter(|(name, _)| is_down(name));
         let slot = self.interface(interface).map_or(DEFAULT, |state| state.vrf);
-        let lost = desired.networks.iter().filter(|(prefix, _)| !self.reaches(slot, *prefix));
+        let lost =
+            desired.networks.iter().filter(|(prefix, _)| !self.has_usable_route(slot, *prefix));
         let decrements = down.map(|(_, less)| less).chain(lost.map(|(_, less)| less));
         let less = decrements.fold(0_u8, |sum, less| sum.saturating_add(*less));
         desired.priority.saturating_sub(less).max(1)
     }
 
     /// Whether a VRF has a usable route to exactly this prefix.
-    fn reaches(&self, slot: Slot, prefix: Prefix) -> bool {
+    fn has_usable_route(&self, slot: Slot, prefix: Prefix) -> bool {
         let leads = |keys: &[PathKey]| {
             self.live_paths(keys).iter().any(|(is_unreachable, _)| !is_unreachable)
         };
@@ -293,7 +294,8 @@ impl ForwarderState {
     /// Whether an address of an interface belongs to one of its virtual routers: another router may have it.
     pub(super) fn is_vrrp_address(&self, interface: u32, address: IpAddr) -> bool {
         self.interface(interface).is_some_and(|state| {
-            desired_by(&state.desired).any(|(_, router)| router.addresses.contains(&address))
+            configured_routers(&state.desired)
+                .any(|(_, router)| router.addresses.contains(&address))
         })
     }
 
