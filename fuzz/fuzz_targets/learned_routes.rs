@@ -11,9 +11,9 @@ use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use stoa_api::v1;
 use stoa_forwarder::control::desired::DesiredState;
-use stoa_forwarder::control::{Forwarder, Limits, Plane};
+use stoa_forwarder::control::{Forwarder, Limits, ForwarderState};
 use stoa_fuzz::wire::{self, Wire, Wires, locked};
-use stoa_fuzz::world::{World, host4};
+use stoa_fuzz::setup::{Setup, host4};
 
 /// So small that a run reaches their ends.
 const LIMITS: Limits = Limits {
@@ -61,7 +61,7 @@ struct Run {
     odd: u8,
 }
 
-fn paths(said: &[(u8, u8)]) -> v1::Paths {
+fn paths(message: &[(u8, u8)]) -> v1::Paths {
     let path = |(interface, gateway): &(u8, u8)| v1::Path {
         interface: ["west", "east", "north", "gone"][usize::from(interface % 4)].to_owned(),
         next_hop: match gateway % 8 {
@@ -72,7 +72,7 @@ fn paths(said: &[(u8, u8)]) -> v1::Paths {
         },
         weight: (*gateway).into(),
     };
-    v1::Paths { paths: said.iter().map(path).collect() }
+    v1::Paths { paths: message.iter().map(path).collect() }
 }
 
 fn message(step: &Step) -> Option<v1::LearnedRoutes> {
@@ -122,21 +122,21 @@ fn message(step: &Step) -> Option<v1::LearnedRoutes> {
 
 /// A configuration: with the VRF or not, without an interface, with routes that stand before
 /// learned ones.
-fn world(which: u8) -> DesiredState {
-    let mut world = World::three_ports();
+fn setup(which: u8) -> DesiredState {
+    let mut setup = Setup::three_ports();
     if which & 1 == 0 {
-        world = world.port("gone", 4).host("gone", 4);
+        setup = setup.port("gone", 4).host("gone", 4);
     }
     if which & 2 == 0 {
-        world = world.vrf("red", &["north"]);
+        setup = setup.vrf("red", &["north"]);
     }
     if which & 4 == 0 {
         let path = [("east", Some(host4(2).into()), 1)];
-        world = world.paths(([10, 1, 0, 0].into(), 16), &path);
-        world = world.paths(([10, 0, 2, 2].into(), 32), &path);
+        setup = setup.paths(([10, 1, 0, 0].into(), 16), &path);
+        setup = setup.paths(([10, 0, 2, 2].into(), 32), &path);
     }
-    world.0.workers.buffers = 1024;
-    world.0
+    setup.0.workers.buffers = 1024;
+    setup.0
 }
 
 thread_local! {
@@ -152,25 +152,25 @@ fn start() -> (Forwarder, Wires) {
 }
 
 /// What is counted is what an audit finds in the tables or aside.
-fn assert_true(plane: &Plane) {
+fn assert_true(state: &ForwarderState) {
     for vrf in ["", "red"] {
         for family in [4, 6] {
             let slices = (0..256).collect();
             let request = v1::AuditRoutesRequest { vrf: vrf.to_owned(), family, slices };
-            let Some(held) = plane.audit_routes(&request) else { continue };
+            let Some(held) = state.audit_routes(&request) else { continue };
             let packed: usize = held.runs.iter().map(|run| run.ip4.len() + run.ip6.len()).sum();
             assert_eq!(packed as u64, held.routes * if family == 4 { 5 } else { 17 });
             let is_it = |row: &v1::RouteCount| row.vrf == vrf && row.family == family;
-            let counted = plane.count_routes().into_iter().filter(is_it);
+            let counted = state.count_routes().into_iter().filter(is_it);
             let counted: u64 = counted.map(|row| row.routes).sum();
             let listing = v1::ListRoutesRequest { family, vrf: vrf.to_owned(), ..Default::default() };
-            assert_eq!(plane.list_routes(&listing).len() as u64, counted);
+            assert_eq!(state.list_routes(&listing).len() as u64, counted);
         }
     }
 }
 
-fn next_hops(plane: &Plane) -> u64 {
-    let limits = plane.limits();
+fn next_hops(state: &ForwarderState) -> u64 {
+    let limits = state.limits();
     limits.iter().find(|limit| limit.name == "next-hops").map_or(0, |limit| limit.used)
 }
 
@@ -178,42 +178,42 @@ fuzz_target!(|steps: Vec<Step>| {
     LAB.with_borrow_mut(|lab| {
         let (forwarder, wires) = lab.get_or_insert_with(start);
         let begin = |forwarder: &mut Forwarder| {
-            let _ = forwarder.apply(world(0));
+            let _ = forwarder.apply(setup(0));
         };
         begin(forwarder);
         for step in steps.iter().take(64) {
             match step {
                 // Learned routes may fill the tables: then a configuration is refused, whole.
-                Step::Want(which) => drop(forwarder.apply(world(*which))),
+                Step::Want(which) => drop(forwarder.apply(setup(*which))),
                 Step::Plug(port, is_up) => {
                     let name = ["west", "east", "north", "gone"][usize::from(port % 4)];
                     locked(wires)[name].is_up.store(*is_up, Ordering::SeqCst);
                 }
                 _ => {}
             }
-            let Some(plane) = forwarder.plane() else { return };
-            if let Some(said) = message(step) {
-                plane.learn_routes(said);
+            let Some(state) = forwarder.state() else { return };
+            if let Some(message) = message(step) {
+                state.learn_routes(message);
             }
-            plane.step();
-            plane.attend();
-            plane.tick();
-            assert_true(plane);
+            state.step();
+            state.poll();
+            state.tick();
+            assert_true(state);
         }
         // All goes, and nothing is left of it.
         for wire in locked(wires).values() {
             wire.is_up.store(true, Ordering::SeqCst);
         }
-        let Some(plane) = forwarder.plane() else { return };
-        plane.learn_routes(v1::LearnedRoutes { begins: true, completes: true, ..Default::default() });
-        plane.attend();
-        plane.step();
-        plane.tick();
-        let learned = plane.count_routes().into_iter();
+        let Some(state) = forwarder.state() else { return };
+        state.learn_routes(v1::LearnedRoutes { begins: true, completes: true, ..Default::default() });
+        state.poll();
+        state.step();
+        state.tick();
+        let learned = state.count_routes().into_iter();
         let learned = learned.filter(|row| row.protocol() == v1::Protocol::Bgp);
         assert_eq!(learned.map(|row| row.routes).sum::<u64>(), 0);
-        let before = next_hops(plane);
-        plane.learn_routes(v1::LearnedRoutes { begins: true, completes: true, ..Default::default() });
-        assert_eq!(next_hops(plane), before);
+        let before = next_hops(state);
+        state.learn_routes(v1::LearnedRoutes { begins: true, completes: true, ..Default::default() });
+        assert_eq!(next_hops(state), before);
     });
 });

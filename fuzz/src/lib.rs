@@ -2,5 +2,5 @@
 
 #[path = "../../crates/forwarder/tests/scenarios/harness/wire.rs"]
 pub mod wire;
-#[path = "../../crates/forwarder/tests/scenarios/harness/world.rs"]
-pub mod world;
+#[path = "../../crates/forwarder/tests/scenarios/harness/setup.rs"]
+pub mod setup;

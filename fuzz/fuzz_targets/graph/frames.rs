@@ -6,7 +6,7 @@ use arbitrary::Arbitrary;
 use stoa_wire::checksum::{Pseudo, ones_complement};
 
 use crate::body::Body;
-use stoa_fuzz::world::{host_mac, host4, host6, our_mac, our4, our6};
+use stoa_fuzz::setup::{host_mac, host4, host6, our_mac, our4, our6};
 
 /// Bytes of a frame at most: what a buffer holds, and a little less.
 const LONGEST: usize = 2000;

@@ -15,7 +15,7 @@ use stoa_wire::ethernet::ethertype;
 use stoa_wire::{arp, ethernet, ipv4, ipv6};
 
 use stoa_fuzz::wire::{self, Wire, Wires, locked};
-use stoa_fuzz::world::{World, host4, host6};
+use stoa_fuzz::setup::{Setup, host4, host6};
 
 /// Small tables, so that a run reaches their ends.
 const LIMITS: Limits = Limits {
@@ -50,8 +50,8 @@ pub struct Lab {
     fresh: Option<Vec<v1::NeighborState>>,
 }
 
-fn world(kernel: Kernel, which: u8) -> DesiredState {
-    let mut world = World::three_ports()
+fn setup(kernel: Kernel, which: u8) -> DesiredState {
+    let mut setup = Setup::three_ports()
         .sub("west.100", 10, "west", &[(0x8100, 100)])
         .sub("west.7.8", 11, "west", &[(0x88a8, 7), (0x8100, 8)])
         .host("west.100", 10)
@@ -70,15 +70,15 @@ fn world(kernel: Kernel, which: u8) -> DesiredState {
         )
         .with("east", |east| (east.ip4.mtu, east.ip6.mtu) = (900, 1280))
         .with("north", |north| (north.ip4.reverse_path, north.ip6.reverse_path) = (1, 2));
-    world = match which % 4 {
-        0 => world,
-        1 => world.with("west", |west| west.enabled = false),
-        2 => world.with("north", |north| north.ip6.enabled = false),
-        _ => world.with("east", |east| east.ip4.forwarding = false),
+    setup = match which % 4 {
+        0 => setup,
+        1 => setup.with("west", |west| west.enabled = false),
+        2 => setup.with("north", |north| north.ip6.enabled = false),
+        _ => setup.with("east", |east| east.ip4.forwarding = false),
     };
-    world.0.workers.kernel = kernel;
-    world.0.workers.buffers = 2048;
-    world.0
+    setup.0.workers.kernel = kernel;
+    setup.0.workers.buffers = 2048;
+    setup.0
 }
 
 trait IntoPrefix {
@@ -160,7 +160,7 @@ impl Lab {
             return;
         }
         self.fresh = None;
-        let workers = world(self.kernel, 0).workers;
+        let workers = setup(self.kernel, 0).workers;
         let nothing = DesiredState { workers, ..DesiredState::default() };
         self.forwarder.apply(nothing).expect("nothing can be desired");
         self.settle();
@@ -169,7 +169,7 @@ impl Lab {
     }
 
     pub fn reload(&mut self, which: u8) {
-        let desired = world(self.kernel, which);
+        let desired = setup(self.kernel, which);
         self.fresh = None;
         self.forwarder.apply(desired).expect("the state is possible");
         self.settle();

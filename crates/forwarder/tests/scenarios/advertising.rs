@@ -1,5 +1,5 @@
-//! The router tells hosts of itself: IPv6 router advertisements (RFC 4861 6.2) and IPv4 router
-//! discovery (RFC 1256), by itself and when it is asked, and a last word.
+//! IPv6 router advertisements (RFC 4861 6.2) and IPv4 router discovery (RFC 1256): unsolicited,
+//! solicited and final advertisements.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::harness::*;
 
 const LIFETIME: u16 = 1800;
 
-pub fn words() -> Advertisement {
+pub fn advertisement_config() -> Advertisement {
     let prefix: Ipv6Addr = "2001:db8:1::".parse().unwrap();
     let lifetimes = (7200, 3600);
     Advertisement {
@@ -42,26 +42,26 @@ pub fn words() -> Advertisement {
     }
 }
 
-fn world() -> World {
-    let mut world = World::three_ports();
-    let west = world.0.interfaces.get_mut("west").unwrap();
-    west.ip6.advertisement = Some(words());
-    world
+fn setup() -> Setup {
+    let mut setup = Setup::three_ports();
+    let west = setup.0.interfaces.get_mut("west").unwrap();
+    west.ip6.advertisement = Some(advertisement_config());
+    setup
 }
 
-fn world4() -> World {
-    let mut world = World::three_ports();
-    let west = world.0.interfaces.get_mut("west").unwrap();
+fn setup4() -> Setup {
+    let mut setup = Setup::three_ports();
+    let west = setup.0.interfaces.get_mut("west").unwrap();
     west.ip4.discovery = Some(Discovery {
         interval_ms: (450_000, 600_000),
         lifetime_s: LIFETIME,
         broadcast: false,
         preference: -7,
     });
-    world
+    setup
 }
 
-/// A sealed ICMPv6 message of a host on the link of "west".
+/// An ICMPv6 message of a host on the link of "west", with its checksum.
 fn message6(source: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
     let header =
         ipv6::Builder { hop_limit: 255, ..ipv6::Builder::new(source, to, protocol::ICMP6) };
@@ -71,22 +71,22 @@ fn message6(source: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
     frame(Mac::of_ip6_group(to).0, host_mac(1), &[], ethertype::IP6, &ip6(&header, &message))
 }
 
-fn question6(source: &str) -> Vec<u8> {
+fn solicitation6(source: &str) -> Vec<u8> {
     let source: Ipv6Addr = source.parse().unwrap();
     message6(source, ipv6::ALL_ROUTERS, vec![133, 0, 0, 0, 0, 0, 0, 0])
 }
 
 /// The lifetimes of the router in all advertisements that left "west".
-fn told6(lab: &Lab) -> Vec<u16> {
+fn advertised6(lab: &Lab) -> Vec<u16> {
     let mut frames = lab.take("west");
-    // A link that comes up has more to tell.
+    // A link that comes up sends other messages, too.
     frames.retain(|frame| frame[12..14] == [0x86, 0xdd] && frame[54] == 134);
     let lifetime = |frame: &Vec<u8>| {
         assert_eq!(frame[..6], [0x33, 0x33, 0, 0, 0, 1]);
         let view = ipv6::check(&frame[14..]).unwrap();
         assert_eq!(view.source(), Mac(our_mac(1)).link_local());
         let upper = view.upper().unwrap();
-        let Ok(Message::RouterAdvertisement(told, options)) =
+        let Ok(Message::RouterAdvertisement(advertisement, options)) =
             ndp::check(view.header(), upper.payload)
         else {
             panic!("an advertisement: {frame:x?}")
@@ -94,7 +94,7 @@ fn told6(lab: &Lab) -> Vec<u16> {
         assert_eq!(options.source_mac(), Some(Mac(our_mac(1))));
         // Link-layer address, MTU, prefix, servers, domains.
         assert_eq!(options.count(), 5);
-        told.lifetime.get()
+        advertisement.lifetime.get()
     };
     frames.iter().map(lifetime).collect()
 }
@@ -104,7 +104,7 @@ fn state(lab: &mut Lab) -> stoa_api::v1::AdvertisingState {
     interfaces.find(|it| it.name == "west").and_then(|it| it.advertising).expect("it advertises")
 }
 
-fn told4(lab: &Lab) -> Vec<u16> {
+fn advertised4(lab: &Lab) -> Vec<u16> {
     let frames = lab.take("west");
     let lifetime = |frame: &Vec<u8>| {
         assert_eq!(frame[..6], [1, 0, 0x5e, 0, 0, 1]);
@@ -122,34 +122,34 @@ fn told4(lab: &Lab) -> Vec<u16> {
 }
 
 #[test]
-fn it_advertises_itself_three_times_soon_and_then_seldom() {
-    let mut lab = Lab::new(&world());
+fn three_initial_advertisements_then_the_configured_interval() {
+    let mut lab = Lab::new(&setup());
     lab.pass_time(Duration::from_secs(50));
-    // At once, and three times after 16 seconds.
-    assert_eq!(told6(&lab), [LIFETIME; 4]);
+    // Immediately, and three times at intervals of 16 seconds.
+    assert_eq!(advertised6(&lab), [LIFETIME; 4]);
     lab.pass_time(Duration::from_secs(100));
-    assert!(told6(&lab).is_empty());
+    assert!(advertised6(&lab).is_empty());
     lab.pass_time(Duration::from_secs(500));
-    assert!((1..=3).contains(&told6(&lab).len()));
+    assert!((1..=3).contains(&advertised6(&lab).len()));
 }
 
 #[test]
-fn it_waits_until_its_address_is_sure() {
-    let world = world().with("west", |west| west.ip6.duplicate_detection = 2);
-    let mut lab = Lab::new(&world);
+fn it_waits_for_duplicate_address_detection() {
+    let setup = setup().with("west", |west| west.ip6.duplicate_detection = 2);
+    let mut lab = Lab::new(&setup);
     lab.state().stop_time();
     lab.plug("west", false);
     lab.forget();
     lab.plug("west", true);
-    // Neither by itself nor when a host asks (RFC 4862 5.4).
-    lab.send("west", [question6("fe80::1")]);
+    // Neither unsolicited nor solicited (RFC 4862 5.4).
+    lab.send("west", [solicitation6("fe80::1")]);
     lab.pass_time(Duration::from_millis(1900));
-    assert!(told6(&lab).is_empty(), "it may be somebody else's");
+    assert!(advertised6(&lab).is_empty(), "it can be a duplicate");
     lab.pass_time(Duration::from_millis(400));
-    assert_eq!(told6(&lab), [LIFETIME], "at once, and as an answer");
+    assert_eq!(advertised6(&lab), [LIFETIME], "immediately, which also answers the solicitation");
     lab.pass_time(Duration::from_secs(50));
-    assert_eq!(told6(&lab), [LIFETIME; 3]);
-    // Somebody has the address: hosts never hear of it.
+    assert_eq!(advertised6(&lab), [LIFETIME; 3]);
+    // The address is a duplicate: it is never advertised.
     lab.plug("west", false);
     lab.plug("west", true);
     let local = Mac(our_mac(1)).link_local();
@@ -158,30 +158,30 @@ fn it_waits_until_its_address_is_sure() {
     lab.send("west", [message6(local, ipv6::ALL_NODES, theirs)]);
     lab.forget();
     lab.pass_time(Duration::from_secs(50));
-    assert!(told6(&lab).is_empty());
+    assert!(advertised6(&lab).is_empty());
 }
 
 #[test]
-fn hosts_that_ask_are_answered_soon_and_all_at_once() {
-    let mut lab = Lab::new(&world());
+fn solicitations_get_one_multicast_advertisement() {
+    let mut lab = Lab::new(&setup());
     lab.pass_time(Duration::from_secs(100));
     lab.forget();
     for source in ["fe80::1", "::", "fe80::2"] {
-        lab.send("west", [question6(source)]);
+        lab.send("west", [solicitation6(source)]);
     }
     lab.pass_time(Duration::from_millis(700));
-    assert_eq!(told6(&lab), [LIFETIME]);
-    // The next answer waits for three seconds (RFC 4861 6.2.6).
-    lab.send("west", [question6("fe80::1")]);
+    assert_eq!(advertised6(&lab), [LIFETIME]);
+    // The next solicited advertisement is three seconds later (RFC 4861 6.2.6).
+    lab.send("west", [solicitation6("fe80::1")]);
     lab.pass_time(Duration::from_millis(2200));
-    assert!(told6(&lab).is_empty());
+    assert!(advertised6(&lab).is_empty());
     lab.pass_time(Duration::from_millis(1500));
-    assert_eq!(told6(&lab), [LIFETIME]);
+    assert_eq!(advertised6(&lab), [LIFETIME]);
     lab.assert_dropped(&[]);
     let state = state(&mut lab);
     assert_eq!((state.sent, state.solicitations), (6, 4));
-    // Elsewhere nobody is answered.
-    let mut elsewhere = question6("fe80::1");
+    // Other interfaces do not reply.
+    let mut elsewhere = solicitation6("fe80::1");
     elsewhere[5] = 2;
     lab.send("east", [elsewhere]);
     lab.pass_time(Duration::from_secs(5));
@@ -189,63 +189,63 @@ fn hosts_that_ask_are_answered_soon_and_all_at_once() {
 }
 
 #[test]
-fn a_host_interface_changes_nothing() {
-    let mut lab = Lab::new(&world().host_interface("west", "linux"));
+fn a_host_interface_does_not_matter() {
+    let mut lab = Lab::new(&setup().host_interface("west", "linux"));
     lab.pass_time(Duration::from_secs(100));
     lab.forget();
-    lab.send("west", [question6("fe80::1")]);
+    lab.send("west", [solicitation6("fe80::1")]);
     lab.pass_time(Duration::from_millis(700));
-    assert_eq!(told6(&lab), [LIFETIME]);
+    assert_eq!(advertised6(&lab), [LIFETIME]);
     assert_eq!(lab.take("linux"), Vec::<Vec<u8>>::new());
 }
 
 #[test]
-fn it_takes_leave() {
-    let mut lab = Lab::new(&world());
+fn it_sends_a_final_advertisement() {
+    let mut lab = Lab::new(&setup());
     lab.pass_time(Duration::from_secs(100));
     lab.forget();
-    lab.apply(&World::three_ports()).unwrap();
+    lab.apply(&Setup::three_ports()).unwrap();
     lab.settle();
-    assert_eq!(told6(&lab), [0]);
+    assert_eq!(advertised6(&lab), [0]);
     lab.pass_time(Duration::from_secs(700));
     lab.assert_silent();
-    // Once more, with other words: said at once.
-    let mut other = world();
+    // Other parameters are advertised immediately.
+    let mut other = setup();
     lab.apply(&other).unwrap();
     lab.pass_time(Duration::from_millis(100));
-    assert_eq!(told6(&lab), [LIFETIME]);
+    assert_eq!(advertised6(&lab), [LIFETIME]);
     let west = other.0.interfaces.get_mut("west").unwrap();
     west.ip6.advertisement.as_mut().unwrap().fixed.lifetime = U16::new(900);
     lab.apply(&other).unwrap();
     lab.pass_time(Duration::from_millis(3100));
-    assert_eq!(told6(&lab), [900]);
-    // A link that went says nothing; back again, it begins anew.
+    assert_eq!(advertised6(&lab), [900]);
+    // No advertisements while the link is down; it starts again when the link comes up.
     lab.plug("west", false);
     lab.pass_time(Duration::from_secs(20));
-    assert!(told6(&lab).is_empty());
+    assert!(advertised6(&lab).is_empty());
     lab.plug("west", true);
     lab.pass_time(Duration::from_millis(100));
-    assert_eq!(told6(&lab), [900]);
+    assert_eq!(advertised6(&lab), [900]);
 }
 
 #[test]
-fn another_router_that_contradicts_is_counted() {
-    let mut lab = Lab::new(&world());
+fn inconsistent_advertisements_are_counted() {
+    let mut lab = Lab::new(&setup());
     lab.pass_time(Duration::from_secs(1));
     lab.forget();
-    let told = |hop_limit: u8| {
+    let advertisement = |hop_limit: u8| {
         let mut message = vec![134, 0, 0, 0, hop_limit, 0, 7, 8];
         message.extend([0; 8]);
         message6("fe80::9".parse().unwrap(), ipv6::ALL_NODES, message)
     };
-    lab.send("west", [told(64), told(0), told(32)]);
+    lab.send("west", [advertisement(64), advertisement(0), advertisement(32)]);
     let state = state(&mut lab);
     assert_eq!(state.inconsistent, 1);
     lab.assert_dropped(&[]);
 }
 
 /// A solicitation of a host on the link of "west".
-fn question4(source: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
+fn solicitation4(source: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     let header =
         ipv4::Builder { time_to_live: 1, ..ipv4::Builder::new(source, to, protocol::ICMP4) };
     let mac = if to.is_broadcast() { Mac::BROADCAST } else { Mac::of_ip4_group(to) };
@@ -255,34 +255,34 @@ fn question4(source: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
 }
 
 #[test]
-fn old_hosts_hear_of_it_too() {
-    for world in [world4(), world4().host_interface("west", "linux")] {
-        let mut lab = Lab::new(&world);
+fn ip4_router_discovery_advertises_and_replies() {
+    for setup in [setup4(), setup4().host_interface("west", "linux")] {
+        let mut lab = Lab::new(&setup);
         lab.pass_time(Duration::from_secs(100));
-        assert_eq!(told4(&lab), [LIFETIME; 4]);
-        let nobody = Ipv4Addr::UNSPECIFIED;
+        assert_eq!(advertised4(&lab), [LIFETIME; 4]);
+        let unspecified = Ipv4Addr::UNSPECIFIED;
         for (source, to) in [
             (host4(1), irdp::ALL_ROUTERS),
-            (nobody, irdp::ALL_ROUTERS),
+            (unspecified, irdp::ALL_ROUTERS),
             (host4(1), Ipv4Addr::BROADCAST),
-            (nobody, Ipv4Addr::BROADCAST),
+            (unspecified, Ipv4Addr::BROADCAST),
         ] {
             lab.forget();
-            lab.send("west", [question4(source, to)]);
+            lab.send("west", [solicitation4(source, to)]);
             lab.pass_time(Duration::from_millis(3200));
-            assert_eq!(told4(&lab), [LIFETIME], "{source} asks {to}");
+            assert_eq!(advertised4(&lab), [LIFETIME], "{source} to {to}");
             lab.assert_dropped(&[]);
         }
-        // From far away.
-        lab.send("west", [question4(Ipv4Addr::new(192, 0, 2, 9), irdp::ALL_ROUTERS)]);
+        // From an off-link source.
+        lab.send("west", [solicitation4(Ipv4Addr::new(192, 0, 2, 9), irdp::ALL_ROUTERS)]);
         lab.pass_time(Duration::from_millis(3200));
-        assert!(told4(&lab).is_empty());
+        assert!(advertised4(&lab).is_empty());
         lab.assert_dropped(&[("icmp4-ignored", 1)]);
-        lab.apply(&World::three_ports()).unwrap();
+        lab.apply(&Setup::three_ports()).unwrap();
         lab.settle();
-        assert_eq!(told4(&lab), [0]);
-        // Now it is a message like any other, and nobody's.
-        lab.send("west", [question4(host4(1), irdp::ALL_ROUTERS)]);
+        assert_eq!(advertised4(&lab), [0]);
+        // Disabled: it is an ICMP message without a reply.
+        lab.send("west", [solicitation4(host4(1), irdp::ALL_ROUTERS)]);
         lab.pass_time(Duration::from_millis(3200));
         lab.assert_silent();
     }

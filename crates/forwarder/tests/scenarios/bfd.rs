@@ -1,4 +1,4 @@
-//! BFD with a neighbour: the session comes up, and while the neighbour is silent its routes go elsewhere.
+//! BFD: a session comes up, and while it is down, routes avoid its gateway.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::harness::*;
 const STATIC: i32 = v1::Protocol::Static as i32;
 const CONFIG: Config = Config { desired_min_tx: 100_000, required_min_rx: 100_000, multiplier: 3 };
 
-/// A route by two gateways; the one behind "east" is asked.
-fn world(to: &str, gateways: [IpAddr; 2]) -> World {
+/// A route by two gateways; the one behind "east" has a BFD session.
+fn setup(to: &str, gateways: [IpAddr; 2]) -> Setup {
     let (address, length) = to.split_once('/').unwrap();
     let prefix = (address.parse().unwrap(), length.parse().unwrap());
     let paths = [("east", Some(gateways[0]), 1), ("north", Some(gateways[1]), 1)];
-    World::three_ports().paths(prefix, &paths).with("east", |east| {
+    Setup::three_ports().paths(prefix, &paths).with("east", |east| {
         east.bfd.insert(gateways[0], CONFIG);
     })
 }
 
-/// A lab without the time of this machine.
-fn lab(world: &World) -> Lab {
-    let mut lab = Lab::new(world);
+/// A lab with a simulated clock.
+fn lab(setup: &Setup) -> Lab {
+    let mut lab = Lab::new(setup);
     lab.state().stop_time();
     lab
 }
@@ -51,8 +51,8 @@ fn control(from: IpAddr, to: IpAddr, hop_limit: u8, packet: &Packet) -> Vec<u8> 
     packet_from(2, &packet)
 }
 
-/// What the router last said to the neighbour.
-fn said(lab: &Lab) -> Option<Packet> {
+/// The last packet of the router to the neighbour.
+fn message(lab: &Lab) -> Option<Packet> {
     let frames = lab.take("east");
     let of_frame = |frame: &Vec<u8>| {
         let at = if frame[12..14] == [8, 0] { 14 + 20 } else { 14 + 40 };
@@ -67,7 +67,7 @@ fn attend(lab: &mut Lab) {
     lab.settle();
 }
 
-/// Brings the session up as a neighbour does.
+/// Brings the session up.
 fn come_up(lab: &mut Lab, ends: (IpAddr, IpAddr)) -> Packet {
     let mut packet = Packet {
         state: State::Down,
@@ -79,12 +79,12 @@ fn come_up(lab: &mut Lab, ends: (IpAddr, IpAddr)) -> Packet {
     };
     lab.send("east", [control(ends.0, ends.1, 255, &packet)]);
     attend(lab);
-    let answer = said(lab).expect("an answer");
-    assert_eq!((answer.state, answer.yours), (State::Init, 4_711));
-    packet = Packet { state: State::Up, yours: answer.mine, ..packet };
+    let reply = message(lab).expect("an answer");
+    assert_eq!((reply.state, reply.yours), (State::Init, 4_711));
+    packet = Packet { state: State::Up, yours: reply.mine, ..packet };
     lab.send("east", [control(ends.0, ends.1, 255, &packet)]);
     attend(lab);
-    assert_eq!(said(lab).map(|it| it.state), Some(State::Up));
+    assert_eq!(message(lab).map(|it| it.state), Some(State::Up));
     packet
 }
 
@@ -93,35 +93,41 @@ fn session(lab: &mut Lab) -> v1::BfdSessionState {
     east.bfd.into_iter().next().expect("a session")
 }
 
-/// By how many of both ports 100 flows leave.
-fn ways(lab: &mut Lab, from: IpAddr, to: IpAddr) -> (usize, usize) {
+/// The number of 100 flows that leave by each of both ports.
+fn flows_by_port(lab: &mut Lab, from: IpAddr, to: IpAddr) -> (usize, usize) {
     lab.forget();
     let flow = |port| packet_from(1, &udp_ports(from, to, (port, 80), b""));
     lab.send("west", (1..=100).map(flow));
     let count = |port: &str| {
-        lab.seen(port).iter().filter(|it| it.ports.is_some_and(|it| it.1 == 80)).count()
+        lab.parsed(port).iter().filter(|it| it.ports.is_some_and(|it| it.1 == 80)).count()
     };
     (count("east"), count("north"))
 }
 
-fn follows(gateways: [IpAddr; 2], us: IpAddr, host: IpAddr, prefix: &str, to: &str) {
-    let mut lab = lab(&world(prefix, gateways));
+fn routes_follow_the_session(
+    gateways: [IpAddr; 2],
+    us: IpAddr,
+    host: IpAddr,
+    prefix: &str,
+    to: &str,
+) {
+    let mut lab = lab(&setup(prefix, gateways));
     let to: IpAddr = to.parse().unwrap();
-    // A neighbour that never spoke is used.
-    let both = ways(&mut lab, host, to);
+    // A gateway whose session was never up is used.
+    let both = flows_by_port(&mut lab, host, to);
     assert!(both.0 > 20 && both.1 > 20, "{both:?}");
     let packet = come_up(&mut lab, (gateways[0], us));
-    // From beyond the link, or wrong: nobody listens.
+    // Off-link or invalid packets are dropped.
     let is_down = Packet { state: State::Down, ..packet };
     lab.forget();
     lab.send("east", [control(gateways[0], us, 254, &is_down)]);
-    assert!(lab.only("east").icmp.is_some(), "from beyond the link it is for nobody");
+    assert!(lab.only("east").icmp.is_some(), "off-link packets do not belong to the session");
     lab.forget();
     lab.send("east", [control(gateways[0], us, 255, &Packet { mine: 0, ..is_down })]);
     lab.assert_dropped(&[("bfd-malformed", 1)]);
     let state = session(&mut lab);
     assert_eq!((state.state.as_str(), state.rx_us, state.remote_multiplier), ("up", 100_000, 3));
-    // Silence.
+    // The detection time expires.
     lab.state().skip(Duration::from_millis(299));
     attend(&mut lab);
     assert_eq!(session(&mut lab).state, "up");
@@ -129,24 +135,36 @@ fn follows(gateways: [IpAddr; 2], us: IpAddr, host: IpAddr, prefix: &str, to: &s
     attend(&mut lab);
     let state = session(&mut lab);
     assert_eq!((state.state.as_str(), state.downs, state.has_failed), ("down", 1, true));
-    assert_eq!(ways(&mut lab, host, to), (0, 100));
-    // It comes back.
+    assert_eq!(flows_by_port(&mut lab, host, to), (0, 100));
+    // The session comes back.
     come_up(&mut lab, (gateways[0], us));
-    let both = ways(&mut lab, host, to);
+    let both = flows_by_port(&mut lab, host, to);
     assert!(both.0 > 20 && both.1 > 20, "{both:?}");
 }
 
 #[test]
-fn routes_leave_a_silent_neighbour_and_come_back() {
+fn routes_avoid_a_bfd_down_gateway_and_come_back() {
     let gateways = [host4(2).into(), host4(3).into()];
-    follows(gateways, our4(2).into(), host4(1).into(), "192.0.2.0/24", "192.0.2.9");
+    routes_follow_the_session(
+        gateways,
+        our4(2).into(),
+        host4(1).into(),
+        "192.0.2.0/24",
+        "192.0.2.9",
+    );
     let gateways = [host6(2).into(), host6(3).into()];
-    follows(gateways, our6(2).into(), host6(1).into(), "2001:db8:ff::/48", "2001:db8:ff::9");
+    routes_follow_the_session(
+        gateways,
+        our6(2).into(),
+        host6(1).into(),
+        "2001:db8:ff::/48",
+        "2001:db8:ff::9",
+    );
 }
 
-/// The port by which a packet leaves; "": senders are told that it cannot go on.
-fn way(lab: &mut Lab, to: IpAddr) -> &'static str {
-    match ways(lab, host4(1).into(), to) {
+/// The port by which a packet leaves; "": it is dropped with an ICMP error.
+fn egress(lab: &mut Lab, to: IpAddr) -> &'static str {
+    match flows_by_port(lab, host4(1).into(), to) {
         (100, 0) => "east",
         (0, 100) => "north",
         (0, 0) => "",
@@ -154,98 +172,104 @@ fn way(lab: &mut Lab, to: IpAddr) -> &'static str {
     }
 }
 
-/// A static route by "east", which is asked, and what else there is.
-fn alone(further: &[(&str, &str, [u8; 4])]) -> World {
+/// A static route by "east", which has a BFD session, and other routes.
+fn alone(further: &[(&str, &str, [u8; 4])]) -> Setup {
     let gateway = IpAddr::from(host4(2));
-    let mut world = World::three_ports().with("east", |east| {
+    let mut setup = Setup::three_ports().with("east", |east| {
         east.bfd.insert(gateway, CONFIG);
     });
     for (to, port, gateway) in [("192.0.2.0/24", "east", host4(2).octets())].iter().chain(further) {
         let (address, length) = to.split_once('/').unwrap();
         let prefix = (address.parse().unwrap(), length.parse().unwrap());
-        world = world.paths(prefix, &[(port, Some(IpAddr::from(*gateway)), 1)]);
-        world.0.routes.get_mut(&prefix).unwrap().protocol = STATIC;
+        setup = setup.paths(prefix, &[(port, Some(IpAddr::from(*gateway)), 1)]);
+        setup.0.routes.get_mut(&prefix).unwrap().protocol = STATIC;
     }
-    world
+    setup
 }
 
-fn fall_silent(lab: &mut Lab) {
+fn go_silent(lab: &mut Lab) {
     lab.state().skip(Duration::from_millis(301));
     attend(lab);
     assert!(session(lab).has_failed);
 }
 
 #[test]
-fn a_static_route_without_any_gateway_gives_way_to_others() {
+fn a_static_route_without_a_usable_gateway_is_withdrawn() {
     let ends = (IpAddr::from(host4(2)), IpAddr::from(our4(2)));
     let to = IpAddr::from([192, 0, 2, 9]);
     let shorter = alone(&[("192.0.0.0/16", "north", host4(3).octets())]);
     let mut lab = lab(&shorter);
     come_up(&mut lab, ends);
-    assert_eq!(way(&mut lab, to), "east");
-    fall_silent(&mut lab);
-    assert_eq!(way(&mut lab, to), "north", "the shorter one");
+    assert_eq!(egress(&mut lab, to), "east");
+    go_silent(&mut lab);
+    assert_eq!(egress(&mut lab, to), "north", "the shorter one");
     let static_routes = |lab: &mut Lab| -> u64 {
         let counts = lab.state().count_routes();
         counts.iter().filter(|it| it.protocol == STATIC && it.family == 4).map(|it| it.routes).sum()
     };
     assert_eq!(static_routes(&mut lab), 1);
-    // What is desired anew changes nothing of it, and does not bring it back.
+    // A new desired state with the same route does not restore it.
     let more = alone(&[
         ("192.0.0.0/16", "north", host4(3).octets()),
         ("198.51.100.0/24", "east", host4(2).octets()),
     ]);
     lab.apply(&more).unwrap();
-    assert_eq!(way(&mut lab, to), "north");
-    assert_eq!(way(&mut lab, [198, 51, 100, 9].into()), "", "no other route to it");
+    assert_eq!(egress(&mut lab, to), "north");
+    assert_eq!(egress(&mut lab, [198, 51, 100, 9].into()), "", "no other route to it");
     assert_eq!(static_routes(&mut lab), 1);
     come_up(&mut lab, ends);
-    assert_eq!((way(&mut lab, to), way(&mut lab, [198, 51, 100, 9].into())), ("east", "east"));
+    assert_eq!(
+        (egress(&mut lab, to), egress(&mut lab, [198, 51, 100, 9].into())),
+        ("east", "east")
+    );
     assert_eq!(static_routes(&mut lab), 3);
-    // Another way of its own, while it is out.
-    fall_silent(&mut lab);
+    // Another path of the route, while it is withdrawn.
+    go_silent(&mut lab);
     lab.apply(&alone(&[("192.0.2.0/24", "north", host4(3).octets())])).unwrap();
-    assert_eq!(way(&mut lab, to), "north");
+    assert_eq!(egress(&mut lab, to), "north");
     lab.apply(&alone(&[])).unwrap();
-    assert_eq!(way(&mut lab, to), "");
-    // Nobody asks any more: it is as good as any.
+    assert_eq!(egress(&mut lab, to), "");
+    // Without a session, the route is used.
     let mut without = alone(&[]);
     without.0.interfaces.get_mut("east").unwrap().bfd.clear();
     lab.apply(&without).unwrap();
-    assert_eq!(way(&mut lab, to), "east");
+    assert_eq!(egress(&mut lab, to), "east");
 }
 
 #[test]
-fn a_learned_route_stands_in_for_a_silent_static_one() {
+fn a_learned_route_replaces_a_bfd_down_static_one() {
     let ends = (IpAddr::from(host4(2)), IpAddr::from(our4(2)));
     let to = IpAddr::from([192, 0, 2, 9]);
     let mut lab = lab(&alone(&[]));
-    lab.learn_all(Said::anew().hop(1, &[("north", "10.0.3.2")]).run(1, &["192.0.2.0/24"]));
+    lab.learn_all(
+        LearnedMessage::first().hop(1, &[("north", "10.0.3.2")]).run(1, &["192.0.2.0/24"]),
+    );
     come_up(&mut lab, ends);
-    assert_eq!(way(&mut lab, to), "east");
-    fall_silent(&mut lab);
-    assert_eq!(way(&mut lab, to), "north");
-    // It goes and comes while the static one is out.
-    lab.learn_all(Said::more().run(0, &["192.0.2.0/24"]));
-    assert_eq!(way(&mut lab, to), "");
-    lab.learn_all(Said::more().run(1, &["192.0.2.0/24"]));
-    assert_eq!(way(&mut lab, to), "north");
+    assert_eq!(egress(&mut lab, to), "east");
+    go_silent(&mut lab);
+    assert_eq!(egress(&mut lab, to), "north");
+    // It changes while the static one is withdrawn.
+    lab.learn_all(LearnedMessage::more().run(0, &["192.0.2.0/24"]));
+    assert_eq!(egress(&mut lab, to), "");
+    lab.learn_all(LearnedMessage::more().run(1, &["192.0.2.0/24"]));
+    assert_eq!(egress(&mut lab, to), "north");
     come_up(&mut lab, ends);
-    assert_eq!(way(&mut lab, to), "east");
-    lab.learn_all(Said::more().run(0, &["192.0.2.0/24"]));
-    assert_eq!(way(&mut lab, to), "east");
+    assert_eq!(egress(&mut lab, to), "east");
+    lab.learn_all(LearnedMessage::more().run(0, &["192.0.2.0/24"]));
+    assert_eq!(egress(&mut lab, to), "east");
 }
 
 #[test]
-fn routes_of_a_silent_gateway_say_so() {
+fn routes_of_a_bfd_down_gateway_show_the_state() {
     let ends = (IpAddr::from(host4(2)), IpAddr::from(our4(2)));
     let mut lab = lab(&alone(&[]));
     let (east, north) = (("east", "10.0.2.2"), ("north", "10.0.3.2"));
-    let said = Said::anew().hop(1, &[east]).hop(2, &[east, north]).backed(3, &[east], &[north]);
+    let message =
+        LearnedMessage::first().hop(1, &[east]).hop(2, &[east, north]).backed(3, &[east], &[north]);
     let nets = ["198.51.100.0/24", "203.0.113.0/25", "203.0.113.128/25"];
-    lab.learn_all(said.run(1, &nets[..1]).run(2, &nets[1..2]).run(3, &nets[2..]));
+    lab.learn_all(message.run(1, &nets[..1]).run(2, &nets[1..2]).run(3, &nets[2..]));
     come_up(&mut lab, ends);
-    ways(&mut lab, host4(1).into(), [203, 0, 113, 1].into());
+    flows_by_port(&mut lab, host4(1).into(), [203, 0, 113, 1].into());
     let states = |lab: &mut Lab| {
         [[198, 51, 100, 9], [203, 0, 113, 1], [203, 0, 113, 129]].map(|to| {
             let state = lab.route_to("", to).unwrap();
@@ -255,72 +279,75 @@ fn routes_of_a_silent_gateway_say_so() {
     };
     let of = |state: &str, is_backup| (state.to_owned(), is_backup);
     assert_eq!(states(&mut lab), ["active"; 3].map(|it| of(it, false)));
-    fall_silent(&mut lab);
+    go_silent(&mut lab);
     let partly = "partly active";
     assert_eq!(
         states(&mut lab),
-        [of("silent gateway", false), of(partly, false), of(partly, true)]
+        [of("gateway BFD-down", false), of(partly, false), of(partly, true)]
     );
-    // The static one is out, and is told among those that are not in use.
+    // The static one is withdrawn and listed as not in use.
     assert!(lab.route_to("", [192, 0, 2, 9]).is_none());
-    let asked = |to: Option<[u8; 4]>, family| {
+    let request = |to: Option<[u8; 4]>, family| {
         let longest_match = to.map(|to| v1::Prefix { address: to.to_vec(), length: 32 });
         v1::ListRoutesRequest { inactive: true, longest_match, family, ..Default::default() }
     };
-    let told = lab.state().list_routes(&asked(None, 0));
-    let route = told[0].route.as_ref().unwrap();
-    assert_eq!((told.len(), told[0].state.as_str(), route.protocol), (1, "silent gateway", STATIC));
-    assert_eq!(lab.state().list_routes(&asked(Some([192, 0, 2, 9]), 4)), told);
-    assert_eq!(lab.state().list_routes(&asked(Some([192, 0, 3, 9]), 0)), []);
-    assert_eq!(lab.state().list_routes(&asked(None, 6)), []);
+    let listed = lab.state().list_routes(&request(None, 0));
+    let route = listed[0].route.as_ref().unwrap();
+    assert_eq!(
+        (listed.len(), listed[0].state.as_str(), route.protocol),
+        (1, "gateway BFD-down", STATIC)
+    );
+    assert_eq!(lab.state().list_routes(&request(Some([192, 0, 2, 9]), 4)), listed);
+    assert_eq!(lab.state().list_routes(&request(Some([192, 0, 3, 9]), 0)), []);
+    assert_eq!(lab.state().list_routes(&request(None, 6)), []);
     come_up(&mut lab, ends);
     assert_eq!(states(&mut lab), ["active"; 3].map(|it| of(it, false)));
-    // Who tells them begins anew.
-    lab.learn_all(Said::anew());
+    // The source of learned routes starts again.
+    lab.learn_all(LearnedMessage::first());
     assert!(lab.route_to("", [198, 51, 100, 9]).unwrap().is_stale);
 }
 
 #[test]
-fn of_several_gateways_the_last_one_counts_and_so_does_its_link() {
+fn the_last_usable_gateway_and_its_link_count() {
     let ends = (IpAddr::from(host4(2)), IpAddr::from(our4(2)));
     let to = IpAddr::from([192, 0, 2, 9]);
-    let mut world = alone(&[("192.0.0.0/16", "west", host4(1).octets())]);
+    let mut setup = alone(&[("192.0.0.0/16", "west", host4(1).octets())]);
     let prefix = ("192.0.2.0".parse().unwrap(), 24);
     let both = [("east", Some(host4(2).into()), 1), ("north", Some(host4(3).into()), 1)];
-    world = world.paths(prefix, &both);
-    world.0.routes.get_mut(&prefix).unwrap().protocol = STATIC;
-    let mut lab = lab(&world);
+    setup = setup.paths(prefix, &both);
+    setup.0.routes.get_mut(&prefix).unwrap().protocol = STATIC;
+    let mut lab = lab(&setup);
     come_up(&mut lab, ends);
-    fall_silent(&mut lab);
-    assert_eq!(way(&mut lab, to), "north");
+    go_silent(&mut lab);
+    assert_eq!(egress(&mut lab, to), "north");
     lab.plug("north", false);
     assert_eq!(lab.route_to("", to).unwrap().route.unwrap().prefix.unwrap().length, 16);
     lab.plug("north", true);
-    assert_eq!(way(&mut lab, to), "north");
+    assert_eq!(egress(&mut lab, to), "north");
 }
 
 #[test]
-fn without_a_session_packets_are_for_nobody() {
-    let mut lab = lab(&World::three_ports());
+fn without_a_session_bfd_packets_get_port_unreachable() {
+    let mut lab = lab(&Setup::three_ports());
     let packet = Packet { state: State::Down, multiplier: 3, mine: 1, ..Packet::default() };
     lab.send("east", [control(host4(2).into(), our4(2).into(), 255, &packet)]);
-    let answer = lab.only("east");
-    assert_eq!(answer.icmp.map(|it| (it.0, it.1)), Some((3, 3)), "the port is not there");
+    let reply = lab.only("east");
+    assert_eq!(reply.icmp.map(|it| (it.0, it.1)), Some((3, 3)), "port unreachable");
 }
 
 #[test]
-fn a_session_that_is_taken_away_says_good_bye_and_routes_stay() {
+fn a_deleted_session_sends_admin_down_and_routes_stay() {
     let gateways: [IpAddr; 2] = [host4(2).into(), host4(3).into()];
-    let world = world("192.0.2.0/24", gateways);
-    let mut lab = lab(&world);
+    let setup = setup("192.0.2.0/24", gateways);
+    let mut lab = lab(&setup);
     come_up(&mut lab, (gateways[0], our4(2).into()));
     lab.state().skip(Duration::from_millis(400));
     attend(&mut lab);
     assert!(session(&mut lab).has_failed);
     lab.forget();
-    lab.apply(&world.with("east", |east| east.bfd.clear())).unwrap();
+    lab.apply(&setup.with("east", |east| east.bfd.clear())).unwrap();
     lab.settle();
-    assert_eq!(said(&lab).map(|it| it.state), Some(State::AdminDown));
-    let both = ways(&mut lab, host4(1).into(), "192.0.2.9".parse().unwrap());
+    assert_eq!(message(&lab).map(|it| it.state), Some(State::AdminDown));
+    let both = flows_by_port(&mut lab, host4(1).into(), "192.0.2.9".parse().unwrap());
     assert!(both.0 > 20 && both.1 > 20, "{both:?}");
 }

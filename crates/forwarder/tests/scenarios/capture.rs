@@ -1,4 +1,4 @@
-//! Captures: frames as they were received, sent and dropped.
+//! Captures: received, sent and dropped frames.
 
 use stoa_api::v1;
 use stoa_api::v1::CaptureDirection as Way;
@@ -18,7 +18,7 @@ impl Lab {
 
     fn capture_as(&mut self, request: &v1::CaptureRequest) -> Reader {
         let reader = self.state().start_capture(request).expect("a capture starts");
-        self.workers_obey();
+        self.wait_for_workers();
         reader
     }
 
@@ -33,8 +33,8 @@ fn one(code: u32, jump_false: u32, k: u32) -> v1::FilterInstruction {
 }
 
 #[test]
-fn frames_are_captured_as_they_come_and_go() {
-    let mut lab = Lab::new(&World::three_ports());
+fn received_and_sent_frames_are_captured() {
+    let mut lab = Lab::new(&Setup::three_ports());
     let (mut west, mut any) = (lab.capture("west", &[]), lab.capture("any", &[Way::Tx]));
     let there = packet_from(1, &udp(host4(1), host4(2), b"hello"));
     lab.send("west", [there.clone()]);
@@ -54,13 +54,13 @@ fn frames_are_captured_as_they_come_and_go() {
 }
 
 #[test]
-fn a_filter_and_a_snap_length_are_kept() {
-    let mut lab = Lab::new(&World::three_ports());
+fn filter_and_snap_length_apply() {
+    let mut lab = Lab::new(&Setup::three_ports());
     let mut reader = lab.capture_as(&v1::CaptureRequest {
         interface: "west".to_owned(),
         snap_length: 20,
         count: 2,
-        // IPv6 only.
+        // Only IPv6.
         filter: vec![one(0x28, 0, 12), one(0x15, 1, 0x86dd), one(6, 0, 1), one(6, 0, 0)],
         ..Default::default()
     });
@@ -75,7 +75,7 @@ fn a_filter_and_a_snap_length_are_kept() {
 
 #[test]
 fn drops_are_captured_whole_with_their_reason() {
-    let mut lab = Lab::new(&World::three_ports().sub("west.7", 10, "west", &[(0x8100, 7)]));
+    let mut lab = Lab::new(&Setup::three_ports().sub("west.7", 10, "west", &[(0x8100, 7)]));
     let (mut west, mut sub) =
         (lab.capture("west", &[Way::Drop]), lab.capture("west.7", &[Way::Drop]));
     let nowhere = udp(host4(1), [192, 0, 2, 1], b"where?");
@@ -87,25 +87,25 @@ fn drops_are_captured_whole_with_their_reason() {
     lab.send("west", [packet_from(1, &wrong), lldp.clone(), tagged.clone(), unanswered.clone()]);
     let mut frames = west.read().frames;
     frames.sort_by(|a, b| a.data.cmp(&b.data));
-    let mut desired = [
+    let mut expected = [
         (packet_from(1, &wrong), "ip4-checksum"),
         (lldp, "ethernet-unknown-type"),
         (tagged.clone(), "ip4-checksum"),
         (unanswered, "ip4-no-route"),
     ];
-    desired.sort();
-    let seen: Vec<_> = frames.iter().map(|one| (one.data.clone(), one.drop.as_str())).collect();
-    assert_eq!(seen, desired);
+    expected.sort();
+    let parsed: Vec<_> = frames.iter().map(|one| (one.data.clone(), one.drop.as_str())).collect();
+    assert_eq!(parsed, expected);
     assert!(frames.iter().all(|frame| !frame.description.is_empty()));
     let frames = sub.read().frames;
     assert_eq!((frames.len(), &frames[0].data), (1, &tagged));
 }
 
 #[test]
-fn a_port_that_takes_no_more_shows_its_drops() {
-    let mut lab = Lab::new(&World::three_ports());
+fn a_full_transmit_queue_shows_its_drops() {
+    let mut lab = Lab::new(&Setup::three_ports());
     let mut east = lab.capture("east", &[Way::Tx, Way::Drop]);
-    lab.wire("east").takes.store(1, std::sync::atomic::Ordering::SeqCst);
+    lab.wire("east").tx_limit.store(1, std::sync::atomic::Ordering::SeqCst);
     lab.send("west", vec![packet_from(1, &udp(host4(1), host4(2), b"")); 3]);
     let frames = east.read().frames;
     let drops: Vec<_> = frames.iter().map(|frame| frame.drop.as_str()).collect();
@@ -114,7 +114,7 @@ fn a_port_that_takes_no_more_shows_its_drops() {
 
 #[test]
 fn a_frame_that_the_device_refuses_is_captured_as_a_drop() {
-    let mut lab = Lab::new(&World::three_ports());
+    let mut lab = Lab::new(&Setup::three_ports());
     let mut all = lab.capture("east", &[Way::Tx, Way::Drop]);
     let mut sent = lab.capture("east", &[Way::Tx]);
     lab.wire("east").longest.store(200, std::sync::atomic::Ordering::SeqCst);
@@ -128,8 +128,8 @@ fn a_frame_that_the_device_refuses_is_captured_as_a_drop() {
 }
 
 #[test]
-fn what_finds_no_room_is_missed_and_forwarded() {
-    let mut lab = Lab::new(&World::three_ports());
+fn frames_beyond_the_ring_are_missed_but_forwarded() {
+    let mut lab = Lab::new(&Setup::three_ports());
     let mut reader = lab.capture("west", &[Way::Rx]);
     let packet = packet_from(1, &udp(host4(1), host4(2), &[0; 1400]));
     const ROUND: usize = 500;
@@ -151,11 +151,11 @@ fn what_finds_no_room_is_missed_and_forwarded() {
 
 #[test]
 fn four_captures_run_at_once_and_end_with_their_readers() {
-    let mut lab = Lab::new(&World::three_ports());
+    let mut lab = Lab::new(&Setup::three_ports());
     let mut readers: Vec<Reader> = (0..4).map(|_| lab.capture("any", &[])).collect();
     let request = v1::CaptureRequest { interface: "any".to_owned(), ..Default::default() };
     let refused = lab.state().start_capture(&request).err().expect("a fifth is refused");
-    assert_eq!(refused.message(), "4 captures run, more are not possible: end one of them");
+    assert_eq!(refused.message(), "4 captures run, the maximum: stop one of them");
     readers.pop();
     lab.state().tick();
     assert_eq!(lab.state().captures(), 3);
@@ -169,15 +169,15 @@ fn four_captures_run_at_once_and_end_with_their_readers() {
 }
 
 #[test]
-fn a_capture_finds_its_interface_again() {
-    let world = World::three_ports();
-    let mut lab = Lab::new(&world);
+fn a_capture_survives_the_deletion_of_its_interface() {
+    let setup = Setup::three_ports();
+    let mut lab = Lab::new(&setup);
     let mut reader = lab.capture("east", &[Way::Rx]);
-    let mut without = World::new().port("west", 1).port("north", 3).host("west", 1);
-    without.0.workers = world.0.workers.clone();
+    let mut without = Setup::new().port("west", 1).port("north", 3).host("west", 1);
+    without.0.workers = setup.0.workers.clone();
     lab.apply(&without).expect("it can go");
     lab.add_wire("east", Wire::new(1, 8));
-    lab.apply(&world).expect("it can come back");
+    lab.apply(&setup).expect("it can come back");
     lab.settle();
     lab.send("east", [packet_from(2, &udp(host4(2), host4(1), b""))]);
     lab.send("west", [packet_from(1, &udp(host4(1), host4(3), b""))]);

@@ -1,15 +1,15 @@
-//! Cross-connects: two ports as one cable, and routing beside it.
+//! Cross-connects: two ports as one cable, with routing on other ports.
 
 use stoa_api::v1;
 use stoa_forwarder::control::desired::Family;
 
 use crate::harness::*;
 
-/// West and east are one cable; far routes.
-fn cable() -> World {
-    let plain = World::new().port("west", 1).port("east", 2).port("far", 3).host("far", 3);
-    [("west", "east"), ("east", "west")].into_iter().fold(plain, |world, (one, other)| {
-        world.with(one, |interface| {
+/// West and east are cross-connected; far is routed.
+fn cable() -> Setup {
+    let plain = Setup::new().port("west", 1).port("east", 2).port("far", 3).host("far", 3);
+    [("west", "east"), ("east", "west")].into_iter().fold(plain, |setup, (one, other)| {
+        setup.with(one, |interface| {
             interface.cross_connect = Some(other.to_owned());
             (interface.ip4, interface.ip6) = (Family::default(), Family::default());
         })
@@ -31,7 +31,7 @@ fn all_kinds() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn frames_leave_at_the_other_end_as_they_came() {
+fn frames_leave_unchanged() {
     let mut lab = Lab::new(&cable());
     for (from, to) in [("west", "east"), ("east", "west")] {
         lab.send(from, all_kinds());
@@ -39,7 +39,7 @@ fn frames_leave_at_the_other_end_as_they_came() {
     }
     lab.assert_dropped(&[]);
     lab.assert_silent();
-    // Routing goes on beside it.
+    // Other ports still route.
     lab.send("far", [packet_from(3, &ping4(host4(3), our4(3), b""))]);
     assert_eq!(lab.only("far").icmp, Some((0, 0)));
     let list = lab.state().list_interfaces();
@@ -51,7 +51,7 @@ fn frames_leave_at_the_other_end_as_they_came() {
 }
 
 #[test]
-fn a_trace_tells_where_frames_go_across() {
+fn a_trace_shows_the_cross_connected_interface() {
     let mut lab = Lab::new(&cable());
     lab.trace("west", 1);
     lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b""))]);
@@ -62,14 +62,14 @@ fn a_trace_tells_where_frames_go_across() {
 }
 
 #[test]
-fn a_cable_ends_where_an_end_is_set_down() {
+fn a_disabled_end_stops_the_cross_connect() {
     let mut lab = Lab::new(&cable());
     lab.apply(&cable().with("east", |east| east.enabled = false)).unwrap();
     lab.send("west", all_kinds());
     lab.send("east", all_kinds());
     lab.assert_dropped(&[("interface-down", 14)]);
     lab.assert_silent();
-    // One way only: east routes again.
+    // One direction only: east routes again.
     let one_way = cable().with("east", |east| east.cross_connect = None);
     assert_ne!(lab.apply(&one_way).unwrap(), v1::Applied::default());
     lab.forget();

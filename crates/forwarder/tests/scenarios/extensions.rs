@@ -1,4 +1,4 @@
-//! IPv6 extension headers: passed by on the way, processed at the destination (RFC 8200 4).
+//! IPv6 extension headers: ignored in transit, processed at the destination (RFC 8200 4).
 
 use stoa_wire::{icmp6, ipv6, protocol};
 
@@ -24,8 +24,8 @@ fn options(options: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn headers_that_nobody_knows_pass() {
-    let mut lab = Lab::new(&World::three_ports());
+fn unknown_headers_are_forwarded() {
+    let mut lab = Lab::new(&Setup::three_ports());
     let routing0 = [protocol::ICMP6, 2, 0, 1, 0, 0, 0, 0].iter().copied().chain([0; 16]).collect();
     for (first, headers) in [
         (protocol::HOP_BY_HOP, options(&[0xc5, 2, 0, 0])),
@@ -39,14 +39,14 @@ fn headers_that_nobody_knows_pass() {
         lab.send("west", [packet_from(1, &packet)]);
         let frames = lab.take("east");
         assert_eq!(frames.len(), 1);
-        assert_eq!(frames[0][14 + 8..], packet[8..], "untouched but for the hop limit");
+        assert_eq!(frames[0][14 + 8..], packet[8..], "unchanged except for the hop limit");
     }
     lab.assert_dropped(&[]);
 }
 
 #[test]
 fn pings_behind_headers_are_answered() {
-    let mut lab = Lab::new(&World::three_ports());
+    let mut lab = Lab::new(&Setup::three_ports());
     let routing_done = vec![protocol::ICMP6, 0, 7, 0, 0, 0, 0, 0];
     let atomic = vec![protocol::ICMP6, 0, 0, 0, 1, 2, 3, 4];
     for (first, headers) in [
@@ -57,32 +57,32 @@ fn pings_behind_headers_are_answered() {
         (protocol::FRAGMENT, atomic),
     ] {
         lab.send("west", [packet_from(1, &ping_behind(first, &headers, our6(1)))]);
-        let seen = lab.only("west");
-        assert_eq!((seen.icmp, &seen.payload[..]), (Some((129, 0)), &b"hello"[..]));
-        assert_eq!(seen.protocol, protocol::ICMP6, "the answer is plain");
+        let parsed = lab.only("west");
+        assert_eq!((parsed.icmp, &parsed.payload[..]), (Some((129, 0)), &b"hello"[..]));
+        assert_eq!(parsed.protocol, protocol::ICMP6, "the reply has no extension headers");
     }
     lab.assert_dropped(&[]);
 }
 
 #[test]
-fn an_option_says_what_happens_to_who_does_not_know_it() {
-    let mut lab = Lab::new(&World::three_ports());
+fn unknown_options_are_processed_by_their_type() {
+    let mut lab = Lab::new(&Setup::three_ports());
     for first in [protocol::HOP_BY_HOP, protocol::DESTINATION_OPTIONS] {
         let mut sent = |kind: u8| {
             lab.send("west", [packet_from(1, &ping_behind(first, &options(&[kind, 0]), our6(1)))]);
-            (lab.seen("west"), lab.dropped())
+            (lab.parsed("west"), lab.dropped())
         };
-        let (seen, dropped) = sent(0x3e);
-        assert_eq!((seen[0].icmp, dropped), (Some((129, 0)), vec![]), "skipped");
-        let (seen, dropped) = sent(0x7e);
-        assert_eq!((seen.len(), dropped), (0, vec![("ip6-option".to_owned(), 1)]));
+        let (parsed, dropped) = sent(0x3e);
+        assert_eq!((parsed[0].icmp, dropped), (Some((129, 0)), vec![]), "skipped");
+        let (parsed, dropped) = sent(0x7e);
+        assert_eq!((parsed.len(), dropped), (0, vec![("ip6-option".to_owned(), 1)]));
         for kind in [0xbe, 0xfe] {
-            let (seen, dropped) = sent(kind);
-            assert_eq!((seen[0].icmp, seen[0].word), (Some((4, 2)), [0, 0, 0, 42]));
+            let (parsed, dropped) = sent(kind);
+            assert_eq!((parsed[0].icmp, parsed[0].word), (Some((4, 2)), [0, 0, 0, 42]));
             assert_eq!(dropped, [("ip6-option".to_owned(), 1)]);
         }
     }
-    // To a group: only 10 is answered, 11 is not (RFC 8200 4.2).
+    // To a multicast group: type 10 causes an error, 11 does not (RFC 8200 4.2).
     for (kind, answers) in [(0xbe, 1), (0xfe, 0)] {
         let packet = ping_behind(protocol::HOP_BY_HOP, &options(&[kind, 0]), ipv6::ALL_NODES);
         let group = stoa_wire::ethernet::Mac::of_ip6_group(ipv6::ALL_NODES).0;
@@ -93,33 +93,33 @@ fn an_option_says_what_happens_to_who_does_not_know_it() {
 }
 
 #[test]
-fn routing_headers_and_unknown_ones_are_refused() {
-    let mut lab = Lab::new(&World::three_ports());
-    let mut told = |first: u8, headers: &[u8], icmp: (u8, u8), pointer: u8, drop: &str| {
+fn routing_headers_and_unknown_ones_are_dropped() {
+    let mut lab = Lab::new(&Setup::three_ports());
+    let mut check = |first: u8, headers: &[u8], icmp: (u8, u8), pointer: u8, drop: &str| {
         lab.send("west", [packet_from(1, &ping_behind(first, headers, our6(1)))]);
         lab.assert_dropped(&[(drop, 1)]);
-        let seen = lab.only("west");
-        assert_eq!((seen.icmp, seen.word), (Some(icmp), [0, 0, 0, pointer]));
+        let parsed = lab.only("west");
+        assert_eq!((parsed.icmp, parsed.word), (Some(icmp), [0, 0, 0, pointer]));
     };
-    // Type 0 (RFC 5095), segment routing, and a type that nobody has defined.
+    // Type 0 (RFC 5095), segment routing, and an undefined type.
     for kind in [0, 2, 4, 200] {
         let routing = [&[protocol::ICMP6, 2, kind, 1, 0, 0, 0, 0][..], &[0; 16]].concat();
-        told(protocol::ROUTING, &routing, (4, 0), 42, "ip6-header");
+        check(protocol::ROUTING, &routing, (4, 0), 42, "ip6-header");
     }
-    // Headers that nobody here speaks, and hop-by-hop options out of place.
+    // Unsupported headers, and misplaced hop-by-hop options.
     for kind in [protocol::AH, protocol::MOBILITY, protocol::HIP, protocol::ESP, 253] {
-        told(kind, &[protocol::ICMP6, 0, 0, 0, 0, 0, 0, 0], (4, 1), 6, "ip6-local-protocol");
+        check(kind, &[protocol::ICMP6, 0, 0, 0, 0, 0, 0, 0], (4, 1), 6, "ip6-local-protocol");
     }
     let late = [protocol::HOP_BY_HOP, 0, 1, 4, 0, 0, 0, 0, protocol::ICMP6, 0, 1, 4, 0, 0, 0, 0];
-    told(protocol::DESTINATION_OPTIONS, &late, (4, 1), 40, "ip6-local-protocol");
+    check(protocol::DESTINATION_OPTIONS, &late, (4, 1), 40, "ip6-local-protocol");
     // An option longer than its header.
-    told(protocol::HOP_BY_HOP, &[protocol::ICMP6, 0, 1, 9, 0, 0, 0, 0], (4, 0), 43, "ip6-header");
+    check(protocol::HOP_BY_HOP, &[protocol::ICMP6, 0, 1, 9, 0, 0, 0, 0], (4, 0), 43, "ip6-header");
 }
 
 #[test]
-fn neighbor_discovery_behind_a_fragment_header_is_refused() {
-    // RFC 6980: nobody could filter it.
-    let mut lab = Lab::new(&World::three_ports());
+fn neighbor_discovery_behind_a_fragment_header_is_dropped() {
+    // RFC 6980: fragments evade filters.
+    let mut lab = Lab::new(&Setup::three_ports());
     let group = ipv6::solicited_node(our6(1));
     let to = stoa_wire::ethernet::Mac::of_ip6_group(group).0;
     let mac = Some(host_mac(1));
@@ -133,15 +133,15 @@ fn neighbor_discovery_behind_a_fragment_header_is_refused() {
 }
 
 #[test]
-fn chains_without_end_end_here() {
-    let mut lab = Lab::new(&World::three_ports());
+fn too_long_header_chains_are_dropped() {
+    let mut lab = Lab::new(&Setup::three_ports());
     let endless = [protocol::DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0].repeat(100);
     lab.send(
         "west",
         [packet_from(1, &ping_behind(protocol::DESTINATION_OPTIONS, &endless, our6(1)))],
     );
     lab.assert_dropped(&[("ip6-extension", 1)]);
-    // More options than anybody has reason to send (RFC 8504 5.3).
+    // More options than the limit (RFC 8504 5.3).
     let many = options(&[0x1e, 0].repeat(40));
     lab.send("west", [packet_from(1, &ping_behind(protocol::HOP_BY_HOP, &many, our6(1)))]);
     lab.assert_dropped(&[("ip6-extension", 1)]);
@@ -149,8 +149,8 @@ fn chains_without_end_end_here() {
 }
 
 #[test]
-fn who_claims_to_be_us_is_refused() {
-    let mut lab = Lab::new(&World::three_ports());
+fn packets_from_local_addresses_are_dropped() {
+    let mut lab = Lab::new(&Setup::three_ports());
     for packet in [ping6(our6(1), our6(1), b""), ping6(our6(2), our6(1), b"")] {
         lab.send("west", [packet_from(1, &packet)]);
         lab.assert_dropped(&[("land", 1)]);
@@ -163,8 +163,8 @@ fn who_claims_to_be_us_is_refused() {
 }
 
 #[test]
-fn groups_that_we_are_in_are_heard() {
-    let mut lab = Lab::new(&World::three_ports());
+fn joined_groups_are_received() {
+    let mut lab = Lab::new(&Setup::three_ports());
     // A report to all routers that speak MLDv2.
     let group = "ff02::16".parse().unwrap();
     let mut report = vec![icmp6::kind::LISTENER_REPORT_2, 0, 0, 0, 0, 0, 0, 0];
@@ -178,7 +178,7 @@ fn groups_that_we_are_in_are_heard() {
     let to = stoa_wire::ethernet::Mac::of_ip6_group(group).0;
     lab.send("west", [frame(to, host_mac(1), &[], 0x86dd, &ip6(&header, &payload))]);
     lab.assert_dropped(&[("mld-consumed", 1)]);
-    // IGMP to all hosts, all routers, and those who keep groups.
+    // IGMP to all hosts, all routers, and IGMPv3 routers.
     for group in [[224, 0, 0, 1], [224, 0, 0, 2], [224, 0, 0, 22]] {
         let options = [148, 4, 0, 0];
         let header = stoa_wire::ipv4::Builder {

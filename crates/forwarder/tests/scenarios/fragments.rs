@@ -1,12 +1,12 @@
-//! Packets that are larger than the MTU of the way out: cut in IPv4, and when they are ours.
+//! Fragmentation of IPv4 packets and of locally generated packets.
 
 use stoa_wire::{checksum, icmp6, ipv4, ipv6, protocol};
 
 use crate::harness::*;
 
-/// A world whose east takes 600 bytes of IPv4 and 1,280 of IPv6.
-fn narrow() -> World {
-    World::three_ports().with("east", |east| {
+/// A setup whose port east has an MTU of 600 bytes for IPv4 and 1,280 for IPv6.
+fn narrow_setup() -> Setup {
+    Setup::three_ports().with("east", |east| {
         east.ip4.mtu = 600;
         east.ip6.mtu = 1280;
     })
@@ -17,7 +17,7 @@ fn big(header: &ipv4::Builder<'_>, payload: usize) -> Vec<u8> {
     ip4(header, &data)
 }
 
-/// Puts the payloads of fragments together by their offsets, as RFC 791 says.
+/// Joins the payloads of fragments by their offsets (RFC 791).
 fn join(frames: &[Vec<u8>]) -> Vec<u8> {
     let mut data = Vec::new();
     for frame in frames {
@@ -29,8 +29,8 @@ fn join(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn a_large_packet_leaves_in_pieces() {
-    let mut lab = Lab::new(&narrow());
+fn a_large_packet_is_fragmented() {
+    let mut lab = Lab::new(&narrow_setup());
     let header = ipv4::Builder {
         identification: 0x1234,
         time_to_live: 9,
@@ -41,18 +41,18 @@ fn a_large_packet_leaves_in_pieces() {
     lab.send("west", [packet_from(1, &packet)]);
     let frames = lab.take("east");
     let views: Vec<_> = frames.iter().map(|frame| ipv4::check(&frame[14..]).unwrap()).collect();
-    // 576 is the most of 580 that is a multiple of 8.
+    // 576 is the largest multiple of 8 up to 580.
     let sizes: Vec<_> = views.iter().map(|view| view.packet().len()).collect();
     assert_eq!(sizes, [596, 596, 268]);
     assert!(views.iter().all(|view| view.header().identification.get() == 0x1234));
-    assert!(views.iter().all(|view| view.header().time_to_live == 8), "counted down once");
+    assert!(views.iter().all(|view| view.header().time_to_live == 8), "decremented once");
     let more: Vec<_> = views.iter().map(|view| view.header().more_fragments()).collect();
     assert_eq!(more, [true, true, false]);
     assert_eq!(join(&frames), packet[20..]);
     lab.assert_dropped(&[]);
-    let passed = lab.passed();
-    assert!(passed.contains(&("ip4-fragment".to_owned(), 1)));
-    assert!(passed.contains(&("ip4-rewrite".to_owned(), 4)));
+    let node_counts = lab.node_counts();
+    assert!(node_counts.contains(&("ip4-fragment".to_owned(), 1)));
+    assert!(node_counts.contains(&("ip4-rewrite".to_owned(), 4)));
     let accounting = lab.state().conservation();
     assert_eq!(
         (accounting.generated - before.generated, accounting.consumed - before.consumed),
@@ -61,27 +61,27 @@ fn a_large_packet_leaves_in_pieces() {
 }
 
 #[test]
-fn a_fragment_is_cut_again() {
-    let mut lab = Lab::new(&narrow());
+fn a_fragment_is_fragmented_again() {
+    let mut lab = Lab::new(&narrow_setup());
     let middle = |flags_fragment| ipv4::Builder {
         flags_fragment,
         ..ipv4::Builder::new(host4(1), host4(2), protocol::UDP)
     };
     lab.send("west", [packet_from(1, &big(&middle(100 | ipv4::MORE_FRAGMENTS), 800))]);
     let places: Vec<_> = lab.take("east").iter().map(|frame| frame[20..22].to_vec()).collect();
-    assert_eq!(places, [[0x20, 100], [0x20, 172]], "more follows behind both");
+    assert_eq!(places, [[0x20, 100], [0x20, 172]], "both have the more-fragments flag");
     lab.send("west", [packet_from(1, &big(&middle(100), 800))]);
     let places: Vec<_> = lab.take("east").iter().map(|frame| frame[20..22].to_vec()).collect();
     assert_eq!(places, [[0x20, 100], [0, 172]]);
-    // A fragment that ends beyond what a packet can be.
+    // A fragment that ends beyond the largest packet.
     lab.send("west", [packet_from(1, &big(&middle(0x1fff), 800))]);
     lab.assert_dropped(&[("fragment-overrun", 1)]);
     lab.assert_silent();
 }
 
 #[test]
-fn options_are_copied_where_they_say_so() {
-    let mut lab = Lab::new(&narrow());
+fn options_with_the_copied_flag_are_copied() {
+    let mut lab = Lab::new(&narrow_setup());
     let options = [148, 4, 0, 0, 7, 7, 4, 0, 0, 0, 0, 0];
     let header = ipv4::Builder {
         options: &options,
@@ -98,17 +98,17 @@ fn options_are_copied_where_they_say_so() {
 }
 
 #[test]
-fn a_packet_that_must_not_be_cut_is_told() {
-    let mut lab = Lab::new(&narrow());
+fn dont_fragment_causes_fragmentation_needed() {
+    let mut lab = Lab::new(&narrow_setup());
     let header = ipv4::Builder {
         flags_fragment: ipv4::DONT_FRAGMENT,
         ..ipv4::Builder::new(host4(1), host4(2), protocol::UDP)
     };
     lab.send("west", [packet_from(1, &big(&header, 1400))]);
     lab.assert_dropped(&[("ip4-too-big", 1)]);
-    let seen = lab.only("west");
-    assert_eq!((seen.icmp, seen.word), (Some((3, 4)), [0, 0, 2, 88]));
-    // Nobody is asked to cut what dies of its TTL.
+    let parsed = lab.only("west");
+    assert_eq!((parsed.icmp, parsed.word), (Some((3, 4)), [0, 0, 2, 88]));
+    // TTL expiry comes before fragmentation.
     let header = ipv4::Builder { flags_fragment: 0, time_to_live: 1, ..header };
     lab.send("west", [packet_from(1, &big(&header, 1400))]);
     lab.assert_dropped(&[("ip4-ttl-expired", 1)]);
@@ -116,8 +116,8 @@ fn a_packet_that_must_not_be_cut_is_told() {
 }
 
 #[test]
-fn routers_do_not_cut_ip6() {
-    let mut lab = Lab::new(&narrow());
+fn ip6_is_not_fragmented_in_transit() {
+    let mut lab = Lab::new(&narrow_setup());
     lab.send("west", [packet_from(1, &udp(host6(1), host6(2), &[0; 1300]))]);
     lab.assert_dropped(&[("ip6-too-big", 1)]);
     assert_eq!(lab.only("west").icmp, Some((2, 0)));
@@ -125,20 +125,20 @@ fn routers_do_not_cut_ip6() {
 }
 
 #[test]
-fn our_own_answers_are_cut() {
-    // The question comes whole from a wide link; the answer leaves by a narrow one.
-    let world = World::three_ports().with("west", |west| {
+fn large_echo_replies_are_fragmented() {
+    // The request arrives on a link with a large MTU; the reply leaves by one with a small MTU.
+    let setup = Setup::three_ports().with("west", |west| {
         west.ip4.mtu = 600;
         west.ip6.mtu = 1280;
     });
-    let mut lab = Lab::new(&world);
+    let mut lab = Lab::new(&setup);
     let data: Vec<u8> = (0..1400).map(|n| (n % 251) as u8).collect();
     let mut ids = Vec::new();
     for _ in 0..2 {
         lab.send("west", [packet_from(1, &ping4(host4(1), our4(1), &data))]);
         let frames = lab.take("west");
         assert_eq!(frames.len(), 3);
-        assert!(frames.iter().all(|frame| frame[22] == 64), "not counted down");
+        assert!(frames.iter().all(|frame| frame[22] == 64), "not decremented");
         ids.push(frames[0][18..20].to_vec());
         let message = join(&frames);
         assert!(checksum::is_valid(checksum::sum(&message)));
@@ -164,13 +164,13 @@ fn our_own_answers_are_cut() {
 }
 
 #[test]
-fn a_burst_of_large_packets_is_cut_or_counted() {
-    let mut lab = Lab::new(&World::three_ports().with("east", |east| east.ip4.mtu = 68));
+fn a_burst_of_large_packets_is_fragmented_or_counted() {
+    let mut lab = Lab::new(&Setup::three_ports().with("east", |east| east.ip4.mtu = 68));
     let header = ipv4::Builder::new(host4(1), host4(2), protocol::UDP);
-    // 30 pieces each: more than one call of a node can send.
+    // 30 fragments each: more than one call of a node can emit.
     lab.send("west", (0..100).map(|_| packet_from(1, &big(&header, 1400))));
     let sent = lab.take("east").len();
     let dropped: u64 = lab.dropped().iter().map(|(_, packets)| packets).sum();
-    assert!(sent > 0 && sent.is_multiple_of(30), "{sent} pieces");
+    assert!(sent > 0 && sent.is_multiple_of(30), "{sent} fragments");
     assert_eq!(sent / 30 + dropped as usize, 100);
 }

@@ -1,5 +1,5 @@
-//! Frames that nobody should send: cut at every byte, changed at random. Each is
-//! accounted for by exactly one reason, and all kernels do the same with it.
+//! Malformed frames: truncated at every byte, changed at random. Each dropped frame has exactly one
+//! drop reason, and all SIMD kernels agree.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,15 @@ use stoa_wire::{ipv6, protocol};
 
 use crate::harness::*;
 
-fn world() -> World {
-    World::three_ports()
+fn setup() -> Setup {
+    Setup::three_ports()
         .sub("west.100", 10, "west", &[(0x8100, 100)])
         .sub("west.7.8", 11, "west", &[(0x88a8, 7), (0x8100, 8)])
         .host("west.100", 10)
         .host("west.7.8", 11)
 }
 
-/// Frames that are all right, of every kind.
+/// Valid frames of all kinds.
 fn good() -> Vec<Vec<u8>> {
     let group = ipv6::solicited_node(our6(1));
     let multicast = stoa_wire::ethernet::Mac::of_ip6_group(group).0;
@@ -44,13 +44,13 @@ fn good() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_frame_cut_at_any_byte_is_dropped_for_one_reason() {
+fn a_truncated_frame_has_one_drop_reason() {
     for kernel in Kernel::available() {
-        let mut world = world();
-        world.0.workers.kernel = kernel;
-        let mut lab = Lab::new(&world);
+        let mut setup = setup();
+        setup.0.workers.kernel = kernel;
+        let mut lab = Lab::new(&setup);
         for frame in good() {
-            // As many as kernels work on together, and alone.
+            // A full step of a kernel, and a single frame.
             for (length, copies) in (0..frame.len()).flat_map(|length| [(length, 1), (length, 16)])
             {
                 lab.send("west", vec![frame[..length].to_vec(); copies as usize]);
@@ -94,7 +94,7 @@ fn mutants() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![9 => mutant, 1 => proptest::collection::vec(any::<u8>(), 0..200)]
 }
 
-/// Makes a changed IPv4 header pass its checksum, so that the change gets further.
+/// Corrects the checksum of a changed IPv4 header, so that the change passes the first checks.
 fn fix_checksum(frame: &mut [u8]) {
     if let Some(header) = frame.get_mut(14..34).filter(|header| header[0] == 0x45) {
         header[10..12].fill(0);
@@ -103,14 +103,13 @@ fn fix_checksum(frame: &mut [u8]) {
     }
 }
 
-/// What left each port, sorted, what was dropped, what each node saw, and what each interface
-/// counted.
+/// The sorted frames of each port, and the counters of drops, nodes and interfaces.
 type Outcome = (Vec<Vec<Vec<u8>>>, Vec<(String, u64)>, Vec<(String, u64)>, Vec<(String, [u64; 6])>);
 
 fn outcome(kernel: Kernel, frames: &[Vec<u8>]) -> Outcome {
-    let mut world = world();
-    world.0.workers.kernel = kernel;
-    let mut lab = Lab::new(&world);
+    let mut setup = setup();
+    setup.0.workers.kernel = kernel;
+    let mut lab = Lab::new(&setup);
     lab.send("west", frames.iter().cloned());
     let mut left = Vec::new();
     for port in ["west", "east", "north"] {
@@ -118,21 +117,21 @@ fn outcome(kernel: Kernel, frames: &[Vec<u8>]) -> Outcome {
         frames.sort();
         left.push(frames);
     }
-    let (dropped, passed) = (lab.dropped(), lab.passed());
+    let (dropped, node_counts) = (lab.dropped(), lab.node_counts());
     let counted = lab.state().list_interfaces().into_iter().map(|it| {
         let received = [it.rx_packets, it.rx_bytes, it.rx_drops];
         let [a, b, c] = [it.tx_packets, it.tx_bytes, it.tx_drops];
         (it.name, [received[0], received[1], received[2], a, b, c])
     });
     let counted = counted.collect();
-    lab.apply(&World::new_with(kernel)).unwrap();
+    lab.apply(&Setup::new_with(kernel)).unwrap();
     let accounting = lab.state().conservation();
-    assert_eq!(accounting.buffers_free, accounting.buffers, "all buffers came back");
-    (left, dropped, passed, counted)
+    assert_eq!(accounting.buffers_free, accounting.buffers, "all buffers are free");
+    (left, dropped, node_counts, counted)
 }
 
-/// Every kernel that this processor has against the scalar code.
-fn all_do_the_same(frames: &[Vec<u8>]) -> Result<(), TestCaseError> {
+/// Compares all kernels that this processor supports with the scalar code.
+fn kernels_agree(frames: &[Vec<u8>]) -> Result<(), TestCaseError> {
     let reference = outcome(Kernel::Scalar, frames);
     for kernel in Kernel::available().skip(1) {
         prop_assert_eq!(&reference, &outcome(kernel, frames), "{:?}", kernel);
@@ -141,28 +140,28 @@ fn all_do_the_same(frames: &[Vec<u8>]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    // Fewer frames than the burst of ICMP errors, so that time has no say.
+    // Fewer frames than the burst of the ICMP rate limit, so that time does not matter.
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn kernels_do_the_same(frames in proptest::collection::vec(mutants(), 1..90)) {
-        all_do_the_same(&frames)?;
+    fn kernels_agree_on_mutants(frames in proptest::collection::vec(mutants(), 1..90)) {
+        kernels_agree(&frames)?;
     }
 
     #[test]
-    fn kernels_do_the_same_with_vectors_that_are_nearly_plain(frames in nearly_plain()) {
-        all_do_the_same(&frames)?;
+    fn kernels_agree_on_vectors_with_few_exceptions(frames in few_exceptions()) {
+        kernels_agree(&frames)?;
     }
 }
 
-/// Long rows of one or two kinds of good frames, among which another stands now and then.
-fn nearly_plain() -> impl Strategy<Value = Vec<Vec<u8>>> {
+/// Many valid frames of one or two kinds, with a few others among them.
+fn few_exceptions() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let udp4 = udp(host4(1), host4(2), b"data");
     let udp6 = udp(host6(1), host6(2), b"data");
     let tagged = |tci: u16, packet: &[u8]| {
         frame(our_mac(1), host_mac(1), &[(0x8100, tci)], ethertype_of(packet), packet)
     };
     let mut kinds = vec![packet_from(1, &udp4), packet_from(1, &udp6)];
-    // VLAN 100 with all priorities, VLAN 0 (a priority alone), and one that nobody has.
+    // VLAN 100 with all priorities, VLAN 0 (priority tag), and an unknown VLAN.
     kinds.extend([100, 0x6064, 0xf064, 0x6000, 101].map(|tci| tagged(tci, &udp4)));
     kinds.push(tagged(0x2064, &udp6));
     let two = proptest::sample::subsequence(kinds, 1..3);
@@ -174,20 +173,20 @@ fn nearly_plain() -> impl Strategy<Value = Vec<Vec<u8>>> {
 
 #[test]
 fn a_flood_of_mutants_is_accounted_for() {
-    let mut lab = Lab::new(&world());
+    let mut lab = Lab::new(&setup());
     let mut runner = TestRunner::deterministic();
     let batch = proptest::collection::vec(mutants(), 400);
     let end = Instant::now() + Duration::from_secs(4);
     let mut rounds = 0;
     while rounds < 10 || Instant::now() < end && rounds < 200 {
         let frames = batch.new_tree(&mut runner).unwrap().current();
-        // It returns only when the packet accounting balance and no buffer is missing.
+        // `send` returns only when the packet accounting balances and all buffers are free.
         lab.send("west", frames.iter().cloned());
         lab.send("east", frames);
         lab.forget();
         rounds += 1;
     }
-    lab.apply(&World::new()).unwrap();
+    lab.apply(&Setup::new()).unwrap();
     let accounting = lab.state().conservation();
     assert_eq!(accounting.buffers_free, accounting.buffers);
     assert!(accounting.balanced);

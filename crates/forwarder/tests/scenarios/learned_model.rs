@@ -1,4 +1,4 @@
-//! Who wins, over random messages and desired states, against a naive model: two maps.
+//! Compares the selected routes with a naive model of two maps, for random messages and states.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use stoa_api::{digest, v1};
 use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
 
-use crate::harness::{LIMITS, Said, Wire, Wires, World, host4, locked, wire};
+use crate::harness::{LIMITS, LearnedMessage, Setup, Wire, Wires, host4, locked, wire};
 
-/// Prefixes that everything is about: nested, of hosts, of our own networks.
+/// The prefixes of the test: nested, of hosts, of connected networks.
 const PREFIXES: [&str; 9] = [
     "0.0.0.0/0",
     "10.0.2.0/24",
@@ -21,7 +21,7 @@ const PREFIXES: [&str; 9] = [
     "192.0.2.7/32",
     "198.51.100.0/30",
 ];
-/// Ways of the hops, by number; the interface "south" is not there in each state.
+/// The paths of the hops, by number; the interface "south" exists only in some states.
 const VIAS: [&[(&str, &str)]; 5] = [
     &[("east", "10.0.2.2")],
     &[("north", "10.0.3.2")],
@@ -32,9 +32,9 @@ const VIAS: [&[(&str, &str)]; 5] = [
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Begins, hops (id, way), runs (hop or 0, prefix), forgotten, completes.
+    /// Begins, hops (id, path), runs (hop or 0, prefix), forgotten, completes.
     Say(bool, Vec<(u32, usize)>, Vec<(u32, usize)>, Vec<u32>, bool),
-    /// Which of the prefixes are desired, whether "south" and the VRF are there.
+    /// The desired prefixes, and whether "south" and the VRF exist.
     Want(u16, bool),
     Plug(bool),
     Tick,
@@ -60,38 +60,38 @@ fn prefix(at: usize) -> (IpAddr, u8) {
     (address.parse().unwrap(), length.parse().unwrap())
 }
 
-/// What is believed to be held.
+/// The expected state.
 #[derive(Default)]
 struct Model {
     generation: u32,
-    /// By id: the way.
+    /// Paths by id.
     hops: BTreeMap<u32, usize>,
-    /// By prefix: generation and id of the hop, and its way when it is of a former generation.
+    /// By prefix: generation and id of the hop, and its path if it is of an earlier generation.
     learned: BTreeMap<usize, (u32, u32, usize)>,
-    /// Prefixes that are desired beside those that the interfaces bring.
+    /// Desired prefixes other than those of the interfaces.
     desired: u16,
 }
 
 impl Model {
-    /// Takes in what is said; gives how many things are refused.
-    fn say(&mut self, said: &Step) -> usize {
-        let Step::Say(begins, hops, runs, forgotten, completes) = said else { return 0 };
+    /// Applies a message; returns the number of refusals.
+    fn apply(&mut self, message: &Step) -> usize {
+        let Step::Say(begins, hops, runs, forgotten, completes) = message else { return 0 };
         if *begins {
             self.generation += 1;
             self.hops.clear();
         }
         self.hops.extend(hops.iter().copied());
-        for (generation, id, way) in self.learned.values_mut() {
+        for (generation, id, path) in self.learned.values_mut() {
             if *generation == self.generation {
-                *way = self.hops[id];
+                *path = self.hops[id];
             }
         }
         let mut refused = 0;
         for (id, at) in runs {
             match (id, self.hops.get(id)) {
                 (0, _) => drop(self.learned.remove(at)),
-                (_, Some(way)) => drop(self.learned.insert(*at, (self.generation, *id, *way))),
-                // It is not where it was said to be: then nowhere.
+                (_, Some(path)) => drop(self.learned.insert(*at, (self.generation, *id, *path))),
+                // A refused route is removed.
                 (_, None) => {
                     self.learned.remove(at);
                     refused += 1;
@@ -121,73 +121,75 @@ impl Model {
     }
 }
 
-fn message(step: &Step) -> Said {
-    let Step::Say(begins, hops, runs, forgotten, completes) = step else { return Said::more() };
-    let mut said = if *begins { Said::anew() } else { Said::more() };
-    for (id, way) in hops {
-        said = said.hop(*id, VIAS[*way]);
+fn message(step: &Step) -> LearnedMessage {
+    let Step::Say(begins, hops, runs, forgotten, completes) = step else {
+        return LearnedMessage::more();
+    };
+    let mut message = if *begins { LearnedMessage::first() } else { LearnedMessage::more() };
+    for (id, path) in hops {
+        message = message.hop(*id, VIAS[*path]);
     }
     for (id, at) in runs {
-        said = said.run(*id, &[PREFIXES[*at]]);
+        message = message.run(*id, &[PREFIXES[*at]]);
     }
-    said.0.forgotten.clone_from(forgotten);
-    said.0.completes = *completes;
-    said
+    message.0.forgotten.clone_from(forgotten);
+    message.0.completes = *completes;
+    message
 }
 
-fn world(desired: u16, has_south: bool) -> World {
-    let mut world = World::three_ports();
+fn setup(desired: u16, has_south: bool) -> Setup {
+    let mut setup = Setup::three_ports();
     if has_south {
-        world = world.port("south", 4).host("south", 4);
+        setup = setup.port("south", 4).host("south", 4);
     }
     for at in (0..PREFIXES.len()).filter(|at| *at != 1 && desired >> at & 1 == 1) {
-        // By a gateway that no hop has.
-        world = world.paths(prefix(at), &[("west", Some(host4(1).into()), 1)]);
+        // With a gateway that no hop uses.
+        setup = setup.paths(prefix(at), &[("west", Some(host4(1).into()), 1)]);
     }
-    world
+    setup
 }
 
-/// The ways of a route as listings tell them.
-fn told(state: &v1::RouteState) -> (IpAddr, u32, Vec<String>) {
+/// The paths of a route in listings.
+fn listed(state: &v1::RouteState) -> (IpAddr, u32, Vec<String>) {
     let route = state.route.clone().unwrap();
     let prefix = route.prefix.unwrap();
-    let Some(v1::route::Action::Paths(paths)) = route.action else { return told_none(&prefix) };
+    let Some(v1::route::Action::Paths(paths)) = route.action else { return unlisted(&prefix) };
     let mut paths: Vec<_> = paths.paths.iter().map(ToString::to_string).collect();
     paths.sort();
     (stoa_api::text::ip(&prefix.address).unwrap(), prefix.length, paths)
 }
 
-fn told_none(prefix: &v1::Prefix) -> (IpAddr, u32, Vec<String>) {
+fn unlisted(prefix: &v1::Prefix) -> (IpAddr, u32, Vec<String>) {
     (stoa_api::text::ip(&prefix.address).unwrap(), prefix.length, Vec::new())
 }
 
-fn ways(way: usize) -> Vec<String> {
+fn path_texts(path: usize) -> Vec<String> {
     let text = |(interface, gateway): &(&str, &str)| match *gateway {
         "" => format!("dev {interface}"),
         gateway => format!("via {gateway} dev {interface}"),
     };
-    let mut ways: Vec<_> = VIAS[way].iter().map(text).collect();
-    ways.sort();
-    ways
+    let mut paths: Vec<_> = VIAS[path].iter().map(text).collect();
+    paths.sort();
+    paths
 }
 
 fn agree(state: &mut ForwarderState, model: &Model) -> Result<(), TestCaseError> {
-    // What is listed is what wins.
+    // The listing shows the selected routes.
     let listed = state.list_routes(&v1::ListRoutesRequest { family: 4, ..Default::default() });
     let listed: BTreeMap<_, _> =
-        listed.iter().map(told).map(|(at, length, ways)| ((at, length), ways)).collect();
+        listed.iter().map(self::listed).map(|(at, length, paths)| ((at, length), paths)).collect();
     for (at, text) in PREFIXES.iter().enumerate() {
         let (address, length) = prefix(at);
         let found = listed.get(&(address, u32::from(length)));
         let desired = match (model.is_desired(at), model.learned.get(&at)) {
             (true, _) if at == 1 => Some(vec!["dev east".to_owned()]),
             (true, _) => Some(vec!["via 10.0.1.2 dev west".to_owned()]),
-            (false, Some((.., way))) => Some(ways(*way)),
+            (false, Some((.., path))) => Some(path_texts(*path)),
             (false, None) => None,
         };
         prop_assert_eq!(found, desired.as_ref(), "{}", text);
     }
-    // What is held is told with ids of this generation, whatever wins.
+    // The audit returns all learned routes with ids of this generation.
     let mut sums = vec![0_u64; digest::SLICES];
     for (at, (generation, id, _)) in &model.learned {
         let (IpAddr::V4(address), length) = prefix(*at) else { continue };
@@ -204,10 +206,10 @@ fn agree(state: &mut ForwarderState, model: &Model) -> Result<(), TestCaseError>
     let counted: u64 = state.count_routes().iter().filter(bgp).map(|row| row.routes).sum();
     let visible = model.learned.keys().filter(|at| !model.is_desired(**at)).count();
     prop_assert_eq!(counted as usize, visible);
-    // The neighbour on the link is reached straight unless a longer route leads elsewhere.
+    // The neighbour on the link is reached directly unless a longer route leads elsewhere.
     let to = v1::Prefix { address: Ipv4Addr::new(10, 0, 2, 2).octets().to_vec(), length: 0 };
     let request = v1::ListRoutesRequest { longest_match: Some(to), ..Default::default() };
-    let found = state.list_routes(&request).pop().map(|state| told(&state).1);
+    let found = state.list_routes(&request).pop().map(|state| self::listed(&state).1);
     let covering =
         [2, 3, 1].into_iter().find(|at| model.is_desired(*at) || model.learned.contains_key(at));
     prop_assert_eq!(found, covering.map(|at| prefix(at).1.into()));
@@ -221,7 +223,7 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
     }
     let limits = Limits { neighbors: 32, ..LIMITS };
     let mut forwarder = Forwarder::by_hand(limits, wire::opener(&wires));
-    forwarder.apply(world(0, true).0).unwrap();
+    forwarder.apply(setup(0, true).0).unwrap();
     let mut model = Model::default();
     let next_hops = |state: &ForwarderState| {
         state.limits().into_iter().find(|limit| limit.name == "next-hops").unwrap().used
@@ -230,12 +232,12 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
         match step {
             Step::Say(..) => {
                 let refused = forwarder.state().unwrap().learn_routes(message(step).0).refused;
-                let expected = model.say(step);
-                // Prefixes that are refused alike are told together.
+                let expected = model.apply(step);
+                // Prefixes with the same refusal are reported together.
                 prop_assert_eq!(refused.is_empty(), expected == 0, "{:?}", refused);
             }
             Step::Want(desired, has_south) => {
-                forwarder.apply(world(*desired, *has_south).0).unwrap();
+                forwarder.apply(setup(*desired, *has_south).0).unwrap();
                 model.desired = *desired;
             }
             Step::Plug(is_up) => {
@@ -249,13 +251,13 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
         state.step();
         agree(state, &model)?;
     }
-    // All goes, and nothing is left behind.
+    // Deletes everything and checks that nothing is left.
     let state = forwarder.state().unwrap();
-    state.learn_routes(Said::anew().completes().0);
+    state.learn_routes(LearnedMessage::first().completes().0);
     let after = next_hops(state);
-    state.learn_routes(Said::anew().hop(1, VIAS[2]).run(1, &PREFIXES).0);
+    state.learn_routes(LearnedMessage::first().hop(1, VIAS[2]).run(1, &PREFIXES).0);
     prop_assert_eq!(next_hops(state), after + 1);
-    state.learn_routes(Said::anew().completes().0);
+    state.learn_routes(LearnedMessage::first().completes().0);
     prop_assert_eq!(next_hops(state), after);
     Ok(())
 }

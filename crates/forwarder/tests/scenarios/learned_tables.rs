@@ -1,4 +1,4 @@
-//! Learned routes that do not fit or make no sense, listings of them, and the audit.
+//! Learned routes: full tables, invalid messages, listings and the audit.
 
 use std::net::IpAddr;
 
@@ -21,15 +21,15 @@ fn count(lab: &mut Lab, protocol: v1::Protocol) -> [u64; 2] {
 }
 
 #[test]
-fn of_a_table_that_is_full_the_rest_is_refused_route_by_route() {
+fn a_full_table_refuses_single_routes() {
     let limits = Limits { routes4: 100, ..LIMITS };
-    let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 8));
+    let mut lab = Lab::with(&Setup::three_ports(), limits, |_| Wire::new(1, 8));
     let of = |lab: &mut Lab| {
         let limits = lab.state().limits();
         limits.into_iter().find(|limit| limit.name == "ipv4-routes").unwrap()
     };
     let before = of(&mut lab);
-    let refused = lab.learn(Said::anew().hop(1, &[EAST]).many(1, 0, 200));
+    let refused = lab.learn(LearnedMessage::first().hop(1, &[EAST]).many(1, 0, 200));
     let free = (before.limit - before.used) as usize;
     assert_eq!(refused.len(), 1, "one hop, one reason, one run");
     assert!(refused[0].is_full && refused[0].fix.contains("ipv4-routes"), "{refused:?}");
@@ -37,52 +37,55 @@ fn of_a_table_that_is_full_the_rest_is_refused_route_by_route() {
     assert_eq!((run.hop, run.ip4.len()), (1, 5 * (200 - free)));
     let after = of(&mut lab);
     assert_eq!((after.used, after.refused), (after.limit, before.refused + 200 - free as u64));
-    // What is in can change, and what goes makes room in the same message.
-    lab.learn_all(Said::more().hop(2, &[NORTH]).many(2, 0, free as u32));
-    lab.learn_all(Said::more().many(0, 0, 10).many(2, 190, 10));
+    // Installed routes can change, and withdrawn ones free space in the same message.
+    lab.learn_all(LearnedMessage::more().hop(2, &[NORTH]).many(2, 0, free as u32));
+    lab.learn_all(LearnedMessage::more().many(0, 0, 10).many(2, 190, 10));
     assert_eq!(of(&mut lab).used, after.limit);
     lab.send("west", [packet_from(1, &udp(host4(1), IpAddr::from([100, 0, 195, 1]), b""))]);
     assert_eq!(lab.take("north").len(), 1);
     assert_eq!(count(&mut lab, v1::Protocol::Bgp), [free as u64, 0]);
-    // A gateway for which there is no neighbour left.
+    // A gateway without space in the neighbour table.
     let limits = Limits { neighbors: 12, ..LIMITS };
-    let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 8));
-    let mut said = Said::anew();
+    let mut lab = Lab::with(&Setup::three_ports(), limits, |_| Wire::new(1, 8));
+    let mut message = LearnedMessage::first();
     for n in 0..20_u8 {
         let gateway = format!("10.0.2.{}", 10 + n);
-        said =
-            said.hop(1 + u32::from(n), &[("east", &gateway)]).many(1 + u32::from(n), n.into(), 1);
+        message = message.hop(1 + u32::from(n), &[("east", &gateway)]).many(
+            1 + u32::from(n),
+            n.into(),
+            1,
+        );
     }
-    let refused = lab.learn(said);
+    let refused = lab.learn(message);
     assert!((8..20).contains(&refused.len()) && refused.iter().all(|it| it.is_full), "{refused:?}");
     assert_eq!(count(&mut lab, v1::Protocol::Bgp)[0], 20 - refused.len() as u64);
 }
 
-/// So many hops, each with a prefix of its own.
-fn one_each(mut said: Said, hops: u32) -> Said {
+/// `hops` hops with one prefix each.
+fn one_each(mut message: LearnedMessage, hops: u32) -> LearnedMessage {
     for n in 0..hops {
-        said = said.hop(1 + n, &[if n % 2 == 0 { EAST } else { NORTH }]).many(1 + n, n, 1);
+        message = message.hop(1 + n, &[if n % 2 == 0 { EAST } else { NORTH }]).many(1 + n, n, 1);
     }
-    said
+    message
 }
 
 #[test]
-fn a_daemon_with_as_many_hops_as_fit_may_start_anew() {
+fn a_daemon_with_the_most_hops_can_restart() {
     let limits = Limits { next_hops: 64, ..LIMITS };
-    let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 8));
+    let mut lab = Lab::with(&Setup::three_ports(), limits, |_| Wire::new(1, 8));
     let of = |lab: &mut Lab| {
         let limits = lab.state().limits();
         limits.into_iter().find(|limit| limit.name == "next-hops").unwrap()
     };
     let free = (of(&mut lab).limit - of(&mut lab).used) as u32;
-    lab.learn_all(one_each(Said::anew(), free));
+    lab.learn_all(one_each(LearnedMessage::first(), free));
     let full = of(&mut lab);
     assert_eq!((full.used, full.limit), (64, 64));
-    let more = lab.learn(Said::more().hop(99, &[EAST]).many(99, 99, 1));
+    let more = lab.learn(LearnedMessage::more().hop(99, &[EAST]).many(99, 99, 1));
     assert!(more.len() == 1 && more[0].is_full, "{more:?}");
-    // It breaks off half-way, and starts once more.
-    lab.learn_all(one_each(Said::anew(), free / 2));
-    lab.learn_all(one_each(Said::anew(), free));
+    // It stops half-way and starts again.
+    lab.learn_all(one_each(LearnedMessage::first(), free / 2));
+    lab.learn_all(one_each(LearnedMessage::first(), free));
     let ways = |lab: &mut Lab| {
         lab.forget();
         let to = (0..free).map(|n| IpAddr::from([100, 0, n as u8, 1]));
@@ -90,45 +93,46 @@ fn a_daemon_with_as_many_hops_as_fit_may_start_anew() {
         (lab.take("east").len() + lab.take("north").len()) as u32
     };
     assert_eq!(ways(&mut lab), free);
-    lab.learn_all(Said::more().completes());
+    lab.learn_all(LearnedMessage::more().completes());
     lab.state().tick();
     assert_eq!((of(&mut lab).used, ways(&mut lab)), (64, free));
-    let more = lab.learn(Said::more().hop(99, &[EAST]).many(99, 99, 1));
+    let more = lab.learn(LearnedMessage::more().hop(99, &[EAST]).many(99, 99, 1));
     assert!(more.len() == 1 && more[0].is_full, "{more:?}");
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_its_reason_and_the_rest_is_in() {
-    let mut lab = Lab::new(&World::three_ports());
-    let mut said = Said::anew().hop(1, &[EAST]).hop(0, &[EAST]).run(1, &["192.0.2.0/24"]);
+fn invalid_parts_are_refused_with_a_reason_and_the_rest_is_installed() {
+    let mut lab = Lab::new(&Setup::three_ports());
+    let mut message =
+        LearnedMessage::first().hop(1, &[EAST]).hop(0, &[EAST]).run(1, &["192.0.2.0/24"]);
     let hop = |id, action| v1::LearnedHop { id, action, ..Default::default() };
-    said.0.hops.push(hop(2, None));
-    said.0.hops.push(hop(3, Some(v1::learned_hop::Action::Special(77))));
+    message.0.hops.push(hop(2, None));
+    message.0.hops.push(hop(3, Some(v1::learned_hop::Action::Special(77))));
     let wrong = v1::Path { interface: "east".into(), next_hop: vec![1, 2, 3], weight: 0 };
     let wrong = v1::Paths { paths: vec![wrong] };
-    said.0.hops.push(hop(4, Some(v1::learned_hop::Action::Paths(wrong))));
+    message.0.hops.push(hop(4, Some(v1::learned_hop::Action::Paths(wrong))));
     let many = v1::Paths { paths: vec![v1::Path::default(); 129] };
-    said.0.hops.push(hop(5, Some(v1::learned_hop::Action::Paths(many))));
+    message.0.hops.push(hop(5, Some(v1::learned_hop::Action::Paths(many))));
     let run = |hop, ip4: &[u8], ip6: &[u8]| v1::RouteRun {
         hop,
         ip4: ip4.to_vec(),
         ip6: ip6.to_vec(),
         ..Default::default()
     };
-    said.0.runs.push(run(1, &[192, 0, 3, 0], &[]));
-    said.0.runs.push(run(1, &[192, 0, 3, 0, 33], &[]));
-    said.0.runs.push(run(1, &[192, 0, 3, 1, 24, 192, 0, 4, 0, 24, 192, 0, 5, 1, 24], &[]));
-    said.0.runs.push(run(9, &[192, 0, 6, 0, 24], &[]));
-    said.0.runs.push(run(1, &[], &[0x20; 18]));
-    said.0.runs.push(run(1, &[], &[vec![0x20; 16], vec![129]].concat()));
+    message.0.runs.push(run(1, &[192, 0, 3, 0], &[]));
+    message.0.runs.push(run(1, &[192, 0, 3, 0, 33], &[]));
+    message.0.runs.push(run(1, &[192, 0, 3, 1, 24, 192, 0, 4, 0, 24, 192, 0, 5, 1, 24], &[]));
+    message.0.runs.push(run(9, &[192, 0, 6, 0, 24], &[]));
+    message.0.runs.push(run(1, &[], &[0x20; 18]));
+    message.0.runs.push(run(1, &[], &[vec![0x20; 16], vec![129]].concat()));
     let six = [&[0x20, 1, 0xd, 0xb8][..], &[0; 12], &[32]].concat();
-    said.0.runs.push(run(1, &[], &six));
-    let refused = lab.learn(said);
+    message.0.runs.push(run(1, &[], &six));
+    let refused = lab.learn(message);
     let whys: Vec<_> = refused.iter().map(|it| it.reason.as_str()).collect();
     let expected = [
         "a hop has the id 0",
-        "does nothing",
-        "does something unknown",
+        "has no action",
+        "has an unknown action",
         "a gateway has 3 bytes",
         "129 paths are more than 128",
         "4 bytes are not prefixes of 5 each",
@@ -136,30 +140,32 @@ fn what_makes_no_sense_is_refused_with_its_reason_and_the_rest_is_in() {
         "has host bits set",
         "18 bytes are not prefixes of 17 each",
         "length 129 is out of range; the greatest is 128",
-        "hop 9 is not known",
+        "hop 9 is unknown",
         "the hop has no path for IPv6",
     ];
     assert_eq!(whys, expected);
     assert!(refused.iter().all(|it| !it.fix.is_empty() && !it.is_full));
     let run = refused[7].run.clone().unwrap();
-    assert_eq!(run.ip4, [192, 0, 3, 1, 24, 192, 0, 5, 1, 24], "the one between them is in");
+    assert_eq!(run.ip4, [192, 0, 3, 1, 24, 192, 0, 5, 1, 24], "the one between them is installed");
     assert_eq!(count(&mut lab, v1::Protocol::Bgp), [2, 0]);
-    // A change of a hop that makes no sense leaves it as it was.
-    let refused = lab.learn(Said::more().hop(1, &[("east", "2001:db8:2::2")]));
+    // An invalid change of a hop leaves it unchanged.
+    let refused = lab.learn(LearnedMessage::more().hop(1, &[("east", "2001:db8:2::2")]));
     assert_eq!(refused[0].reason, "the hop has no path for IPv4");
     lab.send("west", [packet_from(1, &udp(host4(1), IpAddr::from([192, 0, 2, 1]), b""))]);
     assert_eq!(lab.take("east").len(), 1);
 }
 
 #[test]
-fn listings_and_counts_tell_learned_routes_in_order() {
-    let desired = World::three_ports()
+fn listings_and_counts_include_learned_routes_in_order() {
+    let desired = Setup::three_ports()
         .paths(("100.0.3.0".parse().unwrap(), 24), &[("north", Some(host4(3).into()), 1)])
         .paths(("100.0.3.128".parse().unwrap(), 25), &[("north", Some(host4(3).into()), 1)]);
     let mut lab = Lab::new(&desired);
-    lab.learn_all(Said::anew().hop(1, &[EAST]).special(2, v1::Special::Prohibit).many(1, 0, 50));
+    lab.learn_all(
+        LearnedMessage::first().hop(1, &[EAST]).special(2, v1::Special::Prohibit).many(1, 0, 50),
+    );
     let six = ["2001:db8:100::/48", "2001:db8::/32"];
-    lab.learn_all(Said::more().run(2, &six).run(1, &["0.0.0.0/0", "100.0.3.0/26"]));
+    lab.learn_all(LearnedMessage::more().run(2, &six).run(1, &["0.0.0.0/0", "100.0.3.0/26"]));
     assert_eq!(count(&mut lab, v1::Protocol::Bgp), [51, 0], "one of them is shadowed");
     assert_eq!(count(&mut lab, v1::Protocol::Ospf), [0, 2]);
     let place = |state: &v1::RouteState| {
@@ -204,7 +210,7 @@ fn audit(lab: &mut Lab, family: u32, slices: Vec<u32>) -> v1::AuditRoutesReply {
     lab.state().audit_routes(&request).unwrap()
 }
 
-/// What a caller expects who has sent the first so many of the many with this hop.
+/// The digests after the first `count` prefixes were sent with this hop.
 fn expected(count: u32, hop: u32) -> Vec<u64> {
     let mut sums = vec![0_u64; digest::SLICES];
     for at in 0..count {
@@ -216,18 +222,18 @@ fn expected(count: u32, hop: u32) -> Vec<u64> {
 }
 
 #[test]
-fn an_audit_finds_what_a_fault_has_done() {
+fn an_audit_finds_corrupted_routes() {
     let limits = Limits { routes4: 50_000, ..LIMITS };
-    let shadowing = World::three_ports()
+    let shadowing = Setup::three_ports()
         .paths(("100.0.3.0".parse().unwrap(), 24), &[("north", Some(host4(3).into()), 1)]);
     let mut lab = Lab::with(&shadowing, limits, |_| Wire::new(1, 8));
-    lab.learn_all(Said::anew().hop(5, &[EAST]).many(5, 0, 25_000).completes());
+    lab.learn_all(LearnedMessage::first().hop(5, &[EAST]).many(5, 0, 25_000).completes());
     let held = audit(&mut lab, 4, vec![]);
     assert_eq!((held.routes, held.is_changing), (25_000, false));
-    assert_eq!(held.digests, expected(25_000, 5), "whatever is in front of them");
+    assert_eq!(held.digests, expected(25_000, 5), "also of shadowed routes");
     assert_ne!(held.digests, expected(25_000, 6));
     assert_eq!(audit(&mut lab, 6, vec![]).routes, 0);
-    // One goes.
+    // One route is deleted.
     let lost = 0x6400_0700_u32;
     assert!(lab.state().remove_from_table_only("", (IpAddr::from(lost.to_be_bytes()), 24)));
     let held = audit(&mut lab, 4, vec![]);
@@ -235,24 +241,24 @@ fn an_audit_finds_what_a_fault_has_done() {
     let wrong: Vec<_> =
         (0..256).filter(|at| held.digests[*at] != expected(25_000, 5)[*at]).collect();
     assert_eq!(wrong, [digest::slice(lost.into(), 24)]);
-    let told = audit(&mut lab, 4, vec![wrong[0] as u32]);
-    let [run] = &told.runs[..] else { panic!("{:?}", told.runs) };
+    let reply = audit(&mut lab, 4, vec![wrong[0] as u32]);
+    let [run] = &reply.runs[..] else { panic!("{:?}", reply.runs) };
     assert_eq!(run.hop, 5);
     let is_in_slice = |at: &u32| digest::slice((0x6400_0000 + (at << 8)).into(), 24) == wrong[0];
     let in_slice = (0..25_000).filter(is_in_slice).count();
     assert_eq!(run.ip4.len(), 5 * (in_slice - 1));
     assert!(run.ip4.chunks(5).all(|packed| packed[..4] != lost.to_be_bytes()));
-    // It is said again, and all is well.
-    lab.learn_all(Said::more().run(5, &["100.0.7.0/24"]));
+    // It is sent again, and the audit matches.
+    lab.learn_all(LearnedMessage::more().run(5, &["100.0.7.0/24"]));
     assert_eq!(audit(&mut lab, 4, vec![]).digests, expected(25_000, 5));
-    // Routes that change meanwhile, and those of a time before.
+    // Routes that change meanwhile, and those of an earlier generation.
     let request = v1::AuditRoutesRequest { family: 4, ..Default::default() };
     let mut under_way = lab.state().begin_audit(&request).unwrap();
     assert!(!lab.state().audit_more(&mut under_way));
-    lab.learn_all(Said::more().run(0, &["100.0.7.0/24"]));
+    lab.learn_all(LearnedMessage::more().run(0, &["100.0.7.0/24"]));
     while !lab.state().audit_more(&mut under_way) {}
     assert!(under_way.reply("").is_changing);
-    lab.learn_all(Said::anew());
+    lab.learn_all(LearnedMessage::first());
     assert_eq!(audit(&mut lab, 4, vec![]).digests, {
         let mut sums = expected(25_000, 0);
         let sum = &mut sums[digest::slice(0x6400_0700, 24)];
@@ -268,11 +274,11 @@ fn an_audit_finds_what_a_fault_has_done() {
 }
 
 #[test]
-fn large_messages_are_done_in_pieces_and_a_new_caller_goes_first() {
+fn large_messages_are_processed_in_parts_and_a_new_session_preempts_them() {
     let limits = Limits { routes4: 50_000, ..LIMITS };
-    let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 8));
-    let said = Said::anew().hop(1, &[EAST]).many(1, 0, 40_000);
-    let mut old = RouteUpdate::new(1, Message::parse(said.0));
+    let mut lab = Lab::with(&Setup::three_ports(), limits, |_| Wire::new(1, 8));
+    let message = LearnedMessage::first().hop(1, &[EAST]).many(1, 0, 40_000);
+    let mut old = RouteUpdate::new(1, Message::parse(message.0));
     let mut pieces = 0;
     for _ in 0..3 {
         assert!(!lab.state().continue_update(&mut old).unwrap());
@@ -280,22 +286,24 @@ fn large_messages_are_done_in_pieces_and_a_new_caller_goes_first() {
     }
     let so_far = count(&mut lab, v1::Protocol::Bgp)[0];
     assert!((1..=12_288).contains(&so_far), "{so_far}");
-    let mut new = RouteUpdate::new(2, Message::parse(Said::anew().hop(1, &[NORTH]).0));
+    let mut new = RouteUpdate::new(2, Message::parse(LearnedMessage::first().hop(1, &[NORTH]).0));
     while !lab.state().continue_update(&mut new).unwrap() {}
     assert!(lab.state().continue_update(&mut old).is_err());
-    assert_eq!(count(&mut lab, v1::Protocol::Bgp)[0], so_far, "nothing more of it was done");
-    let mut rest =
-        RouteUpdate::new(2, Message::parse(Said::more().many(1, 0, 40_000).completes().0));
+    assert_eq!(count(&mut lab, v1::Protocol::Bgp)[0], so_far, "the old message stopped");
+    let mut rest = RouteUpdate::new(
+        2,
+        Message::parse(LearnedMessage::more().many(1, 0, 40_000).completes().0),
+    );
     while !lab.state().continue_update(&mut rest).unwrap() {
         pieces += 1;
     }
     assert!(pieces > 10);
     assert_eq!(count(&mut lab, v1::Protocol::Bgp)[0], 40_000);
-    let mut sweep = RouteUpdate::new(2, Message::parse(Said::anew().completes().0));
+    let mut sweep = RouteUpdate::new(2, Message::parse(LearnedMessage::first().completes().0));
     let mut pieces = 0;
     while !lab.state().continue_update(&mut sweep).unwrap() {
         pieces += 1;
     }
-    assert!(pieces >= 9, "the sweep is done in pieces as well: {pieces}");
+    assert!(pieces >= 9, "the sweep runs in parts, too: {pieces}");
     assert_eq!(count(&mut lab, v1::Protocol::Bgp)[0], 0);
 }

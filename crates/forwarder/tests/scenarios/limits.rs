@@ -1,5 +1,5 @@
-//! Every table has a limit: reaching it is a refusal that says which one and how to raise it,
-//! and what runs goes on.
+//! Every table has a limit: a refusal names the limit and how to raise it, and the running state is
+//! unaffected.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -10,43 +10,43 @@ use stoa_forwarder::punt::{Class, Limit};
 
 use crate::harness::*;
 
-fn gateways(count: u8) -> World {
-    (0..count).fold(World::three_ports(), |world, at| {
+fn gateways(count: u8) -> Setup {
+    (0..count).fold(Setup::three_ports(), |setup, at| {
         let gateway = IpAddr::from([10, 0, 2, 10 + at]);
-        world.paths((IpAddr::from([192, 0, 2, at]), 32), &[("east", Some(gateway), 1)])
+        setup.paths((IpAddr::from([192, 0, 2, at]), 32), &[("east", Some(gateway), 1)])
     })
 }
 
-fn networks(count: u8, vrf: &str) -> World {
+fn networks(count: u8, vrf: &str) -> Setup {
     let path = [("east", Some(host4(2).into()), 1)];
-    let world = World::three_ports().vrf("red", &["west", "east"]);
-    (0..count).fold(world, |world, at| {
+    let setup = Setup::three_ports().vrf("red", &["west", "east"]);
+    (0..count).fold(setup, |setup, at| {
         let network = (IpAddr::from([192, 0, at, 0]), 24);
         if vrf.is_empty() {
-            world.paths(network, &path)
+            setup.paths(network, &path)
         } else {
-            world.paths_in(vrf, network, &path)
+            setup.paths_in(vrf, network, &path)
         }
     })
 }
 
-fn of(lab: &mut Lab, table: Table) -> LimitState {
+fn limit_of(lab: &mut Lab, table: Table) -> LimitState {
     let limits = lab.state().limits();
     limits.into_iter().find(|limit| limit.name == table.name()).expect("it is listed")
 }
 
-/// Asks for too much under tight limits, twice, and for nothing new after it.
+/// Exceeds a limit twice, then applies the plain state again.
 #[track_caller]
-fn assert_refused(limits: Limits, plain: &World, greedy: &World, table: Table) {
+fn assert_refused(limits: Limits, plain: &Setup, greedy: &Setup, table: Table) {
     let mut lab = Lab::with(plain, limits, |_| Wire::new(1, 1));
-    let before = of(&mut lab, table);
+    let before = limit_of(&mut lab, table);
     assert!(before.used <= before.limit);
     for turn in 1..=2 {
         let refused = lab.apply(greedy).unwrap_err();
         assert!(refused.is_full, "{refused:?}");
         let fix = &refused.errors[0].fix;
         assert!(fix.contains(&format!("/stoa-system:system/limits/{}", table.name())), "{fix}");
-        assert!(of(&mut lab, table).refused >= before.refused + turn);
+        assert!(limit_of(&mut lab, table).refused >= before.refused + turn);
         lab.settle();
         lab.forget();
         for (from, n, to, m) in [("west", 1, "east", 2), ("east", 2, "west", 1)] {
@@ -55,50 +55,50 @@ fn assert_refused(limits: Limits, plain: &World, greedy: &World, table: Table) {
         }
         lab.assert_dropped(&[]);
     }
-    // Gateways that nobody needs any more are forgotten when they do not answer.
+    // Unused gateways are deleted when they do not reply.
     lab.pass_time(Duration::from_secs(10));
-    assert_eq!(of(&mut lab, table).used, before.used, "all was given back");
+    assert_eq!(limit_of(&mut lab, table).used, before.used, "all entries are freed");
     assert_eq!(lab.apply(plain).unwrap(), v1::Applied::default());
 }
 
 #[test]
-fn each_table_says_its_name() {
-    let three = World::three_ports();
+fn each_table_names_its_limit() {
+    let three = Setup::three_ports();
     assert_refused(Limits { neighbors: 12, ..LIMITS }, &three, &gateways(20), Table::Neighbors);
     assert_refused(Limits { next_hops: 40, ..LIMITS }, &three, &gateways(40), Table::NextHops);
     assert_refused(Limits { adjacencies: 24, ..LIMITS }, &three, &gateways(40), Table::Adjacencies);
     assert_refused(Limits { routes4: 30, ..LIMITS }, &three, &gateways(40), Table::Ip4Routes);
     let limits = Limits { vrf_routes: 40, ..LIMITS };
     assert_refused(limits, &networks(2, "red"), &networks(60, "red"), Table::VrfRoutes);
-    // The default VRF has a limit of its own.
+    // The default VRF has its own limit.
     Lab::with(&networks(60, ""), limits, |_| Wire::new(1, 1));
 }
 
-/// A next hop that did not fit is tried again once those before it are in: that is one refusal.
+/// A next hop beyond the limit is retried after the others: that counts as one refusal.
 #[test]
-fn a_route_without_room_is_refused_once() {
+fn a_route_beyond_the_limit_is_refused_once() {
     let mut lab =
-        Lab::with(&World::three_ports(), Limits { next_hops: 40, ..LIMITS }, |_| Wire::new(1, 1));
+        Lab::with(&Setup::three_ports(), Limits { next_hops: 40, ..LIMITS }, |_| Wire::new(1, 1));
     lab.apply(&gateways(40)).unwrap_err();
-    assert_eq!(of(&mut lab, Table::NextHops).refused, 1);
+    assert_eq!(limit_of(&mut lab, Table::NextHops).refused, 1);
 }
 
 #[test]
-fn limits_are_settings_and_fixed_while_running() {
+fn limits_cannot_change_while_running() {
     let with = |limits: LimitOverrides| {
-        let mut world = World::three_ports();
-        world.0.limits = limits;
-        world
+        let mut setup = Setup::three_ports();
+        setup.0.limits = limits;
+        setup
     };
-    let asked = LimitOverrides { routes4: 100, neighbors: 20, ..LimitOverrides::default() };
-    let mut lab = Lab::new(&with(asked));
-    assert_eq!(of(&mut lab, Table::Ip4Routes).limit, 100);
-    assert_eq!(of(&mut lab, Table::Neighbors).limit, 20);
-    assert_eq!(of(&mut lab, Table::Ip6Routes).limit, LIMITS.routes6 as u64);
-    let refused = lab.apply(&with(LimitOverrides { routes4: 200, ..asked })).unwrap_err();
+    let overrides = LimitOverrides { routes4: 100, neighbors: 20, ..LimitOverrides::default() };
+    let mut lab = Lab::new(&with(overrides));
+    assert_eq!(limit_of(&mut lab, Table::Ip4Routes).limit, 100);
+    assert_eq!(limit_of(&mut lab, Table::Neighbors).limit, 20);
+    assert_eq!(limit_of(&mut lab, Table::Ip6Routes).limit, LIMITS.routes6 as u64);
+    let refused = lab.apply(&with(LimitOverrides { routes4: 200, ..overrides })).unwrap_err();
     assert_eq!(refused.errors[0].path, "limits");
     assert_eq!(refused.errors[0].fix, "Restart Stoa to change them.");
-    assert_eq!(lab.apply(&with(asked)).unwrap(), v1::Applied::default());
+    assert_eq!(lab.apply(&with(overrides)).unwrap(), v1::Applied::default());
 }
 
 fn row(lab: &mut Lab, name: &str) -> v1::LimitState {
@@ -107,8 +107,8 @@ fn row(lab: &mut Lab, name: &str) -> v1::LimitState {
 }
 
 #[test]
-fn all_limits_are_listed_with_what_is_used() {
-    let mut lab = Lab::new(&World::three_ports());
+fn all_limits_are_listed_with_their_use() {
+    let mut lab = Lab::new(&Setup::three_ports());
     let limits = lab.state().list_limits();
     let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
     let tables = ["ipv4-routes", "ipv6-routes", "vrf-routes", "next-hops", "adjacencies"];
@@ -120,28 +120,28 @@ fn all_limits_are_listed_with_what_is_used() {
         assert!(names.contains(name), "{name} is not among {names:?}");
     }
     for class in Class::ALL {
-        assert!(names.contains(&format!("budget-{}", class.name()).as_str()), "{class:?}");
+        assert!(names.contains(&format!("policer-{}", class.name()).as_str()), "{class:?}");
     }
     for limit in &limits {
         assert!(limit.limit == 0 || limit.used.unwrap_or(0) <= limit.limit, "{limit:?}");
         assert!(!limit.description.is_empty(), "{limit:?}");
         assert_eq!(names.iter().filter(|name| **name == limit.name).count(), 1, "{limit:?}");
     }
-    assert_eq!(of(&mut lab, Table::Neighbors).used, 6);
-    assert_eq!(of(&mut lab, Table::Interfaces).used, 3);
+    assert_eq!(limit_of(&mut lab, Table::Neighbors).used, 6);
+    assert_eq!(limit_of(&mut lab, Table::Interfaces).used, 3);
 }
 
-/// Plain and jumbo buffers are stocks of their own, and each says how often it was empty.
+/// Single and jumbo buffers have separate pools, and each counts its allocation failures.
 #[test]
-fn buffers_that_run_out_are_refusals_of_their_kind() {
-    let mut world = World::three_ports();
-    world.0.workers.buffers = 512;
-    world.0.punts.insert(Class::Resolve, Limit { rate: 100_000, burst: 10_000, total: 100_000 });
+fn exhausted_buffers_are_counted_by_kind() {
+    let mut setup = Setup::three_ports();
+    setup.0.workers.buffers = 512;
+    setup.0.punts.insert(Class::Resolve, Limit { rate: 100_000, burst: 10_000, total: 100_000 });
     let limits = Limits { neighbors: 1024, ..LIMITS };
-    let mut lab = Lab::with(&world, limits, |_| Wire::new(1, 8));
+    let mut lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
     assert_eq!((row(&mut lab, "buffers").limit, row(&mut lab, "jumbo-buffers").limit), (512, 1024));
     assert_eq!((row(&mut lab, "buffers").refused, row(&mut lab, "jumbo-buffers").refused), (0, 0));
-    // A neighbour that does not answer keeps sixteen packets; forty of them keep all there are.
+    // An unresolved neighbour queues sixteen packets; forty of them use all buffers.
     let silent = |at: u8| IpAddr::from([10, 0, 2, 100 + at]);
     for _ in 0..16 {
         let frames = (0..40).map(|at| packet_from(1, &udp(host4(1), silent(at), b"")));
@@ -154,26 +154,26 @@ fn buffers_that_run_out_are_refusals_of_their_kind() {
     }
     let buffers = row(&mut lab, "buffers");
     assert!(buffers.refused > 0, "{buffers:?}");
-    // What waits may still be on its way to the control thread.
+    // Packets can still be on the way to the control thread.
     let deadline = Instant::now() + Duration::from_secs(10);
     while row(&mut lab, "neighbor-packets").used == Some(0) {
         lab.state().poll();
-        assert!(Instant::now() < deadline, "no packet waits for its neighbour");
+        assert!(Instant::now() < deadline, "no packet is queued for its neighbour");
     }
     assert_eq!(row(&mut lab, "jumbo-buffers").refused, 0);
     assert_eq!(row(&mut lab, "jumbo-buffers").used, Some(0));
 }
 
 #[test]
-fn what_is_refused_is_counted_at_its_own_limit() {
-    let mut world = World::three_ports();
-    world.0.punts.insert(Class::Echo, Limit { rate: 1, burst: 2, total: 10 });
-    let mut lab = Lab::new(&world);
+fn refusals_are_counted_at_their_limit() {
+    let mut setup = Setup::three_ports();
+    setup.0.punts.insert(Class::Echo, Limit { rate: 1, burst: 2, total: 10 });
+    let mut lab = Lab::new(&setup);
     lab.send("west", vec![packet_from(1, &ping4(host4(1), our4(1), b"")); 50]);
-    let budget = row(&mut lab, "budget-echo");
+    let budget = row(&mut lab, "policer-echo");
     assert_eq!((budget.limit, budget.used), (10, None));
     assert!((40..50).contains(&budget.refused), "{budget:?}");
-    assert_eq!(row(&mut lab, "budget-arp").refused, 0);
+    assert_eq!(row(&mut lab, "policer-arp").refused, 0);
     let request = v1::CaptureRequest { interface: "any".to_owned(), ..Default::default() };
     let readers: Vec<_> = (0..5).map(|_| lab.state().start_capture(&request).ok()).collect();
     assert_eq!(readers.iter().flatten().count(), 4);
@@ -182,11 +182,11 @@ fn what_is_refused_is_counted_at_its_own_limit() {
     assert!(row(&mut lab, "capture-bytes").limit > 0);
 }
 
-/// A scan takes places from those who do not answer, and that is told.
+/// A scan evicts unresolved neighbours, which is counted.
 #[test]
-fn neighbours_that_made_room_are_counted() {
-    let world = World::new().port("west", 1).port("east", 2).host("west", 1);
-    let mut lab = Lab::new(&world);
+fn evicted_neighbours_are_counted() {
+    let setup = Setup::new().port("west", 1).port("east", 2).host("west", 1);
+    let mut lab = Lab::new(&setup);
     for last in 100..200 {
         lab.send("west", [packet_from(1, &udp(host4(1), [10, 0, 2, last], b""))]);
     }

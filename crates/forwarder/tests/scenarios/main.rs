@@ -1,11 +1,12 @@
-//! Scenarios about a whole forwarder without root: frames in, frames out, and the
-//! counters that moved.
+//! Scenarios of a complete forwarder without root privileges: received frames, sent frames and changed
+//! counters.
 
+mod address_conflicts;
 mod advertising;
 mod arp;
 mod bfd;
 mod capture;
-mod claims;
+
 mod cross_connect;
 mod extensions;
 mod forward;

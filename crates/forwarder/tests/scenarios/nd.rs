@@ -1,5 +1,4 @@
-//! Neighbours by IPv6 neighbour discovery (RFC 4861): the same scenarios as ARP, and
-//! its own.
+//! IPv6 neighbour discovery (RFC 4861): the same scenarios as for ARP, and others.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::harness::*;
 const OTHER_MAC: [u8; 6] = [2, 0xbb, 0, 0, 0, 9];
 
 fn unknown_hosts() -> Lab {
-    Lab::new(&World::new().port("west", 1).port("east", 2).host("west", 1))
+    Lab::new(&Setup::new().port("west", 1).port("east", 2).host("west", 1))
 }
 
 fn numbered(n: u8) -> Vec<u8> {
@@ -25,49 +24,49 @@ fn state(lab: &mut Lab, address: Ipv6Addr) -> String {
     lab.neighbor(address).map(|neighbor| neighbor.state).unwrap_or_default()
 }
 
-/// Host 2 says where it is.
-fn answer(mac: [u8; 6], flags: u32) -> Vec<u8> {
+/// A neighbour advertisement of host 2.
+fn reply(mac: [u8; 6], flags: u32) -> Vec<u8> {
     advertisement((mac, our_mac(2)), (host6(2), our6(2)), (host6(2), flags), Some(mac))
 }
 
-/// Host 2 asks for us.
-fn question(mac: Option<[u8; 6]>) -> Vec<u8> {
+/// A solicitation of host 2 for the local address.
+fn request(mac: Option<[u8; 6]>) -> Vec<u8> {
     let group = ipv6::solicited_node(our6(2));
     let to = Mac::of_ip6_group(group).0;
     solicitation((host_mac(2), to), (host6(2), group), our6(2), mac)
 }
 
 #[track_caller]
-fn assert_asked(seen: &Seen) {
+fn assert_solicits(parsed: &Parsed) {
     let group = ipv6::solicited_node(host6(2));
-    assert_eq!((seen.icmp, seen.ttl), (Some((135, 0)), 255));
-    assert_eq!(seen.destination, Mac::of_ip6_group(group).0);
-    assert_eq!(seen.ip, Some((our6(2).into(), group.into())));
-    assert_eq!(seen.payload[..16], host6(2).octets());
-    assert_eq!(seen.payload[16..], [&[1, 1][..], &our_mac(2)].concat());
+    assert_eq!((parsed.icmp, parsed.ttl), (Some((135, 0)), 255));
+    assert_eq!(parsed.destination, Mac::of_ip6_group(group).0);
+    assert_eq!(parsed.ip, Some((our6(2).into(), group.into())));
+    assert_eq!(parsed.payload[..16], host6(2).octets());
+    assert_eq!(parsed.payload[16..], [&[1, 1][..], &our_mac(2)].concat());
 }
 
 #[test]
-fn packets_wait_for_the_answer_and_leave_in_order() {
+fn queued_packets_leave_in_order_after_the_reply() {
     let mut lab = unknown_hosts();
     lab.send("west", (0..20).map(numbered));
-    assert_asked(&lab.only("east"));
+    assert_solicits(&lab.only("east"));
     lab.assert_dropped(&[("neighbor-queue", 20 - QUEUE as u64)]);
-    lab.send("east", [answer(host_mac(2), flag::SOLICITED | flag::OVERRIDE)]);
-    let numbers: Vec<_> = lab.seen("east").into_iter().map(|seen| seen.payload[0]).collect();
+    lab.send("east", [reply(host_mac(2), flag::SOLICITED | flag::OVERRIDE)]);
+    let numbers: Vec<_> = lab.parsed("east").into_iter().map(|parsed| parsed.payload[0]).collect();
     assert_eq!(numbers, (20 - QUEUE as u8..20).collect::<Vec<_>>());
     assert_eq!(state(&mut lab, host6(2)), "reachable");
 }
 
 #[test]
-fn senders_to_a_silent_host_are_told() {
+fn failed_resolution_sends_icmp_errors() {
     let mut lab = unknown_hosts();
     lab.send("west", [numbered(0)]);
     lab.pass_time(Duration::from_secs(3));
     assert_eq!(lab.take("east").len(), usize::from(MAX_SOLICITS));
-    let told = lab.only("west");
+    let error = lab.only("west");
     // Destination unreachable, address unreachable.
-    assert_eq!(told.icmp, Some((1, 3)));
+    assert_eq!(error.icmp, Some((1, 3)));
     lab.assert_dropped(&[("neighbor-failed", 1)]);
     lab.send("west", [numbered(1)]);
     assert_eq!(lab.only("west").icmp, Some((1, 3)));
@@ -75,27 +74,27 @@ fn senders_to_a_silent_host_are_told() {
 }
 
 #[test]
-fn who_asks_for_us_is_answered_and_remembered() {
+fn a_solicitation_is_answered_and_its_sender_learned() {
     let mut lab = unknown_hosts();
-    lab.send("east", [question(Some(host_mac(2)))]);
-    let seen = lab.only("east");
-    assert_eq!((seen.icmp, seen.ttl, seen.destination), (Some((136, 0)), 255, host_mac(2)));
-    assert_eq!(seen.ip, Some((our6(2).into(), host6(2).into())));
+    lab.send("east", [request(Some(host_mac(2)))]);
+    let parsed = lab.only("east");
+    assert_eq!((parsed.icmp, parsed.ttl, parsed.destination), (Some((136, 0)), 255, host_mac(2)));
+    assert_eq!(parsed.ip, Some((our6(2).into(), host6(2).into())));
     // Router, solicited, override.
-    assert_eq!(seen.word, [0xe0, 0, 0, 0]);
-    assert_eq!(seen.payload[16..], [&[2, 1][..], &our_mac(2)].concat());
+    assert_eq!(parsed.word, [0xe0, 0, 0, 0]);
+    assert_eq!(parsed.payload[16..], [&[2, 1][..], &our_mac(2)].concat());
     assert_eq!(state(&mut lab, host6(2)), "stale");
     lab.assert_dropped(&[]);
 }
 
 #[test]
-fn who_does_not_say_where_it_is_gets_its_answer_after_it_was_asked() {
+fn a_solicitation_without_lladdr_is_answered_after_resolution() {
     let mut lab = unknown_hosts();
-    lab.send("east", [question(None)]);
-    assert_asked(&lab.only("east"));
-    lab.send("east", [answer(host_mac(2), flag::SOLICITED | flag::OVERRIDE)]);
-    let seen = lab.only("east");
-    assert_eq!((seen.icmp, seen.ttl, seen.destination), (Some((136, 0)), 255, host_mac(2)));
+    lab.send("east", [request(None)]);
+    assert_solicits(&lab.only("east"));
+    lab.send("east", [reply(host_mac(2), flag::SOLICITED | flag::OVERRIDE)]);
+    let parsed = lab.only("east");
+    assert_eq!((parsed.icmp, parsed.ttl, parsed.destination), (Some((136, 0)), 255, host_mac(2)));
 }
 
 #[test]
@@ -105,47 +104,47 @@ fn a_probe_for_our_address_is_answered_to_all() {
     let to = Mac::of_ip6_group(group).0;
     let probe = solicitation((OTHER_MAC, to), (Ipv6Addr::UNSPECIFIED, group), our6(2), None);
     lab.send("east", [probe]);
-    let seen = lab.only("east");
-    assert_eq!((seen.icmp, seen.destination), (Some((136, 0)), [0x33, 0x33, 0, 0, 0, 1]));
-    assert_eq!(seen.addresses(), (our6(2).to_string(), "ff02::1".to_owned()));
-    assert_eq!(seen.word, [0xa0, 0, 0, 0]);
+    let parsed = lab.only("east");
+    assert_eq!((parsed.icmp, parsed.destination), (Some((136, 0)), [0x33, 0x33, 0, 0, 0, 1]));
+    assert_eq!(parsed.addresses(), (our6(2).to_string(), "ff02::1".to_owned()));
+    assert_eq!(parsed.word, [0xa0, 0, 0, 0]);
 }
 
 #[test]
 fn only_an_override_moves_a_neighbor() {
     let mut lab = unknown_hosts();
     lab.send("west", [numbered(0)]);
-    lab.send("east", [answer(host_mac(2), flag::SOLICITED)]);
+    lab.send("east", [reply(host_mac(2), flag::SOLICITED)]);
     lab.forget();
-    lab.send("east", [answer(OTHER_MAC, flag::SOLICITED)]);
+    lab.send("east", [reply(OTHER_MAC, flag::SOLICITED)]);
     assert_eq!(state(&mut lab, host6(2)), "stale");
     lab.send("west", [numbered(1)]);
     assert_eq!(lab.only("east").destination, host_mac(2));
-    lab.send("east", [answer(OTHER_MAC, flag::OVERRIDE)]);
+    lab.send("east", [reply(OTHER_MAC, flag::OVERRIDE)]);
     assert_eq!(state(&mut lab, host6(2)), "stale");
     lab.send("west", [numbered(2)]);
     assert_eq!(lab.only("east").destination, OTHER_MAC);
 }
 
 #[test]
-fn lies_are_not_believed() {
+fn forged_nd_is_ignored() {
     let mut lab = unknown_hosts();
     let group = ipv6::solicited_node(our6(2));
     let to = Mac::of_ip6_group(group).0;
     lab.send(
         "east",
         [
-            // It claims to be us.
+            // Its sender has a local address.
             solicitation((OTHER_MAC, to), (our6(2), group), our6(2), Some(OTHER_MAC)),
-            // Nobody has asked for it.
-            answer(OTHER_MAC, flag::SOLICITED | flag::OVERRIDE),
+            // It is unsolicited.
+            reply(OTHER_MAC, flag::SOLICITED | flag::OVERRIDE),
         ],
     );
-    // Our address is defended.
+    // The local address is defended.
     assert_eq!(lab.only("east").word, [0xa0, 0, 0, 0]);
     lab.assert_silent();
     lab.assert_dropped(&[("address-conflict", 1), ("nd-unsolicited", 1)]);
-    // From another network: answered, not remembered.
+    // From another network: answered, not learned.
     let source = host6(9);
     lab.send("east", [solicitation((OTHER_MAC, to), (source, group), our6(2), Some(OTHER_MAC))]);
     assert_eq!(lab.only("east").destination, OTHER_MAC);
@@ -169,21 +168,22 @@ fn broken(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 #[test]
-fn each_lie_has_its_name() {
+fn each_violation_has_its_drop_reason() {
     let mut lab = unknown_hosts();
     lab.send("west", [numbered(0)]);
     lab.forget();
     let group = ipv6::solicited_node(our6(2));
     let to = Mac::of_ip6_group(group).0;
-    let nobody = Ipv6Addr::UNSPECIFIED;
-    let ask = || question(Some(host_mac(2)));
-    let say = || answer(host_mac(2), flag::SOLICITED | flag::OVERRIDE);
+    let unspecified = Ipv6Addr::UNSPECIFIED;
+    let ask = || request(Some(host_mac(2)));
+    let say = || reply(host_mac(2), flag::SOLICITED | flag::OVERRIDE);
     let all = |flags| {
         let macs = (host_mac(2), [0x33, 0x33, 0, 0, 0, 1]);
         advertisement(macs, (host6(2), ipv6::ALL_NODES), (host6(2), flags), Some(host_mac(2)))
     };
-    let probe =
-        |destination, mac| solicitation((host_mac(2), to), (nobody, destination), our6(2), mac);
+    let probe = |destination, mac| {
+        solicitation((host_mac(2), to), (unspecified, destination), our6(2), mac)
+    };
     let multicast: [u8; 6] = [1, 0, 0x5e, 0, 0, 1];
     let lies: Vec<(&str, Vec<u8>)> = vec![
         ("nd-hop-limit", broken(ask(), |f| f[21] = 254)),
@@ -202,10 +202,10 @@ fn each_lie_has_its_name() {
         ("nd-solicited-multicast", all(flag::SOLICITED | flag::OVERRIDE)),
         ("nd-source-lladdr", probe(group, Some(host_mac(2)))),
         ("nd-destination", probe(ipv6::ALL_NODES, None)),
-        ("nd-invalid-mac", question(Some(multicast))),
-        ("nd-invalid-mac", question(Some([0; 6]))),
-        ("nd-invalid-mac", answer([0xff; 6], flag::SOLICITED | flag::OVERRIDE)),
-        // It answers, but does not say where it is.
+        ("nd-invalid-mac", request(Some(multicast))),
+        ("nd-invalid-mac", request(Some([0; 6]))),
+        ("nd-invalid-mac", reply([0xff; 6], flag::SOLICITED | flag::OVERRIDE)),
+        // A reply without a link-layer address.
         (
             "nd-unsolicited",
             advertisement(
@@ -224,16 +224,16 @@ fn each_lie_has_its_name() {
             solicitation(macs, (our6(2), group), our6(2), Some(our_mac(2)))
         }),
     ];
-    for (reason, lie) in lies {
-        lab.send("east", [lie.clone()]);
+    for (reason, frame) in lies {
+        lab.send("east", [frame.clone()]);
         lab.assert_dropped(&[(reason, 1)]);
         if reason == "address-conflict" {
-            assert_eq!(lab.take("east").len(), 1, "our address is defended");
+            assert_eq!(lab.take("east").len(), 1, "the local address is defended");
         }
         lab.assert_silent();
-        assert_eq!(state(&mut lab, host6(2)), "incomplete", "{reason}: {lie:02x?}");
+        assert_eq!(state(&mut lab, host6(2)), "incomplete", "{reason}: {frame:02x?}");
     }
-    // The truth is believed all the same.
+    // A valid advertisement is still accepted.
     lab.send("east", [say()]);
     assert_eq!(state(&mut lab, host6(2)), "reachable");
 }
@@ -241,10 +241,10 @@ fn each_lie_has_its_name() {
 #[test]
 fn every_truncation_is_counted() {
     let mut lab = unknown_hosts();
-    let good = question(Some(host_mac(2)));
+    let good = request(Some(host_mac(2)));
     for length in 54..good.len() {
         let mut cut = good[..length].to_vec();
-        // The length field tells the truth; the message is cut.
+        // The length field is right; the message is truncated.
         cut[18..20].copy_from_slice(&(length as u16 - 54).to_be_bytes());
         lab.send("east", [cut]);
         lab.assert_dropped(&[("icmp6-malformed", 1)]);

@@ -1,5 +1,5 @@
-//! Packets that wait for a neighbour leave before those of their flow that come later. Workers
-//! and control thread take turns as the scenario says, so that it comes out the same every time.
+//! The order of packets that are queued for a neighbour and later packets of their flow. The test
+//! steps workers and control thread itself, so that it is deterministic.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,48 +8,48 @@ use stoa_forwarder::punt::{Class, Limit};
 
 use crate::harness::*;
 
-/// A forwarder whose threads are the scenario.
+/// A forwarder without threads, stepped by the test.
 struct ByHand {
     forwarder: Forwarder,
     wires: Wires,
 }
 
 impl ByHand {
-    /// Ports west and east, with so many queues each, for so many workers; the host in the east is not known yet.
+    /// Ports west and east with a queue for each worker; the host behind east is unresolved.
     fn new(workers: usize) -> Self {
         let wires = Wires::default();
         for name in ["west", "east"] {
             locked(&wires).insert(name.to_owned(), Wire::new(workers, workers));
         }
         let mut forwarder = Forwarder::by_hand(LIMITS, wire::opener(&wires));
-        let world = World::new().port("west", 1).port("east", 2).host("west", 1);
-        let mut world = world.workers(workers);
+        let setup = Setup::new().port("west", 1).port("east", 2).host("west", 1);
+        let mut setup = setup.workers(workers);
         let much = Limit { rate: 100_000, burst: 10_000, total: 100_000 };
-        world.0.punts.insert(Class::Resolve, much);
-        forwarder.apply(world.0).expect("the state is possible");
+        setup.0.punts.insert(Class::Resolve, much);
+        forwarder.apply(setup.0).expect("the state is valid");
         let mut made = Self { forwarder, wires };
         for _ in 0..10 {
             made.state().poll();
             made.state().step();
         }
-        made.left();
+        made.sent();
         made
     }
 
     fn state(&mut self) -> &mut ForwarderState {
-        self.forwarder.state().expect("something runs")
+        self.forwarder.state().expect("the forwarder runs")
     }
 
     fn put(&self, port: &str, queue: usize, frames: &[Vec<u8>]) {
         locked(&self.wires)[port].put(queue, frames.iter().cloned());
     }
 
-    /// Payloads that left in the east since the last look, without our questions.
-    fn left(&self) -> Vec<u8> {
+    /// Payloads sent by east since the last call, without solicitations.
+    fn sent(&self) -> Vec<u8> {
         let frames = locked(&self.wires)["east"].take();
         let packets = frames.iter().filter(|frame| matches!(frame[12..14], [8, 0] | [0x86, 0xdd]));
-        let datagrams = packets.map(|frame| see(frame)).filter(|seen| seen.ports.is_some());
-        datagrams.map(|seen| seen.payload[0]).collect()
+        let datagrams = packets.map(|frame| parse(frame)).filter(|parsed| parsed.ports.is_some());
+        datagrams.map(|parsed| parsed.payload[0]).collect()
     }
 }
 
@@ -59,7 +59,7 @@ fn leaves_in_order(six: bool, workers: usize, queue: usize) {
         false => packet_from(1, &udp(host4(1), host4(2), &[n])),
         true => packet_from(1, &udp(host6(1), host6(2), &[n])),
     };
-    let answer = match six {
+    let reply = match six {
         false => arp_reply(host_mac(2), (our_mac(2), our4(2)), host4(2)),
         true => {
             let (to, flags) = ((host6(2), our6(2)), 0x6000_0000);
@@ -76,37 +76,37 @@ fn leaves_in_order(six: bool, workers: usize, queue: usize) {
     };
     let known = lab.state().list_neighbors().into_iter().find(is_host);
     assert_eq!(known.map(|neighbor| neighbor.queued), Some(2));
-    // The worker hands another one over, and the answer; the control thread hears of both at once.
+    // The worker punts another packet and the reply; the control thread receives both at once.
     lab.state().step();
     lab.put("west", queue, &[packet(3)]);
     lab.state().step();
-    lab.put("east", 0, &[answer]);
+    lab.put("east", 0, &[reply]);
     lab.state().step();
-    assert_eq!(lab.left(), b"");
+    assert_eq!(lab.sent(), b"");
     lab.state().poll();
-    // The straight way is open, and all that waits stands before the same worker.
+    // The fast path is open, and all queued packets are in the queue of the same worker.
     lab.put("west", queue, &[packet(4), packet(5)]);
     for _ in 0..3 {
         lab.state().step();
         lab.state().poll();
     }
-    assert_eq!(lab.left(), [1, 2, 3, 4, 5]);
+    assert_eq!(lab.sent(), [1, 2, 3, 4, 5]);
 }
 
 #[test]
-fn what_waited_leaves_before_what_comes_later() {
+fn queued_packets_leave_before_later_ones() {
     leaves_in_order(false, 1, 0);
     leaves_in_order(true, 1, 0);
 }
 
 #[test]
-fn what_waited_leaves_by_the_worker_that_it_came_from() {
+fn queued_packets_leave_by_their_worker() {
     leaves_in_order(false, 2, 1);
     leaves_in_order(true, 2, 1);
 }
 
 #[test]
-fn what_waits_for_another_neighbor_that_speaks_meanwhile_keeps_its_order() {
+fn order_is_kept_while_another_neighbor_resolves() {
     let mut lab = ByHand::new(1);
     let [known, speaks, silent] = [2, 33, 44].map(|n| Ipv4Addr::from([10, 0, 2, n]));
     assert_eq!(known, host4(2));
@@ -115,7 +115,8 @@ fn what_waits_for_another_neighbor_that_speaks_meanwhile_keeps_its_order() {
     lab.state().step();
     lab.state().poll();
     lab.state().step();
-    // A question of one neighbour, and after more than the control thread takes in at a time a packet for it.
+    // A request of one neighbour and, after more packets than the control thread reads at a time, a
+    // packet to it.
     lab.put("east", 0, &[arp_request(host_mac(33), speaks, our4(2))]);
     lab.state().step();
     for _ in 0..3 {
@@ -124,15 +125,15 @@ fn what_waits_for_another_neighbor_that_speaks_meanwhile_keeps_its_order() {
     }
     lab.put("west", 0, &[packet(speaks, 3)]);
     lab.state().step();
-    // The answer of the other lets all in that is before it.
+    // Processing the reply of the other one also processes everything before it.
     lab.put("east", 0, &[arp_reply(host_mac(2), (our_mac(2), our4(2)), known)]);
     lab.state().step();
-    assert_eq!(lab.left(), b"");
+    assert_eq!(lab.sent(), b"");
     lab.state().poll();
     lab.put("west", 0, &[packet(speaks, 4)]);
     for _ in 0..3 {
         lab.state().step();
         lab.state().poll();
     }
-    assert_eq!(lab.left(), [1, 2, 3, 4]);
+    assert_eq!(lab.sent(), [1, 2, 3, 4]);
 }

@@ -1,5 +1,5 @@
-//! Redirects and directed broadcasts: off unless desired, and only where the RFCs allow them.
-//! Multicast listener reports, which neighbour discovery needs behind snooping switches.
+//! Redirects and directed broadcasts, which are disabled by default and restricted by the RFCs;
+//! multicast listener reports, which neighbour discovery needs behind snooping switches.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::harness::*;
 
 const FAR4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const FAR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 9);
-/// Another router of west's link.
+/// Another router on the link of west.
 const OTHER4: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 77);
 const OTHER_MAC: [u8; 6] = [2, 0xbb, 0, 0, 1, 77];
 
@@ -19,9 +19,9 @@ fn other6() -> Ipv6Addr {
     "fe80::77".parse().unwrap()
 }
 
-/// Routes to far networks lead back to west's link.
-fn world(on: bool) -> World {
-    let mut world = World::three_ports()
+/// Routes to far networks lead back to the link of west.
+fn setup(on: bool) -> Setup {
+    let mut setup = Setup::three_ports()
         .paths((Ipv4Addr::new(192, 0, 2, 0).into(), 24), &[("west", Some(OTHER4.into()), 1)])
         .paths(
             (Ipv6Addr::from(u128::from(FAR6) >> 64 << 64).into(), 64),
@@ -29,34 +29,34 @@ fn world(on: bool) -> World {
         )
         .with("west", |west| (west.ip4.redirects, west.ip6.redirects) = (on, on));
     for address in [IpAddr::V4(OTHER4), other6().into()] {
-        world.0.neighbors.insert(("west".to_owned(), address), OTHER_MAC);
+        setup.0.neighbors.insert(("west".to_owned(), address), OTHER_MAC);
     }
-    world
+    setup
 }
 
-/// What left west, apart: to the other router, and ICMP to the host.
-fn split(lab: &Lab) -> (usize, Vec<Seen>) {
-    let seen = lab.seen("west");
-    let (sent, told): (Vec<_>, Vec<_>) = seen.into_iter().partition(|s| s.icmp.is_none());
-    (sent.len(), told)
+/// Packets sent by west: the number to the other router, and the ICMP errors to the host.
+fn split(lab: &Lab) -> (usize, Vec<Parsed>) {
+    let parsed = lab.parsed("west");
+    let (sent, redirects): (Vec<_>, Vec<_>) = parsed.into_iter().partition(|s| s.icmp.is_none());
+    (sent.len(), redirects)
 }
 
 #[test]
-fn a_host_is_told_of_the_better_router() {
-    let mut lab = Lab::new(&world(true));
+fn a_redirect_names_the_better_router() {
+    let mut lab = Lab::new(&setup(true));
     let packet = udp(host4(1), FAR4, b"data");
     lab.send("west", [packet_from(1, &packet)]);
-    let (sent, told) = split(&lab);
-    assert_eq!((sent, told.len()), (1, 1), "the packet itself goes on");
-    assert_eq!((told[0].icmp, told[0].word), (Some((5, 1)), OTHER4.octets()));
-    assert_eq!(told[0].ip, Some((our4(1).into(), host4(1).into())));
-    assert!(packet.starts_with(&told[0].payload));
+    let (sent, redirects) = split(&lab);
+    assert_eq!((sent, redirects.len()), (1, 1), "the packet is still forwarded");
+    assert_eq!((redirects[0].icmp, redirects[0].word), (Some((5, 1)), OTHER4.octets()));
+    assert_eq!(redirects[0].ip, Some((our4(1).into(), host4(1).into())));
+    assert!(packet.starts_with(&redirects[0].payload));
     let packet = udp(host6(1), FAR6, b"data");
     lab.send("west", [packet_from(1, &packet)]);
     let frames = lab.take("west");
-    let told: Vec<_> = frames.iter().filter(|frame| frame[20] == 58).collect();
-    assert_eq!((frames.len(), told.len()), (2, 1));
-    let view = ipv6::check(&told[0][14..]).unwrap();
+    let redirects: Vec<_> = frames.iter().filter(|frame| frame[20] == 58).collect();
+    assert_eq!((frames.len(), redirects.len()), (2, 1));
+    let view = ipv6::check(&redirects[0][14..]).unwrap();
     assert_eq!((view.header().hop_limit, view.destination()), (255, host6(1)));
     let message = view.upper().unwrap().payload;
     assert!(ndp::check(view.header(), message).is_ok());
@@ -68,16 +68,16 @@ fn a_host_is_told_of_the_better_router() {
 }
 
 #[test]
-fn a_host_on_the_same_link_is_named_itself() {
-    let mut lab = Lab::new(&world(true));
+fn a_redirect_names_a_host_on_the_same_link() {
+    let mut lab = Lab::new(&setup(true));
     lab.send("west", [packet_from(1, &udp(host4(1), OTHER4, b""))]);
-    let (_, told) = split(&lab);
-    assert_eq!((told[0].icmp, told[0].word), (Some((5, 1)), OTHER4.octets()));
+    let (_, redirects) = split(&lab);
+    assert_eq!((redirects[0].icmp, redirects[0].word), (Some((5, 1)), OTHER4.octets()));
 }
 
 #[test]
-fn who_is_not_on_the_link_is_not_told() {
-    let mut lab = Lab::new(&world(true));
+fn no_redirect_to_off_link_sources() {
+    let mut lab = Lab::new(&setup(true));
     // The source is elsewhere: the host that sent this is a router.
     lab.send("west", [packet_from(1, &udp(host4(3), FAR4, b""))]);
     lab.send("west", [packet_from(1, &udp(host6(3), FAR6, b""))]);
@@ -85,26 +85,26 @@ fn who_is_not_on_the_link_is_not_told() {
     lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b""))]);
     assert_eq!(split(&lab), (2, vec![]));
     assert_eq!(lab.take("east").len(), 1);
-    // Nobody was asked to do so.
-    let mut lab = Lab::new(&world(false));
+    // Redirects are disabled.
+    let mut lab = Lab::new(&setup(false));
     lab.send("west", [packet_from(1, &udp(host4(1), FAR4, b""))]);
     lab.send("west", [packet_from(1, &udp(host6(1), FAR6, b""))]);
     assert_eq!(split(&lab), (2, vec![]));
 }
 
 #[test]
-fn redirects_are_rate_limited_and_packets_are_not() {
-    let mut lab = Lab::new(&world(true));
+fn redirects_are_rate_limited_and_forwarding_is_not() {
+    let mut lab = Lab::new(&setup(true));
     lab.send("west", (0..200).map(|_| packet_from(1, &udp(host4(1), FAR4, b""))));
-    let (sent, told) = split(&lab);
+    let (sent, redirects) = split(&lab);
     assert_eq!(sent, 200);
-    assert!((1..50).contains(&told.len()), "{} redirects", told.len());
+    assert!((1..50).contains(&redirects.len()), "{} redirects", redirects.len());
     lab.assert_dropped(&[]);
 }
 
 #[test]
-fn redirects_to_us_are_not_followed() {
-    let mut lab = Lab::new(&world(true));
+fn received_redirects_are_ignored() {
+    let mut lab = Lab::new(&setup(true));
     let mut message = vec![0; 100];
     let gateway = Ipv4Addr::new(10, 0, 1, 66);
     let error = stoa_wire::icmp4::Error::Redirect { gateway };
@@ -114,32 +114,32 @@ fn redirects_to_us_are_not_followed() {
     lab.send("west", [packet_from(1, &ip4(&header, &message[..length]))]);
     lab.assert_dropped(&[("redirect-ignored", 1)]);
     lab.send("west", [packet_from(1, &udp(host4(1), FAR4, b""))]);
-    assert_eq!(split(&lab).0, 1, "the way is as before");
+    assert_eq!(split(&lab).0, 1, "the route is unchanged");
 }
 
 #[test]
-fn a_directed_broadcast_is_sent_where_that_is_desired() {
-    let world = |on| World::three_ports().with("east", |east| east.ip4.directed_broadcast = on);
+fn directed_broadcasts_are_sent_where_enabled() {
+    let setup = |on| Setup::three_ports().with("east", |east| east.ip4.directed_broadcast = on);
     let packet = packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, 255), b"wake"));
-    let mut lab = Lab::new(&world(true));
+    let mut lab = Lab::new(&setup(true));
     lab.send("west", [packet.clone()]);
-    let seen = lab.only("east");
-    assert_eq!((seen.destination, seen.ttl), ([0xff; 6], 63));
-    // The network's own address is none, and what comes as a broadcast goes no further.
+    let parsed = lab.only("east");
+    assert_eq!((parsed.destination, parsed.ttl), ([0xff; 6], 63));
+    // The network address is not a broadcast, and received link-layer broadcasts are not forwarded.
     lab.send("west", [packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, 0), b""))]);
     lab.assert_dropped(&[("ip4-broadcast", 1)]);
     let to_all = udp(host4(2), Ipv4Addr::new(10, 0, 2, 255), b"");
     lab.send("east", [frame([0xff; 6], host_mac(2), &[], 0x0800, &to_all)]);
     lab.assert_dropped(&[("ip4-link-broadcast", 1)]);
-    // Off again: dropped.
-    lab.apply(&world(false)).unwrap();
+    // Disabled again: dropped.
+    lab.apply(&setup(false)).unwrap();
     lab.settle();
     lab.send("west", [packet]);
     lab.assert_dropped(&[("ip4-broadcast", 1)]);
     lab.assert_silent();
 }
 
-/// The groups that MLD reports on `port` name, and how many reports there were.
+/// The number of MLD reports on `port`, and their groups.
 fn reported(lab: &Lab, port: &str) -> (usize, Vec<Ipv6Addr>) {
     let mut groups = Vec::new();
     let mut reports = 0;
@@ -161,8 +161,8 @@ fn reported(lab: &Lab, port: &str) -> (usize, Vec<Ipv6Addr>) {
 }
 
 #[test]
-fn groups_are_reported_when_they_change_and_when_asked() {
-    let mut lab = Lab::new(&World::three_ports());
+fn groups_are_reported_on_changes_and_queries() {
+    let mut lab = Lab::new(&Setup::three_ports());
     lab.pass_time(Duration::from_secs(2));
     lab.forget();
     lab.plug("west", false);
@@ -175,7 +175,7 @@ fn groups_are_reported_when_they_change_and_when_asked() {
     expected.dedup();
     assert_eq!((reports, &groups), (1, &expected));
     lab.pass_time(Duration::from_millis(1500));
-    assert_eq!(reported(&lab, "west").0, 1, "once more, and no more");
+    assert_eq!(reported(&lab, "west").0, 1, "one retransmission");
     lab.pass_time(Duration::from_secs(3));
     assert_eq!(reported(&lab, "west").0, 0);
     // A query to all nodes.
@@ -185,12 +185,12 @@ fn groups_are_reported_when_they_change_and_when_asked() {
     let pseudo = stoa_wire::checksum::Pseudo::Ip6 { source, destination: ipv6::ALL_NODES };
     let sum = stoa_wire::checksum::sum(&query) + pseudo.sum(58, query.len());
     query[2..4].copy_from_slice(&stoa_wire::checksum::finish(sum).to_be_bytes());
-    for (hop_limit, answers) in [(1, 1), (64, 0)] {
+    for (hop_limit, reports) in [(1, 1), (64, 0)] {
         let header = ipv6::Builder { hop_limit, ..ipv6::Builder::new(source, ipv6::ALL_NODES, 0) };
         let payload = [&[58, 0, 5, 2, 0, 0, 1, 0][..], &query].concat();
         let to = Mac::of_ip6_group(ipv6::ALL_NODES).0;
         lab.send("west", [frame(to, host_mac(1), &[], 0x86dd, &ip6(&header, &payload))]);
-        assert_eq!(reported(&lab, "west").0, answers);
+        assert_eq!(reported(&lab, "west").0, reports);
     }
     lab.assert_dropped(&[("mld-consumed", 1)]);
 }

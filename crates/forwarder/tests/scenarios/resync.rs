@@ -1,5 +1,5 @@
-//! Mark and sweep: a controller that comes back states what it wants, and nothing that stays is
-//! touched; what is gone is swept, and traffic flows meanwhile.
+//! Resynchronization: a restarted controller sends its complete state; unchanged objects are not
+//! touched, stale ones are swept, and traffic continues.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -11,8 +11,7 @@ use crate::harness::*;
 
 const ROUTES: u32 = 50_000;
 
-/// How long a change among so many routes may take, in a build that is not optimised to the end
-/// on a machine that does other things.
+/// The time limit of a change with this many routes, in a test build on a busy machine.
 const BOUND: Duration = Duration::from_secs(5);
 
 fn limits() -> Limits {
@@ -23,14 +22,14 @@ fn network(at: u32) -> (IpAddr, u8) {
     (IpAddr::from((0x6400_0000 + (at << 8)).to_be_bytes()), 24)
 }
 
-/// Routes `from` on, by two gateways in turn.
-fn many(from: u32) -> World {
-    let mut world = World::three_ports();
+/// Routes starting at `from`, alternating between two gateways.
+fn many(from: u32) -> Setup {
+    let mut setup = Setup::three_ports();
     for at in from..from + ROUTES {
         let (name, n) = if at % 2 == 0 { ("east", 2) } else { ("north", 3) };
-        world = world.paths(network(at), &[(name, Some(host4(n).into()), 1)]);
+        setup = setup.paths(network(at), &[(name, Some(host4(n).into()), 1)]);
     }
-    world
+    setup
 }
 
 fn frames(count: u32) -> Vec<Vec<u8>> {
@@ -38,19 +37,19 @@ fn frames(count: u32) -> Vec<Vec<u8>> {
     (0..count).map(|at| packet_from(1, &udp(host4(1), to(at % 1000), b""))).collect()
 }
 
-fn figures(lab: &mut Lab) -> Vec<(String, u64, u64)> {
+fn counters(lab: &mut Lab) -> Vec<(String, u64, u64)> {
     let list = lab.state().list_interfaces();
     list.into_iter().map(|state| (state.name, state.rx_packets, state.tx_packets)).collect()
 }
 
 #[test]
-fn a_state_of_fifty_thousand_routes_is_stated_again_under_traffic() {
+fn fifty_thousand_routes_are_resynchronized_under_traffic() {
     let first = many(0);
     let mut lab = Lab::with(&first, limits(), |_| Wire::new(1, 8));
     lab.send("west", frames(2000));
     assert_eq!(lab.take("east").len() + lab.take("north").len(), 2000);
-    let (before, neighbors) = (figures(&mut lab), lab.state().list_neighbors());
-    // The same, from a controller that knows nothing of the past: nothing is touched.
+    let (before, neighbors) = (counters(&mut lab), lab.state().list_neighbors());
+    // The same state from a new controller: nothing is touched.
     lab.put("west", 0, frames(1500));
     let began = Instant::now();
     assert_eq!(lab.apply(&first.clone()).unwrap(), v1::Applied::default());
@@ -58,7 +57,7 @@ fn a_state_of_fifty_thousand_routes_is_stated_again_under_traffic() {
     lab.settle();
     assert_eq!(lab.take("east").len() + lab.take("north").len(), 1500);
     assert_eq!(lab.state().list_neighbors(), neighbors);
-    // A hundred routes go and a hundred come, in the middle of traffic over the others.
+    // A hundred routes are deleted and a hundred added, with traffic over the others.
     let next = many(100);
     lab.put("west", 0, frames(1500));
     let began = Instant::now();
@@ -69,18 +68,19 @@ fn a_state_of_fifty_thousand_routes_is_stated_again_under_traffic() {
     lab.settle();
     assert_eq!(lab.take("east").len() + lab.take("north").len(), 1500);
     lab.assert_dropped(&[]);
-    // Ports, neighbours and their counters are those of before.
+    // Ports, neighbours and their counters are unchanged.
     assert_eq!(lab.state().list_neighbors(), neighbors);
-    let moved: u64 = figures(&mut lab).iter().zip(&before).map(|(now, was)| now.1 - was.1).sum();
-    assert_eq!(moved, 3000);
+    let increments: u64 =
+        counters(&mut lab).iter().zip(&before).map(|(now, was)| now.1 - was.1).sum();
+    assert_eq!(increments, 3000);
     lab.send("west", [packet_from(1, &udp(host4(1), network(0).0, b""))]);
     lab.assert_dropped(&[("ip4-no-route", 1)]);
 }
 
 #[test]
-fn the_last_of_many_ports_fails_and_all_of_it_rolls_back() {
-    let before = (0..200).fold(World::three_ports(), |world, at| {
-        world.paths(network(at), &[("east", Some(host4(2).into()), 1)])
+fn a_failure_of_the_last_port_rolls_everything_back() {
+    let before = (0..200).fold(Setup::three_ports(), |setup, at| {
+        setup.paths(network(at), &[("east", Some(host4(2).into()), 1)])
     });
     let mut lab = Lab::new(&before);
     let routes = |lab: &mut Lab| {
@@ -89,11 +89,11 @@ fn the_last_of_many_ports_fails_and_all_of_it_rolls_back() {
         lab.state().list_routes(&request).into_iter().map(prefix).collect::<Vec<_>>()
     };
     let (held, used) = (routes(&mut lab), lab.state().limits());
-    // New ports, routes over them, an interface that moves to a new VRF - and one port too many.
+    // New ports, routes over them, an interface that moves to a new VRF, and an invalid last port.
     for n in 4..8 {
         lab.add_wire(&format!("new{n}"), Wire::new(1, 1));
     }
-    let mut after = World::three_ports();
+    let mut after = Setup::three_ports();
     for n in 4..8 {
         after = after.port(&format!("new{n}"), n);
     }
@@ -118,25 +118,25 @@ fn the_last_of_many_ports_fails_and_all_of_it_rolls_back() {
     assert_eq!(lab.state().limits(), used);
 }
 
-/// A listing of many routes is told in pages, and a question asked in the middle of it is answered
-/// before the next page.
+/// A long listing of routes is sent in pages, and an ARP request in between is answered before the next
+/// page.
 #[test]
-fn neighbours_are_answered_while_routes_are_listed() {
-    let mut lab = Lab::new(&(0..200).fold(World::three_ports(), |world, at| {
-        world.paths(network(at), &[("east", Some(host4(2).into()), 1)])
+fn arp_is_answered_while_routes_are_listed() {
+    let mut lab = Lab::new(&(0..200).fold(Setup::three_ports(), |setup, at| {
+        setup.paths(network(at), &[("east", Some(host4(2).into()), 1)])
     }));
     for (family, vrf) in [(0, ""), (4, "all"), (6, "all"), (0, "red")] {
         let request = v1::ListRoutesRequest { family, vrf: vrf.to_owned(), ..Default::default() };
         let all = lab.state().list_routes(&request);
         assert_eq!(all.is_empty(), vrf == "red");
-        let (mut listing, mut told) = (Listing::new(request), Vec::new());
+        let (mut listing, mut listed) = (Listing::new(request), Vec::new());
         while !listing.is_done() {
             let page = lab.state().list_more_routes(&mut listing, 20);
             assert!(page.len() <= 20);
-            told.extend(page);
+            listed.extend(page);
             lab.send("west", [arp_request(host_mac(1), host4(1), our4(1))]);
             assert_eq!(lab.take("west").len(), 1, "the router answers");
         }
-        assert!(told == all, "all of them once, in order");
+        assert!(listed == all, "all routes once, in order");
     }
 }

@@ -12,11 +12,11 @@ const FAR6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 9
 const NET4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(192, 0, 2, 0)), 24);
 const NET6: (IpAddr, u8) = (IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 0)), 48);
 
-fn asked(world: World, port: &str, mode: u32) -> World {
-    world.with(port, |port| (port.ip4.reverse_path, port.ip6.reverse_path) = (mode, mode))
+fn urpf(setup: Setup, port: &str, mode: u32) -> Setup {
+    setup.with(port, |port| (port.ip4.reverse_path, port.ip6.reverse_path) = (mode, mode))
 }
 
-/// Packets of both families from these sources to the host in the east: how many arrive.
+/// Sends packets of both families from these sources to the host behind east; returns how many arrive.
 fn arrive(lab: &mut Lab, port: &str, n: u8, sources: [IpAddr; 2]) -> usize {
     let to: [IpAddr; 2] = [host4(2).into(), host6(2).into()];
     let packets = [0, 1].map(|at| udp(sources[at], to[at], b""));
@@ -24,20 +24,20 @@ fn arrive(lab: &mut Lab, port: &str, n: u8, sources: [IpAddr; 2]) -> usize {
     lab.take("east").len()
 }
 
-fn by(world: World, names: &[(&str, u8)]) -> World {
+fn by(setup: Setup, names: &[(&str, u8)]) -> Setup {
     let four: Vec<_> = names.iter().map(|(name, n)| (*name, Some(host4(*n).into()), 1)).collect();
     let six: Vec<_> = names.iter().map(|(name, n)| (*name, Some(host6(*n).into()), 1)).collect();
-    world.paths(NET4, &four).paths(NET6, &six)
+    setup.paths(NET4, &four).paths(NET6, &six)
 }
 
 #[test]
-fn strict_takes_any_of_several_paths_and_no_other() {
-    let world =
-        by(World::three_ports().port("south", 4).host("south", 4), &[("west", 1), ("north", 3)]);
-    let world =
-        ["west", "north", "south"].iter().fold(world, |world, port| asked(world, port, STRICT));
-    let mut lab = Lab::new(&world);
-    // Whatever path the hash would take back: many sources, all of them pass.
+fn strict_accepts_any_of_several_paths() {
+    let setup =
+        by(Setup::three_ports().port("south", 4).host("south", 4), &[("west", 1), ("north", 3)]);
+    let setup =
+        ["west", "north", "south"].iter().fold(setup, |setup, port| urpf(setup, port, STRICT));
+    let mut lab = Lab::new(&setup);
+    // Many sources, so that the hash covers all paths: all of them pass.
     for last in 1..100 {
         let four = IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
         assert_eq!(arrive(&mut lab, "west", 1, [four, FAR6]), 2);
@@ -49,20 +49,20 @@ fn strict_takes_any_of_several_paths_and_no_other() {
 }
 
 #[test]
-fn strict_counts_the_default_route_where_it_leads() {
-    let everything = |world: World| {
-        world
+fn strict_accepts_the_default_route_on_its_interface() {
+    let everything = |setup: Setup| {
+        setup
             .paths((Ipv4Addr::UNSPECIFIED.into(), 0), &[("west", Some(host4(1).into()), 1)])
             .paths((Ipv6Addr::UNSPECIFIED.into(), 0), &[("west", Some(host6(1).into()), 1)])
     };
-    let world = asked(asked(everything(World::three_ports()), "west", STRICT), "north", STRICT);
-    let mut lab = Lab::new(&world);
+    let setup = urpf(urpf(everything(Setup::three_ports()), "west", STRICT), "north", STRICT);
+    let mut lab = Lab::new(&setup);
     assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 2);
     assert_eq!(arrive(&mut lab, "north", 3, [FAR4, FAR6]), 0);
     lab.assert_dropped(&[("reverse-path-strict", 2)]);
-    // Loose does not, unless it is asked to; any other route will do.
+    // Loose mode accepts the default route only if configured to; any other route suffices.
     for (mode, count) in [(LOOSE, 0), (LOOSE_OR_DEFAULT, 2)] {
-        lab.apply(&asked(everything(World::three_ports()), "north", mode)).unwrap();
+        lab.apply(&urpf(everything(Setup::three_ports()), "north", mode)).unwrap();
         lab.settle();
         lab.forget();
         assert_eq!(arrive(&mut lab, "north", 3, [FAR4, FAR6]), count);
@@ -73,36 +73,36 @@ fn strict_counts_the_default_route_where_it_leads() {
 }
 
 #[test]
-fn a_blackhole_for_a_source_is_no_way_back() {
-    let world = asked(World::three_ports(), "west", LOOSE_OR_DEFAULT)
+fn a_blackhole_route_fails_the_check() {
+    let setup = urpf(Setup::three_ports(), "west", LOOSE_OR_DEFAULT)
         .special_route(NET4.0, NET4.1, SpecialNextHop::Blackhole)
         .special_route(NET6.0, NET6.1, SpecialNextHop::Unreachable);
-    let mut lab = Lab::new(&world);
+    let mut lab = Lab::new(&setup);
     assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 0);
     lab.assert_dropped(&[("reverse-path-loose", 2)]);
-    // Nor is one of our own addresses.
+    // The same for a local address.
     assert_eq!(arrive(&mut lab, "west", 1, [our4(2).into(), our6(2).into()]), 0);
     lab.assert_dropped(&[("reverse-path-loose", 2)]);
 }
 
 #[test]
-fn the_way_back_is_looked_for_in_the_vrf_of_the_interface() {
-    let red = |world: World| {
-        let world = world.port("west", 1).port("east", 2).host("west", 1).host("east", 2);
-        world.vrf("red", &["west", "east"])
+fn the_check_uses_the_vrf_of_the_interface() {
+    let red = |setup: Setup| {
+        let setup = setup.port("west", 1).port("east", 2).host("west", 1).host("east", 2);
+        setup.vrf("red", &["west", "east"])
     };
-    // The default VRF knows the network by way of "north"; VRF red knows it by "west".
-    let world = by(World::new().port("north", 3).host("north", 3), &[("north", 3)]);
-    let world = red(world).paths_in("red", NET4, &[("west", Some(host4(1).into()), 1)]).paths_in(
+    // The default VRF has a route to the network by "north"; VRF red by "west".
+    let setup = by(Setup::new().port("north", 3).host("north", 3), &[("north", 3)]);
+    let setup = red(setup).paths_in("red", NET4, &[("west", Some(host4(1).into()), 1)]).paths_in(
         "red",
         NET6,
         &[("west", Some(host6(1).into()), 1)],
     );
-    let mut lab = Lab::new(&asked(world.clone(), "west", STRICT));
+    let mut lab = Lab::new(&urpf(setup.clone(), "west", STRICT));
     assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 2);
     assert_eq!(arrive(&mut lab, "west", 1, [host4(3).into(), host6(3).into()]), 0);
     lab.assert_dropped(&[("reverse-path-strict", 2)]);
-    lab.apply(&asked(world, "west", LOOSE)).unwrap();
+    lab.apply(&urpf(setup, "west", LOOSE)).unwrap();
     lab.settle();
     lab.forget();
     assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 2);
@@ -111,15 +111,15 @@ fn the_way_back_is_looked_for_in_the_vrf_of_the_interface() {
 }
 
 #[test]
-fn neighbours_speak_whatever_their_address() {
-    // A link-local source asks for us; duplicate address detection has no source at all.
-    let mut lab = Lab::new(&asked(World::three_ports(), "west", STRICT));
+fn neighbour_discovery_is_exempt() {
+    // A solicitation with a link-local source, and a DAD probe with the unspecified source.
+    let mut lab = Lab::new(&urpf(Setup::three_ports(), "west", STRICT));
     let near: Ipv6Addr = "fe80::1234".parse().unwrap();
     let group: Ipv6Addr = "ff02::1:ff00:1".parse().unwrap();
     let macs = (host_mac(1), [0x33, 0x33, 0xff, 0, 0, 1]);
     let ask = solicitation(macs, (near, group), our6(1), Some(host_mac(1)));
     lab.send("west", [ask]);
-    assert!(lab.seen("west").iter().any(|seen| seen.icmp == Some((136, 0))));
+    assert!(lab.parsed("west").iter().any(|parsed| parsed.icmp == Some((136, 0))));
     lab.assert_dropped(&[]);
     let who = arp_request(host_mac(9), Ipv4Addr::UNSPECIFIED, our4(1));
     lab.send("west", [who]);

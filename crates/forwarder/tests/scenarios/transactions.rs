@@ -1,4 +1,4 @@
-//! A desired state is taken whole or not at all, and traffic flows meanwhile.
+//! A desired state is applied completely or not at all, and traffic continues.
 
 use std::net::IpAddr;
 
@@ -21,9 +21,9 @@ fn assert_flows(lab: &mut Lab) {
     for (from, n, to, m) in [("west", 1, "east", 2), ("east", 2, "west", 1)] {
         let packets = [udp(host4(n), host4(m), b""), udp(host6(n), host6(m), b"")];
         lab.send(from, packets.map(|packet| packet_from(n, &packet)));
-        let seen = lab.seen(to);
-        assert_eq!(seen.len(), 2, "from {from} to {to}");
-        assert!(seen.iter().all(|seen| seen.destination == host_mac(m)));
+        let parsed = lab.parsed(to);
+        assert_eq!(parsed.len(), 2, "from {from} to {to}");
+        assert!(parsed.iter().all(|parsed| parsed.destination == host_mac(m)));
     }
     lab.assert_dropped(&[]);
 }
@@ -33,9 +33,9 @@ fn names(lab: &mut Lab) -> Vec<String> {
 }
 
 #[test]
-fn the_same_again_changes_nothing() {
-    let mut lab = Lab::new(&World::three_ports());
-    let applied = lab.apply(&World::three_ports()).unwrap();
+fn the_same_state_changes_nothing() {
+    let mut lab = Lab::new(&Setup::three_ports());
+    let applied = lab.apply(&Setup::three_ports()).unwrap();
     assert_eq!(applied, stoa_api::v1::Applied::default());
     lab.settle();
     lab.assert_silent();
@@ -44,8 +44,8 @@ fn the_same_again_changes_nothing() {
 
 #[test]
 fn one_bad_port_refuses_the_whole() {
-    let mut lab = Lab::new(&World::three_ports());
-    let worse = World::three_ports().port("ghost", 9).special_route(
+    let mut lab = Lab::new(&Setup::three_ports());
+    let worse = Setup::three_ports().port("ghost", 9).special_route(
         FAR.0,
         FAR.1,
         SpecialNextHop::Blackhole,
@@ -58,7 +58,7 @@ fn one_bad_port_refuses_the_whole() {
     assert_flows(&mut lab);
     lab.send("west", [far()]);
     lab.assert_dropped(&[("ip4-no-route", 1)]);
-    // The port comes to be, and the same state is possible.
+    // The device appears, and the same state is valid.
     lab.add_wire("ghost", Wire::new(1, 1));
     assert_eq!(lab.apply(&worse).unwrap().ports_opened, 1);
     assert_flows(&mut lab);
@@ -66,18 +66,17 @@ fn one_bad_port_refuses_the_whole() {
     lab.assert_dropped(&[("ip4-blackhole", 1)]);
 }
 
-/// How often ports came up on these wires.
-fn came_up<const N: usize>(lab: &Lab, names: [&str; N]) -> [usize; N] {
-    names.map(|name| lab.wire(name).came_up.load(std::sync::atomic::Ordering::SeqCst))
+/// Number of times that ports came up on these wires.
+fn up_count<const N: usize>(lab: &Lab, names: [&str; N]) -> [usize; N] {
+    names.map(|name| lab.wire(name).up_count.load(std::sync::atomic::Ordering::SeqCst))
 }
 
 #[test]
-fn a_port_that_cannot_be_replaced_goes_on() {
+fn a_port_that_cannot_be_replaced_keeps_running() {
     let wires = ["east", "north", "west"];
-    let mut lab = Lab::new(&World::three_ports());
-    // All else of the change is left undone, too: a route, a port that could be replaced, one
-    // that is new, one that goes.
-    let mut worse = World::three_ports().special_route(FAR.0, FAR.1, SpecialNextHop::Blackhole);
+    let mut lab = Lab::new(&Setup::three_ports());
+    // The other changes are rolled back, too: a route, a replaced port, a new port, a deleted port.
+    let mut worse = Setup::three_ports().special_route(FAR.0, FAR.1, SpecialNextHop::Blackhole);
     worse.0.ports.insert("east".to_owned(), wire::config("ghost", our_mac(2)));
     worse.0.ports.insert("west".to_owned(), wire::config("west", [2, 0, 0, 0, 0xee, 1]));
     worse.0.ports.remove("north");
@@ -86,51 +85,51 @@ fn a_port_that_cannot_be_replaced_goes_on() {
     for _ in 0..3 {
         let refused = lab.apply(&worse).unwrap_err();
         let places: Vec<_> = refused.errors.iter().map(|error| error.path.as_str()).collect();
-        assert_eq!(places, ["port \"east\"", "port \"ghost\""], "every reason");
+        assert_eq!(places, ["port \"east\"", "port \"ghost\""], "all errors");
         assert_eq!(names(&mut lab), ["east", "north", "west"]);
         assert_flows(&mut lab);
-        assert_eq!(came_up(&lab, wires), [1; 3], "no port was touched");
+        assert_eq!(up_count(&lab, wires), [1; 3], "no port was touched");
     }
 }
 
 #[test]
-fn a_port_that_has_its_device_alone_comes_back_at_once() {
+fn a_port_with_an_exclusive_device_is_restored() {
     let wires = ["east", "north", "west"];
-    let mut world = World::three_ports();
-    world.0.ports.insert("east".to_owned(), wire::alone("east", our_mac(2)));
-    let mut lab = Lab::new(&world);
-    let mut worse = world.clone();
+    let mut setup = Setup::three_ports();
+    setup.0.ports.insert("east".to_owned(), wire::alone("east", our_mac(2)));
+    let mut lab = Lab::new(&setup);
+    let mut worse = setup.clone();
     worse.0.ports.insert("east".to_owned(), wire::alone("ghost", our_mac(2)));
     worse.0.ports.insert("west".to_owned(), wire::config("west", [2, 0, 0, 0, 0xee, 1]));
     for round in 2..5 {
         let refused = lab.apply(&worse).unwrap_err();
         assert_eq!(refused.errors[0].path, "port \"east\"");
-        assert_eq!(came_up(&lab, wires), [round, 1, 1], "only the one that had to make room");
+        assert_eq!(up_count(&lab, wires), [round, 1, 1], "only the port with the exclusive device");
         assert_flows(&mut lab);
     }
-    // And a good change of it.
-    let mut better = world;
+    // A valid change of it.
+    let mut better = setup;
     better.0.ports.insert("east".to_owned(), wire::alone("east", [2, 0, 0, 0, 0xee, 1]));
     assert_eq!(lab.apply(&better).unwrap().ports_opened, 1);
-    assert_eq!(came_up(&lab, wires), [5, 1, 1]);
+    assert_eq!(up_count(&lab, wires), [5, 1, 1]);
 }
 
-/// Three ports, each of which has its device for itself.
-fn held(devices: [(&str, u8, &str); 3]) -> World {
-    let mut world = World::three_ports();
+/// Three ports with exclusive devices.
+fn held(devices: [(&str, u8, &str); 3]) -> Setup {
+    let mut setup = Setup::three_ports();
     for (name, n, device) in devices {
-        world.0.ports.insert(name.to_owned(), wire::holding(name, device, our_mac(n)));
+        setup.0.ports.insert(name.to_owned(), wire::holding(name, device, our_mac(n)));
     }
-    world
+    setup
 }
 
 #[test]
-fn ports_take_the_devices_of_others() {
+fn ports_can_exchange_their_devices() {
     let of = |west, east, north| held([("west", 1, west), ("east", 2, east), ("north", 3, north)]);
     let mut lab = Lab::new(&of("one", "two", "three"));
     assert_flows(&mut lab);
-    // One goes on to a free device, another takes its place: in both orders of their names. Then
-    // two change places, and three do so in a circle. Each comes up once more with each change.
+    // One port moves to a free device, another takes its device: in both orders of their names. Then
+    // two ports exchange devices, and three rotate them. Each comes up once more with each change.
     for (west, east, north, changed) in [
         ("one", "four", "two", 2),
         ("three", "one", "two", 2),
@@ -141,11 +140,11 @@ fn ports_take_the_devices_of_others() {
         assert_eq!((applied.ports_opened, applied.ports_closed), (changed, changed));
         assert_flows(&mut lab);
     }
-    assert_eq!(came_up(&lab, ["west", "east", "north"]), [4, 5, 3]);
+    assert_eq!(up_count(&lab, ["west", "east", "north"]), [4, 5, 3]);
 }
 
 #[test]
-fn a_port_of_another_name_takes_a_device() {
+fn a_renamed_port_keeps_its_device() {
     let all = held([("west", 1, "one"), ("east", 2, "two"), ("north", 3, "three")]);
     let mut lab = Lab::new(&all);
     let mut renamed = all.clone();
@@ -163,11 +162,11 @@ fn a_port_of_another_name_takes_a_device() {
 }
 
 #[test]
-fn a_swap_that_fails_leaves_all_as_it_was() {
+fn a_failed_exchange_is_rolled_back() {
     let all = held([("west", 1, "one"), ("east", 2, "two"), ("north", 3, "three")]);
     let mut lab = Lab::new(&all);
     let mut swapped = held([("west", 1, "two"), ("east", 2, "one"), ("north", 3, "three")]);
-    // One of the two fails when the other one is open already, and a new port stands behind them.
+    // One of the two fails when the other one is already open, followed by a new port.
     swapped.0.ports.insert("west".to_owned(), wire::holding("ghost", "two", our_mac(1)));
     swapped = swapped.port("south", 4);
     lab.add_wire("south", Wire::new(1, 1));
@@ -177,22 +176,22 @@ fn a_swap_that_fails_leaves_all_as_it_was() {
         assert!(!refused.errors.is_empty(), "{refused:?}");
         assert_eq!(names(&mut lab), ["east", "north", "west"]);
         assert_flows(&mut lab);
-        assert_eq!(came_up(&lab, ["north"]), [1], "it was not in the way");
+        assert_eq!(up_count(&lab, ["north"]), [1], "it is unaffected");
     }
-    // A device of a port that stays is refused before anything is touched.
-    let before = came_up(&lab, ["west", "east", "north"]);
+    // A device of an unchanged port is rejected before anything is touched.
+    let before = up_count(&lab, ["west", "east", "north"]);
     let refused =
         lab.apply(&held([("west", 1, "three"), ("east", 2, "one"), ("north", 3, "three")]));
     assert_eq!(refused.unwrap_err().errors[0].path, "port \"west\"");
-    assert_eq!(came_up(&lab, ["west", "east", "north"]), before);
+    assert_eq!(up_count(&lab, ["west", "east", "north"]), before);
     assert_flows(&mut lab);
 }
 
 #[test]
 fn a_port_is_replaced() {
-    let mut lab = Lab::new(&World::three_ports());
+    let mut lab = Lab::new(&Setup::three_ports());
     let mac = [2, 0, 0, 0, 0xee, 1];
-    let mut other = World::three_ports();
+    let mut other = Setup::three_ports();
     other.0.ports.insert("east".to_owned(), wire::config("east", mac));
     let applied = lab.apply(&other).unwrap();
     assert_eq!((applied.ports_opened, applied.ports_closed), (1, 1));
@@ -208,65 +207,65 @@ fn a_port_is_replaced() {
 }
 
 #[test]
-fn the_first_state_may_be_refused() {
+fn the_first_state_can_be_refused() {
     let wires = Wires::default();
     let mut forwarder = stoa_forwarder::control::Forwarder::new(LIMITS, wire::opener(&wires));
     locked(&wires).insert("west".to_owned(), Wire::new(1, 1));
-    assert!(forwarder.apply(World::new().port("west", 1).port("ghost", 2).0).is_err());
+    assert!(forwarder.apply(Setup::new().port("west", 1).port("ghost", 2).0).is_err());
     assert!(forwarder.desired().is_none());
-    // Nothing is in effect: the next one may ask for other workers.
-    forwarder.apply(World::new().workers(2).port("west", 1).0).unwrap();
+    // No state is applied: the next one can have other workers.
+    forwarder.apply(Setup::new().workers(2).port("west", 1).0).unwrap();
     assert_eq!(forwarder.state().unwrap().list_workers().len(), 2);
 }
 
 #[test]
-fn an_interface_goes_with_the_routes_on_it() {
-    let all = World::three_ports()
+fn deleting_an_interface_deletes_its_routes() {
+    let all = Setup::three_ports()
         .paths(FAR, &[("north", Some(host4(3).into()), 1)])
         .sub("north.5", 5, "north", &[(0x8100, 5)])
         .host("north.5", 5);
     let mut lab = Lab::new(&all);
     lab.send("west", [far(), packet_from(1, &udp(host4(1), host4(5), b""))]);
     assert_eq!(lab.take("north").len(), 2);
-    // The sub-interface and its routes only.
-    let without = World::three_ports().paths(FAR, &[("north", Some(host4(3).into()), 1)]);
+    // Only the sub-interface and its routes.
+    let without = Setup::three_ports().paths(FAR, &[("north", Some(host4(3).into()), 1)]);
     lab.apply(&without).unwrap();
     lab.send("west", [far(), packet_from(1, &udp(host4(1), host4(5), b""))]);
     assert_eq!(lab.take("north").len(), 1);
     lab.assert_dropped(&[("ip4-no-route", 1)]);
     // The port as well.
-    let two = World::new().port("west", 1).port("east", 2).host("west", 1).host("east", 2);
+    let two = Setup::new().port("west", 1).port("east", 2).host("west", 1).host("east", 2);
     let applied = lab.apply(&two).unwrap();
     assert_eq!(applied.ports_closed, 1);
     assert_eq!(names(&mut lab), ["east", "west"]);
     lab.send("west", [far(), packet_from(1, &udp(host4(1), host4(3), b""))]);
     lab.assert_dropped(&[("ip4-no-route", 2)]);
     assert_flows(&mut lab);
-    // And all comes back.
+    // All are added again.
     lab.apply(&all).unwrap();
     assert_flows(&mut lab);
     lab.send("west", [far(), packet_from(1, &udp(host4(1), host4(5), b""))]);
-    assert_eq!(lab.seen("north").iter().map(|seen| seen.tags.len()).sum::<usize>(), 1);
+    assert_eq!(lab.parsed("north").iter().map(|parsed| parsed.tags.len()).sum::<usize>(), 1);
 }
 
 #[test]
 fn routes_are_replaced() {
-    let mut lab = Lab::new(&World::three_ports());
-    let via = |name, n| World::three_ports().paths(FAR, &[(name, Some(host4(n).into()), 1)]);
-    for (world, added, removed, out, drop) in [
+    let mut lab = Lab::new(&Setup::three_ports());
+    let via = |name, n| Setup::three_ports().paths(FAR, &[(name, Some(host4(n).into()), 1)]);
+    for (setup, added, removed, out, drop) in [
         (via("east", 2), 1, 0, Some("east"), None),
         (via("north", 3), 1, 0, Some("north"), None),
         (
-            World::three_ports().special_route(FAR.0, 24, SpecialNextHop::Blackhole),
+            Setup::three_ports().special_route(FAR.0, 24, SpecialNextHop::Blackhole),
             1,
             0,
             None,
             Some("ip4-blackhole"),
         ),
         (via("east", 2), 1, 0, Some("east"), None),
-        (World::three_ports(), 0, 1, None, Some("ip4-no-route")),
+        (Setup::three_ports(), 0, 1, None, Some("ip4-no-route")),
     ] {
-        let applied = lab.apply(&world).unwrap();
+        let applied = lab.apply(&setup).unwrap();
         assert_eq!((applied.routes_added, applied.routes_removed), (added, removed));
         lab.send("west", [far()]);
         lab.assert_dropped(&drop.map(|drop| (drop, 1)).into_iter().collect::<Vec<_>>());
@@ -277,14 +276,14 @@ fn routes_are_replaced() {
     }
 }
 
-/// The place of a port that was opened is taken before another one fails.
+/// The interface of an opened port exists before another port fails.
 #[test]
 fn a_sub_interface_stays_when_a_port_of_its_name_is_refused() {
     let with_sub =
-        || World::three_ports().sub("west.7", 10, "west", &[(0x8100, 7)]).host("west.7", 10);
+        || Setup::three_ports().sub("west.7", 10, "west", &[(0x8100, 7)]).host("west.7", 10);
     let mut lab = Lab::new(&with_sub());
     lab.add_wire("west.7", Wire::new(1, 1));
-    let worse = World::three_ports().port("west.7", 9).port("zzz", 8);
+    let worse = Setup::three_ports().port("west.7", 9).port("zzz", 8);
     let refused = lab.apply(&worse).unwrap_err();
     assert_eq!(refused.errors[0].path, "port \"zzz\"");
     lab.apply(&with_sub().paths(FAR, &[("west.7", Some(host4(10).into()), 1)])).unwrap();
@@ -298,18 +297,18 @@ fn a_sub_interface_stays_when_a_port_of_its_name_is_refused() {
 #[test]
 fn too_many_routes_are_refused_whole() {
     let limits = Limits { routes4: 30, ..LIMITS };
-    let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 1));
+    let mut lab = Lab::with(&Setup::three_ports(), limits, |_| Wire::new(1, 1));
     let many = |n: u8| {
-        let add = |world: World, at| {
+        let add = |setup: Setup, at| {
             let network = (IpAddr::from([192, 0, at, 0]), 24);
-            world.paths(network, &[("east", Some(host4(2).into()), 1)])
+            setup.paths(network, &[("east", Some(host4(2).into()), 1)])
         };
-        (0..n).fold(World::three_ports(), add)
+        (0..n).fold(Setup::three_ports(), add)
     };
     let refused = lab.apply(&many(40)).unwrap_err();
     assert!(refused.is_full);
     assert_flows(&mut lab);
-    // These pass the count, but the neighbours' own routes are in the table as well.
+    // The number of routes is within the limit, but host routes of neighbours use the table, too.
     let refused = lab.apply(&many(24)).unwrap_err();
     assert!(refused.is_full, "{refused:?}");
     assert_flows(&mut lab);
@@ -323,10 +322,10 @@ fn too_many_routes_are_refused_whole() {
 
 #[test]
 fn too_many_gateways_are_refused_whole() {
-    let mut lab = Lab::new(&World::three_ports());
-    let gateways = (0..80).fold(World::three_ports(), |world, at| {
+    let mut lab = Lab::new(&Setup::three_ports());
+    let gateways = (0..80).fold(Setup::three_ports(), |setup, at| {
         let gateway = IpAddr::from([10, 0, 2, 10 + at]);
-        world.paths((IpAddr::from([192, 0, 2, at]), 32), &[("east", Some(gateway), 1)])
+        setup.paths((IpAddr::from([192, 0, 2, at]), 32), &[("east", Some(gateway), 1)])
     });
     for _ in 0..3 {
         assert!(lab.apply(&gateways).unwrap_err().is_full);
@@ -335,14 +334,14 @@ fn too_many_gateways_are_refused_whole() {
 }
 
 #[test]
-fn workers_stay_and_polling_changes() {
-    let mut lab = Lab::new(&World::three_ports());
-    let refused = lab.apply(&World::three_ports().workers(2)).unwrap_err();
+fn polling_changes_without_new_workers() {
+    let mut lab = Lab::new(&Setup::three_ports());
+    let refused = lab.apply(&Setup::three_ports().workers(2)).unwrap_err();
     assert_eq!(refused.errors[0].path, "workers");
     for polling in [Polling::Always, Polling::Adaptive, Polling::Interrupt] {
-        let mut world = World::three_ports();
-        world.0.workers.polling = polling;
-        lab.apply(&world).unwrap();
+        let mut setup = Setup::three_ports();
+        setup.0.workers.polling = polling;
+        lab.apply(&setup).unwrap();
         assert_eq!(lab.state().list_workers()[0].polling, polling.name());
         for _ in 0..20 {
             assert_flows(&mut lab);
@@ -351,39 +350,39 @@ fn workers_stay_and_polling_changes() {
 }
 
 #[test]
-fn everything_comes_back_when_all_ports_close() {
-    let mut lab = Lab::new(&World::three_ports());
+fn all_buffers_are_freed_when_all_ports_close() {
+    let mut lab = Lab::new(&Setup::three_ports());
     lab.send("west", [packet_from(1, &udp(host4(1), IpAddr::from([10, 0, 2, 9]), b""))]);
-    lab.apply(&World::new()).unwrap();
+    lab.apply(&Setup::new()).unwrap();
     let accounting = lab.state().conservation();
     assert_eq!(accounting.buffers_free, accounting.buffers);
     assert!(accounting.balanced);
     assert_eq!(names(&mut lab).len(), 0);
     assert!(lab.state().list_workers()[0].queues.is_empty());
     lab.assert_dropped(&[("link-down", 1)]);
-    lab.apply(&World::three_ports()).unwrap();
+    lab.apply(&Setup::three_ports()).unwrap();
     assert_flows(&mut lab);
 }
 
-/// What a first state that is refused began with does not stay beside that of the next.
+/// The buffers of a refused first state are not leaked.
 #[test]
-fn packet_memory_of_a_refused_start_is_used_again() {
+fn the_buffers_of_a_refused_start_are_reused() {
     let wires = Wires::default();
     for name in ["west", "east", "north"] {
         locked(&wires).insert(name.to_owned(), Wire::new(1, 1));
     }
     let limits = Limits { next_hops: 40, ..LIMITS };
     let mut forwarder = Forwarder::new(limits, wire::opener(&wires));
-    let greedy = (0..40).fold(World::three_ports(), |world, at| {
+    let greedy = (0..40).fold(Setup::three_ports(), |setup, at| {
         let gateway = IpAddr::from([10, 0, 2, 10 + at]);
-        world.paths((IpAddr::from([192, 0, 2, at]), 32), &[("east", Some(gateway), 1)])
+        setup.paths((IpAddr::from([192, 0, 2, at]), 32), &[("east", Some(gateway), 1)])
     });
     assert!(forwarder.apply(greedy.0.clone()).unwrap_err().is_full);
-    let pool = forwarder.state().expect("workers were started").pool();
+    let pool = forwarder.state().expect("the workers run").pool();
     // Other workers, the same buffers.
     assert!(forwarder.apply(greedy.workers(2).0).unwrap_err().is_full);
     assert!(std::ptr::eq(forwarder.state().unwrap().pool(), pool));
-    let mut other = World::three_ports();
+    let mut other = Setup::three_ports();
     other.0.workers.buffers = 8192;
     forwarder.apply(other.0).unwrap();
     let now = forwarder.state().unwrap().pool();

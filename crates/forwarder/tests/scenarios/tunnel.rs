@@ -1,5 +1,4 @@
-//! Tunnels: IPv4 and IPv6 inside each other and inside GRE, out of port "east" to a router behind
-//! it, and back.
+//! Tunnels: IPv4 and IPv6 in IPv4, IPv6 and GRE, through port "east" to a router behind it.
 
 use std::net::IpAddr;
 
@@ -11,22 +10,22 @@ use crate::harness::*;
 const FAR4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 9));
 const FAR6: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 9));
 
-/// Ends of tunnels, by whether the outer packets are IPv4: our address towards "east", and the
-/// host there, which plays the other router.
+/// The endpoints of tunnels over IPv4 or IPv6: the local address on "east", and the host there as the
+/// remote router.
 fn ends(outer_is_ip4: bool) -> (IpAddr, IpAddr) {
     if outer_is_ip4 { (our4(2).into(), host4(2).into()) } else { (our6(2).into(), host6(2).into()) }
 }
 
-/// Three ports, and a tunnel with the far networks behind it.
-fn world(outer_is_ip4: bool, encapsulation: Encapsulation) -> World {
-    let world = World::three_ports().tunnel("tun", 4, ends(outer_is_ip4), encapsulation);
+/// Three ports, and a tunnel with routes to the far networks.
+fn setup(outer_is_ip4: bool, encapsulation: Encapsulation) -> Setup {
+    let setup = Setup::three_ports().tunnel("tun", 4, ends(outer_is_ip4), encapsulation);
     let far4 = (IpAddr::V4([198, 51, 100, 0].into()), 24);
     let far6 = (IpAddr::V6([0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 0].into()), 64);
-    // One by the interface alone, one by a gateway behind it.
-    world.paths(far4, &[("tun", None, 1)]).paths(far6, &[("tun", Some(host6(4).into()), 1)])
+    // One interface route, one with a gateway.
+    setup.paths(far4, &[("tun", None, 1)]).paths(far6, &[("tun", Some(host6(4).into()), 1)])
 }
 
-/// What the other router sends: `packet` inside one of its own.
+/// `packet` as encapsulated by the remote router.
 fn wrapped(outer_is_ip4: bool, encapsulation: Encapsulation, packet: &[u8], class: u8) -> Vec<u8> {
     let is_ip4 = packet[0] >> 4 == 4;
     let mut inside = Vec::new();
@@ -63,25 +62,25 @@ fn counted(lab: &mut Lab) -> (u64, u64) {
 #[test]
 fn packets_go_into_a_tunnel() {
     for (outer_is_ip4, encapsulation) in all() {
-        let mut lab = Lab::new(&world(outer_is_ip4, encapsulation));
+        let mut lab = Lab::new(&setup(outer_is_ip4, encapsulation));
         for packet in [udp(host4(1), FAR4, b"into"), udp(host6(1), FAR6, b"into")] {
             lab.send("west", [packet_from(1, &packet)]);
-            let seen = lab.only("east");
-            assert_eq!((seen.destination, seen.source), (host_mac(2), our_mac(2)));
-            assert_eq!((seen.ip, seen.ttl), (Some(ends(outer_is_ip4)), 64));
+            let parsed = lab.only("east");
+            assert_eq!((parsed.destination, parsed.source), (host_mac(2), our_mac(2)));
+            assert_eq!((parsed.ip, parsed.ttl), (Some(ends(outer_is_ip4)), 64));
             let inner = match encapsulation {
                 Gre => {
-                    let view = gre::check(&seen.payload).unwrap();
-                    assert_eq!((seen.protocol, view.protocol()), (47, ethertype_of(&packet)));
+                    let view = gre::check(&parsed.payload).unwrap();
+                    assert_eq!((parsed.protocol, view.protocol()), (47, ethertype_of(&packet)));
                     view.payload().to_vec()
                 }
                 Ip => {
                     let number = if packet[0] >> 4 == 4 { 4 } else { 41 };
-                    assert_eq!(seen.protocol, number);
-                    seen.payload
+                    assert_eq!(parsed.protocol, number);
+                    parsed.payload
                 }
             };
-            let inner = see(&packet_from(1, &inner));
+            let inner = parse(&packet_from(1, &inner));
             assert_eq!((inner.ttl, &inner.payload[..]), (63, &b"into"[..]));
         }
         lab.assert_silent();
@@ -93,15 +92,15 @@ fn packets_go_into_a_tunnel() {
 #[test]
 fn packets_come_out_of_a_tunnel() {
     for (outer_is_ip4, encapsulation) in all() {
-        let mut lab = Lab::new(&world(outer_is_ip4, encapsulation));
+        let mut lab = Lab::new(&setup(outer_is_ip4, encapsulation));
         for packet in [udp(FAR4, host4(1), b"out"), udp(FAR6, host6(1), b"out")] {
             let outer = wrapped(outer_is_ip4, encapsulation, &packet, 0);
-            // With what the link adds behind a short packet.
+            // With link-layer padding.
             let frame = [packet_from(2, &outer), vec![0xee; 9]].concat();
             lab.send("east", [frame]);
-            let seen = lab.only("west");
-            assert_eq!((seen.ttl, &seen.payload[..]), (63, &b"out"[..]));
-            assert_eq!((seen.destination, seen.source), (host_mac(1), our_mac(1)));
+            let parsed = lab.only("west");
+            assert_eq!((parsed.ttl, &parsed.payload[..]), (63, &b"out"[..]));
+            assert_eq!((parsed.destination, parsed.source), (host_mac(1), our_mac(1)));
         }
         lab.assert_silent();
         lab.assert_dropped(&[]);
@@ -112,13 +111,13 @@ fn packets_come_out_of_a_tunnel() {
 #[test]
 fn the_router_answers_through_its_tunnel() {
     for (outer_is_ip4, encapsulation) in all() {
-        let mut lab = Lab::new(&world(outer_is_ip4, encapsulation));
+        let mut lab = Lab::new(&setup(outer_is_ip4, encapsulation));
         let (IpAddr::V4(far4), IpAddr::V6(far6)) = (FAR4, FAR6) else { panic!() };
         for ping in [ping4(far4, our4(4), b"there?"), ping6(far6, our6(4), b"there?")] {
             lab.send("east", [packet_from(2, &wrapped(outer_is_ip4, encapsulation, &ping, 0))]);
-            let seen = lab.only("east");
+            let parsed = lab.only("east");
             let at = if encapsulation == Gre { gre::LENGTH } else { 0 };
-            let inner = see(&packet_from(1, &seen.payload[at..]));
+            let inner = parse(&packet_from(1, &parsed.payload[at..]));
             assert_eq!(inner.icmp, Some(if ping[0] >> 4 == 4 { (0, 0) } else { (129, 0) }));
         }
         lab.assert_dropped(&[]);
@@ -127,57 +126,57 @@ fn the_router_answers_through_its_tunnel() {
 
 #[test]
 fn a_fragmented_outer_packet_is_put_together_first() {
-    let mut lab = Lab::new(&world(true, Gre));
+    let mut lab = Lab::new(&setup(true, Gre));
     let outer = wrapped(true, Gre, &udp(FAR4, host4(1), &[7; 600]), 0);
-    let pieces = crate::reassembly::cut4(&outer, 256, 7);
+    let pieces = crate::reassembly::fragments4(&outer, 256, 7);
     lab.send("east", pieces.iter().map(|piece| packet_from(2, piece)));
     assert_eq!(lab.only("west").payload, [7; 600]);
 }
 
 #[test]
 fn what_is_too_long_for_the_tunnel_is_told() {
-    let mut lab = Lab::new(&world(true, Gre));
+    let mut lab = Lab::new(&setup(true, Gre));
     // 1500 less 24: 1476 bytes fit.
     let fits = udp(host6(1), FAR6, &[1; 1476 - 48]);
     lab.send("west", [packet_from(1, &fits)]);
     assert_eq!(lab.take("east")[0].len(), 14 + 1500);
     lab.send("west", [packet_from(1, &udp(host6(1), FAR6, &[1; 1477 - 48]))]);
-    let seen = lab.only("west");
-    assert_eq!((seen.icmp, seen.word), (Some((2, 0)), 1476_u32.to_be_bytes()));
+    let parsed = lab.only("west");
+    assert_eq!((parsed.icmp, parsed.word), (Some((2, 0)), 1476_u32.to_be_bytes()));
 }
 
 #[test]
 fn congestion_on_the_way_is_not_lost() {
-    let mut lab = Lab::new(&world(true, Ip));
+    let mut lab = Lab::new(&setup(true, Ip));
     let with = |mark| {
         let builder = ipv4::Builder::new([198, 51, 100, 9].into(), host4(1), protocol::UDP);
         let inner = datagram(FAR4, host4(1).into(), (1, 2), b"marked");
         ip4(&ipv4::Builder { dscp_ecn: mark, ..builder }, &inner)
     };
-    // A sender that understands marks gets one; another one's packet is lost instead.
+    // An ECN-capable packet is marked; any other one is dropped.
     for mark in [2, 0] {
         lab.send("east", [packet_from(2, &wrapped(true, Ip, &with(mark), 3))]);
     }
     let frames = lab.take("west");
     assert_eq!((frames.len(), frames[0][15] & 3), (1, 3));
-    see(&frames[0]);
+    parse(&frames[0]);
     lab.assert_dropped(&[("tunnel-congestion", 1)]);
 }
 
 #[test]
 fn strangers_and_nonsense_stay_outside() {
-    let mut lab = Lab::new(&world(true, Gre));
+    let mut lab = Lab::new(&setup(true, Gre));
     let packet = udp(FAR4, host4(1), b"no");
     let outer = |source, inside: &[u8], protocol| {
         packet_from(2, &ip4(&ipv4::Builder::new(source, our4(2), protocol), inside))
     };
-    // From elsewhere, and IP in IP where GRE is spoken: nothing here speaks it.
+    // From another remote address, and IP in IP to a GRE tunnel: unsupported protocol.
     let header = [0, 0, 8, 0];
     lab.send("east", [outer(host4(3), &[&header[..], &packet].concat(), protocol::GRE)]);
     assert_eq!(lab.only("north").icmp, Some((3, 2)));
     lab.send("east", [outer(host4(2), &packet, protocol::IP4)]);
     assert_eq!(lab.only("east").icmp, Some((3, 2)));
-    // A key, what is no IP, and nothing at all.
+    // A key, a payload other than IP, and an empty payload.
     lab.send("east", [outer(host4(2), &[0x20, 0, 8, 0, 0, 0, 0, 1], protocol::GRE)]);
     lab.send("east", [outer(host4(2), &[0, 0, 0x65, 0x58, 1, 2], protocol::GRE)]);
     lab.send("east", [outer(host4(2), &[0, 0, 8, 0], protocol::GRE)]);
@@ -190,7 +189,7 @@ fn strangers_and_nonsense_stay_outside() {
 
 #[test]
 fn what_may_not_be_cut_inside_may_not_outside() {
-    let mut lab = Lab::new(&world(true, Gre));
+    let mut lab = Lab::new(&setup(true, Gre));
     let with = |flags_fragment| {
         let builder = ipv4::Builder::new(host4(1), [198, 51, 100, 9].into(), protocol::UDP);
         let inner = datagram(host4(1).into(), FAR4, (1, 2), b"whole");
@@ -214,11 +213,11 @@ fn what_may_not_be_cut_inside_may_not_outside() {
 
 #[test]
 fn lies_about_neighbors_stay_outside() {
-    let mut lab = Lab::new(&world(true, Ip));
+    let mut lab = Lab::new(&setup(true, Ip));
     let target = our6(4);
     let ends = (host_mac(9), our_mac(4));
     let lie = solicitation(ends, (host6(4), target), target, Some(host_mac(9)));
-    // The packet alone, without its frame.
+    // The packet without its Ethernet header.
     lab.send("east", [packet_from(2, &wrapped(true, Ip, &lie[14..], 0))]);
     lab.assert_silent();
     assert!(lab.neighbor(host6(4)).is_none());
@@ -226,20 +225,20 @@ fn lies_about_neighbors_stay_outside() {
 }
 
 #[test]
-fn a_tunnel_into_itself_ends() {
-    // The way to the other end leads into the tunnel.
-    let into_itself = world(true, Ip).paths((host4(2).into(), 32), &[("tun", None, 1)]);
+fn a_tunnel_into_itself_is_cut_off() {
+    // The route to the remote endpoint leads into the tunnel.
+    let into_itself = setup(true, Ip).paths((host4(2).into(), 32), &[("tun", None, 1)]);
     let mut lab = Lab::new(&into_itself);
     lab.send("west", [packet_from(1, &udp(host4(1), FAR4, b"round"))]);
     lab.assert_silent();
     lab.assert_dropped(&[("tunnel-loop", 1)]);
-    // Two tunnels, each by the other one.
+    // Two tunnels, each routed through the other.
     let other = (our4(3), host4(3));
-    let both = world(true, Ip).tunnel("other", 5, other, Ip);
+    let both = setup(true, Ip).tunnel("other", 5, other, Ip);
     let both = both.paths((host4(2).into(), 32), &[("other", None, 1)]);
     let both = both.paths((host4(3).into(), 32), &[("tun", None, 1)]);
     let mut lab = Lab::new(&both);
-    // Short ones, and such as are cut on each round: the pieces go round, too.
+    // Short packets, and packets that are fragmented in each round.
     for (size, pieces) in [(10, 1), (1400, 1)] {
         lab.send("west", [packet_from(1, &udp(host4(1), FAR4, &vec![1; size]))]);
         lab.assert_silent();
@@ -251,7 +250,7 @@ fn a_tunnel_into_itself_ends() {
     }
     // The same over IPv6.
     let other = (our6(3), host6(3));
-    let both = world(false, Ip).tunnel("other", 5, other, Ip);
+    let both = setup(false, Ip).tunnel("other", 5, other, Ip);
     let both = both.paths((host6(2).into(), 128), &[("other", None, 1)]);
     let both = both.paths((host6(3).into(), 128), &[("tun", None, 1)]);
     let mut lab = Lab::new(&both);
@@ -261,31 +260,31 @@ fn a_tunnel_into_itself_ends() {
 }
 
 #[test]
-fn tunnels_change_and_go_while_the_router_runs() {
-    let mut lab = Lab::new(&world(true, Ip));
+fn tunnels_can_change_while_the_router_runs() {
+    let mut lab = Lab::new(&setup(true, Ip));
     let packet = packet_from(1, &udp(host4(1), FAR4, b"whither"));
-    lab.apply(&world(false, Gre)).unwrap();
+    lab.apply(&setup(false, Gre)).unwrap();
     lab.send("west", [packet.clone()]);
     assert_eq!(lab.only("east").ip, Some(ends(false)));
-    // The same name with a wire behind it, and a tunnel again.
-    let as_wire = World::three_ports().port("tun", 4).host("tun", 4);
+    // A wire with the same name, then a tunnel again.
+    let as_wire = Setup::three_ports().port("tun", 4).host("tun", 4);
     let far = (IpAddr::V4([198, 51, 100, 0].into()), 24);
     let as_wire = as_wire.paths(far, &[("tun", Some(host4(4).into()), 1)]);
     lab.add_wire("tun", Wire::new(1, 8));
     lab.apply(&as_wire).unwrap();
-    // What an interface reports that comes up.
+    // The multicast listener reports of an interface that comes up.
     lab.settle();
     lab.take("tun");
     lab.send("west", [packet.clone()]);
     assert_eq!(lab.only("tun").ip, Some((host4(1).into(), FAR4)));
-    lab.apply(&world(true, Gre)).unwrap();
+    lab.apply(&setup(true, Gre)).unwrap();
     lab.send("west", [packet.clone()]);
     assert_eq!(lab.only("east").ip, Some(ends(true)));
-    // Down, and gone.
-    lab.apply(&world(true, Gre).with("tun", |interface| interface.enabled = false)).unwrap();
+    // Disabled, then deleted.
+    lab.apply(&setup(true, Gre).with("tun", |interface| interface.enabled = false)).unwrap();
     let back = wrapped(true, Gre, &udp(FAR4, host4(1), b"back"), 0);
     lab.send("east", [packet_from(2, &back)]);
-    lab.apply(&World::three_ports()).unwrap();
+    lab.apply(&Setup::three_ports()).unwrap();
     lab.send("east", [packet_from(2, &back)]);
     assert_eq!(lab.only("east").icmp, Some((3, 2)));
     lab.assert_silent();

@@ -1,5 +1,4 @@
-//! VRFs: the same addresses twice in one router, isolated; routes leaked from one to another;
-//! and what an interface that changes its VRF takes with it.
+//! VRFs: isolation of the same addresses, route leaking, and interfaces that change their VRF.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,24 +7,24 @@ use stoa_forwarder::shared::SpecialNextHop;
 use stoa_wire::{ipv4, protocol};
 
 use crate::harness::*;
-use crate::reassembly::{cut4, cut6};
+use crate::reassembly::{fragments4, fragments6};
 
 const FAR4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
 const FAR6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 9));
 
-/// Customers "red" and "blue" have the same two networks, 1 and 2, each on ports of their own
-/// and with hosts of their own; "green" is on VLANs 31 and 32 of port "north".
-fn customers() -> World {
-    let mut world = World::new();
+/// VRFs "red" and "blue" have the same two networks, 1 and 2, on separate ports with separate hosts;
+/// "green" has them on VLANs 31 and 32 of port "north".
+fn customers() -> Setup {
+    let mut setup = Setup::new();
     for vrf in ["red", "blue"] {
         let [west, east] = ["west", "east"].map(|side| format!("{vrf}-{side}"));
-        world = world.port(&west, 1).port(&east, 2).host(&west, 1).host(&east, 2);
-        world = world.vrf(vrf, &[&west, &east]);
+        setup = setup.port(&west, 1).port(&east, 2).host(&west, 1).host(&east, 2);
+        setup = setup.vrf(vrf, &[&west, &east]);
     }
     let tags = |vid| [(0x8100, vid)];
-    let world = world.port("north", 3).host("north", 3);
-    let world = world.sub("north.31", 1, "north", &tags(31)).sub("north.32", 2, "north", &tags(32));
-    world.host("north.31", 1).host("north.32", 2).vrf("green", &["north.31", "north.32"])
+    let setup = setup.port("north", 3).host("north", 3);
+    let setup = setup.sub("north.31", 1, "north", &tags(31)).sub("north.32", 2, "north", &tags(32));
+    setup.host("north.31", 1).host("north.32", 2).vrf("green", &["north.31", "north.32"])
 }
 
 fn both(from: u8, to: u8) -> [Vec<u8>; 2] {
@@ -41,7 +40,7 @@ fn assert_only(lab: &Lab, port: &str, count: usize) {
 }
 
 #[test]
-fn the_same_addresses_in_three_vrfs_never_meet() {
+fn the_same_addresses_in_three_vrfs_are_isolated() {
     let mut lab = Lab::new(&customers());
     for vrf in ["red", "blue"] {
         let (west, east) = (format!("{vrf}-west"), format!("{vrf}-east"));
@@ -59,21 +58,21 @@ fn the_same_addresses_in_three_vrfs_never_meet() {
     let back: Vec<_> = both(2, 1).iter().map(|packet| tagged(packet, 32, 2)).collect();
     let lost = packet_from(3, &udp(host4(3), host4(1), b""));
     lab.send("north", there.into_iter().chain(back).chain([lost]));
-    let seen = lab.seen("north");
-    let to = |vid: u16| seen.iter().filter(|seen| seen.tags == [(0x8100, vid)]).count();
+    let parsed = lab.parsed("north");
+    let to = |vid: u16| parsed.iter().filter(|parsed| parsed.tags == [(0x8100, vid)]).count();
     assert_eq!((to(31), to(32)), (2, 2));
-    // The default VRF has no way to any of them, and says so to whom it came from.
-    let told: Vec<_> = seen.iter().filter_map(|seen| seen.icmp).collect();
-    assert_eq!(told, [(3, 0)]);
+    // The default VRF has no route to any of them and sends an ICMP error.
+    let errors: Vec<_> = parsed.iter().filter_map(|parsed| parsed.icmp).collect();
+    assert_eq!(errors, [(3, 0)]);
     lab.assert_dropped(&[("ip4-no-route", 1)]);
 }
 
 #[test]
-fn answers_and_errors_go_back_through_the_vrf_they_came_from() {
+fn replies_and_errors_use_the_vrf_of_the_packet() {
     let mut lab = Lab::new(&customers());
     for vrf in ["red", "blue"] {
         let west = format!("{vrf}-west");
-        // To the near and to the far address of ours; a TTL that ends; nowhere to go.
+        // To the near and to the far local address; an expiring TTL; no route.
         let dying = ipv4::Builder {
             time_to_live: 1,
             ..ipv4::Builder::new(host4(1), host4(2), protocol::UDP)
@@ -88,9 +87,9 @@ fn answers_and_errors_go_back_through_the_vrf_they_came_from() {
             udp(host6(1), FAR6, b""),
         ];
         lab.send(&west, packets.map(|packet| packet_from(1, &packet)));
-        let mut told: Vec<_> =
-            lab.seen(&west).iter().map(|seen| (seen.icmp, seen.addresses().0)).collect();
-        told.sort();
+        let mut errors: Vec<_> =
+            lab.parsed(&west).iter().map(|parsed| (parsed.icmp, parsed.addresses().0)).collect();
+        errors.sort();
         let ours = |n| our4(n).to_string();
         let expected = [
             (Some((0, 0)), ours(1)),
@@ -100,16 +99,16 @@ fn answers_and_errors_go_back_through_the_vrf_they_came_from() {
             (Some((11, 0)), ours(1)),
             (Some((129, 0)), our6(2).to_string()),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(errors, expected);
         assert_only(&lab, "", 0);
     }
     lab.assert_dropped(&[("ip4-no-route", 2), ("ip4-ttl-expired", 2), ("ip6-no-route", 2)]);
 }
 
 #[test]
-fn an_interface_without_address_answers_from_its_own_vrf_only() {
-    let bare = |world: World| {
-        world.with("red-west", |west| west.ip4.addresses.clear()).paths_in(
+fn an_interface_without_address_replies_from_its_vrf_only() {
+    let bare = |setup: Setup| {
+        setup.with("red-west", |west| west.ip4.addresses.clear()).paths_in(
             "red",
             ("10.9.0.0".parse().unwrap(), 16),
             &[("red-west", Some(host4(1).into()), 1)],
@@ -123,9 +122,9 @@ fn an_interface_without_address_answers_from_its_own_vrf_only() {
 
 #[test]
 fn a_leaked_route_leads_to_a_shared_service_and_back() {
-    let service = |world: World| {
-        let shared = world.port("shared", 9);
-        // Each way names the interface: the hosts there are on its link.
+    let service = |setup: Setup| {
+        let shared = setup.port("shared", 9);
+        // Each route names an interface: its hosts are on link.
         shared
             .paths_in("red", ("10.0.9.0".parse().unwrap(), 24), &[("shared", None, 1)])
             .paths_in(
@@ -138,24 +137,24 @@ fn a_leaked_route_leads_to_a_shared_service_and_back() {
     let mut lab = Lab::new(&service(customers()));
     lab.wire("shared");
     lab.send("red-east", [packet_from(2, &udp(host4(2), host4(9), b"one"))]);
-    // The host is not known: it is asked for on its own link, and nowhere else.
+    // The host is unresolved: it is solicited only on its own link.
     assert_eq!(lab.only("shared").ethertype, 0x0806);
     lab.send("shared", [arp_reply(host_mac(9), (our_mac(9), our4(9)), host4(9))]);
     assert_eq!(lab.only("shared").payload, b"one");
-    lab.passed();
-    // Now it has a host route in both VRFs: nothing is handed to the control thread any more.
+    lab.node_counts();
+    // Now it has a host route in both VRFs: nothing is punted any more.
     lab.send("red-east", [packet_from(2, &udp(host4(2), host4(9), b"two"))]);
     assert_eq!(lab.only("shared").destination, host_mac(9));
-    assert!(lab.passed().iter().all(|(node, _)| node != "neighbor-resolve"));
+    assert!(lab.node_counts().iter().all(|(node, _)| node != "neighbor-resolve"));
     lab.send("blue-west", [packet_from(1, &udp(host4(1), host4(9), b"three"))]);
     assert_eq!(lab.only("shared").payload, b"three");
-    // Back to red by the route of the default VRF; to blue there is none.
+    // Back to red by the route of the default VRF; there is no route to blue.
     lab.send("shared", [packet_from(9, &udp(host4(9), host4(2), b"back"))]);
     assert_eq!(lab.only("red-east").payload, b"back");
     lab.send("shared", [packet_from(9, &udp(host4(9), host4(1), b""))]);
     assert_eq!(lab.only("shared").icmp, Some((3, 0)));
     lab.forget();
-    // Without the leak, nothing passes, and the host route is gone with it.
+    // Without the leaked route, nothing passes, and the host route is deleted.
     lab.apply(&customers().port("shared", 9)).unwrap();
     lab.settle();
     lab.forget();
@@ -166,8 +165,8 @@ fn a_leaked_route_leads_to_a_shared_service_and_back() {
 
 #[test]
 fn an_interface_changes_its_vrf_with_all_its_routes() {
-    let before = World::three_ports().vrf("red", &["west", "east"]);
-    let after = World::three_ports().vrf("red", &["west"]).vrf("blue", &["east", "north"]);
+    let before = Setup::three_ports().vrf("red", &["west", "east"]);
+    let after = Setup::three_ports().vrf("red", &["west"]).vrf("blue", &["east", "north"]);
     let mut lab = Lab::new(&before);
     lab.send("west", both(1, 2).map(|packet| packet_from(1, &packet)));
     assert_eq!(lab.take("east").len(), 2);
@@ -180,14 +179,14 @@ fn an_interface_changes_its_vrf_with_all_its_routes() {
     lab.assert_dropped(&[("ip4-no-route", 1), ("ip6-no-route", 1)]);
     lab.send("north", both(3, 2).map(|packet| packet_from(3, &packet)));
     assert_eq!(lab.take("east").len(), 2);
-    // A state that cannot be leaves everything where it is.
+    // An invalid state changes nothing.
     assert!(lab.apply(&before.clone().port("ghost", 7)).is_err());
     lab.settle();
     lab.forget();
     lab.send("north", both(3, 2).map(|packet| packet_from(3, &packet)));
     assert_eq!(lab.take("east").len(), 2);
-    // All back to one table; both VRFs are gone.
-    lab.apply(&World::three_ports()).unwrap();
+    // All interfaces are back in one table; both VRFs are deleted.
+    lab.apply(&Setup::three_ports()).unwrap();
     lab.settle();
     lab.forget();
     for (from, port, to) in [(1, "west", "east"), (3, "north", "east")] {
@@ -200,7 +199,7 @@ fn an_interface_changes_its_vrf_with_all_its_routes() {
 }
 
 #[test]
-fn facts_name_the_vrf() {
+fn listings_name_the_vrf() {
     let mut lab = Lab::new(&customers());
     let interfaces = lab.state().list_interfaces();
     let vrf = |name: &str| interfaces.iter().find(|i| i.name == name).map(|i| i.vrf.clone());
@@ -230,8 +229,8 @@ fn facts_name_the_vrf() {
 }
 
 #[test]
-fn vrfs_are_made_and_given_back_without_end() {
-    let plain = World::three_ports();
+fn vrfs_can_be_created_and_deleted_forever() {
+    let plain = Setup::three_ports();
     let mut lab = Lab::new(&plain);
     for turn in 0..40 {
         let name = format!("vrf{}", turn % 3);
@@ -257,12 +256,12 @@ fn vrfs_are_made_and_given_back_without_end() {
 }
 
 #[test]
-fn fragments_of_customers_with_the_same_addresses_never_meet() {
+fn fragments_of_different_vrfs_never_combine() {
     let mut lab = Lab::new(&customers());
     let data = |byte| vec![byte; 600];
     let pieces = |byte| {
-        let four = cut4(&ping4(host4(1), our4(1), &data(byte)), 400, 7);
-        let six = cut6(&ping6(host6(1), our6(1), &data(byte)), 400, 7);
+        let four = fragments4(&ping4(host4(1), our4(1), &data(byte)), 400, 7);
+        let six = fragments6(&ping6(host6(1), our6(1), &data(byte)), 400, 7);
         [four, six].concat().into_iter().map(|packet| packet_from(1, &packet)).collect::<Vec<_>>()
     };
     let (red, blue) = (pieces(1), pieces(2));
@@ -271,9 +270,9 @@ fn fragments_of_customers_with_the_same_addresses_never_meet() {
         lab.send("blue-west", [blue.clone()]);
     }
     for (port, byte) in [("red-west", 1), ("blue-west", 2)] {
-        let seen = lab.seen(port);
-        assert_eq!(seen.len(), 2, "an answer of each family");
-        assert!(seen.iter().all(|seen| seen.payload == data(byte)));
+        let parsed = lab.parsed(port);
+        assert_eq!(parsed.len(), 2, "an answer of each family");
+        assert!(parsed.iter().all(|parsed| parsed.payload == data(byte)));
     }
     lab.assert_dropped(&[]);
 }

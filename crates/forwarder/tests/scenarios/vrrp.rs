@@ -1,5 +1,4 @@
-//! Virtual routers (RFC 9568): who is active answers for the addresses with a MAC address that moves
-//! along, who is not leaves them alone.
+//! VRRP (RFC 9568): the active router replies for the virtual addresses with the virtual MAC address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -40,9 +39,9 @@ fn router(addresses: Vec<IpAddr>, priority: u8) -> VirtualRouter {
 }
 
 /// "west" has a virtual router of each family.
-pub fn world(priority: u8, accept: bool) -> World {
-    let world = World::three_ports();
-    world.with("west", |west| {
+pub fn setup(priority: u8, accept: bool) -> Setup {
+    let setup = Setup::three_ports();
+    setup.with("west", |west| {
         let four = router(vec![virtual4().into()], priority);
         let six = router(virtual6().map(IpAddr::from).to_vec(), priority);
         west.ip4.virtual_routers = vec![VirtualRouter { accept, ..four }];
@@ -54,8 +53,8 @@ fn mac(is_ip6: bool) -> [u8; 6] {
     vrrp::mac(VRID, is_ip6).0
 }
 
-/// What another router of the link says.
-fn said(is_ip6: bool, priority: u8, vrid: u8) -> Vec<u8> {
+/// An advertisement of another router on the link.
+fn message(is_ip6: bool, priority: u8, vrid: u8) -> Vec<u8> {
     let fields = Fields { version: Version::Three, vrid, priority, interval_cs: 100 };
     let mut message = [0; 100];
     match is_ip6 {
@@ -102,11 +101,11 @@ fn advertised(frames: &[Vec<u8>], is_ip6: bool) -> Vec<u8> {
             }
         };
         assert_eq!((view.fields.vrid, view.fields.interval_cs), (VRID, 100));
-        let desired: Vec<IpAddr> = match is_ip6 {
+        let expected: Vec<IpAddr> = match is_ip6 {
             false => vec![virtual4().into()],
             true => virtual6().map(IpAddr::from).to_vec(),
         };
-        assert!(view.addresses().eq(desired));
+        assert!(view.addresses().eq(expected));
         view.fields.priority
     };
     let group = if is_ip6 { [0x33, 0x33, 0, 0, 0, 0x12] } else { [1, 0, 0x5e, 0, 0, 0x12] };
@@ -119,15 +118,15 @@ pub fn states(lab: &mut Lab) -> Vec<String> {
 }
 
 fn active(priority: u8, accept: bool) -> Lab {
-    let mut lab = Lab::new(&world(priority, accept));
+    let mut lab = Lab::new(&setup(priority, accept));
     lab.pass_time(Duration::from_secs(4));
     assert_eq!(states(&mut lab), ["master", "master"]);
     lab.forget();
     lab
 }
 
-/// Host 1 asks who has the virtual address; what it is told.
-fn asked(lab: &mut Lab) -> Option<[u8; 6]> {
+/// Host 1 sends an ARP request for the virtual address; returns the MAC address in the reply.
+fn arp_for_virtual_address(lab: &mut Lab) -> Option<[u8; 6]> {
     lab.send("west", [arp_request(host_mac(1), host4(1), virtual4())]);
     let frames = lab.take("west");
     let reply = frames.iter().find(|frame| frame[12..14] == [8, 6])?;
@@ -148,12 +147,12 @@ fn through(is_ip6: bool) -> Vec<u8> {
 }
 
 #[test]
-fn who_hears_nobody_becomes_active_and_says_so() {
-    let mut lab = Lab::new(&world(100, false));
+fn without_advertisements_a_backup_becomes_active() {
+    let mut lab = Lab::new(&setup(100, false));
     lab.pass_time(Duration::from_millis(3400));
     assert_eq!(states(&mut lab), ["backup", "backup"]);
     lab.assert_silent();
-    assert_eq!(asked(&mut lab), None);
+    assert_eq!(arp_for_virtual_address(&mut lab), None);
     lab.send("west", [through(false), through(true)]);
     lab.assert_dropped(&[("ethernet-mac-mismatch", 2)]);
     lab.pass_time(Duration::from_millis(400));
@@ -161,23 +160,23 @@ fn who_hears_nobody_becomes_active_and_says_so() {
     let frames = lab.take("west");
     assert_eq!(advertised(&frames, false), [100]);
     assert_eq!(advertised(&frames, true), [100]);
-    let told = frames.iter().find(|frame| frame[12..14] == [8, 6]).expect("gratuitous ARP");
-    let told = arp::check(&told[14..]).unwrap();
-    assert!(told.is_announcement());
-    assert_eq!((told.sender(), told.sender_mac.0), (virtual4(), mac(false)));
-    let told: Vec<Seen> = frames
+    let announced = frames.iter().find(|frame| frame[12..14] == [8, 6]).expect("gratuitous ARP");
+    let announced = arp::check(&announced[14..]).unwrap();
+    assert!(announced.is_announcement());
+    assert_eq!((announced.sender(), announced.sender_mac.0), (virtual4(), mac(false)));
+    let announced: Vec<Parsed> = frames
         .iter()
         .filter(|frame| frame[12..14] == [0x86, 0xdd])
-        .map(|frame| see(frame))
-        .filter(|seen| seen.icmp == Some((136, 0)))
+        .map(|frame| parse(frame))
+        .filter(|parsed| parsed.icmp == Some((136, 0)))
         .collect();
-    assert_eq!(told.len(), 2);
-    for (seen, address) in told.iter().zip(virtual6()) {
+    assert_eq!(announced.len(), 2);
+    for (parsed, address) in announced.iter().zip(virtual6()) {
         // Router and override, not solicited (RFC 9568 6.4.1).
-        assert_eq!((seen.word, &seen.payload[..16]), ([0xa0, 0, 0, 0], &address.octets()[..]));
-        assert_eq!(seen.payload[16..], [&[2, 1][..], &mac(true)].concat());
+        assert_eq!((parsed.word, &parsed.payload[..16]), ([0xa0, 0, 0, 0], &address.octets()[..]));
+        assert_eq!(parsed.payload[16..], [&[2, 1][..], &mac(true)].concat());
     }
-    assert_eq!(asked(&mut lab), Some(mac(false)));
+    assert_eq!(arp_for_virtual_address(&mut lab), Some(mac(false)));
     lab.pass_time(Duration::from_secs(3));
     assert_eq!(advertised(&lab.take("west"), false), [100; 3]);
 }
@@ -185,12 +184,12 @@ fn who_hears_nobody_becomes_active_and_says_so() {
 #[test]
 fn packets_to_the_virtual_mac_address_are_routed_by_every_kernel() {
     for kernel in [Kernel::Scalar, Kernel::detect()] {
-        let mut world = world(100, false);
-        world.0.workers.kernel = kernel;
-        let mut lab = Lab::new(&world);
+        let mut setup = setup(100, false);
+        setup.0.workers.kernel = kernel;
+        let mut lab = Lab::new(&setup);
         lab.pass_time(Duration::from_secs(4));
         lab.forget();
-        // As most are, as few are, and mixed.
+        // Mostly to virtual MAC addresses, mostly to others, and mixed.
         for (virtual_addresses, own) in [(40, 0), (1, 39), (39, 1), (20, 20)] {
             let mut frames: Vec<_> = (0..virtual_addresses).map(|n| through(n % 2 == 1)).collect();
             frames.extend((0..own).map(|_| packet_from(1, &udp(host4(1), host4(2), b"data"))));
@@ -205,26 +204,26 @@ fn packets_to_the_virtual_mac_address_are_routed_by_every_kernel() {
 }
 
 #[test]
-fn who_hears_a_higher_one_lets_go() {
+fn a_higher_priority_takes_over() {
     let mut lab = active(100, false);
-    lab.send("west", [said(false, 150, VRID), said(true, 150, VRID)]);
+    lab.send("west", [message(false, 150, VRID), message(true, 150, VRID)]);
     assert_eq!(states(&mut lab), ["backup", "backup"]);
     lab.forget();
-    assert_eq!(asked(&mut lab), None);
+    assert_eq!(arp_for_virtual_address(&mut lab), None);
     lab.send("west", [through(false)]);
     lab.assert_dropped(&[("ethernet-mac-mismatch", 1)]);
-    // It resigns: after the skew, less than a second, somebody has the addresses.
-    lab.send("west", [said(false, 0, VRID), said(true, 0, VRID)]);
+    // It resigns: after the skew time, less than a second, this router is active.
+    lab.send("west", [message(false, 0, VRID), message(true, 0, VRID)]);
     lab.pass_time(Duration::from_millis(700));
     assert_eq!(states(&mut lab), ["master", "master"]);
     lab.forget();
-    // A lower one hears at once that it is not alone.
-    lab.send("west", [said(false, 50, VRID)]);
+    // A lower priority is answered with an advertisement immediately.
+    lab.send("west", [message(false, 50, VRID)]);
     assert_eq!(advertised(&lab.take("west"), false), [100]);
-    lab.send("west", [said(false, 200, VRID + 1)]);
+    lab.send("west", [message(false, 200, VRID + 1)]);
     lab.assert_dropped(&[("vrrp-unknown", 1)]);
-    let mut far = said(false, 200, VRID);
-    // Time to live 254, and the header's checksum with it.
+    let mut far = message(false, 200, VRID);
+    // TTL 254, with the header checksum.
     (far[22], far[24]) = (254, far[24].wrapping_add(1));
     lab.send("west", [far]);
     lab.assert_dropped(&[("vrrp-hop-limit", 1)]);
@@ -232,29 +231,29 @@ fn who_hears_a_higher_one_lets_go() {
 }
 
 #[test]
-fn what_is_for_the_address_is_taken_in_only_when_told_to() {
+fn accept_mode_controls_local_delivery() {
     for mirrored in [false, true] {
         for accept in [false, true] {
-            let world = world(100, accept);
-            let world = if mirrored { world.host_interface("west", "linux") } else { world };
-            let mut lab = Lab::new(&world);
+            let setup = setup(100, accept);
+            let setup = if mirrored { setup.host_interface("west", "linux") } else { setup };
+            let mut lab = Lab::new(&setup);
             lab.pass_time(Duration::from_secs(4));
             lab.forget();
             let four = packet_from(1, &ping4(host4(1), virtual4(), b"here"));
             let six = virtual6().map(|it| packet_from(1, &ping6(host6(1), it, b"here")));
             let local = packet_from(1, &ping6("fe80::2".parse().unwrap(), virtual6()[0], b"here"));
             lab.send("west", [four, six[1].clone(), local]);
-            let answers: Vec<_> = lab.seen("west").into_iter().filter_map(|it| it.icmp).collect();
+            let replies: Vec<_> = lab.parsed("west").into_iter().filter_map(|it| it.icmp).collect();
             if accept {
-                assert!(answers.contains(&(0, 0)) && answers.contains(&(129, 0)), "{answers:?}");
+                assert!(replies.contains(&(0, 0)) && replies.contains(&(129, 0)), "{replies:?}");
             } else {
-                assert!(!answers.iter().any(|it| matches!(it, (0 | 129, _))), "{answers:?}");
+                assert!(!replies.iter().any(|it| matches!(it, (0 | 129, _))), "{replies:?}");
                 lab.assert_dropped(&[("virtual-address", 3)]);
             }
             if mirrored {
                 assert_eq!(lab.take("linux"), Vec::<Vec<u8>>::new());
             }
-            // Neighbours that ask are answered either way (RFC 9568 6.4.3).
+            // Solicitations are answered in both modes (RFC 9568 6.4.3).
             lab.forget();
             let to = Mac(mac(true)).0;
             for address in virtual6() {
@@ -268,12 +267,12 @@ fn what_is_for_the_address_is_taken_in_only_when_told_to() {
                         Some(host_mac(1)),
                     );
                     lab.send("west", [question]);
-                    // What waited for the neighbour leaves now as well.
-                    let seen = lab.seen("west").into_iter();
-                    let answers: Vec<_> = seen.filter(|it| it.icmp == Some((136, 0))).collect();
-                    assert_eq!(answers.len(), 1, "{address} by {to_ip}");
-                    let answer = &answers[0];
-                    assert_eq!(answer.payload[16..], [&[2, 1][..], &mac(true)].concat());
+                    // Packets queued for the neighbour leave now, too.
+                    let parsed = lab.parsed("west").into_iter();
+                    let replies: Vec<_> = parsed.filter(|it| it.icmp == Some((136, 0))).collect();
+                    assert_eq!(replies.len(), 1, "{address} by {to_ip}");
+                    let reply = &replies[0];
+                    assert_eq!(reply.payload[16..], [&[2, 1][..], &mac(true)].concat());
                 }
             }
         }
@@ -281,12 +280,12 @@ fn what_is_for_the_address_is_taken_in_only_when_told_to() {
 }
 
 #[test]
-fn an_owner_answers_with_the_virtual_mac_address_from_the_start() {
-    let world = World::three_ports().with("west", |west| {
+fn an_owner_replies_with_the_virtual_mac_address_at_once() {
+    let setup = Setup::three_ports().with("west", |west| {
         west.ip4.duplicate_detection = 2;
         west.ip4.virtual_routers = vec![router(vec![our4(1).into()], vrrp::OWNER)];
     });
-    let mut lab = Lab::new(&world);
+    let mut lab = Lab::new(&setup);
     lab.pass_time(Duration::from_millis(100));
     assert_eq!(states(&mut lab), ["master"]);
     lab.forget();
@@ -296,28 +295,28 @@ fn an_owner_answers_with_the_virtual_mac_address_from_the_start() {
     assert_eq!(arp::check(&reply[14..]).unwrap().sender_mac.0, mac(false));
     lab.send("west", [packet_from(1, &ping4(host4(1), our4(1), b"here"))]);
     assert_eq!(lab.only("west").icmp, Some((0, 0)));
-    // Whatever others say.
-    lab.send("west", [said(false, 254, VRID)]);
+    // Whatever other routers advertise.
+    lab.send("west", [message(false, 254, VRID)]);
     lab.assert_dropped(&[("vrrp-ignored", 1)]);
     assert_eq!(states(&mut lab), ["master"]);
 }
 
 #[test]
-fn it_resigns_when_it_is_taken_out_and_follows_its_link() {
+fn it_resigns_when_deleted_and_follows_its_link() {
     let mut lab = active(100, true);
     let before = lab.state().list_interfaces().len();
-    lab.apply(&World::three_ports()).unwrap();
+    lab.apply(&Setup::three_ports()).unwrap();
     lab.settle();
     let frames = lab.take("west");
     assert_eq!((advertised(&frames, false), advertised(&frames, true)), (vec![0], vec![0]));
     assert_eq!((states(&mut lab), before), (Vec::new(), 3));
     lab.send("west", [through(false)]);
     lab.assert_dropped(&[("ethernet-mac-mismatch", 1)]);
-    assert_eq!(asked(&mut lab), None);
+    assert_eq!(arp_for_virtual_address(&mut lab), None);
 
     let mut lab = active(100, true);
-    // Another priority is no reason to let go.
-    lab.apply(&world(120, true)).unwrap();
+    // A change of the priority keeps the state.
+    lab.apply(&setup(120, true)).unwrap();
     assert_eq!(states(&mut lab), ["master", "master"]);
     lab.plug("west", false);
     assert_eq!(states(&mut lab), ["initialize", "initialize"]);
@@ -325,17 +324,17 @@ fn it_resigns_when_it_is_taken_out_and_follows_its_link() {
     assert_eq!(states(&mut lab), ["backup", "backup"]);
     lab.pass_time(Duration::from_secs(4));
     assert_eq!(states(&mut lab), ["master", "master"]);
-    // What it tracks goes down: the other one is higher now.
-    let tracking = world(120, true).with("west", |west| {
+    // The tracked interface goes down: the other router has the higher priority.
+    let tracking = setup(120, true).with("west", |west| {
         for router in west.ip4.virtual_routers.iter_mut().chain(&mut west.ip6.virtual_routers) {
             router.tracked = vec![("north".to_owned(), 50)];
         }
     });
     lab.apply(&tracking).unwrap();
-    lab.send("west", [said(false, 100, VRID)]);
+    lab.send("west", [message(false, 100, VRID)]);
     assert_eq!(states(&mut lab), ["master", "master"]);
     lab.plug("north", false);
-    lab.send("west", [said(false, 100, VRID)]);
+    lab.send("west", [message(false, 100, VRID)]);
     assert_eq!(states(&mut lab), ["backup", "master"]);
     let west = lab.state().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
     let four = &west.virtual_routers[0];
@@ -345,11 +344,11 @@ fn it_resigns_when_it_is_taken_out_and_follows_its_link() {
 }
 
 #[test]
-fn router_advertisements_come_from_who_is_active() {
-    let world = world(100, true).with("west", |west| {
-        west.ip6.advertisement = Some(crate::advertising::words());
+fn only_the_active_router_sends_router_advertisements() {
+    let setup = setup(100, true).with("west", |west| {
+        west.ip6.advertisement = Some(crate::advertising::advertisement_config());
     });
-    let mut lab = Lab::new(&world);
+    let mut lab = Lab::new(&setup);
     lab.pass_time(Duration::from_secs(3));
     let sources = |lab: &Lab| -> Vec<Ipv6Addr> {
         let frames = lab.take("west");
@@ -367,7 +366,7 @@ fn router_advertisements_come_from_who_is_active() {
         };
         frames.iter().filter(is_told).map(source).collect()
     };
-    assert!(sources(&lab).is_empty(), "a backup is silent");
+    assert!(sources(&lab).is_empty(), "a backup sends none");
     lab.pass_time(Duration::from_secs(1));
     assert_eq!(sources(&lab), [virtual6()[0]]);
 }

@@ -1,9 +1,9 @@
-//! A port whose device is not there: refused when someone asks for it, waited for at a start.
+//! A port without its device: rejected in a change, awaited at a start.
 
 use crate::harness::*;
 
-fn world() -> World {
-    World::new().port("west", 1).host("west", 1).port("late", 2).host("late", 2)
+fn setup() -> Setup {
+    Setup::new().port("west", 1).host("west", 1).port("late", 2).host("late", 2)
 }
 
 fn interface(lab: &mut Lab, name: &str) -> stoa_api::v1::InterfaceState {
@@ -25,22 +25,22 @@ fn until(lab: &mut Lab, name: &str, up: bool) {
 
 /// A forwarder without the wire "late".
 fn start() -> Lab {
-    let mut lab = Lab::new(&World::new().port("west", 1));
+    let mut lab = Lab::new(&Setup::new().port("west", 1));
     let wires = lab.wires();
     lab.forwarder = stoa_forwarder::control::Forwarder::new(LIMITS, wire::opener(&wires));
     lab
 }
 
 #[test]
-fn a_start_goes_on_without_the_device() {
+fn a_start_succeeds_without_the_device() {
     let mut lab = start();
-    lab.apply(&world()).expect("what is there is enough");
+    lab.apply(&setup()).expect("the other ports are enough");
     lab.settle();
     let late = interface(&mut lab, "late");
     assert!(!late.up && late.detail.contains("no device \"late\""), "{late:?}");
-    assert_eq!(lab.apply(&world()).unwrap(), stoa_api::v1::Applied::default());
+    assert_eq!(lab.apply(&setup()).unwrap(), stoa_api::v1::Applied::default());
     lab.forget();
-    // Towards it nothing goes, and the sender is told.
+    // Packets to it are dropped with an ICMP error.
     lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b""))]);
     assert_eq!(lab.take("west").len(), 1, "an ICMP error");
     lab.forget();
@@ -57,18 +57,18 @@ fn a_start_goes_on_without_the_device() {
 }
 
 #[test]
-fn a_change_is_refused_and_the_way_back_waits() {
-    let mut lab = Lab::new(&World::new().port("west", 1).host("west", 1));
-    let refused = lab.apply(&world()).unwrap_err();
+fn a_change_is_refused_and_the_rollback_waits_for_the_device() {
+    let mut lab = Lab::new(&Setup::new().port("west", 1).host("west", 1));
+    let refused = lab.apply(&setup()).unwrap_err();
     assert_eq!(refused.errors[0].path, "port \"late\"");
     lab.add_wire("late", Wire::new(1, 1));
-    let mut alone = world();
+    let mut alone = setup();
     alone.0.ports.insert("late".to_owned(), wire::alone("late", our_mac(2)));
     lab.apply(&alone).expect("it is there");
     lab.settle();
-    // The change fails half-way, and what was there before has gone meanwhile.
+    // The change fails half-way, and the previous device has disappeared meanwhile.
     lab.remove_wire("late");
-    let mut worse = world();
+    let mut worse = setup();
     worse.0.ports.insert("late".to_owned(), wire::alone("ghost", our_mac(2)));
     assert!(lab.apply(&worse).is_err());
     lab.settle();

@@ -1,5 +1,5 @@
-//! Several workers: queues in turn, hand-off where a port has too few transmit
-//! queues, order of each flow, ports that take no more.
+//! Several workers: assignment of queues, hand-off where a port has too few transmit queues, order of
+//! each flow, full transmit queues.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,8 +11,8 @@ use stoa_forwarder::control::Limits;
 use crate::harness::*;
 
 fn hand_over(workers: usize) {
-    let world = World::three_ports().workers(workers);
-    let mut lab = Lab::with(&world, LIMITS, |name| match name {
+    let setup = Setup::three_ports().workers(workers);
+    let mut lab = Lab::with(&setup, LIMITS, |name| match name {
         "west" => Wire::new(workers, 1),
         _ => Wire::new(1, 1),
     });
@@ -29,8 +29,8 @@ fn hand_over(workers: usize) {
         lab.settle();
     }
     let mut flows: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
-    for seen in lab.seen("east") {
-        flows.entry(seen.ports.unwrap().0).or_default().push(seen.payload);
+    for parsed in lab.parsed("east") {
+        flows.entry(parsed.ports.unwrap().0).or_default().push(parsed.payload);
     }
     assert_eq!(flows.len(), 3 * workers);
     assert!(flows.values().all(|numbers| numbers.is_sorted()));
@@ -54,12 +54,12 @@ fn four_workers_share_a_transmit_queue() {
 }
 
 #[test]
-fn a_port_that_takes_no_more_is_counted() {
-    let mut lab = Lab::new(&World::three_ports());
+fn a_full_transmit_queue_is_counted() {
+    let mut lab = Lab::new(&Setup::three_ports());
     let packet = |n: u8| packet_from(1, &udp(host4(1), host4(2), &[n]));
-    lab.wire("east").takes.store(10, Ordering::SeqCst);
+    lab.wire("east").tx_limit.store(10, Ordering::SeqCst);
     lab.send("west", (0..100).map(packet));
-    let sent: Vec<_> = lab.seen("east").into_iter().map(|seen| seen.payload[0]).collect();
+    let sent: Vec<_> = lab.parsed("east").into_iter().map(|parsed| parsed.payload[0]).collect();
     assert_eq!(sent, (0..10).collect::<Vec<_>>());
     lab.assert_dropped(&[("tx-full", 90)]);
     let east = lab.state().list_interfaces().into_iter().find(|i| i.name == "east").unwrap();
@@ -67,21 +67,21 @@ fn a_port_that_takes_no_more_is_counted() {
 }
 
 #[test]
-fn a_pool_that_ran_dry_recovers() {
-    let mut world = World::new().port("west", 1).port("east", 2).host("west", 1);
-    world.0.workers.buffers = 512;
-    // Sixty may be unresolved.
+fn an_exhausted_pool_recovers() {
+    let mut setup = Setup::new().port("west", 1).port("east", 2).host("west", 1);
+    setup.0.workers.buffers = 512;
+    // The limit is sixty unresolved neighbours.
     let limits = Limits { neighbors: 1024, ..LIMITS };
-    let mut lab = Lab::with(&world, limits, |_| Wire::new(1, 8));
-    // Packets wait for neighbours until more than half of the plain buffers are gone; on a slow
-    // machine the first neighbours are given up before the last come.
+    let mut lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
+    // Packets are queued for neighbours until more than half of the single buffers are in use; on a slow
+    // machine the first neighbours fail before the last packets arrive.
     let deadline = Instant::now() + Duration::from_secs(20);
     while lab.state().conservation().buffers_free > 256 + u64::from(stoa_engine::pool::JUMBOS) {
         assert!(Instant::now() < deadline, "{:?}", lab.state().conservation());
         let packet = |n| packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, n), b""));
         lab.send("west", (10..70).map(packet));
     }
-    // What does not fit waits at the port, and goes on.
+    // Packets without a buffer wait in the port and are received later.
     lab.send("west", (0..1000).map(|_| packet_from(1, &ping4(host4(1), our4(1), b""))));
     assert_eq!(lab.take("west").len(), 1000);
     lab.pass_time(Duration::from_secs(10));

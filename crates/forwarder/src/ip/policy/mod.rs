@@ -70,7 +70,7 @@ pub enum PolicyAction {
         /// The id of its VRF for workers.
         vrf: u32,
         /// Whether to ignore its default route.
-        beyond_default: bool,
+        suppress_default: bool,
     },
     /// Drop, with or without an ICMP error.
     Special(SpecialNextHop),

@@ -176,10 +176,10 @@ struct WorkerTables<'a> {
 }
 
 impl<K: Family> Tables<K> for WorkerTables<'_> {
-    fn look_up(&self, vrf: u32, beyond_default: bool, keys: &[K], values: &mut [u32]) {
+    fn look_up(&self, vrf: u32, suppress_default: bool, keys: &[K], values: &mut [u32]) {
         match K::table(self.shared, vrf, self.reader) {
             None => values.fill(0),
-            Some(table) if beyond_default => {
+            Some(table) if suppress_default => {
                 for (value, key) in values.iter_mut().zip(keys) {
                     *value = table.lookup_beyond_default(*key);
                 }

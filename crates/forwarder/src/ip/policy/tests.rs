@@ -17,17 +17,17 @@ struct Fake(BTreeMap<u32, BTreeMap<u8, u32>>);
 const DEAD: u32 = 7;
 
 impl Fake {
-    fn find(&self, vrf: u32, beyond_default: bool, key: u32) -> u32 {
+    fn find(&self, vrf: u32, suppress_default: bool, key: u32) -> u32 {
         let Some(table) = self.0.get(&vrf) else { return 0 };
-        let default = if beyond_default { None } else { table.get(&0) };
+        let default = if suppress_default { None } else { table.get(&0) };
         *table.get(&((key >> 24) as u8)).or(default).unwrap_or(&0)
     }
 }
 
 impl Tables<u32> for Fake {
-    fn look_up(&self, vrf: u32, beyond_default: bool, keys: &[u32], values: &mut [u32]) {
+    fn look_up(&self, vrf: u32, suppress_default: bool, keys: &[u32], values: &mut [u32]) {
         for (key, value) in keys.iter().zip(values) {
-            *value = self.find(vrf, beyond_default, *key);
+            *value = self.find(vrf, suppress_default, *key);
         }
     }
 
@@ -59,8 +59,8 @@ fn model(rules: &[Rule<u32>], tables: &Fake, packet: &Packet) -> (Outcome, Vec<u
             continue;
         }
         match rule.action {
-            PolicyAction::Table { vrf, beyond_default } => {
-                let value = tables.find(vrf, beyond_default, header.destination);
+            PolicyAction::Table { vrf, suppress_default } => {
+                let value = tables.find(vrf, suppress_default, header.destination);
                 if tables.is_route(value) {
                     did.push(here);
                     return (Outcome::Route(value), did);
@@ -99,7 +99,7 @@ fn ports() -> impl Strategy<Value = (u16, u16)> {
 
 fn rule(place: usize) -> impl Strategy<Value = Rule<u32>> {
     let action = prop_oneof![
-        4 => (0..4_u32, any::<bool>()).prop_map(|(vrf, beyond_default)| PolicyAction::Table { vrf, beyond_default }),
+        4 => (0..4_u32, any::<bool>()).prop_map(|(vrf, suppress_default)| PolicyAction::Table { vrf, suppress_default }),
         1 => prop_oneof![Just(SpecialNextHop::Blackhole), Just(SpecialNextHop::Prohibited)].prop_map(PolicyAction::Special),
         1 => (1..4_usize).prop_map(move |more| PolicyAction::Goto(place + more)),
     ];

@@ -25,7 +25,7 @@ pub(super) enum Outcome {
 /// The tables that rules refer to.
 pub(super) trait Tables<K> {
     /// Looks up addresses in the table of a VRF; 0: no route, or no such table.
-    fn look_up(&self, vrf: u32, beyond_default: bool, keys: &[K], values: &mut [u32]);
+    fn look_up(&self, vrf: u32, suppress_default: bool, keys: &[K], values: &mut [u32]);
     /// Whether a value is a usable route; a blackhole is one.
     fn is_route(&self, value: u32) -> bool;
 }
@@ -122,12 +122,12 @@ impl<K: Family> Columns<K> {
                 continue;
             }
             let (mut packets, mut bytes) = (0, 0);
-            if let PolicyAction::Table { vrf, beyond_default } = rule.action {
+            if let PolicyAction::Table { vrf, suppress_default } = rule.action {
                 for (key, lane) in self.keys.iter_mut().zip(&self.hit[..hits]) {
                     *key = self.destination[usize::from(*lane)];
                 }
                 let (keys, values) = (&self.keys[..hits], &mut self.values[..hits]);
-                tables.look_up(vrf, beyond_default, keys, values);
+                tables.look_up(vrf, suppress_default, keys, values);
             }
             for at in 0..hits {
                 let lane = usize::from(self.hit[at]);

@@ -1,4 +1,4 @@
-//! Frames that hosts send, built by our own wire crate.
+//! Frames of hosts, built with the wire crate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,9 +6,9 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::{arp, icmp4, icmp6, ipv4, ipv6, ndp, protocol, udp};
 
-use super::world::{host_mac, our_mac};
+use super::setup::{host_mac, our_mac};
 
-/// A frame from host `n` to us.
+/// A frame from host `n` to the router.
 pub fn from_host(n: u8, ethertype: u16, payload: &[u8]) -> Vec<u8> {
     frame(our_mac(n), host_mac(n), &[], ethertype, payload)
 }
@@ -60,7 +60,7 @@ fn pseudo(source: IpAddr, destination: IpAddr) -> Pseudo {
     }
 }
 
-/// A UDP packet of either family, ports 1000 to 2000.
+/// A UDP packet of either family, from port 1000 to port 2000.
 pub fn udp(source: impl Into<IpAddr>, destination: impl Into<IpAddr>, data: &[u8]) -> Vec<u8> {
     udp_ports(source, destination, (1000, 2000), data)
 }
@@ -89,7 +89,7 @@ pub fn ethertype_of(packet: &[u8]) -> u16 {
     if packet[0] >> 4 == 6 { ethertype::IP6 } else { ethertype::IP4 }
 }
 
-/// An IP packet from host `n` to us.
+/// An IP packet from host `n` to the router.
 pub fn packet_from(n: u8, packet: &[u8]) -> Vec<u8> {
     from_host(n, ethertype_of(packet), packet)
 }
@@ -109,7 +109,7 @@ pub fn ping6(source: Ipv6Addr, destination: Ipv6Addr, data: &[u8]) -> Vec<u8> {
     ip6(&ipv6::Builder::new(source, destination, protocol::ICMP6), &message)
 }
 
-/// An ARP packet in a frame; a request goes to all.
+/// An ARP packet in a frame; a request is broadcast.
 pub fn arp(packet: &arp::Packet) -> Vec<u8> {
     let mut payload = [0; arp::LENGTH];
     packet.build(&mut payload).unwrap();
@@ -121,7 +121,7 @@ pub fn arp_request(mac: [u8; 6], sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> 
     arp(&arp::Packet::request(Mac(mac), sender, target))
 }
 
-/// The answer of `mac` to a question of ours.
+/// The reply of `mac` to a request of the router.
 pub fn arp_reply(mac: [u8; 6], (our_mac, ours): ([u8; 6], Ipv4Addr), sender: Ipv4Addr) -> Vec<u8> {
     let question = arp::Packet::request(Mac(our_mac), ours, sender);
     arp(&arp::Packet::reply(&question, Mac(mac)))

@@ -1,12 +1,12 @@
-//! Messages of learned routes in few words.
+//! A builder of learned-route messages.
 
 use std::net::IpAddr;
 
 use stoa_api::{text, v1};
 
-/// A message in the making.
+/// The message under construction.
 #[derive(Clone, Debug, Default)]
-pub struct Said(pub v1::LearnedRoutes);
+pub struct LearnedMessage(pub v1::LearnedRoutes);
 
 /// A path: interface, gateway ("" on the link).
 pub type Via<'a> = (&'a str, &'a str);
@@ -20,13 +20,13 @@ fn paths(vias: &[Via]) -> v1::Paths {
     v1::Paths { paths: vias.iter().map(path).collect() }
 }
 
-impl Said {
-    /// The first message of a caller.
-    pub fn anew() -> Self {
+impl LearnedMessage {
+    /// The first message of a session.
+    pub fn first() -> Self {
         Self(v1::LearnedRoutes { begins: true, ..Default::default() })
     }
 
-    /// One of those after it.
+    /// A later message.
     pub fn more() -> Self {
         Self::default()
     }
@@ -54,7 +54,7 @@ impl Said {
         self
     }
 
-    /// Prefixes on a hop; 0: they go.
+    /// Prefixes on a hop; hop 0 withdraws them.
     pub fn run(self, hop: u32, prefixes: &[&str]) -> Self {
         self.run_in("", hop, prefixes)
     }
@@ -72,7 +72,7 @@ impl Said {
         self
     }
 
-    /// So many /24 from 100.0.0.0 on, on a hop.
+    /// `count` prefixes /24 starting at 100.0.0.0, on a hop.
     pub fn many(mut self, hop: u32, from: u32, count: u32) -> Self {
         let ip4 = (from..from + count).flat_map(|at| {
             let [a, b, c, d] = (0x6400_0000 + (at << 8)).to_be_bytes();

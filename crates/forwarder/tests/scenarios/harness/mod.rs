@@ -1,13 +1,13 @@
-//! A real forwarder, workers and all, between wires in memory; its control thread
-//! is stepped by hand. Nothing here waits for a time: [`Lab::settle`] waits until
-//! every buffer is back and the packet accounting balance.
+//! A complete forwarder with workers, between wires in memory; the test steps its control thread.
+//! No test waits for a fixed time: [`Lab::settle`] waits until all buffers are free and the packet
+//! accounting balances.
 
 pub mod allocations;
 pub mod frames;
 pub mod learned;
-pub mod seen;
+pub mod parsed;
+pub mod setup;
 pub mod wire;
-pub mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use stoa_api::v1;
 use stoa_forwarder::control::{ApplyError, Forwarder, ForwarderState, Limits};
 
 pub use frames::*;
-pub use learned::Said;
-pub use seen::{Seen, see};
+pub use learned::LearnedMessage;
+pub use parsed::{Parsed, parse};
+pub use setup::*;
 pub use wire::{Wire, Wires, locked};
-pub use world::*;
 
-/// How long anything may take before the test gives up.
+/// The timeout of all waits.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 pub const LIMITS: Limits = Limits {
@@ -45,27 +45,27 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A forwarder in that state, with a wire of one queue for each port.
-    pub fn new(world: &World) -> Self {
-        Self::with(world, LIMITS, |_| Wire::new(1, 8))
+    /// A forwarder with this state, and a wire with one queue for each port.
+    pub fn new(setup: &Setup) -> Self {
+        Self::with(setup, LIMITS, |_| Wire::new(1, 8))
     }
 
-    /// The same with limits and wires of the test's own.
-    pub fn with(world: &World, limits: Limits, wire: impl Fn(&str) -> Arc<Wire>) -> Self {
+    /// The same with other limits and wires.
+    pub fn with(setup: &Setup, limits: Limits, wire: impl Fn(&str) -> Arc<Wire>) -> Self {
         let wires = Wires::default();
         let forwarder = Forwarder::new(limits, wire::opener(&wires));
         let (drops, nodes) = Default::default();
         let mut lab = Self { forwarder, wires, sent: 0, drops, nodes };
         let host_interfaces =
-            world.0.interfaces.values().filter_map(|it| it.host_interface.as_ref());
+            setup.0.interfaces.values().filter_map(|it| it.host_interface.as_ref());
         let host_interfaces = host_interfaces.map(|host_interface| &host_interface.device);
         let host_interfaces: Vec<&String> =
             host_interfaces.filter(|name| !name.starts_with("late")).collect();
-        for name in world.0.ports.keys().chain(host_interfaces) {
+        for name in setup.0.ports.keys().chain(host_interfaces) {
             let wire = wire(name);
             lab.add_wire(name, wire);
         }
-        lab.apply(world).expect("the state is possible");
+        lab.apply(setup).expect("the state is valid");
         lab.settle();
         lab.forget();
         lab
@@ -75,12 +75,12 @@ impl Lab {
         locked(&self.wires).insert(name.to_owned(), wire);
     }
 
-    /// What ports are opened from.
+    /// The wires by port.
     pub fn wires(&self) -> Wires {
         self.wires.clone()
     }
 
-    /// The device behind a port goes.
+    /// Removes the device of a port.
     pub fn remove_wire(&mut self, name: &str) {
         locked(&self.wires).remove(name);
     }
@@ -89,26 +89,26 @@ impl Lab {
         locked(&self.wires)[name].clone()
     }
 
-    pub fn apply(&mut self, world: &World) -> Result<v1::Applied, ApplyError> {
-        self.forwarder.apply(world.0.clone())
+    pub fn apply(&mut self, setup: &Setup) -> Result<v1::Applied, ApplyError> {
+        self.forwarder.apply(setup.0.clone())
     }
 
     pub fn state(&mut self) -> &mut ForwarderState {
-        self.forwarder.state().expect("something runs")
+        self.forwarder.state().expect("the forwarder runs")
     }
 
-    /// Routes are learned; gives what was refused: the hop, its prefixes, and why.
-    pub fn learn(&mut self, said: Said) -> Vec<v1::RefusedRun> {
-        self.state().learn_routes(said.0).refused
+    /// Sends learned routes; returns the refused ones.
+    pub fn learn(&mut self, message: LearnedMessage) -> Vec<v1::RefusedRun> {
+        self.state().learn_routes(message.0).refused
     }
 
-    /// The same, and nothing is refused.
+    /// Sends learned routes, none of which is refused.
     #[track_caller]
-    pub fn learn_all(&mut self, said: Said) {
-        assert_eq!(self.learn(said), []);
+    pub fn learn_all(&mut self, message: LearnedMessage) {
+        assert_eq!(self.learn(message), []);
     }
 
-    /// The route that packets to an address take, as listings tell it.
+    /// The longest match of an address, as listed.
     pub fn route_to(
         &mut self,
         vrf: &str,
@@ -121,27 +121,27 @@ impl Lab {
         self.state().list_routes(&request).pop()
     }
 
-    /// Forgets all frames sent and all counters so far.
+    /// Clears all sent frames and all counters.
     pub fn forget(&mut self) {
         for wire in locked(&self.wires).values() {
             wire.take();
         }
         self.dropped();
-        self.passed();
+        self.node_counts();
     }
 
-    /// Frames come in at a port, and everything that follows happens.
+    /// Receives frames on a port and waits until they are processed.
     pub fn send(&mut self, port: &str, frames: impl IntoIterator<Item = Vec<u8>>) {
         self.put(port, 0, frames);
         self.settle();
     }
 
-    /// Frames come in at a queue of a port; nothing is waited for.
+    /// Receives frames on a queue of a port, without waiting.
     pub fn put(&mut self, port: &str, queue: usize, frames: impl IntoIterator<Item = Vec<u8>>) {
         self.sent += self.wire(port).put(queue, frames);
     }
 
-    /// Waits until all that was sent has been done with.
+    /// Waits until all frames are processed.
     pub fn settle(&mut self) {
         let deadline = Instant::now() + DEADLINE;
         let mut before = None;
@@ -163,7 +163,7 @@ impl Lab {
         }
     }
 
-    /// Lets time pass, with a tick of the control thread every 100 ms of it.
+    /// Advances time, with a tick of the control thread every 100 ms.
     pub fn pass_time(&mut self, time: Duration) {
         for _ in 0..time.as_millis() / 100 {
             self.state().skip(Duration::from_millis(100));
@@ -172,71 +172,71 @@ impl Lab {
         self.settle();
     }
 
-    /// Pulls or plugs the cable of a port.
+    /// Sets the link of a port up or down.
     pub fn plug(&mut self, port: &str, is_up: bool) {
         self.wire(port).is_up.store(is_up, Ordering::SeqCst);
         self.settle();
     }
 
-    /// The frames that left a port since the last look, but for multicast listener reports,
-    /// which nobody else's scenario is about: [`Wire::take`] has them.
+    /// The frames sent by a port since the last call, without multicast listener reports, which
+    /// [`Wire::take`] includes.
     pub fn take(&self, port: &str) -> Vec<Vec<u8>> {
         without_reports(self.wire(port).take())
     }
 
-    /// The same, understood.
-    pub fn seen(&self, port: &str) -> Vec<Seen> {
-        self.take(port).iter().map(|frame| see(frame)).collect()
+    /// The same frames, parsed.
+    pub fn parsed(&self, port: &str) -> Vec<Parsed> {
+        self.take(port).iter().map(|frame| parse(frame)).collect()
     }
 
-    /// The one frame that left a port, understood.
-    pub fn only(&self, port: &str) -> Seen {
+    /// The only frame sent by a port, parsed.
+    pub fn only(&self, port: &str) -> Parsed {
         let frames = self.take(port);
-        assert_eq!(frames.len(), 1, "frames that left {port}");
-        see(&frames[0])
+        assert_eq!(frames.len(), 1, "frames sent by {port}");
+        parse(&frames[0])
     }
 
-    /// Nothing has left any port.
+    /// Asserts that no port has sent a frame.
     pub fn assert_silent(&self) {
         for (name, wire) in locked(&self.wires).iter() {
             let frames = without_reports(wire.take());
-            assert_eq!(frames, Vec::<Vec<u8>>::new(), "frames that left {name}");
+            assert_eq!(frames, Vec::<Vec<u8>>::new(), "frames sent by {name}");
         }
     }
 
-    /// Drops by reason since the last look.
+    /// Drops by reason since the last call.
     pub fn dropped(&mut self) -> Vec<(String, u64)> {
         let list = self.state().list_drops().into_iter();
         let now: BTreeMap<_, _> = list.map(|drop| (drop.reason, drop.packets)).collect();
-        moved(&mut self.drops, now)
+        increments(&mut self.drops, now)
     }
 
-    /// Packets by node since the last look.
-    pub fn passed(&mut self) -> Vec<(String, u64)> {
+    /// Packets by node since the last call.
+    pub fn node_counts(&mut self) -> Vec<(String, u64)> {
         let mut now = BTreeMap::new();
         for node in self.state().list_nodes() {
             *now.entry(node.name).or_insert(0) += node.packets;
         }
-        moved(&mut self.nodes, now)
+        increments(&mut self.nodes, now)
     }
 
-    /// Exactly these drops were counted since the last look.
+    /// Asserts exactly these drops since the last call.
     #[track_caller]
     pub fn assert_dropped(&mut self, drops: &[(&str, u64)]) {
-        let mut desired: Vec<_> = drops.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-        desired.sort();
-        assert_eq!(self.dropped(), desired);
+        let mut expected: Vec<_> = drops.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        expected.sort();
+        assert_eq!(self.dropped(), expected);
     }
 
-    /// Exactly these nodes saw so many packets since the last look.
+    /// Asserts exactly these packets by node since the last call.
     #[track_caller]
-    pub fn assert_passed(&mut self, nodes: &[(&str, u64)]) {
-        let mut desired: Vec<_> = nodes.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-        desired.sort();
-        assert_eq!(self.passed(), desired);
+    pub fn assert_node_counts(&mut self, nodes: &[(&str, u64)]) {
+        let mut expected: Vec<_> = nodes.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        expected.sort();
+        assert_eq!(self.node_counts(), expected);
     }
 
-    /// A neighbour as `stoa show neighbors` tells it.
+    /// A neighbour, as listed.
     pub fn neighbor(&mut self, address: impl Into<std::net::IpAddr>) -> Option<v1::NeighborState> {
         let octets = match address.into() {
             std::net::IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -251,12 +251,15 @@ fn without_reports(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     frames
 }
 
-fn moved(before: &mut BTreeMap<String, u64>, now: BTreeMap<String, u64>) -> Vec<(String, u64)> {
+fn increments(
+    before: &mut BTreeMap<String, u64>,
+    now: BTreeMap<String, u64>,
+) -> Vec<(String, u64)> {
     let delta = |(name, n): (&String, &u64)| {
         let more = n - before.get(name).copied().unwrap_or(0);
         (more > 0).then(|| (name.clone(), more))
     };
-    let moved = now.iter().filter_map(delta).collect();
+    let increments = now.iter().filter_map(delta).collect();
     *before = now;
-    moved
+    increments
 }

@@ -1,4 +1,4 @@
-//! A port in memory: a test puts frames in at one end and finds what was sent.
+//! A port in memory: tests insert received frames and read sent frames.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,22 +14,22 @@ use stoa_engine::{
 use stoa_forwarder::control::PortOpener;
 use stoa_ports::{OpenError, PcapConfig, PortConfig};
 
-/// The test's end of one port.
+/// The test side of a port.
 pub struct Wire {
     inboxes: Vec<Inbox>,
     outbox: Mutex<Vec<Vec<u8>>>,
-    /// Transmit queues that the port comes up with.
+    /// Number of transmit queues.
     pub tx_queues: usize,
-    /// Frames that one call of transmit takes at most.
-    pub takes: AtomicUsize,
+    /// The most frames that one call of transmit accepts.
+    pub tx_limit: AtomicUsize,
     /// Whether the link is up.
     pub is_up: AtomicBool,
-    /// Bytes of an IP packet that the link carries.
+    /// The IP MTU of the link.
     pub mtu: AtomicU32,
-    /// Bytes of the longest frame that the device does not refuse.
+    /// The longest frame that the device accepts.
     pub longest: AtomicUsize,
-    /// How often a port came up on it.
-    pub came_up: AtomicUsize,
+    /// Number of times that a port came up on it.
+    pub up_count: AtomicUsize,
 }
 
 struct Inbox {
@@ -42,7 +42,7 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Wire {
-    /// A wire with so many queues in each direction.
+    /// A wire with this number of queues in each direction.
     pub fn new(rx_queues: usize, tx_queues: usize) -> Arc<Self> {
         let inbox = |_| Inbox {
             frames: Mutex::default(),
@@ -52,15 +52,15 @@ impl Wire {
             inboxes: (0..rx_queues).map(inbox).collect(),
             outbox: Mutex::default(),
             tx_queues,
-            takes: AtomicUsize::new(usize::MAX),
+            tx_limit: AtomicUsize::new(usize::MAX),
             is_up: AtomicBool::new(true),
             mtu: AtomicU32::new(1500),
             longest: AtomicUsize::new(usize::MAX),
-            came_up: AtomicUsize::new(0),
+            up_count: AtomicUsize::new(0),
         })
     }
 
-    /// Puts frames before a receive queue.
+    /// Adds frames to a receive queue.
     pub fn put(&self, queue: usize, frames: impl IntoIterator<Item = Vec<u8>>) -> u64 {
         let inbox = &self.inboxes[queue];
         let mut waiting = locked(&inbox.frames);
@@ -72,7 +72,7 @@ impl Wire {
         added as u64
     }
 
-    /// What was sent since the last call.
+    /// The frames sent since the last call.
     pub fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut locked(&self.outbox))
     }
@@ -85,7 +85,7 @@ impl Wire {
 /// The wires of a forwarder by port.
 pub type Wires = Arc<Mutex<BTreeMap<String, Arc<Wire>>>>;
 
-/// A configuration that leads to the wire of that name.
+/// The configuration of a port on the wire of that name.
 pub fn config(name: &str, mac: [u8; 6]) -> PortConfig {
     PortConfig::Pcap(PcapConfig {
         input: Some(name.into()),
@@ -94,12 +94,12 @@ pub fn config(name: &str, mac: [u8; 6]) -> PortConfig {
     })
 }
 
-/// The same for a wire that one port has at a time.
+/// The same for a wire that only one port can open at a time.
 pub fn alone(name: &str, mac: [u8; 6]) -> PortConfig {
     holding(name, "alone", mac)
 }
 
-/// The same for a port that has `device` for itself.
+/// The same for a port with exclusive use of `device`.
 pub fn holding(name: &str, device: &str, mac: [u8; 6]) -> PortConfig {
     PortConfig::Pcap(PcapConfig {
         input: Some(name.into()),
@@ -109,8 +109,8 @@ pub fn holding(name: &str, device: &str, mac: [u8; 6]) -> PortConfig {
     })
 }
 
-/// Opens wires; one that is not there is a bad port, or one that may still come when its name
-/// begins with `late`. What a port holds for itself no other one can open meanwhile.
+/// Opens wires. A missing wire is a configuration error, or a missing device if its name begins with
+/// `late`. An exclusive device cannot be opened twice.
 pub fn opener(wires: &Wires) -> PortOpener {
     let wires = wires.clone();
     let devices = Mutex::new(BTreeMap::<PathBuf, Weak<()>>::new());
@@ -143,15 +143,15 @@ pub fn opener(wires: &Wires) -> PortOpener {
             devices.insert(device, Arc::downgrade(&held));
         }
         let mac = mac.unwrap_or_default();
-        Ok(Box::new(WirePort { wire, mac, told: false, _held: held }) as Box<dyn Port>)
+        Ok(Box::new(WirePort { wire, mac, reported: false, _held: held }) as Box<dyn Port>)
     })
 }
 
 struct WirePort {
     wire: Arc<Wire>,
     mac: [u8; 6],
-    told: bool,
-    /// What it has for itself.
+    reported: bool,
+    /// The lock of its exclusive device.
     _held: Arc<()>,
 }
 
@@ -170,13 +170,13 @@ impl Port for WirePort {
 
     fn service(&mut self) -> Vec<PortEvent> {
         let is_up = self.wire.is_up.load(Ordering::SeqCst);
-        if std::mem::replace(&mut self.told, is_up) == is_up {
+        if std::mem::replace(&mut self.reported, is_up) == is_up {
             return Vec::new();
         }
         if !is_up {
             return vec![PortEvent::Down("unplugged".to_owned())];
         }
-        self.wire.came_up.fetch_add(1, Ordering::SeqCst);
+        self.wire.up_count.fetch_add(1, Ordering::SeqCst);
         let rx = |queue| Box::new(Rx { wire: self.wire.clone(), queue }) as Box<dyn RxQueue>;
         let tx = |_| {
             Box::new(Tx { wire: self.wire.clone(), refused: Refused::default() })
@@ -230,15 +230,15 @@ struct Tx {
 
 impl TxQueue for Tx {
     fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
-        let takes = self.wire.takes.load(Ordering::SeqCst).min(vector.len());
+        let tx_limit = self.wire.tx_limit.load(Ordering::SeqCst).min(vector.len());
         let longest = self.wire.longest.load(Ordering::SeqCst);
-        for lane in 0..takes {
+        for lane in 0..tx_limit {
             match vector.bytes(lane) {
                 frame if frame.len() <= longest => locked(&self.wire.outbox).push(frame.to_vec()),
                 _ => self.refused.add(vector, lane..lane + 1),
             }
         }
-        takes
+        tx_limit
     }
 
     fn refused(&mut self) -> Refused {

@@ -1,5 +1,5 @@
-//! DesiredState states in few words. Interface number `n` has 10.0.n.1/24,
-//! 2001:db8:n::1/64 and the MAC [`our_mac`]; host `n` behind it ends in 2.
+//! A builder of desired states. Interface number `n` has 10.0.n.1/24, 2001:db8:n::1/64 and the MAC
+//! address [`our_mac`]; the addresses of host `n` behind it end in 2.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -49,12 +49,12 @@ fn connected(length: u8, addresses: &[(IpAddr, u8)]) -> (Vec<(IpAddr, u8)>, Pref
     (addresses.to_vec(), (network, length))
 }
 
-/// A desired state in the making.
+/// The desired state under construction.
 #[derive(Clone)]
-pub struct World(pub DesiredState);
+pub struct Setup(pub DesiredState);
 
-impl World {
-    /// One worker that sleeps whenever it can, and nothing else.
+impl Setup {
+    /// One worker in interrupt mode, without ports.
     pub fn new() -> Self {
         let workers = Workers {
             polling: Polling::Interrupt,
@@ -65,17 +65,17 @@ impl World {
         Self(DesiredState { workers, ..DesiredState::default() }).workers(1)
     }
 
-    /// The same with a kernel of the test's choice.
+    /// The same with this SIMD kernel.
     pub fn new_with(kernel: Kernel) -> Self {
-        let mut world = Self::new();
-        world.0.workers.kernel = kernel;
-        world
+        let mut setup = Self::new();
+        setup.0.workers.kernel = kernel;
+        setup
     }
 
-    /// Ports "west" (1), "east" (2) and "north" (3), and a fixed host behind each.
+    /// Ports "west" (1), "east" (2) and "north" (3), with a static neighbour behind each.
     pub fn three_ports() -> Self {
-        let world = Self::new().port("west", 1).port("east", 2).port("north", 3);
-        world.host("west", 1).host("east", 2).host("north", 3)
+        let setup = Self::new().port("west", 1).port("east", 2).port("north", 3);
+        setup.host("west", 1).host("east", 2).host("north", 3)
     }
 
     pub fn workers(mut self, count: usize) -> Self {
@@ -116,7 +116,7 @@ impl World {
             .paths(net6, &[(name, None, 1)])
     }
 
-    /// A fixed neighbour for both families.
+    /// A static neighbour of both families.
     pub fn host(mut self, name: &str, n: u8) -> Self {
         for address in [IpAddr::V4(host4(n)), IpAddr::V6(host6(n))] {
             self.0.neighbors.insert((name.to_owned(), address), host_mac(n));
@@ -142,7 +142,7 @@ impl World {
         self
     }
 
-    /// Makes a VRF and puts interfaces into it, with the routes that their addresses bring.
+    /// Creates a VRF and moves interfaces into it, with their connected and local routes.
     pub fn vrf(mut self, vrf: &str, interfaces: &[&str]) -> Self {
         let mut routes = self.0.vrfs.remove(vrf).unwrap_or_default();
         for name in interfaces {
@@ -176,7 +176,7 @@ impl World {
         self
     }
 
-    /// A tunnel that is interface `n`: from one address to another.
+    /// A tunnel as interface `n`.
     pub fn tunnel(
         mut self,
         name: &str,
@@ -195,7 +195,7 @@ impl World {
         self.interface(name, n, None, &[])
     }
 
-    /// A host interface in Linux: a wire of that name.
+    /// A host interface, whose wire has the name of the device.
     pub fn host_interface(self, name: &str, device: &str) -> Self {
         let (netns, device) = (String::new(), device.to_owned());
         self.with(name, |interface| {

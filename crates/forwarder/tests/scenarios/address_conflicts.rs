@@ -1,5 +1,5 @@
-//! Our own addresses: asked about, announced, defended, given up; and those for which
-//! we answer as a proxy.
+//! Address conflict detection and DAD: local addresses are probed, announced, defended and given
+//! up; and proxy ARP.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -18,15 +18,15 @@ fn detecting(interface: &mut Interface) {
     interface.ip6.duplicate_detection = 1;
 }
 
-/// "east" asks about its addresses and has just come up.
-fn detective() -> (Lab, World) {
-    let world = World::new().port("west", 1).port("east", 2).host("west", 1).host("east", 2);
-    let world = world.with("east", detecting);
-    let mut lab = Lab::new(&world);
+/// "east" detects conflicts and has just come up.
+fn detecting_testbed() -> (Lab, Setup) {
+    let setup = Setup::new().port("west", 1).port("east", 2).host("west", 1).host("east", 2);
+    let setup = setup.with("east", detecting);
+    let mut lab = Lab::new(&setup);
     lab.plug("east", false);
     lab.forget();
     lab.plug("east", true);
-    (lab, world)
+    (lab, setup)
 }
 
 fn states(lab: &mut Lab) -> Vec<String> {
@@ -39,32 +39,33 @@ fn arps(frames: &[Vec<u8>]) -> Vec<&arp::Packet> {
     frames.iter().filter(is_arp).map(|frame| arp::check(&frame[14..]).unwrap()).collect()
 }
 
-/// Neighbour discovery frames, understood.
-fn nds(frames: &[Vec<u8>], kind: u8) -> Vec<Seen> {
-    let six = frames.iter().filter(|frame| frame[12..14] == [0x86, 0xdd]).map(|frame| see(frame));
-    six.filter(|seen| seen.icmp == Some((kind, 0))).collect()
+/// Parsed neighbour discovery frames.
+fn nds(frames: &[Vec<u8>], kind: u8) -> Vec<Parsed> {
+    let six = frames.iter().filter(|frame| frame[12..14] == [0x86, 0xdd]).map(|frame| parse(frame));
+    six.filter(|parsed| parsed.icmp == Some((kind, 0))).collect()
 }
 
 #[test]
-fn addresses_are_asked_about_and_then_announced() {
-    let (mut lab, _) = detective();
+fn addresses_are_probed_and_then_announced() {
+    let (mut lab, _) = detecting_testbed();
     assert_eq!(states(&mut lab), ["tentative", "tentative"]);
     let first = lab.take("east");
     let probe = arps(&first)[0];
     assert!(probe.is_probe() && probe.target() == our4(2) && arps(&first).len() == 1);
     let questions = nds(&first, 135);
-    // Of the global and the link-local address, from nobody, with a nonce (RFC 7527).
+    // For the global and the link-local address, from ::, with a nonce (RFC 7527).
     assert_eq!(questions.len(), 2);
-    let of_global = questions.iter().find(|seen| seen.payload[..16] == our6(2).octets()).unwrap();
+    let of_global =
+        questions.iter().find(|parsed| parsed.payload[..16] == our6(2).octets()).unwrap();
     let group = ipv6::solicited_node(our6(2));
     assert_eq!(of_global.ip, Some((Ipv6Addr::UNSPECIFIED.into(), group.into())));
     assert_eq!((of_global.ttl, &of_global.payload[16..18]), (255, &[14, 1][..]));
     lab.pass_time(Duration::from_millis(1100));
-    assert_eq!(states(&mut lab), ["tentative", "preferred"], "ARP asks twice");
+    assert_eq!(states(&mut lab), ["tentative", "preferred"], "ARP sends two more probes");
     let second = lab.take("east");
     assert!(arps(&second)[0].is_probe());
-    let told = nds(&second, 136);
-    assert_eq!((told.len(), told[0].word), (1, [0xa0, 0, 0, 0]), "router, override");
+    let announced = nds(&second, 136);
+    assert_eq!((announced.len(), announced[0].word), (1, [0xa0, 0, 0, 0]), "router, override");
     lab.pass_time(Duration::from_secs(1));
     assert_eq!(states(&mut lab), ["preferred", "preferred"]);
     let third = lab.take("east");
@@ -73,10 +74,10 @@ fn addresses_are_asked_about_and_then_announced() {
 }
 
 #[test]
-fn an_address_is_in_use_while_it_is_asked_about() {
-    let (mut lab, _) = detective();
+fn an_optimistic_address_is_usable_while_it_is_probed() {
+    let (mut lab, _) = detecting_testbed();
     lab.forget();
-    // Forwarding does not wait, and who asks is answered, without overriding (RFC 4429).
+    // Forwarding does not wait; advertisements do not set the override flag (RFC 4429).
     lab.send("west", [packet_from(1, &udp(host4(1), host4(2), &[1]))]);
     assert_eq!(lab.only("east").payload, [1]);
     lab.send("east", [arp_request(host_mac(2), host4(2), our4(2))]);
@@ -90,8 +91,8 @@ fn an_address_is_in_use_while_it_is_asked_about() {
 }
 
 #[test]
-fn an_address_that_somebody_has_is_given_up_until_the_link_comes_again() {
-    let (mut lab, _) = detective();
+fn a_duplicate_address_is_unusable_until_the_link_comes_up_again() {
+    let (mut lab, _) = detecting_testbed();
     lab.forget();
     lab.send("east", [arp_reply(OTHER_MAC, (our_mac(2), Ipv4Addr::UNSPECIFIED), our4(2))]);
     let taken = advertisement(
@@ -103,18 +104,18 @@ fn an_address_that_somebody_has_is_given_up_until_the_link_comes_again() {
     lab.send("east", [taken]);
     assert_eq!(states(&mut lab), ["duplicate", "duplicate"]);
     let routes = lab.state().list_routes(&stoa_api::v1::ListRoutesRequest::default());
-    let given_up = routes.iter().filter(|route| route.state == "duplicate").count();
-    assert_eq!(given_up, 2, "their host routes say so");
+    let withdrawn = routes.iter().filter(|route| route.state == "duplicate").count();
+    assert_eq!(withdrawn, 2, "their host routes");
     lab.assert_dropped(&[("address-conflict", 2)]);
-    // It is not answered for, and does not answer.
+    // The router does not reply for it or from it.
     lab.send("east", [arp_request(host_mac(2), host4(2), our4(2))]);
     lab.send("west", [packet_from(1, &ping4(host4(1), our4(2), b""))]);
     lab.send("west", [packet_from(1, &ping6(host6(1), our6(2), b""))]);
     lab.assert_silent();
     lab.assert_dropped(&[("ip4-blackhole", 1), ("ip6-blackhole", 1)]);
     lab.pass_time(Duration::from_secs(60));
-    assert!(arps(&lab.take("east")).is_empty(), "nothing is announced");
-    // The other one went: with the next link it is ours.
+    assert!(arps(&lab.take("east")).is_empty(), "no announcement");
+    // The other host is gone: at the next link up, the address is usable.
     lab.plug("east", false);
     lab.plug("east", true);
     lab.pass_time(Duration::from_secs(3));
@@ -126,25 +127,25 @@ fn an_address_that_somebody_has_is_given_up_until_the_link_comes_again() {
 }
 
 #[test]
-fn who_asks_for_the_same_address_at_once_has_it_too() {
-    let (mut lab, _) = detective();
+fn simultaneous_probes_are_a_conflict() {
+    let (mut lab, _) = detecting_testbed();
     let own = lab.take("east");
-    // The link gives our own questions back: no conflict (RFC 7527).
+    // Looped-back probes are no conflict (RFC 7527).
     lab.send("east", own);
     assert_eq!(states(&mut lab), ["tentative", "tentative"]);
     let dropped = lab.dropped();
     assert!(dropped.iter().any(|(reason, n)| reason == "looped-back" && *n == 3), "{dropped:?}");
     let group = ipv6::solicited_node(our6(2));
     let to = Mac::of_ip6_group(group).0;
-    let nobody = Ipv6Addr::UNSPECIFIED;
+    let unspecified = Ipv6Addr::UNSPECIFIED;
     lab.send("east", [arp_request(OTHER_MAC, Ipv4Addr::UNSPECIFIED, our4(2))]);
-    lab.send("east", [solicitation((OTHER_MAC, to), (nobody, group), our6(2), None)]);
+    lab.send("east", [solicitation((OTHER_MAC, to), (unspecified, group), our6(2), None)]);
     assert_eq!(states(&mut lab), ["duplicate", "duplicate"]);
 }
 
 #[test]
-fn an_address_that_is_ours_is_defended_now_and_then() {
-    let mut lab = Lab::new(&World::new().port("west", 1).port("east", 2));
+fn a_local_address_is_defended_at_a_limited_rate() {
+    let mut lab = Lab::new(&Setup::new().port("west", 1).port("east", 2));
     let lie = || arp(&arp::Packet::announcement(Mac(OTHER_MAC), our4(2)));
     lab.send("east", (0..5).map(|_| lie()));
     let frames = lab.take("east");
@@ -157,52 +158,52 @@ fn an_address_that_is_ours_is_defended_now_and_then() {
 }
 
 #[test]
-fn an_address_that_is_added_is_announced() {
-    let world = World::new().port("west", 1).port("east", 2);
-    let mut lab = Lab::new(&world);
+fn an_added_address_is_announced() {
+    let setup = Setup::new().port("west", 1).port("east", 2);
+    let mut lab = Lab::new(&setup);
     let (four, six) = (Ipv4Addr::new(10, 9, 0, 1), "2001:db8:99::1".parse::<Ipv6Addr>().unwrap());
-    let more = world.with("east", |east| {
+    let more = setup.with("east", |east| {
         east.ip4.addresses.push((four.into(), 24));
         east.ip6.addresses.push((six.into(), 64));
     });
     lab.apply(&more).unwrap();
     lab.settle();
     let frames = lab.take("east");
-    let told: Vec<_> = arps(&frames).iter().map(|packet| packet.sender()).collect();
-    assert_eq!(told, [four], "the new one alone");
-    let told = nds(&frames, 136);
-    assert_eq!((told.len(), &told[0].payload[..16]), (1, &six.octets()[..]));
+    let announced: Vec<_> = arps(&frames).iter().map(|packet| packet.sender()).collect();
+    assert_eq!(announced, [four], "only the new one");
+    let announced = nds(&frames, 136);
+    assert_eq!((announced.len(), &announced[0].payload[..16]), (1, &six.octets()[..]));
     assert!(lab.take("west").is_empty());
 }
 
 #[test]
-fn a_proxy_answers_for_what_is_elsewhere_and_only_when_told() {
+fn proxy_arp_replies_for_remote_addresses_only_if_enabled() {
     let far: IpAddr = "192.0.2.9".parse().unwrap();
     let IpAddr::V4(far4) = far else { panic!() };
     let gateway = Some(IpAddr::V4(host4(1)));
-    let world = World::new()
+    let setup = Setup::new()
         .port("west", 1)
         .port("east", 2)
         .paths(("192.0.2.0".parse().unwrap(), 24), &[("west", gateway, 1)])
         .paths(("0.0.0.0".parse().unwrap(), 0), &[("west", gateway, 1)]);
     let ask = |target: Ipv4Addr| arp_request(host_mac(2), host4(2), target);
-    let mut lab = Lab::new(&world);
+    let mut lab = Lab::new(&setup);
     lab.send("east", [ask(far4)]);
-    assert!(lab.take("east").is_empty(), "off unless asked for");
-    lab.apply(&world.with("east", |east| east.ip4.proxy = true)).unwrap();
+    assert!(lab.take("east").is_empty(), "disabled by default");
+    lab.apply(&setup.with("east", |east| east.ip4.proxy = true)).unwrap();
     lab.settle();
     lab.forget();
-    for answered in [far4, host4(1)] {
-        lab.send("east", [ask(answered)]);
+    for address in [far4, host4(1)] {
+        lab.send("east", [ask(address)]);
         let frames = lab.take("east");
         let reply = arps(&frames)[0];
-        assert!(reply.is_reply() && reply.sender() == answered);
+        assert!(reply.is_reply() && reply.sender() == address);
         assert_eq!(
             (reply.sender_mac.0, frames[0][..6].to_vec()),
             (our_mac(2), host_mac(2).to_vec())
         );
     }
-    // Not for the asker's own link, the default route, nobody's, or whoever probes.
+    // Not for the link of the sender, the default route, unknown addresses or probes.
     for silent in [Ipv4Addr::new(10, 0, 2, 77), Ipv4Addr::new(203, 0, 113, 5)] {
         lab.send("east", [ask(silent)]);
     }
