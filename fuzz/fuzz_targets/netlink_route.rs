@@ -1,4 +1,4 @@
-//! netlink: whatever the bytes, messages are read or refused, and what is read keeps its promises.
+//! netlink: arbitrary bytes are decoded or rejected, and decoded messages obey their invariants.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -15,8 +15,8 @@ fuzz_target!(|bytes: &[u8]| {
             let host = u32::from(width - prefix.length);
             assert_eq!(prefix.bits & 1_u128.checked_shl(host).map_or(u128::MAX, |it| it - 1), 0);
             for next_hop in read.next_hops() {
-                assert!((1..=256).contains(&way.weight));
-                assert!(way.gateway.is_none_or(|it| it.is_ipv6() == prefix.is_ip6));
+                assert!((1..=256).contains(&next_hop.weight));
+                assert!(next_hop.gateway.is_none_or(|it| it.is_ipv6() == prefix.is_ip6));
             }
             let _ = route::protocol(read.protocol);
         }

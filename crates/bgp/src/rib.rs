@@ -62,23 +62,19 @@ impl<A: Address> Table<A> {
     }
 }
 
-/// State that both families share.
 #[derive(Debug)]
 struct Shared {
     sets: AttributeSets,
     /// Maximum next hops of a prefix, at least 1.
     multipath: usize,
-    /// Counters of paths that are not stored.
     counts: PathCounts,
-    /// Scratch buffer for the paths of one prefix.
     scratch: Vec<(u32, u32)>,
     /// The latest current and previous selection: neighbouring prefixes mostly have the same paths.
     recent: [(Vec<(u32, u32)>, Selection); 2],
 }
 
-/// An entry of [`Shared::recent`].
 #[derive(Clone, Copy)]
-enum RecentSelection {
+enum Slot {
     Current,
     Previous,
 }
@@ -87,10 +83,10 @@ impl Shared {
     fn select<A: Address>(&mut self, paths: &Paths<A>, address: A, length: u8) -> Selection {
         self.scratch.clear();
         paths.paths_of(address, length, &mut self.scratch);
-        self.select_from_scratch(RecentSelection::Current)
+        self.select_from_scratch(Slot::Current)
     }
 
-    fn select_from_scratch(&mut self, when: RecentSelection) -> Selection {
+    fn select_from_scratch(&mut self, when: Slot) -> Selection {
         let (paths, selection) = &mut self.recent[when as usize];
         if *paths != self.scratch {
             let scratch = self.scratch.iter().take(MAX_PATHS);
@@ -151,8 +147,7 @@ impl Shared {
         }
     }
 
-    /// Marks the prefix as changed if its selection differs from the one when path `id` had the set `old` (`None`:
-    /// did not exist).
+    /// Marks the prefix as changed if its selection differs from the one when path `id` had the set `old`.
     fn mark_if_changed<A: Address>(
         &mut self,
         table: &mut Table<A>,
@@ -163,7 +158,7 @@ impl Shared {
         let now = self.select(&table.paths, address, length);
         self.scratch.retain(|(one, _)| *one != id);
         self.scratch.extend(old.map(|old| (id, old)));
-        let before = self.select_from_scratch(RecentSelection::Previous);
+        let before = self.select_from_scratch(Slot::Previous);
         if now != before {
             table.changed.push((address, length));
         }
@@ -185,7 +180,6 @@ pub struct Rib {
     relayed: usize,
     /// Families that have not sent End-of-RIB.
     awaiting_end_of_rib: Vec<Family>,
-    /// The daemon's address.
     daemon: Option<IpAddr>,
 }
 
@@ -222,7 +216,7 @@ impl Rib {
         self.pending + self.ip4.changed.len() + self.ip6.changed.len()
     }
 
-    /// Number of prefixes with a path. Approximate without add-path: a prefix that is announced twice counts twice.
+    /// Number of prefixes; approximate without add-path, where repeated announcements count twice.
     #[must_use]
     pub fn prefixes(&self) -> usize {
         self.relayed + self.ip4.paths.len().0 + self.ip6.paths.len().0
@@ -253,7 +247,7 @@ impl Rib {
     pub fn drain(&mut self) -> Vec<Run> {
         self.pending = 0;
         let mut runs = std::mem::take(&mut self.runs);
-        // A stored prefix has one current selection, so these runs may be grouped by selection in any order.
+        // Each stored prefix has one current selection: group these runs by selection.
         let mut gathered = HashMap::<Selection, usize>::new();
         let mut recent: Option<usize> = None;
         let mut run_index = |runs: &mut Vec<Run>, selection: Selection| {
@@ -350,7 +344,6 @@ fn routable<A: Address>(
     })
 }
 
-/// Selection of the only path.
 fn single_path(set: &Attributes) -> Selection {
     if set.has_gateway() { Selection::Single(set.next_hop, None) } else { Selection::Unreachable }
 }

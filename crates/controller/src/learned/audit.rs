@@ -1,7 +1,8 @@
-//! The audit: proves that the forwarder holds the routes that win here, by counts and digests, and fixes what differs.
+//! Audits the forwarder: compares the routes that win here with the routes it holds, by counts and digests,
+//! and repairs differences.
 //!
-//! Both sides add up digests of their routes (`stoa_api::digest`) while nothing changes; slices that differ are told route by route and
-//! put right.
+//! Both sides add up digests of their routes (`stoa_api::digest`) while nothing changes. Slices with
+//! different digests are listed route by route and sent again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -14,16 +15,16 @@ use super::run::Runner;
 use super::table::{Family, Table};
 use crate::routes::VrfName;
 
-/// How often both sides are asked anew while routes change.
+/// Attempts to compare both sides while routes change.
 const MAX_ATTEMPTS: u32 = 50;
-/// Pause before that.
+/// Pause between attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// How often everything is audited unasked.
+/// Interval of the automatic audit.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Slices of which routes are listed at a time.
+/// Slices whose routes are listed at a time.
 const SLICES_AT_ONCE: usize = 16;
 
-/// What an audit of one table found.
+/// The result for one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditedTable {
     /// The VRF; "" is the default one.
@@ -34,34 +35,34 @@ pub struct AuditedTable {
     pub desired: u64,
     /// Learned routes that the forwarder holds.
     pub held: u64,
-    /// Routes that were not as desired.
+    /// Routes that differed.
     pub different: u64,
-    /// Whether both were compared: they change all the time when not.
+    /// Whether the comparison succeeded; it fails while routes keep changing.
     pub is_compared: bool,
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Table by table.
+    /// The results by table.
     pub tables: Vec<AuditedTable>,
 }
 
 impl Audit {
-    /// Whether the forwarder holds what wins, of all tables.
+    /// Whether the forwarder holds exactly the winning routes of every table.
     pub fn is_equal(&self) -> bool {
         self.tables.iter().all(|table| table.is_compared && table.different == 0)
     }
 }
 
-/// Digests of one side.
+/// Route count and digests of one side.
 #[derive(Clone, Debug)]
 struct TableDigests {
     routes: u64,
     digests: Vec<u64>,
 }
 
-/// What wins here at one moment, and whether that is what the forwarder was told.
+/// The winning routes at one moment, once the forwarder has acknowledged everything.
 struct Snapshot {
     sums: TableDigests,
     changes: u64,
@@ -71,7 +72,7 @@ struct Snapshot {
 type ListedRoutes = HashMap<(u128, u8), u32>;
 
 impl Learned {
-    /// Audits everything now and then, for ever.
+    /// Audits everything periodically, forever.
     pub async fn watch(&self) {
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -79,7 +80,7 @@ impl Learned {
         }
     }
 
-    /// Audits all tables that have learned routes on either side, and fixes what differs.
+    /// Audits all tables that have learned routes on either side, and repairs differences.
     pub async fn audit(&self) -> Audit {
         let mut vrfs: BTreeSet<VrfName> =
             self.ask(|runner| runner.table.vrfs()).await.unwrap_or_default();
@@ -99,14 +100,14 @@ impl Learned {
                         vrf,
                         family,
                         different,
-                        "learned routes were not as they should be; they were told again"
+                        "learned routes differed in the forwarder; sent them again"
                     );
                 }
                 audit.tables.push(table);
             }
         }
         if audit.tables.iter().any(|table| table.different > 0) {
-            // What was told again is taken or refused before it is counted as repaired.
+            // The forwarder accepts or refuses the routes that were sent again before they count as repaired.
             self.wait_until_drained().await;
         }
         let ended = audit.clone();
@@ -121,7 +122,8 @@ impl Learned {
     async fn audit_table(&self, vrf: &VrfName, family: u32) -> AuditedTable {
         let mut table = AuditedTable { vrf: vrf.to_string(), family, ..AuditedTable::default() };
         for _ in 0..MAX_ATTEMPTS {
-            // What a former controller has left is not desired and not to be taken out yet.
+            // Before the resync is complete, stale routes of the previous controller are neither desired nor
+            // to be removed.
             if !self.ask(|runner| runner.is_completed()).await.unwrap_or(false) {
                 return table;
             }
@@ -148,7 +150,7 @@ impl Learned {
         table
     }
 
-    /// Both sides while nothing changed; `None` when something did, or the forwarder does not answer.
+    /// Both sides while nothing changed; `None` when routes changed or the forwarder did not answer.
     async fn compare(&self, vrf: &VrfName, family: u32) -> Option<(Snapshot, TableDigests)> {
         let name = vrf.clone();
         let here = self.ask(move |runner| snapshot(runner, &name, family)).await??;
@@ -166,7 +168,7 @@ impl Learned {
         self.ask(is_same).await.unwrap_or(false)
     }
 
-    /// How many winners changed so far, once the forwarder has done all that it was told.
+    /// The number of changes of winners, once the forwarder has acknowledged everything.
     async fn wait_until_drained(&self) -> Option<u64> {
         for _ in 0..MAX_ATTEMPTS {
             let changes = self.ask(|runner| runner.is_synced().then_some(runner.table.changes));
@@ -178,7 +180,7 @@ impl Learned {
         None
     }
 
-    /// What the forwarder holds while it does not change.
+    /// What the forwarder holds; `None` while it changes.
     async fn held(&self, vrf: &str, family: u32, slices: &[u32]) -> Option<v1::AuditRoutesReply> {
         let request =
             v1::AuditRoutesRequest { vrf: vrf.to_owned(), family, slices: slices.to_vec() };
@@ -186,8 +188,8 @@ impl Learned {
         (!answer.is_changing).then_some(answer)
     }
 
-    /// Compares these slices route by route and tells what differs; gives how many did, or `None` when routes changed
-    /// meanwhile.
+    /// Compares these slices route by route and sends the differences again. Returns their number, or `None`
+    /// when routes changed meanwhile.
     async fn fix(&self, vrf: &VrfName, family: u32, slices: &[u32]) -> Option<u64> {
         let changes = self.wait_until_drained().await?;
         let held = list_routes(&self.held(vrf, family, slices).await?.runs, family);
@@ -219,7 +221,7 @@ fn list_routes(runs: &[v1::RouteRun], family: u32) -> ListedRoutes {
     list_routes
 }
 
-/// What wins here, when the forwarder was told all of it.
+/// The winning routes, if the forwarder has acknowledged all of them.
 fn snapshot(runner: &mut Runner, vrf: &VrfName, family: u32) -> Option<Snapshot> {
     if !runner.is_synced() {
         return None;

@@ -1,4 +1,4 @@
-//! The routes of the configuration, for gateways that lead through them.
+//! The routes of the configuration, which resolve gateways of learned routes.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -10,15 +10,15 @@ use stoa_api::v1;
 use crate::configuration::Configuration;
 use crate::routes::VrfName;
 
-/// Direct and static routes, found by prefix.
+/// Direct and static routes, indexed by prefix.
 #[derive(Debug, Default)]
 pub struct ConfiguredRoutes {
     configuration: Option<Arc<Configuration>>,
-    /// The places of routes in the order that they are looked for in; empty: they stand in it.
+    /// Indices of the routes in search order; empty if the routes are in that order.
     order: Vec<u32>,
 }
 
-/// What routes are looked for by.
+/// Search key of a route.
 type Key<'a> = (&'a str, usize, &'a [u8], u32);
 
 fn key(route: &v1::Route) -> Key<'_> {
@@ -28,7 +28,7 @@ fn key(route: &v1::Route) -> Key<'_> {
 }
 
 impl ConfiguredRoutes {
-    /// Those of a configuration.
+    /// The routes of a configuration.
     pub fn new(configuration: Arc<Configuration>) -> Self {
         let routes = &configuration.desired.routes;
         let mut order = Vec::new();
@@ -39,7 +39,7 @@ impl ConfiguredRoutes {
         Self { order, configuration: Some(configuration) }
     }
 
-    /// Whether these are those of this very configuration.
+    /// Whether these are the routes of this very configuration.
     pub fn is_of(&self, configuration: &Arc<Configuration>) -> bool {
         self.configuration.as_ref().is_some_and(|it| Arc::ptr_eq(it, configuration))
     }
@@ -52,7 +52,7 @@ impl ConfiguredRoutes {
         here.filter_map(|route| crate::rib::prefix_from_proto(route.prefix.as_ref()?))
     }
 
-    /// What the route to exactly this prefix does.
+    /// The action of the route to exactly this prefix.
     pub fn get(&self, vrf: &str, address: IpAddr, length: u8) -> Option<&v1::route::Action> {
         let routes = &self.configuration.as_ref()?.desired.routes;
         let bytes = stoa_api::text::ip_bytes(address);

@@ -1,4 +1,4 @@
-//! What routes lead to, each once: a group is what one route source says of many prefixes, and one hop of the forwarder.
+//! Groups: the routes of one route source with the same target. A group is one hop in the forwarder.
 
 use std::collections::HashMap;
 
@@ -6,45 +6,46 @@ use stoa_api::v1;
 
 use super::route_source::Target;
 
-/// What a group comes to.
+/// What a group resolves to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resolved {
-    /// Paths over links; none when nothing is resolved.
+    /// Paths on links; none when nothing is resolved.
     pub paths: Vec<v1::Path>,
-    /// Paths that are used while none of those can be.
+    /// Paths that are used while none of `paths` is usable.
     pub backup: Vec<v1::Path>,
     /// Something else than paths.
     pub special: Option<v1::Special>,
-    /// Why some ways are not resolved.
+    /// Why some next hops are not resolved.
     pub reasons: Vec<String>,
 }
 
 impl Resolved {
-    /// Whether routes on it can be used at all.
+    /// Whether routes of the group are usable.
     pub fn is_usable(&self) -> bool {
         self.special.is_some() || !self.paths.is_empty() || !self.backup.is_empty()
     }
 }
 
-/// One of them.
+/// One group.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The route source's place.
+    /// Index of the route source.
     pub source: usize,
-    /// Who has learned its routes.
+    /// Protocol of the routes.
     pub protocol: v1::Protocol,
-    /// What the route source said.
+    /// The target that the route source announced.
     pub target: Target,
-    /// In which of its sessions, where that matters: numbers of groups are those of one session.
+    /// The session that announced it, if the target is a group number: such numbers are valid in one session
+    /// only.
     pub session: u32,
-    /// Routes of the route source on it.
+    /// Routes of the route source in the group.
     pub routes: u32,
-    /// What it comes to.
+    /// What the target resolves to.
     pub resolved: Resolved,
 }
 
 impl Group {
-    /// The hop as the contract has it.
+    /// The hop as a protobuf message.
     pub fn hop(&self, id: u32) -> v1::LearnedHop {
         let Resolved { paths, backup, special, .. } = &self.resolved;
         let action = match special {
@@ -58,18 +59,18 @@ impl Group {
 
 type Key = (usize, u32, i32, Target);
 
-/// Numbers of groups mean something in one session only; all else means the same in each.
+/// Group numbers are valid in one session; all other targets mean the same in every session.
 fn session_of(target: &Target, session: u32) -> u32 {
     if matches!(target, Target::Group(_)) { session } else { 0 }
 }
 
-/// All groups. Ids begin with 1: they are the hops of the forwarder.
+/// All groups. Ids begin with 1 and serve as the forwarder's hop ids.
 #[derive(Debug, Default)]
 pub struct Groups {
     slots: Vec<Option<Group>>,
     by_key: HashMap<Key, u32>,
     free: Vec<u32>,
-    /// Freed since the last message was closed: their ids must not come back within it.
+    /// Ids freed since the last message was closed: they must not be reused within it.
     freed: Vec<u32>,
 }
 
@@ -79,22 +80,22 @@ impl Groups {
         self.slots.get(id as usize - 1)?.as_ref()
     }
 
-    /// The group with that id, to change.
+    /// The group with that id, mutable.
     pub fn get_mut(&mut self, id: u32) -> Option<&mut Group> {
         self.slots.get_mut(id as usize - 1)?.as_mut()
     }
 
-    /// Whether routes on it can be used.
+    /// Whether routes of the group are usable.
     pub fn is_usable(&self, id: u32) -> bool {
         self.get(id).is_some_and(|group| group.resolved.is_usable())
     }
 
-    /// All of them with their ids.
+    /// All groups with their ids.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Group)> + Clone {
         self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at as u32 + 1, slot.as_ref()?)))
     }
 
-    /// The id of a group, and whether it was made just now.
+    /// The id of a group, and whether the group is new.
     pub fn of(
         &mut self,
         (source, session): (usize, u32),
@@ -123,7 +124,7 @@ impl Groups {
         (id, true)
     }
 
-    /// The groups on a number of a route source's own, whoever has learned their routes.
+    /// The groups with a number of the route source, of any protocol.
     pub fn on_number(&self, (source, session): (usize, u32), number: u32) -> Vec<u32> {
         let protocols = (0..).map_while(|it| v1::Protocol::try_from(it).ok());
         let target = Target::Group(number);
@@ -131,21 +132,21 @@ impl Groups {
         keys.filter_map(|key| self.by_key.get(&key).copied()).collect()
     }
 
-    /// A route more is on it.
+    /// Adds a route to the group.
     pub fn hold(&mut self, id: u32) {
         if let Some(group) = self.get_mut(id) {
             group.routes += 1;
         }
     }
 
-    /// A route less is on it; whether that was the last.
+    /// Removes a route from the group; returns whether it was the last.
     pub fn release(&mut self, id: u32) -> bool {
         let Some(group) = self.get_mut(id) else { return false };
         group.routes = group.routes.saturating_sub(1);
         group.routes == 0
     }
 
-    /// Forgets groups that no route is on any more; gives their ids.
+    /// Removes groups without routes; returns their ids.
     pub fn forget(&mut self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
         let mut withdraw = Vec::new();
         for id in ids {
@@ -160,7 +161,7 @@ impl Groups {
         withdraw
     }
 
-    /// A message was closed: ids that were freed before may be used again.
+    /// A message was closed: freed ids may be reused.
     pub fn close(&mut self) {
         self.free.append(&mut self.freed);
     }

@@ -1,8 +1,10 @@
-//! Learned routes that are not in use, and why: others of their prefix go first, or their gateways are not reached.
+//! Learned routes that are not in use, and why: another route to the prefix wins, or the gateways are
+//! unresolved.
 //!
-//! There may be millions of routes. They are gathered in one pass over the route sources of each table, so many at most as fit into [`MAX_PASS_ROUTES`],
-//! and told page by page from that: between two pages the route sources are heard. What has changed since it was gathered is left out. When there are
-//! more, the next pass begins behind the last. One address, or route sources that have nothing in common and all gateways, cost no pass at all.
+//! There may be millions of them. One pass over the route sources of each table collects up to
+//! [`MAX_PASS_ROUTES`]; the result is rendered page by page, and the table handles events between pages.
+//! Routes that changed since the pass are omitted. The next pass continues after the last route. A query for
+//! one address needs no pass, nor do route sources without common prefixes whose gateways are all resolved.
 
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
@@ -20,25 +22,26 @@ use super::table::{Family, Table};
 use crate::rib::prefix_to_proto;
 use crate::routes::{Key, VrfName};
 
-/// Routes that one pass gathers, 32 bytes each.
+/// Routes that one pass collects, 32 bytes each.
 const MAX_PASS_ROUTES: usize = 262_144;
 /// Routes of one page.
 const PAGE_ROUTES: usize = 4_096;
 
-/// Which of them are desired.
+/// Selects inactive routes.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
-    /// Of this VRF; `None`: of all.
+    /// Only this VRF; `None`: all.
     pub vrf: Option<VrfName>,
     /// 4, 6, or 0 for both.
     pub family: u32,
-    /// Only this prefix and those below it.
+    /// Only this prefix and more specific ones.
     pub within: Option<IpNet>,
-    /// Only those that cover this address.
+    /// Only prefixes that cover this address.
     pub covers: Option<IpAddr>,
-    /// Only those of this protocol.
+    /// Only this protocol.
     pub protocol: Option<v1::Protocol>,
-    /// Static routes that the forwarder has taken out because BFD misses their gateways: nothing gives way to them.
+    /// Static routes that the forwarder has deactivated because BFD is down for their gateways: learned
+    /// routes replace them.
     pub bfd_down: Arc<BTreeSet<Key>>,
 }
 
@@ -48,13 +51,13 @@ impl Query {
     }
 }
 
-/// Behind which route a pass begins: VRF, family, address, length, place of the route source.
+/// The route after which a pass begins: VRF, family, address, length, index of the route source.
 type Cursor = (VrfName, u32, u128, u8, u16);
 
-/// One route: address, length, place of the route source. The order is that in which they are told.
+/// A route in output order: address, length, index of the route source.
 type RouteKey = (u128, u8, u16);
 
-/// Some of one table, in their order.
+/// Routes of one table, in output order.
 #[derive(Clone, Debug)]
 pub(super) struct TablePage {
     vrf: VrfName,
@@ -62,16 +65,16 @@ pub(super) struct TablePage {
     found: VecDeque<RouteKey>,
 }
 
-/// What one pass has found, by VRF, family, prefix.
+/// The result of one pass, by VRF, family, prefix.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pass {
     tables: VecDeque<TablePage>,
-    /// Where the next pass begins; `None`: there is no more.
+    /// Where the next pass begins; `None`: there are no more routes.
     pub(super) next: Option<Cursor>,
 }
 
 impl Pass {
-    /// Takes out the first of them, so many at most and of one table; `None`: there are none.
+    /// Removes the first routes, up to `size` and of one table; `None`: there are none.
     pub(super) fn page(&mut self, size: usize) -> Option<TablePage> {
         let first = self.tables.front_mut()?;
         let found = first.found.drain(..size.min(first.found.len())).collect();
@@ -83,17 +86,17 @@ impl Pass {
     }
 }
 
-/// All routes that a query asks for, as they are taken.
+/// An iterator over the inactive routes that a query selects.
 #[derive(Debug)]
 pub struct Inactive {
     learned: Learned,
     query: Query,
-    /// `None`: no pass was made yet.
+    /// `None`: before the first pass.
     pass: Option<Pass>,
 }
 
 impl Inactive {
-    /// The next of them, by VRF, family, prefix; `None`: there are no more. Nothing is looked for before it is asked for.
+    /// The next page, by VRF, family, prefix; `None`: there are no more routes. Collects lazily.
     pub async fn next(&mut self) -> Option<Vec<v1::RouteState>> {
         loop {
             if let Some(page) = self.pass.as_mut().and_then(|it| it.page(PAGE_ROUTES)) {
@@ -106,21 +109,22 @@ impl Inactive {
                 None => None,
             };
             let query = self.query.clone();
-            let run_pass = move |runner: &mut Runner| runner.table.run_pass(&query, after, MAX_PASS_ROUTES);
+            let run_pass =
+                move |runner: &mut Runner| runner.table.run_pass(&query, after, MAX_PASS_ROUTES);
             self.pass = Some(self.learned.ask(run_pass).await?);
         }
     }
 }
 
 impl Learned {
-    /// The routes that are not in use.
+    /// The inactive routes that a query selects.
     pub fn inactive(&self, query: Query) -> Inactive {
         Inactive { learned: self.clone(), query, pass: None }
     }
 }
 
 impl Table {
-    /// The first `size` behind `after`, in one pass.
+    /// Collects the first `size` routes after `after` in one pass.
     pub(super) fn run_pass(&self, query: &Query, after: Option<Cursor>, size: usize) -> Pass {
         let vrfs: BTreeSet<VrfName> =
             self.sources.iter().flatten().map(|entry| entry.source.vrf.clone()).collect();
@@ -134,7 +138,8 @@ impl Table {
                 continue;
             }
             let after = after.as_ref().filter(|after| (&after.0, after.1) == (&vrf, family));
-            let after = after.map(|(_, _, address, length, source_index)| (*address, *length, *source_index));
+            let after = after
+                .map(|(_, _, address, length, source_index)| (*address, *length, *source_index));
             let found = match family {
                 4 => self.inactive_of::<u32>(&vrf, query, after, room),
                 _ => self.inactive_of::<Ip6Words>(&vrf, query, after, room),
@@ -153,7 +158,7 @@ impl Table {
         pass
     }
 
-    /// A page as it is told, without those that are gone or have come into use since.
+    /// Renders a page, without routes that were removed or came into use since.
     pub(super) fn render_inactive(&self, query: &Query, page: &TablePage) -> Vec<v1::RouteState> {
         let told = page.found.iter().filter_map(|it| match page.family {
             4 => self.render::<u32>(query, &page.vrf, *it),
@@ -162,7 +167,7 @@ impl Table {
         told.collect()
     }
 
-    /// The least `room` of one table, sorted.
+    /// The first `room` inactive routes of one table, sorted.
     fn inactive_of<A: Family>(
         &self,
         vrf: &VrfName,
@@ -192,7 +197,8 @@ impl Table {
             for (address, length) in covering::<A>(address) {
                 for (at, entry) in &route_sources {
                     let group = A::of(entry).get(address, length);
-                    let is_lost = |it: &u32| self.is_inactive(query, (vrf, *at), address, length, *it);
+                    let is_lost =
+                        |it: &u32| self.is_inactive(query, (vrf, *at), address, length, *it);
                     if let Some(group) = group.filter(is_lost) {
                         take(address, length, *at, group);
                     }
@@ -211,7 +217,7 @@ impl Table {
                 }
             }
         }
-        // Those that win here, and lose against the configuration in the forwarder.
+        // Routes that win here and lose to the configuration in the forwarder.
         let first = self.configured.prefixes(vrf).filter(|net| !query.is_bfd_down(vrf, *net));
         for (address, length) in first.filter_map(|it| of_family::<A>(&it)) {
             let winner = self.winner::<A>(vrf, address, length);
@@ -222,7 +228,7 @@ impl Table {
         least.into_sorted_vec()
     }
 
-    /// Whether a route of the route source at a place is not in use.
+    /// Whether a route of the route source is not in use.
     fn is_inactive<A: Family>(
         &self,
         query: &Query,
@@ -235,14 +241,20 @@ impl Table {
         self.better(best, Some(own)) != Some(own) || self.is_configured(query, vrf, address, length)
     }
 
-    /// Whether the configuration has a route to the same that is in the tables.
-    fn is_configured<A: Family>(&self, query: &Query, vrf: &VrfName, address: A, length: u8) -> bool {
+    /// Whether the configuration has an active route to the same prefix.
+    fn is_configured<A: Family>(
+        &self,
+        query: &Query,
+        vrf: &VrfName,
+        address: A,
+        length: u8,
+    ) -> bool {
         let ip = ip::<A>(address);
         let is_bfd_down = || IpNet::new(ip, length).is_ok_and(|net| query.is_bfd_down(vrf, net));
         self.configured.get(vrf, ip, length).is_some() && !is_bfd_down()
     }
 
-    /// A route as it is told; `None` when it is gone or in use.
+    /// Renders a route; `None` when it is gone or in use.
     fn render<A: Family>(
         &self,
         query: &Query,
@@ -251,7 +263,8 @@ impl Table {
     ) -> Option<v1::RouteState> {
         let (wide, length, source_index) = found;
         let (address, source_index) = (A::narrow(wide), usize::from(source_index));
-        let entry = self.sources.get(source_index)?.as_ref().filter(|entry| entry.source.vrf == *vrf)?;
+        let entry =
+            self.sources.get(source_index)?.as_ref().filter(|entry| entry.source.vrf == *vrf)?;
         let group = A::of(entry).get(address, length)?;
         if !self.is_inactive(query, (vrf, source_index), address, length, group) {
             return None;
@@ -282,7 +295,7 @@ impl Table {
         })
     }
 
-    /// Why it is not in use.
+    /// Why a route is not in use.
     fn reason<A: Family>(
         &self,
         is_configured: bool,
@@ -299,28 +312,29 @@ impl Table {
             let reasons = group.resolved.reasons.iter().map(|reason| format!("{own}: {reason}"));
             let reasons: Vec<String> = reasons.collect();
             return if reasons.is_empty() {
-                vec![format!("{own}: no way leads on")]
+                vec![format!("{own}: no usable next hop")]
             } else {
                 reasons
             };
         }
-        let best = self.best_other(source_index, address, length).and_then(|id| self.groups.get(id));
+        let best =
+            self.best_other(source_index, address, length).and_then(|id| self.groups.get(id));
         let better = best.filter(|best| self.preference(best) <= self.preference(group));
         match better {
             _ if is_configured => {
-                vec![format!("{own}: a connected or static route to the same goes first")]
+                vec![format!("{own}: a connected or static route to the same prefix is preferred")]
             }
             Some(best) => {
                 let (first, second) = (self.preference(best), self.preference(group));
                 let winner = name(best.source);
-                vec![format!("{own}: {winner} goes first, preference {first} against {second}")]
+                vec![format!("{own}: {winner} is preferred, preference {first} against {second}")]
             }
-            None => vec![format!("{own}: it has just come into use")],
+            None => vec![format!("{own}: the route has just come into use")],
         }
     }
 }
 
-/// The gateways that are not reached.
+/// The unresolved gateways.
 fn gateways(group: &Group) -> Vec<v1::NextHop> {
     let super::Target::Paths(paths, _) = &group.target else { return vec![] };
     let gateways = paths.iter().filter_map(|path| Some((path.gateway?, path.weight)));
@@ -347,7 +361,7 @@ fn of_family<A: Family>(net: &IpNet) -> Option<(A, u8)> {
     Some((A::narrow(wide), net.prefix_len()))
 }
 
-/// All prefixes that cover an address, if it is of the family.
+/// All prefixes of the family that cover an address.
 fn covering<A: Family>(address: IpAddr) -> impl Iterator<Item = (A, u8)> {
     (0..=A::BITS).filter_map(move |length| of_family(&IpNet::new(address, length).ok()?.trunc()))
 }

@@ -1,4 +1,5 @@
-//! The audit's other half: kernel tables that route sources take over, against what the table of learned routes holds of them.
+//! Audits kernel tables: compares each table that a route source imports with what the table of learned
+//! routes holds of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,43 +9,48 @@ use tokio::task::JoinSet;
 use super::Learned;
 use crate::route_sources::{Kind, RouteSourceState};
 
-/// How long a route source has to compare: a million routes take it a second or two, and the table as much to hear them.
+/// Time limit for a route source's comparison: a million routes take it a second or two, and the table as
+/// long to process them.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What an audit of one kernel table found.
+/// The result for one kernel table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditedKernel {
-    /// The route source that takes it over.
+    /// The route source that imports it.
     pub route_source: String,
-    /// The network namespace; "" is our own.
+    /// The network namespace; "" is the controller's own.
     pub netns: String,
     /// The table's number.
     pub table: u32,
     /// Prefixes of it that lead through host interfaces.
     pub routes: u64,
-    /// Routes that are held of it.
+    /// Prefixes that the table of learned routes holds of it.
     pub held: u64,
-    /// Prefixes that were not as they had been told, or not held. They were told again.
+    /// Prefixes that differed or were missing, and were sent again.
     pub different: u64,
-    /// Whether both were compared, at one moment; they change all the time, or the route source is not open, when not.
+    /// Whether the comparison succeeded; it fails while routes keep changing or the route source is not open.
     pub is_compared: bool,
-    /// Why they were not.
+    /// Why the comparison failed.
     pub reason: String,
 }
 
 impl AuditedKernel {
-    /// Whether what is held is what the kernel has.
+    /// Whether the table of learned routes holds exactly the kernel's routes.
     pub fn is_equal(&self) -> bool {
         self.is_compared && self.different == 0 && self.routes == self.held
     }
 }
 
 impl Learned {
-    /// Has all route sources of kernel tables compare now, all at the same time. What differs is told again, and counted by the route source.
+    /// Makes all netlink route sources compare at the same time. Differences are sent again and counted by
+    /// the route source.
     pub async fn audit_kernels(&self) -> Vec<AuditedKernel> {
         let mut audits = JoinSet::new();
-        let route_sources =
-            self.connection.configuration().map(|it| Arc::clone(&it.route_sources)).unwrap_or_default();
+        let route_sources = self
+            .connection
+            .configuration()
+            .map(|it| Arc::clone(&it.route_sources))
+            .unwrap_or_default();
         for route_source in route_sources.iter() {
             let Kind::Netlink { table, .. } = route_source.kind else { continue };
             let audit = AuditedKernel {
@@ -53,7 +59,8 @@ impl Learned {
                 table,
                 ..AuditedKernel::default()
             };
-            let state = self.connection.route_sources().get(route_source.kind.name(), &audit.route_source);
+            let state =
+                self.connection.route_sources().get(route_source.kind.name(), &audit.route_source);
             audits.spawn(audit_kernel(audit, state));
         }
         let mut audited = audits.join_all().await;
@@ -93,7 +100,7 @@ async fn audit_kernel(
         if audit.held == audit.routes || !compared.is_complete {
             break;
         }
-        // What was told got lost on its way: it is told again, and looked at once more.
+        // Announcements were lost on the way: they are sent again and counted once more.
         if !is_second {
             let lost = audit.held.abs_diff(audit.routes);
             audit.different += lost;
@@ -116,10 +123,10 @@ mod tests {
     use super::*;
     use crate::apply::ForwarderConnection;
     use crate::configuration::Configuration;
-    use crate::learned::{Event, RouteSource, Source, Target, Update, NextHopPath};
+    use crate::learned::{Event, NextHopPath, RouteSource, Source, Target, Update};
     use crate::route_sources::ComparisonResult;
 
-    /// A line whose configuration has a route source for kernel table 254.
+    /// A connection whose configuration has a route source for kernel table 254.
     fn connection() -> Arc<ForwarderConnection> {
         let interface = json!({
             "name": "a", "type": "iana-if-type:ethernetCsmacd",
@@ -133,7 +140,10 @@ mod tests {
             "ietf-routing:routing": { "control-plane-protocols": { "control-plane-protocol": [route_source] } },
         });
         let configuration = Configuration::parse(Path::new("test"), text.to_string()).unwrap();
-        Arc::new(ForwarderConnection::new(unix::connect_lazily(Path::new("/nowhere/f.sock")), configuration))
+        Arc::new(ForwarderConnection::new(
+            unix::connect_lazily(Path::new("/nowhere/f.sock")),
+            configuration,
+        ))
     }
 
     fn routes(count: u32) -> Event {
@@ -146,7 +156,7 @@ mod tests {
         })
     }
 
-    /// Answers each question so, and says everything again when it is asked to.
+    /// Answers every request with `found`, and resends everything on request.
     fn answer(
         state: Arc<RouteSourceState>,
         route_source: RouteSource,
@@ -166,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kernel_table_is_compared_with_what_is_held_of_it() {
+    async fn a_kernel_table_is_compared_with_the_learned_routes() {
         let connection = connection();
         let learned = Learned::start(Arc::clone(&connection)).unwrap();
         let audited = learned.audit_kernels().await;
@@ -183,7 +193,7 @@ mod tests {
         let audited = learned.audit_kernels().await;
         assert!(audited[0].is_equal() && audited[0].held == 9, "{audited:?}");
 
-        // Two got lost between the route source and the table: they are said again, and counted.
+        // Two routes are lost between the route source and the table: they are sent again and counted.
         route_source.send(vec![Event::Up, routes(7), Event::Complete]).await;
         assert_eq!(route_source.count().await.await, Ok(7));
         let audited = learned.audit_kernels().await;
@@ -193,16 +203,20 @@ mod tests {
         assert!(learned.audit_kernels().await[0].is_equal());
         task.abort();
 
-        // The table that does not get to it in time proves nothing either.
+        // A table that does not answer in time proves nothing.
         let busy = Arc::clone(&state);
         let task = tokio::spawn(async move {
-            busy.comparison_requests.next_requests().await.into_iter().for_each(|request| request.reply(found));
+            busy.comparison_requests
+                .next_requests()
+                .await
+                .into_iter()
+                .for_each(|request| request.reply(found));
         });
         let audited = learned.audit_kernels().await;
         assert!(!audited[0].is_compared && audited[0].reason.contains("busy"), "{audited:?}");
         task.await.unwrap();
 
-        // A kernel that never rests proves nothing.
+        // A kernel table that keeps changing proves nothing.
         let found = ComparisonResult { is_complete: false, ..found };
         let task = answer(state, route_source, found);
         let audited = learned.audit_kernels().await;

@@ -1,4 +1,4 @@
-//! What the forwarder is still to be told: messages of some thousand routes each.
+//! Messages to the forwarder, of some thousand routes each.
 
 use std::collections::VecDeque;
 
@@ -7,24 +7,24 @@ use stoa_api::v1;
 use super::prefixes::{Address, Ip6Words};
 use crate::routes::VrfName;
 
-/// Routes of one message at most: some milliseconds of the forwarder's control thread.
+/// Maximum routes of a message: some milliseconds of the forwarder's control thread.
 const MAX_ROUTES: usize = 8_192;
-/// Hops and forgotten hops of one message at most.
+/// Maximum hops and removed hops of a message.
 const MAX_HOPS: usize = 4_096;
 
-/// Changes in their order.
+/// Changes in order.
 #[derive(Debug, Default)]
 pub struct MessageQueue {
     open: v1::LearnedRoutes,
     routes: usize,
     closed: VecDeque<v1::LearnedRoutes>,
-    /// Nobody listens: nothing is kept.
+    /// There is no stream: changes are discarded.
     is_disabled: bool,
 }
 
-/// A family as runs have it.
+/// An address family as runs encode it.
 pub trait PackedFamily: Address {
-    /// Puts a prefix behind the others of a run.
+    /// Appends a prefix to a run.
     fn pack(self, length: u8, run: &mut v1::RouteRun);
 }
 
@@ -43,17 +43,17 @@ impl PackedFamily for Ip6Words {
 }
 
 impl MessageQueue {
-    /// Forgets everything. `is_disabled`: and whatever comes.
+    /// Discards everything. `is_disabled`: and all further changes.
     pub fn clear(&mut self, is_disabled: bool) {
         *self = Self { is_disabled, ..Self::default() };
     }
 
-    /// The first message of a caller.
+    /// Marks the first message of a stream.
     pub fn start_session(&mut self) {
         self.open.begins = true;
     }
 
-    /// Everything was said.
+    /// Everything was sent.
     pub fn complete(&mut self) {
         if !self.is_disabled {
             self.open.completes = true;
@@ -61,7 +61,7 @@ impl MessageQueue {
         }
     }
 
-    /// A hop that is new or has changed.
+    /// Adds or changes a hop.
     pub fn hop(&mut self, hop: v1::LearnedHop) {
         if self.is_disabled {
             return;
@@ -76,7 +76,7 @@ impl MessageQueue {
         }
     }
 
-    /// A prefix goes to a hop; 0: it goes.
+    /// Sets the hop of a prefix; 0 withdraws the prefix.
     pub fn route<A: PackedFamily>(&mut self, vrf: &VrfName, address: A, length: u8, hop: u32) {
         if self.is_disabled {
             return;
@@ -95,7 +95,7 @@ impl MessageQueue {
         }
     }
 
-    /// Hops that nothing leads to any more.
+    /// Removes hops without routes.
     pub fn forget(&mut self, hops: Vec<u32>) {
         if self.is_disabled {
             return;
@@ -106,7 +106,7 @@ impl MessageQueue {
         }
     }
 
-    /// Closes the message in hand, if there is something in it; whether there was.
+    /// Closes the current message if it is not empty; returns whether it was closed.
     pub fn close(&mut self) -> bool {
         let open = &self.open;
         let is_empty = open.hops.is_empty() && open.runs.is_empty() && open.forgotten.is_empty();
@@ -118,7 +118,7 @@ impl MessageQueue {
         true
     }
 
-    /// Messages that can be sent.
+    /// Messages that are ready to send.
     pub fn len(&self) -> usize {
         self.closed.len()
     }

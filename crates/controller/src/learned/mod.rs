@@ -1,14 +1,14 @@
-//! Routes that daemons have learned: what each route source hears, which of them wins, and how the winners reach the forwarder.
+//! Learned routes: the routes of each route source, their selection, and their transfer to the forwarder.
 //!
 //! ```text
-//! fpm ───┐
-//! linux ─┼─ Route source::tell ─► bounded queue ─► table (one thread) ─► link ─► forwarder
-//! bgp ───┘
+//! fpm ─────┐
+//! netlink ─┼─ RouteSource::send ─► bounded queue ─► table (one thread) ─► stream ─► forwarder
+//! bgp ─────┘
 //! ```
 //!
-//! A route source is one session with one daemon. It says what it hears in batches and waits while the queue is full, so that a
-//! daemon that floods is slowed down by its own socket. Static and connected routes are no business of this room: they are in the
-//! desired state, go before learned ones in the forwarder, and are looked at here to resolve gateways.
+//! A route source is one session with one daemon. It sends routes in batches and waits while the queue is full, so
+//! that TCP or the kernel's socket buffer slows down a daemon that floods. Static and connected routes are part of the
+//! desired state and win over learned ones in the forwarder; this module only uses them to resolve gateways.
 
 mod audit;
 mod configured_routes;
@@ -37,12 +37,12 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 pub use audit::{Audit, AuditedTable};
-pub use statistics::{AuditCounters, LearnedStatistics, TableHandle};
 pub use inactive::{Inactive, Query};
 pub use kernel::AuditedKernel;
-pub use route_source::{CountReply, Event, RouteSource, Source, Target, Update, NextHopPath};
+pub use route_source::{CountReply, Event, NextHopPath, RouteSource, Source, Target, Update};
 pub use route_source_summary::RouteSourceSummary;
 pub use run::WorkCounters;
+pub use statistics::{AuditCounters, LearnedStatistics, TableHandle};
 pub use table::Session;
 
 pub use crate::routes::VrfName;
@@ -50,12 +50,12 @@ pub use crate::routes::VrfName;
 use crate::apply::ForwarderConnection;
 use run::{Request, Runner, SourceEvents};
 
-/// What route sources may have said that the table has not looked at yet, in batches.
+/// Batches of events that may be queued.
 const QUEUE: usize = 32;
-/// Questions that may wait.
+/// Requests that may be queued.
 const REQUESTS: usize = 64;
 
-/// The way to the table.
+/// A handle to the table.
 #[derive(Clone, Debug)]
 pub struct Learned {
     queue: mpsc::Sender<SourceEvents>,
@@ -64,10 +64,10 @@ pub struct Learned {
 }
 
 impl Learned {
-    /// Starts the table on a thread of its own; it ends when nobody holds the way to it.
+    /// Starts the table on a thread of its own; it ends when the last handle is dropped.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// When the thread cannot be started.
     pub fn start(connection: Arc<ForwarderConnection>) -> std::io::Result<Learned> {
         let (queue, events) = mpsc::channel(QUEUE);
         let (requests, received) = mpsc::channel(REQUESTS);
@@ -81,35 +81,35 @@ impl Learned {
         Ok(learned)
     }
 
-    /// A route source for a source.
+    /// Opens a route source.
     pub fn open(&self, source: Source) -> RouteSource {
         RouteSource::new(source, self.queue.clone())
     }
 
-    /// Which route sources the configuration has, by name: routes that the forwarder still holds of a former controller go when each
-    /// of them has said all that it has.
+    /// Sets the route sources of the configuration, by name. Once all of them are complete, the forwarder
+    /// removes the routes that the previous controller left behind.
     pub async fn expect(&self, route_sources: Vec<String>) {
         self.ask(move |runner| runner.route_sources = Some(route_sources)).await;
     }
 
-    /// What it has cost so far.
+    /// Counters of the table's work.
     pub async fn work(&self) -> WorkCounters {
         self.ask(|runner| runner.work).await.unwrap_or_default()
     }
 
-    /// How all route sources do.
+    /// A summary of each route source.
     pub async fn route_sources(&self) -> Vec<RouteSourceSummary> {
         self.ask(|runner| runner.table.route_source_states()).await.unwrap_or_default()
     }
 
-    /// Asks the table; `None` when the controller ends.
+    /// Runs a query on the table; `None` when the controller is shutting down.
     async fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&mut Runner) -> T + Send + 'static,
     ) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         let request: Request = Box::new(move |runner| {
-            // Who asked may have gone away.
+            // The requester may have given up.
             let _ = answer.send(ask(runner));
         });
         self.requests.send(request).await.ok()?;

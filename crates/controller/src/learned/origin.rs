@@ -1,27 +1,27 @@
-//! Which route source has told a route that is in use, and whether it has told it in its present session: added to what the
-//! forwarder tells of learned routes, which knows neither.
+//! Adds the route source of learned routes in use, and whether they are stale, to route listings of the
+//! forwarder, which knows neither.
 
 use ipnet::IpNet;
 use stoa_api::v1;
 
-use super::statistics::TableHandle;
 use super::prefixes::{Address, Ip6Words};
 use super::statics::is_own;
+use super::statistics::TableHandle;
 use super::table::{Family, Table};
 use crate::rib;
 use crate::routes::{Key, VrfName};
 
-/// Where a route comes from.
+/// The origin of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Origin {
     /// The name of the route source; "": the configuration.
     pub(super) route_source: String,
-    /// Whether it was not said again since the session of the route source began.
+    /// Whether the current session has not announced the route again.
     pub(super) is_stale: bool,
 }
 
 impl TableHandle {
-    /// Names the route sources of those of these routes that are learned. A table that has no time leaves them as they are.
+    /// Sets the route source of each learned route. Leaves the routes unchanged when the table is busy.
     pub(crate) async fn name_route_sources(&self, routes: &mut [v1::RouteState]) {
         let learned: Vec<usize> = (0..routes.len())
             .filter(|at| routes[*at].is_learned && routes[*at].route_source.is_empty())
@@ -43,13 +43,15 @@ impl TableHandle {
 }
 
 impl Table {
-    /// Where the route to a prefix comes from that wins among those of all route sources.
+    /// The origin of the learned route that wins a prefix.
     pub(super) fn origin(&self, (vrf, net): &Key) -> Option<Origin> {
         match net {
             IpNet::V4(net) => self.origin_of::<u32>(vrf, net.addr().to_bits(), net.prefix_len()),
-            IpNet::V6(net) => {
-                self.origin_of::<Ip6Words>(vrf, Ip6Words::narrow(net.addr().to_bits()), net.prefix_len())
-            }
+            IpNet::V6(net) => self.origin_of::<Ip6Words>(
+                vrf,
+                Ip6Words::narrow(net.addr().to_bits()),
+                net.prefix_len(),
+            ),
         }
     }
 
@@ -60,7 +62,7 @@ impl Table {
         Some(Origin { route_source: self.route_source_of(group.source), is_stale })
     }
 
-    /// The name of the route source at a place; "": it is the configuration's.
+    /// The name of the route source at an index; "": the configuration.
     pub(super) fn route_source_of(&self, source_index: usize) -> String {
         let entry = self.sources.get(source_index).and_then(Option::as_ref);
         let route_source = entry.map(|entry| &entry.source).filter(|source| !is_own(source));

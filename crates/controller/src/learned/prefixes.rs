@@ -1,4 +1,5 @@
-//! The routes of one route source and family: from prefix to group, in 12 bytes (IPv4) or 24 (IPv6) a route and a table's slack.
+//! The routes of one route source and family: from prefix to group, in 12 bytes (IPv4) or 24 (IPv6) per route
+//! plus the hash table's slack.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -9,9 +10,9 @@ use hashbrown::hash_table::Entry;
 pub trait Address: Copy + Eq + Ord + 'static {
     /// Bits of an address.
     const BITS: u8;
-    /// The same in the low bits.
+    /// The address in the low bits.
     fn widen(self) -> u128;
-    /// The inverse of [`widen`](Self::widen); what does not fit is cut off.
+    /// The inverse of [`widen`](Self::widen); higher bits are dropped.
     fn narrow(wide: u128) -> Self;
 }
 
@@ -27,7 +28,7 @@ impl Address for u32 {
     }
 }
 
-/// An IPv6 address as two words: aligned to 8 bytes, it takes 8 bytes less in each route.
+/// An IPv6 address as two words: the alignment of 8 saves 8 bytes per route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ip6Words(u64, u64);
 
@@ -46,12 +47,12 @@ impl Address for Ip6Words {
 /// One route.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<A> {
-    /// The prefix's address.
+    /// Address of the prefix.
     pub address: A,
-    /// The prefix's length.
+    /// Length of the prefix.
     pub length: u8,
     is_fresh: bool,
-    /// The group that it is on.
+    /// The group of the route.
     pub group: u32,
 }
 
@@ -59,14 +60,14 @@ pub struct Item<A> {
 #[derive(Debug)]
 pub struct Prefixes<A> {
     table: HashTable<Item<A>>,
-    /// Routes that were not said again since [`mark`](Self::mark).
+    /// Routes not announced again since [`mark`](Self::mark).
     stale: usize,
     seed: u64,
 }
 
 impl<A: Address> Default for Prefixes<A> {
     fn default() -> Self {
-        // What a peer sends must not find the prefixes that collide.
+        // A random seed, so that a peer cannot choose colliding prefixes.
         let seed = RandomState::new().hash_one(0_u8);
         Self { table: HashTable::new(), stale: 0, seed }
     }
@@ -86,12 +87,12 @@ impl<A: Address> Prefixes<A> {
         )
     }
 
-    /// How many there are.
+    /// Number of routes.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// How many were not said again since they were marked.
+    /// Routes not announced again since they were marked.
     pub fn stale(&self) -> usize {
         self.stale
     }
@@ -103,14 +104,14 @@ impl<A: Address> Prefixes<A> {
         self.table.find(hash, is_it).map(|it| it.group)
     }
 
-    /// Whether a route was not said again since they were marked.
+    /// Whether a route was not announced again since it was marked.
     pub fn is_stale(&self, address: A, length: u8) -> bool {
         let hash = Self::hash(self.seed, address, length);
         let is_it = |it: &Item<A>| it.address == address && it.length == length;
         self.table.find(hash, is_it).is_some_and(|it| !it.is_fresh)
     }
 
-    /// Puts a route on a group; gives the one that it was on.
+    /// Sets the group of a route; returns the previous one.
     pub fn insert(&mut self, address: A, length: u8, group: u32) -> Option<u32> {
         let seed = self.seed;
         let hash = Self::hash(seed, address, length);
@@ -133,7 +134,7 @@ impl<A: Address> Prefixes<A> {
         }
     }
 
-    /// Takes a route out; gives the group that it was on.
+    /// Removes a route; returns its group.
     pub fn remove(&mut self, address: A, length: u8) -> Option<u32> {
         let hash = Self::hash(self.seed, address, length);
         let is_it = |it: &Item<A>| it.address == address && it.length == length;
@@ -143,13 +144,13 @@ impl<A: Address> Prefixes<A> {
         Some(item.group)
     }
 
-    /// All become stale until they are said again.
+    /// Marks all routes as stale.
     pub fn mark(&mut self) {
         self.table.iter_mut().for_each(|it| it.is_fresh = false);
         self.stale = self.table.len();
     }
 
-    /// Takes out what is still stale.
+    /// Removes and returns the stale routes.
     pub fn sweep(&mut self) -> Vec<Item<A>> {
         if self.stale == 0 {
             return Vec::new();
@@ -160,12 +161,12 @@ impl<A: Address> Prefixes<A> {
         withdraw
     }
 
-    /// All of them, in no order.
+    /// All routes, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Item<A>> {
         self.table.iter()
     }
 
-    /// A table that was large and is nearly empty gives its memory back.
+    /// Shrinks a table that was large and is nearly empty.
     fn shrink(&mut self) {
         if self.table.capacity() > 1 << 16 && self.table.len() < self.table.capacity() / 8 {
             let seed = self.seed;
@@ -183,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// One step of the model: 0 and 1 insert, 2 remove, 3 mark, 4 sweep.
+    /// A step of the model: 0 and 1 insert, 2 remove, 3 mark, 4 sweep.
     fn steps() -> impl Strategy<Value = Vec<(u8, u8, u32)>> {
         prop::collection::vec((0..5_u8, 0..20_u8, 1..4_u32), 0..200)
     }
@@ -235,12 +236,12 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_small() {
+    fn a_route_takes_12_or_24_bytes() {
         assert_eq!((size_of::<Item<u32>>(), size_of::<Item<Ip6Words>>()), (12, 24));
     }
 
     #[test]
-    fn memory_comes_back() {
+    fn memory_is_released() {
         let mut prefixes = Prefixes::<u32>::default();
         for number in 0..200_000 {
             prefixes.insert(number << 8, 24, 1);

@@ -1,12 +1,12 @@
-//! Audits and route sources in the words of the contract.
+//! Audits and route sources as protobuf messages.
 
 use stoa_api::v1;
 
 use super::{Audit, AuditedKernel, Learned, RouteSourceSummary, Session};
-use crate::route_sources::{RouteSourceStatistics, RouteSourceConfig};
+use crate::route_sources::{RouteSourceConfig, RouteSourceStatistics};
 
 impl Session {
-    /// As operators read it.
+    /// The name that operators see.
     pub fn name(self) -> &'static str {
         match self {
             Session::Awaited => "awaited",
@@ -17,7 +17,7 @@ impl Session {
     }
 }
 
-/// A route source that is configured, and what is known of it.
+/// A configured route source with its statistics and summary.
 fn route_source(
     config: &RouteSourceConfig,
     statistics: RouteSourceStatistics,
@@ -80,7 +80,7 @@ fn kernel(audit: AuditedKernel) -> v1::AuditedKernel {
 }
 
 impl Learned {
-    /// How the route sources of the configuration do, by name.
+    /// The route sources of the configuration, by name.
     pub async fn show_route_sources(&self) -> Vec<v1::RouteSourceState> {
         let mut states = self.route_sources().await;
         let configuration = self.connection.configuration();
@@ -95,9 +95,9 @@ impl Learned {
         told.collect()
     }
 
-    /// Audits everything, fixes what differs, and tells how the route sources do.
+    /// Audits everything, repairs differences, and reports the route sources.
     pub async fn report(&self) -> v1::AuditLearnedReply {
-        // What Linux has comes first: what is fixed there is desired of the forwarder then.
+        // The kernel tables come first: their repairs change what the forwarder has to hold.
         let kernels = self.audit_kernels().await;
         let audit = self.audit().await;
         let route_sources = self.show_route_sources().await;

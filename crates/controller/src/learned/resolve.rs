@@ -1,4 +1,4 @@
-//! Next-hop tracking: gateways that are on no link are reached by other routes, and are looked at again when one of
+//! Next-hop tracking: gateways that are on no link are resolved through other routes, and again when one of
 //! those changes. The default route resolves nothing, as for static routes (`recursion.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,19 +10,19 @@ use stoa_api::v1::route::Action;
 
 use super::groups::{Group, Resolved};
 use super::prefixes::{Address, Ip6Words};
-use super::route_source::{Target, NextHopPath};
+use super::route_source::{NextHopPath, Target};
 use super::table::{Family, SourceEntry, Table};
 use crate::recursion::{LEVEL_LIMIT, weigh};
 use crate::routes::{PATH_LIMIT, VrfName};
 
-/// Addresses whose routes matter to some gateway, in order.
+/// Addresses whose routes matter to some gateway, sorted.
 #[derive(Debug, Default)]
 pub struct TrackedGateways {
     ip4: BTreeMap<VrfName, Vec<u32>>,
     ip6: BTreeMap<VrfName, Vec<Ip6Words>>,
 }
 
-/// A family's share of [`TrackedGateways`].
+/// One family of [`TrackedGateways`].
 pub trait TrackedFamily: Address {
     /// The addresses of a VRF.
     fn tracked<'a>(tracked: &'a TrackedGateways, vrf: &VrfName) -> &'a [Self];
@@ -53,7 +53,7 @@ impl TrackedGateways {
         addresses.get(first).is_some_and(|it| part(*it) == part(address))
     }
 
-    /// Whether there is one at all.
+    /// Whether there is any.
     pub fn is_any(&self) -> bool {
         !self.ip4.is_empty() || !self.ip6.is_empty()
     }
@@ -74,19 +74,19 @@ fn insert<A: Address>(addresses: &mut Vec<A>, address: A) {
     }
 }
 
-/// Why a gateway is not reached.
+/// Why a gateway is unresolved.
 type Reason = String;
 
-/// Gateways that the search for one group looks at: peers choose next hops, and many that lie behind each other would
-/// keep it busy for ever.
+/// Maximum gateways visited for one group: peers choose next hops, and many that resolve through each other
+/// would keep the search busy forever.
 const MAX_STEPS: usize = 1_024;
 
 /// A search for the paths of one group.
 struct Search<'a> {
     vrf: &'a VrfName,
-    /// All gateways that were looked at: a route over one of them may change what was found.
+    /// All visited gateways: a route to one of them may change the result.
     visited: BTreeSet<IpAddr>,
-    /// Those between the group and the one in hand.
+    /// Gateways between the group and the current one.
     in_progress: Vec<IpAddr>,
     steps: usize,
 }
@@ -98,8 +98,8 @@ impl<'a> Search<'a> {
 }
 
 impl Table {
-    /// What a group comes to now; tells the forwarder what is new or has changed. Notes it when it can be used now and
-    /// could not, or the other way round.
+    /// Resolves a group, sends its hop to the forwarder if it is new or has changed, and records a change of
+    /// usability.
     pub(super) fn resolve_group(&mut self, id: u32, is_new: bool) {
         let Some(group) = self.groups.get(id) else { return };
         let Some(entry) = self.sources.get(group.source).and_then(Option::as_ref) else { return };
@@ -135,11 +135,11 @@ impl Table {
         if is_flipped && !is_new {
             self.usability_changed.insert(id);
         }
-        // Others may be reached by its routes.
+        // Other gateways may resolve through its routes.
         self.needs_resolution |= changed && !is_new && self.tracked.is_any();
     }
 
-    /// A group of a route source's own number is new, has changed, or is forgotten.
+    /// A group number of a route source is new, has changed, or was deleted.
     pub(super) fn set_group(&mut self, at: usize, number: u32, target: Option<Target>) {
         let Some(entry) = &mut self.sources[at] else { return };
         match target {
@@ -151,13 +151,14 @@ impl Table {
         }
     }
 
-    /// Selects anew for routes on groups that have flipped, and looks at all groups again when something moved that
-    /// gateways may lead through. What changes by that may move others; a circle of them ends after as many rounds as
-    /// there may be levels.
+    /// Reselects the routes of groups whose usability changed, and resolves all groups again when a route
+    /// changed that gateways may depend on. A change may cause further changes; cycles end after as many
+    /// rounds as there may be levels.
     pub(super) fn resolve_pending(&mut self) {
         for _ in 0..LEVEL_LIMIT {
             let mut usability_changed = std::mem::take(&mut self.usability_changed);
-            usability_changed.retain(|id| self.groups.get(*id).is_some_and(|group| group.routes > 0));
+            usability_changed
+                .retain(|id| self.groups.get(*id).is_some_and(|group| group.routes > 0));
             if !usability_changed.is_empty() {
                 self.reselect(&usability_changed);
             }
@@ -188,7 +189,7 @@ impl Table {
                 Err(reason) => reasons.push(reason),
             }
         }
-        // The usual case needs no arithmetic.
+        // The common case needs no arithmetic.
         if let [(_, paths)] = shares.as_mut_slice()
             && paths.len() == 1
         {
@@ -200,22 +201,26 @@ impl Table {
         paths
     }
 
-    fn resolve_path(&self, path: &NextHopPath, search: &mut Search<'_>) -> Result<Vec<v1::Path>, Reason> {
+    fn resolve_path(
+        &self,
+        path: &NextHopPath,
+        search: &mut Search<'_>,
+    ) -> Result<Vec<v1::Path>, Reason> {
         let next_hop = path.gateway.map(ip_bytes).unwrap_or_default();
         if let Some(interface) = &path.interface {
             return Ok(vec![v1::Path { interface: interface.to_string(), next_hop, weight: 1 }]);
         }
         let Some(gateway) = path.gateway else {
-            return Err("a way names neither an interface nor a gateway".to_owned());
+            return Err("a next hop has neither interface nor gateway".to_owned());
         };
         if search.in_progress.contains(&gateway) {
-            return Err(format!("{gateway} leads round in a circle"));
+            return Err(format!("{gateway} resolves through itself"));
         }
         if search.in_progress.len() >= LEVEL_LIMIT {
-            return Err(format!("{gateway} is more than {LEVEL_LIMIT} routes away from a link"));
+            return Err(format!("{gateway} needs more than {LEVEL_LIMIT} levels of recursion"));
         }
         if search.steps == MAX_STEPS {
-            return Err(format!("{gateway} is reached by more ways than are looked at ({MAX_STEPS})"));
+            return Err(format!("{gateway} depends on more than {MAX_STEPS} gateways"));
         }
         search.steps += 1;
         search.visited.insert(gateway);
@@ -225,8 +230,12 @@ impl Table {
         resolve_gateway
     }
 
-    /// The paths by which a gateway is reached: of the longest route over it that leads to a link.
-    fn resolve_gateway(&self, gateway: IpAddr, search: &mut Search<'_>) -> Result<Vec<v1::Path>, Reason> {
+    /// The paths to a gateway: of the longest matching route that leads to a link.
+    fn resolve_gateway(
+        &self,
+        gateway: IpAddr,
+        search: &mut Search<'_>,
+    ) -> Result<Vec<v1::Path>, Reason> {
         let on_link = |mut paths: Vec<v1::Path>| {
             for path in paths.iter_mut().filter(|path| path.next_hop.is_empty()) {
                 path.next_hop = ip_bytes(gateway);
@@ -243,18 +252,20 @@ impl Table {
                     Action::Paths(paths) => Ok(on_link(paths.paths.clone())),
                     Action::Special(special) => {
                         let kind = v1::Special::try_from(*special).unwrap_or_default();
-                        Err(format!("{gateway} is reached by {net}, which is {kind}"))
+                        Err(format!("{gateway} resolves through {net}, which is {kind}"))
                     }
                 };
             }
             let winner = match net.addr() {
                 IpAddr::V4(ip) => self.winner::<u32>(vrf, ip.to_bits(), length),
-                IpAddr::V6(ip) => self.winner::<Ip6Words>(vrf, Ip6Words::narrow(ip.to_bits()), length),
+                IpAddr::V6(ip) => {
+                    self.winner::<Ip6Words>(vrf, Ip6Words::narrow(ip.to_bits()), length)
+                }
             };
             let Some(winner) = winner.and_then(|id| self.groups.get(id)) else { continue };
             match self.resolve_via_learned(winner, net, search) {
                 Ok(paths) => return Ok(on_link(paths)),
-                // A shorter one may lead to a link.
+                // A less specific route may lead to a link.
                 Err(other) => reason = reason.or(Some(other)),
             }
         }
@@ -274,11 +285,11 @@ impl Table {
     ) -> Result<Vec<v1::Path>, Reason> {
         let entry = self.sources.get(group.source).and_then(Option::as_ref);
         match entry.and_then(|entry| entry.current_target(group)) {
-            // Of a former session: what it came to is all that is known.
+            // A number of a former session: its last resolution is all that is known.
             None => Ok(group.resolved.paths.clone()),
             Some(Some(Target::Paths(best, _))) => {
                 let mut all = Vec::new();
-                let mut reason = format!("{net} leads nowhere itself");
+                let mut reason = format!("{net} is unresolved itself");
                 for path in best.iter().take(PATH_LIMIT) {
                     match self.resolve_path(path, search) {
                         Ok(paths) => all.extend(paths),
@@ -289,15 +300,16 @@ impl Table {
                 if all.is_empty() { Err(reason) } else { Ok(all) }
             }
             Some(Some(Target::Special(special))) => {
-                Err(format!("the gateway is reached by {net}, which is {special}"))
+                Err(format!("the gateway resolves through {net}, which is {special}"))
             }
-            Some(Some(Target::Group(_)) | None) => Err(format!("{net} leads nowhere itself")),
+            Some(Some(Target::Group(_)) | None) => Err(format!("{net} is unresolved itself")),
         }
     }
 }
 
 impl SourceEntry {
-    /// What a group of this route source means now; `None`: it is of a former session, whose numbers mean something else now.
+    /// The current target of a group of this route source; `None`: its number is of a former session and may
+    /// mean something else now.
     fn current_target<'a>(&'a self, group: &'a Group) -> Option<Option<&'a Target>> {
         match &group.target {
             Target::Group(_) if group.session != self.sessions => None,

@@ -1,8 +1,9 @@
-//! What a former controller has left in the forwarder: whether it may go.
+//! Decides when the forwarder may remove routes that the previous controller left behind.
 //!
-//! A daemon that says when it has said all is believed. zebra does not (`linux::fpm`): it falls silent, and a zebra that was started together
-//! with this controller is silent as well while its own daemons wait for their neighbours. So before what was not said again goes, what was
-//! said is compared with what the forwarder holds, by VRF, family and protocol.
+//! End-of-RIB from a daemon is trusted. zebra has no such message (`linux::fpm`): it goes quiet. A zebra that
+//! was started together with this controller is also quiet while its daemons wait for their neighbours. So
+//! before stale routes are removed, the announced routes are compared with those that the forwarder holds, by
+//! VRF, family and protocol.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,31 +12,32 @@ use std::time::{Duration, Instant};
 use stoa_api::v1;
 use tokio::sync::mpsc;
 
-use super::stream::StreamEvent;
 use super::prefixes::Ip6Words;
 use super::run::Runner;
 use super::statics;
+use super::stream::StreamEvent;
 use super::table::{Family, SourceEntry, Table};
 use crate::apply::ForwarderConnection;
 
-/// How often the forwarder is last_query.
+/// Interval between queries of the forwarder.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Routes by VRF, family (4 or 6) and protocol.
 type Counts = BTreeMap<(String, u32, i32), u64>;
 
-/// What is known of it.
+/// State of the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RestartState {
-    /// It may go, now and for as long as this controller lives: what it knows since, it knows itself.
+    /// Stale routes may be removed, now and for the lifetime of this controller.
     sweep_allowed: bool,
-    /// When the forwarder was last_query last.
+    /// When the forwarder was last queried.
     last_query: Option<Instant>,
-    /// From when on nobody is waited for any more.
+    /// After this time stale routes are removed in any case.
     deadline: Option<Instant>,
 }
 
-/// Whether nine tenths of what is held were said, of each VRF, family and protocol that route sources tell.
+/// Whether at least nine tenths of the forwarder's routes were announced, of each VRF, family and protocol
+/// that route sources announce.
 fn covers_most_of(said: &Counts, held: &[v1::RouteCount]) -> bool {
     let mut sums = Counts::new();
     for count in held {
@@ -50,10 +52,11 @@ fn covers_most_of(said: &Counts, held: &[v1::RouteCount]) -> bool {
 }
 
 impl Table {
-    /// Whether one of these route sources fell silent, and did not say that this was all.
+    /// Whether one of these route sources went quiet without End-of-RIB.
     fn is_presumed_complete(&self, route_sources: &[String]) -> bool {
         let held = self.sources.iter().flatten();
-        held.filter(|held| route_sources.contains(&held.source.name)).any(|held| held.is_presumed_complete)
+        held.filter(|held| route_sources.contains(&held.source.name))
+            .any(|held| held.is_presumed_complete)
     }
 
     fn route_counts(&self) -> Counts {
@@ -79,7 +82,7 @@ impl Table {
         routes
     }
 
-    /// The longest time that a route source may take to say its routes again.
+    /// The longest time that a route source may take to announce its routes again.
     fn longest_stale_time(&self) -> Duration {
         let route_sources =
             self.sources.iter().flatten().filter(|held| !statics::is_own(&held.source));
@@ -88,8 +91,12 @@ impl Table {
 }
 
 impl Runner {
-    /// Whether what was not said again may go. Asks the forwarder what it holds when that is not clear.
-    pub(super) fn may_sweep(&mut self, connection: &Arc<ForwarderConnection>, events: &mpsc::Sender<StreamEvent>) -> bool {
+    /// Whether stale routes may be removed. Queries the forwarder's route counts if that is undecided.
+    pub(super) fn may_sweep(
+        &mut self,
+        connection: &Arc<ForwarderConnection>,
+        events: &mpsc::Sender<StreamEvent>,
+    ) -> bool {
         let is_presumed_complete = self
             .route_sources
             .as_ref()
@@ -113,7 +120,7 @@ impl Runner {
         false
     }
 
-    /// The forwarder says how many routes it holds.
+    /// Handles the forwarder's route counts.
     pub(super) fn handle_counts(&mut self, held: &[v1::RouteCount]) {
         self.restart.sweep_allowed |= covers_most_of(&self.table.route_counts(), held);
     }
@@ -122,10 +129,10 @@ impl Runner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learned::{Event, Source, Target, Update, NextHopPath};
+    use crate::learned::{Event, NextHopPath, Source, Target, Update};
 
     #[test]
-    fn nine_tenths_of_each_protocol_have_to_be_said() {
+    fn nine_tenths_of_each_protocol_must_be_announced() {
         let count = |vrf: &str, family, protocol: v1::Protocol, routes| v1::RouteCount {
             vrf: vrf.to_owned(),
             family,
@@ -152,12 +159,12 @@ mod tests {
         let more = [count("", 6, v1::Protocol::Bgp, 1)];
         assert!(
             !covers_most_of(&said(1_000, 1), &[&held[..], &more].concat()),
-            "IPv4 makes up for no IPv6"
+            "IPv4 routes do not compensate for missing IPv6 routes"
         );
     }
 
     #[test]
-    fn what_route_sources_have_said_is_counted_by_family() {
+    fn announced_routes_are_counted_by_family_and_protocol() {
         let mut table = Table::default();
         let stale_time = Duration::from_secs(60);
         let source = Source { name: "x".into(), vrf: "red".into(), preference: None, stale_time };
@@ -169,13 +176,13 @@ mod tests {
             Event::Update(Update { protocol, target, ip4, ip6 })
         };
         let events = vec![update(v1::Protocol::Bgp, 3, 2), update(v1::Protocol::Ospf, 1, 0)];
-        table.handle_events(&Arc::new(source), events, Instant::now());
+        table.process(&Arc::new(source), events, Instant::now());
         let said = table.route_counts();
         let of = |family, protocol: v1::Protocol| {
             said.get(&("red".to_owned(), family, protocol.into())).copied()
         };
         let bgp = (of(4, v1::Protocol::Bgp), of(6, v1::Protocol::Bgp));
-        // The route of OSPF took the place of the first one.
+        // The OSPF route replaced the first BGP route.
         assert_eq!((bgp, of(4, v1::Protocol::Ospf)), ((Some(2), Some(2)), Some(1)));
         assert_eq!(said.len(), 3);
     }

@@ -1,4 +1,5 @@
-//! What a route source says: routes in runs that share their ways, groups that change as one, and how its session does.
+//! The interface of a route source to the table: runs of routes with a common target, next-hop groups, and
+//! session events.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,47 +11,49 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::routes::VrfName;
 
-/// A route source as it is configured.
+/// Configuration of a route source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Its name in the configuration.
     pub name: String,
-    /// The VRF that its routes are for.
+    /// The VRF of its routes.
     pub vrf: VrfName,
-    /// How much its routes count against those of other route sources, less is better; `None`: as is usual for their protocol.
+    /// Preference of its routes against those of other route sources, lower wins; `None`: the protocol's
+    /// default.
     pub preference: Option<u8>,
-    /// How long its routes stay when its session ends, and are swept when it comes back and does not say that it is done.
+    /// How long routes are retained after a session ends, and how long a new session may take to announce
+    /// them again.
     pub stale_time: Duration,
 }
 
-/// One way to a destination, as a daemon says it.
+/// One next hop of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NextHopPath {
-    /// Our interface; `None`: the gateway is to be resolved by other routes.
+    /// Our interface; `None`: the gateway is resolved through other routes.
     pub interface: Option<Arc<str>>,
     /// The gateway; `None`: the destination is on the link.
     pub gateway: Option<IpAddr>,
-    /// Share of the flows, at least 1.
+    /// Weight for load balancing, at least 1.
     pub weight: u16,
 }
 
-/// What the routes of a run do.
+/// The target of routes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// Send by one of the first, or while none of them can be used by one of the second.
+    /// The first paths; the second are used while none of the first is usable.
     Paths(Arc<[NextHopPath]>, Arc<[NextHopPath]>),
-    /// What [`Event::Group`] says of this number: all routes on it change with it.
+    /// The group with this number, which [`Event::Group`] defines: its routes change with it.
     Group(u32),
-    /// Something else.
+    /// A blackhole or similar route.
     Special(v1::Special),
 }
 
-/// Routes that share what they do. Addresses without host bits, in host byte order.
+/// Routes with a common target. Addresses without host bits, in host byte order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// Who has learned them.
+    /// Protocol that learned them.
     pub protocol: v1::Protocol,
-    /// What they do; `None`: they go.
+    /// Their target; `None` withdraws them.
     pub target: Option<Target>,
     /// IPv4 prefixes: address and length.
     pub ip4: Vec<(u32, u8)>,
@@ -58,50 +61,51 @@ pub struct Update {
     pub ip6: Vec<(u128, u8)>,
 }
 
-/// What a route source tells.
+/// An event of a route source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A session began: what is held of it is stale until it is said again.
+    /// A session began: existing routes are stale until they are announced again.
     Up,
-    /// All was said since: what is stale still goes.
+    /// End-of-RIB: routes that are still stale are removed.
     Complete,
-    /// Nothing came for a while: that was probably all. As `Complete`, but of what a former controller has left nothing goes until as much
-    /// was said as there was.
+    /// Nothing was announced for a while, so everything probably was. As `Complete`, except that routes which
+    /// the previous controller left behind are retained until about as many were announced.
     PresumedComplete,
-    /// The session ended: what is held stays for [`Source::stale_time`].
+    /// The session ended: routes are retained for [`Source::stale_time`].
     Down,
-    /// The route source is shut for good, by the configuration: what is held goes.
+    /// The route source was removed from the configuration: its routes are removed.
     Closed,
-    /// What is held of these families goes at once, said in this session or not.
+    /// Removes all routes of these families at once, stale or not.
     Clear {
         /// IPv4 routes do.
         ip4: bool,
         /// IPv6 routes do.
         ip6: bool,
     },
-    /// The configuration says these of the route source now. Its routes stay, and are weighed anew.
+    /// The configuration of the route source has changed. Its routes are kept and selected again.
     Reconfigure {
-        /// As [`Source::preference`].
+        /// See [`Source::preference`].
         preference: Option<u8>,
-        /// As [`Source::stale_time`]: it takes effect when a session begins or ends next.
+        /// See [`Source::stale_time`]; takes effect when a session begins or ends next.
         stale_time: Duration,
     },
-    /// A group of the daemon's own number, new or changed; [`Target::Group`] is not allowed within.
+    /// A next-hop group with the daemon's number, new or changed. [`Target::Group`] is not allowed as its
+    /// target.
     Group(u32, Target),
-    /// The daemon forgot a group. Routes that are still on it lead nowhere.
+    /// The daemon deleted a group. Routes that still refer to it are unresolved.
     GroupDeleted(u32),
     /// Routes.
     Update(Update),
-    /// Everything before this was heard: how much the table has of the route source is answered.
+    /// Reply with the number of routes of the route source, after all earlier events.
     Count(CountReply),
 }
 
-/// Who waits for the answer to [`Event::Count`]: the first of its clones that is heard answers.
+/// The reply channel of [`Event::Count`]: the first clone to be processed replies.
 #[derive(Clone, Debug)]
 pub struct CountReply(Arc<Mutex<Option<oneshot::Sender<u64>>>>);
 
 impl CountReply {
-    /// Answers; who asked may have gone away.
+    /// Replies; the requester may have given up.
     pub(super) fn answer(&self, routes: u64) {
         let asker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(asker) = asker {
@@ -118,49 +122,50 @@ impl PartialEq for CountReply {
 
 impl Eq for CountReply {}
 
-/// The end of the queue that a route source holds.
+/// The sending end of the table's queue for one route source.
 #[derive(Clone, Debug)]
 pub struct RouteSource {
     source: Arc<Source>,
-    /// [`Source::stale_time`] as it is now, milliseconds.
+    /// Current [`Source::stale_time`], milliseconds.
     stale_time_ms: Arc<AtomicU64>,
     queue: mpsc::Sender<(Arc<Source>, Vec<Event>)>,
 }
 
 impl RouteSource {
-    /// For a source, into the queue of the table.
+    /// Opens a route source on the table's queue.
     pub(crate) fn new(source: Source, queue: mpsc::Sender<(Arc<Source>, Vec<Event>)>) -> Self {
         let stale_time_ms = Arc::new(AtomicU64::new(source.stale_time.as_millis() as u64));
         Self { source: Arc::new(source), stale_time_ms, queue }
     }
 
-    /// What the route source was opened as. What may change since is told by [`stale_time`](Self::stale_time).
+    /// The configuration the route source was opened with; see [`stale_time`](Self::stale_time) for the
+    /// current stale time.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// How long routes stay when a session ends, as the configuration says now.
+    /// The current stale time.
     pub fn stale_time(&self) -> Duration {
         Duration::from_millis(self.stale_time_ms.load(Relaxed))
     }
 
-    /// The configuration says something else of an open route source, whose name and VRF are the same: it stays open.
+    /// Changes the configuration of an open route source. Name and VRF must be the same.
     pub async fn reconfigure(&self, source: &Source) {
         let Source { preference, stale_time, .. } = *source;
         self.stale_time_ms.store(stale_time.as_millis() as u64, Relaxed);
         self.send(vec![Event::Reconfigure { preference, stale_time }]).await;
     }
 
-    /// Asks how many routes the table has of the route source once it has heard all that was told until now. Waits as [`send`](Self::send) does,
-    /// not for the answer.
+    /// Requests the number of routes in the table after all earlier events. Waits for the queue as
+    /// [`send`](Self::send) does, but not for the reply.
     pub async fn count(&self) -> oneshot::Receiver<u64> {
         let (asker, answer) = oneshot::channel();
         self.send(vec![Event::Count(CountReply(Arc::new(Mutex::new(Some(asker)))))]).await;
         answer
     }
 
-    /// Says what was heard, in its order. Waits while the queue is full: read no more of the daemon meanwhile.
-    /// A few thousand routes at a time are best.
+    /// Sends events in order. Waits while the queue is full; the caller must not read from the daemon
+    /// meanwhile. Batches of a few thousand routes are best.
     pub async fn send(&self, events: Vec<Event>) {
         // The table lives as long as the controller.
         let _ = self.queue.send((Arc::clone(&self.source), events)).await;

@@ -1,4 +1,4 @@
-//! How route sources do, as the table sees it: asked for at each look at metrics, and so found in one pass over the groups.
+//! Summaries of route sources. Every metrics scrape asks for them, so one pass over the groups computes all.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,37 +7,37 @@ use super::statics::is_own;
 use super::table::{Session, Table};
 use crate::routes::VrfName;
 
-/// Reasons that are told of one route source at most.
+/// Maximum reasons per route source.
 const MAX_REASONS: usize = 20;
 
-/// How a route source does, as the table sees it.
+/// Summary of a route source.
 #[derive(Clone, Debug)]
 pub struct RouteSourceSummary {
     /// Its name in the configuration.
     pub name: String,
-    /// The VRF that its routes are for.
+    /// The VRF of its routes.
     pub vrf: VrfName,
-    /// How its session does.
+    /// State of its session.
     pub session: Session,
-    /// IPv4 routes that it has.
+    /// Number of IPv4 routes.
     pub ip4: usize,
-    /// IPv6 routes that it has.
+    /// Number of IPv6 routes.
     pub ip6: usize,
-    /// Those of them that were not said again since its session began.
+    /// Routes that the current session has not announced again.
     pub stale: usize,
-    /// Prefixes that were none.
+    /// Invalid prefixes.
     pub malformed: u64,
-    /// Routes that cannot be used, for no gateway of them is reached.
+    /// Routes that are not usable because no gateway is resolved.
     pub waiting: u64,
-    /// Why gateways of it are not reached, and how many routes each keeps from being used.
+    /// Why gateways are unresolved, and the number of routes that each reason affects.
     pub unresolved: Vec<(String, u32)>,
 }
 
-/// Groups of one route source that cannot be used.
+/// Unresolved groups of one route source.
 #[derive(Default)]
 struct UnresolvedGroups {
     routes: u64,
-    /// Those with the most routes: how many, and their ids.
+    /// Those with the most routes: number of routes and id.
     most: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
@@ -54,9 +54,10 @@ impl UnresolvedGroups {
 }
 
 impl Table {
-    /// How all route sources of daemons do.
+    /// Summaries of all route sources of daemons.
     pub(super) fn route_source_states(&self) -> Vec<RouteSourceSummary> {
-        let mut lost: Vec<UnresolvedGroups> = self.sources.iter().map(|_| UnresolvedGroups::default()).collect();
+        let mut lost: Vec<UnresolvedGroups> =
+            self.sources.iter().map(|_| UnresolvedGroups::default()).collect();
         for (id, group) in self.groups.iter() {
             if group.routes > 0
                 && !group.resolved.is_usable()

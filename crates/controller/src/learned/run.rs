@@ -1,5 +1,5 @@
-//! The thread that the table lives on: route sources' events in, messages out, no more of them under way than the forwarder keeps
-//! up with.
+//! The thread of the table: it receives events of route sources and sends messages to the forwarder, no more
+//! at a time than the forwarder keeps up with.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,60 +7,60 @@ use std::time::{Duration, Instant};
 use stoa_api::v1;
 use tokio::sync::mpsc;
 
-use super::statistics::AuditCounters;
 use super::restart::RestartState;
-use super::stream::{self, StreamEvent};
 use super::route_source::{Event, Source};
+use super::statistics::AuditCounters;
+use super::stream::{self, StreamEvent};
 use super::table::Table;
 use crate::apply::ForwarderConnection;
 
-/// Messages that wait for the forwarder before route sources are stream_events no more.
+/// Messages queued for the forwarder above which events of route sources wait.
 const MAX_QUEUED_MESSAGES: usize = 16;
-/// Batches of route sources that are stream_events between two looks at everything else.
+/// Batches of events processed in one iteration.
 const MAX_BATCHES: usize = 32;
-/// How long it sleeps at most.
+/// Longest sleep of an iteration.
 const TICK: Duration = Duration::from_secs(1);
-/// How often refused routes are told in the log at most.
+/// Minimum interval between log messages about refused routes.
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What somebody asks of the table.
+/// A request to the table.
 pub(super) type Request = Box<dyn FnOnce(&mut Runner) + Send>;
 
-/// What route sources say, and who says it.
+/// A batch of events and their route source.
 pub(super) type SourceEvents = (Arc<Source>, Vec<Event>);
 
-/// Figures of the table's own work.
+/// Counters of the table's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkCounters {
-    /// Microseconds that the table has worked.
+    /// Time that the table has worked, microseconds.
     pub table_us: u64,
-    /// Microseconds of the forwarder's control thread.
+    /// Time of the forwarder's control thread, microseconds.
     pub forwarder_us: u64,
-    /// Changes of routes that route sources have told.
+    /// Route changes received from route sources.
     pub received: u64,
     /// Routes that the forwarder refused.
     pub refused: u64,
 }
 
-/// The table and its line.
+/// The table and its stream.
 pub struct Runner {
     pub(super) table: Table,
     pub(super) work: WorkCounters,
     pub(super) audits: AuditCounters,
     pub(super) restart: RestartState,
-    /// Route sources that the configuration has, once it is known.
+    /// Route sources of the configuration, once known.
     pub(super) route_sources: Option<Vec<String>>,
     stream: Option<mpsc::Sender<v1::LearnedRoutes>>,
     sent: u64,
     answered: u64,
     is_completed: bool,
     last_logged: Option<Instant>,
-    /// Why the forwarder refused routes last.
+    /// Why the forwarder last refused routes.
     pub(super) reason: String,
 }
 
 impl Runner {
-    /// An empty table whose line is not up yet.
+    /// An empty table without a stream.
     pub(super) fn new() -> Self {
         let mut table = Table::default();
         table.messages.clear(true);
@@ -79,22 +79,22 @@ impl Runner {
         }
     }
 
-    /// Whether the forwarder has done all that the table has told.
+    /// Whether the forwarder has processed everything that was sent.
     pub(super) fn is_drained(&self) -> bool {
         self.stream.is_some() && self.table.messages.len() == 0 && self.sent == self.answered
     }
 
-    /// Whether the forwarder holds all that is desired, and nothing else.
+    /// Whether the forwarder holds exactly the desired routes.
     pub(super) fn is_synced(&self) -> bool {
         self.is_drained() && self.is_completed
     }
 
-    /// Whether the line stands and everything was said.
+    /// Whether the stream is open and everything was sent.
     pub(super) fn is_completed(&self) -> bool {
         self.stream.is_some() && self.is_completed
     }
 
-    /// Serves until the controller ends.
+    /// Serves until the controller shuts down.
     pub(super) async fn run(
         mut self,
         connection: Arc<ForwarderConnection>,
@@ -137,11 +137,15 @@ impl Runner {
         stream_task.abort();
     }
 
-    fn handle_route_sources(&mut self, first: SourceEvents, received: &mut mpsc::Receiver<SourceEvents>) {
+    fn handle_route_sources(
+        &mut self,
+        first: SourceEvents,
+        received: &mut mpsc::Receiver<SourceEvents>,
+    ) {
         let now = Instant::now();
         let mut next = Some(first);
         let mut batches = 0;
-        // What came together is settled together.
+        // Batches that arrived together are settled together.
         while let Some((source, events)) = next {
             batches += 1;
             let routes = |event: &Event| match event {
@@ -149,8 +153,9 @@ impl Runner {
                 _ => 0,
             };
             self.work.received += events.iter().map(routes).sum::<u64>();
-            self.table.handle_events(&source, events, now);
-            let has_capacity = self.table.messages.len() < MAX_QUEUED_MESSAGES && batches < MAX_BATCHES;
+            self.table.process(&source, events, now);
+            let has_capacity =
+                self.table.messages.len() < MAX_QUEUED_MESSAGES && batches < MAX_BATCHES;
             next = if has_capacity { received.try_recv().ok() } else { None };
         }
         self.work.table_us += now.elapsed().as_micros() as u64;
@@ -196,8 +201,12 @@ impl Runner {
         }
     }
 
-    /// Tells the forwarder that all was said, once it was.
-    fn complete(&mut self, connection: &Arc<ForwarderConnection>, stream_events: &mpsc::Sender<StreamEvent>) {
+    /// Marks the transfer as complete, once all route sources are.
+    fn complete(
+        &mut self,
+        connection: &Arc<ForwarderConnection>,
+        stream_events: &mpsc::Sender<StreamEvent>,
+    ) {
         if self.stream.is_some()
             && !self.is_completed
             && self

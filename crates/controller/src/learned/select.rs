@@ -1,4 +1,4 @@
-//! Who wins a prefix that several route sources have.
+//! Selects among the routes of several route sources to a prefix.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use stoa_api::v1;
 
 use super::groups::Group;
-use super::prefixes::{Item, Ip6Words};
+use super::prefixes::{Ip6Words, Item};
 use super::route_source::Source;
 use super::statics::is_own;
 use super::table::{Family, Table};
 use crate::routes::VrfName;
 
-/// How much a route counts when its route source says nothing of it: less is better.
+/// Default preference of a protocol's routes: lower wins.
 fn default_preference(protocol: v1::Protocol) -> u8 {
     match protocol {
         v1::Protocol::Direct => 0,
@@ -43,7 +43,7 @@ impl Table {
         self.needs_resolution |= self.tracked.covers_any(vrf, address, length);
     }
 
-    /// The better of two groups that a prefix could be on; one that cannot be used is none.
+    /// The better of two groups for a prefix; unusable groups do not count.
     pub(super) fn better(&self, one: Option<u32>, two: Option<u32>) -> Option<u32> {
         let two = two.filter(|id| self.groups.is_usable(*id));
         match (one, two) {
@@ -55,22 +55,24 @@ impl Table {
         }
     }
 
-    /// Less is better; of equals static routes go first.
+    /// Sort key: lower wins; static routes win among equals.
     fn rank(&self, id: u32) -> (u8, bool, usize) {
         let Some(group) = self.groups.get(id) else { return (u8::MAX, true, usize::MAX) };
-        let source = self.sources.get(group.source).and_then(Option::as_ref).map(|entry| &entry.source);
+        let source =
+            self.sources.get(group.source).and_then(Option::as_ref).map(|entry| &entry.source);
         let is_daemon = source.is_none_or(|source| !is_own(source));
         (self.preference(group), is_daemon, group.source)
     }
 
-    /// How much routes on a group count, less is better.
+    /// The preference of a group's routes, lower wins.
     pub(super) fn preference(&self, group: &Group) -> u8 {
-        let source = self.sources.get(group.source).and_then(Option::as_ref).map(|entry| &entry.source);
+        let source =
+            self.sources.get(group.source).and_then(Option::as_ref).map(|entry| &entry.source);
         let preference = source.and_then(|source| source.preference);
         preference.unwrap_or(default_preference(group.protocol))
     }
 
-    /// The best group that other route sources of the VRF have for a prefix.
+    /// The best group of the VRF's other route sources for a prefix.
     pub(super) fn best_other<A: Family>(&self, at: usize, address: A, length: u8) -> Option<u32> {
         if self.sources.len() < 2 {
             return None;
@@ -90,7 +92,7 @@ impl Table {
         groups.fold(None, |best, group| self.better(best, Some(group)))
     }
 
-    /// Each winner of a route source, each prefix once.
+    /// The winning routes of a route source, each prefix once.
     pub(super) fn winners_of<A: Family>(&self, at: usize) -> impl Iterator<Item = &Item<A>> {
         let entry = self.sources[at].as_ref();
         let wins = move |item: &&Item<A>| {
@@ -100,16 +102,17 @@ impl Table {
         entry.into_iter().flat_map(|entry| A::of(entry).iter()).filter(wins)
     }
 
-    /// A route source counts otherwise now: its routes win or lose against those of other route sources.
+    /// Applies a new preference and stale time to a route source.
     pub(super) fn reconfigure(&mut self, at: usize, preference: Option<u8>, stale_time: Duration) {
         let Some(entry) = &self.sources[at] else { return };
         if entry.source.preference == preference && entry.source.stale_time == stale_time {
             return;
         }
         let source = Source { preference, stale_time, ..Source::clone(&entry.source) };
-        // Nobody wins by another stale-time: a million routes need not be looked at.
+        // A new stale time changes no winner, so the routes need not be examined.
         let is_weighed = entry.source.preference != preference;
-        let before = is_weighed.then(|| (self.contested::<u32>(at), self.contested::<Ip6Words>(at)));
+        let before =
+            is_weighed.then(|| (self.contested::<u32>(at), self.contested::<Ip6Words>(at)));
         if let Some(entry) = &mut self.sources[at] {
             entry.source = Arc::new(source);
         }
@@ -118,7 +121,7 @@ impl Table {
         self.reannounce(at, before.1);
     }
 
-    /// Who wins the prefixes of a route source that others have as well.
+    /// The winners of prefixes that the route source shares with others.
     fn contested<A: Family>(&self, at: usize) -> Vec<(A, u8, Option<u32>)> {
         let entry = self.sources[at].as_ref();
         let items = entry.into_iter().flat_map(|entry| A::of(entry).iter());
@@ -129,7 +132,7 @@ impl Table {
         contested.collect()
     }
 
-    /// Tells who wins these prefixes now, where that is another one than it was.
+    /// Announces the winners of these prefixes that have changed.
     fn reannounce<A: Family>(&mut self, at: usize, before: Vec<(A, u8, Option<u32>)>) {
         for (address, length, before) in before {
             let own = self.sources[at].as_ref().and_then(|entry| A::of(entry).get(address, length));
@@ -140,7 +143,7 @@ impl Table {
         }
     }
 
-    /// Selects anew for all routes on these groups.
+    /// Selects again for all routes of these groups.
     pub(super) fn reselect(&mut self, groups: &BTreeSet<u32>) {
         for at in 0..self.sources.len() {
             self.reselect_of::<u32>(at, groups);

@@ -1,5 +1,5 @@
-//! StaticRoute routes that are weighed against learned ones, or whose gateways the configuration alone does not reach: learned
-//! routes may lead there, as those of an IGP do.
+//! Static routes that compete with learned ones, or whose gateways only learned routes (of an IGP, say)
+//! reach.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,38 +9,38 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use stoa_api::v1;
 
-use super::route_source::{Event, Source, Target, Update, NextHopPath};
+use super::route_source::{Event, NextHopPath, Source, Target, Update};
 use super::table::Table;
 use crate::configuration::Configuration;
 use crate::rib::RouteAnnotation;
 use crate::routes::{StaticNextHop, StaticRoute, VrfName};
 
-/// How much those that wait count against learned routes, and against static ones that are weighed: before all of them, as static
-/// routes without a preference do.
+/// Preference of unresolved static routes: they win over learned routes and over floating static routes, as
+/// static routes without a preference do.
 const PREFERENCE: u8 = 0;
 
-/// VRF, preference, and whether they wait for their gateways.
-type Place = (VrfName, u8, bool);
+/// VRF, preference, and whether the gateways are unresolved.
+type SourceKey = (VrfName, u8, bool);
 
-/// The table's own route source for them. No protocol instance has such a name.
-fn source((vrf, preference, is_waiting): &Place) -> Arc<Source> {
+/// The table's internal route source for them. The name is impossible for a protocol instance.
+fn source((vrf, preference, is_waiting): &SourceKey) -> Arc<Source> {
     let kind = if *is_waiting { "waiting" } else { "static" };
     let name = format!("/{kind}/{preference}/{vrf}");
     let stale_time = Duration::from_secs(1);
     Arc::new(Source { name, vrf: vrf.clone(), preference: Some(*preference), stale_time })
 }
 
-fn source_index(source: &Source) -> Place {
+fn key_of(source: &Source) -> SourceKey {
     let preference = source.preference.unwrap_or(PREFERENCE);
     (source.vrf.clone(), preference, source.name.starts_with("/waiting/"))
 }
 
-/// Whether this is no route source of a daemon.
+/// Whether the route source is internal, not a daemon.
 pub fn is_own(source: &Source) -> bool {
     source.name.starts_with('/')
 }
 
-/// What a route of the configuration says, as a route source says it.
+/// A route of the configuration as an event.
 fn event(prefix: &IpNet, target: Target) -> Event {
     let target = Some(target);
     let mut update = Update { protocol: v1::Protocol::Static, target, ip4: vec![], ip6: vec![] };
@@ -55,7 +55,7 @@ fn weight(weight: u32) -> u16 {
     u16::try_from(weight.max(1)).unwrap_or(u16::MAX)
 }
 
-/// By gateways that are to be resolved.
+/// A target of gateways to resolve.
 fn by_gateways(annotation: &RouteAnnotation) -> Target {
     let path = |hop: &v1::NextHop| NextHopPath {
         interface: None,
@@ -65,7 +65,7 @@ fn by_gateways(annotation: &RouteAnnotation) -> Target {
     Target::Paths(annotation.next_hops.iter().map(path).collect(), [].into())
 }
 
-/// By what is configured.
+/// A target of the configured next hops.
 fn by_hops(route: &StaticRoute) -> Target {
     let path = |hop: &StaticNextHop| match hop {
         StaticNextHop::OnLink(path) => NextHopPath {
@@ -84,25 +84,27 @@ fn by_hops(route: &StaticRoute) -> Target {
 }
 
 impl Table {
-    /// Takes over the static routes that wait or are weighed, and lets go of those that do no more.
+    /// Replaces the unresolved and floating static routes by those of the configuration.
     pub(super) fn load_static_routes(&mut self, configuration: &Configuration, now: Instant) {
-        let mut by_place: BTreeMap<Place, Vec<Event>> = BTreeMap::new();
+        let mut by_key: BTreeMap<SourceKey, Vec<Event>> = BTreeMap::new();
         let known = self.sources.iter().flatten().filter(|entry| is_own(&entry.source));
-        for known in known.map(|entry| source_index(&entry.source)) {
-            by_place.insert(known, Vec::new());
+        for known in known.map(|entry| key_of(&entry.source)) {
+            by_key.insert(known, Vec::new());
         }
-        for ((vrf, prefix), annotation) in configuration.annotations.iter().filter(|(_, it)| it.is_inactive) {
-            let events = by_place.entry((vrf.clone(), PREFERENCE, true)).or_default();
+        for ((vrf, prefix), annotation) in
+            configuration.annotations.iter().filter(|(_, it)| it.is_inactive)
+        {
+            let events = by_key.entry((vrf.clone(), PREFERENCE, true)).or_default();
             events.push(event(prefix, by_gateways(annotation)));
         }
         for (((vrf, prefix), preference), route) in configuration.floating.iter() {
-            let events = by_place.entry((vrf.clone(), *preference, false)).or_default();
+            let events = by_key.entry((vrf.clone(), *preference, false)).or_default();
             events.push(event(prefix, by_hops(route)));
         }
-        for (source_index, updates) in by_place {
+        for (key, updates) in by_key {
             let last = if updates.is_empty() { Event::Closed } else { Event::Complete };
             let events = [Event::Up].into_iter().chain(updates).chain([last]).collect();
-            self.handle_events(&source(&source_index), events, now);
+            self.process(&source(&key), events, now);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted of learned routes and audits, for whoever watches.
+//! Counters of learned routes and audits, for monitoring.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,26 +7,26 @@ use tokio::sync::{mpsc, oneshot};
 use super::run::{Request, Runner, WorkCounters};
 use super::{Audit, Learned, RouteSourceSummary};
 
-/// How long whoever watches waits for a table that is busy.
+/// Time limit for a query while the table is busy.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Audits so far.
+/// Counters of audits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditCounters {
-    /// How many were made, by themselves or on demand.
+    /// Audits, automatic and requested.
     pub runs: u64,
-    /// Routes that were not as desired.
+    /// Routes that differed.
     pub different: u64,
-    /// Routes of them that were told again, and that the forwarder took.
+    /// Differing routes that were sent again and accepted by the forwarder.
     pub repaired: u64,
-    /// When the last one ended, seconds since 1970; 0: there was none.
+    /// End of the last audit, seconds since 1970; 0: none yet.
     pub last_unix_s: u64,
-    /// Whether it compared all tables and found no difference.
+    /// Whether the last audit compared all tables and found no difference.
     pub was_equal: bool,
 }
 
 impl AuditCounters {
-    /// Another one ended; `refused` routes of those that it told again were not taken.
+    /// Counts an audit; the forwarder refused `refused` of the routes sent again.
     pub(super) fn note(&mut self, audit: &Audit, refused: u64) {
         let different = audit.tables.iter().map(|table| table.different).sum::<u64>();
         self.runs += 1;
@@ -38,27 +38,27 @@ impl AuditCounters {
     }
 }
 
-/// All that is counted.
+/// All counters.
 #[derive(Clone, Debug, Default)]
 pub struct LearnedStatistics {
-    /// Each route source, as the table sees it.
+    /// Each route source, from the table's point of view.
     pub route_sources: Vec<RouteSourceSummary>,
-    /// What the table has done.
+    /// Counters of the table's work.
     pub work: WorkCounters,
-    /// Audits so far.
+    /// Counters of audits.
     pub audits: AuditCounters,
-    /// Whether all route sources have said all, and what a former controller left is gone.
+    /// Whether all route sources are complete and the stale routes of the previous controller are removed.
     pub is_complete: bool,
 }
 
-/// A way to the table for those that look: it does not keep the table alive.
+/// A handle for monitoring; it does not keep the table alive.
 #[derive(Clone, Debug)]
 pub struct TableHandle {
     requests: mpsc::WeakSender<Request>,
 }
 
 impl TableHandle {
-    /// What is counted now; `None` when the table has no time for that, or ended.
+    /// The current counters; `None` when the table is busy or has ended.
     pub async fn statistics(&self) -> Option<LearnedStatistics> {
         self.ask(|runner| LearnedStatistics {
             route_sources: runner.table.route_source_states(),
@@ -69,14 +69,14 @@ impl TableHandle {
         .await
     }
 
-    /// Asks the table; `None` when it has no time, or ended.
+    /// Runs a query on the table; `None` when it is busy or has ended.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&mut Runner) -> T + Send + 'static,
     ) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         let request: Request = Box::new(move |runner| {
-            // Who asked may have gone away.
+            // The requester may have given up.
             let _ = answer.send(ask(runner));
         });
         let asked = async {
@@ -88,7 +88,7 @@ impl TableHandle {
 }
 
 impl Learned {
-    /// A way to look at it.
+    /// A handle for monitoring.
     pub(super) fn handle(&self) -> TableHandle {
         TableHandle { requests: self.requests.downgrade() }
     }

@@ -1,4 +1,4 @@
-//! The stream to the forwarder: messages down, replies up, and a new stream whenever it breaks.
+//! The stream to the forwarder: messages down, replies up. It is reopened whenever it breaks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::apply::ForwarderConnection;
 
-/// Messages that wait to be sent: as many as may be under way.
+/// Messages that may be queued or unacknowledged.
 pub const WINDOW: usize = 8;
-/// Pause before the forwarder is called again.
+/// Delay before the stream is opened again.
 const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
-/// What the table hears of the line.
+/// What the table receives from the stream.
 #[derive(Debug)]
 pub enum StreamEvent {
-    /// A stream stands: say everything anew by this.
+    /// The stream is open: send everything again with this sender.
     Up(mpsc::Sender<v1::LearnedRoutes>),
-    /// The forwarder has done what a message says.
+    /// The forwarder has processed a message.
     Reply(v1::LearnedRoutesReply),
     /// How many routes the forwarder holds.
     Counts(Vec<v1::RouteCount>),
-    /// The stream broke: nothing that was said counts.
+    /// The stream broke: nothing that was sent counts.
     Down,
 }
 
-/// Keeps a stream to the forwarder for ever.
+/// Keeps a stream to the forwarder open, forever.
 pub async fn run(connection: Arc<ForwarderConnection>, events: mpsc::Sender<StreamEvent>) {
     loop {
         if connection.in_sync()
             && let Err(status) = run_once(&connection, &events).await
         {
-            tracing::debug!(%status, "the line for learned routes broke");
+            tracing::debug!(%status, "the stream for learned routes broke");
         }
         if events.is_closed() {
             return;
@@ -43,11 +43,14 @@ pub async fn run(connection: Arc<ForwarderConnection>, events: mpsc::Sender<Stre
     }
 }
 
-async fn run_once(connection: &ForwarderConnection, events: &mpsc::Sender<StreamEvent>) -> Result<(), tonic::Status> {
+async fn run_once(
+    connection: &ForwarderConnection,
+    events: &mpsc::Sender<StreamEvent>,
+) -> Result<(), tonic::Status> {
     let (sender, receiver) = mpsc::channel(WINDOW);
     let replies = connection.client().learn_routes(ReceiverStream::new(receiver)).await?;
     let mut replies = replies.into_inner();
-    // Who listens lives as long as the controller.
+    // The receiver lives as long as the controller.
     let _ = events.send(StreamEvent::Up(sender)).await;
     let ended = loop {
         match replies.next().await {

@@ -1,4 +1,4 @@
-//! All that route sources have said, and which of it wins. No threads, no sockets, no time but what it is told.
+//! The routes of all route sources and their selection. No threads, no sockets; the caller passes the time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,52 +7,52 @@ use std::time::{Duration, Instant};
 use super::configured_routes::ConfiguredRoutes;
 use super::groups::Groups;
 use super::message_queue::{MessageQueue, PackedFamily};
-use super::prefixes::{Item, Prefixes, Ip6Words};
+use super::prefixes::{Ip6Words, Item, Prefixes};
 use super::resolve::TrackedGateways;
 use super::route_source::{Event, Source, Target, Update};
 use crate::configuration::Configuration;
 
-/// How a route source's session does.
+/// State of a route source's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Session {
-    /// None since it was opened.
+    /// No session since the route source was opened.
     Awaited,
-    /// It says what it has.
+    /// The daemon is announcing its routes.
     Begun,
-    /// It has said all that it had.
+    /// The daemon has announced all its routes.
     Complete,
-    /// It ended; what it had stays for a while.
+    /// The session ended; its routes are retained for a while.
     Ended,
 }
 
-/// What is entry of one route source.
+/// The state of one route source.
 #[derive(Debug)]
 pub struct SourceEntry {
-    /// The route source.
+    /// Its configuration.
     pub source: Arc<Source>,
-    /// How its session does.
+    /// State of its session.
     pub session: Session,
-    /// Whether it fell silent, and did not say that this was all.
+    /// Whether it went quiet without End-of-RIB.
     pub is_presumed_complete: bool,
-    /// When what is stale goes.
+    /// When stale routes are removed.
     pub deadline: Option<Instant>,
-    /// Its groups by its own numbers, of this session.
+    /// Targets of the group numbers of the current session.
     pub group_targets: HashMap<u32, Target>,
-    /// How many sessions there were.
+    /// Number of sessions.
     pub sessions: u32,
     /// IPv4 routes.
     pub ip4: Prefixes<u32>,
     /// IPv6 routes.
     pub ip6: Prefixes<Ip6Words>,
-    /// Prefixes that were none: host bits, lengths.
+    /// Invalid prefixes: host bits, length.
     pub malformed: u64,
 }
 
-/// A family of routes as the table keeps it.
+/// An address family of the table.
 pub trait Family: PackedFamily + super::resolve::TrackedFamily {
     /// The routes of a route source.
     fn of(entry: &SourceEntry) -> &Prefixes<Self>;
-    /// The routes of a route source, to change.
+    /// The routes of a route source, mutable.
     fn of_mut(entry: &mut SourceEntry) -> &mut Prefixes<Self>;
 }
 
@@ -83,19 +83,19 @@ pub struct Table {
     pub(super) groups: Groups,
     pub(super) configured: ConfiguredRoutes,
     pub(super) tracked: TrackedGateways,
-    /// Something changed that gateways may lead through.
+    /// A route changed that gateways may depend on.
     pub(super) needs_resolution: bool,
     /// Groups without routes.
     pub(super) unused: BTreeSet<u32>,
-    /// Groups that can be used now and could not, or the other way round: their routes are still to be looked at.
+    /// Groups whose usability changed: their routes are still to be selected again.
     pub(super) usability_changed: BTreeSet<u32>,
-    /// What the forwarder is to be told.
+    /// Messages to the forwarder.
     pub messages: MessageQueue,
-    /// Winners that changed so far: an audit is good while it stands still.
+    /// Changes of winners so far: a comparison is valid while this number stands still.
     pub changes: u64,
 }
 
-/// Whether no bit stands behind the length.
+/// Whether there are no host bits.
 fn is_prefix<A: Family>(address: A, length: u8) -> bool {
     let wide = address.widen();
     length <= A::BITS
@@ -103,10 +103,11 @@ fn is_prefix<A: Family>(address: A, length: u8) -> bool {
 }
 
 impl Table {
-    /// The place of a route source; made when it is new.
+    /// The index of a route source, added if new.
     fn source_index(&mut self, source: &Arc<Source>, now: Instant) -> usize {
-        let known =
-            |entry: &Option<SourceEntry>| entry.as_ref().is_some_and(|entry| entry.source.name == source.name);
+        let known = |entry: &Option<SourceEntry>| {
+            entry.as_ref().is_some_and(|entry| entry.source.name == source.name)
+        };
         if let Some(at) = self.sources.iter().position(known) {
             return at;
         }
@@ -129,8 +130,8 @@ impl Table {
         free
     }
 
-    /// Takes in what a route source says.
-    pub fn handle_events(&mut self, source: &Arc<Source>, events: Vec<Event>, now: Instant) {
+    /// Processes events of a route source.
+    pub fn process(&mut self, source: &Arc<Source>, events: Vec<Event>, now: Instant) {
         let at = self.source_index(source, now);
         for event in events {
             match event {
@@ -143,17 +144,19 @@ impl Table {
                     }
                 }
                 Event::Down => {
-                    // What the route source was opened with may have changed since.
+                    // The stale time may have changed since the route source was opened.
                     let stale_time = self.sources[at].as_ref().map(|entry| entry.source.stale_time);
                     let deadline = stale_time.map(|stale_time| now + stale_time);
                     self.set_session(at, Session::Ended, deadline);
                 }
                 Event::Clear { ip4, ip6 } => self.clear(at, ip4, ip6),
-                Event::Reconfigure { preference, stale_time } => self.reconfigure(at, preference, stale_time),
+                Event::Reconfigure { preference, stale_time } => {
+                    self.reconfigure(at, preference, stale_time)
+                }
                 Event::Closed => {
                     self.start_session(at, now);
                     self.sweep(at);
-                    // The place may be another route source's at once.
+                    // The index may be reused at once.
                     self.release_unused();
                     self.sources[at] = None;
                 }
@@ -162,7 +165,9 @@ impl Table {
                 Event::Update(update) => self.update(at, &update),
                 Event::Count(asker) => {
                     let entry = self.sources[at].as_ref();
-                    asker.answer(entry.map_or(0, |entry| (entry.ip4.len() + entry.ip6.len()) as u64));
+                    asker.answer(
+                        entry.map_or(0, |entry| (entry.ip4.len() + entry.ip6.len()) as u64),
+                    );
                 }
             }
         }
@@ -174,18 +179,18 @@ impl Table {
         }
     }
 
-    /// A session began: everything is stale until it is said again.
+    /// A session began: all routes are stale until they are announced again.
     fn start_session(&mut self, at: usize, now: Instant) {
         let Some(entry) = &mut self.sources[at] else { return };
         entry.ip4.mark();
         entry.ip6.mark();
-        // A daemon that was started again numbers its groups anew: what is stale stays on what the old numbers meant.
+        // A restarted daemon reuses group numbers: stale routes keep the targets that the old numbers had.
         entry.group_targets.clear();
         entry.sessions += 1;
         (entry.session, entry.deadline) = (Session::Begun, Some(now + entry.source.stale_time));
     }
 
-    /// What is due: route sources whose time is over lose what is stale.
+    /// Handles expired deadlines: removes the stale routes of those route sources.
     pub fn tick(&mut self, now: Instant) {
         for at in 0..self.sources.len() {
             let Some(entry) = &mut self.sources[at] else { continue };
@@ -199,7 +204,7 @@ impl Table {
                     entry.ip6.mark();
                 }
                 Session::Begun => entry.session = Session::Complete,
-                // Nobody came: nothing is waited for any more, and that is all that is known.
+                // The daemon did not connect: there is nothing more to wait for.
                 Session::Awaited | Session::Complete => {}
             }
             let withdraw = self.sweep(at);
@@ -207,19 +212,19 @@ impl Table {
             tracing::info!(
                 route_source = name,
                 routes = withdraw,
-                "routes that were not said again go"
+                "removed routes that were not announced again"
             );
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Time until [`tick`](Self::tick) is due.
     pub fn deadline(&self) -> Option<Duration> {
         let now = Instant::now();
         let deadlines = self.sources.iter().flatten().filter_map(|entry| entry.deadline);
         deadlines.min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
-    /// Whether each of these route sources has said all that it has, or its time is over.
+    /// Whether each of these route sources is complete or its deadline has expired.
     pub fn is_complete(&self, route_sources: &[String]) -> bool {
         route_sources.iter().all(|name| {
             self.sources.iter().flatten().any(|entry| {
@@ -229,7 +234,7 @@ impl Table {
         })
     }
 
-    /// Takes out all that a route source has of a family.
+    /// Removes all routes of a route source and family.
     fn clear(&mut self, at: usize, is_ip4: bool, is_ip6: bool) {
         let Some(entry) = &mut self.sources[at] else { return };
         let (mut ip4, mut ip6) = (Vec::new(), Vec::new());
@@ -241,7 +246,7 @@ impl Table {
             entry.ip6.mark();
             ip6 = entry.ip6.sweep();
         }
-        // Nothing of a session that ended is left: there is nothing to wait for.
+        // Nothing of the ended session is left to wait for.
         if is_ip4 && is_ip6 && entry.session == Session::Ended {
             entry.deadline = None;
         }
@@ -249,7 +254,7 @@ impl Table {
         self.withdraw(at, ip6);
     }
 
-    /// Takes out what a route source has not said again.
+    /// Removes the stale routes of a route source.
     fn sweep(&mut self, at: usize) -> usize {
         let Some(entry) = &mut self.sources[at] else { return 0 };
         let (ip4, ip6) = (entry.ip4.sweep(), entry.ip6.sweep());
@@ -259,7 +264,7 @@ impl Table {
         count
     }
 
-    /// Routes that a route source had are taken out of its prefixes already.
+    /// Processes routes that were removed from a route source's prefixes.
     fn withdraw<A: Family>(&mut self, at: usize, items: Vec<Item<A>>) {
         for item in items {
             self.route_changed(at, item.address, item.length, Some(item.group), None);
@@ -287,7 +292,7 @@ impl Table {
         }
     }
 
-    /// Routes of one run.
+    /// Processes the prefixes of one update.
     fn run<A: Family>(
         &mut self,
         at: usize,
@@ -314,7 +319,7 @@ impl Table {
         }
     }
 
-    /// A route of a route source went from one group to another: tells who wins, if that changes.
+    /// Processes a route's change of group: announces the winner if it changed.
     fn route_changed<A: Family>(
         &mut self,
         at: usize,
@@ -325,7 +330,7 @@ impl Table {
     ) {
         let other = self.best_other(at, address, length);
         let (before, after) = (self.better(other, old), self.better(other, new));
-        // What was told of a group that has flipped since is not what is reckoned here.
+        // If the group's usability has changed, what was announced may differ from `before`.
         let is_unsure = old.is_some_and(|old| self.usability_changed.contains(&old));
         if before != after || is_unsure {
             self.announce(at, address, length, after);
@@ -337,7 +342,7 @@ impl Table {
         }
     }
 
-    /// The configuration in force: what gateways lead through may have changed.
+    /// Applies the configuration in force: routes that gateways depend on may have changed.
     pub fn configure(&mut self, configuration: &Arc<Configuration>) {
         if !self.configured.is_of(configuration) {
             self.configured = ConfiguredRoutes::new(Arc::clone(configuration));
@@ -346,8 +351,7 @@ impl Table {
         }
     }
 
-    /// Brings everything into order that the last events have left: gateways, groups without routes. Call it
-    /// before messages are sent.
+    /// Completes the processing of the last events: gateways, unused groups. Call it before sending messages.
     pub fn settle(&mut self) {
         self.resolve_pending();
         self.release_unused();
@@ -361,7 +365,7 @@ impl Table {
         self.messages.forget(self.groups.forget(unused));
     }
 
-    /// Says everything anew, to a forwarder that begins or to whom the line was broken.
+    /// Sends everything again, to a new forwarder or after the stream broke.
     pub fn resend_all(&mut self) {
         self.settle();
         self.messages.clear(false);
@@ -376,7 +380,7 @@ impl Table {
         self.groups.close();
     }
 
-    /// In long runs that ascend: that is what a table is loaded with fastest.
+    /// Sends long ascending runs, which load fastest into the forwarder's tables.
     fn resend_all_of<A: Family>(&mut self, at: usize) {
         let winners = self.winners_of::<A>(at);
         let usable = winners.filter(|item| self.groups.is_usable(item.group));

@@ -1,4 +1,4 @@
-//! What Linux shall hold, from the desired state: plain values, no netlink.
+//! The state that Linux must have, derived from the desired state: plain values, no netlink.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -7,24 +7,24 @@ use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
-/// One way of a route: device, gateway, share.
+/// One next hop of a route: device, gateway, weight.
 pub type NextHop = (String, Option<IpAddr>, u8);
 
-/// What one network namespace shall hold.
+/// The desired state of one network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
     /// Devices of host interfaces with the addresses of their interfaces.
     pub devices: BTreeMap<String, Device>,
-    /// Routes through them that do not follow from their addresses.
+    /// Routes through them, other than those of their addresses.
     pub routes: BTreeMap<IpNet, Vec<NextHop>>,
 }
 
-/// The device of a host interface.
+/// The device (TAP) of a host interface in Linux.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// Addresses with their prefix lengths.
     pub addresses: Vec<IpNet>,
-    /// Whether it has the link-local address that follows from its MAC address.
+    /// Whether it has the link-local address derived from its MAC address.
     pub link_local: bool,
 }
 
@@ -40,7 +40,7 @@ fn network(bytes: &[u8], length: u32) -> Option<IpNet> {
     IpNet::new(address(bytes)?, u8::try_from(length).ok()?).ok()
 }
 
-/// What each namespace shall hold; "" is our own.
+/// The desired state of each namespace; "" is the controller's own.
 pub fn namespaces(desired: &v1::Desired) -> BTreeMap<String, Namespace> {
     let mut namespaces: BTreeMap<String, Namespace> = BTreeMap::new();
     let mut host_interfaces: HashMap<&str, &v1::HostInterface> = HashMap::new();
@@ -114,7 +114,7 @@ mod tests {
         assert!(device.link_local);
         let texts: Vec<String> = device.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["10.0.0.1/24", "fd00::1/64"]);
-        // Not what leads through an interface without a host interface.
+        // Routes through interfaces without a host interface are omitted.
         let gateway = "10.0.0.9".parse().ok();
         let desired =
             BTreeMap::from([("0.0.0.0/0".parse().unwrap(), vec![("w".into(), gateway, 1)])]);

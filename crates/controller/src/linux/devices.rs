@@ -1,4 +1,4 @@
-//! Devices of one network namespace by their numbers: which of them is the host interface of which interface.
+//! Devices of one network namespace by index: which of them is the host interface of which interface.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,38 +10,43 @@ use super::NamespaceContext;
 use super::message::{Link, Messages, kind};
 use super::socket::{Socket, group, is_lost};
 
-/// Bytes of news about links that may wait for us.
+/// Receive buffer for link notifications, bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
-/// Devices that are kept in mind at most: beyond it they are asked for again.
+/// Maximum cached devices; beyond it the cache is cleared.
 const CACHE_LIMIT: usize = 65_536;
 
-/// What the devices of a namespace are.
+/// The devices of a namespace.
 #[derive(Debug)]
 pub struct Devices {
     context: NamespaceContext,
     notifications: Socket,
     requests: Socket,
-    /// The interface of each device that was asked for; `None`: it is no host interface of ours.
+    /// Cached interface of each device; `None`: not one of our host interfaces.
     cache: HashMap<u32, Option<Arc<str>>>,
-    /// The names of the host interfaces' interfaces, by their devices.
+    /// Names of the interfaces with host interfaces, by device name.
     host_interfaces: HashMap<String, Arc<str>>,
 }
 
 impl Devices {
-    /// Opens lines into the namespace of a route source.
+    /// Opens sockets in the namespace of a route source.
     ///
     /// # Errors
     /// When the namespace cannot be entered.
     pub fn open(context: NamespaceContext) -> io::Result<Devices> {
         let notifications = Socket::open(&context.netns, group::LINKS, RECEIVE_BUFFER)?;
         let requests = Socket::open(&context.netns, 0, RECEIVE_BUFFER)?;
-        let mut devices =
-            Devices { context, notifications, requests, cache: HashMap::new(), host_interfaces: HashMap::new() };
+        let mut devices = Devices {
+            context,
+            notifications,
+            requests,
+            cache: HashMap::new(),
+            host_interfaces: HashMap::new(),
+        };
         devices.reconfigure();
         Ok(devices)
     }
 
-    /// Looks at the configuration in force: whether its host interfaces in this namespace are others now.
+    /// Reads the configuration in force; returns whether the host interfaces of the namespace have changed.
     pub fn reconfigure(&mut self) -> bool {
         let netns = &self.context.netns;
         let host_interfaces = self.context.connection.with_configuration(|configuration| {
@@ -56,7 +61,7 @@ impl Devices {
         is_changed
     }
 
-    /// The interface whose host interface has this number.
+    /// The interface whose host interface has this index.
     pub fn interface(&mut self, device: u32) -> Option<Arc<str>> {
         if let Some(cache) = self.cache.get(&device) {
             return cache.clone();
@@ -81,14 +86,15 @@ impl Devices {
                 found = host_interfaces.get(link.name).cloned();
             }
         });
-        // ENODEV: it went meanwhile.
+        // ENODEV: the device was removed meanwhile.
         result.ok().and(found)
     }
 
-    /// Waits until devices changed, and forgets what was known of them. Gives whether something that was no host interface may be one now,
-    /// or routes may have gone with a device.
+    /// Waits until devices change, and removes them from the cache. Returns whether a device may have become
+    /// a host interface, or routes may have disappeared with a device.
     ///
     /// # Errors
+    /// When the kernel can no longer be queried.
     /// When the kernel cannot be asked any more.
     pub async fn changed(&mut self) -> io::Result<Changed> {
         let mut buffer = [0; 16 << 10];
@@ -99,7 +105,7 @@ impl Devices {
     /// As [`Devices::changed`], without waiting.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Devices::changed`].
     pub fn changed_now(&mut self) -> io::Result<Changed> {
         let mut buffer = [0; 16 << 10];
         let mut all = Changed::default();
@@ -117,7 +123,7 @@ impl Devices {
     fn process(&mut self, read: io::Result<usize>, buffer: &[u8]) -> io::Result<Changed> {
         let length = match read {
             Ok(length) => length,
-            // We do not know which: all of them.
+            // Notifications were lost: check all devices.
             Err(error) if is_lost(&error) => {
                 let previous = std::mem::take(&mut self.cache);
                 let mut is_new_host_interface = false;
@@ -141,16 +147,16 @@ impl Devices {
     }
 }
 
-/// What became of the devices.
+/// How the devices changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// One that was no host interface, and was asked for, is one now: routes that were left out for it are good.
+    /// A cached device has become a host interface: routes that were not imported because of it may be now.
     pub is_new_host_interface: bool,
-    /// Some device came, went, or changed.
+    /// Some device was added, removed or changed.
     pub any: bool,
 }
 
-/// The interfaces with a host interface in a namespace, by the host interface's device.
+/// The interfaces with a host interface in a namespace, by device name.
 pub fn host_interfaces(interfaces: &[v1::Interface], netns: &str) -> HashMap<String, Arc<str>> {
     let named = interfaces.iter().filter_map(|interface| {
         let host_interface = interface

@@ -1,7 +1,8 @@
-//! What operators do to host interfaces with `ip addr`, `ip link`, `ip neigh` and `ip rule`, as orders to Stoa.
+//! Imports the configuration that Linux's tools (`ip addr`, `ip link`, `ip neigh`, `ip rule`) set on host
+//! interfaces.
 //!
-//! Each namespace with host interfaces is followed by a task of its own. News only say that it is time to look: all devices, addresses,
-//! neighbours and rules are read again, so that news that are lost cost nothing but a look more.
+//! A task monitors each namespace with host interfaces. A notification only triggers a new read of all
+//! devices, addresses, neighbours and rules, so that a lost notification costs one more read at most.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -16,38 +17,38 @@ use tokio::time::{Instant, sleep, timeout};
 use super::devices::host_interfaces;
 use super::message::{Address, FAMILY_ANY, Link, Neighbor, Rule, kind};
 use super::socket::{self, Socket, group, is_lost};
-use super::{RTPROT_STOA, NamespaceContext, RETRY_DELAY, rules};
+use super::{NamespaceContext, RETRY_DELAY, RTPROT_STOA, rules};
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
 
-/// News that come together are looked at together.
+/// Delay after a notification, so that several are processed together.
 const COALESCE: Duration = Duration::from_millis(50);
-/// So many times as long as a look took, the next one waits at least.
+/// Minimum pause after a read, as a multiple of its duration.
 const POLL_PAUSE_FACTOR: u32 = 5;
-/// How often is looked without news: whether the namespace is still the same.
+/// Interval of reads without notifications: the namespace may have been replaced.
 const NETNS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// So long a device has to be down before it is an order: one that is being made is down for a moment.
+/// How long a device must be down before it counts as set down: a new device is down for a moment.
 const MIN_DOWN_TIME: Duration = Duration::from_millis(300);
-/// How long the first look may take at the start, before anything is sent to the forwarder.
+/// Time limit of the first read at the start, before anything is sent to the forwarder.
 const INITIAL_READ_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of news that may wait.
+/// Receive buffer for notifications, bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
-/// Orders of one namespace at most, of each kind.
+/// Maximum entries of each kind per namespace.
 const MAX_ENTRIES: usize = 4_096;
-/// Looks of namespaces that wait to be heard.
+/// Snapshots of namespaces that may be queued.
 const SNAPSHOT_QUEUE: usize = 16;
 
-/// What was ordered in one namespace.
+/// The kernel configuration of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct NamespaceSnapshot {
-    /// By device.
+    /// Settings by device.
     devices: BTreeMap<String, InterfaceSettings>,
-    /// Rules that are neither usual nor ours.
+    /// Rules that are neither default rules nor ours.
     rules: Vec<Rule>,
 }
 
-/// Brings orders into force.
+/// Applies the kernel configuration.
 #[derive(Debug)]
 pub struct Monitor {
     alias: String,
@@ -55,7 +56,7 @@ pub struct Monitor {
     namespaces: BTreeMap<String, MonitoredNamespace>,
     sender: mpsc::Sender<(String, NamespaceSnapshot)>,
     snapshots: mpsc::Receiver<(String, NamespaceSnapshot)>,
-    /// Rules that are not followed: said once.
+    /// Rules that are not imported: logged once.
     rejected: BTreeSet<String>,
 }
 
@@ -79,7 +80,7 @@ impl Monitor {
         Monitor { alias, connection, namespaces, sender, snapshots, rejected }
     }
 
-    /// What was ordered before we were there: a controller that is started again must not undo it.
+    /// Reads the kernel configuration at the start: a restarted controller must not undo it.
     pub async fn read_initial(&mut self) {
         for netns in self.monitored_namespaces() {
             let read_namespace = async {
@@ -95,7 +96,7 @@ impl Monitor {
         self.connection.set_initial_kernel_configuration(kernel_configuration);
     }
 
-    /// Follows orders until dropped.
+    /// Applies changes until dropped.
     pub async fn run(mut self) {
         let mut changes = self.connection.changes();
         loop {
@@ -110,11 +111,15 @@ impl Monitor {
                         alias: self.alias.clone(),
                         connection: Arc::clone(&self.connection),
                     };
-                    let snapshot =
-                        self.namespaces.remove(&netns).map(|mut it| std::mem::take(&mut it.snapshot));
+                    let snapshot = self
+                        .namespaces
+                        .remove(&netns)
+                        .map(|mut it| std::mem::take(&mut it.snapshot));
                     let task = tokio::spawn(monitor(context, self.sender.clone()));
-                    self.namespaces
-                        .insert(netns, MonitoredNamespace { snapshot: snapshot.unwrap_or_default(), task });
+                    self.namespaces.insert(
+                        netns,
+                        MonitoredNamespace { snapshot: snapshot.unwrap_or_default(), task },
+                    );
                 }
             }
             let kernel_configuration = self.kernel_configuration();
@@ -145,14 +150,18 @@ impl Monitor {
         })
     }
 
-    /// Orders by interface, and rules. Says which rules are not followed.
+    /// Settings by interface, and rules. Logs which rules are not imported.
     fn kernel_configuration(&mut self) -> KernelConfiguration {
         let mut kernel_configuration = KernelConfiguration::default();
         let mut rejected = BTreeSet::new();
         for (netns, monitored) in &self.namespaces {
-            let host_interfaces: HashMap<String, Arc<str>> = self.connection.with_configuration(|configuration| {
-                host_interfaces(configuration.map_or(&[][..], |it| &it.desired.interfaces), netns)
-            });
+            let host_interfaces: HashMap<String, Arc<str>> =
+                self.connection.with_configuration(|configuration| {
+                    host_interfaces(
+                        configuration.map_or(&[][..], |it| &it.desired.interfaces),
+                        netns,
+                    )
+                });
             for (device, settings) in &monitored.snapshot.devices {
                 if let Some(interface) =
                     host_interfaces.get(device).filter(|_| !settings.is_empty())
@@ -162,26 +171,27 @@ impl Monitor {
             }
             let all = &monitored.snapshot.rules;
             let settings = |it: &Configuration| rules::import(all, it, netns);
-            let (imported, rejected_here) = self.connection.with_configuration(|it| it.map(settings)).unwrap_or_default();
+            let (imported, rejected_here) =
+                self.connection.with_configuration(|it| it.map(settings)).unwrap_or_default();
             kernel_configuration.rules.extend(imported);
             rejected.extend(rejected_here);
         }
         for reason in rejected.difference(&self.rejected) {
-            tracing::warn!("a policy rule of Linux is not followed: {reason}");
+            tracing::warn!("a policy rule of Linux was not imported: {reason}");
         }
         self.rejected = rejected;
         kernel_configuration
     }
 }
 
-/// Follows one namespace for ever.
+/// Monitors one namespace, forever.
 async fn monitor(context: NamespaceContext, sender: mpsc::Sender<(String, NamespaceSnapshot)>) {
     loop {
         match monitor_until_error(&context, &sender).await {
-            // Nobody listens any more.
+            // The receiver is gone.
             Ok(()) => return,
             Err(error) => {
-                tracing::debug!(netns = context.netns, %error, "host interfaces cannot be followed")
+                tracing::debug!(netns = context.netns, %error, "cannot monitor host interfaces")
             }
         }
         sleep(RETRY_DELAY).await;
@@ -220,19 +230,19 @@ async fn monitor_until_error(
         let pause = if is_settling { MIN_DOWN_TIME } else { NETNS_CHECK_INTERVAL };
         match timeout(pause, notifications.receive(&mut buffer)).await {
             Ok(Err(error)) if !is_lost(&error) => return Err(error),
-            // News, or too many of them: look at everything.
+            // A notification or an overrun: read everything.
             Ok(_) => sleep(COALESCE.max(duration * POLL_PAUSE_FACTOR)).await,
             Err(_) => {}
         }
-        // What came meanwhile is looked at together; lost or not, it is the same.
+        // Discard what arrived meanwhile: the next read covers it, lost or not.
         while notifications.receive_now(&mut buffer).is_ok_and(|length| length > 0) {}
         if context.identity() != namespace_id {
-            return Err(io::Error::other("the network namespace is another one now"));
+            return Err(io::Error::other("the network namespace was replaced"));
         }
     }
 }
 
-/// Reads all that there is on our devices.
+/// Reads the settings of our devices.
 async fn read_namespace(requests: &mut Socket, alias: &str) -> io::Result<NamespaceSnapshot> {
     let mut buffer = vec![0; socket::BUFFER_SIZE];
     let mut current = NamespaceSnapshot::default();
@@ -242,7 +252,8 @@ async fn read_namespace(requests: &mut Socket, alias: &str) -> io::Result<Namesp
             && link.alias == alias
         {
             names.insert(link.index, link.name.to_owned());
-            let settings = InterfaceSettings { is_down: !link.is_up, ..InterfaceSettings::default() };
+            let settings =
+                InterfaceSettings { is_down: !link.is_up, ..InterfaceSettings::default() };
             current.devices.insert(link.name.to_owned(), settings);
         }
     })
@@ -250,7 +261,8 @@ async fn read_namespace(requests: &mut Socket, alias: &str) -> io::Result<Namesp
     let settings = &mut current.devices;
     read_dump(requests, kind::GET_ADDRESS, 8, &mut buffer, |body| {
         let Ok(address) = Address::read(body) else { return };
-        let Some(device) = names.get(&address.device).and_then(|name| settings.get_mut(name)) else {
+        let Some(device) = names.get(&address.device).and_then(|name| settings.get_mut(name))
+        else {
             return;
         };
         if is_foreign_address(&address)
@@ -263,7 +275,8 @@ async fn read_namespace(requests: &mut Socket, alias: &str) -> io::Result<Namesp
     .await?;
     read_dump(requests, kind::GET_NEIGHBOR, 12, &mut buffer, |body| {
         let Ok(Some(neighbor)) = Neighbor::read(body) else { return };
-        let Some(device) = names.get(&neighbor.device).and_then(|name| settings.get_mut(name)) else {
+        let Some(device) = names.get(&neighbor.device).and_then(|name| settings.get_mut(name))
+        else {
             return;
         };
         if let Some(mac) = neighbor.mac.filter(|mac| neighbor.is_permanent && mac[0] & 1 == 0)
@@ -274,11 +287,12 @@ async fn read_namespace(requests: &mut Socket, alias: &str) -> io::Result<Namesp
     })
     .await?;
     let is_foreign = |rule: &Rule| rule.protocol != RTPROT_STOA && !rule.is_default();
-    current.rules = rules::read_all(requests).await?.into_iter().filter(is_foreign).take(MAX_ENTRIES).collect();
+    current.rules =
+        rules::read_all(requests).await?.into_iter().filter(is_foreign).take(MAX_ENTRIES).collect();
     Ok(current)
 }
 
-/// Whether somebody has put the address there: neither we nor the kernel by itself (`IFAPROT_KERNEL_*`: 1 to 3).
+/// Whether a user added the address: neither we nor the kernel itself (`IFAPROT_KERNEL_*`: 1 to 3).
 fn is_foreign_address(address: &Address) -> bool {
     let is_link_local = match address.address {
         std::net::IpAddr::V6(six) => six.is_unicast_link_local(),
@@ -290,7 +304,7 @@ fn is_foreign_address(address: &Address) -> bool {
         && !address.is_duplicate
 }
 
-/// Gives each message of a list to `handle`. `header` bytes of zero ask for all.
+/// Passes each message of a dump to `handle`. `header` zero bytes request all.
 async fn read_dump(
     requests: &mut Socket,
     kind: u16,

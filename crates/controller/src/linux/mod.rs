@@ -1,17 +1,17 @@
-//! Linux beside us: the devices of host interfaces get the addresses of their interfaces and the routes
-//! through them, each in its network namespace. The only room that knows netlink.
+//! The Linux side: the devices of host interfaces get the addresses of their interfaces and the routes
+//! through them, each in its network namespace. No other module uses netlink.
 //!
-//! The forwarder makes the devices and keeps MAC, MTU and link state; here is what a program sees
-//! above them. What we put there bears our mark, so that what is no longer desired is found and
-//! taken out (mark and sweep), and what others put there stays.
+//! The forwarder creates the devices and maintains MAC address, MTU and link state; this module configures
+//! what programs see above them. Everything that it adds carries Stoa's protocol number, so that what is no
+//! longer desired is found and removed (mark and sweep), and the settings of others remain.
 
 mod desired;
 pub mod devices;
 pub mod fpm;
-pub mod netns;
+pub mod kernel_configuration;
 pub mod message;
 mod namespace;
-pub mod kernel_configuration;
+pub mod netns;
 pub mod routes;
 pub mod rules;
 pub mod socket;
@@ -28,77 +28,78 @@ use crate::configuration::Configuration;
 use desired::Namespace;
 use namespace::NamespaceHandle;
 
-/// How often Linux is looked at: devices come and go, and take their routes along.
+/// Interval of reconciliation: devices come and go, and Linux removes their routes with them.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Where named namespaces are.
+/// Directory of named namespaces.
 const NETNS_DIRECTORY: &str = "/run/netns";
-/// What marks our routes and addresses (rtnetlink(7), rtm_protocol): a number that nobody in
-/// `/etc/iproute2/rt_protos` has.
+/// Marks Stoa's routes and addresses (rtnetlink(7), rtm_protocol): a number that `/etc/iproute2/rt_protos`
+/// does not assign.
 const RTPROT_STOA: u8 = 83;
-/// How long to wait before a namespace that could not be entered is tried again.
+/// Delay before a namespace that could not be entered is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The alias of the devices that the forwarder on that socket makes.
+/// The alias of the devices that the forwarder on that socket creates.
 pub fn alias(forwarder_socket: &Path) -> String {
-    // The forwarder marks its devices with the same words.
+    // The forwarder sets the same alias.
     format!("stoa host interface of {}", forwarder_socket.display())
 }
 
-/// Where a route source is: a network namespace with host interfaces of ours.
+/// The environment of a route source: a network namespace with host interfaces of ours.
 #[derive(Clone, Debug)]
 pub struct NamespaceContext {
-    /// The namespace; "" is our own.
+    /// The namespace; "" is the controller's own.
     pub netns: String,
     /// The alias of our devices.
     pub alias: String,
-    /// The configuration in force.
+    /// Provides the configuration in force.
     pub connection: Arc<ForwarderConnection>,
 }
 
 impl NamespaceContext {
-    /// What tells a namespace from another one of the same name that came after it; `None`: there is none.
+    /// Identifies the namespace, so that a new one of the same name is recognized; `None`: it does not exist.
     pub fn identity(&self) -> Option<(u64, u64)> {
         netns::identity(&self.netns)
     }
 }
 
-/// Keeps addresses and routes of all host interfaces as desired, for ever.
+/// Reconciles addresses and routes of all host interfaces, forever.
 #[derive(Debug)]
 pub struct Reconciler {
     /// The alias of our devices.
     alias: String,
-    /// What was desired when we last swept everywhere.
+    /// The devices that were desired at the last sweep.
     last_swept: Option<Vec<(String, String)>>,
-    /// What was wrong when we last looked, by namespace: said once.
+    /// The last error of each namespace: logged once.
     last_errors: BTreeMap<String, String>,
-    /// What each namespace was when its routes were last right.
+    /// The state of each namespace after its routes were last reconciled.
     synced: BTreeMap<String, namespace::SyncedState>,
-    /// The rules that each namespace was given, and those that it could not be given: said once.
+    /// The rules of each namespace, and those that it cannot have: logged once.
     namespace_rules: BTreeMap<String, NamespaceRules>,
-    /// Queues of the devices, so that they outlive a forwarder with their carrier.
+    /// Open queues of the devices, so that devices keep their carrier when the forwarder is killed.
     spare_queues: spare_queues::SpareQueues,
 }
 
 /// Rules of the configuration in one namespace.
 #[derive(Debug, Default)]
 struct NamespaceRules {
-    /// Whether a look found nothing of ours there, and nothing is desired.
+    /// Whether none of our rules is there, and none is desired.
     is_empty: bool,
-    /// Rules that the kernel there cannot have: not tried again.
+    /// Rules that the kernel cannot represent: not tried again.
     unsupported: BTreeSet<message::Rule>,
     skipped: Vec<String>,
 }
 
 impl Reconciler {
-    /// For host interfaces of the forwarder on that socket, with what opens spare queues of their devices.
+    /// For host interfaces of the forwarder on that socket; `spare_queue` opens queues of their devices.
     pub fn new(forwarder_socket: &Path, spare_queue: spare_queues::OpenQueue) -> Reconciler {
         let alias = alias(forwarder_socket);
-        let (last_errors, synced, namespace_rules) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (last_errors, synced, namespace_rules) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let spare_queues = spare_queues::SpareQueues::new(spare_queue);
         Reconciler { alias, last_swept: None, last_errors, synced, namespace_rules, spare_queues }
     }
 
-    /// Looks, and fixes, until dropped.
+    /// Reconciles until dropped.
     pub async fn run(mut self, connection: &ForwarderConnection) {
         loop {
             self.spare_queues.close_stale();
@@ -140,15 +141,17 @@ impl Reconciler {
         self.reconcile_rules(configuration, &desired).await;
     }
 
-    /// Gives each namespace the rules of the configuration, and takes them back where there is no host interface any more.
+    /// Adds the rules of the configuration to each namespace, and removes them where there is no host
+    /// interface any more.
     async fn reconcile_rules(
         &mut self,
         configuration: &Configuration,
         desired: &BTreeMap<String, Namespace>,
     ) {
-        let former = self.namespace_rules.keys().filter(|name| !desired.contains_key(*name)).cloned();
+        let former =
+            self.namespace_rules.keys().filter(|name| !desired.contains_key(*name)).cloned();
         for name in former.collect::<Vec<_>>() {
-            // What could not be taken out is tried again, for as long as there is such a namespace.
+            // Failed removals are tried again while the namespace exists.
             let is_removed = match rules::reconcile(&name, &self.alias, &BTreeSet::new()).await {
                 Ok(result) => result.is_empty,
                 Err(_) => netns::identity(&name).is_none(),
@@ -159,7 +162,7 @@ impl Reconciler {
         }
         for name in desired.keys() {
             let (rules, skipped) = rules::export(configuration, name);
-            // A namespace that never had any is looked at once: a controller before us may have left some.
+            // A namespace without rules is checked once: a previous controller may have left some.
             let is_done = |it: &NamespaceRules| it.is_empty && it.skipped == skipped;
             if !rules.is_empty() || !self.namespace_rules.get(name).is_some_and(is_done) {
                 self.reconcile_rules_in(name, rules, skipped).await;
@@ -167,7 +170,7 @@ impl Reconciler {
         }
     }
 
-    /// Gives one namespace the rules that it can have, and says why it does not have the others.
+    /// Adds the rules that one namespace can have, and logs why it lacks the others.
     async fn reconcile_rules_in(
         &mut self,
         name: &str,
@@ -175,12 +178,14 @@ impl Reconciler {
         mut skipped: Vec<String>,
     ) {
         let former = self.namespace_rules.remove(name).unwrap_or_default();
-        let mut namespace_rules = NamespaceRules { unsupported: former.unsupported, ..NamespaceRules::default() };
+        let mut namespace_rules =
+            NamespaceRules { unsupported: former.unsupported, ..NamespaceRules::default() };
         namespace_rules.unsupported.retain(|rule| rules.contains(rule));
         rules.retain(|rule| !namespace_rules.unsupported.contains(rule));
         match rules::reconcile(name, &self.alias, &rules).await {
             Ok(result) => {
-                namespace_rules.is_empty = result.is_empty && namespace_rules.unsupported.is_empty();
+                namespace_rules.is_empty =
+                    result.is_empty && namespace_rules.unsupported.is_empty();
                 namespace_rules.unsupported.extend(result.unsupported);
                 skipped.extend(result.errors);
             }
@@ -188,7 +193,7 @@ impl Reconciler {
         }
         skipped.extend(namespace_rules.unsupported.iter().map(rules::unsupported_reason));
         for reason in skipped.iter().filter(|reason| !former.skipped.contains(reason)) {
-            tracing::warn!(namespace = name, "a rule is not shown in Linux: {reason}");
+            tracing::warn!(namespace = name, "a policy rule was not added to Linux: {reason}");
         }
         namespace_rules.skipped = skipped;
         self.namespace_rules.insert(name.to_owned(), namespace_rules);
@@ -203,7 +208,7 @@ impl Reconciler {
         let identity = netns::identity(name);
         let handle = NamespaceHandle::open(name).map_err(|error| error.to_string())?;
         let devices = handle.devices(&self.alias).await.map_err(|error| error.to_string())?;
-        // Whatever is wrong with another host interface, or with an address.
+        // Even if another host interface or an address has an error.
         self.spare_queues.open_for(name, identity, &desired.indices(&devices));
         handle.reconcile(desired, devices, synced).await.map_err(|error| error.to_string())
     }
@@ -211,18 +216,20 @@ impl Reconciler {
     fn log_error(&mut self, name: &str, reason: String) {
         if self.last_errors.get(name) != Some(&reason) {
             let namespace = if name.is_empty() { "our own" } else { name };
-            tracing::warn!("host interfaces in network namespace {namespace}: {reason}; trying again");
+            tracing::warn!(
+                "host interfaces in network namespace {namespace}: {reason}; trying again"
+            );
             self.last_errors.insert(name.to_owned(), reason);
         }
     }
 
-    /// Removes our devices that nobody wants: of a forwarder that was killed before it was told.
+    /// Removes our devices that are no longer desired: those of a forwarder that was killed before it could.
     async fn sweep(&self, desired: &BTreeMap<String, Namespace>) {
         let mut names = vec![String::new()];
         let entries = std::fs::read_dir(NETNS_DIRECTORY).into_iter().flatten().flatten();
         names.extend(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()));
         for name in names {
-            // A namespace that cannot be entered holds nothing that we could sweep.
+            // A namespace that cannot be entered has nothing to sweep.
             let Ok(handle) = NamespaceHandle::open(&name) else { continue };
             let known = desired.get(&name);
             match handle.sweep(known, &self.alias).await {

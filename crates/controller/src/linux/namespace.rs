@@ -1,5 +1,5 @@
-//! One network namespace by rtnetlink(7): look at what is there, add what is missing, take out what
-//! bears our mark and is not desired.
+//! One network namespace through rtnetlink(7): reads the current state, adds what is missing, removes what
+//! carries our mark and is not desired.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,21 +21,21 @@ use super::RTPROT_STOA;
 use super::desired::{Namespace, NextHop};
 use super::netns::run_in;
 
-/// Why Linux could not be set.
+/// Why a namespace could not be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The namespace cannot be entered.
     #[error("cannot enter it ({0}): create it (ip netns add), or fix netns of the host interface")]
     Enter(std::io::Error),
-    /// The device of a host interface is not there yet.
-    #[error("no device {0} of ours yet: `stoa show interfaces` says why")]
+    /// The device of a host interface does not exist yet.
+    #[error("the device {0} does not exist yet: see `stoa show interfaces`")]
     NoDevice(String),
-    /// Linux refused something.
+    /// Linux refused an operation.
     #[error("{0}: {1}")]
     Refused(String, rtnetlink::Error),
 }
 
-/// A line into one namespace.
+/// A netlink connection into one namespace.
 pub struct NamespaceHandle {
     handle: Handle,
 }
@@ -48,7 +48,7 @@ pub struct DeviceState {
     is_up: bool,
 }
 
-/// What was true when routes were last set: while it holds, they are as they were left.
+/// The state after which routes were last set: while it is unchanged, the routes are too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncedState {
     desired: Namespace,
@@ -56,20 +56,20 @@ pub struct SyncedState {
 }
 
 impl Namespace {
-    /// The numbers of those devices that are desired.
+    /// Indices of the desired devices.
     pub fn indices(&self, devices: &BTreeMap<String, DeviceState>) -> BTreeMap<String, u32> {
         let desired = devices.iter().filter(|(name, _)| self.devices.contains_key(*name));
         desired.map(|(name, state)| (name.clone(), state.index)).collect()
     }
 }
 
-/// Whatever Linux says about `operation`.
+/// An error of Linux during `operation`.
 fn refused(operation: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> Error {
     |error| Error::Refused(operation.into(), error)
 }
 
 impl NamespaceHandle {
-    /// Opens a line into the namespace of that name; "" is our own.
+    /// Opens a connection into the namespace of that name; "" is the controller's own.
     pub fn open(name: &str) -> Result<NamespaceHandle, Error> {
         let runtime = tokio::runtime::Handle::current();
         let connect = || {
@@ -81,7 +81,7 @@ impl NamespaceHandle {
         run_in(name, connect).map_err(Error::Enter)
     }
 
-    /// All devices that bear `alias`.
+    /// All devices with that alias.
     pub async fn devices(&self, alias: &str) -> Result<BTreeMap<String, DeviceState>, Error> {
         let mut state = BTreeMap::new();
         let links = self.handle.link().get().execute();
@@ -105,7 +105,7 @@ impl NamespaceHandle {
         Ok(state)
     }
 
-    /// Removes our devices that are not desired; returns how many.
+    /// Removes our devices that are not desired; returns their number.
     pub async fn sweep(&self, desired: Option<&Namespace>, alias: &str) -> Result<usize, Error> {
         let mut count = 0;
         for (name, state) in self.devices(alias).await? {
@@ -118,7 +118,7 @@ impl NamespaceHandle {
         Ok(count)
     }
 
-    /// Makes addresses and routes as desired, on the devices that are ours.
+    /// Reconciles addresses and routes on our devices.
     pub async fn reconcile(
         &self,
         desired: &Namespace,
@@ -134,7 +134,7 @@ impl NamespaceHandle {
             self.reconcile_addresses(name, state, &addresses).await?;
         }
         let now = SyncedState { desired: desired.clone(), devices };
-        // A million routes are not listed twice a second: Linux drops them with their device only.
+        // A million routes are not listed twice a second: Linux only removes them together with their device.
         if synced != Some(&now) {
             self.reconcile_routes(desired, &now.devices).await?;
         }
@@ -165,7 +165,9 @@ impl NamespaceHandle {
             let (ip, length) = (address.addr(), address.prefix_len());
             let mut request = self.handle.address().add(state.index, ip, length).replace();
             let message = request.message_mut();
-            message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(RTPROT_STOA)));
+            message
+                .attributes
+                .push(AddressAttribute::Protocol(AddressProtocol::Other(RTPROT_STOA)));
             if ip.is_ipv6() {
                 message.header.flags |= AddressHeaderFlags::Nodad;
                 message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
@@ -188,7 +190,9 @@ impl NamespaceHandle {
         let desired: BTreeMap<IpNet, Vec<KernelNextHop>> = desired
             .routes
             .iter()
-            .map(|(prefix, next_hops)| (*prefix, sorted(next_hops.iter().filter_map(usable).collect())))
+            .map(|(prefix, next_hops)| {
+                (*prefix, sorted(next_hops.iter().filter_map(usable).collect()))
+            })
             .filter(|(_, hops)| !hops.is_empty())
             .collect();
         let ours: BTreeSet<u32> = devices.values().map(|state| state.index).collect();
@@ -222,7 +226,7 @@ impl NamespaceHandle {
     }
 }
 
-/// One way of a route as Linux has it: device, gateway, share.
+/// One next hop in Linux: device, gateway, weight.
 type KernelNextHop = (u32, Option<IpAddr>, u8);
 
 fn sorted(mut hops: Vec<KernelNextHop>) -> Vec<KernelNextHop> {
@@ -230,7 +234,7 @@ fn sorted(mut hops: Vec<KernelNextHop>) -> Vec<KernelNextHop> {
     hops
 }
 
-/// The link-local address of a device (RFC 4291, appendix A): the same as the interface's.
+/// The link-local address of a device (RFC 4291, appendix A), the same as the interface's.
 fn link_local(mac: &[u8]) -> Option<IpNet> {
     let [a, b, c, d, e, f] = *mac else { return None };
     let octets = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f];
@@ -257,7 +261,7 @@ fn plain(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// A route with our mark: prefix and ways.
+/// A route with our mark: prefix and next hops.
 fn route_of(message: &RouteMessage) -> Option<(IpNet, Vec<KernelNextHop>)> {
     let header = &message.header;
     if header.protocol != RouteProtocol::Other(RTPROT_STOA) || header.kind != RouteType::Unicast {
@@ -289,7 +293,7 @@ fn route_of(message: &RouteMessage) -> Option<(IpNet, Vec<KernelNextHop>)> {
     Some((prefix, sorted(hops)))
 }
 
-/// A route of ours as a message.
+/// Builds the message of a route.
 fn route(prefix: IpNet, hops: &[KernelNextHop]) -> RouteMessage {
     let mut message = RouteMessage::default();
     let is_ip4 = prefix.addr().is_ipv4();
@@ -327,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_is_read_as_it_was_written() {
+    fn routes_survive_a_round_trip() {
         let hop = |device, gateway: &str, share| (device, gateway.parse().ok(), share);
         for (prefix, hops) in [
             ("0.0.0.0/0", vec![hop(3, "10.0.0.1", 1)]),
@@ -341,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_link_local_address_follows_from_the_mac() {
+    fn the_link_local_address_is_derived_from_the_mac() {
         let address = link_local(&[2, 0, 0, 0, 4, 1]).unwrap();
         assert_eq!(address.to_string(), "fe80::ff:fe00:401/64");
         assert_eq!(link_local(&[]), None);

@@ -1,4 +1,4 @@
-//! Work in another network namespace: a short-lived thread goes there, and what it opens stays there.
+//! Runs code in another network namespace, on a short-lived thread; sockets opened there stay there.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::NETNS_DIRECTORY;
 
-/// Does `run` in the network namespace of that name, as `ip netns` lists it; "" is our own.
+/// Calls `run` in the network namespace of that name, as `ip netns` lists it; "" is the controller's own.
 ///
 /// # Errors
 /// When the namespace cannot be entered, and those of `run`.
@@ -39,7 +39,8 @@ pub fn run_in<T: Send>(netns: &str, run: impl FnOnce() -> io::Result<T> + Send) 
     })
 }
 
-/// What tells a network namespace from another one of the same name that came after it; `None`: there is none.
+/// Identifies a network namespace, so that a new one of the same name is recognized; `None`: it does not
+/// exist.
 pub fn identity(netns: &str) -> Option<(u64, u64)> {
     let path = match netns {
         "" => Path::new("/proc/self/ns/net").to_owned(),
@@ -49,7 +50,7 @@ pub fn identity(netns: &str) -> Option<(u64, u64)> {
     Some((data.st_dev(), data.st_ino()))
 }
 
-/// Whether a connection is of this machine: no packet from elsewhere gets to a loopback address.
+/// Whether a connection comes from this machine: loopback addresses are unreachable from elsewhere.
 pub fn is_local(stream: &TcpStream, from: SocketAddr) -> bool {
     let local = stream.local_addr().map(|local| local.ip());
     from.ip().is_loopback() || local.is_ok_and(|local| local.is_loopback() || local == from.ip())

@@ -1,5 +1,6 @@
-//! Policy rules both ways: what `ip rule` orders becomes rules of Stoa, and those of the configuration show up in Linux with our
-//! mark, each for the host interfaces of its VRF. Only rules with our mark and a device of ours, or of nobody, are ever taken out.
+//! Policy rules in both directions: imports rules of `ip rule`, and exports those of the configuration with
+//! our protocol number, one per host interface of their VRF. Only rules with our number, and with our device
+//! or one that does not exist, are ever removed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
@@ -17,28 +18,28 @@ use crate::route_sources::Kind;
 
 /// The kernel's table main.
 const MAIN: u32 = 254;
-/// `EEXIST`, and what a rule says that is gone already.
+/// `EEXIST`, and the error for a rule that does not exist.
 const EXISTS: i32 = 17;
 const NO_ENTRY: i32 = 2;
 
-/// Rules that one namespace is given at most: Linux walks them one by one.
+/// Maximum exported rules per namespace: Linux walks them one by one.
 const MAX_EXPORTED: usize = 4_096;
-/// How often a list that does not hold still is read again.
+/// Maximum reads of rules that keep changing.
 const MAX_READS: usize = 8;
 
-/// What names mean in one network namespace.
-struct NamespaceNames {
-    /// VRFs by the numbers of their tables.
+/// The meaning of table numbers and devices in one network namespace.
+struct Names {
+    /// VRFs by table number.
     vrfs: BTreeMap<u32, String>,
-    /// Numbers of tables by VRF.
+    /// Table numbers by VRF.
     tables: BTreeMap<String, u32>,
-    /// Interfaces with their VRFs, by the devices of their host interfaces.
+    /// Interfaces and their VRFs, by device of the host interface.
     devices: BTreeMap<String, (String, String)>,
 }
 
-impl NamespaceNames {
-    fn of(configuration: &Configuration, netns: &str) -> NamespaceNames {
-        let mut names = NamespaceNames {
+impl Names {
+    fn of(configuration: &Configuration, netns: &str) -> Names {
+        let mut names = Names {
             vrfs: BTreeMap::from([(MAIN, String::new())]),
             tables: BTreeMap::from([(String::new(), MAIN)]),
             devices: BTreeMap::new(),
@@ -75,13 +76,13 @@ impl NamespaceNames {
         all
     }
 
-    /// The VRFs of the host interfaces' interfaces.
+    /// The VRFs of the interfaces with host interfaces.
     fn vrfs_here(&self) -> BTreeSet<&String> {
         self.devices.values().map(|(_, vrf)| vrf).collect()
     }
 }
 
-/// What rules of one namespace come to: rules of the contract, and why the others are not followed.
+/// Imports the rules of one namespace: rules of the contract, and why the others are not imported.
 pub fn import(
     rules: &[Rule],
     configuration: &Configuration,
@@ -90,7 +91,7 @@ pub fn import(
     if rules.is_empty() {
         return (Vec::new(), Vec::new());
     }
-    let names = NamespaceNames::of(configuration, netns);
+    let names = Names::of(configuration, netns);
     let (mut imported, mut rejected) = (Vec::new(), Vec::new());
     for rule in rules {
         match import_rule(rule, &names) {
@@ -101,32 +102,32 @@ pub fn import(
     (imported, rejected)
 }
 
-/// The same rule for each VRF that it concerns.
-fn import_rule(rule: &Rule, names: &NamespaceNames) -> Result<Vec<v1::Rule>, String> {
+/// The rule for each VRF that it applies to.
+fn import_rule(rule: &Rule, names: &Names) -> Result<Vec<v1::Rule>, String> {
     if rule.unsupported == Some(TOS) {
-        return Err(format!("it asks for {TOS}; use dscp"));
+        return Err(format!("the rule matches {TOS}; use dscp"));
     }
     if let Some(what) = rule.unsupported {
-        return Err(format!("it asks for {what}; use VRFs instead"));
+        return Err(format!("the rule uses {what}; use VRFs instead"));
     }
     if rule.priority == 0 {
-        return Err("priority 0 is for our own addresses; give it a higher one".to_owned());
+        return Err("priority 0 is reserved for local addresses; use a higher one".to_owned());
     }
     let action = match rule.action {
         RuleAction::Table(table) => {
             let Some(vrf) = names.vrfs.get(&table) else {
                 return Err(format!(
-                    "table {table} is that of no VRF: give a VRF kernel-table {table}, or open a linux route source for it"
+                    "table {table} belongs to no VRF: set kernel-table {table} of a VRF, or add a netlink route source for it"
                 ));
             };
-            let beyond_default = match rule.suppressed {
+            let suppress_default = match rule.suppressed {
                 None => false,
                 Some(0) => true,
                 Some(length) => {
-                    return Err(format!("suppress_prefixlength {length}: Stoa does 0 only"));
+                    return Err(format!("suppress_prefixlength {length} is not supported: use 0"));
                 }
             };
-            Action::Table(v1::RuleTable { vrf: vrf.clone(), beyond_default })
+            Action::Table(v1::RuleTable { vrf: vrf.clone(), suppress_default })
         }
         RuleAction::Goto(to) => Action::GotoPriority(to),
         RuleAction::Nothing => return Ok(Vec::new()),
@@ -138,15 +139,16 @@ fn import_rule(rule: &Rule, names: &NamespaceNames) -> Result<Vec<v1::Rule>, Str
         _ if rule.device.is_empty() => (String::new(), names.vrfs_here()),
         Some((interface, vrf)) => (interface.clone(), BTreeSet::from([vrf])),
         None if rule.device == "lo" => {
-            return Err("it is about what this machine itself sends (iif lo)".to_owned());
+            return Err("the rule matches packets that this machine sends (iif lo)".to_owned());
         }
-        None => return Err(format!("{} is no host interface of an interface", rule.device)),
+        None => return Err(format!("the device {} is not a host interface", rule.device)),
     };
     let prefix = |net: Option<IpNet>| net.map(|net| prefix_to_proto(&net));
     let ports = |ports: Option<(u16, u16)>| {
         ports.map(|(first, last)| v1::PortRange { first: first.into(), last: last.into() })
     };
-    // Without a device, main is where the packet would go without the rule: other VRFs are not routed by the default one's table.
+    // Without a device, main stands for the table of each packet's own VRF: other VRFs do not use the table
+    // of the default one.
     let is_own = rule.device.is_empty()
         && rule.action == RuleAction::Table(MAIN)
         && names.vrfs.get(&MAIN).is_some_and(String::is_empty);
@@ -173,15 +175,16 @@ fn import_rule(rule: &Rule, names: &NamespaceNames) -> Result<Vec<v1::Rule>, Str
     Ok(vrfs.into_iter().map(of).collect())
 }
 
-/// The rules of the configuration that one namespace shall have, and why it does not have the others.
+/// Exports the rules of the configuration to one namespace; also returns why it lacks the others.
 ///
-/// Each is about the host interfaces of its VRF alone: packets of programs there, and of other VRFs, are none of its business.
+/// Each exported rule applies to the host interfaces of its VRF only, not to packets of other VRFs or of
+/// programs there.
 pub fn export(configuration: &Configuration, netns: &str) -> (BTreeSet<Rule>, Vec<String>) {
     let (mut rules, mut skipped) = (BTreeSet::new(), Vec::new());
     if configuration.desired.rules.is_empty() {
         return (rules, skipped);
     }
-    let names = NamespaceNames::of(configuration, netns);
+    let names = Names::of(configuration, netns);
     let here = names.by_vrf();
     let mut too_many = 0;
     for rule in &configuration.desired.rules {
@@ -199,21 +202,21 @@ pub fn export(configuration: &Configuration, netns: &str) -> (BTreeSet<Rule>, Ve
     }
     if too_many > 0 {
         skipped.push(format!(
-            "{too_many} rules are more than {MAX_EXPORTED} of all host interfaces there: name an interface in them (match), or spread the host interfaces over namespaces"
+            "{too_many} rules exceed the limit of {MAX_EXPORTED} per namespace: match an interface in them, or distribute the host interfaces over namespaces"
         ));
     }
     (rules, skipped)
 }
 
-/// A rule of the configuration as Linux shall have it: one for each of these devices.
-fn export_rule(rule: &v1::Rule, names: &NamespaceNames, devices: &[&str]) -> Result<Vec<Rule>, String> {
+/// A rule of the configuration as Linux must have it: one per device.
+fn export_rule(rule: &v1::Rule, names: &Names, devices: &[&str]) -> Result<Vec<Rule>, String> {
     let mut suppressed = None;
     let action = match &rule.action {
         Some(Action::Table(table)) => {
-            suppressed = table.beyond_default.then_some(0);
+            suppressed = table.suppress_default.then_some(0);
             match names.tables.get(&table.vrf) {
                 Some(number) => RuleAction::Table(*number),
-                None => return Err(format!("give the VRF {} a kernel-table", table.vrf)),
+                None => return Err(format!("VRF {} has no kernel-table: set one", table.vrf)),
             }
         }
         Some(Action::GotoPriority(to)) => RuleAction::Goto(*to),
@@ -225,10 +228,10 @@ fn export_rule(rule: &v1::Rule, names: &NamespaceNames, devices: &[&str]) -> Res
         None => RuleAction::Nothing,
     };
     if devices.is_empty() {
-        return Err(format!("{} has no host interface there", rule.interface));
+        return Err(format!("interface {} has no host interface there", rule.interface));
     }
     if rule.ip_protocol == Some(0) {
-        return Err("Linux has no word for protocol 0".to_owned());
+        return Err("Linux cannot match protocol 0".to_owned());
     }
     let net = |prefix: &Option<v1::Prefix>| {
         let prefix = prefix.as_ref()?;
@@ -256,16 +259,16 @@ fn export_rule(rule: &v1::Rule, names: &NamespaceNames, devices: &[&str]) -> Res
 /// Reads the rules of a namespace.
 ///
 /// # Errors
-/// What the kernel says, and when they do not hold still.
-pub async fn read_all(requests: &mut Socket) -> io::Result<Vec<Rule>> {
+/// Those of the kernel, and when the rules keep changing.
+pub async fn read_all(socket: &mut Socket) -> io::Result<Vec<Rule>> {
     let mut buffer = vec![0; socket::BUFFER_SIZE];
     let mut body = [0; 12];
     body[0] = FAMILY_ANY;
     for _ in 0..MAX_READS {
         let mut rules = Vec::new();
-        let mut dump = requests.dump(kind::GET_RULE, &body)?;
+        let mut dump = socket.dump(kind::GET_RULE, &body)?;
         let mut take = |body: &[u8]| rules.extend(Rule::read(body).ok().flatten());
-        while requests.read_dump(&mut dump, &mut buffer, |message| take(message.body)).await? {}
+        while socket.read_dump(&mut dump, &mut buffer, |message| take(message.body)).await? {}
         if dump.is_consistent() {
             return Ok(rules);
         }
@@ -283,10 +286,10 @@ struct Devices {
 }
 
 impl Devices {
-    async fn read(requests: &mut Socket, alias: &str) -> io::Result<Devices> {
+    async fn read(socket: &mut Socket, alias: &str) -> io::Result<Devices> {
         let mut devices = Devices::default();
         let mut buffer = vec![0; socket::BUFFER_SIZE];
-        let mut dump = requests.dump(kind::GET_LINK, &[0; 16])?;
+        let mut dump = socket.dump(kind::GET_LINK, &[0; 16])?;
         let mut take = |body: &[u8]| {
             if let Ok(link) = Link::read(body) {
                 let is_ours = link.alias == alias;
@@ -294,64 +297,70 @@ impl Devices {
                 place.insert(link.name.to_owned());
             }
         };
-        while requests.read_dump(&mut dump, &mut buffer, |message| take(message.body)).await? {}
+        while socket.read_dump(&mut dump, &mut buffer, |message| take(message.body)).await? {}
         Ok(devices)
     }
 
-    /// The rules that we have put there: another Stoa in the namespace has the same mark, and host interfaces of its own.
+    /// The rules that we added: another Stoa in the namespace has the same protocol number but its own host
+    /// interfaces.
     fn ours(&self, rules: Vec<Rule>) -> BTreeSet<Rule> {
         let is_ours = |rule: &Rule| {
             let is_known = !rule.device.is_empty() && !self.others.contains(&rule.device);
             rule.protocol == RTPROT_STOA && is_known
         };
         let ours = rules.into_iter().filter(is_ours);
-        // One that goes to a rule that is not there yet is what we put there all the same.
+        // A goto to a missing rule is still our rule.
         ours.map(|rule| Rule { unsupported: None, ..rule }).collect()
     }
 }
 
-/// What came of [`reconcile`].
+/// The result of [`reconcile`].
 #[derive(Debug, Default)]
-pub struct ReconcileResult {
-    /// Whether there was nothing of ours, and nothing is desired.
+pub struct Reconciled {
+    /// Whether none of our rules was there, and none is desired.
     pub is_empty: bool,
-    /// Rules that this kernel makes others of: they are not there.
+    /// Rules that this kernel alters: they were removed again.
     pub unsupported: BTreeSet<Rule>,
-    /// What it refused, with why.
+    /// Rules that the kernel refused, with the error.
     pub errors: Vec<String>,
 }
 
-/// Makes our rules in a namespace those that are desired, of host interfaces with that alias that are there.
+/// Reconciles our rules in a namespace, on existing host interfaces with that alias.
 ///
 /// # Errors
 /// When rules or devices cannot be read.
-pub async fn reconcile(netns: &str, alias: &str, desired: &BTreeSet<Rule>) -> io::Result<ReconcileResult> {
-    let mut requests = Socket::open(netns, 0, socket::BUFFER_SIZE)?;
-    let devices = Devices::read(&mut requests, alias).await?;
-    let ours = devices.ours(read_all(&mut requests).await?);
-    let mut result = ReconcileResult { is_empty: ours.is_empty() && desired.is_empty(), ..ReconcileResult::default() };
+pub async fn reconcile(
+    netns: &str,
+    alias: &str,
+    desired: &BTreeSet<Rule>,
+) -> io::Result<Reconciled> {
+    let mut socket = Socket::open(netns, 0, socket::BUFFER_SIZE)?;
+    let devices = Devices::read(&mut socket, alias).await?;
+    let ours = devices.ours(read_all(&mut socket).await?);
+    let mut result =
+        Reconciled { is_empty: ours.is_empty() && desired.is_empty(), ..Reconciled::default() };
     for rule in ours.difference(desired) {
-        result.request(&mut requests, kind::DEL_RULE, 0, rule, NO_ENTRY);
+        result.run(&mut socket, kind::DEL_RULE, 0, rule, NO_ENTRY);
     }
     let is_there = |rule: &&Rule| devices.ours.contains(&rule.device);
     let missing: Vec<&Rule> = desired.difference(&ours).filter(is_there).collect();
     for rule in &missing {
-        // NLM_F_CREATE, NLM_F_EXCL: one that somebody else has put there is as good.
-        result.request(&mut requests, kind::NEW_RULE, 0x600, rule, EXISTS);
+        // NLM_F_CREATE, NLM_F_EXCL: a rule that somebody else added is as good.
+        result.run(&mut socket, kind::NEW_RULE, 0x600, rule, EXISTS);
     }
     if !missing.is_empty() {
-        let installed = devices.ours(read_all(&mut requests).await?);
+        let installed = devices.ours(read_all(&mut socket).await?);
         for (rule, other) in altered_rules(&missing, desired, &installed) {
-            result.request(&mut requests, kind::DEL_RULE, 0, other, NO_ENTRY);
+            result.run(&mut socket, kind::DEL_RULE, 0, other, NO_ENTRY);
             result.unsupported.insert(rule.clone());
         }
     }
     Ok(result)
 }
 
-impl ReconcileResult {
-    fn request(&mut self, requests: &mut Socket, kind: u16, flags: u16, rule: &Rule, ignored_errno: i32) {
-        if let Err(error) = requests.execute(kind, flags, &rule.write())
+impl Reconciled {
+    fn run(&mut self, socket: &mut Socket, kind: u16, flags: u16, rule: &Rule, ignored_errno: i32) {
+        if let Err(error) = socket.execute(kind, flags, &rule.write())
             && error.raw_os_error() != Some(ignored_errno)
         {
             self.errors.push(format!("{rule}: {error}"));
@@ -359,7 +368,8 @@ impl ReconcileResult {
     }
 }
 
-/// Rules that were added and are not there, each with the one that the kernel made of it: it ignores what it does not know.
+/// Added rules that are missing, each with the rule that the kernel made of it: it ignores unknown
+/// attributes.
 fn altered_rules<'a>(
     added: &[&'a Rule],
     desired: &'a BTreeSet<Rule>,
@@ -372,11 +382,13 @@ fn altered_rules<'a>(
     gone.filter_map(|rule| Some((*rule, *strays.get(&place(rule))?))).collect()
 }
 
-/// Why a rule cannot be there.
+/// Why the kernel cannot have a rule.
 pub fn unsupported_reason(rule: &Rule) -> String {
     match rule.dscp {
-        Some(_) => format!("{rule}: this kernel has no rules by DSCP (Linux 6.12 has)"),
-        None => format!("{rule}: this kernel makes another one of it"),
+        Some(_) => {
+            format!("{rule}: this kernel cannot match DSCP: use Linux 6.12")
+        }
+        None => format!("{rule}: this kernel does not support one of its attributes"),
     }
 }
 

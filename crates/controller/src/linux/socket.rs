@@ -1,4 +1,4 @@
-//! A netlink socket whose bytes are read by [`super::message`]: requests with their answers, lists, and news of groups.
+//! A netlink socket parsed by [`super::message`]: requests and replies, dumps, and notifications.
 
 use std::future::poll_fn;
 use std::io;
@@ -9,13 +9,13 @@ use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{AsyncSocket as _, SocketAddr, TokioSocket};
 
-use super::netns::run_in;
 use super::message::{self, Message, Messages, kind};
+use super::netns::run_in;
 
-/// Bytes of one read: the kernel fills lists up to 32 KiB.
+/// Size of one read: the kernel fills dumps up to 32 KiB.
 pub const BUFFER_SIZE: usize = 64 << 10;
 
-/// Groups of news (linux/rtnetlink.h), as bits of `nl_groups`.
+/// Multicast groups (linux/rtnetlink.h), as bits of `nl_groups`.
 pub mod group {
     /// `RTNLGRP_LINK`
     pub const LINKS: u32 = 1;
@@ -38,7 +38,7 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens one, for news of these groups, with room for so many bytes of news that nobody has read yet.
+    /// Opens a socket for these multicast groups with a receive buffer of that size.
     ///
     /// # Errors
     /// When the namespace cannot be entered, or the kernel refuses the socket.
@@ -47,7 +47,7 @@ impl Socket {
         let socket = run_in(netns, || {
             let _reactor = runtime.enter();
             let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
-            // More than net.core.rmem_max needs CAP_NET_ADMIN; without it we take what there is.
+            // Above net.core.rmem_max this needs CAP_NET_ADMIN; without it the kernel limits the size.
             if setsockopt(socket.socket_ref(), RcvBufForce, &receive_buffer).is_err() {
                 setsockopt(socket.socket_ref(), RcvBuf, &receive_buffer)?;
             }
@@ -57,10 +57,10 @@ impl Socket {
         Ok(Socket { socket, sequence: 0 })
     }
 
-    /// Waits for bytes. Gives how many there are.
+    /// Waits for data; returns its length.
     ///
     /// # Errors
-    /// `ENOBUFS` when news were lost; see [`is_lost`].
+    /// `ENOBUFS` when notifications were lost; see [`is_lost`].
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let size = buffer.len();
         poll_fn(|context| {
@@ -70,7 +70,7 @@ impl Socket {
         .await
     }
 
-    /// What is there already; 0: nothing.
+    /// Reads without waiting; returns the length, 0: nothing.
     ///
     /// # Errors
     /// As [`Socket::receive`].
@@ -82,10 +82,10 @@ impl Socket {
         }
     }
 
-    /// Asks, and gives the number of the question.
+    /// Sends a request; returns its sequence number.
     ///
     /// # Errors
-    /// When the kernel does not take it.
+    /// When the kernel does not accept it.
     fn send_request(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<u32> {
         self.sequence = self.sequence.wrapping_add(1).max(1);
         // NLM_F_REQUEST
@@ -94,10 +94,11 @@ impl Socket {
         Ok(self.sequence)
     }
 
-    /// Asks for one thing and gives each answer to `handle`. The kernel answers before it returns, so this does not wait.
+    /// Requests one object and passes each reply to `handle`. The kernel replies before `send` returns, so
+    /// this does not wait.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Those of the kernel.
     pub fn get(
         &mut self,
         kind: u16,
@@ -115,13 +116,16 @@ impl Socket {
         })
     }
 
-    /// Reads what the kernel has answered until `handle` says that this was all.
-    fn read_replies(&mut self, mut handle: impl FnMut(Message<'_>) -> io::Result<bool>) -> io::Result<()> {
+    /// Reads replies until `handle` returns true.
+    fn read_replies(
+        &mut self,
+        mut handle: impl FnMut(Message<'_>) -> io::Result<bool>,
+    ) -> io::Result<()> {
         let mut buffer = [0; 16 << 10];
         loop {
             let length = self.receive_now(&mut buffer)?;
             if length == 0 {
-                return Err(io::Error::other("the kernel does not answer"));
+                return Err(io::Error::other("the kernel did not reply"));
             }
             for message in Messages::of(&buffer[..length]) {
                 if handle(message.map_err(io::Error::other)?)? {
@@ -131,32 +135,34 @@ impl Socket {
         }
     }
 
-    /// Orders something, and waits for the word of the kernel, which comes before it returns.
+    /// Executes a request and reads its acknowledgement, which the kernel sends before `send` returns.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Those of the kernel.
     pub fn execute(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         // NLM_F_ACK
         let sequence = self.send_request(kind, flags | 4, body)?;
         self.read_replies(|message| match message.kind {
-            kind::ERROR if message.sequence == sequence => check_errno(message.error()).map(|()| true),
+            kind::ERROR if message.sequence == sequence => {
+                check_errno(message.error()).map(|()| true)
+            }
             _ => Ok(false),
         })
     }
 
-    /// Asks for a list; [`Socket::read_dump`] reads it.
+    /// Requests a dump; [`Socket::read_dump`] reads it.
     ///
     /// # Errors
-    /// When the kernel does not take the question.
+    /// When the kernel does not accept the request.
     pub fn dump(&mut self, kind: u16, body: &[u8]) -> io::Result<Dump> {
         // NLM_F_DUMP
         Ok(Dump { sequence: self.send_request(kind, 0x300, body)?, is_consistent: true })
     }
 
-    /// Reads some more of a list and gives each message of it to `handle`. Gives whether there is more.
+    /// Reads a part of a dump and passes each message to `handle`. Returns whether there is more.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// Those of the kernel.
     pub async fn read_dump(
         &self,
         dump: &mut Dump,
@@ -186,7 +192,7 @@ impl std::fmt::Debug for Socket {
     }
 }
 
-/// A list that is being told.
+/// A dump in progress.
 #[derive(Debug)]
 pub struct Dump {
     sequence: u32,
@@ -194,7 +200,7 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Whether it held still while it was told: if not, something may be missing.
+    /// Whether the objects did not change during the dump; otherwise some may be missing.
     pub fn is_consistent(&self) -> bool {
         self.is_consistent
     }
@@ -204,7 +210,7 @@ fn check_errno(errno: i32) -> io::Result<()> {
     if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }
 
-/// Whether news were lost: everything has to be asked for again.
+/// Whether notifications were lost, so that everything has to be read again.
 pub fn is_lost(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ENOBUFS as i32)
 }

@@ -1,5 +1,5 @@
-//! Spare queues of the host interfaces' devices: with one of them open, a device keeps its carrier while the forwarder is started again after it
-//! was killed, and routing daemons keep their neighbours.
+//! Spare queues of TAP devices: with one of them open, a device keeps its carrier while a killed forwarder
+//! restarts, and routing daemons keep their neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 
 use super::netns;
 
-/// Opens a spare queue of a device: namespace ("" is our own), name and number.
+/// Opens a spare queue of a device: namespace ("" is the controller's own), name and index.
 pub type OpenQueue = fn(&str, &str, u32) -> io::Result<OwnedFd>;
 
-/// The queues that are held, by namespace.
+/// The open queues, by namespace.
 #[derive(Debug)]
 pub struct SpareQueues {
     open: OpenQueue,
@@ -19,30 +19,32 @@ pub struct SpareQueues {
 
 #[derive(Debug, Default)]
 struct NamespaceQueues {
-    /// Which namespace it was: another one of the same name has other devices.
+    /// Identity of the namespace: a new one of the same name has other devices.
     identity: Option<(u64, u64)>,
-    /// The number of each device with its queue; `None`: it could not be opened, and is not tried again.
+    /// Index of each device with its queue; `None`: opening failed and is not tried again.
     queues: BTreeMap<String, (u32, Option<OwnedFd>)>,
 }
 
 impl SpareQueues {
-    /// None yet.
+    /// No queues yet.
     pub fn new(open: OpenQueue) -> SpareQueues {
         SpareQueues { open, namespaces: BTreeMap::new() }
     }
 
-    /// Lets go what is in namespaces that are gone, or have no host interface any more: an open queue keeps a namespace.
+    /// Closes queues in namespaces that are gone or have no host interface any more: an open queue keeps a
+    /// namespace alive.
     pub fn retain_namespaces(&mut self, desired: &BTreeSet<&str>) {
         self.namespaces.retain(|netns, _| desired.contains(netns.as_str()));
         self.close_stale();
     }
 
-    /// Lets go what is in namespaces that are gone. To be called again and again, whether there is a forwarder or not.
+    /// Closes queues in namespaces that are gone. To be called periodically, with or without a forwarder.
     pub fn close_stale(&mut self) {
         self.namespaces.retain(|netns, namespace| namespace.identity == netns::identity(netns));
     }
 
-    /// Holds a queue of each of these devices, numbers by name, and no other. `identity` is of the namespace that they were found in.
+    /// Opens a queue of each of these devices (index by name) and closes all others. `identity` is that of
+    /// the namespace in which they were found.
     pub fn open_for(
         &mut self,
         netns: &str,
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_let_go() {
+    fn queues_of_removed_devices_are_closed() {
         let mut queues = SpareQueues::new(open);
         let devices = |list: &[(&str, u32)]| -> BTreeMap<String, u32> {
             list.iter().map(|(name, index)| ((*name).to_owned(), *index)).collect()
@@ -96,12 +98,12 @@ mod tests {
         queues.open_for("", own, &devices(&[("wan0", 3), ("refused", 4)]));
         let all = [("refused".to_owned(), 4, false), ("wan0".to_owned(), 3, true)];
         assert_eq!(entries(&queues), all);
-        // Made anew, it has another number.
+        // A new device has a new index.
         queues.open_for("", own, &devices(&[("wan0", 7)]));
         assert_eq!(entries(&queues), [("wan0".to_owned(), 7, true)]);
         queues.retain_namespaces(&BTreeSet::from([""]));
         assert_eq!(entries(&queues).len(), 1);
-        // What was found in a namespace that is another one now does not count, whatever its number.
+        // Devices found in a replaced namespace do not count, whatever their index.
         queues.open_for("", None, &devices(&[]));
         assert!(entries(&queues).is_empty());
         queues.open_for("", None, &devices(&[("wan0", 7)]));

@@ -1,5 +1,5 @@
-//! From what Linux and zebra say to what the table of learned routes understands: devices become interfaces, next-hop objects
-//! become groups, and routes with one target become runs.
+//! Translates messages of Linux and zebra for the table of learned routes: devices become interfaces,
+//! next-hop objects become groups, and routes with a common target become runs.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,40 +10,40 @@ use super::RTPROT_STOA;
 use super::message::{self, NextHopObject, Prefix, Route, next_hop, route};
 use crate::learned::{self, Event, Target, Update};
 
-/// Targets that are kept in mind: routes with the same ways share one.
+/// Cached targets: routes with the same next hops share one.
 const TARGET_CACHE_SIZE: usize = 16_384;
-/// Next-hop objects at most, and members of one.
+/// Maximum next-hop objects, and members of one.
 const MAX_OBJECTS: usize = 1 << 20;
 const MAX_MEMBERS: usize = 256;
-/// `rtm_protocol` of what the kernel does by itself.
+/// `rtm_protocol` of the kernel's own routes.
 const RTPROT_KERNEL: u8 = 2;
 
-/// The interface of a device.
+/// Maps a device index to its interface.
 pub type Interfaces<'a> = &'a mut dyn FnMut(u32) -> Option<Arc<str>>;
 
-/// What is to be done about a route.
+/// The translation of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Translation {
-    /// It leads there.
+    /// It leads to this target.
     Forward(Target),
-    /// It is none that is handed on, and none of its prefix is there any more: Stoa has it itself.
+    /// It is not imported, and no route to its prefix is: Stoa has it itself.
     Ignored,
-    /// It cannot be done, for this reason.
+    /// It cannot be imported, for this reason.
     NotImported(&'static str),
 }
 
-/// What a route does.
+/// The action of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelTarget<'a> {
-    /// It sends by these.
+    /// It uses these next hops.
     NextHops(&'a [message::NextHop]),
-    /// It does what this next-hop object does.
+    /// It uses this next-hop object.
     NextHopObject(u32),
-    /// It sends nowhere.
+    /// It is a blackhole or similar.
     Special(v1::Special),
 }
 
-/// One next-hop object, and the groups that it is in.
+/// One next-hop object, and the groups that contain it.
 #[derive(Debug, Default)]
 struct ObjectEntry {
     action: Option<Action>,
@@ -57,18 +57,18 @@ enum Action {
     Special(v1::Special),
 }
 
-/// Keeps next-hop objects and targets of one route source.
+/// The next-hop objects and targets of one route source.
 #[derive(Debug, Default)]
 pub struct Translator {
     objects: HashMap<u32, ObjectEntry>,
     targets: HashMap<Vec<message::NextHop>, Translation>,
-    /// Ways of the route at hand.
+    /// Buffer for the next hops of the current route.
     next_hops: Vec<message::NextHop>,
-    /// Objects for which routes were left out.
+    /// Objects because of which routes were not imported.
     unresolved_objects: HashSet<u32>,
 }
 
-/// Whether the prefix is one that a router hands on: of unicast, beyond the link and the machine.
+/// Whether a router forwards to the prefix: unicast, neither link-local nor loopback.
 fn is_routed(prefix: &Prefix) -> bool {
     let top = |bits: u32| {
         if prefix.is_ip6 { prefix.bits >> (128 - bits) } else { prefix.bits >> (32 - bits) }
@@ -84,12 +84,12 @@ fn is_routed(prefix: &Prefix) -> bool {
 }
 
 impl Translator {
-    /// Forgets what depends on devices: they changed.
+    /// Discards what depends on devices: they changed.
     pub fn devices_changed(&mut self) {
         self.targets.clear();
     }
 
-    /// What a route of the route source's table is to Stoa.
+    /// Translates a route of the route source's table.
     pub fn route(&mut self, route: &Route<'_>, interfaces: Interfaces<'_>) -> Translation {
         if route.has_service {
             return Translation::NotImported("a route for one type of service");
@@ -100,14 +100,16 @@ impl Translator {
         let meaning = match route.action {
             route::Action::Special(special) => KernelTarget::Special(special),
             route::Action::NextHopObject(id) => KernelTarget::NextHopObject(id),
-            route::Action::NextHop(_) | route::Action::Multipath(_) => KernelTarget::NextHops(&next_hops),
+            route::Action::NextHop(_) | route::Action::Multipath(_) => {
+                KernelTarget::NextHops(&next_hops)
+            }
         };
         let translation = self.translation(&route.prefix, route.protocol, &meaning, interfaces);
         self.next_hops = next_hops;
         translation
     }
 
-    /// What a route to a prefix, of a protocol as Linux numbers them, is to Stoa.
+    /// Translates a route to a prefix; `protocol` is `rtm_protocol`.
     pub fn translation(
         &mut self,
         prefix: &Prefix,
@@ -119,31 +121,39 @@ impl Translator {
             return Translation::Ignored;
         }
         let translation = match *meaning {
-            KernelTarget::Special(special) => return Translation::Forward(Target::Special(special)),
+            KernelTarget::Special(special) => {
+                return Translation::Forward(Target::Special(special));
+            }
             KernelTarget::NextHopObject(id) => self.translate_object(id, interfaces),
             KernelTarget::NextHops(next_hops) => self.translate_shared(next_hops, interfaces),
         };
         let is_connected = |target: &Target| match target {
-            Target::Paths(next_hops, _) => next_hops.iter().all(|next_hop| next_hop.gateway.is_none()),
+            Target::Paths(next_hops, _) => {
+                next_hops.iter().all(|next_hop| next_hop.gateway.is_none())
+            }
             _ => false,
         };
         let has_other_family = |target: &Target| match target {
-            Target::Paths(next_hops, _) => {
-                next_hops.iter().any(|next_hop| next_hop.gateway.is_some_and(|it| it.is_ipv6() != prefix.is_ip6))
-            }
+            Target::Paths(next_hops, _) => next_hops
+                .iter()
+                .any(|next_hop| next_hop.gateway.is_some_and(|it| it.is_ipv6() != prefix.is_ip6)),
             _ => false,
         };
         let translation = match translation {
             Translation::Forward(target) if has_other_family(&target) => {
-                Translation::NotImported("its gateway is of the other family (RFC 8950)")
+                Translation::NotImported("the gateway is of the other address family (RFC 8950)")
             }
             translation => translation,
         };
         match (translation, meaning) {
-            (Translation::Forward(target), _) if protocol == RTPROT_KERNEL && is_connected(&target) => {
+            (Translation::Forward(target), _)
+                if protocol == RTPROT_KERNEL && is_connected(&target) =>
+            {
                 Translation::Ignored
             }
-            (Translation::Forward(_), KernelTarget::NextHopObject(id)) => Translation::Forward(Target::Group(*id)),
+            (Translation::Forward(_), KernelTarget::NextHopObject(id)) => {
+                Translation::Forward(Target::Group(*id))
+            }
             (Translation::NotImported(reason), KernelTarget::NextHopObject(id)) => {
                 if self.unresolved_objects.len() < MAX_OBJECTS {
                     self.unresolved_objects.insert(*id);
@@ -154,8 +164,12 @@ impl Translator {
         }
     }
 
-    /// The target of ways that many routes share.
-    fn translate_shared(&mut self, next_hops: &[message::NextHop], interfaces: Interfaces<'_>) -> Translation {
+    /// The target of next hops that many routes share.
+    fn translate_shared(
+        &mut self,
+        next_hops: &[message::NextHop],
+        interfaces: Interfaces<'_>,
+    ) -> Translation {
         if let Some(known) = self.targets.get(next_hops) {
             return known.clone();
         }
@@ -167,13 +181,13 @@ impl Translator {
         translation
     }
 
-    /// What a next-hop object comes to.
+    /// Translates a next-hop object.
     fn translate_object(&self, id: u32, interfaces: Interfaces<'_>) -> Translation {
         let Some(translate_object) = self.objects.get(&id) else {
-            return Translation::NotImported("it is on a next-hop object that was never told");
+            return Translation::NotImported("its next-hop object is unknown");
         };
         match &translate_object.action {
-            None => Translation::NotImported("it is on a next-hop object that says nothing"),
+            None => Translation::NotImported("its next-hop object is empty"),
             Some(Action::Special(special)) => Translation::Forward(Target::Special(*special)),
             Some(Action::NextHop(next_hop)) => translate_next_hops(&[*next_hop], interfaces),
             Some(Action::Group(members)) => {
@@ -184,11 +198,11 @@ impl Translator {
                             let weight = u16::try_from(*weight).unwrap_or(u16::MAX).clamp(1, 256);
                             next_hops.push(message::NextHop { weight, ..*next_hop });
                         }
-                        // A group of one black hole: the kernel allows no other.
+                        // A group with a blackhole: the kernel allows no other member in it.
                         Some(Action::Special(special)) => {
                             return Translation::Forward(Target::Special(*special));
                         }
-                        // The kernel allows no groups in groups; a member that went is gone.
+                        // The kernel allows no nested groups; deleted members are skipped.
                         Some(Action::Group(_)) | None => {}
                     }
                 }
@@ -197,11 +211,11 @@ impl Translator {
         }
     }
 
-    /// Takes a new or changed next-hop object, and says which groups change with it. Gives whether routes that were left out
-    /// for it are good now.
+    /// Adds or changes a next-hop object, and emits the groups that change with it. Returns whether routes
+    /// that were not imported because of it could be imported now.
     ///
     /// # Errors
-    /// When there are too many, or what it says cannot be done.
+    /// When there are too many objects, or this one is not supported.
     pub fn update_object(
         &mut self,
         next_hop: &NextHopObject<'_>,
@@ -210,12 +224,14 @@ impl Translator {
     ) -> Result<bool, &'static str> {
         let id = next_hop.id;
         if self.objects.len() >= MAX_OBJECTS && !self.objects.contains_key(&id) {
-            return Err("there are more next-hop objects than Stoa keeps");
+            return Err("the limit of next-hop objects is exceeded");
         }
         let action = next_hop.action.map(|action| match action {
             next_hop::Action::NextHop(next_hop) => Action::NextHop(next_hop),
             next_hop::Action::Special(special) => Action::Special(special),
-            next_hop::Action::Group(_) => Action::Group(next_hop.members().take(MAX_MEMBERS).collect()),
+            next_hop::Action::Group(_) => {
+                Action::Group(next_hop.members().take(MAX_MEMBERS).collect())
+            }
         });
         let mut affected = vec![id];
         affected.extend(self.objects.get(&id).into_iter().flat_map(|it| it.groups.iter().copied()));
@@ -242,7 +258,7 @@ impl Translator {
         Ok(needs_retranslation)
     }
 
-    /// Takes back a next-hop object.
+    /// Deletes a next-hop object.
     pub fn remove_object(&mut self, id: u32, interfaces: Interfaces<'_>, events: &mut Vec<Event>) {
         self.leave_groups(id);
         let Some(translate_object) = self.objects.get_mut(&id) else { return };
@@ -257,7 +273,7 @@ impl Translator {
         }
     }
 
-    /// Takes an object out of the packet accounting of its members.
+    /// Removes an object from the group lists of its members.
     fn leave_groups(&mut self, id: u32) {
         let Some(ObjectEntry { action: Some(Action::Group(members)), .. }) = self.objects.get(&id)
         else {
@@ -272,13 +288,13 @@ impl Translator {
         }
     }
 
-    /// What all objects come to now, for a session that begins: routes on them are told by their numbers.
+    /// All objects as groups, for a new session: routes refer to them by id.
     pub fn all_objects(&self, interfaces: Interfaces<'_>) -> Vec<Event> {
         let groups = self.objects().map(|id| Event::Group(id, self.target(id, interfaces)));
         groups.collect()
     }
 
-    /// What routes on an object do; ways to nowhere when they lead nowhere.
+    /// The target of routes on an object; no paths when it leads nowhere.
     fn target(&self, id: u32, interfaces: Interfaces<'_>) -> Target {
         match self.translate_object(id, interfaces) {
             Translation::Forward(target) => target,
@@ -286,13 +302,13 @@ impl Translator {
         }
     }
 
-    /// Numbers of all objects.
+    /// Ids of all objects.
     pub fn objects(&self) -> impl Iterator<Item = u32> {
         self.objects.iter().filter(|(_, it)| it.action.is_some()).map(|(id, _)| *id)
     }
 }
 
-/// What ways come to: those through our host interfaces, and those that only have a gateway.
+/// Translates next hops: those through our host interfaces, and those with a gateway only.
 fn translate_next_hops(next_hops: &[message::NextHop], interfaces: Interfaces<'_>) -> Translation {
     let mut usable: Vec<learned::NextHopPath> = Vec::with_capacity(next_hops.len());
     for next_hop in next_hops {
@@ -303,16 +319,20 @@ fn translate_next_hops(next_hops: &[message::NextHop], interfaces: Interfaces<'_
                 None => continue,
             },
         };
-        usable.push(learned::NextHopPath { interface, gateway: next_hop.gateway, weight: next_hop.weight });
+        usable.push(learned::NextHopPath {
+            interface,
+            gateway: next_hop.gateway,
+            weight: next_hop.weight,
+        });
     }
     usable.dedup();
     if usable.is_empty() {
-        return Translation::NotImported("it leads through no host interface of Stoa");
+        return Translation::NotImported("no next hop leads through a host interface of Stoa");
     }
     Translation::Forward(Target::Paths(usable.into(), Arc::default()))
 }
 
-/// Events in the making: routes with one target that follow each other become one run.
+/// A batch of events: consecutive routes with one target become one run.
 #[derive(Debug, Default)]
 pub struct EventBatch {
     events: Vec<Event>,
@@ -320,22 +340,22 @@ pub struct EventBatch {
 }
 
 impl EventBatch {
-    /// Routes so far.
+    /// Number of routes in it.
     pub fn routes(&self) -> usize {
         self.routes
     }
 
-    /// Whether nothing is in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// The events, to add some that are no routes.
+    /// The events, to add other ones than routes.
     pub fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
     }
 
-    /// Adds a route, or one that goes.
+    /// Adds a route or a withdrawal.
     pub fn route(&mut self, prefix: &Prefix, protocol: v1::Protocol, target: Option<Target>) {
         self.routes += 1;
         let is_same =
@@ -352,7 +372,7 @@ impl EventBatch {
         }
     }
 
-    /// What was said, in its order; nothing is left.
+    /// Takes the events, in order.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.routes = 0;
         std::mem::take(&mut self.events)

@@ -1,12 +1,12 @@
-//! Routes that are not in use: all of them, each with its reason, page by page.
+//! Inactive routes: all of them, each with its reason, page by page.
 
 use std::net::IpAddr;
 
 use super::super::Query;
 use super::*;
 
-/// Prefixes and their reasons, in the order that they are told in: passes that gather so many, and pages of half of that.
-fn told(table: &Table, query: &Query, size: usize) -> Vec<(String, String)> {
+/// Prefixes and reasons in output order: each pass collects `size` routes, a page has half of that.
+fn inactive_routes(table: &Table, query: &Query, size: usize) -> Vec<(String, String)> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let mut pass = table.run_pass(query, after, size);
@@ -30,125 +30,129 @@ fn told(table: &Table, query: &Query, size: usize) -> Vec<(String, String)> {
     }
 }
 
-/// Two route sources and the configuration; "red" has one that waits.
-fn some() -> Table {
+/// Two route sources and the configuration; "red" has an unresolved route.
+fn example_table() -> Table {
     let mut table = table();
     let (frr, linux, red) = (source("frr", ""), source("linux", ""), source("red", "red"));
     let now = Instant::now();
     let ospf = |target, prefixes: &[&str]| routes(v1::Protocol::Ospf, Some(target), prefixes);
     let kernel = |target, prefixes: &[&str]| routes(v1::Protocol::Kernel, Some(target), prefixes);
     let shared = ["192.0.2.0/24", "192.0.3.0/24"];
-    // The last is connected.
+    // The last one is connected.
     let of_frr = [&shared[..], &["192.0.9.0/24", "10.1.0.0/24"]].concat();
-    table.handle_events(&frr, vec![ospf(direct("a", "10.1.0.2"), &of_frr)], now);
-    table.handle_events(&frr, vec![ospf(gateways(&["172.31.0.1"], &[]), &["192.0.5.0/24"])], now);
-    table.handle_events(&linux, vec![kernel(direct("b", "10.2.0.2"), &shared)], now);
-    table.handle_events(&red, vec![ospf(gateways(&["172.31.0.1"], &[]), &["192.0.2.128/25"])], now);
+    table.process(&frr, vec![ospf(direct("a", "10.1.0.2"), &of_frr)], now);
+    table.process(&frr, vec![ospf(gateways(&["172.31.0.1"], &[]), &["192.0.5.0/24"])], now);
+    table.process(&linux, vec![kernel(direct("b", "10.2.0.2"), &shared)], now);
+    table.process(&red, vec![ospf(gateways(&["172.31.0.1"], &[]), &["192.0.2.128/25"])], now);
     table.settle();
     table
 }
 
 #[test]
-fn each_has_its_reason_and_its_place() {
-    let table = some();
+fn each_route_has_its_reason_and_position() {
+    let table = example_table();
     let query = Query { vrf: Some("".into()), ..Query::default() };
-    let all = told(&table, &query, 100);
+    let all = inactive_routes(&table, &query, 100);
     let prefixes: Vec<&str> = all.iter().map(|it| it.0.as_str()).collect();
     assert_eq!(prefixes, ["10.1.0.0/24", "192.0.2.0/24", "192.0.3.0/24", "192.0.5.0/24"]);
-    assert_eq!(all[0].1, "route source frr: a connected or static route to the same goes first");
+    assert_eq!(
+        all[0].1,
+        "route source frr: a connected or static route to the same prefix is preferred"
+    );
     assert_eq!(
         all[1].1,
-        "route source frr: route source linux goes first, preference 5 against 110"
+        "route source frr: route source linux is preferred, preference 5 against 110"
     );
     assert!(
         all[3].1.starts_with("route source frr: 172.31.0.1 is in no connected subnet"),
         "{all:?}"
     );
-    // Whatever the size of a page.
+    // The page size does not matter.
     for size in 1..5 {
-        assert_eq!(told(&table, &query, size), all);
+        assert_eq!(inactive_routes(&table, &query, size), all);
     }
-    assert_eq!(told(&table, &Query::default(), 2).len(), 5, "of all VRFs");
-    assert_eq!(told(&table, &Query { family: 6, ..Query::default() }, 2), []);
+    assert_eq!(inactive_routes(&table, &Query::default(), 2).len(), 5, "of all VRFs");
+    assert_eq!(inactive_routes(&table, &Query { family: 6, ..Query::default() }, 2), []);
 }
 
 #[test]
-fn one_address_or_one_network_is_asked_for_alone() {
-    let table = some();
+fn queries_select_an_address_or_a_prefix() {
+    let table = example_table();
     let of = |address: &str, vrf: Option<&str>| {
         let covers: Option<IpAddr> = address.parse().ok();
         let query = Query { covers, vrf: vrf.map(Into::into), ..Query::default() };
-        told(&table, &query, 1).into_iter().map(|it| it.0).collect::<Vec<_>>()
+        inactive_routes(&table, &query, 1).into_iter().map(|it| it.0).collect::<Vec<_>>()
     };
     assert_eq!(of("192.0.2.200", None), ["192.0.2.0/24", "192.0.2.128/25 red"]);
     assert_eq!(of("192.0.2.200", Some("")), ["192.0.2.0/24"]);
-    assert_eq!(of("192.0.9.1", None), [""; 0], "it is in use");
+    assert_eq!(of("192.0.9.1", None), [""; 0], "in use");
     assert_eq!(of("10.1.0.77", None), ["10.1.0.0/24"]);
     assert_eq!(of("2001:db8::1", None), [""; 0]);
     let query = Query { within: "192.0.2.0/23".parse().ok(), ..Query::default() };
-    assert_eq!(told(&table, &query, 2).len(), 3);
+    assert_eq!(inactive_routes(&table, &query, 2).len(), 3);
 }
 
 #[test]
-fn what_is_told_is_what_a_naive_look_finds() {
-    let table = some();
+fn the_result_matches_a_naive_search() {
+    let table = example_table();
     let mut naive = 0;
     for entry in table.sources.iter().flatten() {
         for item in entry.ip4.iter() {
             let winner = table.winner::<u32>(&entry.source.vrf, item.address, item.length);
             let address = IpAddr::V4(item.address.into());
-            let is_configured = table.configured.get(&entry.source.vrf, address, item.length).is_some();
+            let is_configured =
+                table.configured.get(&entry.source.vrf, address, item.length).is_some();
             naive += usize::from(winner != Some(item.group) || is_configured);
         }
     }
-    assert_eq!(told(&table, &Query::default(), 3).len(), naive);
+    assert_eq!(inactive_routes(&table, &Query::default(), 3).len(), naive);
 }
 
 #[test]
-fn what_is_gone_or_in_use_meanwhile_is_not_told() {
-    let mut table = some();
+fn routes_that_changed_after_the_pass_are_omitted() {
+    let mut table = example_table();
     let query = Query { vrf: Some("".into()), ..Query::default() };
     let mut pass = table.run_pass(&query, None, 100);
     let page = pass.page(100).unwrap();
     assert!(pass.page(100).is_none() && pass.next.is_none());
     let linux = source("linux", "");
     let withdraw = routes(v1::Protocol::Kernel, None, &["192.0.2.0/24"]);
-    table.handle_events(&linux, vec![withdraw], Instant::now());
+    table.process(&linux, vec![withdraw], Instant::now());
     table.settle();
-    let told = table.render_inactive(&query, &page);
-    let prefixes: Vec<String> = told
+    let inactive_routes = table.render_inactive(&query, &page);
+    let prefixes: Vec<String> = inactive_routes
         .iter()
         .map(|it| it.route.as_ref().unwrap().prefix.as_ref().unwrap().to_string())
         .collect();
     assert_eq!(prefixes, ["10.1.0.0/24", "192.0.3.0/24", "192.0.5.0/24"]);
-    assert!(told.iter().all(|it| it.is_learned && it.route_source == "frr"));
+    assert!(inactive_routes.iter().all(|it| it.is_learned && it.route_source == "frr"));
 }
 
 #[test]
-fn nothing_gives_way_to_a_static_route_that_is_out() {
-    let table = some();
+fn deactivated_static_routes_do_not_displace_learned_ones() {
+    let table = example_table();
     let net = "10.1.0.0/24".parse().unwrap();
     let bfd_down = Arc::new([("".into(), net)].into_iter().collect());
     let query = Query { vrf: Some("".into()), bfd_down, ..Query::default() };
-    let first = |query: &Query| told(&table, query, 100)[0].0.clone();
+    let first = |query: &Query| inactive_routes(&table, query, 100)[0].0.clone();
     assert_eq!(first(&query), "192.0.2.0/24");
     let covers: Option<IpAddr> = "10.1.0.77".parse().ok();
-    assert_eq!(told(&table, &Query { covers, ..query }, 1), []);
+    assert_eq!(inactive_routes(&table, &Query { covers, ..query }, 1), []);
 }
 
 #[test]
-fn one_protocol_is_asked_for_alone() {
-    let table = some();
+fn queries_select_a_protocol() {
+    let table = example_table();
     let of = |protocol| {
         let query = Query { protocol: Some(protocol), ..Query::default() };
-        told(&table, &query, 3).len()
+        inactive_routes(&table, &query, 3).len()
     };
     assert_eq!((of(v1::Protocol::Ospf), of(v1::Protocol::Kernel)), (5, 0));
 }
 
 #[test]
-fn a_route_that_is_in_use_is_told_with_its_route_source() {
-    let mut table = some();
+fn a_route_in_use_has_its_route_source() {
+    let mut table = example_table();
     let of = |table: &Table, net: &str| {
         let origin = table.origin(&("".into(), net.parse().unwrap()));
         origin.map(|it| (it.route_source, it.is_stale))
@@ -156,6 +160,6 @@ fn a_route_that_is_in_use_is_told_with_its_route_source() {
     assert_eq!(of(&table, "192.0.2.0/24"), Some(("linux".to_owned(), false)));
     assert_eq!(of(&table, "192.0.9.0/24"), Some(("frr".to_owned(), false)));
     assert_eq!(of(&table, "192.0.8.0/24"), None);
-    table.handle_events(&source("linux", ""), vec![Event::Up], Instant::now());
+    table.process(&source("linux", ""), vec![Event::Up], Instant::now());
     assert_eq!(of(&table, "192.0.2.0/24"), Some(("linux".to_owned(), true)));
 }

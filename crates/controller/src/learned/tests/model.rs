@@ -1,10 +1,10 @@
-//! Any events of three route sources in two VRFs: the forwarder is told who wins.
+//! Arbitrary events of three route sources in two VRFs: the forwarder holds the winning routes.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The prefixes of the property test: the third covers a gateway.
+/// The prefixes of the property test; the third covers a gateway.
 const PREFIXES: [&str; 4] = ["198.51.0.0/16", "198.51.100.0/24", "192.0.2.0/24", "0.0.0.0/0"];
 
 fn targets(number: u8) -> Target {
@@ -20,46 +20,46 @@ fn targets(number: u8) -> Target {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Say { route_source: usize, prefix: usize, protocol: u8, target: u8 },
+    Announce { route_source: usize, prefix: usize, protocol: u8, target: u8 },
     Withdraw { route_source: usize, prefix: usize },
     Group { route_source: usize, number: u32, target: u8 },
-    GroupGone { route_source: usize, number: u32 },
+    GroupDeleted { route_source: usize, number: u32 },
     Up(usize),
     Complete(usize),
     Clear(usize),
-    Weigh { route_source: usize, preference: Option<u8> },
-    SayAll,
+    Reconfigure { route_source: usize, preference: Option<u8> },
+    ResendAll,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (0..3_usize, 0..4_usize, 0..3_u8, 0..7_u8).prop_map(|(route_source, prefix, protocol, target)| {
-            // What covers a gateway does not lead through it: nobody would know who wins.
+            // A route that covers a gateway must not depend on it: the result would be ambiguous.
             let target = if prefix == 2 && target >= 2 { target % 2 } else { target };
-            Step::Say { route_source, prefix, protocol, target }
+            Step::Announce { route_source, prefix, protocol, target }
         }),
         2 => (0..3_usize, 0..4_usize).prop_map(|(route_source, prefix)| Step::Withdraw { route_source, prefix }),
         2 => (0..3_usize, 0..2_u32, 0..5_u8)
             .prop_map(|(route_source, number, target)| Step::Group { route_source, number, target }),
-        1 => (0..3_usize, 0..2_u32).prop_map(|(route_source, number)| Step::GroupGone { route_source, number }),
+        1 => (0..3_usize, 0..2_u32).prop_map(|(route_source, number)| Step::GroupDeleted { route_source, number }),
         1 => (0..3_usize).prop_map(Step::Up),
         1 => (0..3_usize).prop_map(Step::Complete),
         1 => (0..3_usize).prop_map(Step::Clear),
         1 => (0..3_usize, prop::option::of(prop::sample::select(&[1, 20, 50, 200][..])))
-            .prop_map(|(route_source, preference)| Step::Weigh { route_source, preference }),
-        1 => Just(Step::SayAll),
+            .prop_map(|(route_source, preference)| Step::Reconfigure { route_source, preference }),
+        1 => Just(Step::ResendAll),
     ];
     prop::collection::vec(step, 1..60)
 }
 
-/// What one route source has said: by prefix who has learned it, what it does, and whether it was said since the last mark.
+/// The routes of one route source: protocol, target, and whether they were announced since the last mark.
 #[derive(Default)]
 struct Model {
     routes: BTreeMap<usize, (u8, u8, bool)>,
     groups: BTreeMap<u32, u8>,
-    /// What the configuration says of it.
+    /// The configured preference.
     preference: Option<u8>,
-    /// What groups of former sessions came to when those ended: targets from [`FORMER`] on.
+    /// Resolved targets of groups of former sessions, numbered from [`FORMER`].
     former: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ const FORMER: u8 = 100;
 const PROTOCOLS: [v1::Protocol; 3] = [v1::Protocol::Kernel, v1::Protocol::Bgp, v1::Protocol::Ospf];
 
 impl Model {
-    /// What a target comes to, groups looked up.
+    /// A target with group numbers looked up.
     fn target(&self, number: u8) -> Option<u8> {
         match number {
             5.. => self.groups.get(&(u32::from(number) % 2)).copied(),
@@ -77,7 +77,7 @@ impl Model {
     }
 }
 
-/// The text of what a route source's route does; "" when it leads nowhere.
+/// The text of a route's target; "" when it is unresolved.
 fn text(models: &[Model; 3], route_sources: &[usize], route_source: usize, target: u8) -> String {
     if target >= FORMER {
         return models[route_source].former[usize::from(target - FORMER)].clone();
@@ -100,7 +100,7 @@ fn text(models: &[Model; 3], route_sources: &[usize], route_source: usize, targe
     }
 }
 
-/// The text that [`Told::path`] should have.
+/// The text that [`TestFib::path`] should return.
 fn naive(models: &[Model; 3], route_sources: &[usize], prefix: usize) -> String {
     let mut best: Option<(u8, usize, String)> = None;
     for route_source in route_sources {
@@ -119,38 +119,38 @@ fn naive(models: &[Model; 3], route_sources: &[usize], prefix: usize) -> String 
 
 proptest! {
     #[test]
-    fn the_forwarder_is_told_who_wins(steps in steps()) {
-        let (mut table, mut told) = (table(), Told::default());
+    fn the_forwarder_holds_the_winning_routes(steps in steps()) {
+        let (mut table, mut fib) = (table(), TestFib::default());
         let route_sources = [source("one", ""), source("two", ""), source("red", "red")];
         let mut models: [Model; 3] = Default::default();
         let now = Instant::now();
-        // Places are given in the order of speaking.
+        // Indices are assigned in this order.
         for route_source in &route_sources {
-            table.handle_events(route_source, vec![Event::Up, Event::Complete], now);
+            table.process(route_source, vec![Event::Up, Event::Complete], now);
         }
         for step in steps {
             match step {
-                Step::Say { route_source, prefix, protocol, target } => {
+                Step::Announce { route_source, prefix, protocol, target } => {
                     models[route_source].routes.insert(prefix, (protocol, target, true));
                     let said = PROTOCOLS[usize::from(protocol)];
                     let event = routes(said, Some(targets(target)), &[PREFIXES[prefix]]);
-                    table.handle_events(&route_sources[route_source], vec![event], now);
+                    table.process(&route_sources[route_source], vec![event], now);
                 }
                 Step::Withdraw { route_source, prefix } => {
                     models[route_source].routes.remove(&prefix);
                     let event = routes(v1::Protocol::Bgp, None, &[PREFIXES[prefix]]);
-                    table.handle_events(&route_sources[route_source], vec![event], now);
+                    table.process(&route_sources[route_source], vec![event], now);
                 }
                 Step::Group { route_source, number, target } => {
                     models[route_source].groups.insert(number, target);
-                    table.handle_events(&route_sources[route_source], vec![Event::Group(number, targets(target))], now);
+                    table.process(&route_sources[route_source], vec![Event::Group(number, targets(target))], now);
                 }
-                Step::GroupGone { route_source, number } => {
+                Step::GroupDeleted { route_source, number } => {
                     models[route_source].groups.remove(&number);
-                    table.handle_events(&route_sources[route_source], vec![Event::GroupDeleted(number)], now);
+                    table.process(&route_sources[route_source], vec![Event::GroupDeleted(number)], now);
                 }
                 Step::Up(route_source) => {
-                    // Numbers of groups mean something else from now on; stale routes stay where they were.
+                    // Group numbers get a new meaning; stale routes keep their targets.
                     for prefix in 0..PREFIXES.len() {
                         let Some((_, target, _)) = models[route_source].routes.get(&prefix) else { continue };
                         if (5..FORMER).contains(target) {
@@ -162,29 +162,29 @@ proptest! {
                     }
                     models[route_source].routes.values_mut().for_each(|it| it.2 = false);
                     models[route_source].groups.clear();
-                    table.handle_events(&route_sources[route_source], vec![Event::Up], now);
+                    table.process(&route_sources[route_source], vec![Event::Up], now);
                 }
                 Step::Complete(route_source) => {
                     models[route_source].routes.retain(|_, it| it.2);
-                    table.handle_events(&route_sources[route_source], vec![Event::Complete], now);
+                    table.process(&route_sources[route_source], vec![Event::Complete], now);
                 }
                 Step::Clear(route_source) => {
                     models[route_source].routes.clear();
-                    table.handle_events(&route_sources[route_source], vec![Event::Clear { ip4: true, ip6: false }], now);
+                    table.process(&route_sources[route_source], vec![Event::Clear { ip4: true, ip6: false }], now);
                 }
-                Step::Weigh { route_source, preference } => {
+                Step::Reconfigure { route_source, preference } => {
                     models[route_source].preference = preference;
                     let stale_time = Duration::from_secs(60);
-                    table.handle_events(&route_sources[route_source], vec![Event::Reconfigure { preference, stale_time }], now);
+                    table.process(&route_sources[route_source], vec![Event::Reconfigure { preference, stale_time }], now);
                 }
-                Step::SayAll => table.resend_all(),
+                Step::ResendAll => table.resend_all(),
             }
-            told.take(&mut table);
+            fib.sync(&mut table);
             for (prefix_at, text) in PREFIXES.iter().enumerate() {
                 let at = prefix(text);
-                prop_assert_eq!(told.path("", at), naive(&models, &[0, 1], prefix_at), "{}", text);
+                prop_assert_eq!(fib.path("", at), naive(&models, &[0, 1], prefix_at), "{}", text);
             }
-            let of_red: BTreeSet<_> = told.routes.keys().filter(|it| it.0 == "red").collect();
+            let of_red: BTreeSet<_> = fib.routes.keys().filter(|it| it.0 == "red").collect();
             prop_assert!(of_red.len() <= models[2].routes.len());
             let here = table.sources[2].as_ref().unwrap();
             prop_assert_eq!(here.session == Session::Complete, here.ip4.stale() == 0 && here.session != Session::Begun);

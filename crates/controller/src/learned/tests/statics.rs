@@ -1,18 +1,18 @@
-//! Static routes among themselves, of two protocols that have the same prefix.
+//! Static routes of two protocol instances to the same prefix.
 
 use serde_json::json;
 
 use super::*;
 
 #[test]
-fn one_that_waits_goes_before_one_of_the_least_preference() {
+fn an_unresolved_route_wins_over_a_floating_one() {
     let of = |name: &str, route: serde_json::Value| {
         json!({
             "type": "ietf-routing:static", "name": name,
             "static-routes": { "ietf-ipv4-unicast-routing:ipv4": { "route": [route] } },
         })
     };
-    // Both names first: neither wins by its place.
+    // In both orders of the names, so that the index does not decide.
     for (waits, floats) in [("a", "b"), ("b", "a")] {
         let waiting = json!({
             "destination-prefix": "10.8.0.0/16", "next-hop": { "next-hop-address": "172.16.0.9" },
@@ -35,13 +35,13 @@ fn one_that_waits_goes_before_one_of_the_least_preference() {
             } },
         });
         let configuration = Configuration::parse(Path::new("test"), text.to_string()).unwrap();
-        let (mut table, mut told, frr) = (Table::default(), Told::default(), source("frr", ""));
+        let (mut table, mut fib, frr) = (Table::default(), TestFib::default(), source("frr", ""));
         table.configure(&Arc::new(configuration));
-        told.take(&mut table);
-        assert_eq!(told.path("", prefix("10.8.0.0/16")), "via 10.1.0.9 dev a");
+        fib.sync(&mut table);
+        assert_eq!(fib.path("", prefix("10.8.0.0/16")), "via 10.1.0.9 dev a");
         let ospf = routes(v1::Protocol::Ospf, Some(direct("b", "10.2.0.5")), &["172.16.0.0/24"]);
-        table.handle_events(&frr, vec![ospf], Instant::now());
-        told.take(&mut table);
-        assert_eq!(told.path("", prefix("10.8.0.0/16")), "via 10.2.0.5 dev b");
+        table.process(&frr, vec![ospf], Instant::now());
+        fib.sync(&mut table);
+        assert_eq!(fib.path("", prefix("10.8.0.0/16")), "via 10.2.0.5 dev b");
     }
 }

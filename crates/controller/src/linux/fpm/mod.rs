@@ -1,10 +1,11 @@
-//! The route source for FRR: zebra connects by TCP and pushes its routes as netlink messages (Forwarding Plane Manager, module `dplane_fpm_nl`).
+//! The FPM route source: FRR's zebra connects over TCP and pushes its routes as netlink messages (Forwarding
+//! Plane Manager, module `dplane_fpm_nl`).
 //!
-//! zebra sends a frame for each route: version 1, type 1, its length in two bytes of the network's order, then one or several netlink
-//! messages. When it has connected it walks over what it has (labels, next-hop groups, routes, MAC addresses of EVPN) and says all of it. It knows
-//! itself when each walk is done, but says nothing of that: there is no mark of the end in the protocol, and nothing that is always said last.
-//! So silence has to do, and it is believed as far as as much was said as there was before: by zebra's own last session, else by the
-//! forwarder (`learned::leftover`).
+//! zebra sends one frame per route: version 1, type 1, length in two bytes (network byte order), then one or
+//! more netlink messages. After connecting it walks its labels, next-hop groups, routes and EVPN MAC
+//! addresses and sends all of them. The protocol does not mark the end of the walk, and no message is always
+//! the last one. So a quiet period counts as the end, provided that zebra has announced about as much as
+//! before: in its own previous session, or else what the forwarder holds (`learned::restart`).
 
 mod reader;
 
@@ -24,21 +25,22 @@ use super::{NamespaceContext, RETRY_DELAY};
 use crate::learned::{Event, RouteSource};
 use crate::route_sources::RouteSourceState;
 
-/// Bytes of one read: some ten thousand routes.
+/// Size of one read: some ten thousand routes.
 const READ_SIZE: usize = 1 << 20;
 /// Routes of one batch to the table.
 const BATCH_ROUTES: usize = 4_096;
-/// So long zebra says nothing when it has said all that it has. Its walk over the routes pauses for a second when its buffer is
-/// full, and it gathers for a tenth of a second.
+/// A quiet period of this length ends the walk. zebra's walk pauses for a second when its buffer is full, and
+/// it coalesces for a tenth of a second.
 const QUIET_TIME: Duration = Duration::from_secs(2);
-/// The same when there was no session before that could be compared with: daemons behind zebra may still be on their way.
+/// The same without a previous session to compare with: the daemons behind zebra may still be starting.
 const QUIET_TIME_FIRST: Duration = Duration::from_secs(5);
-/// What comes piece by piece is gathered for so long, so that many routes cost one wake-up. The first after a silence do not wait.
+/// Delay between reads, so that many small messages cost one wake-up. The first read after a pause is not
+/// delayed.
 const COALESCE: Duration = Duration::from_millis(1);
-/// How often it is looked whether the namespace is still the one that we listen in.
+/// Interval at which the namespace is checked for replacement.
 const NETNS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Listens for zebra, and tells what it says, for ever.
+/// Listens for zebra and imports its routes, forever.
 pub async fn run(
     route_source: RouteSource,
     address: SocketAddr,
@@ -70,17 +72,17 @@ struct Server {
     route_source: RouteSource,
     context: NamespaceContext,
     state: Arc<RouteSourceState>,
-    /// What the last session had said when it ended.
+    /// What the previous session had announced when it ended.
     last_counts: RouteCounts,
 }
 
 /// How a session ended.
 enum SessionEnd {
-    /// zebra went, or has to go.
+    /// zebra closed the connection, or it must be closed.
     Closed(String),
-    /// It connected anew.
+    /// zebra opened a new connection.
     Replaced(TcpStream),
-    /// Nobody can reach us any more.
+    /// The listener failed or its namespace is gone.
     ListenerLost(String),
 }
 
@@ -94,7 +96,7 @@ impl Server {
         Ok((TcpListener::from_std(listener)?, Devices::open(self.context.clone())?))
     }
 
-    /// Serves one connection after the other. Gives why nobody can come any more.
+    /// Serves one connection after the other. Returns why the listener was lost.
     async fn serve(&mut self, listener: TcpListener, mut devices: Devices) -> String {
         let namespace_id = self.context.identity();
         loop {
@@ -111,7 +113,9 @@ impl Server {
                 self.route_source.send(vec![Event::Down]).await;
                 let (reason, next) = match end {
                     SessionEnd::Closed(reason) => (reason, None),
-                    SessionEnd::Replaced(next) => ("zebra has connected anew".to_owned(), Some(next)),
+                    SessionEnd::Replaced(next) => {
+                        ("zebra has connected anew".to_owned(), Some(next))
+                    }
                     SessionEnd::ListenerLost(reason) => return reason,
                 };
                 self.state.down(&reason);
@@ -128,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Waits for zebra of this machine.
+    /// Accepts a connection from this machine.
     async fn accept(
         &self,
         listener: &TcpListener,
@@ -139,13 +143,13 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, from)) if super::netns::is_local(&stream, from) => return Ok(stream),
                     Ok((_, from)) => {
-                        tracing::warn!(%from, "FPM: refused, it is not of this machine");
+                        tracing::warn!(%from, "FPM: connection refused, the peer is not on this machine");
                     }
-                    Err(error) => return Err(format!("cannot take connections: {error}")),
+                    Err(error) => return Err(format!("cannot accept connections: {error}")),
                 },
                 () = sleep(NETNS_CHECK_INTERVAL) => {
                     if self.context.identity() != namespace_id {
-                        return Err("the network namespace is another one now".to_owned());
+                        return Err("the network namespace was replaced".to_owned());
                     }
                 }
             }
@@ -179,20 +183,21 @@ impl Server {
                         next_read = Instant::now() + COALESCE;
                         processed.err()
                     }
-                    Err(error) => Some(format!("the connection broke: {error}")),
+                    Err(error) => Some(format!("connection error: {error}")),
                 },
                 changed = devices.changed() => match changed {
                     Ok(changed) => {
                         reader.devices_changed();
-                        // zebra says everything again when it connects anew: nothing that is held goes meanwhile.
-                        changed.is_new_host_interface.then(|| "a host interface came: everything is to be said again".to_owned())
+                        // zebra sends everything again on a new connection, and existing routes are retained
+                        // meanwhile.
+                        changed.is_new_host_interface.then(|| "a host interface was added, resynchronizing".to_owned())
                     }
-                    Err(error) => return self.end_session(reader, previous, SessionEnd::ListenerLost(format!("devices cannot be followed: {error}"))),
+                    Err(error) => return self.end_session(reader, previous, SessionEnd::ListenerLost(format!("cannot monitor devices: {error}"))),
                 },
                 changed = configuration.changed() => {
                     let is_other = changed.is_ok() && devices.reconfigure();
                     reader.devices_changed();
-                    is_other.then(|| "host interfaces are others now: everything is to be said again".to_owned())
+                    is_other.then(|| "host interfaces have changed, resynchronizing".to_owned())
                 }
                 () = sleep_until(quiet_deadline.unwrap_or_else(Instant::now)), if quiet_deadline.is_some() => {
                     quiet_deadline = None;
@@ -213,47 +218,60 @@ impl Server {
         }
     }
 
-    /// What a session that ends leaves behind. One that said less than the one before it does not count: it was cut.
-    fn end_session(&mut self, reader: Reader, previous: RouteCounts, end: SessionEnd) -> SessionEnd {
-        self.last_counts = if reader.announced.covers_most_of(&previous) { reader.announced } else { previous };
+    /// Keeps the counts for the next session. A session that announced less than the previous one was
+    /// interrupted and does not count.
+    fn end_session(
+        &mut self,
+        reader: Reader,
+        previous: RouteCounts,
+        end: SessionEnd,
+    ) -> SessionEnd {
+        self.last_counts =
+            if reader.announced.covers_most_of(&previous) { reader.announced } else { previous };
         end
     }
 
-    /// zebra is silent: it has said everything, unless it is itself waiting for the daemons behind it.
+    /// Handles a quiet period: zebra has announced everything, or is itself waiting for the daemons behind
+    /// it.
     async fn finish_walk(&self, last_counts: &RouteCounts, previous: &RouteCounts) {
         let route_source = &self.route_source.source().name;
         if let Some(event) = end_of_walk_event(last_counts, previous) {
-            tracing::info!(route_source, routes = last_counts.total(), "zebra has said what it has");
+            tracing::info!(
+                route_source,
+                routes = last_counts.total(),
+                "zebra has announced its routes"
+            );
             self.route_source.send(vec![event]).await;
         } else {
             tracing::info!(
                 route_source,
                 routes = last_counts.total(),
                 previous = previous.total(),
-                "zebra has said less than before: what is missing stays for the stale-time"
+                "zebra has announced fewer routes than before: the missing ones are retained for the stale-time"
             );
         }
     }
 
-    /// Reads the frames that are there and tells them.
+    /// Processes the frames in the buffer.
     async fn process_frames(
         &self,
         reader: &mut Reader,
         buffer: &mut Vec<u8>,
         devices: &mut Devices,
     ) -> Result<(), String> {
-        // What zebra knows of devices came by the same kernel before: it is news to us as well.
+        // The kernel announced devices before zebra used them, so process link notifications first.
         if let Ok(changed) = devices.changed_now()
             && changed.any
         {
             reader.devices_changed();
             if changed.is_new_host_interface {
-                return Err("a host interface came: everything is to be said again".to_owned());
+                return Err("a host interface was added, resynchronizing".to_owned());
             }
         }
         let mut at = 0;
         let result = loop {
-            let read = reader.read(&buffer[at..], BATCH_ROUTES, &mut |device| devices.interface(device));
+            let read =
+                reader.read(&buffer[at..], BATCH_ROUTES, &mut |device| devices.interface(device));
             self.count(reader);
             let events = reader.take_events();
             if !events.is_empty() {
@@ -265,7 +283,7 @@ impl Server {
                 Err(FramingError(reason)) => break Err(reason.to_owned()),
             }
             if reader.needs_resync() {
-                break Err("next hops are others now: everything is to be said again".to_owned());
+                break Err("next hops have changed, resynchronizing".to_owned());
             }
         };
         buffer.drain(..at);
@@ -282,7 +300,7 @@ impl Server {
             let route_source = &self.route_source.source().name;
             tracing::warn!(
                 route_source,
-                "a message of zebra was left out: {reason}; said once, counted in the route source's state"
+                "ignored a malformed message of zebra: {reason}; logged once, counted in the route source's state"
             );
         }
         if let Some((prefix, reason)) = counts.last_not_imported {
@@ -291,10 +309,11 @@ impl Server {
     }
 }
 
-/// What silence says after a session has told so much, and the one before it so much; `None`: nothing, for something is missing.
+/// The event for a quiet period, from the route counts of this session and the previous one; `None`: routes
+/// are missing.
 fn end_of_walk_event(last_counts: &RouteCounts, previous: &RouteCounts) -> Option<Event> {
-    // The first session of this controller has nothing of its own to be compared with. Nothing at all may be all that there is: what a
-    // former controller has left is compared before it goes.
+    // The first session of this controller has nothing of its own to compare with. Even no routes at all may
+    // be everything: routes that the previous controller left behind are compared before they are removed.
     let event = if previous.total() == 0 { Event::PresumedComplete } else { Event::Complete };
     last_counts.covers_most_of(previous).then_some(event)
 }
@@ -305,11 +324,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fresh_zebra_without_routes_has_said_all_by_its_silence() {
-        assert_eq!(end_of_walk_event(&route_counts(0, 0), &route_counts(0, 0)), Some(Event::PresumedComplete));
-        assert_eq!(end_of_walk_event(&route_counts(3, 0), &route_counts(0, 0)), Some(Event::PresumedComplete));
+    fn a_quiet_period_ends_the_walk() {
+        assert_eq!(
+            end_of_walk_event(&route_counts(0, 0), &route_counts(0, 0)),
+            Some(Event::PresumedComplete)
+        );
+        assert_eq!(
+            end_of_walk_event(&route_counts(3, 0), &route_counts(0, 0)),
+            Some(Event::PresumedComplete)
+        );
         assert_eq!(end_of_walk_event(&route_counts(0, 0), &route_counts(1, 0)), None);
-        assert_eq!(end_of_walk_event(&route_counts(90, 9), &route_counts(100, 10)), Some(Event::Complete));
-        assert_eq!(end_of_walk_event(&route_counts(100, 0), &route_counts(100, 10)), None, "IPv6 is missing");
+        assert_eq!(
+            end_of_walk_event(&route_counts(90, 9), &route_counts(100, 10)),
+            Some(Event::Complete)
+        );
+        assert_eq!(
+            end_of_walk_event(&route_counts(100, 0), &route_counts(100, 10)),
+            None,
+            "IPv6 is missing"
+        );
     }
 }

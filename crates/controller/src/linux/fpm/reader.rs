@@ -1,23 +1,25 @@
-//! What zebra says, from bytes to events: no sockets, no time.
+//! Parses zebra's byte stream into events: no sockets, no time.
 
 use std::sync::Arc;
 
 use stoa_api::v1;
 
 use crate::learned::Event;
-use crate::linux::message::{MessageError, Message, Messages, NextHopObject, Prefix, Route, kind, route};
-use crate::linux::translate::{EventBatch, Translator, Translation};
+use crate::linux::message::{
+    Message, MessageError, Messages, NextHopObject, Prefix, Route, kind, route,
+};
+use crate::linux::translate::{EventBatch, Translation, Translator};
 
-/// Bytes of a frame's header.
+/// Size of the frame header.
 const HEADER_SIZE: usize = 4;
-/// zebra's default VRF: `RT_TABLE_MAIN`, or none said.
+/// zebra's default VRF: `RT_TABLE_MAIN`, or no table.
 const DEFAULT_TABLES: [u32; 2] = [254, 0];
 
-/// Why nothing more can be read: it is not known where the next frame begins.
+/// Framing was lost: the start of the next frame is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramingError(pub &'static str);
 
-/// How many routes a session has said, by family and protocol.
+/// Number of routes that a session has announced, by family and protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteCounts {
     routes: [[u64; 16]; 2],
@@ -31,56 +33,59 @@ impl RouteCounts {
         &mut routes[at]
     }
 
-    /// Of all families and protocols.
+    /// Routes of all families and protocols.
     pub fn total(&self) -> u64 {
         self.routes.iter().flatten().sum()
     }
 
-    /// Whether it is nine tenths of what was said before, of each family and protocol. A zebra that was started anew is silent as well while it
-    /// waits for its daemons, and they for their neighbours: what they had said must not go for that.
+    /// Whether at least nine tenths of the previous routes were announced, of each family and protocol. A
+    /// restarted zebra is also quiet while its daemons wait for their neighbours; the previous routes must be
+    /// retained then.
     pub fn covers_most_of(&self, before: &RouteCounts) -> bool {
         let before = before.routes.iter().flatten();
         self.routes.iter().flatten().zip(before).all(|(now, before)| *now >= before - before / 10)
     }
 }
 
-/// What was heard since it was last asked.
+/// Counters since they were last taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReaderCounters {
-    /// Routes that were said.
+    /// Announced routes.
     pub updates: u64,
-    /// Routes that were taken back.
+    /// Withdrawn routes.
     pub withdrawals: u64,
-    /// Messages that could not be read, and why the last one could not.
+    /// Malformed messages.
     pub malformed: u64,
-    /// Why the last one could not be read.
+    /// The error of the last malformed message.
     pub last_malformed: Option<MessageError>,
-    /// Routes that were left out.
+    /// Routes that were not imported.
     pub not_imported: u64,
-    /// The last of them, and why.
+    /// The last of them, and the reason.
     pub last_not_imported: Option<(Prefix, &'static str)>,
 }
 
-/// Reads one session.
+/// The reader of one session.
 #[derive(Debug, Default)]
 pub struct Reader {
     translator: Translator,
     batch: EventBatch,
-    /// A route that was taken back last: zebra takes back what it then says anew, and nobody shall see the gap.
+    /// The last withdrawal, held back: zebra withdraws a route before it announces the replacement, and that
+    /// gap must stay invisible.
     pending_withdrawal: Option<(Prefix, v1::Protocol)>,
     needs_resync: bool,
-    /// What was heard; the route source takes it.
+    /// Counters; the route source takes them.
     pub counts: ReaderCounters,
-    /// How many routes were said.
+    /// Number of announced routes.
     pub announced: RouteCounts,
 }
 
 impl Reader {
-    /// Reads whole frames, until about `routes` routes are in the batch. Gives how many bytes were read; 0: there is no whole frame. Call it
-    /// until then: what was taken back last is told once it is known whether it is said anew.
+    /// Reads complete frames until the batch has about `routes` routes. Returns the number of bytes read; 0:
+    /// there is no complete frame. Call it until then: the last withdrawal is released only when its
+    /// replacement did not follow.
     ///
     /// # Errors
-    /// When the bytes are no frame.
+    /// When framing is lost.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -90,7 +95,7 @@ impl Reader {
         let mut at = 0;
         let framing_error = loop {
             if self.batch.routes() >= routes {
-                // What was taken back last may be said anew by the next frame: that is looked at before it is told.
+                // The next frame may replace the last withdrawn route, so keep the withdrawal pending.
                 return Ok(at);
             }
             let rest = &bytes[at..];
@@ -98,13 +103,15 @@ impl Reader {
             let length = usize::from(u16::from_be_bytes([high, low]));
             match (version, protocol) {
                 (1, 1) if length >= HEADER_SIZE => {}
-                (1, 1) => break Some(FramingError("a frame is shorter than its header")),
+                (1, 1) => break Some(FramingError("the frame length is less than the FPM header")),
                 (1, 2) => {
                     break Some(FramingError(
-                        "its messages are protobuf: give zebra -M dplane_fpm_nl, or -M fpm:netlink",
+                        "zebra sends protobuf messages: start it with -M dplane_fpm_nl, or with -M fpm:netlink",
                     ));
                 }
-                _ => break Some(FramingError("what came is no FPM frame of version 1 with netlink")),
+                _ => {
+                    break Some(FramingError("not an FPM frame of version 1 with netlink messages"));
+                }
             }
             let Some(frame) = rest.get(HEADER_SIZE..length) else { break None };
             for message in Messages::of(frame) {
@@ -115,7 +122,7 @@ impl Reader {
             }
             at += length;
         };
-        // What is taken back at the end of a read may be said anew in the next one; but it may also be the last word.
+        // A replacement may follow in the next read, but the withdrawal may also be final.
         self.flush_withdrawal();
         match framing_error {
             Some(framing_error) if at == 0 => Err(framing_error),
@@ -123,17 +130,18 @@ impl Reader {
         }
     }
 
-    /// What was heard, in its order.
+    /// Takes the events, in order.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.batch.take_events()
     }
 
-    /// Forgets what depends on devices.
+    /// Discards cached translations that depend on devices.
     pub fn devices_changed(&mut self) {
         self.translator.devices_changed();
     }
 
-    /// Whether routes that were left out are good now, and only zebra can say which.
+    /// Whether routes that were not imported could be imported now, which requires zebra to announce them
+    /// again.
     pub fn needs_resync(&self) -> bool {
         self.needs_resync
     }
@@ -152,7 +160,8 @@ impl Reader {
             kind::NEW_NEXT_HOP => {
                 self.flush_withdrawal();
                 let next_hop = NextHopObject::read(message.body)?;
-                let taken = self.translator.update_object(&next_hop, interfaces, self.batch.events());
+                let taken =
+                    self.translator.update_object(&next_hop, interfaces, self.batch.events());
                 self.needs_resync |= taken.map_err(MessageError::Unsupported)?;
             }
             kind::DEL_NEXT_HOP => {
@@ -160,7 +169,7 @@ impl Reader {
                 let id = NextHopObject::read(message.body)?.id;
                 self.translator.remove_object(id, interfaces, self.batch.events());
             }
-            // Neighbours of EVPN, and what later versions may say.
+            // EVPN neighbours, and messages of later versions.
             _ => {}
         }
         Ok(())
@@ -177,7 +186,7 @@ impl Reader {
             if is_new {
                 self.not_imported(
                     route.prefix,
-                    "it is of another table than main: another VRF of zebra",
+                    "the route is not in table main: zebra has it in another VRF",
                 );
             }
             return;
@@ -203,7 +212,7 @@ impl Reader {
                 if let Translation::NotImported(reason) = translation {
                     self.not_imported(route.prefix, reason);
                 }
-                // There may have been one before it that was good.
+                // A previous route to the prefix may have been imported.
                 if !is_replaced {
                     self.flush_withdrawal();
                     self.pending_withdrawal = Some((route.prefix, protocol));
@@ -218,7 +227,7 @@ impl Reader {
         self.counts.last_not_imported = Some((prefix, reason));
     }
 
-    /// A route that was taken back was not said anew.
+    /// Releases the pending withdrawal: no replacement followed.
     fn flush_withdrawal(&mut self) {
         if let Some((prefix, protocol)) = self.pending_withdrawal.take() {
             self.counts.withdrawals += 1;

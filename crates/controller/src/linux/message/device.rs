@@ -1,4 +1,4 @@
-//! Messages of devices, and what is on them: links, addresses, neighbours.
+//! Messages about devices, their addresses and neighbours.
 
 use std::net::IpAddr;
 
@@ -7,21 +7,21 @@ use super::{Attributes, FAMILY_IP4, FAMILY_IP6, MessageError, half, word};
 /// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link<'a> {
-    /// Its number.
+    /// Interface index.
     pub index: u32,
-    /// Whether somebody set it up (`IFF_UP`).
+    /// Whether it is administratively up (`IFF_UP`).
     pub is_up: bool,
     /// Its name.
     pub name: &'a str,
-    /// Its alias; "": none.
+    /// Its alias (`IFLA_IFALIAS`); "": none.
     pub alias: &'a str,
 }
 
 impl<'a> Link<'a> {
-    /// Reads the body of `RTM_NEWLINK` or `RTM_DELLINK`.
+    /// Parses the body of `RTM_NEWLINK` or `RTM_DELLINK`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it is malformed.
     pub fn read(body: &'a [u8]) -> Result<Link<'a>, MessageError> {
         let short = MessageError::Malformed("a link is shorter than its header");
         let (header, rest) = body.split_at_checked(16).ok_or(short)?;
@@ -44,23 +44,23 @@ impl<'a> Link<'a> {
 /// An address of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The number of the device.
+    /// Interface index of the device.
     pub device: u32,
     /// The address.
     pub address: IpAddr,
     /// Its prefix length, at most 32 or 128.
     pub length: u8,
-    /// Who has put it there (`IFA_PROTO`); 0: nobody said.
+    /// Who added it (`IFA_PROTO`); 0: unspecified.
     pub protocol: u8,
-    /// Whether it is known to be another's too (`IFA_F_DADFAILED`).
+    /// Whether duplicate address detection failed (`IFA_F_DADFAILED`).
     pub is_duplicate: bool,
 }
 
 impl Address {
-    /// Reads the body of `RTM_NEWADDR` or `RTM_DELADDR`.
+    /// Parses the body of `RTM_NEWADDR` or `RTM_DELADDR`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it is malformed.
     pub fn read(body: &[u8]) -> Result<Address, MessageError> {
         let short = MessageError::Malformed("an address is shorter than its header");
         let (header, rest) = body.split_at_checked(8).ok_or(short)?;
@@ -71,7 +71,7 @@ impl Address {
         for one in Attributes::of(rest) {
             let one = one?;
             match one.kind {
-                // IFA_ADDRESS is the other end of a point-to-point link, where IFA_LOCAL is there.
+                // IFA_ADDRESS is the peer of a point-to-point link if IFA_LOCAL is present.
                 1 => address = Some(one.address(family)?),
                 2 => local = Some(one.address(family)?),
                 // IFA_FLAGS, IFA_PROTO
@@ -91,21 +91,21 @@ impl Address {
 /// A neighbour on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbor {
-    /// The number of the device.
+    /// Interface index of the device.
     pub device: u32,
     /// Its address.
     pub address: IpAddr,
-    /// Its MAC address, if it is known.
+    /// Its MAC address, if known.
     pub mac: Option<[u8; 6]>,
-    /// Whether an operator has set it for good (`NUD_PERMANENT`).
+    /// Whether it is a permanent entry (`NUD_PERMANENT`).
     pub is_permanent: bool,
 }
 
 impl Neighbor {
-    /// Reads the body of `RTM_NEWNEIGH` or `RTM_DELNEIGH`. `Ok(None)`: one of a bridge, or a proxy entry.
+    /// Parses the body of `RTM_NEWNEIGH` or `RTM_DELNEIGH`. `Ok(None)`: a bridge or proxy entry.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it is malformed.
     pub fn read(body: &[u8]) -> Result<Option<Neighbor>, MessageError> {
         let short = MessageError::Malformed("a neighbour is shorter than its header");
         let (header, rest) = body.split_at_checked(12).ok_or(short)?;
@@ -126,7 +126,8 @@ impl Neighbor {
                 _ => {}
             }
         }
-        let address = address.ok_or(MessageError::Malformed("the address of a neighbour is missing"))?;
+        let address =
+            address.ok_or(MessageError::Malformed("the address of a neighbour is missing"))?;
         Ok(Some(Neighbor { device, address, mac, is_permanent: state & 0x80 != 0 }))
     }
 }

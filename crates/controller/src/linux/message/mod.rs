@@ -1,8 +1,9 @@
-//! netlink in bytes: messages, attributes, and what stands in those of routes (rtnetlink(7)), read without memory of its own.
+//! A netlink parser: messages and attributes of rtnetlink(7), without allocation.
 //!
-//! The bytes come from zebra over TCP or from the kernel, a million routes at a time: nothing is allocated for a
-//! route, and nothing is trusted ([decision 33](../../../../docs/decisions/0033-our-own-netlink-reader.md)).
-//! Headers are in the byte order of the machine, addresses in that of the network.
+//! The bytes come from zebra over TCP or from the kernel, a million routes at a time: nothing is allocated
+//! per route, and nothing is trusted ([decision
+//! 33](../../../../docs/decisions/0033-our-own-netlink-reader.md)). Headers are in host byte order, addresses
+//! in network byte order.
 
 pub mod device;
 pub mod next_hop;
@@ -13,13 +14,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use device::{Address, Link, Neighbor};
 pub use next_hop::NextHopObject;
-pub use route::{Prefix, Route, NextHop};
+pub use route::{NextHop, Prefix, Route};
 pub use rule::{Rule, RuleAction, TOS};
 
-/// Bytes of the header of a message: `struct nlmsghdr`.
+/// Size of the message header, `struct nlmsghdr`.
 pub const HEADER_SIZE: usize = 16;
 
-/// Types of messages (linux/rtnetlink.h, linux/netlink.h).
+/// Message types (linux/rtnetlink.h, linux/netlink.h).
 #[allow(missing_docs)]
 pub mod kind {
     pub const ERROR: u16 = 2;
@@ -51,13 +52,13 @@ pub const FAMILY_IP4: u8 = 2;
 /// IPv6.
 pub const FAMILY_IP6: u8 = 10;
 
-/// Why a message says nothing that we can do.
+/// Why a message cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// It is no such message: what was read before and comes after may be good.
+    /// It is malformed; messages before and after it may be valid.
     #[error("malformed: {0}")]
     Malformed(&'static str),
-    /// It is one, and Stoa has no such thing.
+    /// It is valid, but Stoa does not support what it describes.
     #[error("{0}")]
     Unsupported(&'static str),
 }
@@ -65,41 +66,41 @@ pub enum MessageError {
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// See [`kind`].
+    /// Message type, see [`kind`].
     pub kind: u16,
     /// Flags of netlink(7).
     pub flags: u16,
-    /// The number of the request that it answers.
+    /// Sequence number of the request it replies to.
     pub sequence: u32,
-    /// What stands behind the header.
+    /// What follows the header.
     pub body: &'a [u8],
 }
 
 impl Message<'_> {
-    /// `NLM_F_REPLACE`: a notification of what took the place of something.
+    /// `NLM_F_REPLACE`: the notification replaces an object.
     pub fn replaces(&self) -> bool {
         self.flags & 0x100 != 0
     }
 
-    /// `NLM_F_DUMP_INTR`: the list changed while it was told, and may lack something.
+    /// `NLM_F_DUMP_INTR`: the dump was inconsistent and may be incomplete.
     pub fn was_interrupted(&self) -> bool {
         self.flags & 0x10 != 0
     }
 
-    /// The error number of an `ERROR` message; 0: done as asked.
+    /// The error number of an `ERROR` message; 0: acknowledgement.
     pub fn error(&self) -> i32 {
         word(self.body, 0).map_or(0, |word| -word.cast_signed())
     }
 }
 
-/// The messages of a buffer, one behind the other, aligned to 4 bytes. Ends after the first fault.
+/// The messages of a buffer, each aligned to 4 bytes. Ends after the first malformed one.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Messages<'a> {
-    /// Of these bytes.
+    /// The messages in these bytes.
     pub fn of(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -124,28 +125,30 @@ impl<'a> Iterator for Messages<'a> {
                 self.rest = all.get(end..).unwrap_or_default();
                 Some(Ok(message))
             }
-            None => Some(Err(MessageError::Malformed("a message is longer or shorter than it says"))),
+            None => {
+                Some(Err(MessageError::Malformed("a message is longer or shorter than it says")))
+            }
         }
     }
 }
 
-/// One attribute: its type without the flags, and its value.
+/// One attribute: type without flags, and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
-    /// Its type, of the 14 low bits.
+    /// Type, the low 14 bits.
     pub kind: u16,
     /// Its value.
     pub value: &'a [u8],
 }
 
-/// The attributes at the end of a message. Ends after the first fault.
+/// The attributes at the end of a message. Ends after the first malformed one.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Attributes<'a> {
-    /// Of these bytes.
+    /// The attributes in these bytes.
     pub fn of(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -161,7 +164,7 @@ impl<'a> Iterator for Attributes<'a> {
         let all = std::mem::take(&mut self.rest);
         let attribute = || {
             let length = usize::from(half(all, 0)?);
-            // NLA_F_NESTED and NLA_F_NET_BYTEORDER are no part of the type.
+            // NLA_F_NESTED and NLA_F_NET_BYTEORDER are not part of the type.
             let kind = half(all, 2)? & 0x3fff;
             Some((Attribute { kind, value: all.get(4..length)? }, aligned(length)))
         };
@@ -170,13 +173,15 @@ impl<'a> Iterator for Attributes<'a> {
                 self.rest = all.get(end..).unwrap_or_default();
                 Some(Ok(attribute))
             }
-            None => Some(Err(MessageError::Malformed("an attribute is longer or shorter than it says"))),
+            None => {
+                Some(Err(MessageError::Malformed("an attribute is longer or shorter than it says")))
+            }
         }
     }
 }
 
 impl<'a> Attribute<'a> {
-    /// A value of 4 bytes.
+    /// A 4-byte value.
     fn word(&self) -> Result<u32, MessageError> {
         match *self.value {
             [a, b, c, d] => Ok(u32::from_ne_bytes([a, b, c, d])),
@@ -194,24 +199,25 @@ impl<'a> Attribute<'a> {
         }
     }
 
-    /// A text, up to its zero.
+    /// A string, up to its NUL.
     fn text(&self) -> Result<&'a str, MessageError> {
         let end = self.value.iter().position(|byte| *byte == 0).unwrap_or(self.value.len());
-        std::str::from_utf8(&self.value[..end]).map_err(|_| MessageError::Malformed("a text is no UTF-8"))
+        std::str::from_utf8(&self.value[..end])
+            .map_err(|_| MessageError::Malformed("a string is not UTF-8"))
     }
 }
 
-/// Four bytes at a place, in the machine's order.
+/// Four bytes at an offset, in host byte order.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-/// Two bytes at a place, in the machine's order.
+/// Two bytes at an offset, in host byte order.
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
-/// Lengths are rounded up to 4.
+/// Rounds a length up to 4.
 fn aligned(length: usize) -> usize {
     length.next_multiple_of(4)
 }
@@ -225,7 +231,7 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A request: the header, and what stands behind it.
+/// A request: header and body.
 pub fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     let length = HEADER_SIZE + body.len();
     let mut bytes = Vec::with_capacity(length);

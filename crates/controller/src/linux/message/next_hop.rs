@@ -1,15 +1,15 @@
-//! Messages of next-hop objects: `RTM_NEWNEXTHOP` and `RTM_DELNEXTHOP` (linux/nexthop.h).
+//! Messages about next-hop objects: `RTM_NEWNEXTHOP` and `RTM_DELNEXTHOP` (linux/nexthop.h).
 
 use stoa_api::v1;
 
 use super::{Attribute, Attributes, FAMILY_ANY, FAMILY_IP4, FAMILY_IP6, MessageError, NextHop, ip};
 
-/// Bytes of `struct nhmsg`.
+/// Size of `struct nhmsg`.
 const HEADER_SIZE: usize = 8;
-/// Bytes of `struct nexthop_grp`.
+/// Size of `struct nexthop_grp`.
 const MEMBER_SIZE: usize = 8;
 
-/// Types of attributes.
+/// Attribute types.
 mod attribute {
     pub const ID: u16 = 1;
     pub const GROUP: u16 = 2;
@@ -24,34 +24,36 @@ mod attribute {
 /// A next-hop object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHopObject<'a> {
-    /// Its number, never 0.
+    /// Its id, never 0.
     pub id: u32,
-    /// What it does; `None`: it does not say, as one that goes.
+    /// What it does; `None` in a deletion.
     pub action: Option<Action<'a>>,
 }
 
 /// What a next-hop object does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// One way.
+    /// One next hop.
     NextHop(NextHop),
-    /// Others, each with its share; see [`NextHopObject::members`].
+    /// A weighted group of other objects; see [`NextHopObject::members`].
     Group(&'a [u8]),
-    /// No way.
+    /// A blackhole.
     Special(v1::Special),
 }
 
 impl<'a> NextHopObject<'a> {
-    /// Reads the body of a message.
+    /// Parses the body of a message.
     ///
     /// # Errors
-    /// When it cannot be read, or says what Stoa does not do.
+    /// When it is malformed or unsupported.
     pub fn read(body: &'a [u8]) -> Result<NextHopObject<'a>, MessageError> {
         let Some((header, rest)) = body.split_at_checked(HEADER_SIZE) else {
             return Err(MessageError::Malformed("a next hop is shorter than its header"));
         };
         if !matches!(header[0], FAMILY_ANY | FAMILY_IP4 | FAMILY_IP6) {
-            return Err(MessageError::Unsupported("a next hop of another family than IPv4 and IPv6"));
+            return Err(MessageError::Unsupported(
+                "a next hop of another family than IPv4 and IPv6",
+            ));
         }
         let (mut id, mut group, mut is_blackhole) = (0, None, false);
         let (mut device, mut gateway) = (None, None);
@@ -60,7 +62,8 @@ impl<'a> NextHopObject<'a> {
             match one.kind {
                 attribute::ID => id = one.word()?,
                 attribute::GROUP => group = Some(checked_group(one.value)?),
-                // NEXTHOP_GRP_TYPE_MPATH is 0; a resilient group (1) shares flows in another way and has the same members.
+                // NEXTHOP_GRP_TYPE_MPATH is 0; a resilient group (1) distributes flows differently but has
+                // the same members.
                 attribute::GROUP_TYPE => {}
                 attribute::BLACKHOLE => is_blackhole = true,
                 attribute::DEVICE => device = Some(one.word()?),
@@ -92,7 +95,7 @@ impl<'a> NextHopObject<'a> {
         Ok(NextHopObject { id, action })
     }
 
-    /// Numbers and weights (1 to 65,536) of the members, when it is a group.
+    /// Ids and weights (1 to 65,536) of the members, if it is a group.
     pub fn members(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
         let bytes = if let Some(Action::Group(bytes)) = self.action { bytes } else { &[] };
         bytes.as_chunks::<MEMBER_SIZE>().0.iter().map(|&[a, b, c, d, low, high, ..]| {

@@ -1,4 +1,4 @@
-//! Messages of routes: `RTM_NEWROUTE` and `RTM_DELROUTE`.
+//! Messages about routes: `RTM_NEWROUTE` and `RTM_DELROUTE`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,12 +6,12 @@ use stoa_api::v1;
 
 use super::{Attribute, Attributes, FAMILY_IP4, FAMILY_IP6, MessageError, half, ip, word};
 
-/// Bytes of `struct rtmsg`.
+/// Size of `struct rtmsg`.
 const HEADER_SIZE: usize = 12;
-/// Bytes of `struct rtnexthop`.
+/// Size of `struct rtnexthop`.
 const NEXT_HOP_HEADER: usize = 8;
 
-/// Types of attributes (linux/rtnetlink.h).
+/// Attribute types (linux/rtnetlink.h).
 mod attribute {
     pub const DESTINATION: u16 = 1;
     pub const SOURCE: u16 = 2;
@@ -27,10 +27,10 @@ mod attribute {
     pub const NEXT_HOP: u16 = 30;
 }
 
-/// A destination: the address without host bits. IPv4 stands in the low 32 bits.
+/// A destination prefix without host bits. IPv4 addresses are in the low 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Prefix {
-    /// Whether it is one of IPv6.
+    /// Whether it is an IPv6 prefix.
     pub is_ip6: bool,
     /// The address.
     pub bits: u128,
@@ -39,7 +39,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Of an address, whose host bits are put away. `None`: the length is more than there are bits.
+    /// Builds a prefix, zeroing host bits. `None`: the length exceeds the address.
     pub fn of(address: IpAddr, length: u8) -> Option<Prefix> {
         let (is_ip6, bits, width) = match address {
             IpAddr::V4(four) => (false, u128::from(u32::from(four)), 32_u32),
@@ -60,53 +60,53 @@ impl std::fmt::Display for Prefix {
     }
 }
 
-/// A route, or one that goes. Nothing in it is allocated.
+/// A route, new or deleted, without allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<'a> {
-    /// Where it leads to.
+    /// Destination.
     pub prefix: Prefix,
-    /// Which kernel table it is in.
+    /// Kernel table.
     pub table: u32,
-    /// Who put it there: `rtm_protocol`.
+    /// Who added it: `rtm_protocol`.
     pub protocol: u8,
-    /// Its metric: the least one wins.
+    /// Metric: lower wins.
     pub metric: u32,
-    /// For one type of service only, which Stoa does not look at.
+    /// It applies to one type of service only, which Stoa does not support.
     pub has_service: bool,
-    /// What is done with its packets.
+    /// What happens to its packets.
     pub action: Action<'a>,
 }
 
-/// What a route does.
+/// The action of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// What the next-hop object of this number does.
+    /// That of the next-hop object with this id.
     NextHopObject(u32),
-    /// One way, or none: a route that goes may not say it.
+    /// One next hop, or none: a deletion may omit it.
     NextHop(Option<NextHop>),
-    /// Several: `struct rtnexthop` one behind the other, checked; see [`Route::next_hops`].
+    /// Several: consecutive `struct rtnexthop`, checked; see [`Route::next_hops`].
     Multipath(&'a [u8]),
-    /// No way.
+    /// A blackhole or similar.
     Special(v1::Special),
 }
 
-/// One way of a route.
+/// One next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NextHop {
-    /// The number of the device; 0: the gateway alone is given.
+    /// Interface index; 0: only the gateway is given.
     pub device: u32,
     /// The gateway; `None`: on the link.
     pub gateway: Option<IpAddr>,
-    /// Share of the flows, 1 to 256.
+    /// Weight, 1 to 256.
     pub weight: u16,
 }
 
 impl<'a> Route<'a> {
-    /// Reads the body of a message. `Ok(None)`: it is about a route that is none of those that are handed on: of the
-    /// kernel's own (local, broadcast, multicast) or a copy that its cache made.
+    /// Parses the body of a message. `Ok(None)`: the kernel's own route (local, broadcast, multicast) or a
+    /// cached clone.
     ///
     /// # Errors
-    /// When it cannot be read, or says what Stoa does not do.
+    /// When it is malformed or unsupported.
     pub fn read(body: &'a [u8]) -> Result<Option<Route<'a>>, MessageError> {
         let Some((header, rest)) = body.split_at_checked(HEADER_SIZE) else {
             return Err(MessageError::Malformed("a route is shorter than its header"));
@@ -117,7 +117,11 @@ impl<'a> Route<'a> {
         let none = match family {
             FAMILY_IP4 => IpAddr::from([0; 4]),
             FAMILY_IP6 => IpAddr::from([0; 16]),
-            _ => return Err(MessageError::Unsupported("a route of another family than IPv4 and IPv6")),
+            _ => {
+                return Err(MessageError::Unsupported(
+                    "a route of another family than IPv4 and IPv6",
+                ));
+            }
         };
         let parsed = RouteAttributes::read(rest, family)?;
         let prefix = Prefix::of(parsed.destination.unwrap_or(none), length)
@@ -128,7 +132,7 @@ impl<'a> Route<'a> {
             // RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST, RTN_MULTICAST
             2..=5 => return Ok(None),
             _ if is_copy => return Ok(None),
-            // RTN_UNSPEC: who takes a route back need not say its type.
+            // RTN_UNSPEC: a deletion may omit the type.
             0 | 1 => None,
             6 => Some(v1::Special::Blackhole),
             7 => Some(v1::Special::Unreachable),
@@ -154,20 +158,20 @@ impl<'a> Route<'a> {
         }))
     }
 
-    /// Its ways, when it has some of its own.
+    /// Its own next hops, if any.
     pub fn next_hops(&self) -> impl Iterator<Item = NextHop> + use<'a> {
         let (one, bytes) = match self.action {
             Action::NextHop(next_hop) => (next_hop, &[][..]),
             Action::Multipath(bytes) => (None, bytes),
             Action::NextHopObject(_) | Action::Special(_) => (None, &[][..]),
         };
-        // They were checked when the route was read.
+        // They were checked when the route was parsed.
         let family = if self.prefix.is_ip6 { FAMILY_IP6 } else { FAMILY_IP4 };
         one.into_iter().chain(NextHopIter { rest: bytes, family }.map_while(Result::ok))
     }
 }
 
-/// Attributes as they are found.
+/// Attributes of a route message.
 #[derive(Default)]
 struct RouteAttributes<'a> {
     destination: Option<IpAddr>,
@@ -212,7 +216,7 @@ impl<'a> RouteAttributes<'a> {
     }
 }
 
-/// The gateway that an attribute tells, of a route or of one of its ways.
+/// The gateway in an attribute, of a route or of one of its next hops.
 fn gateway(one: &Attribute<'_>, family: u8) -> Result<Option<IpAddr>, MessageError> {
     match one.kind {
         attribute::GATEWAY => {
@@ -240,7 +244,7 @@ fn via(value: &[u8], family: u8) -> Result<IpAddr, MessageError> {
     Ok(address)
 }
 
-/// The ways of a multipath route. Ends after the first fault.
+/// The next hops of a multipath route. Ends after the first malformed one.
 struct NextHopIter<'a> {
     rest: &'a [u8],
     family: u8,
@@ -260,7 +264,7 @@ impl Iterator for NextHopIter<'_> {
             Some((hops, device, all.get(NEXT_HOP_HEADER..length)?, length.next_multiple_of(4)))
         };
         let Some((hops, device, attributes, end)) = parts() else {
-            return Some(Err(MessageError::Malformed("a way is longer or shorter than it says")));
+            return Some(Err(MessageError::Malformed("a next hop has a bad length")));
         };
         let mut next_hop = NextHop { device, gateway: None, weight: u16::from(hops) + 1 };
         for one in Attributes::of(attributes) {
@@ -274,14 +278,14 @@ impl Iterator for NextHopIter<'_> {
     }
 }
 
-/// Who has put a route there, by `rtm_protocol` (linux/rtnetlink.h; FRR's own numbers are in its rt_netlink.h).
+/// Maps `rtm_protocol` (linux/rtnetlink.h; FRR's numbers are in its rt_netlink.h).
 pub fn protocol(number: u8) -> v1::Protocol {
     match number {
         // unspec, redirect, kernel, boot (`ip route` of an operator), router advertisement, DHCP
         0..=3 | 9 | 16 => v1::Protocol::Kernel,
         // static, and FRR's staticd
         4 | 196 => v1::Protocol::Static,
-        // It does not say of which protocol.
+        // BIRD does not give the protocol.
         12 => v1::Protocol::Bird,
         42 => v1::Protocol::Babel,
         186 => v1::Protocol::Bgp,
@@ -289,7 +293,7 @@ pub fn protocol(number: u8) -> v1::Protocol {
         188 => v1::Protocol::Ospf,
         // RIP, and FRR's RIPng
         189 | 190 => v1::Protocol::Rip,
-        // zebra's own (11), and what nobody here knows
+        // zebra's own (11), and unknown ones
         _ => v1::Protocol::Other,
     }
 }

@@ -1,4 +1,4 @@
-//! Messages of policy rules (linux/fib_rules.h), read and written.
+//! Messages about policy rules (linux/fib_rules.h), parsed and built.
 
 use std::net::IpAddr;
 
@@ -6,63 +6,63 @@ use ipnet::IpNet;
 
 use super::{Attributes, FAMILY_IP4, FAMILY_IP6, MessageError, half};
 
-/// What becomes of packets (`FR_ACT_*`).
+/// What happens to matching packets (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleAction {
-    /// Routed by the table of this number.
+    /// Look up this table.
     Table(u32),
-    /// On with the rule of this priority.
+    /// Continue with the rule of this priority.
     Goto(u32),
-    /// Nothing: on with the next rule.
+    /// Continue with the next rule.
     Nothing,
-    /// Dropped in silence.
+    /// Drop silently.
     Blackhole,
-    /// The network is unreachable.
+    /// Reject as unreachable.
     Unreachable,
-    /// It is prohibited.
+    /// Reject as prohibited.
     Prohibit,
 }
 
 /// A policy rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
-    /// Rules are looked at from the least on.
+    /// Rules apply in ascending order.
     pub priority: u32,
-    /// Whether it is of IPv6.
+    /// Whether it is an IPv6 rule.
     pub is_ip6: bool,
-    /// Where packets come from.
+    /// Source prefix.
     pub from: Option<IpNet>,
-    /// Where they go.
+    /// Destination prefix.
     pub to: Option<IpNet>,
-    /// The device that receives them; "": any.
+    /// Input device; "": any.
     pub device: String,
-    /// Their DSCP; 0 only where the kernel knows `FRA_DSCP`.
+    /// DSCP; 0 only where the kernel supports `FRA_DSCP`.
     pub dscp: Option<u8>,
-    /// What they carry.
+    /// IP protocol.
     pub ip_protocol: Option<u8>,
     /// First and last source port.
     pub source_ports: Option<(u16, u16)>,
     /// First and last destination port.
     pub destination_ports: Option<(u16, u16)>,
-    /// What becomes of them.
+    /// What happens to matching packets.
     pub action: RuleAction,
-    /// Routes of a table with prefixes up to this length do not count (`suppress_prefixlength`).
+    /// Routes with prefixes up to this length are ignored (`suppress_prefixlength`).
     pub suppressed: Option<u32>,
-    /// Who has put it there (`rtm_protocol`); 0: nobody said.
+    /// Who added it (`rtm_protocol`); 0: unspecified.
     pub protocol: u8,
-    /// What it asks for that Stoa does not do.
+    /// A selector or action that Stoa does not support.
     pub unsupported: Option<&'static str>,
 }
 
-/// `FIB_RULE_INVERT`: it is about packets for which all this does not hold.
+/// `FIB_RULE_INVERT`: the rule matches packets that do not match its selectors.
 const INVERT: u8 = 2;
-/// `FIB_RULE_UNRESOLVED`: there is no rule of the priority to go to.
+/// `FIB_RULE_UNRESOLVED`: the target of goto does not exist.
 const UNRESOLVED: u8 = 4;
-/// What `ip rule ... tos` of IPv4 asks for.
+/// The selector of `ip rule ... tos` in IPv4.
 pub const TOS: &str = "three bits of the TOS (tos)";
 
 impl Rule {
-    /// A rule about all packets.
+    /// A rule that matches all packets.
     pub fn new(is_ip6: bool, priority: u32, action: RuleAction) -> Rule {
         Rule {
             priority,
@@ -81,7 +81,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is one of the three that every namespace has: all packets, to the tables local, main, default.
+    /// Whether it is one of the three default rules: all packets, tables local, main, default.
     pub fn is_default(&self) -> bool {
         let protocol = self.protocol;
         [(0, 255), (32_766, 254), (32_767, 253)].iter().any(|(priority, table)| {
@@ -90,10 +90,11 @@ impl Rule {
         })
     }
 
-    /// Reads the body of `RTM_NEWRULE` or `RTM_DELRULE`. `Ok(None)`: one of multicast routing (families 128 and 129).
+    /// Parses the body of `RTM_NEWRULE` or `RTM_DELRULE`. `Ok(None)`: a rule of multicast routing (families
+    /// 128 and 129).
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When it is malformed.
     pub fn read(body: &[u8]) -> Result<Option<Rule>, MessageError> {
         let short = MessageError::Malformed("a rule is shorter than its header");
         let (header, rest) = body.split_at_checked(12).ok_or(short)?;
@@ -103,18 +104,18 @@ impl Rule {
         }
         let (mut table, mut goto) = (u32::from(header[4]), None);
         let mut rule = Rule::new(family == FAMILY_IP6, 0, RuleAction::Nothing);
-        // The flags are a word in the order of the machine; ours are in its least byte.
+        // The flags are a word in host byte order; these two are in its least byte.
         let flags = u32::from_ne_bytes([header[8], header[9], header[10], header[11]]) as u8;
         if flags & INVERT != 0 {
-            rule.unsupported = Some("what it is not about (not)");
+            rule.unsupported = Some("inverted selectors (not)");
         } else if flags & UNRESOLVED != 0 {
-            rule.unsupported = Some("a rule to go to that is not there (goto)");
+            rule.unsupported = Some("goto to a missing rule (goto)");
         }
         let net = |address: IpAddr, length: u8| {
             let long = MessageError::Malformed("a prefix is longer than its address");
             IpNet::new(address, length).map(|net| Some(net.trunc())).map_err(|_| long)
         };
-        // Of IPv4, Linux compares three bits of it alone; of IPv6, the whole DSCP.
+        // In IPv4 Linux compares only three bits of it, in IPv6 the whole DSCP.
         match header[3] {
             0 => {}
             _ if rule.is_ip6 => rule.dscp = Some(header[3] >> 2).filter(|dscp| *dscp != 0),
@@ -134,32 +135,32 @@ impl Rule {
                 3 => one.text()?.clone_into(&mut rule.device),
                 4 => goto = Some(one.word()?),
                 6 => rule.priority = one.word()?,
-                // FWMARK, FWMASK: of no mark, a mask of 0.
+                // FWMARK, FWMASK: a mask of 0 without a mark.
                 10 | 16 if one.word()? == 0 => {}
-                10 | 16 => rule.unsupported = Some("marks of packets (fwmark)"),
-                // FLOW: for accounting only.
+                10 | 16 => rule.unsupported = Some("packet marks (fwmark)"),
+                // FLOW: accounting only.
                 11 => {}
-                12 => rule.unsupported = Some("keys of tunnels (tun_id)"),
-                // SUPPRESS_IFGROUP, SUPPRESS_PREFIXLEN: with their usual values always there.
+                12 => rule.unsupported = Some("tunnel keys (tun_id)"),
+                // SUPPRESS_IFGROUP and SUPPRESS_PREFIXLEN are always present, with a default value.
                 13 if one.word()? == u32::MAX => {}
-                13 => rule.unsupported = Some("groups of devices (suppress_ifgroup)"),
+                13 => rule.unsupported = Some("device groups (suppress_ifgroup)"),
                 14 => rule.suppressed = Some(one.word()?).filter(|length| *length != u32::MAX),
                 15 => table = one.word()?,
-                17 => rule.unsupported = Some("the device that packets leave by (oif)"),
+                17 => rule.unsupported = Some("the output device (oif)"),
                 18 => {}
                 19 if byte() == Some(0) => {}
-                19 => rule.unsupported = Some("VRF devices of Linux (l3mdev)"),
-                20 => rule.unsupported = Some("users (uidrange)"),
+                19 => rule.unsupported = Some("Linux VRF devices (l3mdev)"),
+                20 => rule.unsupported = Some("user ids (uidrange)"),
                 21 => rule.protocol = byte().unwrap_or(0),
                 22 => rule.ip_protocol = byte().filter(|protocol| *protocol != 0),
                 23 => rule.source_ports = range()?,
                 24 => rule.destination_ports = range()?,
                 25 => rule.dscp = byte(),
-                // SPORT_MASK, DPORT_MASK, DSCP_MASK: of one port, or of all bits, they are the usual.
+                // SPORT_MASK, DPORT_MASK, DSCP_MASK: the default masks match all bits.
                 28 | 29 if half(one.value, 0) == Some(u16::MAX) => {}
                 30 if byte() == Some(0x3f) => {}
-                28..=30 => rule.unsupported = Some("ports or DSCP by a mask"),
-                _ => rule.unsupported = Some("something that Stoa does not know"),
+                28..=30 => rule.unsupported = Some("masked ports or DSCP"),
+                _ => rule.unsupported = Some("an unknown attribute"),
             }
         }
         rule.action = match (header[7], goto) {
@@ -174,7 +175,7 @@ impl Rule {
         Ok(Some(rule))
     }
 
-    /// The body of `RTM_NEWRULE` or `RTM_DELRULE`.
+    /// Builds the body of `RTM_NEWRULE` or `RTM_DELRULE`.
     pub fn write(&self) -> Vec<u8> {
         let length = |net: Option<IpNet>| net.map_or(0, |net| net.prefix_len());
         let (action, table) = match self.action {
@@ -186,7 +187,7 @@ impl Rule {
             RuleAction::Prohibit => (8, 0),
         };
         let family = if self.is_ip6 { FAMILY_IP6 } else { FAMILY_IP4 };
-        // The TOS of a rule of IPv4 means three bits only, and 0 means any.
+        // In IPv4 the TOS of a rule covers three bits only, and 0 means any.
         let is_service = self.is_ip6 && self.dscp != Some(0);
         let service = self.dscp.filter(|_| is_service).map_or(0, |dscp| dscp << 2);
         let mut body = vec![family, length(self.to), length(self.from), service];
@@ -231,7 +232,7 @@ impl Rule {
     }
 }
 
-/// As `ip rule` would tell it, for people.
+/// In the syntax of `ip rule`.
 impl std::fmt::Display for Rule {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let family = if self.is_ip6 { " -6" } else { "" };
@@ -311,12 +312,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rules_are_read_as_they_were_written(rule in rule()) {
+        fn rules_survive_a_round_trip(rule in rule()) {
             prop_assert_eq!(Rule::read(&rule.write()), Ok(Some(rule)));
         }
 
         #[test]
-        fn mangled_rules_are_refused_in_peace(rule in rule(), at: prop::sample::Index, byte: u8) {
+        fn corrupted_rules_do_not_panic(rule in rule(), at: prop::sample::Index, byte: u8) {
             let mut body = rule.write();
             let place = at.index(body.len());
             body[place] = byte;
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_named() {
+    fn unsupported_selectors_are_named() {
         let plain = Rule::new(false, 100, RuleAction::Table(7));
         let with = |kind: u16, value: &[u8]| {
             let mut body = plain.write();
@@ -336,21 +337,21 @@ mod tests {
             body.resize(body.len().next_multiple_of(4), 0);
             Rule::read(&body).unwrap().unwrap().unsupported.unwrap_or_default()
         };
-        assert_eq!(with(10, &5_u32.to_ne_bytes()), "marks of packets (fwmark)");
+        assert_eq!(with(10, &5_u32.to_ne_bytes()), "packet marks (fwmark)");
         assert_eq!(with(10, &[0; 4]), "");
-        assert_eq!(with(17, b"eth0\0"), "the device that packets leave by (oif)");
-        assert_eq!(with(19, &[1]), "VRF devices of Linux (l3mdev)");
-        assert_eq!(with(20, &[0; 8]), "users (uidrange)");
+        assert_eq!(with(17, b"eth0\0"), "the output device (oif)");
+        assert_eq!(with(19, &[1]), "Linux VRF devices (l3mdev)");
+        assert_eq!(with(20, &[0; 8]), "user ids (uidrange)");
         assert_eq!(with(28, &[0xff, 0xff]), "");
-        assert_eq!(with(28, &[0xff, 0]), "ports or DSCP by a mask");
+        assert_eq!(with(28, &[0xff, 0]), "masked ports or DSCP");
         assert_eq!(with(30, &[0x3f]), "");
-        assert_eq!(with(99, &[]), "something that Stoa does not know");
+        assert_eq!(with(99, &[]), "an unknown attribute");
         let flagged = |flags: u32| {
             let mut body = plain.write();
             body[8..12].copy_from_slice(&flags.to_ne_bytes());
             Rule::read(&body).unwrap().unwrap().unsupported.unwrap_or_default()
         };
-        assert_eq!(flagged(2), "what it is not about (not)");
+        assert_eq!(flagged(2), "inverted selectors (not)");
         assert_eq!(flagged(8), "");
         let with_tos = |is_ip6| {
             let mut body = Rule::new(is_ip6, 7, RuleAction::Nothing).write();
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_rules_are_known() {
+    fn default_rules_are_recognized() {
         let rule = |priority, table| Rule::new(false, priority, RuleAction::Table(table));
         assert!(rule(0, 255).is_default() && rule(32_766, 254).is_default());
         assert!(Rule { protocol: 2, ..rule(32_767, 253) }.is_default());

@@ -1,4 +1,4 @@
-//! Messages as another library makes them are read as they were meant, and no bytes make us panic.
+//! Messages built by another library are parsed as intended, and no bytes cause a panic.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use stoa_api::v1;
 
 use super::*;
 
-/// What a route is made of.
+/// The properties of a route.
 #[derive(Clone, Debug)]
 struct TestRoute {
     prefix: Prefix,
@@ -24,7 +24,7 @@ struct TestRoute {
 
 fn address(is_ip6: bool) -> impl Strategy<Value = IpAddr> {
     any::<u128>().prop_map(move |bits| match is_ip6 {
-        // Not unspecified: that is no gateway.
+        // An unspecified address is no gateway.
         true => IpAddr::from((bits | 1).to_be_bytes()),
         false => IpAddr::from(((bits as u32) | 1).to_be_bytes()),
     })
@@ -63,7 +63,7 @@ fn route_address(address: IpAddr) -> RouteAddress {
     }
 }
 
-/// As netlink-packet-route writes it.
+/// The message as netlink-packet-route builds it.
 fn message(route_strategy: &TestRoute) -> RouteMessage {
     let mut message = RouteMessage::default();
     let header = &mut message.header;
@@ -87,7 +87,8 @@ fn message(route_strategy: &TestRoute) -> RouteMessage {
         let mut hop = RouteNextHop::default();
         hop.interface_index = next_hop.device;
         hop.hops = u8::try_from(next_hop.weight - 1).unwrap();
-        hop.attributes.extend(next_hop.gateway.map(|it| RouteAttribute::Gateway(route_address(it))));
+        hop.attributes
+            .extend(next_hop.gateway.map(|it| RouteAttribute::Gateway(route_address(it))));
         hop
     });
     attributes.push(RouteAttribute::MultiPath(hops.collect()));
@@ -112,7 +113,7 @@ fn single(bytes: &[u8]) -> Message<'_> {
 
 proptest! {
     #[test]
-    fn routes_are_read_as_another_library_writes_them(route_strategy in route_strategy()) {
+    fn routes_of_another_library_are_parsed(route_strategy in route_strategy()) {
         let bytes = bytes(message(&route_strategy));
         let one = single(&bytes);
         prop_assert_eq!(one.kind, kind::NEW_ROUTE);
@@ -126,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn mangled_messages_are_refused_in_peace(route_strategy in route_strategy(), at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
+    fn corrupted_messages_do_not_panic(route_strategy in route_strategy(), at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
         let mut bytes = bytes(message(&route_strategy));
         let at = at.index(bytes.len());
         bytes[at] = byte;
@@ -135,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_us_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         read_all(&bytes);
         let _ = Route::read(&bytes);
         let _ = NextHopObject::read(&bytes);
@@ -146,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn groups_are_read_as_they_were_written(members in proptest::collection::vec((1_u32.., 1..=256_u32), 0..20)) {
+    fn groups_are_parsed(members in proptest::collection::vec((1_u32.., 1..=256_u32), 0..20)) {
         let group: Vec<u8> = members
             .iter()
             .flat_map(|(id, weight)| {
@@ -161,7 +162,7 @@ proptest! {
     }
 }
 
-/// Reads whatever there is; what is read keeps its promises.
+/// Parses all messages and checks the guarantees of the parser.
 fn read_all(bytes: &[u8]) {
     for message in Messages::of(bytes).map_while(Result::ok) {
         if let Ok(Some(route)) = Route::read(message.body) {
@@ -174,7 +175,7 @@ fn read_all(bytes: &[u8]) {
     }
 }
 
-/// An attribute as it stands in a message.
+/// An attribute as bytes.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + value.len()).unwrap();
     let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -190,7 +191,7 @@ fn body(family: u8, length: u8, kind: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn what_stoa_does_not_do_is_refused_by_name() {
+fn unsupported_routes_are_named() {
     let mut via = RouteMessage::default();
     via.header.address_family = AddressFamily::Inet;
     via.header.kind = RouteType::Unicast;
@@ -205,7 +206,10 @@ fn what_stoa_does_not_do_is_refused_by_name() {
         (9, attribute(6, &[0; 4]), "throw"),
     ] {
         let reason = Route::read(&body(2, 8, kind, &[destination.clone(), more])).unwrap_err();
-        assert!(matches!(reason, MessageError::Unsupported(reason) if reason.contains(word)), "{reason}");
+        assert!(
+            matches!(reason, MessageError::Unsupported(reason) if reason.contains(word)),
+            "{reason}"
+        );
     }
     for bad in [
         body(2, 33, 1, &[]),
@@ -221,7 +225,7 @@ fn what_stoa_does_not_do_is_refused_by_name() {
 }
 
 #[test]
-fn types_and_next_hop_objects_are_told_apart() {
+fn route_types_and_next_hop_objects_are_distinguished() {
     let destination = attribute(1, &[10, 9, 8, 7]);
     let read = |kind: u8, more: &[Vec<u8>]| {
         let body = body(2, 16, kind, &[std::slice::from_ref(&destination), more].concat());
@@ -234,10 +238,10 @@ fn types_and_next_hop_objects_are_told_apart() {
     assert_eq!(read(7, &[]), is("Special(Unreachable)"));
     assert_eq!(read(8, &[]), is("Special(Prohibit)"));
     assert_eq!(read(1, &[attribute(30, &7_u32.to_ne_bytes())]), is("NextHopObject(7)"));
-    // A local, a broadcast and a multicast address are the kernel's own.
+    // Local, broadcast and multicast routes are the kernel's own.
     assert_eq!((read(2, &[]), read(3, &[]), read(5, &[])), (None, None, None));
     let black = [vec![0; 8], attribute(1, &9_u32.to_ne_bytes()), attribute(4, &[])].concat();
     let black = NextHopObject::read(&black).unwrap();
     assert_eq!(black.action, Some(next_hop::Action::Special(v1::Special::Blackhole)));
-    assert!(NextHopObject::read(&[0; 8]).is_err(), "a number is missing");
+    assert!(NextHopObject::read(&[0; 8]).is_err(), "no id");
 }

@@ -1,4 +1,4 @@
-//! Compares on demand what the kernel has with what was told of it, for an audit.
+//! Compares the kernel table with what was announced from it, on request of an audit.
 
 use std::io;
 use std::sync::Arc;
@@ -7,23 +7,28 @@ use std::time::Duration;
 use super::{BATCH_ROUTES, Monitor, Table};
 use crate::learned::Event;
 use crate::linux::message::{Prefix, route};
-use crate::linux::translate::{EventBatch, KernelTarget, Translator, Translation};
+use crate::linux::translate::{EventBatch, KernelTarget, Translation, Translator};
 use crate::route_sources::{ComparisonRequest, ComparisonResult};
 
-/// So often the table is read at most, while it changes under the look.
+/// Maximum reads of a table that keeps changing.
 const MAX_ATTEMPTS: usize = 3;
-/// How long the table of learned routes has to hear what was told.
+/// Time limit for the table of learned routes to process what was announced.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Monitor<'_> {
-    /// Looks at everything, fixes what is different, and answers those who asked.
-    pub(super) async fn compare(&mut self, pending: Vec<ComparisonRequest>, buffer: &mut [u8]) -> io::Result<()> {
+    /// Reads everything, repairs differences, and replies to the requests.
+    pub(super) async fn compare(
+        &mut self,
+        pending: Vec<ComparisonRequest>,
+        buffer: &mut [u8],
+    ) -> io::Result<()> {
         let mut compared = ComparisonResult::default();
         for _ in 0..MAX_ATTEMPTS {
             let resynced = self.resync(true, buffer).await?;
             compared.different += resynced.different;
-            // Another look that is due says that this one did not see all.
-            compared.is_complete = resynced.is_stable && self.resync_due.is_none() && !self.table.is_ambiguous();
+            // A pending resync means that this one did not see everything.
+            compared.is_complete =
+                resynced.is_stable && self.resync_due.is_none() && !self.table.is_ambiguous();
             if compared.is_complete {
                 break;
             }
@@ -36,17 +41,18 @@ impl Monitor<'_> {
             }
         }
         compared.routes = self.count_forwarded().await;
-        // Nothing is told between what was counted here and what is counted there; the route source goes on while the table gets to it.
+        // Nothing is announced between the two counts; the route source continues while the table replies.
         let held = self.route_source.count().await;
         tokio::spawn(async move {
-            compared.held = tokio::time::timeout(COUNT_TIMEOUT, held).await.ok().and_then(Result::ok);
+            compared.held =
+                tokio::time::timeout(COUNT_TIMEOUT, held).await.ok().and_then(Result::ok);
             pending.into_iter().for_each(|request| request.reply(compared));
         });
         Ok(())
     }
 
-    /// Prefixes that lead somewhere. Takes back those on next-hop objects that lead nowhere any more: only the object was told anew when that
-    /// came about, so that routes on it are still held.
+    /// Counts the prefixes that are forwarded. Withdraws those on next-hop objects that no longer lead
+    /// anywhere: only the object was announced then, so its routes are still held.
     async fn count_forwarded(&mut self) -> u64 {
         let mut count_forwarded = 0;
         for prefix in self.table.prefixes() {
@@ -69,15 +75,15 @@ impl Monitor<'_> {
     }
 }
 
-/// A whole session, from its begin to its end, in batches: next-hop objects, then all routes that lead somewhere. Nothing is counted, for
-/// nothing of it is new.
+/// A full session in batches: next-hop objects, then all routes that are forwarded. Nothing is counted
+/// because nothing is new.
 fn full_session<'a>(
     table: &'a Table,
     translator: &'a mut Translator,
     mut interfaces: impl FnMut(u32) -> Option<Arc<str>> + 'a,
 ) -> impl Iterator<Item = Vec<Event>> + 'a {
     let mut first = vec![Event::Up];
-    // Numbers of objects mean something in one session only.
+    // Object ids are valid in one session only.
     first.extend(translator.all_objects(&mut interfaces));
     let mut prefixes = table.prefixes().into_iter();
     let mut has_ended = false;
@@ -135,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_said_again_with_the_next_hop_objects_first() {
+    fn a_full_session_begins_with_the_next_hop_objects() {
         let (mut table, mut translator) = (Table::default(), Translator::default());
         for (id, device) in [(7, 3), (8, 99)] {
             translator.update_object(&object(id, device), &mut interfaces, &mut vec![]).unwrap();
@@ -163,7 +169,7 @@ mod tests {
         );
         let at = events.iter().position(|it| *it == Event::Group(7, paths.clone()));
         let first = events.iter().position(|it| matches!(it, Event::Update(_)));
-        assert!(at.is_some() && at < first, "an object comes before the routes on it");
+        assert!(at.is_some() && at < first, "an object precedes its routes");
         let mut announced = 0;
         for event in &events {
             let Event::Update(Update { target, ip4, .. }) = event else { continue };

@@ -1,8 +1,8 @@
-//! The route source through Linux: the routes of one kernel table, read once and followed by its news.
+//! The netlink route source: reads one kernel table and follows its notifications.
 //!
-//! The kernel tells what changes, but not all: when a device goes down its IPv4 routes go without a word, so do those on a
-//! next-hop object that is removed, and what does not fit into the socket's room is lost (`ENOBUFS`). Each time the whole table is
-//! read again and compared; only what is different is told.
+//! The kernel does not report every change: it removes IPv4 routes of a device that goes down, and routes of
+//! a deleted next-hop object, without notification, and it drops notifications that exceed the receive buffer
+//! (`ENOBUFS`). In these cases the whole table is read again, and only differences are announced.
 
 mod compare;
 mod resync;
@@ -15,28 +15,30 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use resync::ReadErrors;
-pub use table::{BestRoute, Table, Observation};
+pub use table::{BestRoute, Observation, Table};
 
 use super::devices::Devices;
 use super::message::{Messages, NextHopObject, Prefix, kind, route};
 use super::socket::{Socket, group, is_lost};
-use super::translate::{EventBatch, Translator, Translation};
+use super::translate::{EventBatch, Translation, Translator};
 use super::{NamespaceContext, RETRY_DELAY, socket};
 use crate::learned::{Event, RouteSource};
 use crate::route_sources::RouteSourceState;
 
 /// Routes of one batch to the table of learned routes.
 const BATCH_ROUTES: usize = 4_096;
-/// News that come one by one are gathered for so long, so that a batch of them costs one wake-up. The first after a silence does not wait.
+/// Delay between reads, so that many notifications cost one wake-up. The first read after a pause is not
+/// delayed.
 const COALESCE: Duration = Duration::from_millis(1);
-/// How soon the table is read again when news say too little: others of the same cause come with them.
+/// Delay of a resync after an incomplete notification: others with the same cause follow it.
 const RESYNC_DELAY: Duration = Duration::from_millis(200);
-/// How often the table is read again though nothing was lost.
+/// Interval of resyncs without a known loss.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(300);
-/// How often it is looked whether the namespace is still the same.
+/// Interval at which the namespace is checked for replacement.
 const NETNS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Follows a kernel table, and tells what is in it, for ever. `receive_buffer` is how many bytes of news may wait.
+/// Imports the routes of a kernel table, forever. `receive_buffer` is the size of the notification socket's
+/// buffer.
 pub async fn run(
     route_source: RouteSource,
     table: u32,
@@ -62,7 +64,7 @@ pub async fn run(
             tracing::warn!(
                 route_source = route_source.source().name,
                 netns = context.netns,
-                "Linux cannot be followed: {reason}; trying again"
+                "cannot import kernel routes: {reason}; trying again"
             );
             announced = reason;
         }
@@ -70,7 +72,7 @@ pub async fn run(
     }
 }
 
-/// Follows the table of one namespace.
+/// Monitors one table of one namespace.
 struct Monitor<'a> {
     route_source: &'a RouteSource,
     number: u32,
@@ -85,9 +87,9 @@ struct Monitor<'a> {
     batch: EventBatch,
     /// When the table is to be read again.
     resync_due: Option<Instant>,
-    /// Before then it is not.
+    /// No resync before this time.
     earliest_resync: Instant,
-    /// Before then no news are read.
+    /// No read of notifications before this time.
     next_read: Instant,
 }
 
@@ -106,8 +108,12 @@ impl<'a> Monitor<'a> {
             context,
             state,
             namespace_id,
-            // Before the first look: nothing that comes after it is missed.
-            notifications: Socket::open(&context.netns, group::ROUTES | group::NEXT_HOPS, receive_buffer)?,
+            // Opened before the first dump, so that no later change is missed.
+            notifications: Socket::open(
+                &context.netns,
+                group::ROUTES | group::NEXT_HOPS,
+                receive_buffer,
+            )?,
             requests: Socket::open(&context.netns, 0, socket::BUFFER_SIZE)?,
             devices: Devices::open(context.clone())?,
             table: Table::default(),
@@ -119,7 +125,7 @@ impl<'a> Monitor<'a> {
         })
     }
 
-    /// Gives why it cannot go on.
+    /// Runs until an error, which it returns.
     async fn run(&mut self) -> io::Error {
         match self.run_until_error().await {
             Ok(never) => match never {},
@@ -134,14 +140,16 @@ impl<'a> Monitor<'a> {
         tracing::info!(
             route_source = self.route_source.source().name,
             routes = self.table.len(),
-            "Linux has said what it has"
+            "imported the kernel table"
         );
         let mut configuration = self.context.connection.changes();
         let mut audit = Instant::now() + RESYNC_INTERVAL;
         let mut buffer = vec![0; socket::BUFFER_SIZE];
         let state = self.state;
         loop {
-            let resync_due = self.resync_due.map_or(audit, |resync_due| resync_due.max(self.earliest_resync).min(audit));
+            let resync_due = self
+                .resync_due
+                .map_or(audit, |resync_due| resync_due.max(self.earliest_resync).min(audit));
             tokio::select! {
                 read = next_notification(&self.notifications, self.next_read, &mut buffer) => self.handle_notifications(read, &mut buffer)?,
                 changed = self.devices.changed() => {
@@ -170,7 +178,7 @@ impl<'a> Monitor<'a> {
                 pending = state.comparison_requests.next_requests() => self.compare(pending, &mut buffer).await?,
                 () = sleep(NETNS_CHECK_INTERVAL) => {
                     if self.context.identity() != self.namespace_id {
-                        return Err(io::Error::other("the network namespace is another one now"));
+                        return Err(io::Error::other("the network namespace was replaced"));
                     }
                 }
             }
@@ -186,20 +194,24 @@ impl<'a> Monitor<'a> {
     }
 
     fn notifications_lost(&mut self) {
-        // Losses that come together are fixed, counted and said as one.
+        // Losses in quick succession are counted and logged as one.
         if self.resync_due.is_none() {
             self.state.resynced();
             let route_source = &self.route_source.source().name;
             tracing::warn!(
                 route_source,
-                "Linux had more news than receive-buffer holds: reading the whole table again"
+                "notifications exceeded receive-buffer and were lost: reading the whole table again"
             );
         }
         self.schedule_resync();
     }
 
-    /// Takes what was read, and what else is there, until there is a batch to tell.
-    fn handle_notifications(&mut self, first: io::Result<usize>, buffer: &mut [u8]) -> io::Result<()> {
+    /// Processes notifications until there is a full batch or none is left.
+    fn handle_notifications(
+        &mut self,
+        first: io::Result<usize>,
+        buffer: &mut [u8],
+    ) -> io::Result<()> {
         let mut next = Some(first);
         let mut receive_buffer = BATCH_ROUTES;
         while let Some(read) = next.take() {
@@ -210,13 +222,14 @@ impl<'a> Monitor<'a> {
                 Err(error) => return Err(error),
             }
             receive_buffer -= 1;
-            next = (receive_buffer > 0 && self.batch.routes() < BATCH_ROUTES).then(|| self.notifications.receive_now(buffer));
+            next = (receive_buffer > 0 && self.batch.routes() < BATCH_ROUTES)
+                .then(|| self.notifications.receive_now(buffer));
         }
         self.next_read = Instant::now() + COALESCE;
         Ok(())
     }
 
-    /// Takes news. Gives the prefixes that they name.
+    /// Processes notifications. Returns the prefixes in them.
     fn handle_messages(&mut self, bytes: &[u8]) -> Vec<Prefix> {
         let mut errors = ReadErrors::default();
         let mut mentioned = Vec::new();
@@ -237,7 +250,11 @@ impl<'a> Monitor<'a> {
                     let devices = &mut self.devices;
                     let result = NextHopObject::read(message.body).map(|next_hop| {
                         let events = self.batch.events();
-                        self.translator.update_object(&next_hop, &mut |it| devices.interface(it), events)
+                        self.translator.update_object(
+                            &next_hop,
+                            &mut |it| devices.interface(it),
+                            events,
+                        )
                     });
                     match result {
                         Ok(Ok(true)) => self.retranslate(),
@@ -249,7 +266,7 @@ impl<'a> Monitor<'a> {
                 kind::DEL_NEXT_HOP => {
                     if let Ok(next_hop) = NextHopObject::read(message.body) {
                         self.remove_object(next_hop.id);
-                        // The routes on it went without a word.
+                        // Linux removed its routes without notification.
                         self.schedule_resync();
                     }
                 }
@@ -266,7 +283,7 @@ impl<'a> Monitor<'a> {
         self.translator.remove_object(id, &mut |it| devices.interface(it), events);
     }
 
-    /// Tells what the best route to a prefix is now.
+    /// Announces the best route to a prefix.
     fn changed(&mut self, prefix: &Prefix) {
         let Some(best) = self.table.best(prefix) else {
             self.state.withdrawn(1);
@@ -275,9 +292,9 @@ impl<'a> Monitor<'a> {
         };
         let protocol = route::protocol(best.protocol);
         let devices = &mut self.devices;
-        let translation = self
-            .translator
-            .translation(prefix, best.protocol, &best.meaning, &mut |it| devices.interface(it));
+        let translation =
+            self.translator
+                .translation(prefix, best.protocol, &best.meaning, &mut |it| devices.interface(it));
         match translation {
             Translation::Forward(target) => {
                 self.state.updated(1);
@@ -291,7 +308,7 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// Devices are others now: every route is told by them again.
+    /// Devices have changed: announce every route again.
     fn retranslate(&mut self) {
         for prefix in self.table.prefixes() {
             self.changed(&prefix);
@@ -311,7 +328,7 @@ impl<'a> Monitor<'a> {
             let route_source = &self.route_source.source().name;
             tracing::warn!(
                 route_source,
-                "a message of Linux was left out: {error}; said once, counted in the route source's state"
+                "ignored a malformed netlink message: {error}; logged once, counted in the route source's state"
             );
         }
         if let Some((prefix, reason)) = errors.not_imported {
@@ -323,7 +340,11 @@ impl<'a> Monitor<'a> {
     }
 }
 
-async fn next_notification(notifications: &Socket, from: Instant, buffer: &mut [u8]) -> io::Result<usize> {
+async fn next_notification(
+    notifications: &Socket,
+    from: Instant,
+    buffer: &mut [u8],
+) -> io::Result<usize> {
     sleep_until(from).await;
     notifications.receive(buffer).await
 }

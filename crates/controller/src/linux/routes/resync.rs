@@ -1,4 +1,4 @@
-//! Looks at all that there is: next-hop objects and routes, compared with what was told before.
+//! Resynchronization: reads all next-hop objects and routes, and compares them with what was announced.
 
 use std::collections::HashSet;
 use std::io;
@@ -6,35 +6,37 @@ use std::io;
 use tokio::time::Instant;
 
 use super::{BATCH_ROUTES, Monitor, Observation};
-use crate::linux::message::{FAMILY_IP4, FAMILY_IP6, MessageError, Message, NextHopObject, Prefix, Route, kind};
+use crate::linux::message::{
+    FAMILY_IP4, FAMILY_IP6, Message, MessageError, NextHopObject, Prefix, Route, kind,
+};
 use crate::linux::socket::{self, is_lost};
 
-/// So many times as long as a look took, the next one waits at least.
+/// Minimum pause after a resync, as a multiple of its duration.
 const RESYNC_PAUSE_FACTOR: u32 = 5;
 
-/// What another look found.
+/// The result of a resync.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResyncResult {
-    /// Prefixes that were not as we had them, and of which Linux had told nothing.
+    /// Prefixes that differed without a notification from Linux.
     pub different: u64,
     /// Whether nothing changed meanwhile.
     pub is_stable: bool,
 }
 
 impl Monitor<'_> {
-    /// Reads the table again, and says how much was not as we had it.
+    /// Reads the table again, and returns how much differed.
     pub(super) async fn resync(
         &mut self,
         is_audit: bool,
         buffer: &mut [u8],
     ) -> io::Result<ResyncResult> {
-        // What was told already is no difference.
+        // Pending notifications are no difference.
         self.drain(buffer, |_| {}).await?;
         self.resync_due = None;
         let mut different: HashSet<Prefix> = HashSet::new();
         self.read_table(|prefixes| different.extend(prefixes)).await?;
         self.flush().await;
-        // Nor is what changed under the look: the list had it, and the news of it were on their way.
+        // Nor are changes during the read: the dump had them while their notifications were under way.
         let mut is_stable = true;
         self.drain(buffer, |mentioned| {
             is_stable &= mentioned.is_empty();
@@ -51,20 +53,20 @@ impl Monitor<'_> {
                 tracing::warn!(
                     route_source,
                     different,
-                    "Linux had routes that it had not told: repaired"
+                    "repaired routes that Linux changed without notification"
                 );
             } else {
                 tracing::info!(
                     route_source,
                     different,
-                    "routes were not as they were told: repaired"
+                    "repaired routes that differed from the kernel table"
                 );
             }
         }
         Ok(ResyncResult { different, is_stable })
     }
 
-    /// Takes all news that wait, and tells them. `mentioned` hears which prefixes they name.
+    /// Processes all pending notifications. `mentioned` receives the prefixes in them.
     async fn drain(
         &mut self,
         buffer: &mut [u8],
@@ -85,8 +87,11 @@ impl Monitor<'_> {
         Ok(())
     }
 
-    /// Reads the whole table, and tells what is different; `on_changed` hears which prefixes are.
-    pub(super) async fn read_table(&mut self, mut on_changed: impl FnMut(&[Prefix])) -> io::Result<()> {
+    /// Reads the whole table, and announces the differences; `on_changed` receives their prefixes.
+    pub(super) async fn read_table(
+        &mut self,
+        mut on_changed: impl FnMut(&[Prefix]),
+    ) -> io::Result<()> {
         let began = Instant::now();
         let mut receive_buffer = vec![0; socket::BUFFER_SIZE];
         let objects = self.read_next_hop_objects(&mut receive_buffer).await?;
@@ -128,18 +133,21 @@ impl Monitor<'_> {
                 self.remove_object(id);
             }
         } else {
-            // It changed meanwhile. What changed is told as news, but something else may have been left out of the list.
+            // The table changed during the dump. Notifications cover the change, but the dump may lack other
+            // routes.
             self.schedule_resync();
         }
         self.earliest_resync = Instant::now() + began.elapsed() * RESYNC_PAUSE_FACTOR;
         Ok(())
     }
 
-    /// Reads all next-hop objects. Gives those that are not there any more.
+    /// Reads all next-hop objects. Returns those that no longer exist.
     async fn read_next_hop_objects(&mut self, receive_buffer: &mut [u8]) -> io::Result<Vec<u32>> {
         let mut gone: HashSet<u32> = self.translator.objects().collect();
         // Kernels before 5.3 have none.
-        let Ok(mut list) = self.requests.dump(kind::GET_NEXT_HOP, &[0; 8]) else { return Ok(vec![]) };
+        let Ok(mut list) = self.requests.dump(kind::GET_NEXT_HOP, &[0; 8]) else {
+            return Ok(vec![]);
+        };
         loop {
             let (devices, translator) = (&mut self.devices, &mut self.translator);
             let mut events = Vec::new();
@@ -147,8 +155,11 @@ impl Monitor<'_> {
             let has_more = self.requests.read_dump(&mut list, receive_buffer, |message| {
                 let Ok(next_hop) = NextHopObject::read(message.body) else { return };
                 gone.remove(&next_hop.id);
-                let result =
-                    translator.update_object(&next_hop, &mut |it| devices.interface(it), &mut events);
+                let result = translator.update_object(
+                    &next_hop,
+                    &mut |it| devices.interface(it),
+                    &mut events,
+                );
                 needs_retranslation |= result.unwrap_or_default();
             });
             let has_more = match has_more.await {
@@ -168,7 +179,7 @@ impl Monitor<'_> {
     }
 }
 
-/// What could not be read of some messages.
+/// Errors of some messages.
 #[derive(Default)]
 pub(super) struct ReadErrors {
     pub malformed: u64,
@@ -182,7 +193,7 @@ impl ReadErrors {
         self.reason = Some(error);
     }
 
-    /// The route of a message, if it is one of the table.
+    /// Parses a route message; `None`: it is of another table or was not imported.
     pub fn read<'m>(&mut self, message: &Message<'m>, table: u32) -> Option<Route<'m>> {
         match Route::read(message.body) {
             Ok(route) => {

@@ -1,15 +1,15 @@
-//! What a kernel table holds, as far as it decides where packets go: for each prefix the route with the least metric, and the
-//! others in case it goes.
+//! A copy of a kernel table, as far as it decides forwarding: the route with the lowest metric of each
+//! prefix, and its alternatives.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use stoa_api::v1;
 
-use crate::linux::message::{Prefix, Route, NextHop, route};
+use crate::linux::message::{NextHop, Prefix, Route, route};
 use crate::linux::translate::KernelTarget;
 
-/// What a route does, as memory of its own.
+/// The action of a route, owned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Action {
     NextHops(Vec<NextHop>),
@@ -21,19 +21,19 @@ enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct KernelRoute {
     metric: u32,
-    /// Number of its [`Action`].
+    /// Index of its [`Action`].
     action: u32,
     protocol: u8,
-    /// The look at the whole table that saw it last.
+    /// The last dump that contained it.
     generation: u8,
-    /// There are others of the same metric behind it: which of them comes next, only the kernel knows.
+    /// There are others with the same metric: only the kernel knows which one comes next.
     has_duplicate: bool,
 }
 
 /// The routes of one family.
 #[derive(Debug)]
 struct Family<K> {
-    /// The best one of each prefix.
+    /// The best route of each prefix.
     best: HashMap<K, KernelRoute>,
     /// The others, by metric.
     others: HashMap<K, BTreeMap<u32, KernelRoute>>,
@@ -45,16 +45,16 @@ impl<K> Default for Family<K> {
     }
 }
 
-/// Actions by number, each kept while a route does it.
+/// Interned actions with reference counts.
 #[derive(Debug, Default)]
 struct Actions {
     indices: HashMap<Action, u32>,
-    /// With the number of routes that do it.
+    /// Each action with its number of routes.
     actions: Vec<(Action, u32)>,
     free: Vec<u32>,
 }
 
-/// A kernel table.
+/// A copy of a kernel table.
 #[derive(Debug, Default)]
 pub struct Table {
     ip4: Family<(u32, u8)>,
@@ -65,26 +65,26 @@ pub struct Table {
     next_hops: Vec<NextHop>,
 }
 
-/// What a prefix's best route does.
+/// The best route of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestRoute<'a> {
-    /// Who has put it there: `rtm_protocol`.
+    /// Who added it: `rtm_protocol`.
     pub protocol: u8,
-    /// What it does.
+    /// Its action.
     pub meaning: KernelTarget<'a>,
 }
 
-/// How a route was told.
+/// How a route was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// In the list of all routes.
+    /// In a dump of all routes.
     Dumped,
-    /// As news: it was added, or took the place of the one of its metric.
+    /// In a notification: added, or replaced the route with its metric.
     Added {
         /// `NLM_F_REPLACE`.
         replaces: bool,
     },
-    /// As news: it went.
+    /// In a notification: deleted.
     Deleted,
 }
 
@@ -135,7 +135,7 @@ impl<K: Copy + Eq + Hash> Family<K> {
         }
     }
 
-    /// Puts in a route of a metric that the prefix has not. Gives whether it is the best now.
+    /// Inserts a route with a metric that is new for the prefix. Returns whether it is the best now.
     fn insert(&mut self, key: K, new: KernelRoute) -> bool {
         match self.best.get_mut(&key) {
             None => {
@@ -151,7 +151,7 @@ impl<K: Copy + Eq + Hash> Family<K> {
         }
     }
 
-    /// Takes out the route of a metric. Gives it, and whether it was the best.
+    /// Removes the route with a metric. Returns it, and whether it was the best.
     fn remove(&mut self, key: K, metric: u32) -> Option<(KernelRoute, bool)> {
         let best = *self.best.get(&key)?;
         let others = self.others.get_mut(&key);
@@ -170,7 +170,7 @@ impl<K: Copy + Eq + Hash> Family<K> {
         removed
     }
 
-    /// Keys and metrics of all that the last look did not see.
+    /// Keys and metrics of all routes that the last dump did not contain.
     fn not_in_generation(&self, generation: u8) -> Vec<(K, u32)> {
         let best = self.best.iter().filter(|(_, known)| known.generation != generation);
         let others =
@@ -182,13 +182,13 @@ impl<K: Copy + Eq + Hash> Family<K> {
 }
 
 impl Table {
-    /// A look at the whole table begins.
+    /// Begins a dump of the whole table.
     pub fn begin_dump(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.is_ambiguous = false;
     }
 
-    /// A whole look ended: what it did not see is gone. Gives the prefixes whose best route is another one.
+    /// Ends a complete dump: removes what it did not contain. Returns the prefixes whose best route changed.
     pub fn complete_dump(&mut self) -> Vec<Prefix> {
         let mut changed = Vec::new();
         for (key, metric) in self.ip4.not_in_generation(self.generation) {
@@ -206,12 +206,12 @@ impl Table {
         changed
     }
 
-    /// Whether what was told leaves open what the kernel does: everything has to be looked at again.
+    /// Whether the notifications leave the kernel's choice open, so that a resync is necessary.
     pub fn is_ambiguous(&self) -> bool {
         self.is_ambiguous
     }
 
-    /// Routes: prefixes.
+    /// Number of prefixes.
     pub fn len(&self) -> usize {
         self.ip4.best.len() + self.ip6.best.len()
     }
@@ -227,12 +227,12 @@ impl Table {
         ip4.chain(self.ip6.best.keys().map(|key| of_ip6(*key))).collect()
     }
 
-    /// Takes what was told of a route. Gives whether the best one of its prefix is another one now, or does another thing.
+    /// Processes an observed route. Returns whether the best route of its prefix, or its action, changed.
     pub fn observe(&mut self, route: &Route<'_>, observation: Observation) -> bool {
         let mut next_hops = std::mem::take(&mut self.next_hops);
         next_hops.clear();
         next_hops.extend(route.next_hops());
-        // Siblings of IPv6 are told in no order.
+        // IPv6 siblings are reported in no particular order.
         next_hops.sort_unstable();
         let action = match route.action {
             route::Action::NextHopObject(id) => Action::NextHopObject(id),
@@ -240,15 +240,25 @@ impl Table {
             route::Action::NextHop(_) | route::Action::Multipath(_) => Action::NextHops(next_hops),
         };
         let prefix = route.prefix;
-        let mut family = TableUpdate { actions: &mut self.actions, generation: self.generation, is_ambiguous: false };
+        let mut family = TableUpdate {
+            actions: &mut self.actions,
+            generation: self.generation,
+            is_ambiguous: false,
+        };
         let (is_changed, unused) = match u32::try_from(prefix.bits) {
             Ok(bits) if !prefix.is_ip6 => {
                 family.observe(&mut self.ip4, (bits, prefix.length), route, action, observation)
             }
-            _ => family.observe(&mut self.ip6, (prefix.bits, prefix.length), route, action, observation),
+            _ => family.observe(
+                &mut self.ip6,
+                (prefix.bits, prefix.length),
+                route,
+                action,
+                observation,
+            ),
         };
         self.is_ambiguous |= family.is_ambiguous;
-        // The memory is used again, if it was not kept.
+        // Reuse the buffer unless it was kept.
         if let Some(Action::NextHops(next_hops)) = unused {
             self.next_hops = next_hops;
         }
@@ -264,9 +274,9 @@ impl Table {
         let meaning = match self.actions.of(known.action) {
             Action::NextHops(next_hops) => KernelTarget::NextHops(next_hops),
             Action::NextHopObject(id) => KernelTarget::NextHopObject(*id),
-            Action::Special(index) => {
-                KernelTarget::Special(v1::Special::try_from(*index).unwrap_or(v1::Special::Blackhole))
-            }
+            Action::Special(index) => KernelTarget::Special(
+                v1::Special::try_from(*index).unwrap_or(v1::Special::Blackhole),
+            ),
         };
         Some(BestRoute { protocol: known.protocol, meaning })
     }
@@ -280,7 +290,7 @@ fn of_ip6((bits, length): (u128, u8)) -> Prefix {
     Prefix { is_ip6: true, bits, length }
 }
 
-/// One route on its way into a family.
+/// The insertion of one route into a family.
 struct TableUpdate<'a> {
     actions: &'a mut Actions,
     generation: u8,
@@ -288,7 +298,7 @@ struct TableUpdate<'a> {
 }
 
 impl TableUpdate<'_> {
-    /// Gives whether the best route changed, and the action when it was not kept.
+    /// Returns whether the best route changed, and the action if it was not kept.
     fn observe<K: Copy + Eq + Hash>(
         &mut self,
         family: &mut Family<K>,
@@ -319,8 +329,9 @@ impl TableUpdate<'_> {
             known.has_duplicate &= observation != Observation::Dumped;
             return (false, Some(action));
         }
-        // There may be several routes of one prefix and metric (`ip route append`, fe80::/64 of each device); the first of the list is used.
-        // Ways of IPv6 that have gateways are one route, and told together.
+        // Several routes may have the same prefix and metric (`ip route append`, fe80::/64 of each device);
+        // the first one of the dump is used. IPv6 next hops with gateways form one route and are reported
+        // together.
         let stands_alone = !route.prefix.is_ip6
             || matches!(&action, Action::NextHops(next_hops) if next_hops.iter().all(|next_hop| next_hop.gateway.is_none()));
         if was_dumped || stands_alone && observation == (Observation::Added { replaces: false }) {
@@ -349,15 +360,18 @@ impl TableUpdate<'_> {
             self.is_ambiguous = true;
             return (false, Some(action));
         }
-        // One way of several goes from a route of IPv6, and the others stay.
+        // IPv6: one of several next hops is deleted, the others remain.
         if let Action::NextHops(deleted) = &action
             && route.prefix.is_ip6
         {
             let is_gone = |next_hop: &&NextHop| {
-                deleted.iter().any(|it| (it.device, it.gateway) == (next_hop.device, next_hop.gateway))
+                deleted
+                    .iter()
+                    .any(|it| (it.device, it.gateway) == (next_hop.device, next_hop.gateway))
             };
             let known_hops = self.actions.next_hops(known.action);
-            let remaining: Vec<NextHop> = known_hops.iter().filter(|next_hop| !is_gone(next_hop)).copied().collect();
+            let remaining: Vec<NextHop> =
+                known_hops.iter().filter(|next_hop| !is_gone(next_hop)).copied().collect();
             if !remaining.is_empty() && remaining.len() < known_hops.len() {
                 let (index, _) = self.actions.acquire(Action::NextHops(remaining));
                 self.actions.release(std::mem::replace(&mut known.action, index));

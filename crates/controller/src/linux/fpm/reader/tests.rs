@@ -1,7 +1,7 @@
 //! Frames in, events out.
 
 use super::*;
-use crate::learned::{Target, Update, NextHopPath};
+use crate::learned::{NextHopPath, Target, Update};
 use crate::linux::message::request;
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
@@ -12,7 +12,7 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A route to `10.NUMBER.0.0/16` of BGP with these attributes.
+/// A BGP route to `10.NUMBER.0.0/16` with these attributes.
 fn route(kind: u16, number: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
     let header = vec![2, 16, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0];
     let destination = attribute(1, &[10, number, 0, 0]);
@@ -83,26 +83,31 @@ fn routes_with_one_target_become_one_run() {
         events,
         [update(Some(one), &[1, 2, 3]), update(Some(other), &[4]), update(None, &[1, 4]),]
     );
-    assert_eq!((reader.counts.updates, reader.counts.withdrawals, reader.announced.total()), (4, 2, 2));
+    assert_eq!(
+        (reader.counts.updates, reader.counts.withdrawals, reader.announced.total()),
+        (4, 2, 2)
+    );
 }
 
 #[test]
-fn what_is_taken_back_and_said_anew_is_one_change() {
+fn a_withdrawal_and_its_replacement_are_one_change() {
     let next_hop = via(3, [192, 0, 2, 1]);
     let bytes = frame(&[route(25, 1, &[]), route(24, 1, &next_hop)]);
     let events = read(&mut Reader::default(), &bytes);
     assert_eq!(events, [update(Some(through(&[("a", [192, 0, 2, 1], 1)])), &[1])]);
-    // But not when something else is said anew.
+    // But not if the announcement is for another prefix.
     let bytes = frame(&[route(25, 1, &[]), route(24, 2, &next_hop)]);
     let events = read(&mut Reader::default(), &bytes);
     assert_eq!(events[0], update(None, &[1]));
 }
 
 #[test]
-fn what_is_taken_back_and_said_anew_stays_one_change_where_a_batch_ends() {
+fn a_replacement_stays_one_change_across_batches() {
     let next_hop = via(3, [192, 0, 2, 1]);
     let frames: Vec<Vec<u8>> = (1..=4)
-        .flat_map(|number| [frame(&[route(25, number, &[])]), frame(&[route(24, number, &next_hop)])])
+        .flat_map(|number| {
+            [frame(&[route(25, number, &[])]), frame(&[route(24, number, &next_hop)])]
+        })
         .collect();
     let bytes = frames.concat();
     for batch in 1..5 {
@@ -121,7 +126,7 @@ fn what_is_taken_back_and_said_anew_stays_one_change_where_a_batch_ends() {
             assert_eq!(update.target, target, "batches of {batch}");
         }
         assert_eq!((at, reader.counts.withdrawals), (bytes.len(), 0));
-        // The last word is told at once.
+        // A final withdrawal is released at once.
         let gone = frame(&[route(25, 7, &[])]);
         let read = reader.read(&gone, batch, &mut interfaces).unwrap();
         assert_eq!((read, reader.take_events()), (gone.len(), vec![update(None, &[7])]));
@@ -143,7 +148,7 @@ fn groups_of_next_hops_change_with_their_members() {
     let events = read(&mut reader, &bytes);
     let both = through(&[("a", [192, 0, 2, 1], 1), ("b", [192, 0, 2, 2], 3)]);
     assert_eq!(events[2..], [Event::Group(9, both), update(Some(Target::Group(9)), &[1])]);
-    // The second leads through no host interface now.
+    // The second next hop no longer leads through a host interface.
     let events = read(&mut reader, &frame(&[object(104, 2, &object_via(77, [192, 0, 2, 2]))]));
     let nowhere = Target::Paths(Arc::default(), Arc::default());
     let first = through(&[("a", [192, 0, 2, 1], 1)]);
@@ -153,7 +158,7 @@ fn groups_of_next_hops_change_with_their_members() {
 }
 
 #[test]
-fn what_leads_through_no_host_interface_is_left_out_and_said_again_when_it_does() {
+fn routes_without_a_host_interface_are_not_imported_until_they_have_one() {
     let mut reader = Reader::default();
     let on_object = [attribute(30, &5_u32.to_ne_bytes())];
     let bytes = frame(&[
@@ -162,13 +167,13 @@ fn what_leads_through_no_host_interface_is_left_out_and_said_again_when_it_does(
         route(24, 2, &via(78, [192, 0, 2, 1])),
     ]);
     let events = read(&mut reader, &bytes);
-    // There may have been a good route before it.
+    // A previous route to the prefix may have been imported.
     assert_eq!(events[1..], [update(None, &[1, 2])]);
     assert_eq!(reader.counts.not_imported, 2);
     let (prefix, reason) = reader.counts.last_not_imported.unwrap();
     assert_eq!(
         (prefix.to_string().as_str(), reason),
-        ("10.2.0.0/16", "it leads through no host interface of Stoa")
+        ("10.2.0.0/16", "no next hop leads through a host interface of Stoa")
     );
     assert!(!reader.needs_resync());
     read(&mut reader, &frame(&[object(104, 5, &object_via(3, [192, 0, 2, 1]))]));
@@ -176,7 +181,7 @@ fn what_leads_through_no_host_interface_is_left_out_and_said_again_when_it_does(
 }
 
 #[test]
-fn connected_routes_and_our_own_are_not_learned() {
+fn connected_and_own_routes_are_not_learned() {
     let mut reader = Reader::default();
     let body = |protocol: u8, more: Vec<u8>| {
         let header = vec![2, 16, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0];
@@ -188,13 +193,13 @@ fn connected_routes_and_our_own_are_not_learned() {
     let events = read(&mut reader, &frame(&[body(83, attribute(5, &[192, 0, 2, 1]))]));
     assert!(matches!(&events[..], [Event::Update(Update { target: None, .. })]));
     assert_eq!(reader.counts.not_imported, 0);
-    // What an operator gave to the kernel has a gateway, or another protocol.
+    // A route that an operator added has a gateway or another protocol.
     let events = read(&mut reader, &frame(&[body(3, vec![])]));
     assert!(matches!(&events[..], [Event::Update(Update { target: Some(_), .. })]));
 }
 
 #[test]
-fn broken_frames_end_it_and_bad_messages_do_not() {
+fn framing_errors_end_the_session_but_bad_messages_do_not() {
     let mut reader = Reader::default();
     let good = route(24, 1, &via(3, [192, 0, 2, 1]));
     let mut bad = route(24, 2, &via(3, [192, 0, 2, 1]));
@@ -202,27 +207,30 @@ fn broken_frames_end_it_and_bad_messages_do_not() {
     let bytes = frame(&[bad, good.clone()]);
     assert_eq!(read(&mut reader, &bytes).len(), 1);
     assert_eq!(reader.counts.malformed, 1);
-    // Half a frame waits for the rest.
+    // An incomplete frame waits for the rest.
     let whole = frame(&[good]);
     assert_eq!(reader.read(&whole[..whole.len() - 1], 10, &mut interfaces), Ok(0));
     for broken in [vec![2, 1, 0, 8], vec![1, 1, 0, 3], vec![1, 2, 0, 8]] {
         assert!(reader.read(&broken, 10, &mut interfaces).is_err());
-        // What came before it counts.
+        // What preceded the error counts.
         let bytes = [whole.clone(), broken].concat();
         assert_eq!(reader.read(&bytes, 10, &mut interfaces), Ok(whole.len()));
     }
 }
 
 #[test]
-fn a_session_that_says_much_less_is_not_complete() {
+fn a_session_with_far_fewer_routes_is_not_complete() {
     let ip4 = |bgp: u64| route_counts(bgp, 0);
     assert!(ip4(0).covers_most_of(&ip4(0)) && ip4(900).covers_most_of(&ip4(1_000)));
     assert!(!ip4(899).covers_most_of(&ip4(1_000)) && !ip4(0).covers_most_of(&ip4(1)));
-    // Each family for itself.
-    assert!(route_counts(9, 9).covers_most_of(&route_counts(10, 10)) && !route_counts(20, 8).covers_most_of(&route_counts(10, 10)));
+    // Each family is compared separately.
+    assert!(
+        route_counts(9, 9).covers_most_of(&route_counts(10, 10))
+            && !route_counts(20, 8).covers_most_of(&route_counts(10, 10))
+    );
 }
 
-/// So many routes of BGP, of IPv4 and of IPv6.
+/// Counts of BGP routes, IPv4 and IPv6.
 pub fn route_counts(ip4: u64, ip6: u64) -> RouteCounts {
     let mut route_counts = RouteCounts::default();
     for (is_ip6, routes) in [(false, ip4), (true, ip6)] {

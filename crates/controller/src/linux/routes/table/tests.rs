@@ -1,11 +1,11 @@
-//! The table beside a list of all routes, which is what the kernel has.
+//! The table compared with a list of all routes, as the kernel has them.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::linux::message::route::Action as RouteAction;
 
-/// One change of the kernel.
+/// A change in the kernel.
 #[derive(Clone, Debug)]
 enum Change {
     Add {
@@ -22,7 +22,7 @@ enum Change {
         number: u8,
         metric: u32,
     },
-    /// Routes went without a word: those through a device.
+    /// Routes through a device were removed without notification.
     Miss {
         device: u32,
     },
@@ -58,7 +58,7 @@ fn route(number: u8, metric: u32, device: u32) -> Route<'static> {
     }
 }
 
-/// All routes in the order in which the kernel prefers them: prefix, metric, then as they were added.
+/// All routes in the kernel's order of preference: prefix, metric, order of addition.
 type Model = BTreeMap<(u8, u32), Vec<u32>>;
 
 fn best(model: &Model, number: u8) -> Option<u32> {
@@ -86,14 +86,14 @@ fn dump(table: &mut Table, model: &Model) {
 }
 
 proptest! {
-    /// Whatever is told, the table is as the kernel's, or knows that it is unsure; after a look it always is.
+    /// The table matches the kernel or knows that it is ambiguous; after a dump it always matches.
     #[test]
-    fn it_holds_what_the_kernel_does(changes in proptest::collection::vec(change(), 1..60)) {
+    fn the_table_matches_the_kernel(changes in proptest::collection::vec(change(), 1..60)) {
         let (mut table, mut model, mut has_missed) = (Table::default(), Model::new(), false);
         for change in changes {
             match change {
                 Change::Add { number, metric, device } => {
-                    // One more of the same metric: the kernel has both.
+                    // Another one with the same metric: the kernel has both.
                     let devices = model.entry((number, metric)).or_default();
                     if devices.contains(&device) {
                         continue;
@@ -139,12 +139,12 @@ proptest! {
         assert_matches(&table, &model);
         prop_assert_eq!(table.len(), (0..6).filter(|it| best(&model, *it).is_some()).count());
         dump(&mut table, &Model::new());
-        prop_assert!(table.is_empty() && table.actions.indices.is_empty(), "nothing is left behind");
+        prop_assert!(table.is_empty() && table.actions.indices.is_empty(), "all actions are released");
     }
 }
 
 #[test]
-fn one_way_of_several_goes_from_ip6() {
+fn one_ipv6_next_hop_of_several_is_deleted() {
     let next_hop = |device: u16| {
         let mut bytes = 8_u16.to_ne_bytes().to_vec();
         bytes.extend([0, 0]);
@@ -157,7 +157,8 @@ fn one_way_of_several_goes_from_ip6() {
     let mut table = Table::default();
     assert!(table.observe(&whole, Observation::Added { replaces: false }));
     assert!(table.observe(&route(1, 5, 1), Observation::Deleted));
-    let Some(BestRoute { meaning: KernelTarget::NextHops([left]), .. }) = table.best(&prefix(1)) else {
+    let Some(BestRoute { meaning: KernelTarget::NextHops([left]), .. }) = table.best(&prefix(1))
+    else {
         panic!("{table:?}")
     };
     assert_eq!(left.device, 2);
@@ -171,7 +172,8 @@ fn the_link_local_network_of_each_device_is_no_change() {
     let mut changes = Vec::new();
     for _ in 0..3 {
         table.begin_dump();
-        let mut observe = |device| u32::from(table.observe(&route(1, 256, device), Observation::Dumped));
+        let mut observe =
+            |device| u32::from(table.observe(&route(1, 256, device), Observation::Dumped));
         changes.push((1..4).map(&mut observe).sum::<u32>());
         assert!(table.complete_dump().is_empty());
     }
@@ -183,7 +185,10 @@ fn the_link_local_network_of_each_device_is_no_change() {
 fn the_next_best_takes_over() {
     let mut table = Table::default();
     assert!(table.observe(&route(0, 20, 1), Observation::Added { replaces: false }));
-    assert!(!table.observe(&route(0, 30, 2), Observation::Added { replaces: false }), "it is behind");
+    assert!(
+        !table.observe(&route(0, 30, 2), Observation::Added { replaces: false }),
+        "it is not the best"
+    );
     assert!(table.observe(&route(0, 10, 3), Observation::Added { replaces: false }));
     assert!(!table.observe(&route(0, 20, 1), Observation::Deleted));
     assert!(table.observe(&route(0, 10, 3), Observation::Deleted));
