@@ -1,4 +1,4 @@
-//! ARP: what is believed obeys the rules, is written back the same, and its reply is believed.
+//! ARP: valid packets obey the rules, encode to the same bytes, and their replies are valid.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! BFD: what is accepted reads the same when it is written anew.
+//! BFD: valid packets survive encoding and decoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

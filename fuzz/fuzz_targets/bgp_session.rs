@@ -1,4 +1,4 @@
-//! What a BGP daemon says: whatever it is, no panic, no more read than there is, and what is told adds up to what is kept.
+//! BGP sessions with arbitrary bytes: no panic, no reads beyond the buffer, and the reported routes match the RIB.
 #![no_main]
 
 use std::net::Ipv4Addr;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use libfuzzer_sys::fuzz_target;
 use stoa_bgp::{Selection, LocalConfig, Rib, Session};
 
-/// OPEN of AS 65000 with IPv4, IPv6 and add-path for both, then KEEPALIVE: most of the code is behind them.
+/// OPEN of AS 65000 with IPv4, IPv6 and add-path for both, then KEEPALIVE: most of the code needs an established session.
 const BEGIN: &[u8] = &[
     255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0, 59, 1, 4, 253, 232,
     0, 90, 198, 51, 100, 1, 30, 2, 28, 1, 4, 0, 1, 0, 1, 1, 4, 0, 2, 0, 1, 65, 4, 0, 0, 253, 232, 69, 8, 0,
@@ -15,7 +15,7 @@ const BEGIN: &[u8] = &[
     19, 4,
 ];
 
-/// Bytes as a socket gives them, in pieces; says whether the session goes on.
+/// Feeds bytes in chunks, as a socket returns them; returns whether the session stays up.
 fn feed(session: &mut Session, rib: &mut Rib, bytes: &[u8], piece: usize) -> bool {
     let now = Instant::now();
     let (mut buffer, mut ends) = (Vec::new(), false);
@@ -50,7 +50,7 @@ fuzz_target!(|data: (bool, bool, u8, &[u8])| {
         assert!(feed(&mut session, &mut rib, BEGIN, BEGIN.len()));
         assert!(session.is_established());
     }
-    // Headers are hard to guess: the bytes as they are, or as the bodies of UPDATE messages.
+    // Message headers are hard to guess: the bytes are raw or the bodies of UPDATE messages.
     if piece % 2 == 0 {
         feed(&mut session, &mut rib, bytes, usize::from(piece));
         return;

@@ -1,10 +1,10 @@
-//! Checksums: the fast sum is the naive sum, parts add up, and updates equal recomputing.
+//! Checksums: the fast sum equals the naive sum, partial sums add up, and updates equal recomputation.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use stoa_wire::checksum;
 
-/// RFC 1071 as it reads: one big-endian word after the other, carry added at once.
+/// RFC 1071 literally: one big-endian word after the other, with the carry added immediately.
 fn naive(bytes: &[u8]) -> u32 {
     let mut sum = 0u32;
     for pair in bytes.chunks(2) {
@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| {
     let (head, tail) = data.split_at(at.min(data.len() & !1));
     assert_eq!(u32::from(checksum::fold(checksum::sum(head) + checksum::sum(tail))), naive(data));
 
-    // Data that becomes all zeroes has two checksums: a first word that stays rules that out.
+    // All-zero data has two checksums: a constant non-zero first word rules that out.
     if at < 2 || at + 4 > data.len() || data[..2] == [0, 0] {
         return;
     }

@@ -1,4 +1,4 @@
-//! Ethernet with VLAN tags: a header that is read is written back to the same bytes.
+//! Ethernet with VLAN tags: decoded headers encode to the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

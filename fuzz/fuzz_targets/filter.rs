@@ -1,4 +1,4 @@
-//! Filters: a program (its length in the first byte, then eight bytes for each instruction) and a frame.
+//! Capture filters: a program (its length in the first byte, then eight bytes for each instruction) and a frame.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ fuzz_target!(|input: &[u8]| {
         k: u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
     };
     if let Ok(filter) = Filter::check(program.chunks_exact(8).map(one).collect()) {
-        // It ends, and says the same again.
+        // It terminates and is deterministic.
         let verdict = filter.takes(frame, frame.len());
         assert_eq!(filter.takes(frame, frame.len()), verdict);
     }

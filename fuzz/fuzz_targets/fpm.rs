@@ -1,4 +1,4 @@
-//! FPM: a session of any bytes, in two pieces, leaves the same routes as in one; all routes are valid prefixes.
+//! FPM: a session of arbitrary bytes in two chunks results in the same routes as in one; all routes are valid prefixes.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use stoa_controller::learned::{Event, Update};
 use stoa_controller::linux::fpm::Reader;
 
-/// Reads what it can. Gives how many bytes that were, and what came of it.
+/// Reads all complete messages; returns the number of bytes and the events.
 fn read(reader: &mut Reader, bytes: &[u8]) -> (usize, Vec<Event>) {
     let (mut at, mut events) = (0, Vec::new());
     let mut interfaces = |device: u32| (device % 2 == 1).then(|| Arc::from("a"));
@@ -22,9 +22,9 @@ fn read(reader: &mut Reader, bytes: &[u8]) -> (usize, Vec<Event>) {
     (at, events)
 }
 
-/// What holds in the end. Runs may be cut anywhere, and so may be what is taken back and said anew.
-fn held(events: &[Event]) -> BTreeMap<(bool, u128, u8), String> {
-    let mut held = BTreeMap::new();
+/// The final routes. Events can split runs of routes, withdrawals and updates at any place.
+fn routes(events: &[Event]) -> BTreeMap<(bool, u128, u8), String> {
+    let mut routes = BTreeMap::new();
     for event in events {
         let Event::Update(Update { protocol, target, ip4, ip6 }) = event else { continue };
         let ip4 = ip4.iter().map(|(bits, length)| (false, u128::from(*bits), *length, 32));
@@ -34,12 +34,12 @@ fn held(events: &[Event]) -> BTreeMap<(bool, u128, u8), String> {
             let mask = 1_u128.checked_shl(host).map_or(u128::MAX, |it| it - 1);
             assert_eq!(bits & mask, 0, "no host bits");
             match target {
-                Some(target) => held.insert((is_ip6, bits, length), format!("{protocol:?} {target:?}")),
-                None => held.remove(&(is_ip6, bits, length)),
+                Some(target) => routes.insert((is_ip6, bits, length), format!("{protocol:?} {target:?}")),
+                None => routes.remove(&(is_ip6, bits, length)),
             };
         }
     }
-    held
+    routes
 }
 
 fuzz_target!(|input: &[u8]| {
@@ -51,5 +51,5 @@ fuzz_target!(|input: &[u8]| {
     let (second, rest) = read(&mut reader, &bytes[first..]);
     pieces.extend(rest);
     assert_eq!(first + second, length);
-    assert_eq!(held(&pieces), held(&whole));
+    assert_eq!(routes(&pieces), routes(&whole));
 });

@@ -1,5 +1,5 @@
-//! What a gNMI client sends to be set: paths become one place of the schema or are refused, and values become data
-//! below their place, or are refused.
+//! gNMI Set requests: paths resolve to one schema node or are rejected, and values become data below that node or
+//! are rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     let prefix = request.prefix.as_ref();
     for path in &request.delete {
         let Ok(way) = Way::read(prefix, Some(path)) else { continue };
-        // What is read can be said again, and is the same.
+        // A decoded path encodes to an equal path.
         let again = Way::read(None, Some(&told(&way.place.steps))).expect("it was read before");
         assert_eq!(again.place.data_path(), way.place.data_path());
         assert!(again.is_one());

@@ -1,5 +1,4 @@
-//! GRE: what is accepted is a header of 4 or 8 bytes and the rest, and reads the same when it is
-//! written anew.
+//! GRE: valid packets have a header of 4 or 8 bytes and survive encoding and decoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +18,7 @@ fn agrees(bytes: &[u8]) {
 
 fuzz_target!(|bytes: &[u8]| {
     agrees(bytes);
-    // The same with the checksum made right, which the fuzzer would take long to guess.
+    // The same with a correct checksum, which the fuzzer is unlikely to find.
     if bytes.len() >= 8 && bytes[0] & 0x80 != 0 {
         let mut bytes = bytes.to_vec();
         bytes[4..6].fill(0);

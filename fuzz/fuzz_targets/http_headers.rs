@@ -1,4 +1,4 @@
-//! Header fields that we read ourselves: conditions, encodings, where a request comes from.
+//! HTTP header fields that Stoa parses itself: conditions, media types, origins, cookies.
 #![no_main]
 
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use stoa_northbound::restconf::condition::Tags;
 use stoa_northbound::restconf::media::Media;
 use stoa_northbound::server::front::origin;
 
-/// The name that a line stands for, by its first byte.
+/// The field name of a line, by its first byte.
 const NAMES: [header::HeaderName; 10] = [
     header::IF_MATCH,
     header::IF_NONE_MATCH,

@@ -1,4 +1,4 @@
-//! ICMP for IPv4: echoes survive the round trip, and the reply in place is the reply built.
+//! ICMP: echo messages survive encoding and decoding, and the reply in place equals the built reply.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -25,7 +25,7 @@ fn agrees(bytes: &[u8]) {
 
 fuzz_target!(|bytes: &[u8]| {
     agrees(bytes);
-    // The same with the checksum made right, which the fuzzer would take long to guess.
+    // The same with a correct checksum, which the fuzzer is unlikely to find.
     if bytes.len() >= icmp4::LENGTH {
         let mut bytes = bytes.to_vec();
         bytes[2..4].fill(0);

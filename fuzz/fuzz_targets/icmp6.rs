@@ -1,4 +1,4 @@
-//! ICMP for IPv6: the first 32 bytes are the addresses, the rest is the message.
+//! ICMPv6: the first 32 bytes are the addresses, the rest is the message.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((destination, bytes)) = rest.split_first_chunk::<16>() else { return };
     let pseudo = Pseudo::Ip6 { source: (*source).into(), destination: (*destination).into() };
     agrees(bytes, &pseudo);
-    // The same with the checksum made right, which the fuzzer would take long to guess.
+    // The same with a correct checksum, which the fuzzer is unlikely to find.
     if bytes.len() >= icmp6::LENGTH {
         let mut bytes = bytes.to_vec();
         bytes[2..4].fill(0);

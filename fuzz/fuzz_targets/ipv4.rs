@@ -1,4 +1,4 @@
-//! IPv4: views lie inside the input, headers are written back the same, hops keep them valid.
+//! IPv4: views are inside the input, headers encode to the same bytes and stay valid after a hop.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +17,7 @@ fn agrees(bytes: &[u8]) {
     assert_eq!(view.inspect_options().is_err(), view.options().any(|option| option.is_err()));
     assert_eq!(view.options().count(), ipv4_options::Options::new(view.option_bytes()).count());
 
-    // 0xffff and 0x0000 say the same in one's complement; the builder writes the latter.
+    // 0xffff and 0x0000 are equal in one's complement; the builder writes the latter.
     let mut expected = bytes[..range.start].to_vec();
     if expected[10..12] == [0xff, 0xff] {
         expected[10..12].fill(0);
@@ -42,7 +42,7 @@ fn agrees(bytes: &[u8]) {
 
 fuzz_target!(|bytes: &[u8]| {
     agrees(bytes);
-    // The same with the checksum made right, which the fuzzer would take long to guess.
+    // The same with a correct checksum, which the fuzzer is unlikely to find.
     let mut bytes = bytes.to_vec();
     let Some(first) = bytes.first() else { return };
     let length = usize::from(first & 15) * 4;

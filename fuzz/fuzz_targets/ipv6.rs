@@ -1,4 +1,4 @@
-//! IPv6: the walk over extension headers is bounded, ordered and inside the packet.
+//! IPv6: the iteration over extension headers is bounded, ordered and inside the packet.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! ICMP router discovery: what is believed obeys RFC 1256, and an advertisement is written back the same.
+//! ICMP router discovery: valid messages obey RFC 1256, and advertisements survive encoding and decoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,17 +10,17 @@ fn agrees(bytes: &[u8]) {
         Ok(Message::Solicitation) => assert!(irdp::is_solicitation(bytes) && bytes[1] == 0),
         Ok(Message::Advertisement { lifetime_s, addresses }) => {
             assert!(!irdp::is_solicitation(bytes));
-            let told: Vec<_> = addresses.collect();
-            assert_eq!(told.len(), usize::from(bytes[4]));
+            let sent: Vec<_> = addresses.collect();
+            assert_eq!(sent.len(), usize::from(bytes[4]));
             let mut out = [0; 8 + 8 * irdp::MOST];
-            let length = irdp::build_advertisement(&mut out, lifetime_s, &told);
+            let length = irdp::build_advertisement(&mut out, lifetime_s, &sent);
             let length = length.expect("it fits");
             let Ok(Message::Advertisement { lifetime_s: again, addresses }) =
                 irdp::check(&out[..length])
             else {
                 panic!("what is built is valid")
             };
-            assert_eq!((again, addresses.collect::<Vec<_>>()), (lifetime_s, told));
+            assert_eq!((again, addresses.collect::<Vec<_>>()), (lifetime_s, sent));
         }
         Err(_) => {}
     }

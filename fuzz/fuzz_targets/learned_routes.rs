@@ -1,6 +1,5 @@
-//! Messages of learned routes into a forwarder without threads, with small tables: whatever is
-//! said, among changes of the configuration and links, what is counted is what is in the tables, and nothing is left
-//! behind.
+//! Learned-route messages to a forwarder without threads, with small tables: for arbitrary messages and changes of
+//! configuration and links, the counters match the tables, and nothing leaks.
 #![no_main]
 
 use std::cell::RefCell;
@@ -15,7 +14,7 @@ use stoa_forwarder::control::{Forwarder, Limits, ForwarderState};
 use stoa_fuzz::wire::{self, Wire, Wires, locked};
 use stoa_fuzz::setup::{Setup, host4};
 
-/// So small that a run reaches their ends.
+/// Small tables, so that a run fills them.
 const LIMITS: Limits = Limits {
     routes4: 64,
     routes6: 64,
@@ -27,9 +26,9 @@ const LIMITS: Limits = Limits {
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    /// Any bytes that are a message.
+    /// The bytes of a message.
     Bytes(Vec<u8>),
-    Say {
+    Message {
         begins: bool,
         completes: bool,
         hops: Vec<Hop>,
@@ -37,8 +36,8 @@ enum Step {
         forgotten: Vec<u8>,
     },
     /// Another configuration.
-    Want(u8),
-    Plug(u8, bool),
+    Configure(u8),
+    Link(u8, bool),
     Tick,
 }
 
@@ -54,11 +53,11 @@ struct Hop {
 struct Run {
     hop: u8,
     in_red: bool,
-    /// Second and third byte of an address, and a length: prefixes nest and touch.
+    /// Second and third byte of an address, and a length: prefixes nest and adjoin.
     ip4: Vec<(u8, u8, u8)>,
     ip6: Vec<(u8, u8, u8)>,
-    /// Bytes too many.
-    odd: u8,
+    /// Selects excess bytes.
+    excess: u8,
 }
 
 fn paths(message: &[(u8, u8)]) -> v1::Paths {
@@ -78,7 +77,7 @@ fn paths(message: &[(u8, u8)]) -> v1::Paths {
 fn message(step: &Step) -> Option<v1::LearnedRoutes> {
     let (begins, completes, hops, runs, forgotten) = match step {
         Step::Bytes(bytes) => return v1::LearnedRoutes::decode(&bytes[..]).ok(),
-        Step::Say { begins, completes, hops, runs, forgotten } => {
+        Step::Message { begins, completes, hops, runs, forgotten } => {
             (*begins, *completes, hops, runs, forgotten)
         }
         _ => return None,
@@ -102,7 +101,7 @@ fn message(step: &Step) -> Option<v1::LearnedRoutes> {
             packed
         };
         let mut ip4: Vec<u8> = run.ip4.iter().flat_map(four).collect();
-        ip4.extend(vec![0; usize::from(run.odd % 16 / 15)]);
+        ip4.extend(vec![0; usize::from(run.excess % 16 / 15)]);
         v1::RouteRun {
             vrf: if run.in_red { "red" } else { "" }.to_owned(),
             hop: (run.hop % 8).into(),
@@ -120,8 +119,7 @@ fn message(step: &Step) -> Option<v1::LearnedRoutes> {
     })
 }
 
-/// A configuration: with the VRF or not, without an interface, with routes that stand before
-/// learned ones.
+/// A configuration: with or without the VRF, an interface, and routes that shadow learned ones.
 fn setup(which: u8) -> DesiredState {
     let mut setup = Setup::three_ports();
     if which & 1 == 0 {
@@ -148,18 +146,18 @@ fn start() -> (Forwarder, Wires) {
     for name in ["west", "east", "north", "gone"] {
         locked(&wires).insert(name.to_owned(), Wire::new(1, 1));
     }
-    (Forwarder::by_hand(LIMITS, wire::opener(&wires)), wires)
+    (Forwarder::stepped(LIMITS, wire::opener(&wires)), wires)
 }
 
-/// What is counted is what an audit finds in the tables or aside.
+/// The counters match the result of an audit.
 fn assert_true(state: &ForwarderState) {
     for vrf in ["", "red"] {
         for family in [4, 6] {
             let slices = (0..256).collect();
             let request = v1::AuditRoutesRequest { vrf: vrf.to_owned(), family, slices };
-            let Some(held) = state.audit_routes(&request) else { continue };
-            let packed: usize = held.runs.iter().map(|run| run.ip4.len() + run.ip6.len()).sum();
-            assert_eq!(packed as u64, held.routes * if family == 4 { 5 } else { 17 });
+            let Some(audited) = state.audit_routes(&request) else { continue };
+            let packed: usize = audited.runs.iter().map(|run| run.ip4.len() + run.ip6.len()).sum();
+            assert_eq!(packed as u64, audited.routes * if family == 4 { 5 } else { 17 });
             let is_it = |row: &v1::RouteCount| row.vrf == vrf && row.family == family;
             let counted = state.count_routes().into_iter().filter(is_it);
             let counted: u64 = counted.map(|row| row.routes).sum();
@@ -183,9 +181,9 @@ fuzz_target!(|steps: Vec<Step>| {
         begin(forwarder);
         for step in steps.iter().take(64) {
             match step {
-                // Learned routes may fill the tables: then a configuration is refused, whole.
-                Step::Want(which) => drop(forwarder.apply(setup(*which))),
-                Step::Plug(port, is_up) => {
+                // Learned routes can fill the tables: then a configuration is refused as a whole.
+                Step::Configure(which) => drop(forwarder.apply(setup(*which))),
+                Step::Link(port, is_up) => {
                     let name = ["west", "east", "north", "gone"][usize::from(port % 4)];
                     locked(wires)[name].is_up.store(*is_up, Ordering::SeqCst);
                 }
@@ -200,7 +198,7 @@ fuzz_target!(|steps: Vec<Step>| {
             state.tick();
             assert_true(state);
         }
-        // All goes, and nothing is left of it.
+        // Withdraws all routes and checks that nothing is left.
         for wire in locked(wires).values() {
             wire.is_up.store(true, Ordering::SeqCst);
         }

@@ -1,4 +1,4 @@
-//! Paths of access rules: a rule covers the node that its path names and what is below, and no other.
+//! Paths of NACM rules: a rule covers the node of its path and its descendants, and no other node.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -28,15 +28,15 @@ fuzz_target!(|text: &str| {
         proof: Proof::Token,
         digest: String::new(),
     };
-    let odd = management(rule);
-    let rights = Rights::of(&ann, &odd);
+    let arbitrary = management(rule);
+    let rights = Rights::of(&ann, &arbitrary);
     let _ = nacm::read(rule);
     let Ok(place) = path::parse(target) else { return };
     let steps = &place.steps;
     let may = rights.may(Operation::Update, steps);
     assert_eq!(may, steps.is_empty() || covers(&nacm::way(rule), steps), "{rule} {target}");
     let _ = (rights.may(Operation::Read, steps), rights.has_rules_below(steps));
-    // A rule for this very node permits it, and what is above it stays closed.
+    // A rule for this node permits it, and its ancestors stay denied.
     let own = management(&place.data_path());
     let rights = Rights::of(&ann, &own);
     assert!(rights.may(Operation::Delete, steps));
@@ -45,7 +45,7 @@ fuzz_target!(|text: &str| {
     }
 });
 
-/// What RFC 8341 says, written anew.
+/// An independent implementation of RFC 8341.
 fn covers(way: &[path::Step], steps: &[path::Step]) -> bool {
     way.len() <= steps.len()
         && way.iter().zip(steps).all(|(rule, step)| {

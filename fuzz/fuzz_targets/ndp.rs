@@ -1,5 +1,5 @@
-//! Neighbour discovery: the first 32 bytes are the addresses, the rest is the message, whose
-//! hop limit and checksum are made right; what is believed obeys the rules of RFC 4861.
+//! Neighbour discovery: the first 32 bytes are the addresses, the rest is the message with a valid hop limit and
+//! checksum; valid messages obey RFC 4861.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -23,27 +23,27 @@ fn agrees(ip: &ipv6::Header, message: &[u8]) {
     let pseudo = ip.pseudo();
     let mut out = [0; ndp::LENGTH_WITH_MAC];
     match view {
-        Message::NeighborSolicitation(asked, options) => {
-            assert!(!asked.target().is_multicast());
+        Message::NeighborSolicitation(solicitation, options) => {
+            assert!(!solicitation.target().is_multicast());
             let mac = options.source_mac();
-            let length = ndp::build_solicitation(&mut out, &pseudo, asked.target(), mac);
+            let length = ndp::build_solicitation(&mut out, &pseudo, solicitation.target(), mac);
             let length = length.expect("always enough room");
             let Ok(Message::NeighborSolicitation(again, options)) = ndp::check(ip, &out[..length])
             else {
                 panic!("what is built is valid")
             };
-            assert_eq!((again.target, options.source_mac()), (asked.target, mac));
+            assert_eq!((again.target, options.source_mac()), (solicitation.target, mac));
         }
-        Message::NeighborAdvertisement(told, options) => {
-            assert!(!ip.destination().is_multicast() || !told.has(flag::SOLICITED));
-            let (mac, flags) = (options.target_mac(), told.flags.get());
-            let length = ndp::build_advertisement(&mut out, &pseudo, told.target(), flags, mac);
+        Message::NeighborAdvertisement(advertisement, options) => {
+            assert!(!ip.destination().is_multicast() || !advertisement.has(flag::SOLICITED));
+            let (mac, flags) = (options.target_mac(), advertisement.flags.get());
+            let length = ndp::build_advertisement(&mut out, &pseudo, advertisement.target(), flags, mac);
             let length = length.expect("always enough room");
             let Ok(Message::NeighborAdvertisement(again, options)) = ndp::check(ip, &out[..length])
             else {
                 panic!("what is built is valid")
             };
-            assert_eq!((again.target, again.flags), (told.target, told.flags));
+            assert_eq!((again.target, again.flags), (advertisement.target, advertisement.flags));
             assert_eq!(options.target_mac(), mac);
             assert_eq!(options.has(kind::TARGET_LINK_LAYER), mac.is_some());
         }

@@ -1,4 +1,4 @@
-//! Capture files: any bytes are read or refused, and every frame lies inside the file.
+//! Capture files: arbitrary bytes are read or rejected, and every frame is inside the file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

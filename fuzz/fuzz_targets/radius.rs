@@ -1,4 +1,4 @@
-//! RADIUS: what is accepted is a header and whole attributes, and reads the same when it is written anew.
+//! RADIUS: valid packets consist of a header and complete attributes, and survive encoding and decoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Reassembly against a naive model that keeps a map of bytes: any fragments, any order.
+//! Reassembly compared with a naive model, a map of bytes: arbitrary fragments in arbitrary order.
 #![no_main]
 
 use std::collections::HashMap;
@@ -12,17 +12,17 @@ use stoa_forwarder::ip::reassembly::table::{Key, Outcome, Table};
 
 #[derive(Arbitrary, Debug)]
 struct Part {
-    /// Which of four packets, two of each source.
+    /// One of four packets, two of each source.
     packet: u8,
     /// In units of eight bytes.
     offset: u16,
     length: u16,
     more: bool,
-    /// Changes what the data say.
+    /// Changes the data.
     spoil: bool,
 }
 
-/// What RFC 791 and RFC 5722 say, byte by byte.
+/// RFC 791 and RFC 5722, byte by byte.
 #[derive(Default)]
 struct Naive {
     bytes: HashMap<usize, u8>,

@@ -1,4 +1,4 @@
-//! Bodies of RESTCONF, JSON and XML, into libyang: one node of the place that the URL names, or a refusal.
+//! RESTCONF bodies in JSON and XML, parsed by libyang: one node below the resource of the URL, or an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(given) = body::below(&place, media, bytes) {
         let step = given.step.as_ref().expect("it brings one node");
         let text = given.text().expect("what was read can be printed");
-        // What was read reads the same again, and stands at the same place.
+        // The printed body parses to the same data at the same path.
         let again = body::parse(&text, Media::Json).expect("what was printed can be read");
         let mut steps = Vec::new();
         let mut here = again.reference();
@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| {
             let children: Vec<_> = yang5::data::DataNodeRef::children(&node)
                 .filter(|child| !child.schema().is_list_key())
                 .collect();
-            // A container that means nothing by itself is not printed without something in it.
+            // An empty non-presence container is not printed.
             if children.is_empty() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Paths of RESTCONF: what is read is a place of the schema, and its data path leads back to it.
+//! RESTCONF paths: a parsed path is a schema node, and its data path parses to the same node.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

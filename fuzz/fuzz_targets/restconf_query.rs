@@ -1,4 +1,4 @@
-//! Parameters of RESTCONF: read or refused, and of `fields` no more than was written.
+//! RESTCONF query parameters: parsed or rejected, with a bounded number of `fields`.
 #![no_main]
 
 use http::Method;

@@ -1,5 +1,4 @@
-//! Test packets: a signature is found where it was put, at the end or before padding, and whatever
-//! else is found says of itself what the bytes say.
+//! Test packets: a signature is found at the end or before padding, and every found signature matches its bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +12,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((run, rest)) = bytes.split_first_chunk::<8>() else { return };
     let key = Key::of_run(u64::from_be_bytes(*run));
     if let Some(found) = key.find(rest) {
-        // Not as `seal` writes it: a check of zero has two forms.
+        // Not compared with `seal`: a check of zero has two encodings.
         let says_so = |window: &[u8]| {
             window.try_into().is_ok_and(|window: &[u8; LENGTH]| key.open(window) == Some(found))
         };
@@ -25,13 +24,13 @@ fuzz_target!(|bytes: &[u8]| {
     let mut frame = rest.to_vec();
     frame.extend(sealed);
     assert_eq!(key.find(&frame), Some(put));
-    // The same words as one of a run of packets.
+    // The same as the first of a run of packets.
     let run: [[u8; LENGTH]; 4] = key.seal_run(put);
     for (at, bytes) in run.iter().enumerate() {
         let sequence = put.sequence.wrapping_add(at as u32);
         assert_eq!(key.open(bytes), Some(Signature { sequence, ..put }));
     }
-    // No bit can be lost of it unseen.
+    // Every bit error is detected.
     let bit = usize::from(rest.first().copied().unwrap_or(0)) % (8 * LENGTH);
     let mut spoilt = sealed;
     spoilt[bit / 8] ^= 1 << (bit % 8);

@@ -25,7 +25,7 @@ fn agrees(bytes: &[u8], pseudo: &Pseudo) {
     let again = tcp::check(&out, pseudo).expect("what is built is valid");
     assert_eq!(tcp::Builder::of(&again), builder);
     assert_eq!(again.maximum_segment_size(), view.maximum_segment_size());
-    // All is as it was but the reserved bits and the checksum.
+    // Everything except the reserved bits and the checksum is unchanged.
     let mut expected = bytes.to_vec();
     expected[12] &= 0xf0;
     expected[16..18].copy_from_slice(&out[16..18]);

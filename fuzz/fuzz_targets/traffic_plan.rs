@@ -1,12 +1,11 @@
-//! Run files of `stoa traffic`: any text is a plan whose quantities make sense, or is refused with
-//! reasons.
+//! Run files of `stoa traffic`: arbitrary text is a valid plan or is rejected with an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use stoa_traffic::plan::{PlanError, parse};
 
 fuzz_target!(|text: &str| {
-    // Files that never end are the operator's business.
+    // Special files can be endless.
     if text.contains("/dev/") || text.contains("/proc/") {
         return;
     }

@@ -25,7 +25,7 @@ fn agrees(bytes: &[u8], pseudo: &Pseudo) {
     assert_eq!(built, Ok(length));
     assert!(udp::check(&out, pseudo).is_ok());
     assert_eq!((&out[..6], &out[8..]), (&bytes[..6], &bytes[8..length]));
-    // A checksum that is right is the one that is built: 0 is never sent.
+    // A valid checksum equals the built one: 0 is never sent.
     assert!(verified.is_err() || none || out[6..8] == bytes[6..8]);
 }
 

@@ -1,4 +1,4 @@
-//! VRRP: what is believed obeys RFC 9568 and RFC 3768, and is written back to the same meaning.
+//! VRRP: valid advertisements obey RFC 9568 and RFC 3768 and survive encoding and decoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +17,7 @@ fn agrees(pseudo: &Pseudo, bytes: &[u8]) {
     let length = vrrp::build(&mut out, pseudo, &view.fields, &addresses).expect("it fits");
     let again = vrrp::check(pseudo, vrrp::HOP_LIMIT, &out[..length]).expect("it is valid");
     assert!(again.addresses().eq(addresses));
-    // Version 2 cannot say less than a second.
+    // Version 2 has intervals of whole seconds.
     let is_said = view.fields.version == Version::Three || view.fields.interval_cs > 0;
     assert!(!is_said || again.fields == view.fields);
 }

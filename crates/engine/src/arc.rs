@@ -1,4 +1,4 @@
-//! Feature arcs: capabilities that an interface inserts into a packet's way.
+//! Feature arcs: features that an interface inserts between two nodes.
 //!
 //! An arc is an ordered list of feature nodes between a start node and the node
 //! that follows when no feature is on. Per interface, a bit mask says which are

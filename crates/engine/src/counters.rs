@@ -30,7 +30,7 @@ impl Counter {
     }
 }
 
-/// What a node did on one worker.
+/// Counters of a node on one worker.
 #[derive(Default, FromZeros)]
 #[repr(C, align(64))]
 pub struct NodeCounters {
@@ -42,7 +42,7 @@ pub struct NodeCounters {
     pub cycles: Counter,
 }
 
-/// What an interface did on one worker.
+/// Counters of an interface on one worker.
 #[derive(Default, FromZeros)]
 #[repr(C, align(64))]
 pub struct InterfaceCounters {
@@ -88,20 +88,20 @@ pub struct Ledger {
     pub handed_in: Counter,
 }
 
-/// What the loop of one worker did.
+/// Counters of one worker's main loop.
 #[derive(Default, FromZeros)]
 #[repr(C, align(64))]
 pub struct LoopCounters {
-    /// Turns of the loop.
-    pub turns: Counter,
-    /// Turns with packets.
-    pub busy_turns: Counter,
-    /// Cycles of turns with packets.
+    /// Iterations of the main loop.
+    pub iterations: Counter,
+    /// Iterations with packets.
+    pub busy_iterations: Counter,
+    /// Cycles of iterations with packets.
     pub busy_cycles: Counter,
     /// Times that the worker slept.
     pub sleeps: Counter,
-    /// Packets of colleagues that wait in the worker's rings, counted there at the end of its
-    /// last busy turn: 0 at rest.
+    /// Packets from other workers that wait in the worker's rings, counted at the end of its
+    /// last busy iteration: 0 at rest.
     pub waiting: Counter,
     /// Buffers in the worker's own cache.
     pub cached: Counter,
@@ -125,8 +125,8 @@ pub struct WorkerCounters {
     pub adjacencies: Box<[AdjacencyCounters]>,
     /// The packet accounting.
     pub ledger: Ledger,
-    /// The loop.
-    pub turns: LoopCounters,
+    /// The main loop.
+    pub main_loop: LoopCounters,
 }
 
 fn zeroed<T: FromZeros>(count: usize) -> Box<[T]> {
@@ -143,7 +143,7 @@ impl WorkerCounters {
             interfaces: zeroed(INTERFACES),
             adjacencies: zeroed(adjacencies),
             ledger: Ledger::default(),
-            turns: LoopCounters::default(),
+            main_loop: LoopCounters::default(),
         }
     }
 

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reason(pub u16);
 
-/// Name and sentence of a reason, for `stoa show drops`.
+/// Name and description of a reason, for `stoa show drops`.
 #[derive(Clone, Copy, Debug)]
 pub struct ReasonSpec {
     /// Short name with dashes, layer first.
@@ -41,6 +41,6 @@ pub const ENGINE: &[ReasonSpec] = &[
     ReasonSpec { name: "punt-full", description: "the control thread is overloaded" },
     ReasonSpec {
         name: "software-rss-full",
-        description: "the worker that a flow was spread to is overloaded",
+        description: "the worker that processes the flow is overloaded",
     },
 ];

@@ -11,6 +11,7 @@ use crate::node::{Context, EMIT, Next, Node, NodeSpec, Punts};
 use crate::output::Output;
 use crate::packet::Packet;
 use crate::pool::{Pool, PoolCache};
+use crate::processing::Processing;
 use crate::quiescence::Reader;
 use crate::trace_capture::TraceCapture;
 use crate::trace_capture::trace::Event;
@@ -212,7 +213,10 @@ impl Graph {
             }
             let packets = vector.len() as u64;
             let mut cx = walk.context((at, began), &mut self.emitted, &mut self.output);
-            let next = slot.node.process(&mut cx, &mut vector);
+            let next = {
+                let _processing = Processing::begin();
+                slot.node.process(&mut cx, &mut vector)
+            };
             self.dispatch(at, vector, next, walk);
             count(&walk.counters.nodes[at], packets, &mut start);
         }

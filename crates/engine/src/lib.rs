@@ -1,15 +1,15 @@
 //! How packets move: buffers, vectors, nodes, the graph, workers.
 //!
 //! A [`Vector`] is a table of up to 256 packets: one column per field. A [`Node`]
-//! looks at a vector and says for each lane where it goes next; the [`graph`]
+//! processes a vector and returns where each lane goes next; the [`graph`]
 //! moves the lanes. A [`worker`] runs to completion: it receives a burst, walks
 //! the graph until nothing is pending, transmits, and passes a quiescent point.
 //!
-//! This crate knows no protocol. It is one of the rooms that may use `unsafe`
+//! This crate knows no protocol. It is one of the crates that may use `unsafe`
 //! (see ARCHITECTURE.md): each block says why it is sound.
 
 pub mod arc;
-#[cfg_attr(fuzzing, path = "clock_by_hand.rs")]
+#[cfg_attr(fuzzing, path = "clock_for_fuzzing.rs")]
 pub mod clock;
 pub mod column;
 pub mod counters;
@@ -24,6 +24,7 @@ pub mod packet_fifo;
 pub mod picture;
 pub mod pool;
 pub mod port;
+pub mod processing;
 pub mod quiescence;
 pub mod trace_capture;
 pub mod vector;

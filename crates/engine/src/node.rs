@@ -1,4 +1,4 @@
-//! What a node is: one step of a packet's way, on a whole vector.
+//! A node: one processing step, on a whole vector.
 
 use crate::counters::WorkerCounters;
 use crate::drops::Reason;
@@ -15,18 +15,18 @@ use crate::worker::Inject;
 pub enum Next {
     /// All lanes take this edge (or, with [`crate::vector::DROP`], this drop reason).
     All(u16),
-    /// Each lane goes where the `next` column says.
+    /// Each lane goes where its `next` column points.
     Lanes,
 }
 
-/// One step of a packet's way. `process` never allocates, locks, logs, calls the
+/// One processing step. `process` never allocates, locks, logs, calls the
 /// system, or panics, whatever a packet holds.
 pub trait Node: Send {
-    /// Looks at the vector, changes packets and columns, and says where they go.
+    /// Processes the vector: changes packets and columns, and returns where they go.
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next;
 
-    /// Called about ten times a second, whether packets come or not, so that what a node
-    /// keeps can age. Packets go on by [`Context::emit`].
+    /// Called about ten times a second, whether packets come or not, so that a node
+    /// can expire its state. Packets go on by [`Context::emit`].
     fn tick(&mut self, _cx: &mut Context<'_>) {}
 }
 
@@ -50,8 +50,8 @@ pub struct Punt {
     pub cause: u16,
 }
 
-/// The rings from one worker to the control thread: what is urgent does not wait behind
-/// what is not, and neither takes the other's room.
+/// The rings from one worker to the control thread: urgent packets do not wait behind
+/// others, and neither takes the other's space.
 pub struct Punts {
     pub(crate) urgent: rtrb::Producer<Punt>,
     pub(crate) usual: rtrb::Producer<Punt>,
@@ -74,7 +74,7 @@ pub enum Urgency {
     Usual,
 }
 
-/// Room for packets that nodes make in one call.
+/// The most packets that nodes emit in one call.
 pub(crate) const EMIT: usize = 1024;
 
 /// What a node may use while it processes.
@@ -90,9 +90,9 @@ pub struct Context<'a> {
     pub(crate) pool: &'a mut PoolCache,
     pub(crate) emitted: &'a mut Vec<(u16, Packet)>,
     pub(crate) punts: &'a mut Punts,
-    /// The node's own place in the graph.
+    /// The node's index in the graph.
     pub(crate) node: u16,
-    /// Rings to the other workers, by worker; the own place is empty.
+    /// Rings to the other workers, by worker; the own slot is empty.
     pub(crate) handoff: &'a mut [Option<rtrb::Producer<Inject>>],
     /// Workers that got packets in this walk.
     pub(crate) handed: &'a mut u64,
@@ -149,7 +149,7 @@ impl Context<'_> {
         }
     }
 
-    /// Says that `packet` is made of what is in a lane: when that is traced, so is the
+    /// Records that `packet` is made from a lane: when the lane is traced, so is the
     /// packet.
     pub fn descend(&mut self, vector: &Vector, lane: usize, packet: &mut Packet) {
         let traced = vector.flags[lane] & flags::TRACED;
@@ -171,7 +171,7 @@ impl Context<'_> {
     }
 
     /// The packet in a lane is dropped for a reason, and its buffer will carry a packet
-    /// of our own: an answer. Both are booked. To be called before the answer is
+    /// of our own: an answer. Both are counted. To be called before the answer is
     /// written, for captures of what is dropped.
     pub fn answered(&mut self, reason: Reason, vector: &mut Vector, lane: usize) {
         self.trace_capture.dropped(vector, lane, reason);
@@ -202,7 +202,7 @@ impl Context<'_> {
         };
         if ring.is_full() {
             vector.drop_lane(lane, crate::drops::PUNT_FULL);
-            self.counters.turns.urgent_full.add((urgency == Urgency::Urgent).into());
+            self.counters.main_loop.urgent_full.add((urgency == Urgency::Urgent).into());
             return false;
         }
         self.trace_capture.happened(vector, lane, Event::Punted { cause });

@@ -26,7 +26,7 @@ pub enum TxSlot {
     Via(usize),
 }
 
-/// What one worker knows of the ports it sends to.
+/// The ports that one worker sends to.
 pub struct Output {
     /// By interface: the interface of its port.
     base: Box<[u32]>,
@@ -34,11 +34,11 @@ pub struct Output {
     slots: Vec<TxSlot>,
     /// Ports with a queue of our own, by their interfaces.
     own: Vec<u32>,
-    /// Rings to the other workers, by worker; the own place is empty.
+    /// Rings to the other workers, by worker; the own slot is empty.
     pub(crate) handoff: Vec<Option<rtrb::Producer<Inject>>>,
-    /// Workers that got packets in this walk, one bit each: their wakeups must ring.
+    /// Workers that got packets in this walk, one bit each: they must be woken.
     pub(crate) handed: u64,
-    /// The place of `port-output` in the graph.
+    /// The index of `port-output` in the graph.
     pub(crate) node: u16,
     scratch: Option<Box<Vector>>,
 }
@@ -56,14 +56,14 @@ impl Output {
         }
     }
 
-    /// Says which port carries an interface; [`NO_INTERFACE`]: none any more.
+    /// Maps an interface to the port that carries it; [`NO_INTERFACE`]: to none.
     pub fn map(&mut self, interface: u32, base: u32) {
         if let Some(cell) = self.base.get_mut(interface as usize) {
             *cell = base;
         }
     }
 
-    /// Replaces the way to a port, and packet accounting what the old one has not told yet.
+    /// Replaces the path to a port, and counts what the old queue has not reported yet.
     pub fn set(&mut self, base: u32, slot: TxSlot, counters: &WorkerCounters) {
         let Some(place) = self.slots.get_mut(base as usize) else { return };
         self.own.retain(|own| *own != base);
@@ -78,7 +78,7 @@ impl Output {
         }
     }
 
-    /// Packet accounting what devices refused when no burst came afterwards that could tell.
+    /// Counts frames that devices refused after the last burst.
     pub(crate) fn settle(&mut self, counters: &WorkerCounters) {
         for base in &self.own {
             if let Some(TxSlot::Own(queue, owed)) = self.slots.get_mut(*base as usize) {

@@ -16,7 +16,7 @@ use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, VECTOR, Vector, cloc
 use stoa_forwarder::control::desired::{
     Action, DesiredState, Family, Interface, Path, Route, Workers,
 };
-use stoa_forwarder::control::{Forwarder, Plane};
+use stoa_forwarder::control::{Forwarder, ForwarderState};
 use stoa_ports::{Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PortConfig};
 
 /// Offered loads as shares of the capacity; the last but one is the one that counts.
@@ -115,19 +115,19 @@ pub fn run(rounds: u32, progress: impl Fn(f64)) -> Result<Figures, OverloadError
     let mut forwarder = Forwarder::default();
     let socket = format!("@stoa-overload-{}", std::process::id());
     forwarder.apply(desired(&socket)).map_err(|refused| {
-        let whys = refused.reasons.iter().map(|reason| reason.reason.clone());
+        let whys = refused.errors.iter().map(|error| error.cause.clone());
         OverloadError::Refused(whys.collect::<Vec<_>>().join("; "))
     })?;
-    let plane = forwarder
-        .plane()
+    let state = forwarder
+        .state()
         .ok_or_else(|| OverloadError::Refused("the forwarder has no workers".to_owned()))?;
-    let pool = Pool::leak(16_384, HugePages::WhenThere).map_err(refused)?;
-    let (_port, queues) = connect(plane, pool, &socket)?;
-    let generator = generator(plane, pool)?;
+    let pool = Pool::leak(16_384, HugePages::IfAvailable).map_err(refused)?;
+    let (_port, queues) = connect(state, pool, &socket)?;
+    let generator = generator(state, pool)?;
     let offer = Offer::default();
     std::thread::scope(|scope| {
         scope.spawn(|| send(&offer, generator, queues, pool));
-        let figures = measure(plane, &offer, rounds, progress);
+        let figures = measure(state, &offer, rounds, progress);
         offer.stop.store(true, Ordering::Relaxed);
         figures
     })
@@ -138,14 +138,14 @@ fn refused(error: impl std::fmt::Display) -> OverloadError {
 }
 
 fn measure(
-    plane: &mut Plane,
+    state: &mut ForwarderState,
     offer: &Offer,
     rounds: u32,
     progress: impl Fn(f64),
 ) -> Result<Figures, OverloadError> {
     let mut capacity: f64 = 0.0;
     for _ in 0..5 {
-        capacity = capacity.max(window(plane, offer, PLENTY).forwarded_mpps);
+        capacity = capacity.max(window(state, offer, PLENTY).forwarded_mpps);
     }
     let mut seen: [Vec<Load>; LOADS.len()] = Default::default();
     let middle = |seen: &[Vec<Load>], capacity: f64, at: usize| Load {
@@ -155,14 +155,14 @@ fn measure(
     let is_enough = |seen: &[Vec<Load>], capacity: f64| {
         (0..LOADS.len()).all(|at| is_whole(&middle(seen, capacity, at), capacity * LOADS[at]))
     };
-    let before = dropped(plane);
+    let before = dropped(state);
     // Where others disturb, more windows may bring some in which all could be offered.
     for round in 0..rounds * PATIENCE {
         if round >= rounds && is_enough(&seen, capacity) {
             break;
         }
         for (factor, windows) in LOADS.iter().zip(&mut seen) {
-            let one = window(plane, offer, capacity * factor);
+            let one = window(state, offer, capacity * factor);
             // It was more than we knew: what was offered before is a lesser load.
             capacity = capacity.max(one.forwarded_mpps);
             windows.push(one);
@@ -179,7 +179,7 @@ fn measure(
         return Err(OverloadError::TooSlow { offered, desired, processors });
     }
     let kept = twice.forwarded_mpps / peak_mpps;
-    let dropped_inside = dropped(plane) - before;
+    let dropped_inside = dropped(state) - before;
     Ok(Figures { loads: loads.to_vec(), peak_mpps, kept, dropped_inside })
 }
 
@@ -199,15 +199,15 @@ fn median(windows: &[Load], asked: f64) -> Load {
 }
 
 /// Offers `mpps` for a moment and sees what comes out.
-fn window(plane: &mut Plane, offer: &Offer, mpps: f64) -> Load {
+fn window(state: &mut ForwarderState, offer: &Offer, mpps: f64) -> Load {
     offer.rate.store((mpps * 1e6) as u64, Ordering::Relaxed);
-    attend(plane, WINDOW / 4);
-    let seen = |plane: &Plane| {
-        (Instant::now(), offer.offered.load(Ordering::Relaxed), plane.conservation().sent)
+    attend(state, WINDOW / 4);
+    let seen = |state: &ForwarderState| {
+        (Instant::now(), offer.offered.load(Ordering::Relaxed), state.conservation().sent)
     };
-    let (began, offered, sent) = seen(plane);
-    attend(plane, WINDOW);
-    let (ended, offered_then, sent_then) = seen(plane);
+    let (began, offered, sent) = seen(state);
+    attend(state, WINDOW);
+    let (ended, offered_then, sent_then) = seen(state);
     let micros = ended.duration_since(began).as_secs_f64() * 1e6;
     Load {
         factor: 0.0,
@@ -216,16 +216,16 @@ fn window(plane: &mut Plane, offer: &Offer, mpps: f64) -> Load {
     }
 }
 
-fn dropped(plane: &Plane) -> u64 {
-    plane.list_drops().iter().map(|drop| drop.packets).sum()
+fn dropped(state: &ForwarderState) -> u64 {
+    state.list_drops().iter().map(|drop| drop.packets).sum()
 }
 
 /// Lets the control thread do its part for a while.
-fn attend(plane: &mut Plane, duration: Duration) {
+fn attend(state: &mut ForwarderState, duration: Duration) {
     let until = Instant::now() + duration;
     while Instant::now() < until {
-        plane.attend();
-        plane.tick();
+        state.poll();
+        state.tick();
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -261,7 +261,7 @@ fn send(offer: &Offer, generator: Queues, link: Queues, pool: &'static Pool) {
 }
 
 fn connect(
-    plane: &mut Plane,
+    state: &mut ForwarderState,
     pool: &'static Pool,
     socket: &str,
 ) -> Result<(Box<dyn Port>, Queues), OverloadError> {
@@ -271,13 +271,13 @@ fn connect(
     let began = Instant::now();
     let mut queues = None;
     while began.elapsed() < DEADLINE {
-        attend(plane, Duration::from_millis(5));
+        attend(state, Duration::from_millis(5));
         for event in port.service() {
             if let PortEvent::Up(up) = event {
                 queues = Some(up);
             }
         }
-        let is_up = plane.list_interfaces().iter().any(|one| one.name == "in" && one.up);
+        let is_up = state.list_interfaces().iter().any(|one| one.name == "in" && one.up);
         if let Some(queues) = queues.take_if(|_| is_up) {
             return Ok((port, queues));
         }
@@ -286,8 +286,8 @@ fn connect(
 }
 
 /// The queues of a generator port whose frames are for our interface.
-fn generator(plane: &Plane, pool: &'static Pool) -> Result<Queues, OverloadError> {
-    let interfaces = plane.list_interfaces();
+fn generator(state: &ForwarderState, pool: &'static Pool) -> Result<Queues, OverloadError> {
+    let interfaces = state.list_interfaces();
     let mac = interfaces.iter().find(|one| one.name == "in").map(|one| one.mac.as_slice());
     let config = GeneratorConfig {
         frame: 60,

@@ -121,7 +121,7 @@ impl Session {
     /// A port that cannot be opened or does not come up, a gateway that does not answer, streams
     /// whose frames are too long for a port.
     pub fn open(plan: Plan, watch: Watch<'_>) -> Result<Self, RunError> {
-        let pool = Pool::leak(BUFFERS, HugePages::WhenThere)?;
+        let pool = Pool::leak(BUFFERS, HugePages::IfAvailable)?;
         let desks: Result<Vec<Desk>, RunError> =
             plan.ports.iter().map(|port| Desk::open(port, pool)).collect();
         let mut session = Self { plan, pool, desks: desks?, run: first_run() };

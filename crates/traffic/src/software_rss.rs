@@ -16,7 +16,7 @@ use stoa_engine::{Pool, PoolCache, Port, PortEvent, TxQueue, Vector, clock};
 use stoa_forwarder::control::desired::{
     Action, DesiredState, Family, Interface, Path, Route, Workers,
 };
-use stoa_forwarder::control::{Forwarder, Limits, Plane};
+use stoa_forwarder::control::{Forwarder, Limits, ForwarderState};
 use stoa_ports::{Destinations, GeneratorConfig, NullConfig, PortConfig};
 
 /// Cycles that a frame costs at the port it leaves by.
@@ -91,11 +91,11 @@ pub fn run(rounds: u32, progress: impl Fn(f64)) -> Result<Figures, SoftwareRssEr
     let mut shed = 0;
     for round in 0..rounds {
         for is_on in [false, true] {
-            let plane = apply(&mut forwarder, is_on)?;
-            attend(plane, WINDOW * 3);
+            let state = apply(&mut forwarder, is_on)?;
+            attend(state, WINDOW * 3);
             for one in &mut costs {
                 cost.store(one.cycles, Ordering::Relaxed);
-                let (seen, lost) = window(plane);
+                let (seen, lost) = window(state);
                 let best = if is_on { &mut one.on_mpps } else { &mut one.off_mpps };
                 *best = best.max(seen);
                 shed += if is_on { lost } else { 0 };
@@ -109,37 +109,37 @@ pub fn run(rounds: u32, progress: impl Fn(f64)) -> Result<Figures, SoftwareRssEr
     Ok(Figures { costs: costs.to_vec(), tsc_hz: clock::tsc_hz(), shed })
 }
 
-fn apply(forwarder: &mut Forwarder, is_on: bool) -> Result<&mut Plane, SoftwareRssError> {
+fn apply(forwarder: &mut Forwarder, is_on: bool) -> Result<&mut ForwarderState, SoftwareRssError> {
     forwarder.apply(desired(is_on)).map_err(|refused| {
-        let whys = refused.reasons.iter().map(|reason| reason.reason.clone());
+        let whys = refused.errors.iter().map(|error| error.cause.clone());
         SoftwareRssError::Refused(whys.collect::<Vec<_>>().join("; "))
     })?;
-    forwarder.plane().ok_or_else(|| SoftwareRssError::Refused("it has no workers".to_owned()))
+    forwarder.state().ok_or_else(|| SoftwareRssError::Refused("it has no workers".to_owned()))
 }
 
 /// Million packets per second that leave now, and packets that are shed meanwhile.
-fn window(plane: &mut Plane) -> (f64, u64) {
+fn window(state: &mut ForwarderState) -> (f64, u64) {
     // What the last setting left in the rings goes first.
-    attend(plane, WINDOW / 4);
-    let (began, sent, shed) = (Instant::now(), plane.conservation().sent, shed(plane));
-    attend(plane, WINDOW);
+    attend(state, WINDOW / 4);
+    let (began, sent, shed) = (Instant::now(), state.conservation().sent, shed(state));
+    attend(state, WINDOW);
     let seconds = began.elapsed().as_secs_f64();
-    ((plane.conservation().sent - sent) as f64 / (seconds * 1e6), self::shed(plane) - shed)
+    ((state.conservation().sent - sent) as f64 / (seconds * 1e6), self::shed(state) - shed)
 }
 
 /// Packets that no busy worker took, so far.
-fn shed(plane: &Plane) -> u64 {
-    let drops = plane.list_drops();
+fn shed(state: &ForwarderState) -> u64 {
+    let drops = state.list_drops();
     let mine = drops.iter().filter(|drop| drop.reason == SHED);
     mine.map(|drop| drop.packets).sum()
 }
 
 /// Lets the control thread do its part for a while.
-fn attend(plane: &mut Plane, duration: Duration) {
+fn attend(state: &mut ForwarderState, duration: Duration) {
     let until = Instant::now() + duration;
     while Instant::now() < until {
-        plane.attend();
-        plane.tick();
+        state.poll();
+        state.tick();
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -240,13 +240,13 @@ mod tests {
         desired.routes.clear();
         let applied = forwarder.apply(desired);
         assert!(applied.is_ok());
-        let plane = forwarder.plane().unwrap();
+        let state = forwarder.state().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        while plane.list_drops().iter().all(|drop| drop.packets == 0) {
+        while state.list_drops().iter().all(|drop| drop.packets == 0) {
             assert!(Instant::now() < deadline, "nothing is dropped");
-            attend(plane, Duration::from_millis(20));
+            attend(state, Duration::from_millis(20));
         }
-        assert_eq!(shed(plane), 0);
-        assert!(plane.list_drops().iter().any(|drop| drop.reason == SHED));
+        assert_eq!(shed(state), 0);
+        assert!(state.list_drops().iter().any(|drop| drop.reason == SHED));
     }
 }

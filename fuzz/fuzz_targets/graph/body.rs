@@ -1,4 +1,4 @@
-//! What the packets of the fuzzer carry: upper layers with right checksums, until an edit makes them wrong.
+//! The upper layers of generated packets, with valid checksums unless an edit changes them.
 
 use arbitrary::Arbitrary;
 use stoa_wire::checksum::{Pseudo, finish, sum};
@@ -6,14 +6,14 @@ use stoa_wire::protocol;
 
 use crate::frames::Six;
 
-/// What a packet carries.
+/// The upper layer of a packet.
 #[derive(Arbitrary, Debug)]
 pub enum Body {
     Udp {
         ports: (u16, u16),
         data: Vec<u8>,
     },
-    /// As many bytes as this, to be larger than an MTU.
+    /// A number of bytes, to exceed an MTU.
     Large(u16),
     Tcp {
         ports: (u16, u16),
@@ -42,7 +42,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// Its protocol and bytes, the checksum right.
+    /// Its protocol and bytes, with a valid checksum.
     pub fn bytes(&self, pseudo: &Pseudo) -> (u8, Vec<u8>) {
         let is_six = matches!(pseudo, Pseudo::Ip6 { .. });
         let icmp = if is_six { protocol::ICMP6 } else { protocol::ICMP4 };
@@ -89,7 +89,7 @@ fn udp(ports: (u16, u16), data: &[u8], pseudo: &Pseudo) -> Vec<u8> {
     with_sum(bytes, 6, protocol::UDP, Some(pseudo))
 }
 
-/// Makes the checksum at this place right.
+/// Sets the checksum at this offset.
 fn with_sum(mut bytes: Vec<u8>, at: usize, protocol: u8, pseudo: Option<&Pseudo>) -> Vec<u8> {
     let pseudo = pseudo.map_or(0, |pseudo| pseudo.sum(protocol, bytes.len()));
     let right = finish(sum(&bytes) + pseudo);

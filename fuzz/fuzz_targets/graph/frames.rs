@@ -1,4 +1,4 @@
-//! Frames as the fuzzer thinks of them: layers that fit together, with as many lies as it likes.
+//! Generated frames: layers that fit together, with optional errors.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -8,19 +8,19 @@ use stoa_wire::checksum::{Pseudo, ones_complement};
 use crate::body::Body;
 use stoa_fuzz::setup::{host_mac, host4, host6, our_mac, our4, our6};
 
-/// Bytes of a frame at most: what a buffer holds, and a little less.
+/// The most bytes of a frame: a little less than a buffer holds.
 const LONGEST: usize = 2000;
-/// VLAN tags of a frame at most.
+/// The most VLAN tags of a frame.
 const TAGS: usize = 10;
-/// Extension headers of a packet at most.
+/// The most extension headers of a packet.
 const CHAIN: usize = 40;
 
 /// One frame.
 #[derive(Arbitrary, Debug)]
 pub enum Frame {
-    /// Any bytes.
+    /// Arbitrary bytes.
     Raw(Vec<u8>),
-    /// Layers, then edits of single bytes, then a cut or padding.
+    /// Layers, then edits of single bytes, then truncation or padding.
     Layers {
         to: To,
         from: u8,
@@ -63,7 +63,7 @@ pub enum Payload {
         target: (Mac, Four),
         rest: u8,
     },
-    /// IEEE 802.3: a length where the type would be.
+    /// IEEE 802.3: a length in place of the type.
     Llc(Vec<u8>),
     Other(u16, Vec<u8>),
 }
@@ -105,7 +105,7 @@ pub struct Ip4 {
     flags_fragment: u16,
     options: Vec<u8>,
     body: Body,
-    lie: Option<(i8, bool)>,
+    error: Option<(i8, bool)>,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -115,7 +115,7 @@ pub struct Ip6 {
     hop_limit: u8,
     chain: Vec<Extension>,
     body: Body,
-    lie: Option<i8>,
+    error: Option<i8>,
 }
 
 #[derive(Arbitrary, Debug)]
@@ -128,13 +128,13 @@ pub enum Extension {
     Other(u8, Vec<u8>),
 }
 
-/// 1 to 3 are ports, 10 and 11 sub-interfaces, 9 nobody.
+/// 1 to 3 are ports, 10 and 11 sub-interfaces, 9 is unused.
 fn number(n: u8) -> u8 {
     [1, 2, 3, 10, 11, 9][usize::from(n) % 6]
 }
 
 impl Frame {
-    /// As it lies on the wire.
+    /// The bytes on the wire.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = match self {
             Self::Raw(bytes) => bytes.clone(),
@@ -209,7 +209,7 @@ impl Four {
 }
 
 impl Six {
-    /// As an address.
+    /// The address.
     pub fn address(&self) -> Ipv6Addr {
         match self {
             Self::Router(n) => our6(number(*n)),
@@ -261,7 +261,7 @@ impl Ip4 {
         let (protocol, body) = self.body.bytes(&Pseudo::Ip4 { source, destination });
         let options = &self.options[..self.options.len().min(40) / 4 * 4];
         let header = 20 + options.len();
-        let total = (header + body.len()) as i32 + i32::from(self.lie.map_or(0, |lie| lie.0));
+        let total = (header + body.len()) as i32 + i32::from(self.error.map_or(0, |error| error.0));
         let mut bytes = vec![0x40 | (header / 4) as u8, self.traffic];
         bytes.extend((total as u16).to_be_bytes());
         bytes.extend([0, self.identification]);
@@ -270,7 +270,7 @@ impl Ip4 {
         bytes.extend(source.octets());
         bytes.extend(destination.octets());
         bytes.extend(options);
-        if !self.lie.is_some_and(|lie| lie.1) {
+        if !self.error.is_some_and(|error| error.1) {
             let sum = ones_complement(&bytes);
             bytes[10..12].copy_from_slice(&sum.to_be_bytes());
         }
@@ -290,7 +290,7 @@ impl Ip6 {
             extension.add_to(next, &mut rest);
         }
         rest.extend(body);
-        let length = rest.len() as i32 + i32::from(self.lie.unwrap_or(0));
+        let length = rest.len() as i32 + i32::from(self.error.unwrap_or(0));
         let mut bytes = vec![0x60, 0, 0, 0];
         bytes.extend((length as u16).to_be_bytes());
         bytes.extend([chain.first().map_or(protocol, Extension::number), self.hop_limit]);
@@ -314,7 +314,7 @@ impl Extension {
     }
 
     fn add_to(&self, next: u8, bytes: &mut Vec<u8>) {
-        // Two bytes of head and six of data, then eight at a time.
+        // Two header bytes and six data bytes, then units of eight bytes.
         let whole = |data: &[u8]| {
             let length = data.len().min(62).saturating_sub(6).next_multiple_of(8);
             let mut data = data[..data.len().min(6 + length)].to_vec();

@@ -1,4 +1,4 @@
-//! A real forwarder with wires in memory, stepped by hand.
+//! A complete forwarder with wires in memory, stepped by the fuzz target.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use stoa_wire::{arp, ethernet, ipv4, ipv6};
 use stoa_fuzz::wire::{self, Wire, Wires, locked};
 use stoa_fuzz::setup::{Setup, host4, host6};
 
-/// Small tables, so that a run reaches their ends.
+/// Small tables, so that a run fills them.
 const LIMITS: Limits = Limits {
     routes4: 64,
     routes6: 64,
@@ -27,14 +27,14 @@ const LIMITS: Limits = Limits {
     neighbors: 16,
 };
 const PORTS: [&str; 3] = ["west", "east", "north"];
-/// Turns after which a forwarder that still has work goes round in circles.
-const TURNS: usize = 10_000;
+/// Steps after which a forwarder that is still busy is in an endless loop.
+const MAX_STEPS: usize = 10_000;
 
-/// What a run did to one forwarder.
+/// The result of a run on one forwarder.
 #[derive(Debug, PartialEq)]
 pub struct Outcome {
-    /// Frames that left, by port.
-    left: Vec<Vec<Vec<u8>>>,
+    /// Sent frames by port.
+    sent: Vec<Vec<Vec<u8>>>,
     drops: BTreeMap<String, u64>,
     nodes: BTreeMap<String, u64>,
     neighbors: Vec<v1::NeighborState>,
@@ -46,7 +46,7 @@ pub struct Lab {
     wires: Wires,
     sent: u64,
     kernel: Kernel,
-    /// What it knew at the begin; `None`: it must begin from nothing.
+    /// Its neighbours at the start; `None`: it must be reset.
     fresh: Option<Vec<v1::NeighborState>>,
 }
 
@@ -91,7 +91,7 @@ impl IntoPrefix for (std::net::Ipv6Addr, u8) {
     }
 }
 
-/// What waits for time, such as the budgets and packets in pieces, has it.
+/// Lets policers refill and reassembly time out.
 pub fn rest(labs: &mut [Lab]) {
     clock::set(clock::tsc() + 120_000_000_000);
     for lab in labs.iter_mut() {
@@ -101,7 +101,7 @@ pub fn rest(labs: &mut [Lab]) {
     }
 }
 
-/// Time passes for both.
+/// Advances the time of all forwarders.
 pub fn pass_time(labs: &mut [Lab], steps: u8) {
     for _ in 0..steps {
         clock::set(clock::tsc() + 100_000_000);
@@ -114,26 +114,26 @@ pub fn pass_time(labs: &mut [Lab], steps: u8) {
 }
 
 impl Lab {
-    /// A forwarder with that kernel and nothing else.
+    /// A forwarder with this kernel, without configuration.
     pub fn new(kernel: Kernel) -> Self {
         let wires = Wires::default();
         for name in PORTS {
             locked(&wires).insert(name.to_owned(), Wire::new(1, 1));
         }
-        let forwarder = Forwarder::by_hand(LIMITS, wire::opener(&wires));
+        let forwarder = Forwarder::stepped(LIMITS, wire::opener(&wires));
         Self { forwarder, wires, sent: 0, kernel, fresh: None }
     }
 
     fn state(&mut self) -> &mut ForwarderState {
-        self.forwarder.state().expect("something runs")
+        self.forwarder.state().expect("the forwarder runs")
     }
 
     fn wire(&self, port: u8) -> Arc<Wire> {
         locked(&self.wires)[PORTS[usize::from(port) % PORTS.len()]].clone()
     }
 
-    /// From nothing, so that a run does not depend on the one before. A forwarder that knows what it knew when it was
-    /// fresh is as good, and that much faster.
+    /// Resets the forwarder, so that runs are independent. A forwarder with the neighbours of a new one needs no reset,
+    /// which is faster.
     pub fn begin(&mut self) {
         if self.fresh.is_some() {
             return;
@@ -153,7 +153,7 @@ impl Lab {
         self.state().list_neighbors().into_iter().map(without_age).collect()
     }
 
-    /// Nothing is left, and every buffer is back.
+    /// Deletes the configuration and checks that all buffers are free, unless no reset is necessary.
     pub fn end(&mut self) {
         let now = Some(self.neighbors());
         if self.fresh == now {
@@ -162,7 +162,7 @@ impl Lab {
         self.fresh = None;
         let workers = setup(self.kernel, 0).workers;
         let nothing = DesiredState { workers, ..DesiredState::default() };
-        self.forwarder.apply(nothing).expect("nothing can be desired");
+        self.forwarder.apply(nothing).expect("an empty state is valid");
         self.settle();
         let accounting = self.state().conservation();
         assert_eq!(accounting.buffers_free, accounting.buffers, "buffers are missing: {accounting:?}");
@@ -171,7 +171,7 @@ impl Lab {
     pub fn reload(&mut self, which: u8) {
         let desired = setup(self.kernel, which);
         self.fresh = None;
-        self.forwarder.apply(desired).expect("the state is possible");
+        self.forwarder.apply(desired).expect("the state is valid");
         self.settle();
     }
 
@@ -190,12 +190,12 @@ impl Lab {
         self.settle();
     }
 
-    /// Works until nothing is left to do; then the packet accounting must balance.
+    /// Steps the forwarder until it is idle; then the packet accounting must balance.
     fn settle(&mut self) {
-        // The labs take turns in one process, each wholly with its kernel.
+        // The forwarders run one after the other in one process, each with its kernel.
         stoa_engine::column::limit(self.kernel.width());
         let mut quiet = 0;
-        for _ in 0..TURNS {
+        for _ in 0..MAX_STEPS {
             let before = self.state().conservation();
             self.state().step();
             self.state().poll();
@@ -206,26 +206,26 @@ impl Lab {
             }
         }
         let accounting = self.state().conservation();
-        assert_eq!(quiet, 2, "it does not come to rest: {accounting:?}");
+        assert_eq!(quiet, 2, "it does not become idle: {accounting:?}");
         assert!(accounting.balanced && accounting.received == self.sent, "{} sent, {accounting:?}", self.sent);
         assert_eq!(accounting.buffers_busy, 0, "{accounting:?}");
     }
 
-    /// What happened since the begin.
+    /// The result since the start.
     pub fn outcome(&mut self) -> Outcome {
-        let left: Vec<_> = (0..3).map(|port| self.wire(port).take()).collect();
-        left.iter().flatten().for_each(|frame| assert_valid(frame));
+        let sent: Vec<_> = (0..3).map(|port| self.wire(port).take()).collect();
+        sent.iter().flatten().for_each(|frame| assert_valid(frame));
         let mut nodes = BTreeMap::new();
         for node in self.state().list_nodes() {
             *nodes.entry(node.name).or_insert(0) += node.packets;
         }
         let drops = self.state().list_drops().into_iter();
         let drops = drops.map(|drop| (drop.reason, drop.packets)).collect();
-        Outcome { left, drops, nodes, neighbors: self.state().list_neighbors() }
+        Outcome { sent, drops, nodes, neighbors: self.state().list_neighbors() }
     }
 }
 
-/// What a router may send at all.
+/// Asserts that a frame is valid.
 fn assert_valid(frame: &[u8]) {
     let link = ethernet::check(frame).unwrap_or_else(|error| panic!("{error}: {frame:02x?}"));
     let payload = link.payload();

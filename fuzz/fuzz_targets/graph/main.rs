@@ -1,5 +1,5 @@
-//! The whole graph: bursts of frames, right, wrong and odd, through real forwarders without threads, which differ in
-//! their kernels only. All must do the same, balance their packet accounting, get every buffer back, and send only what is valid.
+//! The whole graph: bursts of valid and invalid frames through forwarders without threads that differ only in their
+//! SIMD kernels. All must agree, balance their packet accounting, free all buffers, and send only valid frames.
 #![no_main]
 
 mod body;
@@ -15,27 +15,27 @@ use stoa_forwarder::kernel::Kernel;
 use frames::Frame;
 use lab::Lab;
 
-/// What happens to the router, one after the other.
+/// An event of a run.
 #[derive(Arbitrary, Debug)]
 pub enum Event {
-    /// Frames come in at one port together.
+    /// A port receives frames in one burst.
     Burst { port: u8, frames: Vec<Frame> },
-    /// A frame comes in many times.
+    /// A port receives a frame many times.
     Flood { port: u8, frame: Frame, times: u8 },
     /// Time passes, in steps of 100 ms.
     Time { steps: u8 },
-    /// A cable is pulled or plugged.
-    Plug { port: u8, is_up: bool },
+    /// The link of a port goes up or down.
+    Link { port: u8, is_up: bool },
     /// Another configuration.
     Reload { which: u8 },
 }
 
-/// Frames in a burst at most.
+/// The most frames in a burst.
 const BURST: usize = 64;
-/// Events in a run at most.
+/// The most events in a run.
 const EVENTS: usize = 24;
 
-/// One for each kernel that this processor has, the scalar one first.
+/// One for each kernel that this processor supports, the scalar one first.
 static LABS: OnceLock<Mutex<Vec<Lab>>> = OnceLock::new();
 
 fuzz_target!(|input: &[u8]| {
@@ -46,7 +46,7 @@ fuzz_target!(|input: &[u8]| {
         lab.begin();
     }
     for event in events.into_iter().take(EVENTS) {
-        happen(&mut labs, event);
+        run_event(&mut labs, event);
     }
     lab::rest(&mut labs);
     agree(&mut labs);
@@ -55,7 +55,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn happen(labs: &mut [Lab], event: Event) {
+fn run_event(labs: &mut [Lab], event: Event) {
     match event {
         Event::Burst { port, frames } => {
             let frames: Vec<_> = frames.iter().take(BURST).map(Frame::bytes).collect();
@@ -66,7 +66,7 @@ fn happen(labs: &mut [Lab], event: Event) {
             labs.iter_mut().for_each(|lab| lab.send(port, &frames));
         }
         Event::Time { steps } => lab::pass_time(labs, steps),
-        Event::Plug { port, is_up } => labs.iter_mut().for_each(|lab| lab.plug(port, is_up)),
+        Event::Link { port, is_up } => labs.iter_mut().for_each(|lab| lab.plug(port, is_up)),
         Event::Reload { which } => labs.iter_mut().for_each(|lab| lab.reload(which)),
     }
     agree(labs);

@@ -23,7 +23,7 @@ pub(super) fn map(
         HugePages::Required => {
             reserved(anonymous(bytes)?).map_err(|_| PoolError::NoHugePages { bytes: plain })
         }
-        HugePages::WhenThere => {
+        HugePages::IfAvailable => {
             if let Ok(made) = reserved(anonymous(bytes)?) {
                 return Ok(made);
             }

@@ -56,7 +56,7 @@ pub enum Backing {
 pub enum HugePages {
     /// Use reserved ones when enough are free, else ask the kernel to join pages.
     #[default]
-    WhenThere,
+    IfAvailable,
     /// Plain pages always.
     Never,
     /// Fail without them.

@@ -3,10 +3,10 @@
 //! A worker owns its queues. The control thread talks to it through bounded rings
 //! only: commands, packets to inject, packets punted.
 
+mod main_loop;
 mod polling;
 mod software_rss;
 mod spawn;
-mod turn;
 mod urgency;
 mod wakeup;
 
@@ -30,7 +30,7 @@ pub const RING: usize = 1024;
 /// Urgent packets that may wait for the control thread.
 pub const URGENT_RING: usize = 256;
 
-/// What the control thread tells a worker.
+/// A command of the control thread to a worker.
 pub enum Command {
     /// Receive from this queue.
     AddRx {
@@ -64,7 +64,7 @@ pub enum Command {
         /// The port's interface.
         base: u32,
     },
-    /// Say which port carries an interface.
+    /// Map an interface to the port that carries it.
     Map {
         /// The interface.
         interface: u32,
@@ -73,7 +73,7 @@ pub enum Command {
     },
     /// Begin or end a trace.
     Trace(Option<Box<Tracer>>),
-    /// Begin or end the capture in one of the places.
+    /// Begin or end the capture in one of the slots.
     Capture {
         /// Below [`crate::trace_capture::CAPTURES`].
         slot: usize,
@@ -92,16 +92,16 @@ pub struct Inject {
     pub node: u16,
 }
 
-/// What a worker shows of itself.
+/// The status that a worker publishes.
 #[derive(Default)]
-pub struct WorkerShown {
-    /// Commands done so far.
+pub struct WorkerStatus {
+    /// Commands executed so far.
     pub done: AtomicU64,
     /// How the worker waits: a [`Polling`] as a number.
     pub polling: AtomicU32,
 }
 
-impl WorkerShown {
+impl WorkerStatus {
     /// How the worker waits.
     pub fn polling(&self) -> Polling {
         Polling::from_number(self.polling.load(Ordering::Relaxed))
@@ -109,7 +109,7 @@ impl WorkerShown {
 }
 
 /// Shared by a worker and its handle.
-pub(crate) struct Line {
+pub(crate) struct WorkerLink {
     pub(crate) wakeup: Arc<Wakeup>,
-    pub(crate) shown: Arc<WorkerShown>,
+    pub(crate) status: Arc<WorkerStatus>,
 }

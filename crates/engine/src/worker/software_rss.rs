@@ -1,8 +1,8 @@
-//! Software spreading: a worker that owns the only receive queue of a port shares its packets
-//! out among all workers, flow by flow, before any work is done on them.
+//! Software RSS: a worker that owns the only receive queue of a port distributes its packets
+//! over all workers, by flow, before any other work.
 //!
-//! One bounded ring for each pair of workers keeps the order of a flow. What does not fit is
-//! shed here, where it has cost nothing yet.
+//! One bounded ring for each pair of workers keeps the order of a flow. Packets that do not fit
+//! are dropped here, before they cost anything.
 
 use crate::VECTOR;
 use crate::drops::{self, Reason};
@@ -15,9 +15,9 @@ use crate::worker::Inject;
 /// none, and stays where it was received.
 pub type FlowOf = fn(&[u8]) -> Option<u32>;
 
-/// A worker's rings to and from its colleagues.
+/// A worker's rings to and from the other workers.
 pub(crate) struct SoftwareRss {
-    /// By worker; the own place is empty.
+    /// By worker; the own slot is empty.
     to: Vec<Option<rtrb::Producer<Inject>>>,
     from: Vec<rtrb::Consumer<Inject>>,
     /// Where the lanes of each worker begin in `order`, and after the last where they end.
@@ -69,8 +69,8 @@ impl SoftwareRss {
                 .take(room)
                 .for_each(|lane| walk.trace_capture.happened(vector, lane, event));
             let packets = lanes.take(room).filter_map(|lane| vector.take(lane));
-            // One store makes all of them seen: the line that the two workers share goes to and
-            // fro once for a burst.
+            // One store publishes all of them: the cache line that the two workers share moves
+            // once per burst.
             if room > 0
                 && let Ok(places) = ring.write_chunk_uninit(room)
             {
@@ -85,7 +85,7 @@ impl SoftwareRss {
         handed
     }
 
-    /// Puts the lanes of each worker behind each other; those of no flow are for `own`.
+    /// Groups the lanes by worker; lanes without a flow stay with `own`.
     fn sort(&mut self, vector: &Vector, flow_of: FlowOf, own: usize) {
         let workers = self.to.len();
         let mut whose = [0_u8; VECTOR];
@@ -109,8 +109,8 @@ impl SoftwareRss {
         }
     }
 
-    /// Puts packets that colleagues handed over before their nodes, and walks between full
-    /// vectors; returns how many.
+    /// Enqueues packets that other workers handed over, and walks between full vectors;
+    /// returns the number of packets.
     pub(crate) fn take_in(&mut self, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
         let (mut packets, mut pending) = (0, 0);
         for ring in &mut self.from {
@@ -121,7 +121,7 @@ impl SoftwareRss {
             for Inject { packet, .. } in ring.read_chunk(waiting).into_iter().flatten() {
                 // Room was checked, and there is one pool.
                 let _ = vector.push(packet);
-                // A colleague has touched it last.
+                // Another core has touched it last.
                 vector.prefetch(vector.len() - 1);
             }
             let taken = vector.len();
@@ -129,7 +129,7 @@ impl SoftwareRss {
             walk.counters.ledger.handed_in.add(taken as u64);
             walk.trace_capture.entered_all(&vector);
             graph.enqueue(node, vector, walk);
-            // Many colleagues give more than can wait before a node.
+            // Several workers can hand over more than fits before a node.
             if pending > VECTOR / 2 {
                 graph.walk(walk);
                 pending = 0;
@@ -138,12 +138,12 @@ impl SoftwareRss {
         packets
     }
 
-    /// Packets that colleagues have handed over and that wait.
+    /// Packets handed over by other workers that still wait.
     pub(crate) fn waiting(&self) -> usize {
         self.from.iter().map(rtrb::Consumer::slots).sum()
     }
 
-    /// Whether a colleague has handed something over.
+    /// Whether another worker has handed packets over.
     pub(crate) fn has_work(&self) -> bool {
         self.from.iter().any(|ring| !ring.is_empty())
     }

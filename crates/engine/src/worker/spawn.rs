@@ -1,4 +1,4 @@
-//! Making workers, and what the control thread holds of them.
+//! Starts workers; the control thread's handles.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use crate::graph::{Graph, GraphError};
 use crate::node::{NodeSpec, Punt, Punts, Urgency};
 use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Quiescence;
+use crate::worker::main_loop::Worker;
 use crate::worker::software_rss::SoftwareRss;
-use crate::worker::turn::Worker;
 use crate::worker::{
-    COMMANDS, Command, Inject, Line, Polling, RING, URGENT_RING, Wakeup, WorkerShown,
+    COMMANDS, Command, Inject, Polling, RING, URGENT_RING, Wakeup, WorkerLink, WorkerStatus,
 };
 
 /// The most workers: hand-off keeps one bit for each.
@@ -33,16 +33,16 @@ pub struct Plan {
     pub polling: Polling,
     /// Adjacencies to count for.
     pub adjacencies: usize,
-    /// No threads: a worker makes a turn when [`WorkerHandle::step`] is called. For tests that must come out the same
-    /// every time; `cpus` and `polling` mean nothing then.
-    pub by_hand: bool,
+    /// No threads: a worker runs one iteration when [`WorkerHandle::step`] is called, for deterministic tests;
+    /// `cpus` and `polling` are ignored.
+    pub is_stepped: bool,
 }
 
 /// Why workers could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The number is out of range.
-    #[error("{0} workers asked for: give 1 to 64")]
+    #[error("{0} workers requested: configure 1 to 64")]
     Count(usize),
     /// Pinning needs one CPU for each worker.
     #[error(
@@ -69,7 +69,7 @@ pub enum SpawnError {
     /// The list of nodes is no graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// The system refused.
+    /// The system call failed.
     #[error("no worker thread: {0}")]
     System(#[from] std::io::Error),
 }
@@ -78,8 +78,8 @@ pub enum SpawnError {
 pub struct WorkerHandle {
     /// The worker's counters.
     pub counters: Arc<WorkerCounters>,
-    /// What it shows of itself.
-    pub shown: Arc<WorkerShown>,
+    /// Its published status.
+    pub status: Arc<WorkerStatus>,
     /// The CPU that it is pinned to.
     pub cpu: Option<usize>,
     wakeup: Arc<Wakeup>,
@@ -89,55 +89,55 @@ pub struct WorkerHandle {
     urgent: rtrb::Consumer<Punt>,
     usual: rtrb::Consumer<Punt>,
     thread: Option<JoinHandle<()>>,
-    /// The worker itself, when it has no thread.
-    by_hand: Option<Box<Worker>>,
+    /// The worker itself, if it has no thread.
+    is_stepped: Option<Box<Worker>>,
 }
 
 impl WorkerHandle {
-    /// Tells the worker; waits a moment when its ring is full.
+    /// Sends a command; waits while the ring is full.
     ///
     /// # Panics
-    /// When the worker takes nothing for five seconds: it is dead.
-    pub fn tell(&mut self, command: Command) {
+    /// When the worker executes nothing for five seconds.
+    pub fn send(&mut self, command: Command) {
         let mut command = command;
         let deadline = Instant::now() + Duration::from_secs(5);
         while let Err(rtrb::PushError::Full(back)) = self.commands.push(command) {
             command = back;
             self.step();
-            self.wakeup.ring();
-            // Nothing may be lost here; who restarts the process makes all whole again.
-            assert!(Instant::now() < deadline, "a worker has not obeyed for five seconds");
+            self.wakeup.wake();
+            // No command may be lost: the supervisor restarts the process.
+            assert!(Instant::now() < deadline, "a worker has executed no command for five seconds");
             std::thread::yield_now();
         }
         self.sent += 1;
-        self.wakeup.ring();
+        self.wakeup.wake();
     }
 
-    /// Waits until the worker has done all it was told; `false` after `patience`.
+    /// Waits until the worker has executed all commands; `false` after `patience`.
     #[must_use]
     pub fn settle(&mut self, patience: Duration) -> bool {
         self.step();
         let deadline = Instant::now() + patience;
-        while self.shown.done.load(Ordering::Acquire) < self.sent {
+        while self.status.done.load(Ordering::Acquire) < self.sent {
             if Instant::now() > deadline {
                 return false;
             }
-            self.wakeup.ring();
+            self.wakeup.wake();
             std::thread::sleep(Duration::from_micros(50));
         }
         true
     }
 
-    /// Makes one turn of a worker that has no thread: obeys, receives, walks, transmits. Returns the packets that it
-    /// took in; 0 for a worker with a thread.
+    /// Runs one iteration of a worker without a thread: commands, receive, walk, transmit. Returns the packets
+    /// received; 0 for a worker with a thread.
     pub fn step(&mut self) -> usize {
-        self.by_hand.as_mut().map_or(0, |worker| worker.step())
+        self.is_stepped.as_mut().map_or(0, |worker| worker.step())
     }
 
     /// Puts a packet into the worker's graph; gives it back when the ring is full.
     pub fn inject(&mut self, inject: Inject) -> Result<(), Inject> {
         self.injected.push(inject).map_err(|rtrb::PushError::Full(back)| back)?;
-        self.wakeup.ring();
+        self.wakeup.wake();
         Ok(())
     }
 
@@ -166,8 +166,8 @@ impl WorkerHandle {
 
     /// Changes how the worker waits.
     pub fn set_polling(&self, polling: Polling) {
-        self.shown.polling.store(polling.number(), Ordering::Relaxed);
-        self.wakeup.ring();
+        self.status.polling.store(polling.number(), Ordering::Relaxed);
+        self.wakeup.wake();
     }
 }
 
@@ -228,12 +228,12 @@ impl WorkerPool {
         (handed, software_rss): (Vec<rtrb::Consumer<Inject>>, SoftwareRss),
         (plan, cpu): (&Plan, Option<usize>),
     ) -> Result<(), SpawnError> {
-        let (commands, told) = rtrb::RingBuffer::new(COMMANDS);
+        let (commands, command_end) = rtrb::RingBuffer::new(COMMANDS);
         let (injected, inject) = rtrb::RingBuffer::new(RING);
         let (urgent, urgent_end) = rtrb::RingBuffer::new(URGENT_RING);
         let (usual, usual_end) = rtrb::RingBuffer::new(RING);
-        let shown = Arc::new(WorkerShown::default());
-        shown.polling.store(plan.polling.number(), Ordering::Relaxed);
+        let status = Arc::new(WorkerStatus::default());
+        status.polling.store(plan.polling.number(), Ordering::Relaxed);
         let wakeup = wakeups[index].clone();
         let worker = Worker {
             index,
@@ -241,25 +241,25 @@ impl WorkerPool {
             pool,
             counters: counters.clone(),
             quiescence: self.quiescence.clone(),
-            line: Line { wakeup: wakeup.clone(), shown: shown.clone() },
-            commands: told,
+            link: WorkerLink { wakeup: wakeup.clone(), status: status.clone() },
+            commands: command_end,
             injected: inject,
             punts: Punts { urgent, usual },
             punt_wakeup: self.punt_wakeup.clone(),
             handed,
             software_rss,
-            colleagues: wakeups.to_vec(),
+            peers: wakeups.to_vec(),
             rx: Vec::new(),
             ticked: crate::clock::tsc(),
             trace_capture: crate::trace_capture::TraceCapture::default(),
         };
-        let (thread, by_hand) = match plan.by_hand {
+        let (thread, is_stepped) = match plan.is_stepped {
             true => (None, Some(Box::new(worker))),
             false => (Some(start(worker, cpu)?), None),
         };
         self.workers.push(WorkerHandle {
             counters,
-            shown,
+            status,
             cpu,
             wakeup,
             commands,
@@ -268,7 +268,7 @@ impl WorkerPool {
             urgent: urgent_end,
             usual: usual_end,
             thread,
-            by_hand,
+            is_stepped,
         });
         Ok(())
     }
@@ -326,11 +326,11 @@ fn handoff_rings(count: usize) -> (Vec<HandoffTo>, Vec<HandoffFrom>) {
 impl Drop for WorkerPool {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            worker.tell(Command::Stop);
+            worker.send(Command::Stop);
         }
         for worker in &mut self.workers {
             if let Some(thread) = worker.thread.take() {
-                // A worker that panicked has said so on stderr.
+                // A panic has been reported on standard error.
                 let _ = thread.join();
             }
         }

@@ -1,4 +1,4 @@
-//! A wakeup that wakes a sleeping worker, and costs one load when it is awake.
+//! Wakes a sleeping worker; costs one load while it is awake.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -6,25 +6,25 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// Says whether the thread may be asleep, so that waking an awake one costs a load.
+/// Whether the thread may be asleep, so that waking an awake one costs a load.
 struct Sleeper(AtomicU32);
 
 impl Sleeper {
-    /// After work was made visible: must the wakeup ring?
+    /// After work was made visible: must the thread be woken?
     #[inline(always)]
     fn must_be_woken(&self) -> bool {
-        // Pairs with the fence in `lie_down`: either we see the sleeper, or it sees the work.
+        // Pairs with the fence in `prepare_to_sleep`: either we see the sleeper, or it sees the work.
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// From here on the thread counts as asleep; it looks for work once more.
-    fn lie_down(&self) {
+    /// From here on the thread counts as asleep; it checks for work once more.
+    fn prepare_to_sleep(&self) {
         self.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    fn get_up(&self) {
+    fn finish_sleep(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
@@ -45,26 +45,26 @@ impl Wakeup {
 
     /// Wakes the thread when it sleeps. Call after the work was made visible.
     #[inline(always)]
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         if self.sleeper.must_be_woken() {
             // Fails only when the counter is full, and then the sleeper wakes anyway.
             let _ = self.event.write(1);
         }
     }
 
-    /// The thread is about to sleep; it must look for work once more after this.
-    pub fn lie_down(&self) {
-        self.sleeper.lie_down();
+    /// The thread is about to sleep; it must check for work once more after this.
+    pub fn prepare_to_sleep(&self) {
+        self.sleeper.prepare_to_sleep();
     }
 
     /// The thread is awake.
-    pub fn get_up(&self) {
-        self.sleeper.get_up();
+    pub fn finish_sleep(&self) {
+        self.sleeper.finish_sleep();
         // Empty already when something else woke the thread.
         let _ = self.event.read();
     }
 
-    /// Becomes readable when the wakeup rings.
+    /// Becomes readable when the thread is woken.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -76,19 +76,19 @@ mod tests {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     #[test]
-    fn it_rings_only_for_a_sleeper() {
+    fn only_a_sleeper_is_woken() {
         let wakeup = Wakeup::new().unwrap();
-        let rings = || {
+        let is_readable = || {
             let mut watched = [PollFd::new(wakeup.descriptor(), PollFlags::POLLIN)];
             poll(&mut watched, PollTimeout::ZERO).unwrap() == 1
         };
-        wakeup.ring();
-        assert!(!rings());
-        wakeup.lie_down();
-        wakeup.ring();
-        assert!(rings());
-        wakeup.get_up();
-        assert!(!rings());
+        wakeup.wake();
+        assert!(!is_readable());
+        wakeup.prepare_to_sleep();
+        wakeup.wake();
+        assert!(is_readable());
+        wakeup.finish_sleep();
+        assert!(!is_readable());
     }
 }
 
@@ -97,7 +97,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// A thread that saw no work after it lay down is woken by whoever brings some.
+    /// A thread that saw no work after it prepared to sleep is woken by the next producer.
     #[test]
     fn nobody_sleeps_through_work() {
         loom::model(|| {
@@ -110,7 +110,7 @@ mod loom_tests {
                     sleeper.must_be_woken()
                 })
             };
-            sleeper.lie_down();
+            sleeper.prepare_to_sleep();
             let saw_work = work.load(Ordering::Relaxed) != 0;
             let rang = bringer.join().unwrap();
             assert!(saw_work || rang);

@@ -139,22 +139,22 @@ impl Bench {
     }
 
     /// Workers without threads.
-    pub fn by_hand(workers: usize, buffers: u32) -> Self {
+    pub fn stepped(workers: usize, buffers: u32) -> Self {
         let pool = Pool::leak(buffers, HugePages::Never).unwrap();
-        let plan = Plan { count: workers, by_hand: true, ..Plan::default() };
+        let plan = Plan { count: workers, is_stepped: true, ..Plan::default() };
         Self { worker_pool: start(&plan, &nodes(), pool).unwrap(), pool }
     }
 
     /// Gives a port to a worker; what it sends comes out here.
     pub fn port(&mut self, worker: usize, base: u32) -> Receiver<Vec<u8>> {
         let (sender, sent) = channel();
-        self.tell(worker, Command::Map { interface: base, base });
-        self.tell(worker, Command::AddTx { base, queue: Box::new(Tx(sender)) });
+        self.send(worker, Command::Map { interface: base, base });
+        self.send(worker, Command::AddTx { base, queue: Box::new(Tx(sender)) });
         sent
     }
 
-    pub fn tell(&mut self, worker: usize, command: Command) {
-        self.worker_pool.workers[worker].tell(command);
+    pub fn send(&mut self, worker: usize, command: Command) {
+        self.worker_pool.workers[worker].send(command);
         assert!(self.worker_pool.workers[worker].settle(DEADLINE));
     }
 
@@ -181,7 +181,7 @@ impl Bench {
     }
 
     pub fn sleeps(&self, worker: usize) -> u64 {
-        self.worker_pool.workers[worker].counters.turns.sleeps.get()
+        self.worker_pool.workers[worker].counters.main_loop.sleeps.get()
     }
 
     pub fn wait(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
@@ -267,7 +267,7 @@ impl RxQueue for Rx {
 pub fn add_rx(bench: &mut Bench, what: u8, ports: u8, end: u16) {
     let queue = Box::new(Rx { what, ports, next: 0, end });
     let input = nodes().len() as u16 + 1;
-    bench.tell(0, Command::AddRx { interface: 50, input, node: 0, queue, software_rss: None });
+    bench.send(0, Command::AddRx { interface: 50, input, node: 0, queue, software_rss: None });
 }
 
 /// A queue whose packets are all of one flow, which belongs to worker 0.
@@ -275,7 +275,7 @@ pub fn add_rx_of_one_flow(bench: &mut Bench, worker: usize, end: u16) {
     let queue = Box::new(Rx { what: b'o', ports: 1, next: 0, end });
     let (input, interface) = (nodes().len() as u16 + 1, 50 + worker as u32);
     let software_rss: stoa_engine::worker::FlowOf = |_| Some(0);
-    bench.tell(
+    bench.send(
         worker,
         Command::AddRx { interface, input, node: 0, queue, software_rss: Some(software_rss) },
     );

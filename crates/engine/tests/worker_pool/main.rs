@@ -57,7 +57,7 @@ fn one_vector_leaves_by_several_ports_in_order() {
 
 #[test]
 fn workers_without_threads_go_on_by_steps() {
-    let mut bench = Bench::by_hand(2, 1024);
+    let mut bench = Bench::stepped(2, 1024);
     let sent = bench.port(0, 0);
     bench.inject(0, "sort", &[b'o', 0, 0, 9]);
     assert_eq!(bench.worker_pool.workers[0].step(), 1);
@@ -68,7 +68,7 @@ fn workers_without_threads_go_on_by_steps() {
 
 #[test]
 fn what_is_injected_leaves_before_what_is_received() {
-    let mut bench = Bench::by_hand(1, 4096);
+    let mut bench = Bench::stepped(1, 4096);
     let sent = bench.port(0, 0);
     for n in 1000..2024_u16 {
         let [high, low] = n.to_be_bytes();
@@ -113,7 +113,7 @@ fn a_vector_is_filled_before_the_next_begins() {
         spec("sort", &["port-output", "last"], make_sort),
         spec("last", OUT, |_, _| Box::new(Pass)),
     ];
-    let plan = Plan { count: 1, by_hand: true, ..Plan::default() };
+    let plan = Plan { count: 1, is_stepped: true, ..Plan::default() };
     let mut bench = Bench { worker_pool: start(&plan, &nodes, pool).unwrap(), pool };
     let sent = bench.port(0, 0);
     bench.inject(0, "sort", &[0; 4]);
@@ -126,7 +126,7 @@ fn a_vector_is_filled_before_the_next_begins() {
 
 #[test]
 fn what_many_colleagues_hand_over_finds_room() {
-    let mut bench = Bench::by_hand(10, 8192);
+    let mut bench = Bench::stepped(10, 8192);
     let sent = bench.port(0, 0);
     for worker in 1..10 {
         add_rx_of_one_flow(&mut bench, worker, 256);
@@ -137,8 +137,8 @@ fn what_many_colleagues_hand_over_finds_room() {
     assert_eq!(sent.try_iter().count(), 9 * 256);
     // The same by the way of those who have no transmit queue.
     for worker in 1..10 {
-        bench.tell(worker, Command::Map { interface: 0, base: 0 });
-        bench.tell(worker, Command::TxVia { base: 0, worker: 0 });
+        bench.send(worker, Command::Map { interface: 0, base: 0 });
+        bench.send(worker, Command::TxVia { base: 0, worker: 0 });
         for _ in 0..256 {
             bench.inject(worker, "sort", &[b'o', 0, 0, 0]);
         }
@@ -156,10 +156,10 @@ fn a_worker_that_is_overloaded_sheds_what_is_handed_to_it() {
     let (open, gate) = channel();
     let (sender, sent) = channel();
     for worker in 0..2 {
-        bench.tell(worker, Command::Map { interface: 0, base: 0 });
+        bench.send(worker, Command::Map { interface: 0, base: 0 });
     }
-    bench.tell(0, Command::AddTx { base: 0, queue: Box::new(Gated(gate, sender)) });
-    bench.tell(1, Command::TxVia { base: 0, worker: 0 });
+    bench.send(0, Command::AddTx { base: 0, queue: Box::new(Gated(gate, sender)) });
+    bench.send(1, Command::TxVia { base: 0, worker: 0 });
     // Worker 0 hangs in its port: what worker 1 hands over fills the ring.
     bench.inject(0, "sort", &[b'o', 0, 0xff, 0xff]);
     bench.wait("worker 0", |bench| {
@@ -208,7 +208,9 @@ fn a_polling_worker_never_sleeps_until_told() {
     let sent = bench.port(0, 0);
     bench.inject(0, "sort", b"o\0\0\0");
     receive(&sent, 1);
-    bench.wait("turns", |bench| bench.worker_pool.workers[0].counters.turns.turns.get() > 1000);
+    bench.wait("turns", |bench| {
+        bench.worker_pool.workers[0].counters.main_loop.iterations.get() > 1000
+    });
     assert_eq!(bench.sleeps(0), 0);
     bench.worker_pool.workers[0].set_polling(Polling::Interrupt);
     bench.wait("sleep", |bench| bench.sleeps(0) > 0);
@@ -236,7 +238,7 @@ fn a_dry_pool_recovers() {
         }
     }
     held.clear();
-    assert!(bench.worker_pool.workers[0].counters.turns.exhausted.get() > 0);
+    assert!(bench.worker_pool.workers[0].counters.main_loop.exhausted.get() > 0);
     bench.close();
 }
 

@@ -182,7 +182,7 @@ impl ForwarderState {
         workers: &Workers,
         limits: Limits,
         open: PortOpener,
-        by_hand: bool,
+        is_stepped: bool,
         former: Option<&'static Pool>,
     ) -> Result<Self, StartError> {
         let pool = Pool::leak_after(former, workers.buffers, workers.huge_pages)?;
@@ -199,7 +199,7 @@ impl ForwarderState {
             cpus: workers.cpus.clone(),
             polling: workers.polling,
             adjacencies: limits.adjacencies,
-            by_hand,
+            is_stepped,
         };
         let counted = (stoa_ports::INPUTS.len(), drops::COUNT);
         let worker_pool =
@@ -224,7 +224,7 @@ impl ForwarderState {
             cache: Cache::new(limits.neighbors),
             addresses: Addresses::default(),
             dropped: vec![0; drops::COUNT],
-            started: (!by_hand).then(Instant::now),
+            started: (!is_stepped).then(Instant::now),
             reports: Vec::new(),
             skipped_ms: 0,
             open,
@@ -295,7 +295,7 @@ impl ForwarderState {
     /// Sends a command to all workers.
     pub(super) fn send_to_workers(&mut self, command: impl Fn() -> Command) {
         for worker in &mut self.worker_pool.workers {
-            worker.tell(command());
+            worker.send(command());
         }
     }
 

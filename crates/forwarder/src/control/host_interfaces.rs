@@ -301,7 +301,7 @@ impl ForwarderState {
             self.queues.push((format!("{}:{number}", queue_name(name)), at));
             let software_rss = None;
             let command = Command::AddRx { interface: index, input, node, queue, software_rss };
-            self.worker_pool.workers[at].tell(command);
+            self.worker_pool.workers[at].send(command);
         }
         self.settle();
         tracing::info!(interface = name, "the host interface is up");

@@ -42,7 +42,7 @@ impl ForwarderState {
     pub fn sample(&mut self) {
         let hz = clock::tsc_hz() as f64;
         for (worker, worker_load) in self.worker_pool.workers.iter().zip(&mut self.worker_load) {
-            let cycles = worker.counters.turns.busy_cycles.get();
+            let cycles = worker.counters.main_loop.busy_cycles.get();
             if let Some(at) = worker_load.at {
                 let elapsed = at.elapsed().as_secs_f64() * hz;
                 worker_load.load =
@@ -198,18 +198,18 @@ impl ForwarderState {
     /// All workers.
     pub fn list_workers(&self) -> Vec<v1::WorkerState> {
         let interface_state = |(at, worker): (usize, &stoa_engine::worker::WorkerHandle)| {
-            let turns = &worker.counters.turns;
+            let main_loop = &worker.counters.main_loop;
             let packets = worker.counters.ledger.received.get();
             v1::WorkerState {
                 index: at as u32,
                 cpu: worker.cpu.map_or(-1, |cpu| cpu as i32),
-                polling: worker.shown.polling().name().to_owned(),
-                loops: turns.turns.get(),
-                sleeps: turns.sleeps.get(),
+                polling: worker.status.polling().name().to_owned(),
+                loops: main_loop.iterations.get(),
+                sleeps: main_loop.sleeps.get(),
                 busy: self.worker_load[at].load,
                 queues: self.queues.iter().filter(|q| q.1 == at).map(|q| q.0.clone()).collect(),
                 packets,
-                vector: packets as f64 / (turns.busy_turns.get().max(1) as f64),
+                vector: packets as f64 / (main_loop.busy_iterations.get().max(1) as f64),
                 handed_out: worker.counters.ledger.handed_out.get(),
                 handed_in: worker.counters.ledger.handed_in.get(),
             }
@@ -250,8 +250,8 @@ fn accounting<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> v1::Cons
         total.sent += ledger.sent.get();
         total.consumed += ledger.consumed.get();
         total.dropped += counters.dropped();
-        total.held += counters.turns.waiting.get();
-        total.buffers_free += counters.turns.cached.get();
+        total.held += counters.main_loop.waiting.get();
+        total.buffers_free += counters.main_loop.cached.get();
     }
     let gone = total.sent + total.consumed + total.dropped + total.held;
     total.balanced = total.received + total.generated == gone;
@@ -271,10 +271,10 @@ mod tests {
         worker_pool[1].ledger.sent.add(1);
         assert!(!accounting(worker_pool.iter()).balanced);
         // It waits in the ring, or the other worker has dropped it.
-        worker_pool[1].turns.waiting.set(1);
+        worker_pool[1].main_loop.waiting.set(1);
         let seen = accounting(worker_pool.iter());
         assert_eq!((seen.held, seen.balanced), (1, true));
-        worker_pool[1].turns.waiting.set(0);
+        worker_pool[1].main_loop.waiting.set(0);
         worker_pool[1].drops[0].add(1);
         let seen = accounting(worker_pool.iter());
         assert_eq!((seen.held, seen.balanced), (0, true));

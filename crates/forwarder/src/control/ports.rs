@@ -140,11 +140,11 @@ impl ForwarderState {
         let workers = self.worker_pool.workers.len();
         let senders = tx.len().min(workers);
         for (at, queue) in tx.into_iter().take(senders).enumerate() {
-            self.worker_pool.workers[at].tell(Command::AddTx { base, queue });
+            self.worker_pool.workers[at].send(Command::AddTx { base, queue });
         }
         for at in senders..workers {
             if senders > 0 {
-                self.worker_pool.workers[at].tell(Command::TxVia { base, worker: at % senders });
+                self.worker_pool.workers[at].send(Command::TxVia { base, worker: at % senders });
             }
         }
     }
@@ -166,7 +166,7 @@ impl ForwarderState {
             self.next_queue += 1;
             self.queues.push((format!("{name}:{number}"), at));
             let command = Command::AddRx { interface, input, node, queue, software_rss };
-            self.worker_pool.workers[at].tell(command);
+            self.worker_pool.workers[at].send(command);
         }
     }
 

@@ -5,7 +5,7 @@
 //! windows and the least disturbed one is reported: on a shared machine the others
 //! measure the neighbours.
 
-mod by_hand;
+mod stepped;
 pub(crate) mod mix;
 mod setup;
 mod targets;
@@ -18,13 +18,13 @@ use serde::Serialize;
 use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_forwarder::control::trace_capture::Reader;
-use stoa_forwarder::control::{Forwarder, Plane, Refused};
+use stoa_forwarder::control::{Forwarder, ForwarderState, ApplyError};
 
 use crate::prefixes::{PrefixError, Source};
 use targets::Table;
 use updates::Updates;
 
-pub use by_hand::{Counts, NodeCount, step};
+pub use stepped::{Counts, NodeCount, step};
 pub use mix::Mix;
 pub use workload::{
     FLOWS_MAX, Ip, NEXT_HOPS_MAX, ROUTES_MAX, UPDATES_MAX, VISITS_MAX, Visits, Workload,
@@ -133,21 +133,21 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let mut updates = Updates::new(workload, &tables)?;
     let routes = tables.iter().map(|table| table.prefixes.len()).sum();
     forwarder.apply(setup::desired(workload, &tables)).map_err(|reason| refused(&reason))?;
-    let Some(plane) = forwarder.plane() else {
+    let Some(state) = forwarder.state() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
-    let _watch = if workload.is_watched { Some(watch(plane)?) } else { None };
-    settle(plane, WARM_UP, &mut updates)?;
+    let _watch = if workload.is_watched { Some(watch(state)?) } else { None };
+    settle(state, WARM_UP, &mut updates)?;
     updates.start();
-    let lost_before = lost(plane);
+    let lost_before = lost(state);
     let mut best: Option<Figures> = None;
     let began = Instant::now();
     let mut windows = 0;
     while began.elapsed() < workload.duration || best.is_none() {
         // On a busy machine a worker may not run at all for a whole window.
-        let Some(figures) = window(plane, workload, &mut updates)? else {
+        let Some(figures) = window(state, workload, &mut updates)? else {
             if began.elapsed() > workload.duration + STARVED {
-                return Err(BenchError::Nothing(drops(plane)));
+                return Err(BenchError::Nothing(drops(state)));
             }
             continue;
         };
@@ -157,46 +157,46 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
         }
         progress((began.elapsed().as_secs_f64() / workload.duration.as_secs_f64()).min(1.0));
     }
-    let best = best.ok_or_else(|| BenchError::Nothing(drops(plane)))?;
+    let best = best.ok_or_else(|| BenchError::Nothing(drops(state)))?;
     let updates_per_second = updates.per_second();
-    let lost = lost(plane) - lost_before;
+    let lost = lost(state) - lost_before;
     Ok(Figures { windows, routes, lost, updates_per_second, ..best })
 }
 
-fn refused(refused: &Refused) -> BenchError {
+fn refused(refused: &ApplyError) -> BenchError {
     let reasons =
-        refused.reasons.iter().map(|reason| format!("{}: {}", reason.place, reason.reason));
+        refused.errors.iter().map(|error| format!("{}: {}", error.path, error.cause));
     BenchError::Refused(reasons.collect::<Vec<_>>().join("; "))
 }
 
 /// Traces and captures what the other interface receives: nothing.
-fn watch(plane: &mut Plane) -> Result<Reader, BenchError> {
+fn watch(state: &mut ForwarderState) -> Result<Reader, BenchError> {
     let interface = || "out".to_owned();
     let trace = v1::StartTraceRequest { interface: interface(), ..Default::default() };
-    let started = plane.start_trace(&trace);
+    let started = state.start_trace(&trace);
     started.map_err(|status| BenchError::Refused(status.message().to_owned()))?;
     let directions = vec![v1::CaptureDirection::Rx as i32, v1::CaptureDirection::Drop as i32];
     let capture = v1::CaptureRequest { interface: interface(), directions, ..Default::default() };
-    let started = plane.start_capture(&capture);
+    let started = state.start_capture(&capture);
     started.map_err(|status| BenchError::Refused(status.message().to_owned()))
 }
 
 /// Lets the control thread do its part for a while.
-fn settle(plane: &mut Plane, duration: Duration, updates: &mut Updates) -> Result<(), BenchError> {
+fn settle(state: &mut ForwarderState, duration: Duration, updates: &mut Updates) -> Result<(), BenchError> {
     let until = Instant::now() + duration;
     while Instant::now() < until {
-        plane.attend();
-        plane.tick();
-        updates.catch_up(plane)?;
+        state.poll();
+        state.tick();
+        updates.catch_up(state)?;
         std::thread::sleep(Duration::from_millis(if updates.are_quick() { 1 } else { 10 }));
     }
     Ok(())
 }
 
 /// Cycles and packets of every node, all workers together.
-fn snapshot(plane: &Plane) -> (Instant, u64, Vec<(String, u64, u64)>) {
+fn snapshot(state: &ForwarderState) -> (Instant, u64, Vec<(String, u64, u64)>) {
     let mut nodes: Vec<(String, u64, u64)> = Vec::new();
-    for node in plane.list_nodes() {
+    for node in state.list_nodes() {
         match nodes.iter_mut().find(|(name, ..)| *name == node.name) {
             Some((_, packets, cycles)) => {
                 *packets += node.packets;
@@ -205,18 +205,18 @@ fn snapshot(plane: &Plane) -> (Instant, u64, Vec<(String, u64, u64)>) {
             None => nodes.push((node.name, node.packets, node.cycles)),
         }
     }
-    (Instant::now(), plane.conservation().sent, nodes)
+    (Instant::now(), state.conservation().sent, nodes)
 }
 
 /// Measures for a moment; `None` when nothing was forwarded in it.
 fn window(
-    plane: &mut Plane,
+    state: &mut ForwarderState,
     workload: &Workload,
     updates: &mut Updates,
 ) -> Result<Option<Figures>, BenchError> {
-    let (start, sent_before, before) = snapshot(plane);
-    settle(plane, WINDOW, updates)?;
-    let (end, sent_after, after) = snapshot(plane);
+    let (start, sent_before, before) = snapshot(state);
+    settle(state, WINDOW, updates)?;
+    let (end, sent_after, after) = snapshot(state);
     let packets = (sent_after - sent_before) as f64;
     if packets == 0.0 {
         return Ok(None);
@@ -263,12 +263,12 @@ fn window(
 }
 
 /// Packets that were generated and did not leave: the packet accounting must say none.
-fn lost(plane: &Plane) -> u64 {
-    let interfaces = plane.list_interfaces();
+fn lost(state: &ForwarderState) -> u64 {
+    let interfaces = state.list_interfaces();
     interfaces.iter().map(|interface| interface.rx_drops + interface.tx_drops).sum()
 }
 
-fn drops(plane: &Plane) -> String {
-    let some = plane.list_drops().into_iter().filter(|drop| drop.packets > 0);
+fn drops(state: &ForwarderState) -> String {
+    let some = state.list_drops().into_iter().filter(|drop| drop.packets > 0);
     some.map(|drop| format!("{} {}", drop.reason, drop.packets)).collect::<Vec<_>>().join(", ")
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use stoa_forwarder::control::Plane;
+use stoa_forwarder::control::ForwarderState;
 use stoa_forwarder::control::desired::Route;
 
 use super::targets::{Prefix, Table};
@@ -72,7 +72,7 @@ impl Updates {
     }
 
     /// Makes the changes that are due; what is due for too long is let go.
-    pub(super) fn catch_up(&mut self, plane: &mut Plane) -> Result<(), BenchError> {
+    pub(super) fn catch_up(&mut self, state: &mut ForwarderState) -> Result<(), BenchError> {
         if self.rate == 0 {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Updates {
                 };
                 (*prefix, route)
             });
-            plane.change_routes(changes).map_err(|full| BenchError::Refused(full.to_string()))?;
+            state.change_routes(changes).map_err(|full| BenchError::Refused(full.to_string()))?;
             self.done += count as u64;
             left -= count;
             self.at += count;

@@ -1,4 +1,4 @@
-//! The loop of a worker: one turn receives, walks, transmits and passes a
+//! The main loop of a worker: each iteration receives, walks, transmits and passes a
 //! quiescent point.
 
 use std::os::fd::AsRawFd;
@@ -22,15 +22,15 @@ use crate::trace_capture::TraceCapture;
 use crate::trace_capture::trace::Event;
 use crate::worker::software_rss::{FlowOf, SoftwareRss};
 use crate::worker::urgency::Urgency;
-use crate::worker::{Command, Inject, Line, RING, Wakeup};
+use crate::worker::{Command, Inject, RING, Wakeup, WorkerLink};
 
-/// The longest sleep: a worker looks around at least this often.
+/// The longest sleep of a worker.
 const NAP: Duration = Duration::from_millis(100);
 
 /// Microseconds between two ticks of the nodes, at least.
 const TICK_US: u64 = 100_000;
 
-/// A receive queue and what the worker knows of it.
+/// A receive queue of the worker.
 pub(crate) struct Rx {
     interface: u32,
     input: u16,
@@ -46,16 +46,16 @@ pub(crate) struct Worker {
     pub(crate) pool: PoolCache,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) quiescence: Arc<Quiescence>,
-    pub(crate) line: Line,
+    pub(crate) link: WorkerLink,
     pub(crate) commands: rtrb::Consumer<Command>,
     pub(crate) injected: rtrb::Consumer<Inject>,
     pub(crate) punts: Punts,
     pub(crate) punt_wakeup: Arc<Wakeup>,
     pub(crate) handed: Vec<rtrb::Consumer<Inject>>,
     pub(crate) software_rss: SoftwareRss,
-    pub(crate) colleagues: Vec<Arc<Wakeup>>,
+    pub(crate) peers: Vec<Arc<Wakeup>>,
     pub(crate) rx: Vec<Rx>,
-    /// When nodes were last told that time passes.
+    /// When nodes last ticked.
     pub(crate) ticked: u64,
     pub(crate) trace_capture: TraceCapture,
 }
@@ -70,17 +70,17 @@ impl Worker {
         loop {
             let start = clock::tsc();
             urgency.at(start);
-            if !self.obey() {
+            if !self.execute_commands() {
                 break;
             }
             self.tick_when_due(start, per_us);
-            let packets = self.turn();
-            self.counters.turns.turns.add(1);
+            let packets = self.run_once();
+            self.counters.main_loop.iterations.add(1);
             if packets > 0 {
                 idle_since = clock::tsc();
-                self.counters.turns.busy_turns.add(1);
-                self.counters.turns.busy_cycles.add(idle_since.saturating_sub(start));
-            } else if self.has_patience(start.saturating_sub(idle_since) / per_us) {
+                self.counters.main_loop.busy_iterations.add(1);
+                self.counters.main_loop.busy_cycles.add(idle_since.saturating_sub(start));
+            } else if self.keeps_polling(start.saturating_sub(idle_since) / per_us) {
                 std::hint::spin_loop();
             } else {
                 urgency.before_sleep();
@@ -92,23 +92,23 @@ impl Worker {
         self.quiescence.offline(self.index);
     }
 
-    /// One turn of a worker without a thread.
+    /// One iteration of a worker without a thread.
     pub(crate) fn step(&mut self) -> usize {
         self.quiescence.online(self.index);
-        self.obey();
+        self.execute_commands();
         self.tick_when_due(clock::tsc(), (clock::tsc_hz() / 1_000_000).max(1));
-        let packets = self.turn();
-        self.counters.turns.turns.add(1);
+        let packets = self.run_once();
+        self.counters.main_loop.iterations.add(1);
         self.quiescence.offline(self.index);
         packets
     }
 
-    fn has_patience(&self, idle_us: u64) -> bool {
-        self.line.shown.polling().patience_us().is_none_or(|patience| idle_us < patience)
+    fn keeps_polling(&self, idle_us: u64) -> bool {
+        self.link.status.polling().patience_us().is_none_or(|patience| idle_us < patience)
     }
 
-    /// Does what the control thread said; `false` means stop.
-    fn obey(&mut self) -> bool {
+    /// Executes the commands of the control thread; `false` means stop.
+    fn execute_commands(&mut self) -> bool {
         while let Ok(command) = self.commands.pop() {
             let go_on = !matches!(command, Command::Stop);
             match command {
@@ -127,12 +127,12 @@ impl Worker {
                     self.graph.output.set(base, TxSlot::Closed, &self.counters);
                 }
                 Command::Map { interface, base } => self.graph.output.map(interface, base),
-                // The old ones are freed here; their other ends see it.
+                // The old ones are freed here; their other ends notice.
                 Command::Trace(tracer) => drop(self.trace_capture.set_tracer(tracer)),
                 Command::Capture { slot, tap } => drop(self.trace_capture.set_tap(slot, tap)),
                 Command::Stop => {}
             }
-            self.line.shown.done.fetch_add(1, Ordering::Release);
+            self.link.status.done.fetch_add(1, Ordering::Release);
             if !go_on {
                 return false;
             }
@@ -140,7 +140,7 @@ impl Worker {
         true
     }
 
-    /// Lets time pass in the nodes, ever so often.
+    /// Ticks the nodes when [`TICK_US`] have passed.
     fn tick_when_due(&mut self, now: u64, per_us: u64) {
         if now.saturating_sub(self.ticked) / per_us >= TICK_US {
             self.ticked = now;
@@ -148,10 +148,10 @@ impl Worker {
         }
     }
 
-    /// Lets time pass in the nodes.
+    /// Ticks the nodes.
     fn tick(&mut self) {
         self.graph.output.settle(&self.counters);
-        // SAFETY: as in `turn`.
+        // SAFETY: as in `run_once`.
         let reader = unsafe { Reader::new(&self.quiescence) };
         let mut walk = Walk {
             worker: self.index,
@@ -167,9 +167,9 @@ impl Worker {
     }
 
     /// Receives from every queue once and walks the graph; returns packets moved.
-    fn turn(&mut self) -> usize {
+    fn run_once(&mut self) -> usize {
         // SAFETY: this worker is online from `run` on, passes its quiescent point
-        // only after `turn`, and sleeps (offline) only after `turn`.
+        // only after `run_once`, and sleeps (offline) only after it.
         let reader = unsafe { Reader::new(&self.quiescence) };
         let mut walk = Walk {
             worker: self.index,
@@ -179,7 +179,7 @@ impl Worker {
             reader: &reader,
             trace_capture: &mut self.trace_capture,
         };
-        // What waited for a neighbour leaves before what comes now.
+        // Packets that waited for a neighbour leave before new ones.
         let mut packets = take_injected(&mut self.injected, &mut self.graph, &mut walk);
         let mut waiting = 0;
         for rx in &mut self.rx {
@@ -201,27 +201,27 @@ impl Worker {
         packets
     }
 
-    /// Rings the wakeups of those who got something from this turn.
+    /// Wakes the threads that got packets in this iteration.
     fn after_walk(&mut self) {
         let handed = std::mem::take(&mut self.graph.output.handed);
-        for (worker, wakeup) in self.colleagues.iter().enumerate() {
+        for (worker, wakeup) in self.peers.iter().enumerate() {
             if handed & 1 << worker != 0 {
-                wakeup.ring();
+                wakeup.wake();
             }
         }
         if self.punts.has_some() {
-            self.punt_wakeup.ring();
+            self.punt_wakeup.wake();
         }
         let waiting = self.handed.iter().map(rtrb::Consumer::slots).sum::<usize>();
-        self.counters.turns.waiting.set((waiting + self.software_rss.waiting()) as u64);
-        self.counters.turns.cached.set(self.pool.len() as u64);
-        self.counters.turns.exhausted.set(self.pool.exhausted);
-        self.counters.turns.jumbo_exhausted.set(self.pool.jumbo_exhausted);
+        self.counters.main_loop.waiting.set((waiting + self.software_rss.waiting()) as u64);
+        self.counters.main_loop.cached.set(self.pool.len() as u64);
+        self.counters.main_loop.exhausted.set(self.pool.exhausted);
+        self.counters.main_loop.jumbo_exhausted.set(self.pool.jumbo_exhausted);
     }
 
-    /// Sleeps until a queue, the control thread or a colleague has work; for so many TSC cycles.
+    /// Sleeps until a queue, the control thread or another worker has work; returns the TSC cycles slept.
     fn sleep(&mut self) -> u64 {
-        self.line.wakeup.lie_down();
+        self.link.wakeup.prepare_to_sleep();
         let (mut nap, mut slept) = (NAP, 0);
         let mut awake = !self.commands.is_empty()
             || !self.injected.is_empty()
@@ -238,7 +238,7 @@ impl Worker {
             dozing += 1;
         }
         if !awake {
-            watched.push(PollFd::new(self.line.wakeup.descriptor(), PollFlags::POLLIN));
+            watched.push(PollFd::new(self.link.wakeup.descriptor(), PollFlags::POLLIN));
             for rx in &self.rx {
                 if let Some(descriptor) = rx.queue.descriptor()
                     && descriptor.as_raw_fd() >= 0
@@ -252,13 +252,13 @@ impl Worker {
             let _ = ppoll(&mut watched, Some(TimeSpec::from_duration(nap)), None);
             slept = clock::tsc().saturating_sub(began);
             self.quiescence.online(self.index);
-            self.counters.turns.sleeps.add(1);
+            self.counters.main_loop.sleeps.add(1);
         }
         drop(watched);
         for rx in &mut self.rx[..dozing] {
             rx.queue.wake();
         }
-        self.line.wakeup.get_up();
+        self.link.wakeup.finish_sleep();
         slept
     }
 }
@@ -322,7 +322,7 @@ fn take_injected(
     packets
 }
 
-/// Takes in packets from colleagues.
+/// Takes packets that other workers handed over.
 fn take_in(handed: &mut [rtrb::Consumer<Inject>], graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
     let (mut packets, mut pending) = (0, 0);
     for ring in handed {
@@ -337,7 +337,7 @@ fn take_in(handed: &mut [rtrb::Consumer<Inject>], graph: &mut Graph, walk: &mut 
         }
         packets += taken;
         pending += taken;
-        // Many colleagues give more than can wait before a node.
+        // Several workers can hand over more than fits before a node.
         if pending > VECTOR / 2 {
             graph.walk(walk);
             pending = 0;

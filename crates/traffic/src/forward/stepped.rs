@@ -37,17 +37,17 @@ pub fn step(workload: &Workload, turns: u32) -> Result<Counts, BenchError> {
     workload.check()?;
     let tables = workload.families().into_iter().map(|ip| Table::new(workload, ip));
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
-    let mut forwarder = Forwarder::by_hand(Limits::default(), Arc::new(stoa_ports::open));
+    let mut forwarder = Forwarder::stepped(Limits::default(), Arc::new(stoa_ports::open));
     forwarder.apply(setup::desired(workload, &tables)).map_err(|reason| refused(&reason))?;
-    let Some(plane) = forwarder.plane() else {
+    let Some(state) = forwarder.state() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
     for _ in 0..turns {
-        plane.step();
+        state.step();
     }
-    let (_, packets, nodes) = snapshot(plane);
+    let (_, packets, nodes) = snapshot(state);
     if packets == 0 {
-        return Err(BenchError::Nothing(drops(plane)));
+        return Err(BenchError::Nothing(drops(state)));
     }
     let nodes = nodes.into_iter().filter(|(_, packets, _)| *packets > 0);
     let nodes = nodes.map(|(name, packets, _)| NodeCount { name, packets }).collect();
