@@ -56,7 +56,7 @@ pub struct Forwarder {
     state: Option<ForwarderState>,
     limits: Limits,
     open: PortOpener,
-    by_hand: bool,
+    is_stepped: bool,
     alias: String,
     /// Packet buffers, once there were workers.
     pool: Option<&'static Pool>,
@@ -71,14 +71,14 @@ impl Default for Forwarder {
 impl Forwarder {
     /// A forwarder with these limits that opens ports by `open`.
     pub fn new(limits: Limits, open: PortOpener) -> Self {
-        let (alias, by_hand) = (String::new(), false);
-        Self { desired: None, state: None, limits, open, by_hand, alias, pool: None }
+        let (alias, is_stepped) = (String::new(), false);
+        Self { desired: None, state: None, limits, open, is_stepped, alias, pool: None }
     }
 
     /// The same without threads and clock, for deterministic tests: [`ForwarderState::step`] runs the workers
     /// and [`ForwarderState::skip`] advances the time.
-    pub fn by_hand(limits: Limits, open: PortOpener) -> Self {
-        Self { by_hand: true, ..Self::new(limits, open) }
+    pub fn stepped(limits: Limits, open: PortOpener) -> Self {
+        Self { is_stepped: true, ..Self::new(limits, open) }
     }
 
     /// Sets the alias that marks this forwarder's devices in Linux.
@@ -115,7 +115,7 @@ impl Forwarder {
             None => {
                 let (open, former) = (self.open.clone(), self.pool);
                 let state =
-                    ForwarderState::start(&desired.workers, limits, open, self.by_hand, former);
+                    ForwarderState::start(&desired.workers, limits, open, self.is_stepped, former);
                 state.map_err(|error| start(&error))?
             }
         };

@@ -158,7 +158,7 @@ impl ControlLoop {
         let mut timeout = longest;
         let mut is_port_ready = false;
         if let Some(state) = self.forwarder.state() {
-            state.worker_pool.punt_wakeup.lie_down();
+            state.worker_pool.punt_wakeup.prepare_to_sleep();
             // Packets punted before the wakeup was armed do not trigger it.
             if state.has_punts() {
                 timeout = Duration::ZERO;
@@ -178,7 +178,7 @@ impl ControlLoop {
             // An interrupted or failed poll counts as a short one.
             let _ = poll(&mut trace_capture, timeout);
             is_port_ready = trace_capture[2..].iter().any(|port| port.any().unwrap_or(true));
-            state.worker_pool.punt_wakeup.get_up();
+            state.worker_pool.punt_wakeup.finish_sleep();
         } else {
             let _ = poll(
                 &mut trace_capture,

@@ -37,16 +37,16 @@ impl ForwarderState {
         [
             limit(
                 "buffers",
-                used(plain, self.pool.free() + self.sum(|turns| &turns.cached)),
+                used(plain, self.pool.free() + self.sum(|main_loop| &main_loop.cached)),
                 plain.into(),
-                self.sum(|turns| &turns.exhausted),
+                self.sum(|main_loop| &main_loop.exhausted),
                 "Raise /stoa-system:system/workers/buffers and restart Stoa.",
             ),
             limit(
                 "jumbo-buffers",
                 used(jumbo, self.pool.jumbo_free()),
                 jumbo.into(),
-                self.sum(|turns| &turns.jumbo_exhausted),
+                self.sum(|main_loop| &main_loop.jumbo_exhausted),
                 "This limit is fixed: large frames wait at their port, or are dropped, until a buffer is free.",
             ),
         ]
@@ -77,7 +77,7 @@ impl ForwarderState {
         let workers = self.worker_pool.workers.len() as u64;
         let waiting = self.worker_pool.workers.iter().map(stoa_engine::worker::WorkerHandle::punts);
         let punts = waiting.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let urgent_full = self.sum(|turns| &turns.urgent_full);
+        let urgent_full = self.sum(|main_loop| &main_loop.urgent_full);
         vec![
             limit(
                 "workers",
@@ -168,7 +168,7 @@ impl ForwarderState {
 
     /// A counter summed over the workers.
     fn sum(&self, of: fn(&LoopCounters) -> &Counter) -> u64 {
-        self.worker_pool.workers.iter().map(|worker| of(&worker.counters.turns).get()).sum()
+        self.worker_pool.workers.iter().map(|worker| of(&worker.counters.main_loop).get()).sum()
     }
 
     fn drops_of(&self, reason: &str) -> u64 {

@@ -106,7 +106,7 @@ impl ForwarderState {
             let counter = Arc::new(Counter::default());
             let directions = directions(&request.directions);
             let tap = Tap::new(selection.clone(), directions, snap, producer, counter.clone());
-            worker.tell(Command::Capture { slot, tap: Some(Box::new(tap)) });
+            worker.send(Command::Capture { slot, tap: Some(Box::new(tap)) });
             rings.push(consumer);
             missed.push(counter);
         }

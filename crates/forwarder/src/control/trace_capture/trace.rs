@@ -117,7 +117,7 @@ impl ForwarderState {
             let counter = Arc::new(Counter::default());
             let (trace_capture, budget) = (selection.clone(), left.clone());
             let tracer = Tracer::new(at, trace_capture, budget, producer, counter.clone());
-            worker.tell(Command::Trace(Some(Box::new(tracer))));
+            worker.send(Command::Trace(Some(Box::new(tracer))));
             rings.push(consumer);
             lost.push(counter);
         }
