@@ -30,7 +30,7 @@ good = ETH / IP(src=A, dst=B) / UD
 good6 = ETH / IPv6(src=A6, dst=B6) / UD
 frames = {
     'ethernet-unknown-type': ETH / Raw(b'x' * 46),
-    'ethernet-not-for-us': Ether(dst='02:00:00:00:99:99') / IP(src=A, dst=B) / UD,
+    'ethernet-mac-mismatch': Ether(dst='02:00:00:00:99:99') / IP(src=A, dst=B) / UD,
     'vlan-unknown': ETH / Dot1Q(vlan=3999) / IP(src=A, dst=B) / UD,
     'arp-malformed': cut(Ether(dst='ff:ff:ff:ff:ff:ff') / ARP(pdst=R, psrc=A), 30),
     'ip4-truncated': cut(good, 24),

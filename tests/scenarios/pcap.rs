@@ -87,7 +87,7 @@ fn what_comes_out_is_what_scapy_expects() -> Result<()> {
         if read >= given { Ok(()) } else { Err(format!("{read} of {given}")) }
     })?;
     let accounting = router.conservation()?;
-    for reason in ["ip4-checksum", "ethernet-not-for-us", "ip4-no-route", "ip4-ttl-expired"] {
+    for reason in ["ip4-checksum", "ethernet-mac-mismatch", "ip4-no-route", "ip4-ttl-expired"] {
         assert_eq!(router.dropped(reason)?, 1, "{reason}: {:?}", router.drops()?);
     }
     // The last two are answered.

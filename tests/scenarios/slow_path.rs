@@ -41,7 +41,7 @@ frames = [
     ('error about nothing, six', 'icmp6-ignored', ETH / IPv6(src=A6, dst=R6) / ICMPv6PacketTooBig(mtu=68) / IPv6(src=R6, dst='2001:db8:99::1') / UD),
     ('a redirect from a host', 'redirect-ignored', ETH / IP(src=A, dst=R) / ICMP(type=5, code=1, gw=A) / IP(src=R, dst=B) / UD),
     ('tiny fragment', 'fragment-tiny', ETH / IP(src=A, dst=R, flags='MF', id=7, proto=6) / (b'x' * 8)),
-    ('last fragment beyond the end', 'fragment-beyond', ETH / IP(src=A, dst=R, frag=8189, id=8, proto=17) / (b'x' * 800)),
+    ('last fragment beyond the end', 'fragment-overrun', ETH / IP(src=A, dst=R, frag=8189, id=8, proto=17) / (b'x' * 800)),
     ('an address conflict', 'address-conflict', Ether(dst='ff:ff:ff:ff:ff:ff') / ARP(op=2, psrc=R, hwsrc='02:00:00:00:66:66', pdst=R, hwdst='ff:ff:ff:ff:ff:ff')),
     ('arp with a group', 'arp-sender-mac', Ether(dst=MAC) / ARP(op=2, psrc='198.18.1.66', hwsrc='01:00:5e:00:00:01', pdst=R, hwdst=MAC)),
     ('nd with a lower hop limit', 'nd-hop-limit', ETH / IPv6(src=A6, dst=R6, hlim=254) / ICMPv6ND_NA(tgt=A6)),

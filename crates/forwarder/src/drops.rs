@@ -86,8 +86,8 @@ reasons! {
     LoopedBack "looped-back" "a frame that this router sent came back";
     NdLimited "nd-limited" "neighbour discovery over the rate of the control-plane policer";
     TcpNoListener "tcp-no-listener" "TCP segment for a local address, with a port that no service uses";
-    ReversePathStrict "reverse-path-strict" "the route back to the source does not use the receiving interface (strict uRPF, RFC 3704 2.2)";
-    ReversePathLoose "reverse-path-loose" "no route back to the source (loose uRPF, RFC 3704 2.4)";
+    ReversePathStrict "reverse-path-strict" "the route to the source does not use the receiving interface (strict uRPF, RFC 3704 2.2)";
+    ReversePathLoose "reverse-path-loose" "no route to the source (loose uRPF, RFC 3704 2.4)";
     RuleBlackhole "rule-blackhole" "policy routing rule with action blackhole";
     RuleUnreachable "rule-unreachable" "policy routing rule with action unreachable";
     RuleProhibited "rule-prohibited" "policy routing rule with action prohibit";

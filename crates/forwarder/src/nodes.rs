@@ -102,7 +102,7 @@ pub fn after_input(input: &str) -> &'static [&'static str] {
 }
 
 /// The graph as a Mermaid diagram, for the documentation.
-pub fn picture() -> String {
+pub fn diagram() -> String {
     let mut inputs: Vec<_> = stoa_ports::INPUTS.iter().map(|input| (*input, ENTRY)).collect();
     let others = stoa_ports::INPUTS.iter().flat_map(|input| {
         after_input(input).iter().filter(|node| **node != ENTRY).map(|node| (*input, *node))

@@ -89,7 +89,7 @@ fn a_dropped_packet_shows_the_reason() {
     lab.send("west", [packet_from(1, &wrong)]);
     let packet = lab.only_traced();
     assert_eq!(packet.drop, "ip4-checksum");
-    assert_eq!(packet.outcome, "dropped, ip4-checksum: the header checksum is wrong");
+    assert_eq!(packet.outcome, "dropped, ip4-checksum: wrong IPv4 header checksum");
     assert_eq!(packet.steps.last().unwrap().headers[0], packet.steps[0].headers[1]);
     // In the first node, and with an ICMP error to the sender.
     lab.send("north", [from_host(3, 0x88cc, &[0; 50])]);
