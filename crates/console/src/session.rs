@@ -269,7 +269,7 @@ impl Session {
     /// The history of the configuration and the holder of the lock.
     ///
     /// # Errors
-    /// When the router does not reply.
+    /// When the router does not answer.
     pub async fn history(&mut self) -> Result<v1::ShowHistoryReply, Failure> {
         Ok(self.client.show_history(v1::ShowHistoryRequest {}).await?.into_inner())
     }

@@ -7,24 +7,24 @@ use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
-use crate::router_advertisement;
 use crate::error::ValidationErrors;
 use crate::mac;
 use crate::model::{Family, ReversePath};
+use crate::router_advertisement;
 use crate::vrrp;
 
-/// What the addresses of one VRF's interfaces make known.
+/// Addresses and subnets of the interfaces of a VRF.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// Our own addresses and the interface of each; link-local ones left out.
+    /// Local addresses with their interface, without link-local ones.
     pub own: BTreeMap<IpAddr, String>,
-    /// Subnets on a link, and the interface.
+    /// Connected subnets with their interface.
     pub connected: BTreeMap<IpNet, String>,
     /// Prefix lengths in `connected`: (is IPv6, length).
     lengths: BTreeSet<(bool, u8)>,
 }
 
-/// Everything that the addresses of all interfaces make known.
+/// Addresses, subnets and neighbours of all interfaces.
 #[derive(Debug, Default)]
 pub struct Addressing {
     /// By VRF; "" is the default one.
@@ -33,7 +33,7 @@ pub struct Addressing {
     empty: Table,
     /// The VRFs of the interfaces that are not in the default one.
     vrf_of: HashMap<String, String>,
-    /// Static neighbours, with their places.
+    /// Static neighbours.
     pub neighbors: Vec<v1::Neighbor>,
     /// Families that are on: (interface, is IPv6).
     active: HashMap<(String, bool), Vec<IpNet>>,
@@ -45,13 +45,13 @@ impl Addressing {
         self.tables.iter().map(|(vrf, table)| (vrf.as_str(), table))
     }
 
-    /// What is known in a VRF.
+    /// The table of a VRF.
     pub fn table(&self, vrf: &str) -> &Table {
         self.tables.get(vrf).unwrap_or(&self.empty)
     }
 
-    /// Puts an interface into a VRF, before its addresses are told.
-    pub fn put(&mut self, interface: &str, vrf: &str) {
+    /// Assigns an interface to a VRF. Must precede its addresses.
+    pub fn set_vrf(&mut self, interface: &str, vrf: &str) {
         self.vrf_of.insert(interface.to_owned(), vrf.to_owned());
     }
 
@@ -90,7 +90,7 @@ impl Table {
     }
 }
 
-/// Whether the address is good on one link only.
+/// Whether the address is link-local.
 pub fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
@@ -98,7 +98,7 @@ pub fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Why no host can have this address, or `None` when one can.
+/// Why the address is not a host address; `None` if it is one.
 pub fn not_a_host(address: IpAddr) -> Option<&'static str> {
     match address {
         _ if address.is_unspecified() => Some("is the unspecified address"),
@@ -113,8 +113,8 @@ pub fn not_a_host(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Why `address` cannot be a host's inside `net`, or `None` when it can
-/// (RFC 3021 for /31; RFC 4291 section 2.6.1 and RFC 6164 for IPv6).
+/// Why `address` is not a host address in `net`; `None` if it is one (RFC 3021 for /31; RFC 4291, section 2.6.1, and
+/// RFC 6164 for IPv6).
 pub fn not_in_subnet(address: IpAddr, net: &IpNet) -> Option<String> {
     let host_bits = net.max_prefix_len() - net.prefix_len();
     if host_bits < 2 {
@@ -132,32 +132,32 @@ pub fn not_in_subnet(address: IpAddr, net: &IpNet) -> Option<String> {
         .then(|| format!("is the broadcast address of {net}"))
 }
 
-/// The desired family of `interface`; `place` is that of the family.
+/// The desired family of `interface`; `path` is that of the family.
 pub fn desired(
     interface: &str,
-    place: &str,
+    path: &str,
     family: &Family,
     addressing: &mut Addressing,
     errors: &mut ValidationErrors,
 ) -> v1::Family {
-    let six = place.ends_with("ipv6");
+    let six = path.ends_with("ipv6");
     if family.enabled {
         addressing.active.insert((interface.to_owned(), six), Vec::new());
     }
     let mut addresses = Vec::new();
     for given in &family.address {
-        let place = format!("{place}/address[ip='{}']", given.ip);
+        let path = format!("{path}/address[ip='{}']", given.ip);
         let Ok(ip) = given.ip.parse::<IpAddr>() else { continue };
         let Ok(net) = IpNet::new(ip, given.prefix_length) else { continue };
-        check(ip, &net, &place, errors);
+        check(ip, &net, &path, errors);
         if family.enabled {
-            connect(interface, six, ip, net.trunc(), &place, addressing, errors);
+            connect(interface, six, ip, net.trunc(), &path, addressing, errors);
         }
         let prefix_length = u32::from(given.prefix_length);
         addresses.push(v1::Address { address: ip_bytes(ip), prefix_length, state: String::new() });
     }
     if family.enabled {
-        neighbors(interface, place, six, family, addressing, errors);
+        neighbors(interface, path, six, family, addressing, errors);
     }
     v1::Family {
         enabled: family.enabled,
@@ -175,25 +175,25 @@ pub fn desired(
         .into(),
         neighbor_limit: family.neighbor_limit,
         proxy: family.proxy_arp,
-        advertising: router_advertisement::advertising(place, family, errors),
-        virtual_routers: vrrp::desired(place, six, family, errors),
-        discovery: router_advertisement::discovery(place, family, errors),
+        advertising: router_advertisement::advertising(path, family, errors),
+        virtual_routers: vrrp::desired(path, six, family, errors),
+        discovery: router_advertisement::discovery(path, family, errors),
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
     }
 }
 
-fn check(ip: IpAddr, net: &IpNet, place: &str, errors: &mut ValidationErrors) {
+fn check(ip: IpAddr, net: &IpNet, path: &str, errors: &mut ValidationErrors) {
     if let Some(reason) = not_a_host(ip) {
-        errors.add(place, format!("{ip} {reason}"), "Give the address of a host.");
+        errors.add(path, format!("{ip} {reason}"), "Use a host address.");
     } else if let Some(reason) = not_in_subnet(ip, net) {
-        errors.add(place, format!("{ip} {reason}"), "Give another address of that subnet.");
+        errors.add(path, format!("{ip} {reason}"), "Use another address of that subnet.");
     }
     if net.prefix_len() == 0 {
         errors.add(
-            format!("{place}/prefix-length"),
-            "a prefix length of 0 puts every address of the world on this link",
-            "Give the length of the subnet's prefix; for a default route see static-routes.",
+            format!("{path}/prefix-length"),
+            "a prefix length of 0 puts all addresses on this link",
+            "Use the prefix length of the subnet; for a default route see static-routes.",
         );
     }
 }
@@ -203,14 +203,14 @@ fn connect(
     six: bool,
     ip: IpAddr,
     net: IpNet,
-    place: &str,
+    path: &str,
     addressing: &mut Addressing,
     errors: &mut ValidationErrors,
 ) {
     if let Some(subnets) = addressing.active.get_mut(&(interface.to_owned(), six)) {
         subnets.push(net);
     }
-    // fe80::/64 is on every link; the forwarder knows that by itself.
+    // fe80::/64 is on every link; the forwarder adds it.
     if six && is_link_local(ip) {
         return;
     }
@@ -219,9 +219,9 @@ fn connect(
     let table = addressing.tables.entry(vrf).or_default();
     if let Some(other) = table.own.get(&ip) {
         errors.add(
-            place,
+            path,
             format!("interface \"{other}\" has the address {ip} already{within}"),
-            "Give each interface addresses of its own.",
+            "Use different addresses for each interface.",
         );
         return;
     }
@@ -231,9 +231,9 @@ fn connect(
     }
     match table.connected.get(&net) {
         Some(other) if other != interface => errors.add(
-            place,
+            path,
             format!("the subnet {net} is on interface \"{other}\" already{within}"),
-            "Give each interface a subnet of its own: a packet to it can leave by one only.",
+            "Use different subnets: packets to a subnet leave by one interface.",
         ),
         _ => {
             table.connected.insert(net, interface.to_owned());
@@ -244,22 +244,22 @@ fn connect(
 
 fn neighbors(
     interface: &str,
-    place: &str,
+    path: &str,
     six: bool,
     family: &Family,
     addressing: &mut Addressing,
     errors: &mut ValidationErrors,
 ) {
     for given in &family.neighbor {
-        let place = format!("{place}/neighbor[ip='{}']", given.ip);
+        let path = format!("{path}/neighbor[ip='{}']", given.ip);
         let Ok(ip) = given.ip.parse::<IpAddr>() else { continue };
         let subnets = addressing.subnets(interface, six).unwrap_or_default();
         let near = six && is_link_local(ip) || subnets.iter().any(|net| net.contains(&ip));
         if !near {
             errors.add(
-                &place,
+                &path,
                 format!("{ip} is in no subnet of \"{interface}\""),
-                "Give a neighbour of this link, or the interface an address of that subnet.",
+                "Use a neighbour of this link, or add an address of that subnet to the interface.",
             );
         } else if addressing
             .table(addressing.vrf_of(interface))
@@ -268,21 +268,21 @@ fn neighbors(
             .is_some_and(|owner| owner == interface)
         {
             errors.add(
-                &place,
-                format!("{ip} is our own address"),
-                "Give the address of the neighbour.",
+                &path,
+                format!("{ip} is a local address of \"{interface}\""),
+                "Use the address of the neighbour.",
             );
         }
-        match mac::station(&given.link_layer_address) {
+        match mac::individual(&given.link_layer_address) {
             Some(mac) => addressing.neighbors.push(v1::Neighbor {
                 interface: interface.to_owned(),
                 address: ip_bytes(ip),
                 mac,
             }),
             None => errors.add(
-                format!("{place}/link-layer-address"),
-                format!("{} is not the MAC address of a station", given.link_layer_address),
-                "Give six bytes of a unicast address, for example 02:00:00:00:00:01.",
+                format!("{path}/link-layer-address"),
+                format!("{} is not a unicast MAC address", given.link_layer_address),
+                "Use a unicast address of six bytes, for example 02:00:00:00:00:01.",
             ),
         }
     }
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_of_a_subnet_are_no_hosts() {
+    fn network_and_broadcast_addresses_are_no_host_addresses() {
         let reason =
             |ip: &str, net: &str| not_in_subnet(ip.parse().unwrap(), &net.parse().unwrap());
         assert!(reason("10.0.0.0", "10.0.0.0/24").is_some());

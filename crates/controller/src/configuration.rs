@@ -1,7 +1,7 @@
-//! A configuration: from the text of a file to the whole desired state.
+//! A configuration: from the text of a file to the desired state.
 //!
-//! Three steps, and all errors of a step come at once: the text is JSON, it
-//! is valid against the YANG modules, and the capabilities can do what it says.
+//! Three steps, each of which reports all its errors: the text is JSON, it is valid by the YANG modules, and the checks
+//! of the capabilities accept it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,27 +24,27 @@ pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
 /// Deepest nesting of arrays and objects.
 const DEPTH_LIMIT: usize = 64;
 
-/// The data of a configuration as they are given, without what is so by default.
+/// The data of a configuration without defaults.
 pub(crate) type Given = DataTree<'static>;
 
-/// A configuration that was found good.
+/// A valid configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
     /// The file it came from.
     pub path: PathBuf,
     /// Its text.
     pub text: String,
-    /// What the forwarder shall do.
+    /// The desired state of the forwarder.
     pub desired: v1::Desired,
-    /// What is to be told of routes with recursive next hops.
+    /// Notes on routes with recursive next hops.
     pub annotations: Arc<BTreeMap<Key, RouteAnnotation>>,
     /// StaticRoute routes that are weighed against learned ones.
     pub floating: Arc<FloatingStaticRoutes>,
-    /// The route sources of routing daemons.
+    /// The route sources.
     pub route_sources: Arc<[RouteSourceConfig]>,
-    /// The numbers of the tables of VRFs in Linux.
+    /// The numbers of the kernel tables of VRFs.
     pub kernel_tables: Arc<[(String, u32)]>,
-    /// Who may manage the router, and by which route sources.
+    /// Users, access rules and servers of the management.
     pub management: Arc<Management>,
 }
 
@@ -52,37 +52,37 @@ impl Configuration {
     /// Reads and checks the file at `path`.
     ///
     /// # Errors
-    /// ValidationErrors, each with its place, why it is wrong and how to fix it.
+    /// All errors, each with its path, cause and fix.
     pub fn read(path: &Path) -> Result<Configuration, Vec<ValidationError>> {
         Ok(Configuration::read_as_data(path)?.0)
     }
 
-    /// As [`Configuration::read`], with the data as they are given.
+    /// As [`Configuration::read`], with the data.
     pub(crate) fn read_as_data(
         path: &Path,
     ) -> Result<(Configuration, Given), Vec<ValidationError>> {
-        let place = path.display().to_string();
+        let file = path.display().to_string();
         let size = std::fs::metadata(path).map(|data| data.len());
         if let Ok(size) = size
             && size > SIZE_LIMIT_BYTES
         {
             return Err(one(
-                place,
+                file,
                 format!("the file has {size} bytes, more than {SIZE_LIMIT_BYTES}"),
-                "Give a smaller configuration.",
+                "Use a smaller configuration.",
             ));
         }
         let bytes = std::fs::read(path).map_err(|error| {
             let fix = match error.kind() {
-                std::io::ErrorKind::NotFound => "Check the path; examples stand in examples/.",
+                std::io::ErrorKind::NotFound => "Check the path; examples/ has examples.",
                 std::io::ErrorKind::PermissionDenied => "Make it readable for this user.",
-                _ => "Check that it is a file and can be read.",
+                _ => "Check that it is a readable file.",
             };
-            one(&place, format!("cannot be read: {error}"), fix)
+            one(&file, format!("cannot be read: {error}"), fix)
         })?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            one(&place, format!("byte {at} is not UTF-8 text"), "Save the file as UTF-8.")
+            one(&file, format!("byte {at} is not UTF-8 text"), "Save the file as UTF-8.")
         })?;
         Configuration::parse_as_data(path, text)
     }
@@ -95,25 +95,25 @@ impl Configuration {
         Ok(Configuration::parse_as_data(path, text)?.0)
     }
 
-    /// As [`Configuration::parse`], with the data as they are given.
+    /// As [`Configuration::parse`], with the data.
     pub(crate) fn parse_as_data(
         path: &Path,
         text: String,
     ) -> Result<(Configuration, Given), Vec<ValidationError>> {
         json(path, &text)?;
-        let found = yang::schema().parse(&text, DataFormat::JSON).and_then(|given| {
+        let parsed = yang::schema().parse(&text, DataFormat::JSON).and_then(|given| {
             let mut errors = ValidationErrors::default();
             host_bits::check(path, &text, &mut errors);
             Ok((Configuration::of(path, &text, &given, errors)?, given))
         });
-        // What is wrong with its shape is told by one more look, which knows the lines.
-        found.map_err(|errors| match yang::schema().errors_in(&text) {
-            faults if faults.is_empty() => errors,
-            faults => faults,
+        // A second pass validates the text itself, whose errors have line numbers.
+        parsed.map_err(|errors| match yang::schema().errors_in(&text) {
+            with_lines if with_lines.is_empty() => errors,
+            with_lines => with_lines,
         })
     }
 
-    /// Checks data that came by a route source, and whose `text` is printed from them.
+    /// Checks the data of a client; `text` is their text.
     ///
     /// # Errors
     /// As [`Configuration::read`].
@@ -125,7 +125,7 @@ impl Configuration {
         Configuration::of(path, text, given, ValidationErrors::default())
     }
 
-    /// Checks the whole, and tells it with the `errors` that are there already.
+    /// Checks the whole configuration, and adds its errors to `errors`.
     fn of(
         path: &Path,
         text: &str,
@@ -137,7 +137,7 @@ impl Configuration {
             one(
                 "/",
                 format!("the validated configuration does not fit the model: {error}"),
-                "Report this with the configuration: it is a fault of the program.",
+                "Report this with the configuration: it is a bug of Stoa.",
             )
         })?;
         unsupported::check(&valid.given, &mut errors);
@@ -161,31 +161,35 @@ impl Configuration {
         })
     }
 
-    /// What is odd but no fault, a line each: routes that lead nowhere yet.
+    /// Problems that are no errors, such as inactive routes; one line each.
     pub fn warnings(&self) -> Vec<String> {
         let workers = self.desired.workers.as_ref().map_or(1, |workers| workers.count);
-        let alone = self.desired.ports.iter().filter(|port| port.software_rss && workers == 1);
-        let alone = alone.map(|port| {
+        let unused = self.desired.ports.iter().filter(|port| port.software_rss && workers == 1);
+        let unused = unused.map(|port| {
             let name = &port.interface;
-            format!("interface {name}: software-rss does nothing with one worker: raise workers/count")
+            format!(
+                "interface {name}: software-rss does nothing with one worker: raise workers/count"
+            )
         });
-        let told = self.annotations.iter().filter(|(_, annotation)| !annotation.reasons.is_empty());
+        let annotated =
+            self.annotations.iter().filter(|(_, annotation)| !annotation.reasons.is_empty());
         let line = |((vrf, prefix), annotation): (&Key, &RouteAnnotation)| {
             let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
             let how = if annotation.is_inactive { "inactive" } else { "partly active" };
             format!("route {prefix}{vrf} is {how}: {}", annotation.reasons.join("; "))
         };
-        told.map(line).chain(alone).collect()
+        annotated.map(line).chain(unused).collect()
     }
 
-    /// What is configured, in one line for people.
+    /// A summary in one line.
     pub fn summary(&self) -> String {
         let desired = &self.desired;
         let ports = desired.ports.len();
         let subs = desired.interfaces.len() - ports;
         let fixed = v1::Protocol::Static as i32;
         let active = desired.routes.iter().filter(|route| route.protocol == fixed).count();
-        let inactive = self.annotations.values().filter(|annotation| annotation.is_inactive).count();
+        let inactive =
+            self.annotations.values().filter(|annotation| annotation.is_inactive).count();
         let idle = if inactive > 0 { format!(" ({inactive} inactive)") } else { String::new() };
         let workers = desired.workers.as_ref().map_or(1, |workers| workers.count);
         format!(
@@ -202,8 +206,7 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Checks that the text is one JSON object of bounded depth before libyang sees
-/// it: serde_json knows line and column of a fault.
+/// Checks that the text is one JSON object of bounded depth. serde_json reports line and column, libyang does not.
 fn json(path: &Path, text: &str) -> Result<(), Vec<ValidationError>> {
     let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
     let place = |line, column| format!("{}:{line}:{column}", path.display());
@@ -225,7 +228,7 @@ fn json(path: &Path, text: &str) -> Result<(), Vec<ValidationError>> {
         return Err(one(
             place(error.line(), error.column()),
             format!("not JSON: {error}"),
-            "Look for a missing or extra comma, quote or brace just before that place.",
+            "Check for a missing or extra comma, quote or brace just before that position.",
         ));
     }
     let zero = text.find('\0').or_else(|| text.find("\\u0000"));
@@ -233,17 +236,13 @@ fn json(path: &Path, text: &str) -> Result<(), Vec<ValidationError>> {
         let before = &text[..offset];
         let line = before.matches('\n').count() + 1;
         let column = before.len() - before.rfind('\n').map_or(0, |end| end + 1) + 1;
-        return Err(one(
-            place(line, column),
-            "the text holds a zero character",
-            "Remove it: no value of a configuration may have one.",
-        ));
+        return Err(one(place(line, column), "the text holds a zero character", "Remove it."));
     }
     if depth(text) > DEPTH_LIMIT {
         return Err(one(
             place(1, 1),
-            format!("values are nested more than {DEPTH_LIMIT} deep"),
-            "Compare it with examples/: no configuration is that deep.",
+            format!("values are nested more than {DEPTH_LIMIT} levels deep"),
+            "Compare it with examples/: no configuration needs that depth.",
         ));
     }
     if !text.trim_start().starts_with('{') {
@@ -256,7 +255,7 @@ fn json(path: &Path, text: &str) -> Result<(), Vec<ValidationError>> {
     Ok(())
 }
 
-/// How deep arrays and objects are nested in a text that is JSON.
+/// The nesting depth of arrays and objects in a JSON text.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut quoted, mut escaped) = (false, false);

@@ -1,61 +1,117 @@
-//! What is wrong with a configuration: where, why, and how to fix it.
+//! What is wrong with a configuration: where, the cause, and how to fix it.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub use stoa_api::v1::ValidationError;
 
-/// ValidationErrors of one look at a configuration, at most [`ValidationErrors::LIMIT`].
+/// The errors of one validation.
+///
+/// An error that occurs at more than [`ValidationErrors::PLACES`] paths is reported once, with a count and the first
+/// paths. At most [`ValidationErrors::LIMIT`] different errors are kept.
 #[derive(Debug, Default)]
 pub struct ValidationErrors {
-    list: Vec<ValidationError>,
+    list: Vec<Counted>,
+    /// Hashes of the errors that were added: a repeated one counts once.
+    seen: HashSet<u64>,
     more: usize,
 }
 
-impl ValidationErrors {
-    /// ValidationErrors beyond this number are counted, not kept.
-    pub const LIMIT: usize = 200;
+/// A cause with its fix, and where it occurs.
+#[derive(Debug)]
+struct Counted {
+    cause: String,
+    fix: String,
+    /// The first paths, each with its position among all errors.
+    paths: Vec<(usize, String)>,
+    count: usize,
+}
 
-    /// Notes that something at `path` is wrong.
+impl ValidationErrors {
+    /// Different errors beyond this number are counted, not kept.
+    pub const LIMIT: usize = 200;
+    /// Paths of an error that are listed.
+    pub const PLACES: usize = 3;
+
+    /// Adds an error at `path`.
     pub fn add(
         &mut self,
         path: impl Into<String>,
-        reason: impl Into<String>,
+        cause: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        let error = ValidationError { path: path.into(), cause: reason.into(), fix: fix.into() };
-        if self.list.contains(&error) {
+        let (path, cause, fix) = (path.into(), cause.into(), fix.into());
+        let mut hasher = DefaultHasher::new();
+        (&path, &cause, &fix).hash(&mut hasher);
+        if !self.seen.insert(hasher.finish()) {
             return;
         }
-        if self.list.len() < Self::LIMIT {
-            self.list.push(error);
-        } else {
+        let position = self.seen.len();
+        let is_full = self.list.len() >= Self::LIMIT;
+        let known = self.list.iter_mut().find(|error| error.cause == cause && error.fix == fix);
+        if let Some(error) = known {
+            error.count += 1;
+            if error.paths.len() < Self::PLACES {
+                error.paths.push((position, path));
+            }
+        } else if is_full {
             self.more += 1;
+        } else {
+            self.list.push(Counted { cause, fix, paths: vec![(position, path)], count: 1 });
         }
+    }
+
+    /// Counts errors that are not known one by one.
+    pub fn add_more(&mut self, count: usize) {
+        self.more += count;
     }
 
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.list.is_empty() && self.more == 0
     }
 
-    /// The errors, with a last one that says how many were left out.
-    pub fn into_vec(mut self) -> Vec<ValidationError> {
+    /// The errors in the order in which they were added. A last one counts those that are not shown.
+    pub fn into_vec(self) -> Vec<ValidationError> {
+        let mut errors = Vec::new();
+        for Counted { mut cause, fix, mut paths, count } in self.list {
+            if count > Self::PLACES {
+                let next = paths.drain(1..).map(|(_, path)| path).collect::<Vec<_>>().join(" and ");
+                cause.push_str(&format!(" (at {count} places: here, next at {next})"));
+            }
+            for (position, path) in paths {
+                let error = ValidationError { path, cause: cause.clone(), fix: fix.clone() };
+                errors.push((position, error));
+            }
+        }
+        errors.sort_by_key(|(position, _)| *position);
+        let mut errors: Vec<_> = errors.into_iter().map(|(_, error)| error).collect();
         if self.more > 0 {
-            self.list.push(ValidationError {
+            errors.push(ValidationError {
                 path: "/".to_owned(),
                 cause: format!("{} more errors are not shown", self.more),
                 fix: "Fix those that are shown first, then check again.".to_owned(),
             });
         }
-        self.list
+        errors
+    }
+}
+
+impl Extend<ValidationError> for ValidationErrors {
+    fn extend<T: IntoIterator<Item = ValidationError>>(&mut self, errors: T) {
+        for ValidationError { path, cause, fix } in errors {
+            self.add(path, cause, fix);
+        }
     }
 }
 
 /// One error.
 pub fn one(
     path: impl Into<String>,
-    reason: impl Into<String>,
+    cause: impl Into<String>,
     fix: impl Into<String>,
 ) -> Vec<ValidationError> {
-    vec![ValidationError { path: path.into(), cause: reason.into(), fix: fix.into() }]
+    vec![ValidationError { path: path.into(), cause: cause.into(), fix: fix.into() }]
 }
 
 #[cfg(test)]
@@ -63,15 +119,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_bounded_and_says_so() {
+    fn different_errors_are_bounded() {
         let mut errors = ValidationErrors::default();
         assert!(errors.is_empty());
         for number in 0..ValidationErrors::LIMIT + 7 {
-            errors.add(format!("/{number}"), "wrong", "fix");
+            errors.add(format!("/{number}"), format!("{number} is wrong"), "fix");
         }
-        errors.add("/0", "wrong", "fix");
+        errors.add("/0", "0 is wrong", "fix");
         let list = errors.into_vec();
         assert_eq!(list.len(), ValidationErrors::LIMIT + 1);
         assert!(list.last().unwrap().cause.starts_with("7 more"));
+    }
+
+    #[test]
+    fn equal_errors_are_counted() {
+        let mut errors = ValidationErrors::default();
+        for number in 0..800 {
+            errors.add(format!("/{number}"), "there is no VRF \"red\"", "Define \"red\".");
+            errors.add(format!("/{number}"), "there is no VRF \"red\"", "Define \"red\".");
+            if number < 2 {
+                errors.add(format!("/{number}"), "too short", "Write more.");
+            }
+        }
+        let list = errors.into_vec();
+        let texts: Vec<_> = list.iter().map(|error| (&*error.path, &*error.cause)).collect();
+        let counted = "there is no VRF \"red\" (at 800 places: here, next at /1 and /2)";
+        assert_eq!(texts, [("/0", counted), ("/0", "too short"), ("/1", "too short")]);
     }
 }

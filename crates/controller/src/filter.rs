@@ -1,5 +1,4 @@
-//! Filters of traces and captures: expressions in the language of tcpdump, compiled by
-//! libpcap to classic BPF for the forwarder's workers.
+//! Filters of traces and captures: pcap filter expressions, compiled by libpcap to classic BPF for the workers.
 
 use std::time::Duration;
 
@@ -11,37 +10,41 @@ use tonic::Status;
 use crate::apply::ForwarderConnection;
 use crate::operator::failed;
 
-/// Characters of an expression at most.
-const LONGEST: usize = 4096;
-/// How long libpcap may take for one.
+/// Longest expression in bytes.
+const LENGTH_LIMIT: usize = 4096;
+/// Time limit of libpcap for an expression.
 const COMPILE_TIMEOUT: Duration = Duration::from_secs(5);
 static COMPILES: Semaphore = Semaphore::const_new(1);
 
-/// Compiles an expression for Ethernet frames; "" takes everything.
+/// Compiles an expression for Ethernet frames; "" matches all.
 ///
 /// # Errors
-/// libpcap's own words on what is wrong.
+/// The message of libpcap.
 pub fn compile(expression: &str) -> Result<Vec<v1::FilterInstruction>, String> {
     if expression.trim().is_empty() {
         return Ok(Vec::new());
     }
-    if expression.len() > LONGEST || expression.contains('\0') {
-        return Err(format!("a filter is text of {LONGEST} characters at most"));
+    if expression.len() > LENGTH_LIMIT || expression.contains('\0') {
+        return Err(format!(
+            "the filter is longer than {LENGTH_LIMIT} bytes or holds a zero character"
+        ));
     }
-    let words = |error: pcap::Error| match error {
-        pcap::Error::PcapError(words) => words,
+    let message = |error: pcap::Error| match error {
+        pcap::Error::PcapError(message) => message,
         other => other.to_string(),
     };
-    let device = Capture::dead(Linktype::ETHERNET).map_err(words)?;
-    let program = device.compile(expression, true).map_err(words)?;
+    let device = Capture::dead(Linktype::ETHERNET).map_err(message)?;
+    let program = device.compile(expression, true).map_err(message)?;
     let instructions = program.get_instructions().iter().map(instruction);
-    instructions.collect::<Option<_>>().ok_or_else(|| "libpcap made no program of it".to_owned())
+    instructions
+        .collect::<Option<_>>()
+        .ok_or_else(|| "libpcap returned an unknown instruction".to_owned())
 }
 
-/// The program of an expression about frames of an interface.
+/// The program of an expression for frames of an interface.
 ///
 /// # Errors
-/// `InvalidArgument` with libpcap's words when the expression is wrong.
+/// `InvalidArgument` with the message of libpcap.
 pub async fn of_interface(
     connection: &ForwarderConnection,
     interface: &str,
@@ -55,10 +58,10 @@ pub async fn of_interface(
     let state = list.iter().find(|state| state.name == interface);
     let tags = state.map(|state| state.outer.iter().chain(&state.inner).collect());
     let expression = behind_tags(&tags.unwrap_or_else(Vec::new), expression);
-    let wrong = |expression: &str, words: &str| {
-        Status::invalid_argument(format!("the filter {expression:?} is wrong: {words}"))
+    let wrong = |expression: &str, message: &str| {
+        Status::invalid_argument(format!("the filter {expression:?} is wrong: {message}"))
     };
-    // libpcap asks for the addresses of names, and waits for the answers: one at a time, on a thread for that.
+    // libpcap resolves names and blocks meanwhile: one expression at a time, on its own thread.
     let one = COMPILES.acquire().await;
     let text = expression.clone();
     let compiled = tokio::task::spawn_blocking(move || {
@@ -66,14 +69,13 @@ pub async fn of_interface(
         compile(&text)
     });
     match tokio::time::timeout(COMPILE_TIMEOUT, compiled).await {
-        Ok(Ok(compiled)) => compiled.map_err(|words| wrong(&expression, &words)),
+        Ok(Ok(compiled)) => compiled.map_err(|message| wrong(&expression, &message)),
         Ok(Err(error)) => Err(Status::internal(error.to_string())),
-        Err(_) => Err(wrong(&expression, "a name in it is not resolved; write addresses")),
+        Err(_) => Err(wrong(&expression, "a name in it is not resolved; use addresses")),
     }
 }
 
-/// The expression for a sub-interface, whose frames carry these tags: what is asked
-/// for stands behind them.
+/// The expression for a sub-interface with these tags: it applies to the headers after them.
 pub fn behind_tags(tags: &[&v1::Tag], expression: &str) -> String {
     if tags.is_empty() || expression.trim().is_empty() {
         return expression.to_owned();
@@ -82,7 +84,7 @@ pub fn behind_tags(tags: &[&v1::Tag], expression: &str) -> String {
     format!("{tags}({expression})")
 }
 
-/// The crate shows an instruction as text only: operation, both jumps, operand.
+/// Parses the text of an instruction, which is all that the crate exposes: operation, both jumps, operand.
 fn instruction(one: &BpfInstruction) -> Option<v1::FilterInstruction> {
     let text = one.to_string();
     let mut numbers = text.split_whitespace().map(str::parse::<u32>);
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expression_becomes_a_program() {
+    fn an_expression_is_compiled() {
         assert_eq!(compile(" ").unwrap(), []);
         let program = compile("ip").unwrap();
         let one = |code, jump_true, jump_false, k| v1::FilterInstruction {
@@ -114,16 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_libpcaps_words() {
-        let words = compile("port http and and").unwrap_err();
-        assert!(words.contains("syntax error"), "{words}");
-        let words = compile("tcp port nosuchport").unwrap_err();
-        assert!(words.contains("unknown port"), "{words}");
+    fn errors_are_those_of_libpcap() {
+        let error = compile("port http and and").unwrap_err();
+        assert!(error.contains("syntax error"), "{error}");
+        let error = compile("tcp port nosuchport").unwrap_err();
+        assert!(error.contains("unknown port"), "{error}");
         assert!(compile("ip\0").is_err());
     }
 
     #[test]
-    fn a_sub_interfaces_filter_looks_behind_its_tags() {
+    fn the_filter_of_a_sub_interface_applies_after_its_tags() {
         let tags = [v1::Tag { tpid: 0x88a8, vid: 7 }, v1::Tag { tpid: 0x8100, vid: 8 }];
         let tags: Vec<&v1::Tag> = tags.iter().collect();
         assert_eq!(behind_tags(&tags, "icmp or arp"), "vlan 7 and vlan 8 and (icmp or arp)");

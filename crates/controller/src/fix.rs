@@ -1,28 +1,30 @@
-//! What libyang complains about, in words that say what to do.
+//! The errors of libyang as validation errors: path, cause and fix.
 
 use yang5::schema::{SchemaNode, SchemaPathFormat};
 
 use crate::error::{ValidationError, ValidationErrors};
-use crate::identities;
-use crate::yang::{Complaint, SOURCES, Schema, source};
+use crate::schema_text::allowed_values;
+use crate::yang::{LibyangError, Schema};
+use crate::{identities, renamed_names};
 
-/// Turns the complaints of one look into errors, in their order.
-pub fn errors(schema: &Schema, complaints: &[Complaint]) -> Vec<ValidationError> {
+/// The errors of libyang as validation errors, in their order.
+pub fn errors(schema: &Schema, reported: &[LibyangError]) -> Vec<ValidationError> {
     let mut errors = ValidationErrors::default();
-    for (index, complaint) in complaints.iter().enumerate() {
-        if !follows(complaint, &complaints[..index]) {
-            errors.add(path(complaint), reason(complaint), fix(schema, complaint));
+    for (index, error) in reported.iter().enumerate() {
+        if !follows(error, &reported[..index]) {
+            errors.add(path(error), cause(error), fix(schema, error));
         }
+        errors.add_more(error.more);
     }
     errors.into_vec()
 }
 
-/// Whether a node is only missing because its value was refused before.
-fn follows(complaint: &Complaint, before: &[Complaint]) -> bool {
-    let message = &complaint.message;
+/// Whether a node is missing only because an earlier error refused its value.
+fn follows(error: &LibyangError, before: &[LibyangError]) -> bool {
+    let message = &error.message;
     if message.starts_with("Mandatory choice") {
         return before.iter().any(|earlier| {
-            match earlier.data_path.strip_prefix(&complaint.data_path) {
+            match earlier.data_path.strip_prefix(&error.data_path) {
                 Some(rest) => rest.is_empty() || rest.starts_with('/'),
                 None => false,
             }
@@ -31,13 +33,13 @@ fn follows(complaint: &Complaint, before: &[Complaint]) -> bool {
     let missing = message.starts_with("Mandatory node") || message.contains("missing its key");
     let Some(name) = quoted(message).first().copied().filter(|_| missing) else { return false };
     before.iter().any(|earlier| match earlier.data_path.rsplit_once('/') {
-        Some((parent, leaf)) => parent == complaint.data_path && leaf == name,
+        Some((parent, leaf)) => parent == error.data_path && leaf == name,
         None => false,
     })
 }
 
-fn reason(complaint: &Complaint) -> String {
-    let message = complaint.message.trim_end_matches('.');
+fn cause(error: &LibyangError) -> String {
+    let message = error.message.trim_end_matches('.');
     let first = quoted(message).first().copied().unwrap_or_default();
     for (target, what) in [("/if:interface/if:name", "interface"), ("stoa-vrf:vrf/", "VRF")] {
         if message.contains("Invalid leafref value") && message.contains(target) {
@@ -50,89 +52,92 @@ fn reason(complaint: &Complaint) -> String {
     message.to_owned()
 }
 
-fn path(complaint: &Complaint) -> String {
-    let place = match (&complaint.data_path, &complaint.schema_path) {
+fn path(error: &LibyangError) -> String {
+    let path = match (&error.data_path, &error.schema_path) {
         (data, _) if !data.is_empty() => data.clone(),
         (_, schema) if !schema.is_empty() => schema.clone(),
         _ => "/".to_owned(),
     };
-    match complaint.line {
-        0 | 1 => place,
-        line => format!("{place} (line {line})"),
+    match error.line {
+        0 | 1 => path,
+        line => format!("{path} (line {line})"),
     }
 }
 
-/// The first `"quoted"` words of a message.
+/// The `"quoted"` parts of a message.
 fn quoted(message: &str) -> Vec<&str> {
     message.split('"').skip(1).step_by(2).collect()
 }
 
-fn fix(schema: &Schema, complaint: &Complaint) -> String {
-    let message = complaint.message.as_str();
+fn fix(schema: &Schema, error: &LibyangError) -> String {
+    let message = error.message.as_str();
     let words = quoted(message);
     let first = words.first().copied().unwrap_or_default();
+    if let Some(fix) = renamed(error, first, words.get(1).copied()) {
+        return fix;
+    }
     if message.contains("not found as a child") || message.contains("not found in the") {
         return unknown(schema, first, words.get(1).copied());
     }
     if message.starts_with("No module named") {
-        return "Remove it, or write the module's name right.".into();
+        return "Remove it, or correct the name of the module.".into();
     }
     if message.starts_with("Mandatory node") {
-        return format!("Add \"{first}\" there.{}", describe(schema, complaint, Some(first)));
+        return format!("Add \"{first}\" there.{}", describe(schema, error, Some(first)));
     }
     if message.starts_with("Mandatory choice") {
-        return format!("Give one of the alternatives of \"{first}\": {}.", cases(schema, first));
+        return format!("Add one of the alternatives of \"{first}\": {}.", cases(schema, first));
     }
     if message.starts_with("List instance is missing its key") {
-        return format!("Give every entry of the list its \"{first}\".");
+        return format!("Add \"{first}\" to each entry of the list.");
     }
     if message.starts_with("Duplicate instance") {
-        return "Remove or rename one of the two: entries of a list differ in their keys.".into();
+        return "Remove or rename one of the two: each entry of a list has its own key.".into();
     }
     if message.starts_with("Data for both cases") {
         return format!("Keep one of them: {}.", words.join(" or "));
     }
     if message.contains("Invalid leafref value") {
-        return format!("Define \"{first}\", or name one that is defined.");
+        return format!("Define \"{first}\", or use one that is defined.");
     }
     if message.contains("Invalid identityref") {
-        return identities::to_write(find(schema, &without_keys(&complaint.data_path)).as_ref());
+        return identities::fix(find(schema, &without_keys(&error.data_path)).as_ref());
     }
-    if let Some(example) = example(schema, complaint) {
+    if let Some(example) = example(schema, error) {
         return format!("Write {example}.");
     }
     if message.starts_with("When condition") {
-        return identities::misplaced(message).into();
+        return identities::when_fix(message).into();
     }
     if message.contains("state") && message.starts_with("Unexpected data") {
-        return format!("Remove \"{first}\": it is state, read by `stoa show`, not configuration.");
+        return format!("Remove \"{first}\": it is state, which `stoa show` prints.");
     }
-    if let Some(fix) = must(schema, complaint) {
+    if let Some(fix) = must(schema, error) {
         return fix;
     }
-    let known = describe(schema, complaint, None);
+    let known = describe(schema, error, None);
     if let Some(form) = quotes(message) {
         return format!("{form}{known}");
     }
     if known.is_empty() {
-        return "Change it so that the statement above holds.".into();
+        return "Change it so that the condition above holds.".into();
     }
-    format!("Give a value that fits.{known}")
+    format!("Use a valid value.{known}")
 }
 
-/// How RFC 7951 section 6 wants a value written that came in another JSON type.
+/// The fix for a value of the wrong JSON type (RFC 7951, section 6).
 fn quotes(message: &str) -> Option<&'static str> {
     let form = message.strip_prefix("Invalid non-")?.split_once("-encoded").map(|(form, _)| form);
     Some(match form? {
         "boolean" => "Write true or false, without quotes.",
         "number" => "Write the number without quotes.",
-        "num64" => "Write the number in quotes: 64-bit numbers are text in JSON.",
+        "num64" => "Write the number in quotes: 64-bit numbers are strings in JSON.",
         "string" => "Write the value in quotes.",
         _ => return None,
     })
 }
 
-/// Types whose values are best told by an example.
+/// Types for which an example explains more than a pattern.
 const EXAMPLES: &[(&str, &str)] = &[
     ("ipv4-address", "an IPv4 address such as 10.0.0.1"),
     ("ipv4-address-no-zone", "an IPv4 address such as 10.0.0.1"),
@@ -145,19 +150,35 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("phys-address", "a MAC address such as 02:00:00:00:00:01"),
 ];
 
-/// An example of a value of the node whose value is of the wrong form.
-fn example(schema: &Schema, complaint: &Complaint) -> Option<&'static str> {
-    let message = &complaint.message;
+/// An example for a value that does not match the pattern of its type.
+fn example(schema: &Schema, error: &LibyangError) -> Option<&'static str> {
+    let message = &error.message;
     if !message.starts_with("Unsatisfied pattern") && !message.starts_with("Failed to") {
         return None;
     }
-    let kind = find(schema, &without_keys(&complaint.data_path))?.leaf_type()?.typedef_name()?;
+    let kind = find(schema, &without_keys(&error.data_path))?.leaf_type()?.typedef_name()?;
     let kind = kind.rsplit(':').next()?;
     EXAMPLES.iter().find(|(name, _)| *name == kind).map(|(_, example)| *example)
 }
 
-/// What to do about a name that does not exist: the same name in another
-/// module, else the nearest name among the siblings, else the list of them.
+/// The fix for a name of an earlier version: the new name.
+fn renamed(error: &LibyangError, first: &str, second: Option<&str>) -> Option<String> {
+    let message = &error.message;
+    if message.starts_with("No module named") {
+        renamed_names::module(first)
+    } else if message.contains("not found") && message.starts_with("Node") {
+        renamed_names::node(second, first)
+    } else if message.contains("Invalid identityref") {
+        renamed_names::identity(first)
+    } else if message.starts_with("Invalid enumeration value") {
+        let leaf = without_keys(&error.data_path);
+        renamed_names::value(leaf.rsplit(['/', ':']).next()?, first)
+    } else {
+        None
+    }
+}
+
+/// The fix for an unknown name: the same name in another module, else the most similar sibling, else all siblings.
 fn unknown(schema: &Schema, name: &str, parent: Option<&str>) -> String {
     let bare = name.rsplit(':').next().unwrap_or(name);
     let mut near: Vec<(usize, String)> = Vec::new();
@@ -210,16 +231,16 @@ fn cases(schema: &Schema, choice: &str) -> String {
     names.join(", ")
 }
 
-/// The fix of a `must` that failed: our modules state it as its description.
-fn must(schema: &Schema, complaint: &Complaint) -> Option<String> {
-    let node = find(schema, &without_keys(&complaint.data_path))?;
+/// The fix for a `must` that failed: its description in our modules.
+fn must(schema: &Schema, error: &LibyangError) -> Option<String> {
+    let node = find(schema, &without_keys(&error.data_path))?;
     let musts = node.musts()?;
-    let failed = musts.into_iter().find(|must| must.error_msg() == Some(&complaint.message))?;
+    let failed = musts.into_iter().find(|must| must.error_msg() == Some(&error.message))?;
     failed.description().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// The node at a path without keys. A list entry that lacks its key is not in
-/// the tree yet: its path is "/module:list/leaf", and the end must do.
+/// The schema node at a path without keys. libyang names a list entry that has no key yet "/module:list/leaf":
+/// then the node whose path ends so.
 fn find<'a>(schema: &'a Schema, path: &str) -> Option<SchemaNode<'a>> {
     let formats = [SchemaPathFormat::DATA, SchemaPathFormat::LOG];
     let is_it = |node: &SchemaNode<'_>| formats.iter().any(|format| node.path(*format) == path);
@@ -234,12 +255,12 @@ fn find<'a>(schema: &'a Schema, path: &str) -> Option<SchemaNode<'a>> {
     })
 }
 
-/// What the schema says about a node: the values it takes and what it is.
-fn describe(schema: &Schema, complaint: &Complaint, child: Option<&str>) -> String {
-    let steps = if complaint.schema_path.is_empty() {
-        without_keys(&complaint.data_path)
+/// The allowed values, the units and the description of a node.
+fn describe(schema: &Schema, error: &LibyangError, child: Option<&str>) -> String {
+    let steps = if error.schema_path.is_empty() {
+        without_keys(&error.data_path)
     } else {
-        complaint.schema_path.clone()
+        error.schema_path.clone()
     };
     let path = match child {
         Some(child) if !steps.ends_with(&format!("/{child}")) => format!("{steps}/{child}"),
@@ -283,70 +304,7 @@ fn without_keys(path: &str) -> String {
     text
 }
 
-/// The range or the words that a leaf takes, read from its module's text
-/// (the binding of libyang keeps them to itself).
-pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
-    let text = source(node.module().name())?;
-    let mut around: Vec<_> = node.ancestors().map(|node| node.name().to_owned()).collect();
-    around.reverse();
-    // The same name may stand in several containers: look into the right one.
-    let text_around = around.iter().fold(text, |text, name| {
-        let inside = ["container", "list"].iter().find_map(|kind| block(text, kind, name));
-        inside.unwrap_or(text)
-    });
-    let own = ["leaf", "leaf-list"].iter().find_map(|kind| block(text_around, kind, node.name()));
-    if let Some(values) = own.and_then(values) {
-        return Some(values);
-    }
-    // A grouping of another module may have brought the leaf.
-    let mut texts = SOURCES.iter().map(|(_, text)| *text);
-    if own.is_none()
-        && let Some(values) = texts.find_map(|text| values(block(text, "leaf", node.name())?))
-    {
-        return Some(values);
-    }
-    let named = node.leaf_type()?.typedef_name()?;
-    let named = named.rsplit(':').next()?;
-    values(block(text, "typedef", named)?)
-}
-
-/// The statement `kind name { ... }`.
-fn block<'a>(text: &'a str, kind: &str, name: &str) -> Option<&'a str> {
-    let start = text.find(&format!("{kind} {name} {{"))?;
-    let mut depth = 0_i32;
-    for (offset, letter) in text[start..].char_indices() {
-        match letter {
-            '{' => depth += 1,
-            '}' if depth == 1 => return Some(&text[start..=start + offset]),
-            '}' => depth -= 1,
-            _ => {}
-        }
-    }
-    None
-}
-
-fn values(block: &str) -> Option<String> {
-    let mut enums = Vec::new();
-    for line in block.lines().map(str::trim) {
-        if let Some(rest) = line.strip_prefix("enum ") {
-            enums.push(rest.trim_end_matches(['{', ';']).trim().trim_matches('"'));
-        }
-    }
-    if !enums.is_empty() {
-        return Some(enums.join(", "));
-    }
-    for keyword in ["range", "length"] {
-        let Some(start) = block.find(&format!("{keyword} \"")) else { continue };
-        let rest = &block[start + keyword.len() + 2..];
-        let range: Vec<&str> = rest[..rest.find('"')?].split_whitespace().collect();
-        let range = range.join(" ").replace("..", " to ").replace('|', "or");
-        let what = if keyword == "length" { " characters" } else { "" };
-        return Some(format!("{range}{what}"));
-    }
-    None
-}
-
-/// Letters to change, add or drop to get from one name to another.
+/// The Levenshtein distance of two names.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -367,29 +325,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_compared_by_letters() {
+    fn distance_counts_letters() {
         assert_eq!(distance("adress", "address"), 1);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("abc", "abc"), 0);
     }
 
     #[test]
-    fn a_value_of_another_json_type_is_told_by_its_quotes() {
-        let told = |message| quotes(message).unwrap_or_default();
-        assert!(told("Invalid non-boolean-encoded boolean value").contains("without quotes"));
-        assert!(told("Invalid non-number-encoded uint16 value").contains("without quotes"));
-        assert!(told("Invalid non-num64-encoded uint64 value").contains("in quotes"));
+    fn a_value_of_another_json_type_has_a_fix() {
+        let fix = |message| quotes(message).unwrap_or_default();
+        assert!(fix("Invalid non-boolean-encoded boolean value").contains("without quotes"));
+        assert!(fix("Invalid non-number-encoded uint16 value").contains("without quotes"));
+        assert!(fix("Invalid non-num64-encoded uint64 value").contains("in quotes"));
         assert_eq!(quotes("Invalid enumeration value \"x\""), None);
-    }
-
-    #[test]
-    fn values_come_from_the_text_of_the_module() {
-        let text = source("stoa-system").unwrap();
-        let count = block(text, "leaf", "count").unwrap();
-        assert_eq!(values(count).as_deref(), Some("1 to 64"));
-        let polling = block(text, "leaf", "polling").unwrap();
-        assert_eq!(values(polling).as_deref(), Some("adaptive, polling, interrupt"));
-        assert!(block(text, "leaf", "nothing").is_none());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Host bits in the destinations of routes. libyang clears them, for the canonical form of a prefix has
-//! none (RFC 6991), but who wrote them has likely meant another prefix: so it is the text that is looked at.
+//! Host bits in the destinations of routes. They are likely a mistake, but libyang clears them, since the canonical form
+//! of a prefix has none (RFC 6991). So this module checks the text.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use crate::error::ValidationErrors;
 
-/// The end of a member's name, which may stand behind that of its module.
+/// The end of the name of a member, which may have a module prefix.
 const NAME: &str = "destination-prefix\"";
 
 /// Finds the destinations with host bits in the text of a configuration that is valid.
@@ -21,7 +21,7 @@ pub fn check(path: &Path, text: &str, errors: &mut ValidationErrors) {
         line += text[counted..at].matches('\n').count();
         counted = at;
         let column = at - text[..at].rfind('\n').map_or(0, |end| end + 1) + 1;
-        tell(format!("{}:{line}:{column}", path.display()), prefix, errors);
+        add(format!("{}:{line}:{column}", path.display()), prefix, errors);
     }
 }
 
@@ -32,21 +32,21 @@ pub fn check_path(path: &str, errors: &mut ValidationErrors) {
         let value = value.get(1..).and_then(|rest| rest.split(['\'', '"']).next());
         let Some(prefix) = value.and_then(|value| value.parse::<IpNet>().ok()) else { continue };
         if prefix != prefix.trunc() {
-            tell(path.to_owned(), prefix, errors);
+            add(path.to_owned(), prefix, errors);
         }
     }
 }
 
-fn tell(place: String, prefix: IpNet, errors: &mut ValidationErrors) {
+fn add(path: String, prefix: IpNet, errors: &mut ValidationErrors) {
     let (ip, all, network) = (prefix.addr(), prefix.max_prefix_len(), prefix.trunc());
     errors.add(
-        place,
+        path,
         format!("the destination {prefix} has host bits set"),
         format!("Write {network} for the network, or {ip}/{all} for this address alone."),
     );
 }
 
-/// The prefix behind a member's name.
+/// The prefix after the name of a member.
 fn destination(text: &str) -> Option<IpNet> {
     let value = text.trim_start().strip_prefix(':')?;
     let mut values = serde_json::Deserializer::from_str(value).into_iter::<String>();
@@ -58,17 +58,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_values_of_destinations_are_looked_at() {
+    fn only_values_of_destinations_are_checked() {
         let text = r#"{"description": "\"destination-prefix\": \"10.0.0.1/8\"", "a-destination-prefix": "10.0.0.2/8",
             "x": "destination-prefix", "destination-prefix": 7, "destination-prefix": "10.0.0.0/8",
             "destination-prefix" : "10.0.0.3\/8",
   "m:destination-prefix":"fd00::4/64"}"#;
         let mut errors = ValidationErrors::default();
         check(Path::new("file"), text, &mut errors);
-        let found = errors.into_vec();
-        let told: Vec<_> = found.iter().map(|found| (&*found.path, &*found.fix)).collect();
+        let errors = errors.into_vec();
+        let fixes: Vec<_> = errors.iter().map(|error| (&*error.path, &*error.fix)).collect();
         assert_eq!(
-            told,
+            fixes,
             [
                 (
                     "file:3:14",

@@ -1,9 +1,8 @@
-//! Identities that we know what to do with, by the leaf that names them: of all that modules define, only these are worth
-//! offering.
+//! The identities that Stoa supports, by leaf. The modules define more.
 
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
-/// One of them: module, name, and what it is.
+/// Module, name and short help of an identity.
 pub type Identity = (&'static str, &'static str, &'static str);
 
 const INTERFACE_TYPES: &[Identity] = &[
@@ -13,16 +12,16 @@ const INTERFACE_TYPES: &[Identity] = &[
 ];
 const PROTOCOL_TYPES: &[Identity] = &[
     ("ietf-routing", "static", "static routes"),
-    ("stoa-routing", "fpm", "a route source: zebra of FRR tells its routes"),
-    ("stoa-routing", "netlink", "a route source: routes of a table of Linux"),
-    ("stoa-routing", "bgp", "a route source: a daemon tells its routes by BGP"),
+    ("stoa-routing", "fpm", "a route source: zebra of FRR"),
+    ("stoa-routing", "netlink", "a route source: a routing table of Linux"),
+    ("stoa-routing", "bgp", "a route source: an internal BGP session"),
 ];
 const VRRP_VERSIONS: &[Identity] = &[
     ("ietf-vrrp", "vrrp-v3", "IPv4 and IPv6 (RFC 9568)"),
     ("ietf-vrrp", "vrrp-v2", "IPv4 alone (RFC 3768)"),
 ];
 
-/// What a leaf may name; none: we do not know.
+/// The supported identities of a leaf; empty for other leafs.
 #[must_use]
 pub fn of(leaf: &SchemaNode<'_>) -> &'static [Identity] {
     let list = leaf.ancestors().find(|node| node.kind() == SchemaNodeKind::List);
@@ -34,8 +33,8 @@ pub fn of(leaf: &SchemaNode<'_>) -> &'static [Identity] {
     }
 }
 
-/// What to write where something stands that is no identity, or not one of those that the leaf may name.
-pub(crate) fn to_write(leaf: Option<&SchemaNode<'_>>) -> String {
+/// The fix for a value that is not an identity of the leaf.
+pub(crate) fn fix(leaf: Option<&SchemaNode<'_>>) -> String {
     let known = leaf.map_or(&[][..], of).iter();
     let names: Vec<String> = known.map(|(module, name, _)| format!("{module}:{name}")).collect();
     match names.split_last() {
@@ -46,14 +45,14 @@ pub(crate) fn to_write(leaf: Option<&SchemaNode<'_>>) -> String {
     }
 }
 
-/// What to do about a node whose `when` does not hold: what is asked for is mostly the type of what it stands in.
-pub(crate) fn misplaced(message: &str) -> &'static str {
+/// The fix for a node whose `when` does not hold, usually since its parent has another type.
+pub(crate) fn when_fix(message: &str) -> &'static str {
     match message.contains("stoa-rt:fpm") {
         true => {
             "Remove it, or make the protocol a route source: its type is stoa-routing:fpm, stoa-routing:netlink or \
              stoa-routing:bgp."
         }
-        false => "Remove it: it has no meaning where it stands.",
+        false => "Remove it: it does not apply here.",
     }
 }
 

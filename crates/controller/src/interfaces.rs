@@ -1,4 +1,4 @@
-//! Interfaces: the room behind each port, and the sub-interfaces of its VLANs.
+//! Interfaces of ports, and their VLAN sub-interfaces.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use crate::addresses::{self, Addressing};
 use crate::error::ValidationErrors;
 use crate::mac;
 use crate::model::{Interface, SubInterface, Tag, Tpid};
-use crate::ports::{self, Claims};
-use crate::{advertising, bfd, cross_connects, host_interfaces, tunnels, vrrp};
+use crate::ports::{self, DeviceLocks};
+use crate::{bfd, cross_connects, host_interfaces, router_advertisement, tunnels, vrrp};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
@@ -18,7 +18,7 @@ const VLAN: &str = "iana-if-type:l2vlan";
 /// Longest name of an interface, in bytes.
 const NAME_LIMIT: usize = 63;
 
-/// Ports, interfaces, and what their addresses make known.
+/// Ports, interfaces, and the subnets and neighbours of their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Desired {
     pub ports: Vec<v1::Port>,
@@ -26,48 +26,48 @@ pub(crate) struct Desired {
     pub addressing: Addressing,
 }
 
-/// Where an interface stands in the configuration.
-pub fn place(name: &str) -> String {
+/// The data path of an interface.
+pub fn interface_path(name: &str) -> String {
     let quote = if name.contains('\'') { '"' } else { '\'' };
     format!("/ietf-interfaces:interfaces/interface[name={quote}{name}{quote}]")
 }
 
-/// The desired ports and interfaces; parents stand before their sub-interfaces.
+/// The desired ports and interfaces; parents precede their sub-interfaces.
 pub(crate) fn desired(interfaces: &[Interface], errors: &mut ValidationErrors) -> Desired {
     let by_name: HashMap<&str, &Interface> =
         interfaces.iter().map(|interface| (interface.name.as_str(), interface)).collect();
     let mut desired = Desired::default();
-    let mut claims = Claims::default();
+    let mut device_locks = DeviceLocks::default();
     let mut tags = HashMap::new();
     for interface in interfaces {
-        let place = place(&interface.name);
-        check_name(interface, &place, errors);
+        let path = interface_path(&interface.name);
+        check_name(interface, &path, errors);
         if let Some(port) = &interface.port {
             match port.tunnel {
-                Some(_) => check_type(interface, TUNNEL, "a tunnel", &place, errors),
+                Some(_) => check_type(interface, TUNNEL, "a tunnel", &path, errors),
                 None => {
-                    check_type(interface, ETHERNET, "the interface of a port", &place, errors);
+                    check_type(interface, ETHERNET, "the interface of a port", &path, errors);
                 }
             }
-            let port = ports::desired(&interface.name, &place, port, &mut claims, errors);
+            let port = ports::desired(&interface.name, &path, port, &mut device_locks, errors);
             desired.ports.push(port);
         } else if let Some(sub) = &interface.sub_interface {
-            check_type(interface, VLAN, "a sub-interface", &place, errors);
-            check_sub(interface, sub, &by_name, &mut tags, &place, errors);
+            check_type(interface, VLAN, "a sub-interface", &path, errors);
+            check_sub(interface, sub, &by_name, &mut tags, &path, errors);
         } else {
             errors.add(
-                &place,
-                "the interface stands on nothing: it has no port and is no sub-interface",
-                "Give it stoa-interfaces:port with a driver (auto, af-xdp, af-packet, tap, memif, dpdk, \
+                &path,
+                "the interface has neither a port nor a parent",
+                "Add stoa-interfaces:port with a driver (auto, af-xdp, af-packet, tap, memif, dpdk, \
                  pcap, generator, tunnel, null), or stoa-interfaces:sub-interface with parent and outer.",
             );
         }
         if !interface.vrf.is_empty() {
-            desired.addressing.put(&interface.name, &interface.vrf);
+            desired.addressing.set_vrf(&interface.name, &interface.vrf);
         }
-        advertising::check(interface, &place, errors);
-        vrrp::check(interface, &place, errors);
-        let one = one(interface, &place, &mut desired.addressing, errors);
+        router_advertisement::check(interface, &path, errors);
+        vrrp::check(interface, &path, errors);
+        let one = one(interface, &path, &mut desired.addressing, errors);
         desired.interfaces.push(one);
     }
     host_interfaces::check(interfaces, errors);
@@ -79,52 +79,51 @@ pub(crate) fn desired(interfaces: &[Interface], errors: &mut ValidationErrors) -
     desired
 }
 
-/// Generators send to the interface that takes their packets, unless they are told whom to
-/// send to. Where that has no address of its own, the port knows its own.
+/// Sets the destination MAC address of generators without one: that of the interface that receives their packets, or
+/// empty for that of the port.
 fn address_generators(desired: &mut Desired) {
     for port in &mut desired.ports {
-        let Some(v1::port::Driver::Generator(made)) = &mut port.driver else { continue };
-        if !made.destination_mac.is_empty() {
+        let Some(v1::port::Driver::Generator(generator)) = &mut port.driver else { continue };
+        if !generator.destination_mac.is_empty() {
             continue;
         }
-        let takes = |interface: &&v1::Interface| {
-            let is_plain = |tag: &v1::Tag| tag.tpid == 0x8100 && tag.vid == made.vlan;
+        let receives = |interface: &&v1::Interface| {
+            let is_plain = |tag: &v1::Tag| tag.tpid == 0x8100 && tag.vid == generator.vlan;
             interface.parent == port.interface
                 && interface.inner.is_none()
                 && interface.outer.as_ref().is_some_and(is_plain)
         };
         let all = &desired.interfaces;
-        let by_tag = all.iter().find(takes).filter(|interface| !interface.mac.is_empty());
+        let by_tag = all.iter().find(receives).filter(|interface| !interface.mac.is_empty());
         let own = all.iter().find(|interface| interface.name == port.interface);
         if let Some(interface) = by_tag.or(own) {
-            made.destination_mac.clone_from(&interface.mac);
+            generator.destination_mac.clone_from(&interface.mac);
         }
     }
 }
 
 fn one(
     interface: &Interface,
-    place: &str,
+    path: &str,
     addressing: &mut Addressing,
     errors: &mut ValidationErrors,
 ) -> v1::Interface {
     let mut mac = Vec::new();
     if let Some(text) = &interface.mac {
-        match mac::station(text) {
+        match mac::individual(text) {
             Some(bytes) => mac = bytes,
             None => errors.add(
-                format!("{place}/stoa-interfaces:mac-address"),
-                format!("{text} is not the MAC address of a station"),
-                "Give a unicast address that is not all zero; 02:xx:xx:xx:xx:xx is free for own \
-                 use.",
+                format!("{path}/stoa-interfaces:mac-address"),
+                format!("{text} is not a unicast MAC address"),
+                "Use a unicast address that is not all zero; 02:xx:xx:xx:xx:xx is locally administered.",
             ),
         }
     }
     let sub = interface.sub_interface.as_ref();
     let mut family = |family: &Option<_>, name: &str| {
         family.as_ref().map(|family| {
-            let place = format!("{place}/ietf-ip:{name}");
-            addresses::desired(&interface.name, &place, family, addressing, errors)
+            let path = format!("{path}/ietf-ip:{name}");
+            addresses::desired(&interface.name, &path, family, addressing, errors)
         })
     };
     v1::Interface {
@@ -152,14 +151,14 @@ fn tag(tag: Tag) -> v1::Tag {
     v1::Tag { tpid, vid: tag.vid }
 }
 
-fn check_name(interface: &Interface, place: &str, errors: &mut ValidationErrors) {
+fn check_name(interface: &Interface, path: &str, errors: &mut ValidationErrors) {
     let name = &interface.name;
-    let odd = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '/';
-    if name.is_empty() || name.len() > NAME_LIMIT || name.contains(odd) {
+    let is_invalid = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '/';
+    if name.is_empty() || name.len() > NAME_LIMIT || name.contains(is_invalid) {
         errors.add(
-            format!("{place}/name"),
-            format!("\"{}\" cannot be the name of an interface", name.escape_debug()),
-            format!("Give 1 to {NAME_LIMIT} bytes without white space and slash."),
+            format!("{path}/name"),
+            format!("\"{}\" is not a valid interface name", name.escape_debug()),
+            format!("Use 1 to {NAME_LIMIT} bytes without white space and slash."),
         );
     }
 }
@@ -168,19 +167,19 @@ fn check_type(
     interface: &Interface,
     right: &str,
     what: &str,
-    place: &str,
+    path: &str,
     errors: &mut ValidationErrors,
 ) {
     if interface.kind != right {
         errors.add(
-            format!("{place}/type"),
+            format!("{path}/type"),
             format!("{what} is not of type {}", interface.kind),
             format!("Set type to {right}."),
         );
     }
 }
 
-/// The tags of a sub-interface, as a key that two may not share.
+/// Parent and tags of a sub-interface, which must be unique.
 type Tags = (String, (bool, u32), Option<(bool, u32)>);
 
 fn check_sub<'a>(
@@ -188,30 +187,30 @@ fn check_sub<'a>(
     sub: &SubInterface,
     by_name: &HashMap<&str, &Interface>,
     tags: &mut HashMap<Tags, &'a str>,
-    place: &str,
+    path: &str,
     errors: &mut ValidationErrors,
 ) {
-    let place = format!("{place}/stoa-interfaces:sub-interface");
+    let path = format!("{path}/stoa-interfaces:sub-interface");
     match by_name.get(sub.parent.as_str()) {
         Some(parent) if parent.sub_interface.is_some() => errors.add(
-            format!("{place}/parent"),
+            format!("{path}/parent"),
             format!("\"{}\" is a sub-interface itself", sub.parent),
-            "Name the interface of a port as parent; for two tags give outer and inner.",
+            "Use the interface of a port as parent; for two tags set outer and inner.",
         ),
         Some(_) => {}
         None => errors.add(
-            format!("{place}/parent"),
+            format!("{path}/parent"),
             format!("there is no interface \"{}\"", sub.parent),
-            "Define the parent, or name one that is defined.",
+            "Define the parent, or use one that is defined.",
         ),
     }
     let key = |tag: Tag| (matches!(tag.tpid, Tpid::SVlan), tag.vid);
     let both = (sub.parent.clone(), key(sub.outer), sub.inner.map(key));
     if let Some(other) = tags.insert(both, &interface.name) {
         errors.add(
-            format!("{place}/outer"),
-            format!("\"{other}\" takes the same VLAN of \"{}\" already", sub.parent),
-            "Give each sub-interface of a parent tags of its own.",
+            format!("{path}/outer"),
+            format!("\"{other}\" has the same VLAN of \"{}\"", sub.parent),
+            "Use different tags for each sub-interface of a parent.",
         );
     }
 }

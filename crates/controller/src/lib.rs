@@ -1,9 +1,8 @@
-//! What is desired: configuration, transactions, routes.
+//! The controller: configuration, transactions, routes.
 //!
-//! An intention comes in as text and goes to the forwarder as one desired state:
-//! `configuration` (JSON, YANG, one file per capability) -> `rib` -> `apply`.
-//! Around it: `operator` is the route source for people and programs, `service` the
-//! process, `supervise` the parent of both halves.
+//! `configuration` converts a text to the desired state (JSON, YANG, one file for each capability), `rib` resolves its
+//! routes, `apply` sends it to the forwarder. `datastore` has the transactions, `operator` the service for management
+//! tools, `service` the process, and `supervise` the parent process of controller and forwarder.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -29,11 +28,11 @@ pub mod linux;
 mod lock;
 mod logging;
 mod mac;
-#[allow(missing_docs)] // the words are those of the YANG modules, described there
+#[allow(missing_docs)] // named and described in the YANG modules
 pub mod management;
 mod merged_routes;
 pub mod metrics;
-#[allow(missing_docs)] // the words are those of the YANG modules, described there
+#[allow(missing_docs)] // named and described in the YANG modules
 mod model;
 mod operational_state;
 pub mod operator;

@@ -1,4 +1,4 @@
-//! One Stoa on a socket: a lock beside it that ends with the process.
+//! The lock file that allows one Stoa on a socket. The lock ends with the process.
 
 use std::fs::{DirBuilder, File};
 use std::io::{Read, Seek, Write};
@@ -10,22 +10,22 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::supervise::{Error, system};
 
-/// The lock that one Stoa on a socket holds; the file holds its process id.
+/// The lock of a socket. Its file has the process id of the holder.
 pub struct Lock {
     path: PathBuf,
     _file: Flock<File>,
 }
 
 impl Lock {
-    /// Takes it, and makes the folder of the socket when it is missing.
+    /// Takes the lock. Creates the folder of the socket if it is missing.
     ///
     /// # Errors
-    /// When another Stoa holds it, or the system refuses.
+    /// When another Stoa holds it, or a system call fails.
     pub fn take(socket: &Path) -> Result<Lock, Error> {
         let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
-            let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
-            made.map_err(system(format!("cannot make {}", folder.display())))?;
+            let created = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+            created.map_err(system(format!("cannot create {}", folder.display())))?;
         }
         let mut path = socket.as_os_str().to_owned();
         path.push(".lock");
@@ -48,10 +48,10 @@ impl Lock {
                 }
                 Err((_, errno)) => return Err(failed()(errno.into())),
             };
-            // The one before may have removed the file between open and lock:
-            // then what is locked is not what the next one would find.
-            let here = file.metadata().map_err(failed())?.ino();
-            if !std::fs::metadata(&path).is_ok_and(|there| there.ino() == here) {
+            // The previous holder may have removed the file between open and lock: then the next process would not
+            // find this one.
+            let locked = file.metadata().map_err(failed())?.ino();
+            if !std::fs::metadata(&path).is_ok_and(|present| present.ino() == locked) {
                 continue;
             }
             let pid = std::process::id().to_string();
@@ -63,15 +63,15 @@ impl Lock {
     }
 }
 
-/// The process id of the Stoa that holds the lock beside `socket`; `None`: there is none.
+/// The process id of the Stoa that holds the lock of `socket`.
 pub fn holder(socket: &Path) -> Option<String> {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");
     let mut file = File::open(PathBuf::from(path)).ok()?;
     let mut pid = String::new();
     file.read_to_string(&mut pid).ok()?;
-    // A killed one leaves its file. Only where its number lives again is the lock tried, which
-    // one that starts at that very moment would take for another's.
+    // A killed process leaves its file. The lock is only tried if a process has that id, since another Stoa that starts
+    // at this moment would find the lock taken.
     if pid.is_empty() || !Path::new("/proc").join(&pid).exists() {
         return None;
     }
@@ -83,7 +83,7 @@ pub fn holder(socket: &Path) -> Option<String> {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While the lock is still held: who waits for it sees that it is gone.
+        // Before the lock is released, so that a waiting process notices it.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(holder(&socket), Some(std::process::id().to_string()));
         drop(lock);
         assert_eq!(holder(&socket), None);
-        // As a killed one leaves it, and another process has its number now.
+        // The file of a killed process whose id another process has now.
         let left = folder.path().join("deep/stoa.sock.lock");
         std::fs::write(&left, std::process::id().to_string()).unwrap();
         assert_eq!(holder(&socket), None);

@@ -1,4 +1,4 @@
-//! The log: what it tells, how, and to whom.
+//! The configuration of the log.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use stoa_api::v1::syslog::Destination;
 
 use crate::model::{Logging, Receiver, Syslog};
 
-/// The names of facilities and their numbers, as the module has them: RFC 5424, section 6.2.1.
+/// The facilities of the module with their numbers (RFC 5424, section 6.2.1).
 const FACILITIES: [(&str, u32); 10] = [
     ("user", 1),
     ("daemon", 3),
@@ -21,7 +21,7 @@ const FACILITIES: [(&str, u32); 10] = [
     ("local7", 23),
 ];
 
-/// The desired log.
+/// The desired settings of the log.
 pub fn desired(logging: &Logging) -> v1::Logging {
     v1::Logging {
         level: logging.level.clone(),
@@ -31,10 +31,10 @@ pub fn desired(logging: &Logging) -> v1::Logging {
 }
 
 fn receiver(syslog: &Syslog) -> v1::Syslog {
-    let place = |it: &Receiver| SocketAddr::new(it.address, it.port).to_string();
+    let address = |it: &Receiver| SocketAddr::new(it.address, it.port).to_string();
     let destination = match (&syslog.udp, &syslog.tcp) {
-        (Some(udp), _) => Destination::Udp(place(udp)),
-        (None, Some(tcp)) => Destination::Tcp(place(tcp)),
+        (Some(udp), _) => Destination::Udp(address(udp)),
+        (None, Some(tcp)) => Destination::Tcp(address(tcp)),
         (None, None) => Destination::Unix(syslog.unix_socket.clone()),
     };
     let known = FACILITIES.iter().find(|(name, _)| *name == syslog.facility);

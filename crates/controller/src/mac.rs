@@ -1,8 +1,8 @@
 //! MAC addresses of interfaces and neighbours.
 
-/// The six bytes of a MAC address, `None` when it is not one of a station:
-/// wrong length, group bit set, or all zero (IEEE 802-2014 section 8.2).
-pub fn station(text: &str) -> Option<Vec<u8>> {
+/// The six bytes of an individual MAC address; `None` for a group address, all zero or a wrong length
+/// (IEEE 802-2014, section 8.2).
+pub fn individual(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(6);
     for pair in text.split(':') {
         if pair.len() != 2 || bytes.len() == 6 {
@@ -20,8 +20,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_stations_pass() {
-        assert_eq!(station("02:00:00:00:00:0A"), Some(vec![2, 0, 0, 0, 0, 10]));
+    fn only_individual_addresses_are_accepted() {
+        assert_eq!(individual("02:00:00:00:00:0A"), Some(vec![2, 0, 0, 0, 0, 10]));
         for wrong in [
             "",
             "02:00:00:00:00",
@@ -32,7 +32,7 @@ mod tests {
             "zz:00:00:00:00:01",
             "2:0:0:0:0:1",
         ] {
-            assert_eq!(station(wrong), None, "{wrong}");
+            assert_eq!(individual(wrong), None, "{wrong}");
         }
     }
 }

@@ -1,7 +1,6 @@
-//! A valid configuration as plain values, in the words of the YANG modules.
+//! A valid configuration as Rust types, named as in the YANG modules.
 //!
-//! Read from the text that libyang prints, so every default is there and no
-//! value is out of the range that its module states.
+//! It is parsed from the output of libyang: all defaults are present and all values in range.
 
 mod bfd;
 mod hosts;
@@ -129,26 +128,26 @@ pub struct Family {
     pub reverse_path: ReversePath,
     #[serde(rename = "stoa-ip:redirects")]
     pub redirects: bool,
-    /// IPv4 alone has it.
+    /// IPv4 only.
     #[serde(rename = "stoa-ip:directed-broadcast", default)]
     pub directed_broadcast: bool,
     #[serde(rename = "stoa-interfaces:neighbor-limit", default)]
     pub neighbor_limit: u32,
     #[serde(rename = "stoa-interfaces:reverse-path-allow-default")]
     pub allow_default: bool,
-    /// IPv4 alone has it.
+    /// IPv4 only.
     #[serde(rename = "stoa-interfaces:proxy-arp", default)]
     pub proxy_arp: bool,
-    /// IPv4 alone has it.
+    /// IPv4 only.
     #[serde(rename = "stoa-interfaces:duplicate-detection", default)]
     pub duplicate_detection: u32,
-    /// IPv6 alone has it.
+    /// IPv6 only.
     #[serde(rename = "dup-addr-detect-transmits", default)]
     pub transmits: u32,
-    /// IPv6 alone has it.
+    /// IPv6 only.
     #[serde(rename = "ietf-ipv6-unicast-routing:ipv6-router-advertisements")]
     pub advertisements: Option<Advertisements>,
-    /// IPv4 alone has it.
+    /// IPv4 only.
     #[serde(rename = "stoa-ip:router-discovery")]
     pub discovery: Option<Discovery>,
     #[serde(rename = "ietf-vrrp:vrrp", default)]
@@ -207,7 +206,7 @@ pub struct Protocol {
     pub route_source: Option<RouteSource>,
 }
 
-/// What a route source has depends on its type.
+/// The settings of a route source depend on its type.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RouteSource {
@@ -248,7 +247,7 @@ pub struct Routes {
 #[serde(rename_all = "kebab-case")]
 pub struct Route {
     pub destination_prefix: String,
-    /// Weighed against learned routes by it, instead of going before them all.
+    /// Present: the route competes with learned routes. Absent: it takes precedence over them.
     #[serde(rename = "stoa-routing:preference")]
     pub preference: Option<u8>,
     pub next_hop: NextHop,

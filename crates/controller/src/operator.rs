@@ -1,4 +1,4 @@
-//! The operator's route source: status, reload, and every look at the forwarder.
+//! The Operator service: status, reload, and the state of the forwarder.
 
 mod configuration;
 mod held;
@@ -19,8 +19,8 @@ use crate::apply::ForwarderConnection;
 use crate::capture;
 use crate::datastore::{Author, Client, Datastore, Refusal};
 use crate::filter;
-use crate::merged_routes::MergedRoutes;
 use crate::learned::Learned;
+use crate::merged_routes::MergedRoutes;
 use crate::rib;
 use crate::supervise;
 use crate::{metrics, state};
@@ -29,7 +29,7 @@ use crate::{metrics, state};
 #[derive(Clone, Debug)]
 pub struct Service {
     connection: Arc<ForwarderConnection>,
-    /// The file that Stoa was started with.
+    /// The startup file.
     config: PathBuf,
     datastore: Datastore,
     learned: Learned,
@@ -37,32 +37,30 @@ pub struct Service {
 }
 
 impl Service {
-    /// The service over `datastore` and its line; `config` is what a reload without a path reads.
+    /// The service of `datastore`; `config` is the file of a reload without a path.
     pub fn new(datastore: Datastore, config: PathBuf, learned: Learned) -> Service {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let connection = Arc::clone(datastore.connection());
         Service { connection, config, datastore, learned, started_unix_s: since.as_secs() }
     }
 
-    /// Reads `path` (the file that Stoa was started with, when there is none)
-    /// and brings it into force as one transaction.
+    /// Reads and commits `path`, or the startup file.
     ///
     /// # Errors
-    /// `Unavailable` when the forwarder does not answer. What is wrong with the
-    /// configuration is not an error of the call: see the reply's errors.
+    /// `Unavailable` when the forwarder does not answer. Errors of the configuration are in the reply.
     pub async fn reload(&self, path: Option<PathBuf>) -> Result<v1::ReloadReply, Status> {
         let path = path.unwrap_or_else(|| self.config.clone());
         let name = path.display().to_string();
         match self.datastore.load(&Author::new("reload", Client::File), path).await {
             Ok(done) => {
-                // What no packet meets, as a description, is a change all the same.
+                // A change that does not affect packets, such as a description, counts too.
                 let changed = done.applied.changed || !done.changes.is_empty();
                 let applied = v1::Applied { changed, ..done.applied };
                 tracing::info!(path = name, changed = applied.changed, "configuration reloaded");
                 Ok(v1::ReloadReply { applied: true, what: Some(applied), errors: vec![] })
             }
             Err(Refusal::Unreachable(reason)) => Err(Status::unavailable(format!(
-                "{reason}. The configuration in force stays; look at the log, then try again."
+                "{reason}. The running configuration stays in effect; check the log, then try again."
             ))),
             Err(refusal) => Ok(refused(refusal.errors())),
         }
@@ -70,8 +68,8 @@ impl Service {
 }
 
 impl Service {
-    /// Whether a request may name this VRF: it is configured, the default one ("") or "all".
-    fn is_vrf(&self, name: &str) -> Result<(), Status> {
+    /// Checks the VRF of a request: it is configured, the default one ("") or "all".
+    fn check_vrf(&self, name: &str) -> Result<(), Status> {
         let configuration = self.connection.configuration();
         let vrfs = configuration.as_ref().map_or(&[][..], |it| &it.desired.vrfs);
         if name.is_empty() || name == "all" || vrfs.iter().any(|vrf| vrf.name == name) {
@@ -79,7 +77,7 @@ impl Service {
         }
         let known: Vec<&str> = vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
         let known = ["default"].into_iter().chain(known).collect::<Vec<_>>().join(", ");
-        Err(Status::not_found(format!("there is no VRF {name:?}; there are {known}, or all")))
+        Err(Status::not_found(format!("there is no VRF {name:?}: use {known} or all")))
     }
 }
 
@@ -88,14 +86,13 @@ fn refused(errors: Vec<v1::ValidationError>) -> v1::ReloadReply {
     v1::ReloadReply { applied: false, what: None, errors }
 }
 
-/// A failure of the forwarder, in words for the one who asked the controller.
+/// An error of a call to the forwarder as an error for the operator.
 pub(crate) fn failed(status: Status) -> Status {
     match status.code() {
-        // A status with a source was made on this side: the line broke, as when
-        // the forwarder is killed while it answers.
+        // A status with a source is local: the connection broke, for example because the forwarder was killed.
         code if code == tonic::Code::Unavailable || status.source().is_some() => {
             Status::unavailable(
-                "the forwarder does not answer; it is being started again: try again in a moment",
+                "the forwarder does not answer, it is restarting: try again in a moment",
             )
         }
         _ => status,
@@ -139,7 +136,7 @@ impl Operator for Service {
     ) -> Result<Response<v1::ReloadReply>, Status> {
         let path = request.into_inner().path;
         let path = (!path.is_empty()).then(|| PathBuf::from(path));
-        // A task of its own: an operator who hangs up does not cut it in half.
+        // A task of its own, so that a disconnect does not interrupt it.
         let service = self.clone();
         let reload = tokio::spawn(async move { Service::reload(&service, path).await });
         let reply = reload.await.map_err(|error| Status::internal(error.to_string()))?;
@@ -158,11 +155,11 @@ impl Operator for Service {
         request: Request<v1::ListRoutesRequest>,
     ) -> Result<Response<Self::ShowRoutesStream>, Status> {
         let request = request.into_inner();
-        self.is_vrf(&request.vrf)?;
+        self.check_vrf(&request.vrf)?;
         let mut client = self.connection.client();
         let held = client.list_routes(request.clone()).await.map_err(failed);
         if request.inactive {
-            // Without a forwarder too: that is when one asks why routes are not in use.
+            // Works without a forwarder too: then route sources still have the reasons.
             let silent = held.ok().map(Response::into_inner);
             let inactive = inactive::stream(&self.learned, silent, &request);
             return Ok(Response::new(Box::pin(inactive)));
@@ -251,10 +248,10 @@ impl Operator for Service {
         request: Request<v1::ShowStateRequest>,
     ) -> Result<Response<v1::ShowStateReply>, Status> {
         let v1::ShowStateRequest { path, routes } = request.into_inner();
-        let told = state::json(&self.connection, &path, routes.map(|routes| routes as usize)).await;
-        let json = told.map_err(|error| match error {
+        let json = state::json(&self.connection, &path, routes.map(|routes| routes as usize)).await;
+        let json = json.map_err(|error| match error {
             state::Error::Unreachable(status) => failed(status),
-            state::Error::NotThere(_) => Status::not_found(error.to_string()),
+            state::Error::NotFound(_) => Status::not_found(error.to_string()),
             state::Error::Model(_) => Status::internal(error.to_string()),
         })?;
         Ok(Response::new(v1::ShowStateReply { json }))
@@ -365,12 +362,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_line_is_told_as_a_forwarder_that_starts_again() {
+    fn a_broken_connection_means_that_the_forwarder_restarts() {
         let broken = Status::from_error(Box::new(std::io::Error::other("transport error")));
-        let told = failed(broken);
-        assert_eq!(told.code(), tonic::Code::Unavailable);
-        assert!(told.message().contains("is being started again: try again"), "{told}");
-        let said = failed(Status::invalid_argument("no such family"));
-        assert_eq!(said.message(), "no such family", "words of the forwarder itself stay");
+        let status = failed(broken);
+        assert_eq!(status.code(), tonic::Code::Unavailable);
+        assert!(status.message().contains("it is restarting: try again"), "{status}");
+        let status = failed(Status::invalid_argument("no such family"));
+        assert_eq!(status.message(), "no such family", "errors of the forwarder stay");
     }
 }

@@ -1,4 +1,4 @@
-//! Ports: which route source stands behind an interface, and that no two claim the same.
+//! Ports and their drivers. Each device has one port.
 
 use std::collections::HashMap;
 
@@ -14,58 +14,63 @@ use crate::tunnels;
 /// Longest name of a network device of Linux, in bytes.
 const DEVICE_NAME_LIMIT: usize = 15;
 
-/// Buffers of a memif port fill whole cache lines.
+/// Buffers of a memif port are multiples of a cache line.
 const MEMIF_BUFFER_STEP: u32 = 64;
 
-/// What ports have claimed so far, and by which interface.
+/// The devices and files in use, each with its interface.
 #[derive(Debug, Default)]
-pub struct Claims {
-    taken: HashMap<String, String>,
+pub struct DeviceLocks {
+    owners: HashMap<String, String>,
 }
 
-impl Claims {
-    /// Claims `what` for `interface`; says who has it when it is taken.
-    fn claim(&mut self, what: String, interface: &str) -> Result<(), String> {
-        match self.taken.get(&what) {
+impl DeviceLocks {
+    /// Locks a device or file for `interface`; the error is the interface that has locked it.
+    fn lock(&mut self, what: String, interface: &str) -> Result<(), String> {
+        match self.owners.get(&what) {
             Some(owner) => Err(owner.clone()),
             None => {
-                self.taken.insert(what, interface.to_owned());
+                self.owners.insert(what, interface.to_owned());
                 Ok(())
             }
         }
     }
 }
 
-/// The desired port of `interface`, whose place in the configuration is `place`.
+/// The desired port of `interface`, whose data path is `path`.
 pub fn desired(
     interface: &str,
-    place: &str,
+    path: &str,
     port: &Port,
-    claims: &mut Claims,
+    device_locks: &mut DeviceLocks,
     errors: &mut ValidationErrors,
 ) -> v1::Port {
-    let mut at = At { interface, place: format!("{place}/stoa-interfaces:port"), claims, errors };
+    let mut port_of = PortChecker {
+        interface,
+        path: format!("{path}/stoa-interfaces:port"),
+        device_locks,
+        errors,
+    };
     let driver = if let Some(device) = &port.af_packet {
-        let (device, netns) = at.device("af-packet", device);
+        let (device, netns) = port_of.device("af-packet", device);
         Some(Driver::AfPacket(v1::AfPacket { device, netns }))
     } else if let Some(given) = &port.af_xdp {
-        Some(Driver::AfXdp(at.af_xdp(given)))
+        Some(Driver::AfXdp(port_of.af_xdp(given)))
     } else if let Some(device) = &port.auto {
-        let (device, netns) = at.device("auto", device);
+        let (device, netns) = port_of.device("auto", device);
         Some(Driver::AfXdp(v1::AfXdp { device, netns, auto: true, ..v1::AfXdp::default() }))
     } else if let Some(device) = &port.tap {
-        let (device, netns) = at.device("tap", device);
+        let (device, netns) = port_of.device("tap", device);
         Some(Driver::Tap(v1::Tap { device, netns }))
     } else if let Some(memif) = &port.memif {
-        Some(Driver::Memif(at.memif(memif)))
+        Some(Driver::Memif(port_of.memif(memif)))
     } else if let Some(dpdk) = &port.dpdk {
-        Some(Driver::Dpdk(at.dpdk(dpdk)))
+        Some(Driver::Dpdk(port_of.dpdk(dpdk)))
     } else if let Some(pcap) = &port.pcap {
-        Some(Driver::Pcap(at.pcap(pcap)))
+        Some(Driver::Pcap(port_of.pcap(pcap)))
     } else if let Some(generator) = &port.generator {
-        at.generator(generator).map(Driver::Generator)
+        port_of.generator(generator).map(Driver::Generator)
     } else if let Some(given) = &port.tunnel {
-        tunnels::desired(given, &at.place, at.errors).map(Driver::Tunnel)
+        tunnels::desired(given, &port_of.path, port_of.errors).map(Driver::Tunnel)
     } else {
         port.null.as_ref().map(|_| Driver::Null(v1::Null {}))
     };
@@ -83,34 +88,33 @@ pub fn desired(
     }
 }
 
-struct At<'a> {
+struct PortChecker<'a> {
     interface: &'a str,
-    place: String,
-    claims: &'a mut Claims,
+    path: String,
+    device_locks: &'a mut DeviceLocks,
     errors: &'a mut ValidationErrors,
 }
 
-impl At<'_> {
+impl PortChecker<'_> {
     fn device(&mut self, driver: &str, given: &KernelDevice) -> (String, String) {
-        let place = format!("{}/{driver}", self.place);
+        let path = format!("{}/{driver}", self.path);
         let name = given.device.clone().unwrap_or_else(|| self.interface.to_owned());
         if given.device.is_none() && !is_device_name(&name) {
             self.errors.add(
-                &place,
-                format!("\"{name}\" cannot be the name of a network device"),
+                &path,
+                format!("\"{name}\" is not a valid name of a network device"),
                 format!(
-                    "Give device: a name of at most {DEVICE_NAME_LIMIT} bytes without white \
+                    "Set device: a name of at most {DEVICE_NAME_LIMIT} bytes without white \
                      space, slash or colon."
                 ),
             );
         }
         let what = format!("device {name} netns {}", given.netns);
-        if let Err(owner) = self.claims.claim(what, self.interface) {
+        if let Err(owner) = self.device_locks.lock(what, self.interface) {
             self.errors.add(
-                place,
-                format!("the device \"{name}\" is behind interface \"{owner}\" already"),
-                "Give each port a device of its own; for several networks on one device make \
-                 sub-interfaces.",
+                path,
+                format!("the device \"{name}\" is the port of interface \"{owner}\" already"),
+                "Use one port for each device; for several networks on one device use sub-interfaces.",
             );
         }
         (name, given.netns.clone())
@@ -141,20 +145,20 @@ impl At<'_> {
     fn memif(&mut self, given: &Memif) -> v1::Memif {
         if !given.buffer_size.is_multiple_of(MEMIF_BUFFER_STEP) {
             self.errors.add(
-                format!("{}/memif/buffer-size", self.place),
+                format!("{}/memif/buffer-size", self.path),
                 format!("{} is not a multiple of {MEMIF_BUFFER_STEP}", given.buffer_size),
-                format!("Give {}.", given.buffer_size.next_multiple_of(MEMIF_BUFFER_STEP)),
+                format!("Use {}.", given.buffer_size.next_multiple_of(MEMIF_BUFFER_STEP)),
             );
         }
         let what = format!("memif {} {} {:?}", given.socket, given.id, given.role);
-        if let Err(owner) = self.claims.claim(what, self.interface) {
+        if let Err(owner) = self.device_locks.lock(what, self.interface) {
             self.errors.add(
-                format!("{}/memif", self.place),
+                format!("{}/memif", self.path),
                 format!(
-                    "socket \"{}\" with id {} is taken by interface \"{owner}\"",
+                    "socket \"{}\" with id {} is the port of interface \"{owner}\" already",
                     given.socket, given.id
                 ),
-                "Give this one another id, or another socket.",
+                "Use another id or another socket.",
             );
         }
         v1::Memif {
@@ -168,35 +172,34 @@ impl At<'_> {
     }
 
     fn dpdk(&mut self, given: &Dpdk) -> v1::Dpdk {
-        // DPDK knows devices by what stands before their settings.
+        // The name of a DPDK device precedes its arguments.
         let name = given.device.split(',').next().unwrap_or(&given.device);
-        if let Err(owner) = self.claims.claim(format!("dpdk {name}"), self.interface) {
+        if let Err(owner) = self.device_locks.lock(format!("dpdk {name}"), self.interface) {
             self.errors.add(
-                format!("{}/dpdk/device", self.place),
-                format!("the device \"{name}\" is behind interface \"{owner}\" already"),
-                "Give each port a device of its own; virtual devices are told apart by the number \
-                 at the end of their name.",
+                format!("{}/dpdk/device", self.path),
+                format!("the device \"{name}\" is the port of interface \"{owner}\" already"),
+                "Use one port for each device; virtual devices differ in the number at the end of their name.",
             );
         }
         v1::Dpdk { device: given.device.clone(), ring_size: given.ring_size }
     }
 
     fn pcap(&mut self, given: &Pcap) -> v1::Pcap {
-        let place = format!("{}/pcap/output", self.place);
+        let path = format!("{}/pcap/output", self.path);
         if !given.output.is_empty() {
             if given.input == given.output {
                 self.errors.add(
-                    &place,
-                    "input and output are the same file, and the output is replaced at start",
-                    "Give the output a name of its own.",
+                    &path,
+                    "input and output are the same file, and the output is replaced at the start",
+                    "Use another file for the output.",
                 );
             }
             let what = format!("pcap output {}", given.output);
-            if let Err(owner) = self.claims.claim(what, self.interface) {
+            if let Err(owner) = self.device_locks.lock(what, self.interface) {
                 self.errors.add(
-                    place,
+                    path,
                     format!("interface \"{owner}\" writes to \"{}\" already", given.output),
-                    "Give each port an output of its own.",
+                    "Use another output file for each port.",
                 );
             }
         }
@@ -204,15 +207,15 @@ impl At<'_> {
     }
 
     fn generator(&mut self, given: &Generator) -> Option<v1::Generator> {
-        let place = format!("{}/generator", self.place);
-        // libyang has checked both; a zone is not allowed by their type.
+        let path = format!("{}/generator", self.path);
+        // libyang has checked both; their type excludes zones.
         let source = given.source.parse::<std::net::IpAddr>().ok()?;
         let destination = given.destination.parse::<std::net::IpAddr>().ok()?;
         if source.is_ipv4() != destination.is_ipv4() {
             self.errors.add(
-                format!("{place}/destination"),
+                format!("{path}/destination"),
                 format!("{source} and {destination} are of different families"),
-                "Give both as IPv4 or both as IPv6.",
+                "Use addresses of one family.",
             );
         }
         // Ethernet 14, one tag 4, IPv6 40, UDP 8.
@@ -220,23 +223,22 @@ impl At<'_> {
             if destination.is_ipv6() { 62 } else { 42 } + if given.vlan > 0 { 4 } else { 0 };
         if given.frame < least {
             self.errors.add(
-                format!("{place}/frame"),
+                format!("{path}/frame"),
                 format!(
                     "{} bytes are too few for the headers of a {destination} packet",
                     given.frame
                 ),
-                format!("Give at least {least}."),
+                format!("Use at least {least}."),
             );
         }
         let mut destination_mac = Vec::new();
         if let Some(text) = &given.destination_mac {
-            match mac::station(text) {
+            match mac::individual(text) {
                 Some(bytes) => destination_mac = bytes,
                 None => self.errors.add(
-                    format!("{place}/destination-mac"),
-                    format!("{text} is not the MAC address of a station"),
-                    "Give a unicast address that is not all zero, or none: then it is the \
-                     interface's own.",
+                    format!("{path}/destination-mac"),
+                    format!("{text} is not a unicast MAC address"),
+                    "Use a unicast address that is not all zero, or remove it: then it is that of the interface.",
                 ),
             }
         }
@@ -271,10 +273,10 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_holds() {
-        let mut claims = Claims::default();
-        assert_eq!(claims.claim("device a".into(), "one"), Ok(()));
-        assert_eq!(claims.claim("device a".into(), "two"), Err("one".into()));
-        assert_eq!(claims.claim("device b".into(), "two"), Ok(()));
+    fn a_device_is_locked_once() {
+        let mut locks = DeviceLocks::default();
+        assert_eq!(locks.lock("device a".into(), "one"), Ok(()));
+        assert_eq!(locks.lock("device a".into(), "two"), Err("one".into()));
+        assert_eq!(locks.lock("device b".into(), "two"), Ok(()));
     }
 }

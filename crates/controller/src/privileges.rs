@@ -1,4 +1,4 @@
-//! Which capabilities the ports of a configuration need, and which are missing.
+//! The capabilities that the ports of a configuration need, and those that are missing.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
 use crate::error::ValidationError;
-use crate::interfaces::place;
+use crate::interfaces::interface_path;
 
 /// A capability of Linux (capabilities(7)): name and bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ impl std::fmt::Display for Capability {
     }
 }
 
-/// What a port needs, and what for.
+/// The capabilities that a port needs, with the reasons.
 fn needs(port: &v1::Port) -> Vec<(Capability, &'static str)> {
     let (mut needs, netns) = match &port.driver {
         Some(Driver::AfPacket(device)) => (
@@ -45,7 +45,7 @@ fn needs(port: &v1::Port) -> Vec<(Capability, &'static str)> {
             &device.netns,
         ),
         Some(Driver::Tap(device)) => {
-            (vec![(NET_ADMIN, "a tap port makes its device and sets it up")], &device.netns)
+            (vec![(NET_ADMIN, "a tap port creates its device and sets it up")], &device.netns)
         }
         _ => return vec![],
     };
@@ -55,7 +55,7 @@ fn needs(port: &v1::Port) -> Vec<(Capability, &'static str)> {
     needs
 }
 
-/// What a host interface needs, and what for.
+/// The capabilities that a host interface needs, with the reasons.
 fn host_interface_needs(host_interface: &v1::HostInterface) -> Vec<(Capability, &'static str)> {
     let mut needs = vec![(NET_ADMIN, "a host interface is a TAP device with addresses and routes")];
     if !host_interface.netns.is_empty() {
@@ -64,21 +64,22 @@ fn host_interface_needs(host_interface: &v1::HostInterface) -> Vec<(Capability, 
     needs
 }
 
-/// All needs, with their places.
+/// All needed capabilities with their data paths and reasons.
 fn all_needs(desired: &v1::Desired) -> impl Iterator<Item = (String, Capability, &'static str)> {
     let ports = desired.ports.iter().flat_map(|port| {
-        let place = format!("{}/stoa-interfaces:port", place(&port.interface));
-        needs(port).into_iter().map(move |(capability, reason)| (place.clone(), capability, reason))
+        let path = format!("{}/stoa-interfaces:port", interface_path(&port.interface));
+        needs(port).into_iter().map(move |(capability, reason)| (path.clone(), capability, reason))
     });
     let host_interfaces = desired.interfaces.iter().flat_map(|interface| {
-        let place = format!("{}/stoa-host-interface:host-interface", place(&interface.name));
+        let path =
+            format!("{}/stoa-host-interface:host-interface", interface_path(&interface.name));
         let needs = interface.host_interface.as_ref().map(host_interface_needs).unwrap_or_default();
-        needs.into_iter().map(move |(capability, reason)| (place.clone(), capability, reason))
+        needs.into_iter().map(move |(capability, reason)| (path.clone(), capability, reason))
     });
     ports.chain(host_interfaces)
 }
 
-/// Every capability that the ports of `desired` need, once.
+/// The capabilities that `desired` needs, without duplicates.
 pub fn needed(desired: &v1::Desired) -> Vec<Capability> {
     let mut all: Vec<Capability> =
         all_needs(desired).map(|(_, capability, _)| capability).collect();
@@ -87,10 +88,9 @@ pub fn needed(desired: &v1::Desired) -> Vec<Capability> {
     all
 }
 
-/// The capabilities that are needed and that this process does not have, for
-/// each port and why. Empty when all are there.
+/// An error for each needed capability that this process lacks.
 pub fn missing(desired: &v1::Desired) -> Vec<ValidationError> {
-    // Without /proc nothing is known: the ports will say it themselves.
+    // Without /proc they are unknown: then opening the port fails.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     match effective(&status) {
         Some(held) => missing_of(desired, held),
@@ -101,17 +101,17 @@ pub fn missing(desired: &v1::Desired) -> Vec<ValidationError> {
     .collect()
 }
 
-/// Host interfaces are made by a device file that containers often lack.
+/// Errors if /dev/net/tun is missing, which containers often lack and host interfaces need.
 fn without_tun(desired: &v1::Desired, tun: &Path) -> Vec<ValidationError> {
-    let mirrored = desired.interfaces.iter().filter(|interface| interface.host_interface.is_some());
-    mirrored
+    let with_host_interface =
+        desired.interfaces.iter().filter(|interface| interface.host_interface.is_some());
+    with_host_interface
         .filter(|_| !tun.exists())
         .map(|interface| ValidationError {
-            path: format!("{}/stoa-host-interface:host-interface", place(&interface.name)),
+            path: format!("{}/stoa-host-interface:host-interface", interface_path(&interface.name)),
             cause: format!("{} is missing: a host interface is a TAP device", tun.display()),
-            fix: "Load the module (modprobe tun), give the container the device (--device \
-                   /dev/net/tun), or take the host interface out: ARP, neighbours, ping and traceroute \
-                   are answered without."
+            fix: "Load the module (modprobe tun), add the device to the container (--device /dev/net/tun), or remove \
+                   the host interface: Stoa answers ARP, neighbour discovery, ping and traceroute without it."
                 .to_owned(),
         })
         .collect()
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn each_port_says_what_it_lacks() {
+    fn missing_capabilities_of_ports_are_errors() {
         assert_eq!(needed(&desired()), [NET_ADMIN, NET_RAW, SYS_ADMIN]);
         assert_eq!(missing_of(&desired(), 0).len(), 4);
         assert_eq!(missing_of(&desired(), u64::MAX), []);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_interface_says_what_it_lacks() {
+    fn missing_capabilities_of_host_interfaces_are_errors() {
         let host_interface = Some(v1::HostInterface { device: "a".into(), netns: "red".into() });
         let interface =
             v1::Interface { name: "a".into(), host_interface, ..v1::Interface::default() };
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_are_read_from_proc() {
+    fn capabilities_are_parsed_from_proc() {
         assert_eq!(effective("Name:\tx\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
         assert_eq!(effective("CapEff:\tnone\n"), None);
         assert_eq!(effective(""), None);

@@ -1,20 +1,20 @@
-//! Budgets of the control plane: what packets of a class may cost.
+//! The control-plane policer: limits of punt classes.
 
 use stoa_api::v1;
 
 use crate::error::ValidationErrors;
 use crate::model::Punt;
 
-/// The desired budgets.
+/// The desired limits.
 pub fn desired(punt: &Punt, errors: &mut ValidationErrors) -> Vec<v1::PuntLimit> {
     for class in punt.class.iter().filter(|class| class.total > 0 && class.total < class.rate) {
         errors.add(
             format!("/stoa-system:system/punt/class[name='{}']/total", class.name),
             format!(
-                "all interfaces together may have {} packets a second, and one alone {}",
+                "the total of all interfaces is {} packets per second, less than the rate of one, {}",
                 class.total, class.rate
             ),
-            "Give a total of at least the rate, or remove it.",
+            "Set total to at least the rate, or remove it.",
         );
     }
     let limit = |class: &crate::model::PuntClass| v1::PuntLimit {

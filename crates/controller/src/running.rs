@@ -1,7 +1,6 @@
-//! The configuration in force, kept beside the socket while Stoa runs.
+//! The running configuration, stored beside the socket while Stoa runs.
 //!
-//! A controller that died comes back with what the forwarder holds, even when
-//! the file was edited meanwhile: nothing flaps, nothing is applied unasked.
+//! A restarted controller resumes the configuration of the forwarder, even if the startup file was edited meanwhile.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -14,74 +13,78 @@ use serde::{Deserialize, Serialize};
 use crate::apply::ForwarderConnection;
 use crate::configuration::{Configuration, Given};
 
-/// The file that holds the configuration in force.
+/// The file with the running configuration.
 #[derive(Clone, Debug)]
 pub struct Running {
     file: PathBuf,
-    /// One writes at a time, and what is newest by then.
+    /// Serializes writers; each writes the newest configuration.
     writing: Arc<Mutex<()>>,
 }
 
 #[derive(Deserialize, Serialize)]
-struct Kept<'a> {
+struct Stored<'a> {
     path: Cow<'a, Path>,
     text: Cow<'a, str>,
 }
 
 impl Running {
-    /// The file that belongs to the operator's `socket`.
+    /// The file of the operator's `socket`.
     pub fn beside(socket: &Path) -> Running {
         let mut file = socket.as_os_str().to_owned();
         file.push(".running");
         Running { file: PathBuf::from(file), writing: Arc::default() }
     }
 
-    /// Whether a configuration was in force since Stoa was started.
-    pub fn is_there(&self) -> bool {
+    /// Whether a configuration has been in effect since the start of Stoa.
+    pub fn exists(&self) -> bool {
         self.file.exists()
     }
 
-    /// Forgets it: Stoa begins or ends.
-    pub fn forget(&self) {
+    /// Removes the file at the start and the end of Stoa.
+    pub fn remove(&self) {
         let _ = std::fs::remove_file(&self.file);
     }
 
-    /// The configuration that was in force, or `None` when there was none or it
-    /// cannot be read.
+    /// The stored configuration; `None` if there is none or it cannot be read.
     pub(crate) fn read(&self) -> Option<(Configuration, Given)> {
-        let kept = std::fs::read(&self.file).ok()?;
-        let kept: Kept<'_> = serde_json::from_slice(&kept).ok()?;
-        match Configuration::parse_as_data(&kept.path, kept.text.into_owned()) {
+        let stored = std::fs::read(&self.file).ok()?;
+        let stored: Stored<'_> = serde_json::from_slice(&stored).ok()?;
+        match Configuration::parse_as_data(&stored.path, stored.text.into_owned()) {
             Ok(found) => Some(found),
             Err(errors) => {
-                tracing::warn!(errors = errors.len(), "what was in force is not valid any more");
+                tracing::warn!(
+                    errors = errors.len(),
+                    "the stored running configuration is not valid any more"
+                );
                 None
             }
         }
     }
 
-    /// Keeps what is in force now. Failing to is not worth a refusal: it is
-    /// missed only when the controller dies, and then the file is read again.
-    pub fn keep(&self, connection: &ForwarderConnection) {
+    /// Stores the running configuration. An error is only logged: then a restarted controller reads the startup file.
+    pub fn store(&self, connection: &ForwarderConnection) {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(now) = connection.configuration() else { return };
-        let Configuration { path, text, .. } = &*now;
+        let Some(running) = connection.configuration() else { return };
+        let Configuration { path, text, .. } = &*running;
         if let Err(error) =
-            self.write(&Kept { path: Cow::Borrowed(path), text: Cow::Borrowed(text) })
+            self.write(&Stored { path: Cow::Borrowed(path), text: Cow::Borrowed(text) })
         {
-            tracing::warn!("cannot keep {}: {error}", self.file.display());
-            // An older one would be taken for what is in force.
-            self.forget();
+            tracing::warn!("cannot write {}: {error}", self.file.display());
+            // An older file would be taken for the running configuration.
+            self.remove();
         }
     }
 
-    fn write(&self, kept: &Kept<'_>) -> io::Result<()> {
-        let fresh = self.file.with_extension(format!("running.{}", std::process::id()));
-        let _ = std::fs::remove_file(&fresh);
-        // Only the owner may read it: a configuration may hold secrets.
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-        file.write_all(&serde_json::to_vec(kept)?)?;
-        std::fs::rename(&fresh, &self.file)
+    fn write(&self, stored: &Stored<'_>) -> io::Result<()> {
+        let temporary = self.file.with_extension(format!("running.{}", std::process::id()));
+        let _ = std::fs::remove_file(&temporary);
+        // Mode 0600: a configuration may contain secrets.
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(&serde_json::to_vec(stored)?)?;
+        std::fs::rename(&temporary, &self.file)
     }
 }

@@ -1,4 +1,4 @@
-//! The controller as a process: serves the operator, keeps the forwarder in sync.
+//! The controller process: serves operators and keeps the forwarder in sync.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::operator::Service;
 use crate::route_sources;
 use crate::running::Running;
 
-/// How long open calls may take to end when the controller ends.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// Time for open calls to end when the controller stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How the controller is started.
+/// Options of the controller.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The configuration file.
     pub config: PathBuf,
-    /// The folder of what is kept beside the configuration: its history, keys, users' tokens.
+    /// The state folder: history, keys and tokens.
     pub state: PathBuf,
     /// Socket for operators.
     pub socket: PathBuf,
@@ -44,35 +44,38 @@ pub enum Error {
     /// The configuration is wrong, or the forwarder refused it at the start.
     #[error("the configuration is refused")]
     Refused(Vec<ValidationError>),
-    /// The operator's socket cannot be had.
+    /// The operator's socket cannot be used.
     #[error(transparent)]
     Socket(#[from] unix::Error),
     /// Serving operators failed.
     #[error("cannot serve operators: {0}")]
     Serve(#[from] tonic::transport::Error),
-    /// The system refused something at the start.
+    /// A system call failed at the start.
     #[error("cannot listen for signals: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// Runs the controller until SIGTERM or SIGINT. SIGHUP reads the configuration
-/// file again.
+/// Runs the controller until SIGTERM or SIGINT. SIGHUP reloads the configuration file. `start_servers` starts the other
+/// servers of the datastores, which stop when its result is dropped.
 ///
 /// # Errors
-/// When the configuration is refused before it was ever in force, or the
-/// operator's socket cannot be served.
-///
-/// `open` opens the other route sources to the datastores; they stay open as long as what it gives lives.
-pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Result<(), Error> {
+/// When the first configuration is refused, or the operator's socket cannot be served.
+pub async fn run<T>(
+    options: Options,
+    start_servers: impl FnOnce(Datastore) -> T,
+) -> Result<(), Error> {
     let running = Running::beside(&options.socket);
     let resumed = running.read();
     let first = resumed.is_none();
     let (configuration, given) = match resumed {
-        Some(found) => found,
+        Some(resumed) => resumed,
         None => Configuration::read_as_data(&options.config).map_err(Error::Refused)?,
     };
     let listener = unix::listen(&options.socket)?;
-    let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(&options.forwarder_socket), configuration));
+    let connection = Arc::new(ForwarderConnection::new(
+        unix::connect_lazily(&options.forwarder_socket),
+        configuration,
+    ));
     let datastore = Datastore::open(
         Arc::clone(&connection),
         given,
@@ -83,10 +86,13 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     );
     let learned = Learned::start(Arc::clone(&connection))?;
     let service = Service::new(datastore.clone(), options.config.clone(), learned.clone());
-    let _route_sources = open(datastore.clone());
+    let _servers = start_servers(datastore.clone());
 
     let linux = Reconciler::new(&options.forwarder_socket, options.spare_queue);
-    let mut kernel_configuration = kernel_configuration::Monitor::new(alias(&options.forwarder_socket), Arc::clone(&connection));
+    let mut kernel_configuration = kernel_configuration::Monitor::new(
+        alias(&options.forwarder_socket),
+        Arc::clone(&connection),
+    );
     kernel_configuration.read_initial().await;
     let states = Arc::clone(connection.route_sources());
     let route_sources =
@@ -103,7 +109,7 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     tokio::pin!(server);
     let ended = tokio::select! {
         served = &mut server => served.map_err(Error::from),
-        errors = connection.keep_in_sync(first, |connection| in_force(connection, &running)) => Err(Error::Refused(errors)),
+        errors = connection.keep_in_sync(first, |connection| on_in_sync(connection, &running)) => Err(Error::Refused(errors)),
         () = linux.run(&connection) => Ok(()),
         () = kernel_configuration.run() => Ok(()),
         () = datastore.run_confirm_timer() => Ok(()),
@@ -114,30 +120,29 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
         _ = interrupt.recv() => Ok(()),
     };
     let _ = stop.send(());
-    let _ = tokio::time::timeout(GOODBYE, server).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, server).await;
     let _ = std::fs::remove_file(&options.socket);
     ended
 }
 
-/// What follows when the forwarder holds the configuration: it is kept, and systemd is told where it
-/// started this process itself.
-fn in_force(connection: &ForwarderConnection, running: &Running) {
-    running.keep(connection);
+/// Stores the running configuration, and notifies systemd if it started this process directly.
+fn on_in_sync(connection: &ForwarderConnection, running: &Running) {
+    running.store(connection);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 }
 
-/// Reads the configuration again at each signal.
+/// Reloads the configuration at each signal.
 async fn reload_on(mut signal: tokio::signal::unix::Signal, service: Service) {
     while signal.recv().await.is_some() {
         match service.reload(None).await {
             Ok(reply) => {
                 for error in reply.errors {
-                    tracing::error!(place = error.path, fix = error.fix, "{}", error.cause);
+                    tracing::error!(path = error.path, fix = error.fix, "{}", error.cause);
                 }
             }
             Err(status) => tracing::error!("{}", status.message()),
         }
     }
-    // No more signals can come: never end the others for it.
+    // Must not complete: that would stop the controller.
     std::future::pending::<()>().await;
 }

@@ -1,8 +1,7 @@
-//! `stoa run`: both halves as child processes, each started again when it dies.
+//! `stoa run`: controller and forwarder as child processes, each restarted when it exits.
 //!
-//! The halves are apart so that one outlives the other: while the controller is
-//! started again the forwarder forwards on, and a forwarder that comes back is
-//! told all it needs by the controller.
+//! They are separate processes so that a fault of one does not stop the other: the forwarder forwards while the
+//! controller restarts, and the controller configures a restarted forwarder.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::process::{Child, Command};
+use tokio::process::{Child as Process, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
@@ -21,55 +20,54 @@ use crate::lock::{self, Lock};
 use crate::privileges;
 use crate::running::Running;
 
-/// Where operators find Stoa when nothing else is said.
+/// The default socket for operators.
 pub const DEFAULT_SOCKET: &str = "/run/stoa/stoa.sock";
 
-/// Exit code of a half that says: starting me again will not help.
+/// Exit code of a child that a restart would not help.
 pub const EXIT_REFUSED: u8 = 78;
 
-/// Environment variable that tells a half the process id of its supervisor.
+/// Environment variable with the process id of the supervisor.
 const SUPERVISOR: &str = "STOA_SUPERVISOR";
 
-/// First wait before a half is started again; it doubles up to the last.
-const WAIT_FIRST: Duration = Duration::from_millis(100);
-const WAIT_LAST: Duration = Duration::from_secs(10);
-/// A half that ran this long is in good health: the wait begins anew. A kill now and then is fixed at once; what dies
-/// as soon as it runs is not started more often than ten times in a minute.
+/// Delay before a restart. It doubles from the first to the last.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const LAST_DELAY: Duration = Duration::from_secs(10);
+/// After this run time the delay starts again at the first. A child that exits at once is restarted at most ten times
+/// per minute.
 const HEALTHY: Duration = Duration::from_secs(5);
-/// Deaths in a row before the first configuration was ever in force.
-const DEATHS_LIMIT: u32 = 5;
-/// How often it is looked whether the configuration is in force, at the start.
-const READY_LOOK: Duration = Duration::from_millis(50);
-/// How long a half may take to end.
-const GOODBYE: Duration = Duration::from_secs(5);
+/// Limit of consecutive exits before the first configuration is in effect.
+const EXIT_LIMIT: u32 = 5;
+/// Interval of the check whether the first configuration is in effect.
+const READY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Time for a child to exit after SIGTERM.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How Stoa is started.
+/// Options of `stoa run`.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The program that is both halves: its first argument is "forwarder" or
-    /// "controller".
+    /// The program of both children. Its first argument is "forwarder" or "controller".
     pub program: PathBuf,
     /// The configuration file.
     pub config: PathBuf,
-    /// The folder of what is kept beside it.
+    /// The state folder.
     pub state: PathBuf,
     /// Socket for operators.
     pub socket: PathBuf,
 }
 
-/// Why Stoa did not run or ended.
+/// Why Stoa did not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The configuration is wrong.
     #[error("the configuration is refused")]
     Refused(Vec<ValidationError>),
-    /// The ports need what this process may not do.
+    /// A port needs a capability that this process lacks.
     #[error("a privilege is missing")]
     Privileges(Vec<ValidationError>),
     /// Another Stoa serves the socket.
     #[error(
-        "Stoa runs on {} already (process {pid}): stop it, use `stoa reload`, \
-         or give this one another --socket", socket.display()
+        "Stoa already runs on {} (process {pid}): stop it, use `stoa reload`, \
+         or use another --socket", socket.display()
     )]
     Runs {
         /// Its socket.
@@ -77,26 +75,26 @@ pub enum Error {
         /// Its supervisor.
         pid: String,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("{what}: {error}{}", hint(error))]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// The error of the system call.
         error: std::io::Error,
     },
-    /// A half does not come up; its own words stand above in the log.
-    #[error("the {0} does not stay up: its last words are above")]
-    NotUp(&'static str),
-    /// The controller or the forwarder refused; the errors stand above.
-    #[error("not started: what is wrong is said above")]
-    Said,
+    /// A child exits repeatedly; the log has its messages.
+    #[error("the {0} exits again and again: see its messages above")]
+    KeepsExiting(&'static str),
+    /// The controller or the forwarder refused the configuration and logged the errors.
+    #[error("not started: see the errors above")]
+    RefusedByChild,
 }
 
 fn hint(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
-            "; run as root, or give --socket a path in a folder of yours"
+            "; run as root, or use a --socket in a folder of your own"
         }
         _ => "",
     }
@@ -106,8 +104,8 @@ pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> 
     |error| Error::System { what: what.into(), error }
 }
 
-/// The forwarder's socket that belongs to the operator's: "forwarder.sock"
-/// beside "stoa.sock", "lab-forwarder.sock" beside "lab.sock".
+/// The socket of the forwarder in the folder of the operator's socket: "forwarder.sock" for "stoa.sock",
+/// "lab-forwarder.sock" for "lab.sock".
 pub fn forwarder_socket(socket: &Path) -> PathBuf {
     let stem = socket.file_stem().unwrap_or_default().to_string_lossy();
     if stem == "stoa" {
@@ -117,63 +115,60 @@ pub fn forwarder_socket(socket: &Path) -> PathBuf {
     }
 }
 
-/// The folder of what is kept beside a configuration when nothing else is said: "stoa.state" beside "stoa.json".
+/// The default state folder of a configuration: "stoa.state" for "stoa.json".
 pub fn state_folder(config: &Path) -> PathBuf {
     config.with_extension("state")
 }
 
-/// The process id of the `stoa run` that serves the operator's `socket` or is about to;
-/// `None`: there is none.
+/// The process id of the `stoa run` that serves `socket` or is about to.
 pub fn runs_on(socket: &Path) -> Option<String> {
     lock::holder(socket)
 }
 
-/// The process id of the `stoa run` that started this half; 0 for a half started by hand.
+/// The process id of the supervisor; 0 without one.
 pub(crate) fn supervisor() -> u64 {
-    let told = std::env::var(SUPERVISOR).ok();
-    told.and_then(|pid| pid.parse().ok()).unwrap_or(0)
+    let pid = std::env::var(SUPERVISOR).ok();
+    pid.and_then(|pid| pid.parse().ok()).unwrap_or(0)
 }
 
-/// Called by each half when it starts: it ends when its supervisor ends, even
-/// when that was killed. Does nothing for a half that was started by hand.
+/// Makes this process exit with its supervisor, even if that is killed. Does nothing without a supervisor.
 ///
 /// # Errors
-/// When the supervisor is gone already, or the system refuses.
+/// When the supervisor has exited, or a system call fails.
 pub fn end_with_supervisor() -> std::io::Result<()> {
     let Some(supervisor) = std::env::var_os(SUPERVISOR) else { return Ok(()) };
     nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?;
-    // It may have died between our start and that call.
+    // It may have exited before that call.
     if nix::unistd::getppid().to_string() != supervisor.to_string_lossy() {
-        return Err(std::io::Error::other("the supervisor is gone"));
+        return Err(std::io::Error::other("the supervisor has exited"));
     }
     Ok(())
 }
 
-/// Checks the configuration, starts both halves and keeps them up until SIGTERM
-/// or SIGINT. SIGHUP reads the configuration again.
+/// Checks the configuration, starts controller and forwarder and restarts them until SIGTERM or SIGINT. SIGHUP reloads
+/// the configuration.
 ///
-/// Must run on the main thread of a current-thread runtime: a half ends with
-/// the thread that started it.
+/// Must run on the main thread of a current-thread runtime: a child exits with the thread that started it.
 ///
 /// # Errors
-/// When Stoa cannot be started or does not stay up.
+/// When Stoa cannot be started, or a child exits repeatedly.
 pub async fn run(options: Options) -> Result<(), Error> {
     let mut terminate = signal(SignalKind::terminate()).map_err(system("signals"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(system("signals"))?;
-    let told = async move {
+    let stop = async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     };
-    run_until(options, told).await
+    run_until(options, stop).await
 }
 
-/// As [`run`], until `told` to end.
+/// As [`run`], until `stop` completes.
 ///
 /// # Errors
 /// As [`run`].
-pub async fn run_until(options: Options, told: impl Future<Output = ()>) -> Result<(), Error> {
+pub async fn run_until(options: Options, stop: impl Future<Output = ()>) -> Result<(), Error> {
     let configuration = Configuration::read(&options.config).map_err(Error::Refused)?;
     let missing = privileges::missing(&configuration.desired);
     if !missing.is_empty() {
@@ -181,7 +176,7 @@ pub async fn run_until(options: Options, told: impl Future<Output = ()>) -> Resu
     }
     let lock = Lock::take(&options.socket)?;
     let running = Running::beside(&options.socket);
-    running.forget();
+    running.remove();
     tracing::info!(
         configuration = %options.config.display(),
         socket = %options.socket.display(),
@@ -191,25 +186,25 @@ pub async fn run_until(options: Options, told: impl Future<Output = ()>) -> Resu
         stoa_log::follow(logging);
     }
     drop(configuration);
-    let ended = keep_up(&options, &running, told).await;
-    running.forget();
+    let ended = supervise(&options, &running, stop).await;
+    running.remove();
     drop(lock);
     ended
 }
 
-async fn keep_up(
+async fn supervise(
     options: &Options,
     running: &Running,
-    told: impl Future<Output = ()>,
+    stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let forwarder_socket = forwarder_socket(&options.socket);
     let mut hang_up = signal(SignalKind::hangup()).map_err(system("signals"))?;
-    let mut forwarder = Half::new(
+    let mut forwarder = Child::new(
         options.program.clone(),
         "forwarder",
         vec!["--socket".into(), forwarder_socket.clone().into()],
     );
-    let mut controller = Half::new(
+    let mut controller = Child::new(
         options.program.clone(),
         "controller",
         vec![
@@ -225,17 +220,17 @@ async fn keep_up(
     );
     forwarder.start()?;
     controller.start()?;
-    let in_force = told_when(|| running.is_there());
-    tokio::pin!(in_force);
-    let mut is_told = false;
-    tokio::pin!(told);
+    let ready = notify_when(|| running.exists());
+    tokio::pin!(ready);
+    let mut is_ready = false;
+    tokio::pin!(stop);
     let ended = loop {
         tokio::select! {
-            () = &mut told => break Ok(()),
-            () = &mut in_force, if !is_told => is_told = true,
+            () = &mut stop => break Ok(()),
+            () = &mut ready, if !is_ready => is_ready = true,
             _ = hang_up.recv() => controller.signal(Signal::SIGHUP),
-            turn = forwarder.turn(running.is_there()) => if let Err(error) = turn { break Err(error) },
-            turn = controller.turn(running.is_there()) => if let Err(error) = turn { break Err(error) },
+            result = forwarder.restart_on_exit(running.exists()) => if let Err(error) = result { break Err(error) },
+            result = controller.restart_on_exit(running.exists()) => if let Err(error) = result { break Err(error) },
         }
     };
     tracing::info!("stopping");
@@ -248,35 +243,35 @@ async fn keep_up(
     ended
 }
 
-/// Tells systemd that the router is ready once it is.
-async fn told_when(is_ready: impl Fn() -> bool) {
+/// Notifies systemd once the router is ready.
+async fn notify_when(is_ready: impl Fn() -> bool) {
     while !is_ready() {
-        tokio::time::sleep(READY_LOOK).await;
+        tokio::time::sleep(READY_CHECK_INTERVAL).await;
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 }
 
-/// One half as a child process.
-struct Half {
+/// A child process: controller or forwarder.
+struct Child {
     program: PathBuf,
     name: &'static str,
     arguments: Vec<OsString>,
-    child: Option<Child>,
+    process: Option<Process>,
     since: Instant,
-    wait: Duration,
-    deaths: u32,
+    delay: Duration,
+    exits: u32,
 }
 
-impl Half {
-    fn new(program: PathBuf, name: &'static str, arguments: Vec<OsString>) -> Half {
-        Half {
+impl Child {
+    fn new(program: PathBuf, name: &'static str, arguments: Vec<OsString>) -> Child {
+        Child {
             program,
             name,
             arguments,
-            child: None,
+            process: None,
             since: Instant::now(),
-            wait: Duration::ZERO,
-            deaths: 0,
+            delay: Duration::ZERO,
+            exits: 0,
         }
     }
 
@@ -286,52 +281,51 @@ impl Half {
             .arg(self.name)
             .args(&self.arguments)
             .env(SUPERVISOR, std::process::id().to_string())
-            // systemd hears of readiness from the supervisor alone.
+            // Only the supervisor notifies systemd.
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null())
-            // Ctrl-C is for the supervisor: it ends the halves in order.
+            // Ctrl-C must reach the supervisor only, which stops the children in order.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(failed())?;
-        self.child = Some(child);
+        self.process = Some(child);
         self.since = Instant::now();
         Ok(())
     }
 
-    /// Waits until the half dies, then until it is time, and starts it again.
-    /// May be dropped and called anew at any point.
-    async fn turn(&mut self, was_in_force: bool) -> Result<(), Error> {
-        if let Some(child) = &mut self.child {
+    /// Waits until the child exits and for the delay, and restarts it. Cancel safe.
+    async fn restart_on_exit(&mut self, has_been_ready: bool) -> Result<(), Error> {
+        if let Some(child) = &mut self.process {
             let status = child.wait().await;
-            self.child = None;
+            self.process = None;
             let status = status.map_err(system(format!("cannot wait for the {}", self.name)))?;
-            self.died(status, was_in_force)?;
+            self.exited(status, has_been_ready)?;
         }
-        tokio::time::sleep_until(self.since + self.wait).await;
+        tokio::time::sleep_until(self.since + self.delay).await;
         self.start()
     }
 
-    fn died(&mut self, status: ExitStatus, was_in_force: bool) -> Result<(), Error> {
-        if status.code() == Some(i32::from(EXIT_REFUSED)) && !was_in_force {
-            return Err(Error::Said);
+    fn exited(&mut self, status: ExitStatus, has_been_ready: bool) -> Result<(), Error> {
+        if status.code() == Some(i32::from(EXIT_REFUSED)) && !has_been_ready {
+            return Err(Error::RefusedByChild);
         }
         let now = Instant::now();
         if now.duration_since(self.since) >= HEALTHY {
-            self.wait = Duration::ZERO;
+            self.delay = Duration::ZERO;
         }
-        self.wait = (self.wait * 2).clamp(WAIT_FIRST, WAIT_LAST);
-        self.deaths = if was_in_force { 0 } else { self.deaths + 1 };
-        if self.deaths >= DEATHS_LIMIT {
-            return Err(Error::NotUp(self.name));
+        self.delay = (self.delay * 2).clamp(FIRST_DELAY, LAST_DELAY);
+        self.exits = if has_been_ready { 0 } else { self.exits + 1 };
+        if self.exits >= EXIT_LIMIT {
+            return Err(Error::KeepsExiting(self.name));
         }
         self.since = now;
-        tracing::error!("the {} ended ({status}); starting it again in {:?}", self.name, self.wait);
+        tracing::error!("the {} exited ({status}); restarting it in {:?}", self.name, self.delay);
         Ok(())
     }
 
     fn signal(&self, signal: Signal) {
-        let Some(id) = self.child.as_ref().and_then(Child::id) else { return };
+        let Some(id) = self.process.as_ref().and_then(Process::id) else { return };
         if let Ok(id) = i32::try_from(id) {
             let _ = kill(Pid::from_raw(id), signal);
         }
@@ -339,9 +333,9 @@ impl Half {
 
     async fn stop(&mut self) {
         self.signal(Signal::SIGTERM);
-        let Some(mut child) = self.child.take() else { return };
-        if tokio::time::timeout(GOODBYE, child.wait()).await.is_err() {
-            tracing::warn!("the {} does not end; killing it", self.name);
+        let Some(mut child) = self.process.take() else { return };
+        if tokio::time::timeout(EXIT_TIMEOUT, child.wait()).await.is_err() {
+            tracing::warn!("the {} does not exit; killing it", self.name);
             let _ = child.kill().await;
         }
     }
@@ -352,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_operator_socket_has_a_forwarder_socket_of_its_own() {
+    fn each_operator_socket_has_its_forwarder_socket() {
         let socket = |path: &str| forwarder_socket(Path::new(path)).display().to_string();
         assert_eq!(socket("/run/stoa/stoa.sock"), "/run/stoa/forwarder.sock");
         assert_eq!(socket("/tmp/lab.sock"), "/tmp/lab-forwarder.sock");

@@ -1,4 +1,4 @@
-//! Tunnels, as configured: two ends of one family, and nothing on them that needs Ethernet.
+//! Checks of tunnels: endpoints of one family, and no settings that need Ethernet.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,32 +7,27 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
 use crate::error::ValidationErrors;
-use crate::interfaces::place;
+use crate::interfaces::interface_path;
 use crate::model::{Encapsulation, Interface, Tunnel};
 
-/// The desired tunnel of a port whose place in the configuration is `place`; `None` when its ends
-/// are no addresses.
-pub fn desired(given: &Tunnel, place: &str, errors: &mut ValidationErrors) -> Option<v1::Tunnel> {
-    // libyang has checked both; a zone is not allowed by their type.
+/// The desired tunnel of a port whose data path is `path`; `None` if an endpoint is not an address.
+pub fn desired(given: &Tunnel, path: &str, errors: &mut ValidationErrors) -> Option<v1::Tunnel> {
+    // libyang has checked both; their type excludes zones.
     let (local, remote) = (given.local.parse().ok()?, given.remote.parse().ok()?);
-    let mut wrong = |leaf: &str, reason: String, fix: &str| {
-        errors.add(format!("{place}/tunnel/{leaf}"), reason, fix);
+    let mut wrong = |leaf: &str, cause: String, fix: &str| {
+        errors.add(format!("{path}/tunnel/{leaf}"), cause, fix);
     };
     for (leaf, end) in [("local", local), ("remote", remote)] {
         if IpAddr::is_multicast(&end) || end.is_unspecified() {
-            wrong(leaf, format!("{end} is not the address of a router"), "Give a unicast address.");
+            wrong(leaf, format!("{end} is not a unicast address"), "Use a unicast address.");
         }
     }
     if local.is_ipv4() != remote.is_ipv4() {
-        let reason = format!("{local} and {remote} are of different families");
-        wrong(
-            "remote",
-            reason,
-            "Give both as IPv4 or both as IPv6; what is inside may be of either.",
-        );
+        let cause = format!("{local} and {remote} are of different families");
+        wrong("remote", cause, "Use addresses of one family; inner packets may be of either.");
     } else if local == remote {
-        let reason = format!("{remote} is the tunnel's own end");
-        wrong("remote", reason, "Give the address of the router at the other end.");
+        let cause = format!("{remote} is the local endpoint");
+        wrong("remote", cause, "Use the address of the remote router.");
     }
     let encapsulation = match given.encapsulation {
         Encapsulation::Ip => v1::Encapsulation::IpInIp,
@@ -50,18 +45,18 @@ fn tunnel(interface: &Interface) -> Option<&Tunnel> {
     interface.port.as_ref()?.tunnel.as_ref()
 }
 
-/// No two tunnels of a VRF have the same ends, and only plain interfaces stand on tunnels.
+/// Checks that tunnels of a VRF have different endpoints, and that no interface of a tunnel needs Ethernet.
 pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
     let mut taken = HashMap::new();
     for interface in interfaces {
-        let here = place(&interface.name);
+        let here = interface_path(&interface.name);
         if let Some(sub) = &interface.sub_interface
             && interfaces.iter().any(|other| other.name == sub.parent && tunnel(other).is_some())
         {
             errors.add(
                 format!("{here}/stoa-interfaces:sub-interface/parent"),
                 format!("\"{}\" is a tunnel, which carries no VLAN tags", sub.parent),
-                "Make another tunnel, or name the interface of another port.",
+                "Use another tunnel, or the interface of another port.",
             );
         }
         let Some(given) = tunnel(interface) else { continue };
@@ -69,7 +64,7 @@ pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
             errors.add(
                 format!("{here}/stoa-host-interface:host-interface"),
                 "the interface is a tunnel, which has no host interface",
-                "Leave the host interface out: programs in Linux reach the tunnel by the host interfaces of \
+                "Remove the host interface: programs in Linux reach the tunnel by the host interfaces of \
                  other interfaces.",
             );
         }
@@ -78,7 +73,7 @@ pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
                 errors.add(
                     format!("{here}/ietf-ip:{name}/neighbor"),
                     "the interface is a tunnel, which has no neighbours",
-                    "Leave them out: everything goes to the other end.",
+                    "Remove them: all packets go to the remote endpoint.",
                 );
             }
         }
@@ -88,15 +83,15 @@ pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
             errors.add(
                 format!("{here}/stoa-interfaces:port/tunnel/local"),
                 format!("no interface of the same VRF has the address {}", given.local),
-                "Give local an address of this router, or an interface that address.",
+                "Set local to an address of this router, or add the address to an interface.",
             );
         }
         let ends = (&interface.vrf, &given.local, &given.remote, given.encapsulation);
         if let Some(other) = taken.insert(ends, &interface.name) {
             errors.add(
                 format!("{here}/stoa-interfaces:port/tunnel"),
-                format!("\"{other}\" has the same ends and encapsulation"),
-                "Give one of them another address, VRF or encapsulation.",
+                format!("\"{other}\" has the same endpoints and encapsulation"),
+                "Use another address, VRF or encapsulation for one of them.",
             );
         }
     }

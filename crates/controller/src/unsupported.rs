@@ -1,12 +1,12 @@
-//! What the standard modules offer and Stoa does not do yet: said, not ignored.
+//! Nodes of the standard modules that Stoa does not support: errors instead of being ignored.
 
 use crate::error::ValidationErrors;
 
-/// Schema path of a node, and why it is refused. What stands below is meant too.
+/// Schema path of a node, which includes its descendants, and why it is refused.
 const NODES: &[(&str, &str)] = &[
     (
         "/ietf-routing:routing/ribs/rib",
-        "routing tables have no settings; for several of them see stoa-vrf:vrfs",
+        "RIBs have no settings; stoa-vrf:vrfs configures several of them",
     ),
     (
         "/ietf-interfaces:interfaces/interface/link-up-down-trap-enable",
@@ -14,16 +14,16 @@ const NODES: &[(&str, &str)] = &[
     ),
     (
         "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/autoconf",
-        "a router takes no addresses from router advertisements",
+        "a router does not configure addresses from router advertisements",
     ),
 ];
 
-/// Whether a node of this name may be one of them.
+/// Whether a node of this name may be unsupported.
 pub fn is_named(name: &str) -> bool {
     NODES.iter().any(|(node, _)| node.rsplit(['/', ':']).next() == Some(name))
 }
 
-/// Finds the given nodes (data path, schema path) that are not supported.
+/// Adds an error for each given node (data path, schema path) that is not supported.
 pub fn check(given: &[(String, String)], errors: &mut ValidationErrors) {
     let mut last = String::new();
     for (data, schema) in given {

@@ -1,11 +1,11 @@
-//! Workers: how many, on which processors, with how much packet memory.
+//! Workers: their number, CPUs and packet buffers.
 
 use stoa_api::v1;
 
 use crate::error::ValidationErrors;
 use crate::model::{HugePages, Polling, Workers};
 
-const PLACE: &str = "/stoa-system:system/workers";
+const PATH: &str = "/stoa-system:system/workers";
 
 /// The desired workers.
 pub fn desired(workers: &Workers, errors: &mut ValidationErrors) -> v1::Workers {
@@ -15,11 +15,11 @@ pub fn desired(workers: &Workers, errors: &mut ValidationErrors) -> v1::Workers 
         && pinned != count
     {
         errors.add(
-            format!("{PLACE}/cpus"),
-            format!("{count} workers, but {pinned} processors to pin them to"),
+            format!("{PATH}/cpus"),
+            format!("there are {count} workers, but {pinned} CPUs to pin them to"),
             format!(
-                "List one processor for each worker, or remove count: then there is one worker \
-                 for each of the {pinned}."
+                "List one CPU for each worker, or remove count: then each of the {pinned} CPUs has one \
+                 worker."
             ),
         );
     }
@@ -43,27 +43,27 @@ pub fn desired(workers: &Workers, errors: &mut ValidationErrors) -> v1::Workers 
     }
 }
 
-/// Says which processors workers are pinned to that this machine has not, or that this process may not
-/// use: `stoa run` would refuse them here. `None`: there are all, or nobody knows.
+/// A message about CPUs of workers that this process cannot use, which `stoa run` would refuse; `None`: there are none,
+/// or the CPUs are unknown.
 pub fn missing_cpus(desired: &v1::Desired) -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let there = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim();
-    lacking_of(&desired.workers.as_ref()?.cpus, there)
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim();
+    missing_of(&desired.workers.as_ref()?.cpus, allowed)
 }
 
-/// `there`: such as "0-3,8".
-fn lacking_of(desired: &[u32], there: &str) -> Option<String> {
+/// `allowed` is a list such as "0-3,8".
+fn missing_of(desired: &[u32], allowed: &str) -> Option<String> {
     let holds = |part: &str, cpu: u32| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let [first, last] = [first, last].map(|number| number.trim().parse::<u32>().ok());
         first.zip(last).is_some_and(|(first, last)| (first..=last).contains(&cpu))
     };
-    let is_there = |cpu: u32| there.split(',').any(|part| holds(part, cpu));
+    let is_allowed = |cpu: u32| allowed.split(',').any(|part| holds(part, cpu));
     let missing: Vec<String> =
-        desired.iter().filter(|cpu| !is_there(**cpu)).map(u32::to_string).collect();
+        desired.iter().filter(|cpu| !is_allowed(**cpu)).map(u32::to_string).collect();
     (!missing.is_empty()).then(|| {
         let missing = missing.join(", ");
-        format!("no processor {missing} here, so that `stoa run` refuses it on this machine (it has {there})")
+        format!("this machine has no CPU {missing}, only {allowed}: `stoa run` refuses the configuration here")
     })
 }
 
@@ -72,15 +72,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_that_are_not_there_are_named() {
-        assert_eq!(lacking_of(&[], "0-1"), None);
-        assert_eq!(lacking_of(&[0, 3, 8], "0-3,8"), None);
-        let said = lacking_of(&[0, 4, 9], "0-3,8").unwrap_or_default();
-        assert!(said.starts_with("no processor 4, 9 here") && said.contains("0-3,8"), "{said}");
+    fn missing_cpus_are_named() {
+        assert_eq!(missing_of(&[], "0-1"), None);
+        assert_eq!(missing_of(&[0, 3, 8], "0-3,8"), None);
+        let message = missing_of(&[0, 4, 9], "0-3,8").unwrap_or_default();
+        assert!(message.starts_with("this machine has no CPU 4, 9, only 0-3,8"), "{message}");
     }
 
     #[test]
-    fn one_worker_for_each_processor() {
+    fn each_cpu_has_one_worker() {
         let mut errors = ValidationErrors::default();
         let workers = Workers { cpus: vec![2, 3], ..Workers::default() };
         assert_eq!(desired(&workers, &mut errors).count, 2);

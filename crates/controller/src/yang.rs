@@ -1,7 +1,7 @@
 //! The schema: the standard modules and our own, compiled once by libyang.
 //!
-//! First route source of an intention: a text that gets through here has the right
-//! shape, types and references. What YANG cannot say is checked after it.
+//! A text that libyang accepts has the right structure, types and references. The modules of this crate check what
+//! YANG cannot express.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ use crate::unsupported;
 
 include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
-/// The modules that are implemented, each with its features; what they import comes by itself.
+/// The modules that are implemented, each with its features. libyang loads their imports.
 const MODULES: &[(&str, &[&str])] = &[
     ("ietf-interfaces", &["if-mib"]),
     ("ietf-ip", &[]),
@@ -51,12 +51,12 @@ const MODULES: &[(&str, &[&str])] = &[
 pub const SUBMODULES: &[(&str, &str)] =
     &[("ietf-ipv6-router-advertisements", "ietf-ipv6-unicast-routing")];
 
-/// Every fault at once, not the first alone.
-const EVERY_FAULT: DataValidationFlags =
+/// Report all errors, not the first alone.
+const ALL_ERRORS: DataValidationFlags =
     DataValidationFlags::from_bits_retain(yang5::ffi::LYD_VALIDATE_MULTI_ERROR);
 
-/// Complaints of libyang that one look keeps.
-const COMPLAINT_LIMIT: usize = 1_000;
+/// Errors of libyang that are kept for one call; the others are counted.
+const ERROR_LIMIT: usize = 1_000;
 
 /// The compiled schema. There is one in a process.
 #[derive(Debug)]
@@ -70,33 +70,34 @@ pub struct Valid {
     /// RFC 7951 encoding with every default filled in and every value in its
     /// canonical form.
     pub text: String,
-    /// Data path and schema path of each node that was given, not defaulted, and may be
-    /// unsupported.
+    /// Data path and schema path of each explicit node (not a default) that may be unsupported.
     pub given: Vec<(String, String)>,
 }
 
-/// What libyang says about one fault.
+/// An error that libyang reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Complaint {
-    /// In libyang's words.
+pub struct LibyangError {
+    /// The message of libyang.
     pub message: String,
-    /// Where in the data; may be empty.
+    /// The path in the data; may be empty.
     pub data_path: String,
-    /// Where in the schema; may be empty.
+    /// The path in the schema; may be empty.
     pub schema_path: String,
     /// Line of the text; 0 when unknown.
     pub line: u64,
+    /// Errors after this one that were not kept.
+    pub more: usize,
 }
 
 thread_local! {
-    /// Complaints on this thread since the last look. libyang calls back on the
-    /// thread that parses, so one look never sees another's.
-    static COMPLAINTS: RefCell<Vec<Complaint>> = const { RefCell::new(Vec::new()) };
+    /// Errors of this thread since [`collect_errors`] began. libyang calls the logger on the thread that parses, so
+    /// that calls on different threads do not mix.
+    static ERRORS: RefCell<Vec<LibyangError>> = const { RefCell::new(Vec::new()) };
 }
 
-struct Listener;
+struct ErrorCollector;
 
-impl LogCallback for Listener {
+impl LogCallback for ErrorCollector {
     fn log<'a>(
         &'a self,
         level: yang5::ffi::LY_LOG_LEVEL::Type,
@@ -108,15 +109,20 @@ impl LogCallback for Listener {
         if level != yang5::ffi::LY_LOG_LEVEL::LY_LLERR {
             return;
         }
-        COMPLAINTS.with_borrow_mut(|complaints| {
-            if complaints.len() < COMPLAINT_LIMIT {
-                complaints.push(Complaint {
-                    message: message.unwrap_or_default().into_owned(),
-                    data_path: data_path.unwrap_or_default().into_owned(),
-                    schema_path: schema_path.unwrap_or_default().into_owned(),
-                    line,
-                });
+        ERRORS.with_borrow_mut(|errors| {
+            if errors.len() >= ERROR_LIMIT {
+                if let Some(last) = errors.last_mut() {
+                    last.more += 1;
+                }
+                return;
             }
+            errors.push(LibyangError {
+                message: message.unwrap_or_default().into_owned(),
+                data_path: data_path.unwrap_or_default().into_owned(),
+                schema_path: schema_path.unwrap_or_default().into_owned(),
+                line,
+                more: 0,
+            });
         });
     }
 }
@@ -124,28 +130,27 @@ impl LogCallback for Listener {
 /// The schema of this program.
 ///
 /// # Panics
-/// When the modules that were built in do not compile: a test of the build
-/// catches that before an operator can.
+/// When the embedded modules do not compile; a test of this file compiles them.
 pub fn schema() -> &'static Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
-    SCHEMA.get_or_init(|| Schema::compile().expect("the YANG modules built in compile"))
+    SCHEMA.get_or_init(|| Schema::compile().expect("the embedded YANG modules compile"))
 }
 
-/// The modules that were built in, each with its text.
+/// The embedded modules, each with its text.
 pub fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
     SOURCES.iter().copied()
 }
 
-/// The text of a module that was built in.
+/// The text of an embedded module.
 pub fn source(module: &str) -> Option<&'static str> {
     SOURCES.iter().find(|(name, _)| *name == module).map(|(_, text)| *text)
 }
 
-/// What libyang complains about while `act` runs.
-pub fn listen<T>(act: impl FnOnce() -> T) -> (T, Vec<Complaint>) {
-    COMPLAINTS.with_borrow_mut(Vec::clear);
-    let done = act();
-    (done, COMPLAINTS.with_borrow_mut(std::mem::take))
+/// Runs `call` and returns its result with the errors that libyang reported meanwhile.
+pub fn collect_errors<T>(call: impl FnOnce() -> T) -> (T, Vec<LibyangError>) {
+    ERRORS.with_borrow_mut(Vec::clear);
+    let result = call();
+    (result, ERRORS.with_borrow_mut(std::mem::take))
 }
 
 fn embedded() -> &'static EmbeddedModules {
@@ -162,7 +167,7 @@ fn embedded() -> &'static EmbeddedModules {
     })
 }
 
-/// The newest revision that a module states; they stand newest first.
+/// The newest revision of a module, which is its first one.
 fn revision(text: &'static str) -> Option<&'static str> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("revision "))?;
     let date = line.split_whitespace().next()?;
@@ -175,9 +180,8 @@ impl Schema {
             | ContextFlags::DISABLE_SEARCHDIRS
             | ContextFlags::DISABLE_SEARCHDIR_CWD;
         let mut context = Context::new(flags)?;
-        // Somebody else in the process may listen already; then only the last
-        // complaint of a look is known, which is still an error.
-        let _ = context.init_logger(Listener);
+        // Fails when the process has a logger already. Then each call reports its last error only.
+        let _ = context.init_logger(ErrorCollector);
         context.set_embedded_modules(embedded());
         let modules: Vec<_> =
             MODULES.iter().map(|(name, features)| (*name, None, *features)).collect();
@@ -190,10 +194,10 @@ impl Schema {
         &self.context
     }
 
-    /// Reads configuration from the root on as it is given; the whole is for [`Self::validate`].
+    /// Parses a configuration without validating it as a whole; see [`Self::validate`].
     ///
     /// # Errors
-    /// Every fault of its values that libyang can see in one look, each with its fix.
+    /// All errors in its values, each with its fix.
     ///
     /// # Panics
     /// When the text holds a zero character.
@@ -204,72 +208,71 @@ impl Schema {
     ) -> Result<DataTree<'_>, Vec<ValidationError>> {
         let flags =
             DataParserFlags::STRICT | DataParserFlags::NO_STATE | DataParserFlags::NO_VALIDATION;
-        let parse = || DataTree::parse_string(&self.context, text, format, flags, EVERY_FAULT);
-        let (parsed, mut complaints) = listen(parse);
-        place::complete(text, &mut complaints);
-        self.judge(parsed, complaints)
+        let parse = || DataTree::parse_string(&self.context, text, format, flags, ALL_ERRORS);
+        let (parsed, mut errors) = collect_errors(parse);
+        place::complete(text, &mut errors);
+        self.check(parsed, errors)
     }
 
-    /// Every fault in a text of RFC 7951 encoding: of its values and of the whole, with their lines.
-    pub fn faults(&self, text: &str) -> Vec<ValidationError> {
+    /// All errors of a text of RFC 7951 encoding, in its values and of the whole, with line numbers.
+    pub fn errors_in(&self, text: &str) -> Vec<ValidationError> {
         let parser = DataParserFlags::STRICT | DataParserFlags::NO_STATE;
-        let validation = DataValidationFlags::NO_STATE | EVERY_FAULT;
+        let validation = DataValidationFlags::NO_STATE | ALL_ERRORS;
         let parse =
             || DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
-        let (parsed, mut complaints) = listen(parse);
-        place::complete(text, &mut complaints);
-        self.judge(parsed, complaints).err().unwrap_or_default()
+        let (parsed, mut errors) = collect_errors(parse);
+        place::complete(text, &mut errors);
+        self.check(parsed, errors).err().unwrap_or_default()
     }
 
-    /// Validates a configuration that was read: a copy of it, since every default is filled in.
+    /// Validates a parsed configuration. Works on a copy, since libyang adds every default.
     ///
     /// # Errors
-    /// Every fault that libyang can see in one look, each with its fix.
+    /// All errors that libyang finds in one pass, each with its fix.
     pub fn validate(&self, given: &DataTree<'_>) -> Result<Valid, Vec<ValidationError>> {
         let validate = || {
             let mut tree = given.duplicate()?;
-            tree.validate(DataValidationFlags::NO_STATE | EVERY_FAULT).map(|()| tree)
+            tree.validate(DataValidationFlags::NO_STATE | ALL_ERRORS).map(|()| tree)
         };
-        let (validated, complaints) = listen(validate);
-        let tree = self.judge(validated, complaints)?;
+        let (validated, errors) = collect_errors(validate);
+        let tree = self.check(validated, errors)?;
         Ok(Valid { text: self.print(&tree)?, given: watched(&tree) })
     }
 
-    /// What libyang made, when it has nothing against it.
-    fn judge<'a>(
+    /// The tree, unless libyang reported errors.
+    fn check<'a>(
         &self,
-        made: Result<DataTree<'a>, yang5::Error>,
-        mut complaints: Vec<Complaint>,
+        result: Result<DataTree<'a>, yang5::Error>,
+        mut errors: Vec<LibyangError>,
     ) -> Result<DataTree<'a>, Vec<ValidationError>> {
-        match made {
-            Ok(tree) if complaints.is_empty() => Ok(tree),
-            Ok(_) => Err(fix::errors(self, &complaints)),
+        match result {
+            Ok(tree) if errors.is_empty() => Ok(tree),
+            Ok(_) => Err(fix::errors(self, &errors)),
             Err(error) => {
-                if complaints.is_empty() {
-                    complaints.push(Complaint {
+                if errors.is_empty() {
+                    errors.push(LibyangError {
                         message: error.msg.clone().unwrap_or_else(|| error.to_string()),
                         data_path: error.path.clone().unwrap_or_default(),
-                        ..Complaint::default()
+                        ..LibyangError::default()
                     });
                 }
-                Err(fix::errors(self, &complaints))
+                Err(fix::errors(self, &errors))
             }
         }
     }
 
-    /// The tree of state that this program made itself, in RFC 7951 encoding. Structure and
-    /// types are checked; what RFC 8342 (section 5.3) lets state lack, such as mandatory nodes, is not.
+    /// Parses operational state that this program made, in RFC 7951 encoding. Checks structure and types, but not
+    /// constraints, which operational state may violate (RFC 8342, section 5.3).
     ///
     /// # Errors
-    /// What libyang says: a fault of the program.
+    /// The first error of libyang, which is a bug of this program.
     pub fn state(&self, text: &str) -> Result<DataTree<'_>, String> {
-        COMPLAINTS.with_borrow_mut(Vec::clear);
         let parser = DataParserFlags::STRICT | DataParserFlags::NO_VALIDATION;
         let validation = DataValidationFlags::empty();
-        let parsed =
-            DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
-        let complaints = COMPLAINTS.with_borrow_mut(std::mem::take);
-        parsed.map_err(|error| match complaints.first() {
+        let (parsed, errors) = collect_errors(|| {
+            DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation)
+        });
+        parsed.map_err(|error| match errors.first() {
             Some(first) => format!("{} ({})", first.message, first.data_path),
             None => error.to_string(),
         })
@@ -282,52 +285,52 @@ impl Schema {
             Ok(text) => Ok(text),
             Err(error) => Err(crate::error::one(
                 "/",
-                format!("the configuration cannot be printed again: {error}"),
-                "Report this with the configuration: it is a fault of the program.",
+                format!("libyang cannot print the configuration: {error}"),
+                "Report this with the configuration: it is a bug of Stoa.",
             )),
         }
     }
 }
 
-/// Not walked: there may be a million nodes below, and each is supported.
+/// Containers that [`watched`] skips: they may hold a million nodes, all of them supported.
 const MANY: &[&str] = &["static-routes"];
 
-/// On by default in the standard module, and never on here: to say "off" is to agree, and
-/// only to say "on" is to ask for it (RFC 8344, section 4).
-const ON_BY_DEFAULT: &str = "create-global-addresses";
+/// A leaf that is true by default (RFC 8344, section 4) and that Stoa does not support: only an explicit `true` is
+/// an error.
+const TRUE_BY_DEFAULT: &str = "create-global-addresses";
 
-/// Whether the node is `true` because the configuration says so, not by its default.
-fn is_said_to_be_on(node: &DataNodeRef<'_>) -> bool {
+/// Whether the configuration sets the node to `true`.
+fn is_explicitly_on(node: &DataNodeRef<'_>) -> bool {
     let is_on = node.value_canonical().as_deref() == Some("true");
-    // Alone in print only when it was given: that mode leaves out what was filled in.
+    // WD_EXPLICIT omits nodes that libyang added as defaults.
     let text = node.print_string(DataFormat::JSON, DataPrinterFlags::WD_EXPLICIT);
-    is_on && text.is_ok_and(|text| text.contains(ON_BY_DEFAULT))
+    is_on && text.is_ok_and(|text| text.contains(TRUE_BY_DEFAULT))
 }
 
-/// Walks the tree without what is many; only what may be unsupported is told, for paths cost more than all else here.
+/// The explicit nodes that may be unsupported. Making their paths is the expensive part, so other nodes have none.
 fn watched(tree: &DataTree<'_>) -> Vec<(String, String)> {
-    let mut found = Vec::new();
+    let mut watched = Vec::new();
     let top = tree.reference().into_iter().flat_map(|first| first.inclusive_siblings());
-    let mut to_see: Vec<_> = top.map(|node| (node, false)).collect();
-    to_see.reverse();
-    while let Some((node, is_inside)) = to_see.pop() {
+    let mut pending: Vec<_> = top.map(|node| (node, false)).collect();
+    pending.reverse();
+    while let Some((node, is_inside)) = pending.pop() {
         let schema = node.schema();
         if MANY.contains(&schema.name()) {
             continue;
         }
         let is_watched = is_inside || unsupported::is_named(schema.name());
-        let is_given = match schema.name() == ON_BY_DEFAULT {
-            true => is_said_to_be_on(&node),
+        let is_given = match schema.name() == TRUE_BY_DEFAULT {
+            true => is_explicitly_on(&node),
             false => !node.is_default() && !schema.is_np_container(),
         };
         if is_given && is_watched {
-            found.push((node.path(), schema.path(yang5::schema::SchemaPathFormat::DATA)));
+            watched.push((node.path(), schema.path(yang5::schema::SchemaPathFormat::DATA)));
         }
-        let first = to_see.len();
-        to_see.extend(node.children().map(|child| (child, is_watched)));
-        to_see[first..].reverse();
+        let first = pending.len();
+        pending.extend(node.children().map(|child| (child, is_watched)));
+        pending[first..].reverse();
     }
-    found
+    watched
 }
 
 #[cfg(test)]
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn autoconf_is_asked_for_only_where_it_is_switched_on() {
+    fn autoconf_is_reported_only_where_it_is_true() {
         let given = |autoconf: &str| {
             let text = format!(
                 r#"{{"ietf-interfaces:interfaces": {{"interface": [{{"name": "a",
@@ -363,9 +366,9 @@ mod tests {
     }
 
     #[test]
-    fn faults_come_all_at_once() {
+    fn all_errors_are_reported_at_once() {
         let text = r#"{"stoa-system:system": {"workers": {"count": 0, "polling": "often"}}}"#;
-        let errors = schema().faults(text);
+        let errors = schema().errors_in(text);
         assert_eq!(errors.len(), 2, "{errors:#?}");
         assert_eq!(errors[0].path, "/stoa-system:system/workers/count");
         assert_eq!(errors[1].path, "/stoa-system:system/workers/polling");

@@ -1,7 +1,7 @@
-//! Recorded cases: a configuration in, the wanted state or the errors out.
+//! Recorded cases: a configuration, and the desired state or the errors that it gives.
 //!
 //! `tests/cases/<name>/config.json` -> `desired.json` or `errors.json`. To
-//! record again after a change that is meant: `STOA_RECORD=1 cargo test`, and
+//! record again after a change that is meant: `STOA_UPDATE=1 cargo test`, and
 //! read the difference before it is committed.
 
 use std::path::{Path, PathBuf};
@@ -22,21 +22,21 @@ fn root() -> PathBuf {
 #[test]
 fn recorded_cases() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let record = std::env::var_os("STOA_RECORD").is_some();
+    let is_recording = std::env::var_os("STOA_UPDATE").is_some();
     let mut folders: Vec<PathBuf> =
         std::fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).collect();
     folders.sort();
-    assert!(folders.len() >= 20, "cases got lost: {}", folders.len());
+    assert!(folders.len() >= 20, "cases are missing: {}", folders.len());
     let mut wrong = Vec::new();
     for folder in folders {
         let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
         let (name, other, got) = match Configuration::parse(Path::new("config.json"), text) {
-            Ok(configuration) => ("desired.json", "errors.json", wanted(&configuration)),
-            Err(errors) => ("errors.json", "desired.json", found(&errors)),
+            Ok(configuration) => ("desired.json", "errors.json", recorded(&configuration)),
+            Err(errors) => ("errors.json", "desired.json", errors_json(&errors)),
         };
         let got = serde_json::to_string_pretty(&got).unwrap() + "\n";
         let expected = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
-        if record {
+        if is_recording {
             std::fs::write(folder.join(name), &got).unwrap();
             let _ = std::fs::remove_file(folder.join(other));
         } else if got != expected || folder.join(other).exists() {
@@ -47,7 +47,7 @@ fn recorded_cases() {
 }
 
 #[test]
-fn every_example_is_good() {
+fn every_example_is_valid() {
     let mut seen = 0;
     for entry in std::fs::read_dir(root().join("examples")).unwrap() {
         let path = entry.unwrap().path();
@@ -63,7 +63,7 @@ fn every_example_is_good() {
 }
 
 #[test]
-fn every_configuration_of_the_guide_is_good() {
+fn every_configuration_of_the_guide_is_valid() {
     let page = |name: &str| std::fs::read_to_string(root().join("docs/guide").join(name)).unwrap();
     let pages = [
         "interfaces.md",
@@ -89,11 +89,11 @@ fn every_configuration_of_the_guide_is_good() {
 }
 
 #[test]
-fn what_does_nothing_is_counted_and_said() {
+fn inactive_routes_and_unused_settings_are_warnings() {
     let text = r#"{
         "ietf-interfaces:interfaces": {"interface": [{
             "name": "a", "type": "iana-if-type:ethernetCsmacd",
-            "stoa-interfaces:port": {"af-packet": {"device": "a"}, "spread": true},
+            "stoa-interfaces:port": {"af-packet": {"device": "a"}, "software-rss": true},
             "ietf-ip:ipv4": {"address": [{"ip": "10.0.0.1", "prefix-length": 24}]}}]},
         "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [{
             "type": "ietf-routing:static", "name": "s",
@@ -106,12 +106,15 @@ fn what_does_nothing_is_counted_and_said() {
     let summary = configuration.summary();
     assert!(summary.contains("2 static routes (2 inactive)"), "{summary}");
     let warnings = configuration.warnings().join("\n");
-    assert!(warnings.contains("interface a: spread does nothing with one worker"), "{warnings}");
+    assert!(
+        warnings.contains("interface a: software-rss does nothing with one worker"),
+        "{warnings}"
+    );
 }
 
 /// Cut anywhere, or with a byte changed, a text is refused or read, never a panic.
 #[test]
-fn mangled_texts_are_refused_in_peace() {
+fn mangled_texts_are_refused_without_a_panic() {
     let text = std::fs::read_to_string(root().join("examples/ecmp.json")).unwrap();
     for cut in (0..text.len()).step_by(37) {
         let half = text[..cut].to_owned();
@@ -126,16 +129,16 @@ fn mangled_texts_are_refused_in_peace() {
     }
 }
 
-fn found(errors: &[ValidationError]) -> Value {
+fn errors_json(errors: &[ValidationError]) -> Value {
     errors
         .iter()
-        .map(|error| json!({"path": error.path, "reason": error.cause, "fix": error.fix}))
+        .map(|error| json!({"path": error.path, "cause": error.cause, "fix": error.fix}))
         .collect()
 }
 
-// ===== the wanted state, for eyes =====
+// ===== the desired state, for people =====
 
-fn wanted(configuration: &Configuration) -> Value {
+fn recorded(configuration: &Configuration) -> Value {
     let mut all = desired(&configuration.desired);
     let warnings = configuration.warnings();
     let vrfs: Vec<&str> = configuration.desired.vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
@@ -143,7 +146,7 @@ fn wanted(configuration: &Configuration) -> Value {
         all["warnings"] = json!(warnings);
     }
     let limits = configuration.desired.limits.unwrap_or_default();
-    let usual = v1::Limits {
+    let default = v1::Limits {
         ip4_routes: 2 << 20,
         ip6_routes: 1 << 20,
         vrf_routes: 1 << 18,
@@ -151,13 +154,13 @@ fn wanted(configuration: &Configuration) -> Value {
         adjacencies: 1 << 16,
         neighbors: 1 << 14,
     };
-    if limits != usual {
+    if limits != default {
         all["limits"] = json!(format!("{limits:?}"));
     }
     let logging = configuration.desired.logging.clone().unwrap_or_default();
-    let usual =
+    let default =
         v1::Logging { level: "info".into(), format: "text".into(), ..v1::Logging::default() };
-    if logging != usual {
+    if logging != default {
         all["logging"] = json!(format!("{logging:?}"));
     }
     if !vrfs.is_empty() {
@@ -252,7 +255,7 @@ fn port(port: &v1::Port) -> Value {
         ),
         Driver::Null(_) => "null".to_owned(),
     };
-    let mut recorded = json!({
+    let mut value = json!({
         "interface": port.interface,
         "rx_queues": port.rx_queues,
         "tx_queues": port.tx_queues,
@@ -260,9 +263,9 @@ fn port(port: &v1::Port) -> Value {
         "driver": driver,
     });
     if port.software_rss {
-        recorded["spread"] = json!(true);
+        value["software_rss"] = json!(true);
     }
-    recorded
+    value
 }
 
 fn interface(interface: &v1::Interface) -> Value {
@@ -285,26 +288,25 @@ fn interface(interface: &v1::Interface) -> Value {
         let is_ip6 = family.addresses.first().is_some_and(|own| own.address.len() == 16);
         let numbers = [
             ("neighbor_limit", family.neighbor_limit, 0),
-            // One question is the usual for IPv6; a family without addresses asks none.
+            // One probe is the default for IPv6; a family without addresses sends none.
             ("duplicate_detection", family.duplicate_detection, u32::from(is_ip6)),
         ];
-        for (name, number, usual) in numbers {
-            if number != usual && !family.addresses.is_empty() {
+        for (name, number, default) in numbers {
+            if number != default && !family.addresses.is_empty() {
                 value[name] = number.into();
             }
         }
         if family.proxy {
             value["proxy"] = true.into();
         }
-        // All of it: what is usual here is worked out.
-        if let Some(told) = &family.advertising {
-            value["advertising"] = format!("{told:?}").into();
+        if let Some(advertising) = &family.advertising {
+            value["advertising"] = format!("{advertising:?}").into();
         }
         if !family.virtual_routers.is_empty() {
             value["virtual_routers"] = format!("{:?}", family.virtual_routers).into();
         }
-        if let Some(told) = &family.discovery {
-            value["discovery"] = format!("{told:?}").into();
+        if let Some(discovery) = &family.discovery {
+            value["discovery"] = format!("{discovery:?}").into();
         }
         value
     };
@@ -322,7 +324,6 @@ fn interface(interface: &v1::Interface) -> Value {
     if !interface.vrf.is_empty() {
         all["vrf"] = json!(interface.vrf);
     }
-    // Said where it is, so that the cases without stay short.
     if let Some(host_interface) = &interface.host_interface {
         all["host-interface"] =
             json!(format!("{:?} in {:?}", host_interface.device, host_interface.netns));

@@ -1,4 +1,4 @@
-//! The datastores over real sockets, with a fake forwarder: whole or not at all, and what is left on disk.
+//! The datastores over real sockets, with a fake forwarder: transactions, and the files on disk.
 
 mod fake;
 mod hand;
@@ -15,13 +15,13 @@ fn length(it: &v1::Desired) -> u32 {
     it.interfaces[0].ip4.as_ref().unwrap().addresses[0].prefix_length
 }
 
-/// Lengths of the first address in all that the forwarder ever got.
+/// The prefix lengths of the first address in all states that the forwarder received.
 fn lengths(scenario: &Scenario) -> Vec<u32> {
     scenario.applied().iter().map(length).collect()
 }
 
 #[tokio::test]
-async fn a_commit_is_in_force_and_comes_back() {
+async fn a_commit_takes_effect_and_survives_a_restart() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let forwarder = scenario.forwarder();
     scenario.start();
@@ -38,12 +38,12 @@ async fn a_commit_is_in_force_and_comes_back() {
     assert_eq!(file, hand.text(v1::Store::Running).await);
     assert!(file.contains("\"prefix-length\": 25"), "{file}");
     let history = hand.history().await.entries;
-    assert_eq!(history.len(), 2, "what was there before is kept, too");
+    assert_eq!(history.len(), 2, "the previous configuration is in the history too");
     assert_eq!((history[0].comment.as_str(), history[0].client.as_str()), ("a test", "shell"));
     assert_eq!(history[1].client, "file");
-    assert_eq!(hand.commit(0, false).await.number, 0, "nothing changed, nothing is kept");
-    assert_eq!(lengths(&scenario), [24, 25, 25], "told again, which changes nothing");
-    // All of Stoa starts anew, as after a power cut.
+    assert_eq!(hand.commit(0, false).await.number, 0, "a commit without changes has no entry");
+    assert_eq!(lengths(&scenario), [24, 25, 25], "sent again, which changes nothing");
+    // Controller and forwarder restart, as after a power failure.
     scenario.kill().await;
     drop(forwarder);
     std::fs::remove_file(scenario.path("stoa.sock.running")).unwrap();
@@ -61,14 +61,14 @@ async fn a_refused_commit_changes_nothing() {
     let _forwarder = scenario.forwarder();
     scenario.start();
     let mut hand = Hand::of(&scenario).await;
-    // By libyang, at once and at the commit; by a capability; by the forwarder.
+    // Refused by libyang in the edit and in the commit, by a check, and by the forwarder.
     let wrong = hand.set(&format!("{ADDRESS}/prefix-length"), "33").await;
     assert!(wrong[0].cause.contains("33") || wrong[0].fix.contains("0 to 32"), "{wrong:?}");
-    let fact =
+    let state =
         hand.set("/ietf-interfaces:interfaces/interface[name='if0']/oper-status", "up").await;
-    assert!(fact[0].cause.contains("a fact"), "{fact:?}");
+    assert!(state[0].cause.contains("this is state"), "{state:?}");
     let key = hand.edit(Edit::Delete(format!("{ADDRESS}/ip"))).await;
-    assert!(key[0].cause.contains("the key of an entry"), "{key:?}");
+    assert!(key[0].cause.contains("the key of a list entry"), "{key:?}");
     let missing = hand.edit(Edit::Delete(ADDRESS.replace("10.0.0.1", "10.9.9.9"))).await;
     assert!(missing[0].cause.contains("does not exist"), "{missing:?}");
     assert_eq!(hand.differs().await, 0);
@@ -93,7 +93,7 @@ async fn a_refused_commit_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_commit_that_is_not_confirmed_is_undone() {
+async fn a_commit_that_is_not_confirmed_is_rolled_back() {
     let before = config(&["10.0.0.1"]);
     let mut scenario = Scenario::new(&before);
     let forwarder = scenario.forwarder();
@@ -103,7 +103,7 @@ async fn a_commit_that_is_not_confirmed_is_undone() {
     let reply = hand.commit(1, false).await;
     assert!(reply.errors.is_empty() && reply.number == 0 && reply.confirm_by_unix_ms > 0);
     assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), before);
-    until("it is undone", async || (lengths(&scenario) == [24, 25, 24]).then_some(())).await;
+    until("it is rolled back", async || (lengths(&scenario) == [24, 25, 24]).then_some(())).await;
     until("nothing waits", async || {
         (scenario
             .operator()
@@ -117,14 +117,15 @@ async fn a_commit_that_is_not_confirmed_is_undone() {
             .then_some(())
     })
     .await;
-    // The controller dies while one waits: the next one goes back.
+    // The controller is killed while a commit waits: the next controller rolls it back.
     hand.set_length("26").await;
     assert_eq!(hand.commit(2, false).await.errors, []);
     scenario.kill().await;
     scenario.start();
-    until("it is undone", async || (lengths(&scenario).last() == Some(&24)).then_some(())).await;
+    until("it is rolled back", async || (lengths(&scenario).last() == Some(&24)).then_some(()))
+        .await;
     assert!(lengths(&scenario).contains(&26));
-    // All dies while one waits: what comes back is what was confirmed.
+    // Both are killed while a commit waits: the confirmed configuration is started.
     let mut hand = Hand::of(&scenario).await;
     hand.set_length("27").await;
     assert_eq!(hand.commit(3600, false).await.errors, []);
@@ -140,7 +141,7 @@ async fn a_commit_that_is_not_confirmed_is_undone() {
 }
 
 #[tokio::test]
-async fn a_confirmed_commit_stays_and_a_cancelled_one_goes() {
+async fn a_confirmed_commit_stays_and_a_cancelled_one_is_rolled_back() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -152,14 +153,14 @@ async fn a_confirmed_commit_stays_and_a_cancelled_one_goes() {
     assert_eq!((reply.errors.as_slice(), reply.number), (&[][..], 2));
     let history = hand.history().await;
     assert_eq!((history.confirm_by_unix_ms, history.entries[0].comment.as_str()), (0, "it works"));
-    // Who confirms without a word leaves what was said at the commit.
+    // A confirmation without a comment keeps the comment of the commit.
     hand.set_length("28").await;
     assert_eq!(hand.commit(3600, false).await.errors, []);
     let reload = v1::ReloadRequest { path: String::new() };
     let refused = scenario.operator().await.reload(reload).await.unwrap().into_inner();
     assert!(!refused.applied && refused.errors[0].cause.starts_with("a commit waits"));
-    let silent = hand.client.confirm(v1::ConfirmRequest::default()).await.unwrap().into_inner();
-    assert_eq!(silent.errors, []);
+    let confirmed = hand.client.confirm(v1::ConfirmRequest::default()).await.unwrap().into_inner();
+    assert_eq!(confirmed.errors, []);
     assert_eq!(hand.history().await.entries[0].comment, "a test");
     hand.set_length("26").await;
     assert_eq!(hand.commit(3600, false).await.errors, []);
@@ -167,12 +168,12 @@ async fn a_confirmed_commit_stays_and_a_cancelled_one_goes() {
     assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().errors, []);
     assert_eq!(lengths(&scenario), [24, 25, 25, 28, 28, 26, 28]);
     let again = hand.client.confirm(confirm).await.unwrap().into_inner();
-    assert_eq!(again.errors[0].cause, "no commit waits to be confirmed");
+    assert_eq!(again.errors[0].cause, "no commit waits for its confirmation");
     scenario.kill().await;
 }
 
 #[tokio::test]
-async fn earlier_configurations_come_back() {
+async fn rollback_restores_earlier_configurations() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -187,22 +188,22 @@ async fn earlier_configurations_come_back() {
     assert_eq!(hand.commit(0, false).await.errors, []);
     assert_eq!(lengths(&scenario), [24, 25, 26, 24]);
     let none = hand.client.rollback(back(9)).await.unwrap().into_inner().errors;
-    assert!(none[0].cause.contains("none 9 commits back"), "{none:?}");
+    assert!(none[0].cause.contains("none of 9 commits ago"), "{none:?}");
     scenario.kill().await;
 }
 
 #[tokio::test]
-async fn one_works_at_a_time() {
+async fn one_session_holds_the_lock() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
     let mut one = Hand::of(&scenario).await;
     let mut other = Hand::of(&scenario).await;
-    let asking =
-        Some(v1::Asking { login: "ann".into(), is_console: true, ..v1::Asking::default() });
-    let request = v1::LockRequest { asking };
+    let caller =
+        Some(v1::Caller { login: "ann".into(), is_console: true, ..v1::Caller::default() });
+    let request = v1::LockRequest { caller };
     let mut held = one.client.lock(request.clone()).await.unwrap().into_inner();
-    one.asking.session = held.message().await.unwrap().unwrap().session;
+    one.caller.session = held.message().await.unwrap().unwrap().session;
     one.set_length("25").await;
     let refused = other.set(&format!("{ADDRESS}/prefix-length"), "26").await;
     assert!(
@@ -211,14 +212,14 @@ async fn one_works_at_a_time() {
     );
     assert!(!other.commit(0, false).await.errors.is_empty());
     let mut second = other.client.lock(request).await.unwrap().into_inner();
-    assert!(second.message().await.unwrap().unwrap().errors[0].cause.contains("holds"));
+    assert!(second.message().await.unwrap().unwrap().errors[0].cause.contains("locked"));
     assert_eq!(one.commit(0, false).await.errors, []);
     drop(held);
     until("the lock is free", async || {
         let path = format!("{ADDRESS}/prefix-length");
         let set = Edit::Set(v1::SetEdit { path, value: Some("26".into()) });
         let edits = vec![v1::ConfigurationEdit { edit: Some(set) }];
-        let request = v1::EditRequest { asking: None, edits };
+        let request = v1::EditRequest { caller: None, edits };
         let reply = scenario.operator().await.edit(request).await.ok()?.into_inner();
         reply.errors.is_empty().then_some(())
     })
@@ -227,7 +228,7 @@ async fn one_works_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_edited_by_hand_is_not_overwritten() {
+async fn an_edited_startup_file_is_not_overwritten() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -236,9 +237,9 @@ async fn a_file_that_was_edited_by_hand_is_not_overwritten() {
     let by_hand = config(&["10.0.0.1", "10.0.1.1"]);
     std::fs::write(scenario.path("stoa.json"), &by_hand).unwrap();
     let refused = hand.commit(0, false).await.errors;
-    assert!(refused[0].cause.contains("another hand"), "{refused:?}");
+    assert!(refused[0].cause.contains("was edited since"), "{refused:?}");
     assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), by_hand);
-    // Read again, it is in force, and what the candidate had besides stays.
+    // A reload applies it; the edits of the candidate stay.
     assert!(scenario.reload(&by_hand).await.applied);
     assert_eq!(hand.differs().await, 1);
     assert_eq!(hand.commit(0, false).await.errors, []);
@@ -251,7 +252,7 @@ async fn a_file_that_was_edited_by_hand_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn what_two_have_changed_is_told() {
+async fn a_conflicting_change_of_running_is_an_error() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -259,7 +260,7 @@ async fn what_two_have_changed_is_told() {
     hand.set_length("25").await;
     assert!(scenario.reload(&config(&["10.0.0.1"]).replace("24}", "26}")).await.applied);
     let refused = hand.commit(0, false).await.errors;
-    assert!(refused[0].cause.contains("changed by reload (file)"), "{refused:?}");
+    assert!(refused[0].cause.contains("change of running by reload (file)"), "{refused:?}");
     assert_eq!(lengths(&scenario), [24, 26]);
     hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
     hand.set_length("27").await;
@@ -269,7 +270,7 @@ async fn what_two_have_changed_is_told() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_cuts_nothing_in_half() {
+async fn a_disconnect_does_not_interrupt_a_commit() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -291,7 +292,7 @@ async fn who_hangs_up_cuts_nothing_in_half() {
 }
 
 #[tokio::test]
-async fn a_commit_that_was_cut_off_is_finished() {
+async fn an_interrupted_commit_is_completed() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -303,7 +304,7 @@ async fn a_commit_that_was_cut_off_is_finished() {
     assert_eq!(hand.commit(0, false).await.errors, []);
     let after = std::fs::read_to_string(scenario.path("stoa.json")).unwrap();
     scenario.kill().await;
-    // As if it had died before the files were in their places.
+    // As if it was killed before the files were renamed.
     std::fs::write(scenario.path("stoa.json"), &before).unwrap();
     std::fs::remove_file(scenario.path("stoa.state/history/000000003.json.gz")).unwrap();
     scenario.start();
@@ -312,7 +313,7 @@ async fn a_commit_that_was_cut_off_is_finished() {
     assert_eq!(hand.history().await.entries[0].client, "Stoa");
     assert_eq!(lengths(&scenario).last(), Some(&26));
     scenario.kill().await;
-    // A hand has edited the file while the controller was away: it stays.
+    // A file that was edited while the controller was down stays.
     std::fs::write(scenario.path("stoa.json"), config(&["10.0.0.7"])).unwrap();
     scenario.start();
     scenario.in_sync().await;
@@ -322,7 +323,7 @@ async fn a_commit_that_was_cut_off_is_finished() {
 }
 
 #[tokio::test]
-async fn another_file_is_in_force_for_this_once() {
+async fn another_file_applies_without_being_saved() {
     let before = config(&["10.0.0.1"]);
     let mut scenario = Scenario::new(&before);
     let _forwarder = scenario.forwarder();
@@ -337,7 +338,7 @@ async fn another_file_is_in_force_for_this_once() {
     assert!(hand.text(v1::Store::Startup).await.contains("24"));
     assert!(hand.client.reload(reload(String::new())).await.unwrap().into_inner().applied);
     assert_eq!(lengths(&scenario), [24, 25, 24]);
-    // A commit keeps it; what the startup file was is in the history.
+    // A commit saves it; the earlier startup file is in the history.
     let reply = hand.client.reload(reload(other.display().to_string())).await.unwrap();
     assert!(reply.into_inner().applied);
     assert_eq!(hand.commit(0, false).await.errors, []);
@@ -346,7 +347,7 @@ async fn another_file_is_in_force_for_this_once() {
 }
 
 #[tokio::test]
-async fn a_disk_that_takes_nothing_refuses_before_anything_changes() {
+async fn a_disk_error_occurs_before_anything_changes() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -361,27 +362,27 @@ async fn a_disk_that_takes_nothing_refuses_before_anything_changes() {
 }
 
 #[tokio::test]
-async fn a_commit_that_cuts_off_its_author_is_refused_unless_it_is_asked_for() {
+async fn a_commit_that_cuts_off_its_author_is_refused_unless_forced() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
     let mut hand = Hand::of(&scenario).await;
-    // A shell that came by SSH to the address of the interface.
-    hand.asking.came_to = "10.0.0.1".into();
+    // A shell over SSH to the address of the interface.
+    hand.caller.local_address = "10.0.0.1".into();
     assert_eq!(hand.edit(Edit::Delete(ADDRESS.into())).await, []);
     let refused = hand.commit(0, false).await.errors;
     assert_eq!(refused[0].path, ADDRESS);
     assert!(refused[0].cause.contains("cut off your own access"), "{refused:?}");
     assert!(refused[0].fix.contains("confirm-within"), "{refused:?}");
     assert_eq!(lengths(&scenario), [24]);
-    // It undoes itself, so that nobody is cut off for long.
+    // A confirmed commit is allowed, since it is rolled back.
     assert_eq!(hand.commit(3600, false).await.errors, []);
     let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
     assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().errors, []);
     hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
     assert_eq!(hand.edit(Edit::Delete(ADDRESS.into())).await, []);
     let force = v1::CommitRequest {
-        asking: Some(hand.asking.clone()),
+        caller: Some(hand.caller.clone()),
         is_forced: true,
         ..Default::default()
     };

@@ -11,7 +11,7 @@ use stoa_controller::error::ValidationError;
 use stoa_controller::service::Error;
 
 #[tokio::test]
-async fn what_is_wanted_arrives_and_can_be_seen() {
+async fn the_desired_state_is_applied_and_shown() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -30,7 +30,7 @@ async fn what_is_wanted_arrives_and_can_be_seen() {
     assert_eq!(seen, ["10.0.0.0/24", "10.0.0.1/32"]);
     let nope = v1::ListRoutesRequest { vrf: "nope".into(), ..Default::default() };
     let refused = operator.show_routes(nope).await.unwrap_err();
-    assert_eq!(refused.message(), "there is no VRF \"nope\"; there are default, or all");
+    assert_eq!(refused.message(), "there is no VRF \"nope\": use default or all");
     assert!(operator.show_nodes(v1::ListNodesRequest {}).await.is_ok());
     assert!(operator.show_drops(v1::ListDropsRequest {}).await.is_ok());
     assert!(operator.show_workers(v1::ListWorkersRequest {}).await.is_ok());
@@ -40,7 +40,7 @@ async fn what_is_wanted_arrives_and_can_be_seen() {
 }
 
 #[tokio::test]
-async fn a_refused_reload_leaves_what_runs_untouched() {
+async fn a_refused_reload_changes_nothing() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -52,8 +52,11 @@ async fn a_refused_reload_leaves_what_runs_untouched() {
     let reply = scenario.reload("{ not json").await;
     assert!(!reply.applied && reply.what.is_none());
 
-    let reason =
-        v1::ValidationError { path: "port \"if1\"".into(), cause: "no buffers".into(), fix: "add".into() };
+    let reason = v1::ValidationError {
+        path: "port \"if1\"".into(),
+        cause: "no buffers".into(),
+        fix: "add".into(),
+    };
     scenario.record.refuse.lock().unwrap().push(reason);
     let reply = scenario.reload(&config(&["10.0.0.1", "10.0.1.1"])).await;
     assert!(!reply.applied);
@@ -69,7 +72,7 @@ async fn a_refused_reload_leaves_what_runs_untouched() {
 }
 
 #[tokio::test]
-async fn a_forwarder_that_comes_back_is_told_all() {
+async fn a_restarted_forwarder_is_configured() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let forwarder = scenario.forwarder();
     scenario.start();
@@ -84,17 +87,17 @@ async fn a_forwarder_that_comes_back_is_told_all() {
     .await;
     assert_ne!(scenario.in_sync().await.forwarder.unwrap().boot_id, first);
     let applied = scenario.applied();
-    assert_eq!(applied[2], applied[1], "what was reloaded, not what was at the start");
+    assert_eq!(applied[2], applied[1], "the reloaded configuration, not that of the start");
     scenario.kill().await;
 }
 
 #[tokio::test]
-async fn a_controller_that_comes_back_wants_what_was_in_force() {
+async fn a_restarted_controller_resumes_the_running_configuration() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
     scenario.in_sync().await;
-    // Edited meanwhile, and wrong: nobody asked to reload it.
+    // Edited meanwhile, invalid, and not reloaded.
     std::fs::write(scenario.path("stoa.json"), "{ half an ed").unwrap();
     scenario.kill().await;
     scenario.start();
@@ -106,10 +109,13 @@ async fn a_controller_that_comes_back_wants_what_was_in_force() {
 }
 
 #[tokio::test]
-async fn a_first_configuration_that_is_refused_ends_the_controller() {
+async fn a_refused_first_configuration_ends_the_controller() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
-    let reason =
-        v1::ValidationError { path: "port \"if0\"".into(), cause: "no device".into(), fix: "make".into() };
+    let reason = v1::ValidationError {
+        path: "port \"if0\"".into(),
+        cause: "no device".into(),
+        fix: "make".into(),
+    };
     scenario.record.refuse.lock().unwrap().push(reason);
     let _forwarder = scenario.forwarder();
     scenario.start();
@@ -123,7 +129,7 @@ async fn a_first_configuration_that_is_refused_ends_the_controller() {
 }
 
 #[tokio::test]
-async fn without_a_forwarder_the_controller_says_so_and_waits() {
+async fn without_a_forwarder_the_controller_reports_it_and_waits() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     scenario.start();
     let mut operator = scenario.operator().await;
@@ -151,7 +157,7 @@ fn refused(ended: Result<(), Error>) -> Vec<ValidationError> {
 }
 
 #[tokio::test]
-async fn filters_are_compiled_on_the_way_to_the_forwarder() {
+async fn the_controller_compiles_filters() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();

@@ -1,5 +1,4 @@
-//! The supervisor over halves that are shell scripts: who dies comes back, and
-//! nothing is left behind.
+//! The supervisor with shell scripts as children: a child that exits is restarted, and no process is left behind.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,15 +10,15 @@ use tokio::sync::oneshot;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Lives until it is told to end.
-const LIVE: &str = "trap 'exit 0' TERM\nwhile :; do sleep 0.02; done";
+/// Runs until SIGTERM.
+const RUN: &str = "trap 'exit 0' TERM\nwhile :; do sleep 0.02; done";
 
 struct Scenario {
     folder: tempfile::TempDir,
 }
 
 impl Scenario {
-    /// Halves that do what these lines of shell say.
+    /// Children that run these shell scripts.
     fn new(forwarder: &str, controller: &str) -> Scenario {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("forwarder"), forwarder).unwrap();
@@ -34,84 +33,84 @@ impl Scenario {
 
     fn options(&self) -> Options {
         Options {
-            program: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/halves"),
+            program: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/child"),
             config: self.path("stoa.json"),
             state: self.path("stoa.state"),
             socket: self.path("stoa.sock"),
         }
     }
 
-    /// Process ids of a half so far, in the order of its lives.
-    fn lives(&self, half: &str) -> Vec<i32> {
+    /// The process ids of all starts of a child.
+    fn starts(&self, child: &str) -> Vec<i32> {
         let log = std::fs::read_to_string(self.path("log")).unwrap_or_default();
         let words = log.lines().filter_map(|line| line.split_once(' '));
-        words.filter(|(name, _)| *name == half).filter_map(|(_, pid)| pid.parse().ok()).collect()
+        words.filter(|(name, _)| *name == child).filter_map(|(_, pid)| pid.parse().ok()).collect()
     }
 
-    async fn wait_for_lives(&self, half: &str, number: usize) -> Vec<i32> {
+    async fn wait_for_starts(&self, child: &str, number: usize) -> Vec<i32> {
         let wait = async {
-            while self.lives(half).len() < number {
+            while self.starts(child).len() < number {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         let waited = tokio::time::timeout(DEADLINE, wait).await;
-        assert!(waited.is_ok(), "the {half} had {:?} lives only", self.lives(half));
-        self.lives(half)
+        assert!(waited.is_ok(), "the {child} was only started as {:?}", self.starts(child));
+        self.starts(child)
     }
 }
 
-fn is_alive(pid: i32) -> bool {
+fn is_running(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
 #[tokio::test]
-async fn a_half_that_is_killed_comes_back_and_the_other_stays() {
-    let scenario = Scenario::new(LIVE, LIVE);
-    let (tell, told) = oneshot::channel::<()>();
-    let told = async {
-        let _ = told.await;
+async fn a_killed_child_is_restarted_and_the_other_stays() {
+    let scenario = Scenario::new(RUN, RUN);
+    let (stop, stopped) = oneshot::channel::<()>();
+    let stopped = async {
+        let _ = stopped.await;
     };
     let drive = async {
-        let first = scenario.wait_for_lives("forwarder", 1).await[0];
-        scenario.wait_for_lives("controller", 1).await;
+        let first = scenario.wait_for_starts("forwarder", 1).await[0];
+        scenario.wait_for_starts("controller", 1).await;
         match run_until(scenario.options(), async {}).await {
             Err(Error::Runs { pid, .. }) => assert_eq!(pid, std::process::id().to_string()),
-            other => panic!("a second one on the same socket: {other:?}"),
+            other => panic!("a second Stoa on the same socket: {other:?}"),
         }
         kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
-        scenario.wait_for_lives("forwarder", 2).await;
-        assert_eq!(scenario.lives("controller").len(), 1);
-        tell.send(()).unwrap();
+        scenario.wait_for_starts("forwarder", 2).await;
+        assert_eq!(scenario.starts("controller").len(), 1);
+        stop.send(()).unwrap();
     };
-    let (ended, ()) = tokio::join!(run_until(scenario.options(), told), drive);
+    let (ended, ()) = tokio::join!(run_until(scenario.options(), stopped), drive);
     ended.unwrap();
-    for pid in [scenario.lives("forwarder"), scenario.lives("controller")].concat() {
-        assert!(!is_alive(pid), "process {pid} is left behind");
+    for pid in [scenario.starts("forwarder"), scenario.starts("controller")].concat() {
+        assert!(!is_running(pid), "process {pid} is left behind");
     }
     assert!(!scenario.path("stoa.sock.lock").exists());
 }
 
 #[tokio::test]
-async fn a_refused_start_is_not_tried_again() {
-    let scenario = Scenario::new(LIVE, "exit 78");
+async fn a_refused_start_is_not_repeated() {
+    let scenario = Scenario::new(RUN, "exit 78");
     let ended = tokio::time::timeout(DEADLINE, run_until(scenario.options(), pending())).await;
-    assert!(matches!(ended, Ok(Err(Error::Said))), "{ended:?}");
-    assert_eq!(scenario.lives("controller").len(), 1);
-    // It may have been ended before it could say that it lived.
-    assert!(scenario.lives("forwarder").into_iter().all(|pid| !is_alive(pid)));
+    assert!(matches!(ended, Ok(Err(Error::RefusedByChild))), "{ended:?}");
+    assert_eq!(scenario.starts("controller").len(), 1);
+    // It may have been stopped before it wrote its process id.
+    assert!(scenario.starts("forwarder").into_iter().all(|pid| !is_running(pid)));
 }
 
 #[tokio::test]
-async fn a_half_that_never_comes_up_ends_the_start() {
-    let scenario = Scenario::new("exit 1", LIVE);
+async fn a_child_that_keeps_exiting_ends_the_start() {
+    let scenario = Scenario::new("exit 1", RUN);
     let ended = tokio::time::timeout(DEADLINE, run_until(scenario.options(), pending())).await;
-    assert!(matches!(ended, Ok(Err(Error::NotUp("forwarder")))), "{ended:?}");
-    assert_eq!(scenario.lives("forwarder").len(), 5);
+    assert!(matches!(ended, Ok(Err(Error::KeepsExiting("forwarder")))), "{ended:?}");
+    assert_eq!(scenario.starts("forwarder").len(), 5);
 }
 
 #[tokio::test]
 async fn a_wrong_configuration_starts_nothing() {
-    let scenario = Scenario::new(LIVE, LIVE);
+    let scenario = Scenario::new(RUN, RUN);
     std::fs::write(scenario.path("stoa.json"), "{").unwrap();
     let ended = run_until(scenario.options(), pending()).await;
     assert!(matches!(ended, Err(Error::Refused(_))), "{ended:?}");

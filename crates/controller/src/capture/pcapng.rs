@@ -1,5 +1,4 @@
-//! Captured frames as pcapng (draft-ietf-opsawg-pcapng), which Wireshark and tcpdump
-//! read: an interface block for each interface, nanoseconds, directions, and the drop
+//! The pcapng format (draft-ietf-opsawg-pcapng) of Wireshark and tcpdump, with nanoseconds, directions, and the drop
 //! reason as a comment.
 
 use std::borrow::Cow;
@@ -18,7 +17,7 @@ use stoa_api::v1::{CaptureDirection, CaptureInterface, CapturedFrame};
 
 use super::Sink;
 
-/// Time stamps count 10^-9 seconds.
+/// Resolution of timestamps: 10^-9 s.
 const NANOSECONDS: u8 = 9;
 /// `epb_flags`: received.
 const INBOUND: u32 = 1;
@@ -28,8 +27,8 @@ const OUTBOUND: u32 = 2;
 /// Writes pcapng.
 pub struct PcapNg<W: Write> {
     writer: PcapNgWriter<W>,
-    /// From the router's number of an interface to the file's.
-    places: HashMap<u32, u32>,
+    /// Interface indexes of the router and those of the file.
+    interface_ids: HashMap<u32, u32>,
     snap_length: u32,
 }
 
@@ -41,7 +40,7 @@ fn io_error(error: PcapError) -> io::Error {
 }
 
 impl<W: Write> PcapNg<W> {
-    /// Begins a section. `snap_length`: bytes kept of each frame, 0 for all.
+    /// Starts a section. `snap_length`: captured bytes of each frame, 0 for all.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -53,10 +52,10 @@ impl<W: Write> PcapNg<W> {
             ..SectionHeaderBlock::default()
         };
         let writer = PcapNgWriter::with_section_header(out, section).map_err(io_error)?;
-        Ok(Self { writer, places: HashMap::new(), snap_length })
+        Ok(Self { writer, interface_ids: HashMap::new(), snap_length })
     }
 
-    /// Where it is written to.
+    /// The output.
     pub fn out(&mut self) -> &mut W {
         self.writer.get_mut()
     }
@@ -71,8 +70,8 @@ impl<W: Write> PcapNg<W> {
             ],
         };
         self.writer.write_block(&block.into_block()).map_err(io_error)?;
-        let place = self.places.len() as u32;
-        self.places.insert(index, place);
+        let id = self.interface_ids.len() as u32;
+        self.interface_ids.insert(index, id);
         Ok(())
     }
 }
@@ -83,8 +82,8 @@ impl<W: Write> Sink for PcapNg<W> {
     }
 
     fn frame(&mut self, frame: &CapturedFrame) -> io::Result<()> {
-        if !self.places.contains_key(&frame.interface) {
-            // It came into being while the capture ran.
+        if !self.interface_ids.contains_key(&frame.interface) {
+            // An interface that was created during the capture.
             self.add(frame.interface, format!("interface {}", frame.interface))?;
         }
         let mut options = Vec::new();
@@ -92,12 +91,12 @@ impl<W: Write> Sink for PcapNg<W> {
             CaptureDirection::Rx => options.push(EnhancedPacketOption::Flags(INBOUND)),
             CaptureDirection::Tx => options.push(EnhancedPacketOption::Flags(OUTBOUND)),
             CaptureDirection::Drop => {
-                let words = format!("dropped, {}: {}", frame.drop, frame.description);
-                options.push(EnhancedPacketOption::Comment(Cow::Owned(words)));
+                let comment = format!("dropped, {}: {}", frame.drop, frame.description);
+                options.push(EnhancedPacketOption::Comment(Cow::Owned(comment)));
             }
         }
         let block = EnhancedPacketBlock {
-            interface_id: self.places.get(&frame.interface).copied().unwrap_or(0),
+            interface_id: self.interface_ids.get(&frame.interface).copied().unwrap_or(0),
             timestamp: Duration::from_nanos(frame.unix_ns),
             original_len: frame.length,
             data: Cow::Borrowed(&frame.data),

@@ -1,26 +1,25 @@
-//! The way on which an operator is connected, and whether a change would take it away.
+//! Protection against a commit that cuts off its author.
 //!
-//! Nobody shall cut off the own access unawares: such a change is refused, with its causes, unless it undoes itself or
-//! was asked for all the same.
+//! A commit that removes the address, port, credential or interface over which its author is connected is refused,
+//! unless it is a confirmed commit (which is rolled back without confirmation) or forced.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stoa_api::v1;
 
 use super::{Author, Refusal};
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use crate::error::{ValidationError, ValidationErrors};
 use crate::management::{self, Action, Https, Management, User};
 
-/// How to go on.
-const FIX: &str = "Put it into the candidate and commit that with a time to confirm in (`confirm-within`, `commit \
-                    confirmed 5`): it undoes itself when you do not confirm it. Or commit it all the same (`force`).";
+const FIX: &str = "Change the candidate and use a confirmed commit (`confirm-within`, `commit confirmed 5`): it is rolled \
+                    back unless you confirm it. Or force the commit (`force`).";
 
-/// By what the HTTPS server knows a user.
+/// How the HTTPS server authenticated the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// A password, now or when the session began.
+pub enum Credential {
+    /// A password, in this request or at the start of the session.
     Password,
     /// A token.
     Token,
@@ -28,64 +27,75 @@ pub enum Proof {
     Certificate,
 }
 
-/// The way on which somebody is connected.
+/// How an author is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// The address and port that the client came to.
+pub struct AccessPath {
+    /// The local address and port of the connection.
     pub local: SocketAddr,
-    /// By what the HTTPS server knows the user; `None`: it came by another one, as by SSH.
-    pub proof: Option<Proof>,
+    /// `None`: the client does not use the HTTPS server, but SSH for example.
+    pub credential: Option<Credential>,
 }
 
-/// What of a configuration decides on a way.
+/// The settings that decide about access.
 #[derive(Clone, Copy, Debug)]
-struct Clients<'a> {
+struct AccessSettings<'a> {
     management: &'a Management,
     interfaces: &'a [v1::Interface],
 }
 
-impl<'a> Clients<'a> {
-    fn of(configuration: &'a Configuration) -> Clients<'a> {
-        Clients {
+impl<'a> AccessSettings<'a> {
+    fn of(configuration: &'a Configuration) -> AccessSettings<'a> {
+        AccessSettings {
             management: &configuration.management,
             interfaces: &configuration.desired.interfaces,
         }
     }
 }
 
-/// Refuses a configuration that takes away the way on which its author is connected.
+/// Refuses a configuration that cuts off its author.
 ///
 /// # Errors
-/// Every cause.
-pub(super) fn check(line: &Line, author: &Author, after: &Configuration) -> Result<(), Refusal> {
-    let Some(way) = &author.way else { return Ok(()) };
-    let lost = line.look(|before| {
-        before.map(|before| lost(&author.name, way, Clients::of(before), Clients::of(after)))
+/// Each lost part of the access.
+pub(super) fn check(
+    connection: &ForwarderConnection,
+    author: &Author,
+    after: &Configuration,
+) -> Result<(), Refusal> {
+    let Some(path) = &author.access_path else { return Ok(()) };
+    let lost = connection.with_configuration(|before| {
+        before.map(|before| {
+            lost(&author.name, path, AccessSettings::of(before), AccessSettings::of(after))
+        })
     });
     match lost.unwrap_or_default() {
         none if none.is_empty() => Ok(()),
-        lost => Err(Refusal::CutsOff(lost)),
+        lost => Err(Refusal::AccessLost(lost)),
     }
 }
 
-/// What was a part of the way before and is none after.
-fn lost(name: &str, way: &Way, before: Clients<'_>, after: Clients<'_>) -> Vec<ValidationError> {
+/// The parts of the access that the new configuration lacks.
+fn lost(
+    name: &str,
+    path: &AccessPath,
+    before: AccessSettings<'_>,
+    after: AccessSettings<'_>,
+) -> Vec<ValidationError> {
     let mut errors = ValidationErrors::default();
-    let mut add = |(path, reason): (String, String)| {
-        errors.add(path, format!("this would cut off your own access: {reason}"), FIX);
+    let mut add = |(path, cause): (String, String)| {
+        errors.add(path, format!("this would cut off your own access: {cause}"), FIX);
     };
-    if let Some(proof) = way.proof {
+    if let Some(credential) = path.credential {
         let (old, new) = (before.management, after.management);
-        server(&old.https, &new.https, way.local).into_iter().for_each(&mut add);
-        user(name, proof, old, new).into_iter().for_each(&mut add);
+        server(&old.https, &new.https, path.local).into_iter().for_each(&mut add);
+        user(name, credential, old, new).into_iter().for_each(&mut add);
     }
-    interface(before.interfaces, after.interfaces, way.local.ip()).into_iter().for_each(add);
+    interface(before.interfaces, after.interfaces, path.local.ip()).into_iter().for_each(add);
     errors.into_vec()
 }
 
 // ===== the server =====
 
-fn is_heard(https: &Https, address: IpAddr) -> bool {
+fn listens_on(https: &Https, address: IpAddr) -> bool {
     if https.address.is_empty() {
         return address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST;
     }
@@ -94,41 +104,41 @@ fn is_heard(https: &Https, address: IpAddr) -> bool {
 }
 
 fn server(old: &Https, new: &Https, local: SocketAddr) -> Option<(String, String)> {
-    let told = |leaf: &str, reason: String| {
-        Some((format!("/stoa-management:management/https/{leaf}"), reason))
+    let lost = |leaf: &str, cause: String| {
+        Some((format!("/stoa-management:management/https/{leaf}"), cause))
     };
-    // An open connection may be older than the settings before: what is not there cannot be lost.
-    if !old.enabled || old.port != local.port() || !is_heard(old, local.ip()) {
+    // The connection may be older than the current settings, which may have no such server any more.
+    if !old.enabled || old.port != local.port() || !listens_on(old, local.ip()) {
         return None;
     }
     if !new.enabled {
-        return told("enabled", "the HTTPS server is switched off".into());
+        return lost("enabled", "the HTTPS server is disabled".into());
     }
     if new.port != old.port {
-        let reason = format!("the HTTPS server leaves port {} for {}", old.port, new.port);
-        return told("port", reason);
+        let cause = format!("the HTTPS server moves from port {} to {}", old.port, new.port);
+        return lost("port", cause);
     }
-    if !is_heard(new, local.ip()) {
-        let reason = format!("the HTTPS server listens on {} no more", local.ip());
-        return told("address", reason);
+    if !listens_on(new, local.ip()) {
+        let cause = format!("the HTTPS server stops listening on {}", local.ip());
+        return lost("address", cause);
     }
     None
 }
 
 // ===== the user =====
 
-/// How much somebody may change.
+/// How much of the configuration a user may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
-    Nothing,
-    Something,
-    All,
+enum WriteAccess {
+    None,
+    Partial,
+    Full,
 }
 
-fn reach(user: &User, management: &Management) -> Reach {
+fn write_access(user: &User, management: &Management) -> WriteAccess {
     let access = &management.access;
     if user.admin || !access.enable_nacm {
-        return Reach::All;
+        return WriteAccess::Full;
     }
     let named = |group: &str| {
         let is_named =
@@ -144,34 +154,45 @@ fn reach(user: &User, management: &Management) -> Reach {
     };
     let is_permitted =
         access.write_default == Action::Permit || lists.flat_map(|list| &list.rule).any(changes);
-    if is_permitted { Reach::Something } else { Reach::Nothing }
+    if is_permitted { WriteAccess::Partial } else { WriteAccess::None }
 }
 
-fn user(name: &str, proof: Proof, old: &Management, new: &Management) -> Vec<(String, String)> {
+fn user(
+    name: &str,
+    credential: Credential,
+    old: &Management,
+    new: &Management,
+) -> Vec<(String, String)> {
     let find = |all: &Management| all.user.iter().find(|user| user.name == name).cloned();
     let Some(was) = find(old) else { return Vec::new() };
-    let place = format!("/stoa-management:management/user[name='{name}']");
+    let path = format!("/stoa-management:management/user[name='{name}']");
     let Some(is) = find(new) else {
-        return vec![(place, format!("the user {name} is removed"))];
+        return vec![(path, format!("the user {name} is removed"))];
     };
     let mut lost = Vec::new();
-    if proof == Proof::Password && was.password_hash.is_some() && is.password_hash.is_none() {
-        lost.push((format!("{place}/password-hash"), format!("{name} has no password any more")));
+    if credential == Credential::Password
+        && was.password_hash.is_some()
+        && is.password_hash.is_none()
+    {
+        lost.push((format!("{path}/password-hash"), format!("{name} loses the password")));
     }
     let ca = &old.https.client_ca;
-    if proof == Proof::Certificate && ca.is_some() && *ca != new.https.client_ca {
-        let reason = match &new.https.client_ca {
-            None => "client certificates are not taken any more".to_owned(),
-            Some(file) => format!("whether {} knows your certificate is not known", file.display()),
+    if credential == Credential::Certificate && ca.is_some() && *ca != new.https.client_ca {
+        let cause = match &new.https.client_ca {
+            None => "client certificates are not accepted any more".to_owned(),
+            Some(file) => format!("{} may not have signed your certificate", file.display()),
         };
-        lost.push(("/stoa-management:management/https/client-ca".into(), reason));
+        lost.push(("/stoa-management:management/https/client-ca".into(), cause));
     }
-    if reach(&was, old) > reach(&is, new) {
-        let (place, what) = match was.admin && !is.admin {
-            true => (format!("{place}/admin"), "is no administrator any more".to_owned()),
-            false => ("/ietf-netconf-acm:nacm".into(), "may not change what it may now".to_owned()),
+    if write_access(&was, old) > write_access(&is, new) {
+        let (path, what) = match was.admin && !is.admin {
+            true => (format!("{path}/admin"), "is no administrator any more".to_owned()),
+            false => (
+                "/ietf-netconf-acm:nacm".into(),
+                "loses rights to change the configuration".to_owned(),
+            ),
         };
-        lost.push((place, format!("{name} {what}")));
+        lost.push((path, format!("{name} {what}")));
     }
     lost
 }
@@ -194,10 +215,10 @@ fn has(interface: &v1::Interface, address: IpAddr) -> bool {
     family.is_some_and(|it| it.enabled && it.addresses.iter().any(|own| own.address == bytes))
 }
 
-/// Whether the interface and the one that carries it are enabled.
+/// Whether the interface and its parent are enabled.
 fn is_up(interface: &v1::Interface, all: &[v1::Interface]) -> bool {
     let parent = all.iter().find(|one| one.name == interface.parent);
-    // A port's own interface has no parent; a sub-interface of a sub-interface there is not.
+    // The parent of a sub-interface is the interface of a port, which has no parent.
     interface.enabled && parent.is_none_or(|parent| parent.enabled)
 }
 
@@ -207,38 +228,38 @@ fn interface(
     address: IpAddr,
 ) -> Option<(String, String)> {
     let was = old.iter().find(|it| has(it, address) && is_up(it, old))?;
-    let is_way = |it: &&v1::Interface| {
+    let gives_access = |it: &&v1::Interface| {
         has(it, address)
             && is_up(it, new)
             && it.host_interface.is_some() == was.host_interface.is_some()
     };
-    if new.iter().any(|it| is_way(&it)) {
+    if new.iter().any(|it| gives_access(&it)) {
         return None;
     }
     let name = &was.name;
     let quote = if name.contains('\'') { '"' } else { '\'' };
-    let place = format!("/ietf-interfaces:interfaces/interface[name={quote}{name}{quote}]");
+    let path = format!("/ietf-interfaces:interfaces/interface[name={quote}{name}{quote}]");
     let Some(is) = new.iter().find(|it| it.name == *name) else {
-        return Some((place, format!("the interface {name}, which has {address}, is removed")));
+        return Some((path, format!("the interface {name}, which has {address}, is removed")));
     };
     if !is.enabled {
-        let reason = format!("the interface {name}, which has {address}, is disabled");
-        return Some((format!("{place}/enabled"), reason));
+        let cause = format!("the interface {name}, which has {address}, is disabled");
+        return Some((format!("{path}/enabled"), cause));
     }
     let (kind, family) = family(is, address);
     if !has(is, address) {
         let is_off = family.is_some_and(|family| !family.enabled);
-        let place = match is_off {
-            true => format!("{place}/ietf-ip:{kind}/enabled"),
-            false => format!("{place}/ietf-ip:{kind}/address[ip='{address}']"),
+        let path = match is_off {
+            true => format!("{path}/ietf-ip:{kind}/enabled"),
+            false => format!("{path}/ietf-ip:{kind}/address[ip='{address}']"),
         };
-        return Some((place, format!("the interface {name} loses the address {address}")));
+        return Some((path, format!("the interface {name} loses the address {address}")));
     }
-    let what = match is_up(is, new) {
-        true => format!("the interface {name}, which has {address}, leads to Linux no more"),
-        false => format!("the interface that carries {name}, which has {address}, is disabled"),
+    let cause = match is_up(is, new) {
+        true => format!("the interface {name}, which has {address}, loses its host interface"),
+        false => format!("the parent of {name}, which has {address}, is disabled"),
     };
-    Some((place, what))
+    Some((path, cause))
 }
 
 #[cfg(test)]

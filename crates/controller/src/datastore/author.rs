@@ -1,23 +1,23 @@
-//! Who changes which datastore, and by which client.
+//! The author of a change, and the client in use.
 
-use super::access::Way;
+use super::access::AccessPath;
 
-/// Which of the datastores.
+/// A datastore (RFC 8342).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
-    /// What is being worked on; valid only when it is committed.
+    /// The edited configuration, which a commit validates.
     Candidate,
-    /// What is in force.
+    /// The configuration in effect.
     Running,
-    /// What Stoa begins with.
+    /// The configuration at the start.
     Startup,
 }
 
-/// By which client a change came.
+/// The client that made a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Client {
-    /// The file that Stoa was started with, read at the start or again.
+    /// The startup file, read at the start or by a reload.
     File,
     /// A command of the shell.
     Shell,
@@ -29,7 +29,7 @@ pub enum Client {
     Gnmi,
     /// The web page.
     Web,
-    /// Stoa itself: a commit that was not confirmed.
+    /// Stoa itself, which rolls back a commit that was not confirmed.
     Stoa,
 }
 
@@ -47,27 +47,27 @@ impl std::fmt::Display for Client {
     }
 }
 
-/// Who changes something.
+/// The author of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
     /// The user.
     pub name: String,
-    /// How the user came.
+    /// The client of the user.
     pub client: Client,
-    /// The session that holds a lock, from [`Held::session`]; 0: none.
+    /// The session that holds a lock, from [`LockGuard::session`]; 0: none.
     pub session: u64,
-    /// The way on which the user is connected; `None`: it is not known, or nothing that is configured can cut it.
-    pub way: Option<Way>,
+    /// How the user is connected; `None`: unknown, or independent of the configuration.
+    pub access_path: Option<AccessPath>,
 }
 
 impl Author {
-    /// Somebody without a lock.
+    /// An author without a lock.
     pub fn new(name: impl Into<String>, client: Client) -> Author {
-        Author { name: name.into(), client, session: 0, way: None }
+        Author { name: name.into(), client, session: 0, access_path: None }
     }
 
-    /// The same, connected on this way.
-    pub fn on(self, way: Option<Way>) -> Author {
-        Author { way, ..self }
+    /// The author with this connection.
+    pub fn with_access_path(self, access_path: Option<AccessPath>) -> Author {
+        Author { access_path, ..self }
     }
 }

@@ -1,11 +1,11 @@
-//! Choices: what is made of one case takes the place of what is there of another (RFC 7950, section 7.9).
+//! Choices: a node of one case replaces nodes of the other cases (RFC 7950, section 7.9).
 
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use crate::yang;
 
-/// The choices that a node takes part in below its parent in data, each with its case.
+/// The choices between a node and its parent in the data tree, each with the case of the node.
 fn cases<'a>(node: &SchemaNode<'a>) -> Vec<(SchemaNode<'a>, SchemaNode<'a>)> {
     let mut found = Vec::new();
     let mut case = None;
@@ -18,7 +18,7 @@ fn cases<'a>(node: &SchemaNode<'a>) -> Vec<(SchemaNode<'a>, SchemaNode<'a>)> {
     found
 }
 
-/// Whether both cannot stand beside each other.
+/// Whether both are of different cases of a choice.
 fn excludes(
     mine: &[(SchemaNode<'_>, SchemaNode<'_>)],
     theirs: &[(SchemaNode<'_>, SchemaNode<'_>)],
@@ -38,9 +38,9 @@ fn clear(parent: &DataNodeRef<'_>, node: &SchemaNode<'_>) {
     gone.into_iter().for_each(|mut child| child.remove());
 }
 
-/// Removes from `tree` what cannot stand beside what `body` brings. What contradicts itself within the body stays so,
-/// and is told by the validation.
-pub(super) fn make_way(tree: &mut DataTree<'static>, body: &DataTree<'static>) {
+/// Removes nodes from `tree` that are of other cases than those of `body`. Conflicts within the body are left to the
+/// validation.
+pub(super) fn remove_other_cases(tree: &mut DataTree<'static>, body: &DataTree<'static>) {
     if tree.reference().is_none() {
         return;
     }
@@ -49,15 +49,15 @@ pub(super) fn make_way(tree: &mut DataTree<'static>, body: &DataTree<'static>) {
             continue;
         }
         let Some(path) = node.ancestors().next().map(|parent| parent.path()) else { continue };
-        // What is not there has nothing to make way.
-        if let (Ok(parent), _) = yang::listen(|| tree.find_path(&path)) {
+        // A missing parent has no children to remove.
+        if let (Ok(parent), _) = yang::collect_errors(|| tree.find_path(&path)) {
             clear(&parent, &node.schema());
         }
     }
 }
 
-/// Removes what cannot stand beside a node that was just made, or beside those above it.
-pub(super) fn settle(node: &DataNodeRef<'_>) {
+/// Removes nodes of other cases than those of a new node and its ancestors.
+pub(super) fn remove_excluded(node: &DataNodeRef<'_>) {
     for one in node.inclusive_ancestors() {
         if let Some(parent) = one.ancestors().next() {
             clear(&parent, &one.schema());
@@ -84,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_another_case_takes_the_place_of_the_first() {
+    fn a_node_of_another_case_replaces_the_first() {
         let null = lan(json!({ "null": {} }), true);
         assert_eq!(edited(Edit::Merge { body: null.to_string() }), null);
         let path = format!("{LAN}/stoa-interfaces:port/null");
         assert_eq!(edited(Edit::Set { path: path.clone(), value: None }), null);
         assert_eq!(edited(Edit::Create { path, body: null.to_string() }), null);
-        // What stands beside the choice, or is of the same case, stays.
+        // Nodes outside the choice and of the same case stay.
         let text = lan(json!({}), false).to_string();
         let kept = lan(json!({ "tap": { "device": "tap0" } }), false);
         assert_eq!(edited(Edit::Merge { body: text }), kept);
@@ -100,10 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_contradicts_itself_is_not_settled() {
+    fn a_conflict_within_a_body_stays() {
         let both = lan(json!({ "null": {}, "tap": { "device": "tap0" } }), true);
-        let there = edited(Edit::Merge { body: both.to_string() });
-        let port = &there["ietf-interfaces:interfaces"]["interface"][0]["stoa-interfaces:port"];
-        assert!(port["null"].is_object() && port["tap"].is_object(), "{there}");
+        let merged = edited(Edit::Merge { body: both.to_string() });
+        let port = &merged["ietf-interfaces:interfaces"]["interface"][0]["stoa-interfaces:port"];
+        assert!(port["null"].is_object() && port["tap"].is_object(), "{merged}");
     }
 }

@@ -1,4 +1,4 @@
-//! Commits that are undone by themselves unless they are confirmed.
+//! Confirmed commits: rolled back unless they are confirmed in time (RFC 6241, section 8.4).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::commit::{Commit, Committed, Origin, stoa};
-use super::disk::{self, Fresh};
+use super::disk::{self, NewFile};
 use super::snapshot;
-use super::{Author, Datastore, Refusal, Store, lock, whole};
+use super::{Author, Datastore, Refusal, Store, lock, to_completion};
 
-/// Longest time to confirm in.
+/// Longest time for a confirmation.
 pub const CONFIRM_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// How long to wait before going back is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Interval between attempts to roll back.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A commit that waits for its confirmation.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Unconfirmed {
-    /// Who has to confirm it.
+    /// The author of the commit.
     pub author: String,
-    /// Until when.
+    /// The deadline by the wall clock.
     pub deadline: SystemTime,
-    /// The time from the commit to then.
+    /// The time from the commit to the deadline.
     within: Duration,
-    /// What is in force again when it is not confirmed.
+    /// The configuration to roll back to.
     pub(super) before: String,
-    /// Why it was made, for the history when who confirms it says nothing.
+    /// The comment for the history, unless the confirmation has its own.
     #[serde(default)]
     comment: String,
-    /// The deadline by a clock that nobody sets.
+    /// The deadline by the monotonic clock.
     #[serde(skip)]
     until: Option<Instant>,
 }
@@ -49,12 +49,12 @@ impl Unconfirmed {
         Unconfirmed { author, deadline, within, before, comment, until }
     }
 
-    /// Time that is left. A clock that is set back does not make it longer.
-    pub fn left(&self) -> Duration {
-        let by_day = self.deadline.duration_since(SystemTime::now()).unwrap_or_default();
+    /// The remaining time. Setting the clock back does not extend it.
+    pub fn remaining(&self) -> Duration {
+        let by_clock = self.deadline.duration_since(SystemTime::now()).unwrap_or_default();
         let now = Instant::now();
         let left = self.until.map_or(self.within, |until| until.saturating_duration_since(now));
-        by_day.min(left).min(self.within)
+        by_clock.min(left).min(self.within)
     }
 }
 
@@ -62,14 +62,15 @@ fn file(state: &Path) -> std::path::PathBuf {
     state.join("confirm.json")
 }
 
-/// What an earlier controller left.
+/// The unconfirmed commit of an earlier controller.
 pub(super) fn read(state: &Path) -> Option<Unconfirmed> {
-    let mut left: Unconfirmed = serde_json::from_slice(&std::fs::read(file(state)).ok()?).ok()?;
-    left.until = Some(Instant::now() + left.left());
-    Some(left)
+    let mut unconfirmed: Unconfirmed =
+        serde_json::from_slice(&std::fs::read(file(state)).ok()?).ok()?;
+    unconfirmed.until = Some(Instant::now() + unconfirmed.remaining());
+    Some(unconfirmed)
 }
 
-/// Stoa begins: what it begins with is what would have been gone back to.
+/// Removes `confirm.json` at the start of Stoa, which starts with the configuration to roll back to.
 pub(super) fn forget(state: &Path) {
     if let Err(error) = disk::remove(&file(state)) {
         tracing::error!("confirm.json cannot be removed: {error}");
@@ -77,17 +78,17 @@ pub(super) fn forget(state: &Path) {
 }
 
 impl Datastore {
-    /// Notes on disk and here which commit waits, if any.
-    pub(super) fn wait_for(&self, unconfirmed: Option<Unconfirmed>) -> Result<(), Refusal> {
+    /// Stores which commit waits for its confirmation, on disk and in memory.
+    pub(super) fn set_unconfirmed(&self, unconfirmed: Option<Unconfirmed>) -> Result<(), Refusal> {
         let state = &self.inner.state;
         let refused = |error: String| Refusal::Disk(format!("confirm.json: {error}"));
         match &unconfirmed {
             Some(unconfirmed) => {
-                disk::make(state)?;
+                disk::create_folder(state)?;
                 let text = serde_json::to_vec(unconfirmed);
                 let text = text.map_err(|error| refused(error.to_string()))?;
-                let placed = Fresh::write(&file(state), &text)?.place();
-                placed.map_err(|error| refused(error.to_string()))?;
+                let renamed = NewFile::write(&file(state), &text)?.rename();
+                renamed.map_err(|error| refused(error.to_string()))?;
             }
             None => forget(state),
         }
@@ -96,69 +97,72 @@ impl Datastore {
         Ok(())
     }
 
-    /// Lets a commit that waits stay.
+    /// Confirms a commit.
     ///
     /// # Errors
-    /// When none waits, somebody else has the lock, or it cannot be written.
+    /// When no commit waits, another session has the lock, or a file cannot be written.
     pub async fn confirm(&self, author: &Author, comment: &str) -> Result<Committed, Refusal> {
         let (own, author, comment) = (self.clone(), author.clone(), comment.to_owned());
-        whole(async move { own.confirm_now(&author, &comment).await }).await
+        to_completion(async move { own.confirm_now(&author, &comment).await }).await
     }
 
     async fn confirm_now(&self, author: &Author, comment: &str) -> Result<Committed, Refusal> {
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
-        let waits = self.unconfirmed().ok_or(Refusal::NothingToConfirm)?;
+        let waits = self.unconfirmed().ok_or(Refusal::NothingUnconfirmed)?;
         let running = self.tree(Store::Running);
         let comment = if comment.is_empty() { waits.comment } else { comment.to_owned() };
         let commit = Commit { comment, ..Commit::default() };
-        self.bring_into_force(author, Arc::clone(&running.tree), &commit).await
+        self.commit_tree(author, Arc::clone(&running.tree), &commit).await
     }
 
-    /// Goes back at once from a commit that waits.
+    /// Rolls back an unconfirmed commit now.
     ///
     /// # Errors
-    /// When none waits, somebody else has the lock, or the forwarder does not answer.
+    /// When no commit waits, another session has the lock, or the forwarder does not answer.
     pub async fn cancel(&self, author: &Author) -> Result<Committed, Refusal> {
         let (own, author) = (self.clone(), author.clone());
-        whole(async move {
+        to_completion(async move {
             let _one = own.inner.writer.lock().await;
             lock::check(own.stores().holder.as_ref(), &author)?;
-            own.go_back(&author).await
+            own.revert(&author).await
         })
         .await
     }
 
-    async fn go_back(&self, author: &Author) -> Result<Committed, Refusal> {
-        let unconfirmed = self.unconfirmed().ok_or(Refusal::NothingToConfirm)?;
+    async fn revert(&self, author: &Author) -> Result<Committed, Refusal> {
+        let unconfirmed = self.unconfirmed().ok_or(Refusal::NothingUnconfirmed)?;
         let tree = snapshot::parse(&unconfirmed.before)?;
-        // Nothing is to be written before, so that no full disk is in the way; `confirm.json` goes when it is done.
-        let commit = Commit { origin: Origin::Back, ..Commit::default() };
-        self.bring_into_force(author, tree, &commit).await
+        // Writes no file, so that a full disk does not prevent it. `confirm.json` is removed at the end.
+        let commit = Commit { origin: Origin::Revert, ..Commit::default() };
+        self.commit_tree(author, tree, &commit).await
     }
 
-    /// Goes back from commits whose time is over, for ever.
-    pub async fn keep_time(&self) {
+    /// Rolls back commits that are not confirmed in time. Never returns.
+    pub async fn run_confirm_timer(&self) {
         loop {
             let Some(unconfirmed) = self.unconfirmed() else {
                 self.inner.clock.notified().await;
                 continue;
             };
-            let left = unconfirmed.left();
-            if !left.is_zero() {
-                // Another commit, a confirmation or its cancellation.
-                let _ = tokio::time::timeout(left, self.inner.clock.notified()).await;
+            let remaining = unconfirmed.remaining();
+            if !remaining.is_zero() {
+                // Notified by another commit, a confirmation or a cancellation.
+                let _ = tokio::time::timeout(remaining, self.inner.clock.notified()).await;
                 continue;
             }
             let _one = self.inner.writer.lock().await;
-            if self.unconfirmed().is_none_or(|now| !now.left().is_zero()) {
+            if self.unconfirmed().is_none_or(|now| !now.remaining().is_zero()) {
                 continue;
             }
-            tracing::warn!(author = unconfirmed.author, "not confirmed in time: going back");
-            if let Err(refusal) = self.go_back(&stoa()).await {
-                tracing::error!("cannot go back: {refusal}; trying again");
+            tracing::warn!(
+                author = unconfirmed.author,
+                "commit not confirmed in time: rolling back"
+            );
+            if let Err(refusal) = self.revert(&stoa()).await {
+                tracing::error!("cannot roll back: {refusal}; trying again");
                 drop(_one);
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
             }
         }
     }
@@ -173,28 +177,28 @@ mod tests {
     const DAY: Duration = Duration::from_secs(86_400);
 
     #[test]
-    fn a_clock_that_is_set_makes_no_time_longer() {
+    fn setting_the_clock_does_not_extend_the_time() {
         let author = Author::new("ann", Client::Console);
         let mut waits = Unconfirmed::new(&author, MINUTE, "{}".into(), "");
-        assert!(waits.left() <= MINUTE && waits.left() > MINUTE / 2);
-        // Set back by a day while it waits, and before another controller reads the file.
+        assert!(waits.remaining() <= MINUTE && waits.remaining() > MINUTE / 2);
+        // Set back by a day while it waits, and before a restarted controller reads the file.
         waits.deadline += DAY;
-        assert!(waits.left() <= MINUTE);
+        assert!(waits.remaining() <= MINUTE);
         waits.until = None;
-        assert_eq!(waits.left(), MINUTE);
+        assert_eq!(waits.remaining(), MINUTE);
         // Set forward by a day: the time is over.
         waits.deadline -= DAY + DAY;
-        assert_eq!(waits.left(), Duration::ZERO);
+        assert_eq!(waits.remaining(), Duration::ZERO);
     }
 
     #[test]
-    fn what_an_earlier_controller_left_has_no_more_time_than_it_had() {
+    fn a_restart_does_not_extend_the_time() {
         let folder = tempfile::tempdir().unwrap();
         let mut waits =
             Unconfirmed::new(&Author::new("ann", Client::Console), MINUTE, "{}".into(), "");
         waits.deadline += DAY;
         std::fs::write(file(folder.path()), serde_json::to_vec(&waits).unwrap()).unwrap();
-        let left = read(folder.path()).unwrap();
-        assert!(left.left() <= MINUTE && left.author == "ann");
+        let read = read(folder.path()).unwrap();
+        assert!(read.remaining() <= MINUTE && read.author == "ann");
     }
 }

@@ -1,4 +1,4 @@
-//! What differs between two configurations.
+//! The differences of two configurations.
 
 use serde::Serialize;
 use yang5::data::{DataDiffFlags, DataDiffOp, DataNodeRef, DataTree};
@@ -6,43 +6,43 @@ use yang5::schema::SchemaNodeKind;
 
 use super::refusal::{self, Refusal};
 
-/// What became of a node.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// It was not there.
+    /// A new node.
     Create,
-    /// It is not there any more.
+    /// A deleted node.
     Delete,
-    /// It has another value, or another place among its like.
+    /// Another value, or another position in an ordered list.
     Replace,
 }
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// What became of it.
+    /// Its kind.
     pub kind: Kind,
     /// Data path.
     pub path: String,
-    /// The value before; of what has none, nothing.
+    /// The old value of a leaf.
     pub old: Option<String>,
-    /// The value now.
+    /// The new value of a leaf.
     pub new: Option<String>,
 }
 
-/// What `new` has that `old` has not, and the other way round.
+/// The changes from `old` to `new`.
 ///
 /// # Errors
 /// When libyang cannot compare them.
 pub fn between(old: &DataTree<'static>, new: &DataTree<'static>) -> Result<Vec<Change>, Refusal> {
     let mut changes = Vec::new();
-    visit(old, new, |kind, node| changes.push(change_of(kind, node)))?;
+    visit(old, new, |kind, node| changes.push(change(kind, node)))?;
     Ok(changes)
 }
 
-/// Shows every difference as the node that differs, with what became of it: who asks for the rights of a client wants
-/// the node itself, for the text of a path may be that of another node as well.
+/// Calls `each` with every changed node. Access control needs the node itself, since the text of its path may be
+/// ambiguous.
 ///
 /// # Errors
 /// When libyang cannot compare them.
@@ -55,16 +55,16 @@ pub fn visit(
     for (operation, node) in diff.iter() {
         match operation {
             DataDiffOp::Replace => each(Kind::Replace, &node),
-            // What stands below comes along, without an operation of its own.
-            DataDiffOp::Create => whole(&node, Kind::Create, &mut each),
-            DataDiffOp::Delete => whole(&node, Kind::Delete, &mut each),
+            // Its descendants have no operation of their own.
+            DataDiffOp::Create => subtree(&node, Kind::Create, &mut each),
+            DataDiffOp::Delete => subtree(&node, Kind::Delete, &mut each),
         }
     }
     Ok(())
 }
 
-/// A difference as it is told.
-pub fn change_of(kind: Kind, node: &DataNodeRef<'_>) -> Change {
+/// A changed node as a [`Change`].
+pub fn change(kind: Kind, node: &DataNodeRef<'_>) -> Change {
     if kind == Kind::Replace {
         let before = node.meta().find(|meta| meta.name() == "orig-value");
         let old = before.map(|meta| meta.value().to_owned());
@@ -81,11 +81,11 @@ pub fn change_of(kind: Kind, node: &DataNodeRef<'_>) -> Change {
     Change { kind, path: node.path(), old, new }
 }
 
-/// The nodes of a subtree that say something: entries of lists, values, containers that mean something by themselves.
-fn whole(top: &DataNodeRef<'_>, kind: Kind, each: &mut impl FnMut(Kind, &DataNodeRef<'_>)) {
+/// The nodes of a subtree that are changes: list entries, leafs and presence containers.
+fn subtree(top: &DataNodeRef<'_>, kind: Kind, each: &mut impl FnMut(Kind, &DataNodeRef<'_>)) {
     for node in top.traverse() {
         let schema = node.schema();
-        // Another operation begins there, and is told by itself.
+        // A nested operation is visited on its own.
         let is_own = node != *top && node.meta().any(|meta| meta.name() == "operation");
         if is_own || schema.is_np_container() || schema.is_list_key() {
             continue;

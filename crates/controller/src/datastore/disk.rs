@@ -1,4 +1,4 @@
-//! Files that are whole or not there, whenever the power goes.
+//! Atomic file replacement: after a crash a file has its old or its new contents.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,71 +7,73 @@ use std::path::{Path, PathBuf};
 
 use super::Refusal;
 
-/// Who may read what holds secrets.
+/// Mode of files with secrets.
 const OWNER_ONLY: u32 = 0o600;
 
-/// A file that is written and synced, but not in its place yet.
+/// A file that is written and synced under a temporary name.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Fresh {
-    fresh: PathBuf,
-    place: PathBuf,
-    is_placed: bool,
+pub(super) struct NewFile {
+    temporary: PathBuf,
+    target: PathBuf,
+    is_renamed: bool,
 }
 
-impl Fresh {
-    /// Writes `bytes` beside `place`, with the rights of what stands there, else for the owner alone.
-    pub fn write(place: &Path, bytes: &[u8]) -> Result<Fresh, Refusal> {
+impl NewFile {
+    /// Writes `bytes` to a temporary file beside `target`, with the owner and mode of the present file if there is one,
+    /// else with mode 0600.
+    pub fn write(target: &Path, bytes: &[u8]) -> Result<NewFile, Refusal> {
         let refused = |error: io::Error| {
-            Refusal::Disk(format!("{} cannot be written: {error}", place.display()))
+            Refusal::Disk(format!("{} cannot be written: {error}", target.display()))
         };
-        // A link stays a link.
-        let place_itself = fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
-        let mut fresh = place_itself.as_os_str().to_owned();
-        fresh.push(".new");
-        let fresh = Fresh { fresh: fresh.into(), place: place_itself, is_placed: false };
-        let _ = fs::remove_file(&fresh.fresh);
-        let before = fs::metadata(&fresh.place).ok();
+        // Resolved, so that a symbolic link is kept.
+        let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let mut temporary = target.as_os_str().to_owned();
+        temporary.push(".new");
+        let new = NewFile { temporary: temporary.into(), target, is_renamed: false };
+        let _ = fs::remove_file(&new.temporary);
+        let before = fs::metadata(&new.target).ok();
         let mode = before.as_ref().map_or(OWNER_ONLY, |data| data.permissions().mode());
         let mut options = OpenOptions::new();
         let mut file = options
             .write(true)
             .create_new(true)
             .mode(mode & 0o777)
-            .open(&fresh.fresh)
+            .open(&new.temporary)
             .map_err(refused)?;
         if let Some(before) = before {
-            // Whose it was, as far as we may; the rights whatever the mask is.
+            // The owner if permitted; the mode independent of the umask.
             let _ = std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid()));
             file.set_permissions(fs::Permissions::from_mode(mode & 0o777)).map_err(refused)?;
         }
         file.write_all(bytes).and_then(|()| file.sync_all()).map_err(refused)?;
-        Ok(fresh)
+        Ok(new)
     }
 
-    /// Puts it into its place; what stood there before is gone.
-    pub fn place(mut self) -> io::Result<()> {
-        fs::rename(&self.fresh, &self.place)?;
-        self.is_placed = true;
-        sync_folder(&self.place)
+    /// Renames it to its target, which it replaces.
+    pub fn rename(mut self) -> io::Result<()> {
+        fs::rename(&self.temporary, &self.target)?;
+        self.is_renamed = true;
+        sync_folder(&self.target)
     }
 }
 
-impl Drop for Fresh {
+impl Drop for NewFile {
     fn drop(&mut self) {
-        if !self.is_placed {
-            let _ = fs::remove_file(&self.fresh);
+        if !self.is_renamed {
+            let _ = fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// Makes the folder for what is kept, for the owner alone.
-pub(super) fn make(folder: &Path) -> Result<(), Refusal> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| Refusal::Disk(format!("{} cannot be made: {error}", folder.display())))
+/// Creates the state folder with mode 0700.
+pub(super) fn create_folder(folder: &Path) -> Result<(), Refusal> {
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created
+        .map_err(|error| Refusal::Disk(format!("{} cannot be created: {error}", folder.display())))
 }
 
-/// Removes a file for good.
+/// Removes a file and syncs its folder.
 pub(super) fn remove(file: &Path) -> io::Result<()> {
     match fs::remove_file(file) {
         Ok(()) => sync_folder(file),
@@ -92,45 +94,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_the_old_one_until_the_new_one_is_in_its_place() {
+    fn a_file_has_its_old_contents_until_the_rename() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("stoa.json");
-        fs::write(&place, "old").unwrap();
-        fs::set_permissions(&place, fs::Permissions::from_mode(0o640)).unwrap();
+        let target = folder.path().join("stoa.json");
+        fs::write(&target, "old").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
         let link = folder.path().join("link.json");
-        std::os::unix::fs::symlink(&place, &link).unwrap();
-        let fresh = Fresh::write(&link, b"new").unwrap();
-        assert_eq!(fs::read_to_string(&place).unwrap(), "old");
-        drop(fresh);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
-        Fresh::write(&link, b"new").unwrap().place().unwrap();
-        assert_eq!(fs::read_to_string(&place).unwrap(), "new");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let new = NewFile::write(&link, b"new").unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "old");
+        drop(new);
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            2,
+            "the temporary file is removed"
+        );
+        NewFile::write(&link, b"new").unwrap().rename().unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "new");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
     }
 
     #[test]
     fn a_rename_that_fails_leaves_the_old_file() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("stoa.json");
-        fs::write(&place, "old").unwrap();
-        let fresh = Fresh::write(&place, b"new").unwrap();
-        // A folder of another mount cannot be had in a test; a file that is gone fails alike.
+        let target = folder.path().join("stoa.json");
+        fs::write(&target, "old").unwrap();
+        let new = NewFile::write(&target, b"new").unwrap();
+        // A missing file stands in for any failure of rename().
         fs::remove_file(folder.path().join("stoa.json.new")).unwrap();
-        assert_eq!(fresh.place().unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert_eq!(fs::read_to_string(&place).unwrap(), "old");
-        // What stands there cannot be replaced by a file.
-        let fresh = Fresh::write(&place, b"new").unwrap();
-        fs::remove_file(&place).unwrap();
-        fs::create_dir_all(place.join("full")).unwrap();
-        assert!(fresh.place().is_err());
+        assert_eq!(new.rename().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(fs::read_to_string(&target).unwrap(), "old");
+        // A folder cannot be replaced by a file.
+        let new = NewFile::write(&target, b"new").unwrap();
+        fs::remove_file(&target).unwrap();
+        fs::create_dir_all(target.join("full")).unwrap();
+        assert!(new.rename().is_err());
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "{left:?}");
     }
 
     #[test]
-    fn what_cannot_be_written_is_told() {
-        let refused = Fresh::write(Path::new("/proc/no/such/file"), b"new").unwrap_err();
+    fn a_write_error_names_the_file() {
+        let refused = NewFile::write(Path::new("/proc/no/such/file"), b"new").unwrap_err();
         assert!(refused.to_string().contains("/proc/no/such/file cannot be written"), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! Changes of a tree, one after the other, all or none.
+//! Edits of a tree: applied in order, all or none.
 
 use std::path::Path;
 
@@ -10,49 +10,49 @@ use super::snapshot;
 use crate::error::ValidationErrors;
 use crate::{host_bits, yang};
 
-/// A change. Paths are data paths from the root with keys in predicates, as libyang has them
+/// An edit. Paths are data paths from the root with keys in predicates, as libyang has them
 /// (`/ietf-interfaces:interfaces/interface[name='lan']/enabled`); bodies are RFC 7951 encoding from the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// What the body has is there afterwards; what is there beside it stays.
+    /// Adds or replaces the nodes of the body and keeps all others.
     Merge {
         /// The data.
         body: String,
     },
-    /// As merge; refused when the path is there.
+    /// As merge; an error if the path exists.
     Create {
-        /// What the body makes.
+        /// The node that the body creates.
         path: String,
-        /// The data, with all that stands above the path.
+        /// The data, with all ancestors of the node.
         body: String,
     },
-    /// The path is as the body has it.
+    /// Replaces the node by that of the body.
     Replace {
-        /// What is put in place; `/` is the whole.
+        /// The node; `/` is the whole configuration.
         path: String,
-        /// The data, with all that stands above the path.
+        /// The data, with all ancestors of the node.
         body: String,
     },
-    /// Removes what has to be there.
+    /// Deletes a node; an error if it does not exist.
     Delete {
-        /// What goes; `/` is the whole.
+        /// The node; `/` is the whole configuration.
         path: String,
     },
-    /// Removes what may be there.
+    /// Deletes a node if it exists.
     Remove {
-        /// What goes; `/` is the whole.
+        /// The node; `/` is the whole configuration.
         path: String,
     },
-    /// Makes one node, and what is missing above it.
+    /// Creates a node and its missing ancestors.
     Set {
         /// The node.
         path: String,
-        /// Its value; nothing for containers and entries of lists.
+        /// Its value; `None` for containers and list entries.
         value: Option<String>,
     },
 }
 
-/// A copy of the tree with the changes made.
+/// A copy of the tree with the edits.
 pub(super) fn apply(
     tree: &DataTree<'static>,
     edits: &[Edit],
@@ -68,25 +68,25 @@ fn one(tree: &mut DataTree<'static>, edit: &Edit) -> Result<(), Refusal> {
     match edit {
         Edit::Merge { body } => merge(tree, body),
         Edit::Create { path, body } => {
-            if is_there(tree, path)? {
+            if exists(tree, path)? {
                 return Err(Refusal::Exists(path.clone()));
             }
             merge(tree, body)
         }
         Edit::Replace { path, body } => {
             let body = parse(body)?;
-            if is_there(tree, path)? {
+            if exists(tree, path)? {
                 empty(tree, path)?;
             }
             join(tree, &body)
         }
         Edit::Delete { path } => {
-            if !is_there(tree, path)? {
+            if !exists(tree, path)? {
                 return Err(Refusal::Missing(path.clone()));
             }
             remove(tree, path)
         }
-        Edit::Remove { path } => match is_there(tree, path)? {
+        Edit::Remove { path } => match exists(tree, path)? {
             true => remove(tree, path),
             false => Ok(()),
         },
@@ -97,10 +97,10 @@ fn one(tree: &mut DataTree<'static>, edit: &Edit) -> Result<(), Refusal> {
 fn parse(body: &str) -> Result<DataTree<'static>, Refusal> {
     let parsed = snapshot::parse(body)?;
     let mut errors = ValidationErrors::default();
-    host_bits::check(Path::new("what was given"), body, &mut errors);
+    host_bits::check(Path::new("request"), body, &mut errors);
     match errors.is_empty() {
         true => Ok(parsed),
-        false => Err(Refusal::ValidationErrors(errors.into_vec())),
+        false => Err(Refusal::Invalid(errors.into_vec())),
     }
 }
 
@@ -109,14 +109,14 @@ fn merge(tree: &mut DataTree<'static>, body: &str) -> Result<(), Refusal> {
 }
 
 fn join(tree: &mut DataTree<'static>, body: &DataTree<'static>) -> Result<(), Refusal> {
-    choice::make_way(tree, body);
+    choice::remove_other_cases(tree, body);
     tree.merge(body).map_err(refusal::yang)
 }
 
-/// Takes away what is to be replaced. The entry of a list stays with its keys, and so keeps its place among its like.
+/// Removes the contents of a node before it is replaced. An entry of an ordered list keeps its keys and its position.
 fn empty(tree: &mut DataTree<'static>, path: &str) -> Result<(), Refusal> {
-    let found = if path == "/" { None } else { find(tree, path)? };
-    match found {
+    let node = if path == "/" { None } else { find(tree, path)? };
+    match node {
         Some(entry) if entry.schema().is_user_ordered() => {
             let below: Vec<_> =
                 entry.children().filter(|child| !child.schema().is_list_key()).collect();
@@ -127,7 +127,7 @@ fn empty(tree: &mut DataTree<'static>, path: &str) -> Result<(), Refusal> {
     }
 }
 
-/// The node at a path, if it is there.
+/// The node at a path.
 fn find<'a>(tree: &'a DataTree<'static>, path: &str) -> Result<Option<DataNodeRef<'a>>, Refusal> {
     if path.contains('\0') {
         return Err(refusal::one("/", "the path holds a zero character", "Remove it."));
@@ -135,16 +135,16 @@ fn find<'a>(tree: &'a DataTree<'static>, path: &str) -> Result<Option<DataNodeRe
     if tree.reference().is_none() {
         return Ok(None);
     }
-    let (found, complaints) = yang::listen(|| tree.find_path(path));
+    let (found, errors) = yang::collect_errors(|| tree.find_path(path));
     match found {
         Ok(node) => Ok(Some(node)),
-        // Not found is no complaint; a path that cannot be is.
-        Err(_) if complaints.is_empty() => Ok(None),
-        Err(error) => Err(refusal::said(&error, &complaints)),
+        // libyang reports an error for an invalid path, none for a missing node.
+        Err(_) if errors.is_empty() => Ok(None),
+        Err(error) => Err(refusal::invalid(&error, &errors)),
     }
 }
 
-fn is_there(tree: &DataTree<'static>, path: &str) -> Result<bool, Refusal> {
+fn exists(tree: &DataTree<'static>, path: &str) -> Result<bool, Refusal> {
     if path == "/" {
         return Ok(tree.reference().is_some());
     }
@@ -159,8 +159,8 @@ fn remove(tree: &mut DataTree<'static>, path: &str) -> Result<(), Refusal> {
     if find(tree, path)?.is_some_and(|node| node.schema().is_list_key()) {
         return Err(refusal::one(
             path,
-            "this is the key of an entry, which cannot be without it",
-            "Delete the entry.",
+            "this is the key of a list entry",
+            "Delete the list entry.",
         ));
     }
     tree.remove(path).map_err(refusal::yang)
@@ -168,27 +168,31 @@ fn remove(tree: &mut DataTree<'static>, path: &str) -> Result<(), Refusal> {
 
 fn set(tree: &mut DataTree<'static>, path: &str, value: Option<&str>) -> Result<(), Refusal> {
     if path.contains('\0') || value.is_some_and(|value| value.contains('\0')) {
-        return Err(refusal::one("/", "there is a zero character in it", "Remove it."));
+        return Err(refusal::one(
+            "/",
+            "the path or the value holds a zero character",
+            "Remove it.",
+        ));
     }
     let mut errors = ValidationErrors::default();
     host_bits::check_path(path, &mut errors);
     if !errors.is_empty() {
-        return Err(Refusal::ValidationErrors(errors.into_vec()));
+        return Err(Refusal::Invalid(errors.into_vec()));
     }
-    // An entry of a leaf-list is there once, however often it is set.
-    if path.ends_with(']') && is_there(tree, path).unwrap_or(false) {
+    // An entry of a leaf-list can be set repeatedly.
+    if path.ends_with(']') && exists(tree, path).unwrap_or(false) {
         return Ok(());
     }
-    let (made, complaints) = yang::listen(|| tree.new_path(path, value, false).map(|_| ()));
-    made.map_err(|error| refusal::said(&error, &complaints))?;
+    let (created, errors) = yang::collect_errors(|| tree.new_path(path, value, false).map(|_| ()));
+    created.map_err(|error| refusal::invalid(&error, &errors))?;
     match find(tree, path)? {
         Some(node) if node.schema().is_state() => Err(refusal::one(
             path,
-            "this is a fact, not something to be configured",
-            "Look at it by `stoa show`.",
+            "this is state, which cannot be configured",
+            "Print it with `stoa show`.",
         )),
         Some(node) => {
-            choice::settle(&node);
+            choice::remove_excluded(&node);
             Ok(())
         }
         None => Ok(()),
@@ -203,10 +207,10 @@ mod tests {
 
     use super::*;
 
-    /// Interfaces and what their descriptions are.
+    /// Interfaces and their descriptions.
     type Model = BTreeMap<String, Option<String>>;
 
-    fn place(name: &str) -> String {
+    fn path_of(name: &str) -> String {
         format!("/ietf-interfaces:interfaces/interface[name='{name}']")
     }
 
@@ -227,11 +231,11 @@ mod tests {
         list.unwrap_or_default().into_iter().map(one).collect()
     }
 
-    /// What an edit does to the model, and whether it can be made.
+    /// Applies an edit to the model. Returns it and whether it is valid.
     fn expect(model: &mut Model, kind: u8, name: &str, text: &str) -> (Edit, bool) {
-        let (path, body) = (place(name), body(name, text));
+        let (path, body) = (path_of(name), body(name, text));
         let (name, text) = (name.to_owned(), Some(text.to_owned()));
-        let is_there = model.contains_key(&name);
+        let exists = model.contains_key(&name);
         match kind {
             0 => {
                 model.insert(name, text.clone());
@@ -242,10 +246,10 @@ mod tests {
                 (Edit::Merge { body }, true)
             }
             2 => {
-                if !is_there {
+                if !exists {
                     model.insert(name, text);
                 }
-                (Edit::Create { path, body }, !is_there)
+                (Edit::Create { path, body }, !exists)
             }
             3 => {
                 model.insert(name, text);
@@ -253,7 +257,7 @@ mod tests {
             }
             4 => {
                 model.remove(&name);
-                (Edit::Delete { path }, is_there)
+                (Edit::Delete { path }, exists)
             }
             5 => {
                 model.remove(&name);
@@ -272,14 +276,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn edits_do_what_a_map_does(steps in proptest::collection::vec((0..8_u8, 0..4_u8, 0..3_u8), 1..40)) {
+        fn edits_match_a_map(steps in proptest::collection::vec((0..8_u8, 0..4_u8, 0..3_u8), 1..40)) {
             let mut tree = snapshot::parse("{}").unwrap();
             let mut desired = Model::new();
             for (kind, name, text) in steps {
                 let (edit, may) = expect(&mut desired, kind, &format!("if{name}"), &format!("text {text}"));
                 match apply(&tree, std::slice::from_ref(&edit)) {
                     Ok(edited) => {
-                        prop_assert!(may, "{:?} was made", edit);
+                        prop_assert!(may, "{:?} was applied", edit);
                         tree = edited;
                     }
                     Err(refusal) => prop_assert!(!may, "{:?}: {}", edit, refusal),
@@ -289,7 +293,7 @@ mod tests {
         }
 
         #[test]
-        fn no_path_or_body_is_too_odd(path in "\\PC*", body in "\\PC*", value in proptest::option::of("\\PC*")) {
+        fn any_path_or_body_is_handled_without_a_panic(path in "\\PC*", body in "\\PC*", value in proptest::option::of("\\PC*")) {
             let tree = snapshot::parse(&body_of_one()).unwrap();
             for edit in [
                 Edit::Set { path: path.clone(), value },
@@ -307,17 +311,17 @@ mod tests {
     }
 
     #[test]
-    fn all_edits_are_made_or_none() {
+    fn all_edits_are_applied_or_none() {
         let tree = snapshot::parse(&body_of_one()).unwrap();
         let edits = [
-            Edit::Set { path: format!("{}/description", place("a")), value: Some("c".into()) },
-            Edit::Delete { path: place("x") },
+            Edit::Set { path: format!("{}/description", path_of("a")), value: Some("c".into()) },
+            Edit::Delete { path: path_of("x") },
         ];
         assert!(matches!(apply(&tree, &edits), Err(Refusal::Missing(_))));
         assert_eq!(model(&tree)["a"].as_deref(), Some("b"));
     }
 
-    /// Rules in the order in which they stand.
+    /// The rules in their order.
     fn rules(tree: &DataTree<'static>) -> Vec<(String, String)> {
         let value: serde_json::Value =
             serde_json::from_str(&snapshot::print(tree).unwrap()).unwrap();
@@ -328,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_replaced_keeps_its_place() {
+    fn a_replaced_entry_keeps_its_position() {
         let body = |rules: &str| {
             format!(
                 r#"{{"ietf-netconf-acm:nacm": {{"rule-list": [{{"name": "x", "rule": [{rules}]}}]}}}}"#
@@ -362,12 +366,12 @@ mod tests {
     }
 
     #[test]
-    fn host_bits_are_told_wherever_they_come() {
+    fn host_bits_are_errors_in_paths_too() {
         let tree = snapshot::parse("{}").unwrap();
         let path = "/ietf-routing:routing/control-plane-protocols/control-plane-protocol[type='ietf-routing:static']\
                     [name='s']/static-routes/ietf-ipv4-unicast-routing:ipv4/route[destination-prefix='10.0.0.1/8']";
         let set = Edit::Set { path: path.into(), value: None };
-        let told = apply(&tree, &[set]).unwrap_err().errors();
-        assert!(told[0].cause.contains("host bits"), "{told:?}");
+        let errors = apply(&tree, &[set]).unwrap_err().errors();
+        assert!(errors[0].cause.contains("host bits"), "{errors:?}");
     }
 }

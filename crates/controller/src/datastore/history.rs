@@ -1,4 +1,4 @@
-//! The configurations that were in force, each in a file of its own.
+//! The history: a file for each committed configuration.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,28 +9,28 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use super::disk::{self, Fresh};
+use super::disk::{self, NewFile};
 use super::{Author, Client, Refusal};
 
-/// Configurations that are kept.
+/// Maximum number of configurations.
 pub const HISTORY_LIMIT: usize = 100;
-/// Bytes on disk that they may take; the newest one is kept whatever it takes.
+/// Maximum size on disk. The newest configuration is kept whatever its size.
 const BYTES_LIMIT: u64 = 256 << 20;
-/// Characters of a comment that are kept.
+/// Maximum length of a comment in characters.
 pub(super) const COMMENT_LIMIT: usize = 1_000;
 
-/// A configuration that was in force.
+/// A configuration of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Entry {
     /// Counts from 1 up.
     pub number: u64,
-    /// When it came into force (RFC 3339, UTC).
+    /// When it took effect (RFC 3339, UTC).
     pub time: String,
-    /// Who brought it.
+    /// Its author.
     pub author: String,
-    /// By which client.
+    /// The client of the author.
     pub client: Client,
-    /// Why.
+    /// The comment of the commit.
     #[serde(default)]
     pub comment: String,
 }
@@ -97,14 +97,14 @@ impl History {
         matches!(newest, Some(Ok(newest)) if newest == text)
     }
 
-    /// Writes the next entry, not in its place yet.
+    /// Writes the next entry to a temporary file.
     pub fn write(
         &self,
         author: &Author,
         comment: &str,
         text: &str,
-    ) -> Result<(u64, Fresh), Refusal> {
-        disk::make(&self.folder)?;
+    ) -> Result<(u64, NewFile), Refusal> {
+        disk::create_folder(&self.folder)?;
         let number = self.numbers().first().map_or(1, |(number, _)| number + 1);
         let entry = Entry {
             number,
@@ -121,7 +121,7 @@ impl History {
             .and_then(|()| packed.write_all(text.as_bytes()))
             .map_err(refused)?;
         let packed = packed.finish().map_err(refused)?;
-        Ok((number, Fresh::write(&self.file(number), &packed)?))
+        Ok((number, NewFile::write(&self.file(number), &packed)?))
     }
 
     /// Removes the oldest beyond the limits.
@@ -141,16 +141,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_kept_up_to_the_limit_and_broken_ones_left_out() {
+    fn entries_are_kept_up_to_the_limit_and_broken_ones_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let history = History::new(folder.path());
         assert!(history.list().is_empty() && !history.is_newest("{}"));
         let author = Author::new("ann", Client::Shell);
         for number in 1..=HISTORY_LIMIT as u64 + 3 {
-            let (given, fresh) =
-                history.write(&author, "a\nline", &format!("{{{number}}}")).unwrap();
+            let (given, new) = history.write(&author, "a\nline", &format!("{{{number}}}")).unwrap();
             assert_eq!(given, number);
-            fresh.place().unwrap();
+            new.rename().unwrap();
             history.prune();
         }
         let list = history.list();

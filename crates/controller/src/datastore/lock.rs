@@ -1,45 +1,45 @@
-//! Who holds the configuration: one at a time, until the session ends.
+//! The lock of the configuration, which one session holds until it ends.
 
 use std::time::SystemTime;
 
 use super::{Author, Client, Datastore, Refusal};
 
-/// Who holds the lock.
+/// The holder of the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct LockHolder {
     /// The user.
     pub name: String,
-    /// How the user came.
+    /// The client of the user.
     pub client: Client,
-    /// Since when.
+    /// Start of the lock.
     pub since: SystemTime,
     /// Known to the holder alone.
     session: u64,
 }
 
-impl std::fmt::Display for Holder {
+impl std::fmt::Display for LockHolder {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.since.elapsed().unwrap_or_default().as_secs();
-        let Holder { name, client, .. } = self;
-        write!(out, "{name} ({client}) holds the configuration since {seconds} s")
+        let LockHolder { name, client, .. } = self;
+        write!(out, "{name} ({client}) has locked the configuration for {seconds} s")
     }
 }
 
-/// A lock that is held as long as this lives.
+/// The lock, which is released on drop.
 #[derive(Debug)]
-pub struct Held {
+pub struct LockGuard {
     datastore: Datastore,
     session: u64,
 }
 
-impl Held {
-    /// What the holder's [`Author::session`] is.
+impl LockGuard {
+    /// The [`Author::session`] of the holder.
     pub fn session(&self) -> u64 {
         self.session
     }
 }
 
-impl Drop for Held {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         let mut stores = self.datastore.stores();
         if stores.holder.as_ref().is_some_and(|holder| holder.session == self.session) {
@@ -49,34 +49,34 @@ impl Drop for Held {
 }
 
 impl Datastore {
-    /// Keeps all others from changing anything.
+    /// Takes the lock: other sessions cannot change the configuration.
     ///
     /// # Errors
-    /// When somebody holds it.
-    pub fn lock(&self, author: &Author) -> Result<Held, Refusal> {
+    /// When another session holds it.
+    pub fn lock(&self, author: &Author) -> Result<LockGuard, Refusal> {
         let mut stores = self.stores();
         check(stores.holder.as_ref(), author)?;
-        // A number that others cannot guess by counting is not needed: the clients keep it to themselves.
+        // A sequential number suffices: clients send only their own.
         stores.sessions += 1;
         let session = stores.sessions;
-        stores.holder = Some(Holder {
+        stores.holder = Some(LockHolder {
             name: author.name.clone(),
             client: author.client,
             since: SystemTime::now(),
             session,
         });
         drop(stores);
-        Ok(Held { datastore: self.clone(), session })
+        Ok(LockGuard { datastore: self.clone(), session })
     }
 
-    /// Who holds the lock.
-    pub fn holder(&self) -> Option<Holder> {
+    /// The holder of the lock.
+    pub fn holder(&self) -> Option<LockHolder> {
         self.stores().holder.clone()
     }
 }
 
-/// Whether the author may change something.
-pub(super) fn check(holder: Option<&Holder>, author: &Author) -> Result<(), Refusal> {
+/// Checks that no other session holds the lock.
+pub(super) fn check(holder: Option<&LockHolder>, author: &Author) -> Result<(), Refusal> {
     match holder {
         Some(holder) if holder.session != author.session => Err(Refusal::Locked(holder.clone())),
         _ => Ok(()),

@@ -1,13 +1,12 @@
-//! The datastores (RFC 8342): candidate, running and startup, and what became of them.
+//! The datastores (RFC 8342): candidate, running and startup, with their history.
 //!
-//! Every client comes here to change what is desired. A change of running is one transaction: valid by YANG, valid
-//! by the capabilities, written to disk, taken by the forwarder; or refused with every reason, and nothing is
-//! changed. Startup is the file that Stoa was started with: a commit writes it, so that what runs is what comes
-//! back. Only a commit that still waits for its confirmation is in running alone.
+//! All clients change the configuration here. A change of running is one transaction: it is valid by YANG and by the
+//! checks of this crate, written to disk and applied by the forwarder; or it is refused with all errors and changes
+//! nothing. Startup is the file that Stoa was started with. A commit writes it, so that a restart keeps the running
+//! configuration. A commit that waits for its confirmation is in running alone.
 //!
-//! On disk, in the folder of the state:
-//! `history/NUMBER.json.gz` holds each configuration that was in force with who, when and why, and `confirm.json`
-//! what to go back to when a commit is not confirmed. Files are written beside their place, synced and renamed.
+//! In the state folder, `history/NUMBER.json.gz` is a committed configuration with its author, time and comment, and
+//! `confirm.json` the configuration to roll back to. Files are written under a temporary name, synced and renamed.
 
 mod access;
 mod author;
@@ -29,42 +28,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, broadcast};
 use yang5::data::DataTree;
 
-pub use access::{Proof, Way};
+pub use access::{AccessPath, Credential};
 pub use author::{Author, Client, Store};
 pub use commit::{Commit, Committed, Origin};
 pub use confirm::Unconfirmed;
-pub use difference::{Change, Kind, between, change_of, visit};
+pub use difference::{Change, Kind, between, change, visit};
 pub use edit::Edit;
 pub use history::{Entry, HISTORY_LIMIT};
-pub use lock::{Held, Holder};
+pub use lock::{LockGuard, LockHolder};
 pub use refusal::Refusal;
 pub use snapshot::{Snapshot, parse};
 
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use crate::running::Running;
 use history::History;
 
-/// Events that a slow listener may be behind; older ones are lost to it.
-const EVENTS: usize = 256;
+/// Length of the event queue of a subscriber, which loses older events.
+const EVENT_QUEUE_LENGTH: usize = 256;
 
-/// Something that happened to the datastores.
+/// An event of the datastores.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Running changed: who did it, and in what.
+    /// Running changed.
     Changed {
         /// The author.
         author: Author,
-        /// The number in the history; 0: not there yet, the commit waits for its confirmation.
+        /// The number in the history; 0: none yet, the commit waits for its confirmation.
         number: u64,
-        /// What is different now.
+        /// The changes.
         changes: Arc<[Change]>,
     },
     /// The candidate changed.
     Edited,
 }
 
-/// The datastores of one Stoa. Clones are the same ones.
+/// The datastores. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Datastore {
     inner: Arc<Inner>,
@@ -72,69 +71,69 @@ pub struct Datastore {
 
 #[derive(Debug)]
 struct Inner {
-    line: Arc<Line>,
+    connection: Arc<ForwarderConnection>,
     /// The file of the startup datastore.
     startup: PathBuf,
-    /// The folder of the state.
+    /// The state folder.
     state: PathBuf,
     running_file: Running,
     stores: Mutex<Stores>,
-    /// One change of running at a time.
+    /// Serializes changes of running.
     writer: tokio::sync::Mutex<()>,
     events: broadcast::Sender<Event>,
-    /// The time to go back has come nearer, or is not to come any more.
+    /// Notified when the unconfirmed commit changes.
     clock: Notify,
 }
 
 #[derive(Debug)]
 struct Stores {
     candidate: Arc<Snapshot>,
-    /// The candidate is something else than running.
+    /// The candidate differs from running.
     is_edited: bool,
-    /// Why the candidate cannot follow a running that changed under it.
+    /// The author of a change of running that conflicts with the candidate.
     conflict: Option<String>,
     running: Arc<Snapshot>,
     startup: Arc<Snapshot>,
-    /// The text of the startup file as it was last read or written; `None`: whatever stands there is a hand's.
+    /// The text of the startup file when it was last read or written; `None`: it was edited meanwhile.
     startup_text: Option<String>,
-    /// Snapshots made so far.
-    made: u64,
-    holder: Option<Holder>,
+    /// The last revision.
+    revision: u64,
+    holder: Option<LockHolder>,
     sessions: u64,
     unconfirmed: Option<Unconfirmed>,
 }
 
 impl Stores {
-    /// Something else than any snapshot before.
-    fn next(&mut self) -> u64 {
-        self.made += 1;
-        self.made
+    /// A new revision.
+    fn next_revision(&mut self) -> u64 {
+        self.revision += 1;
+        self.revision
     }
 }
 
 impl Datastore {
-    /// The datastores over `line`, whose configuration is in force or about to be, and as data is `running`. `startup`
-    /// is the file that Stoa was started with; `state` the folder for the rest, which is made when it is first needed.
-    /// `is_resumed`: the configuration was in force when another controller ended, not read from the file.
+    /// Opens the datastores. The configuration of `connection` is in effect or about to be; `running` is its data.
+    /// `startup` is the file that Stoa was started with, `state` the state folder, which is created when needed.
+    /// `is_resumed`: the configuration comes from an earlier controller, not from the file.
     pub fn open(
-        line: Arc<Line>,
+        connection: Arc<ForwarderConnection>,
         running: DataTree<'static>,
         startup: PathBuf,
         state: PathBuf,
         running_file: Running,
         is_resumed: bool,
     ) -> Datastore {
-        let desired = line.configuration();
+        let desired = connection.configuration();
         let text = desired.as_ref().map_or("{}", |it| it.text.as_str());
         let running = Arc::new(Snapshot::new(running, 1));
         let startup_text = std::fs::read_to_string(&startup).ok();
-        let held = match startup_text.as_deref() {
+        let startup_snapshot = match startup_text.as_deref() {
             Some(same) if same == text => Ok(Arc::clone(&running)),
             other => {
                 snapshot::parse(other.unwrap_or("{}")).map(|tree| Arc::new(Snapshot::new(tree, 2)))
             }
         };
-        // While nobody looked it may have been edited: then it is neither what runs nor what was saved last.
+        // The file may have been edited meanwhile: then it is neither running nor the last saved configuration.
         let is_known = |now: &String| now == text || History::new(&state).is_newest(now);
         let startup_text = startup_text.filter(|now| !is_resumed || is_known(now));
         if !is_resumed {
@@ -145,17 +144,17 @@ impl Datastore {
             candidate: Arc::clone(&running),
             is_edited: false,
             conflict: None,
-            startup: held.unwrap_or_else(|_| Arc::clone(&running)),
+            startup: startup_snapshot.unwrap_or_else(|_| Arc::clone(&running)),
             running,
             startup_text,
-            made: 2,
+            revision: 2,
             holder: None,
             sessions: 0,
             unconfirmed,
         };
-        let (events, _) = broadcast::channel(EVENTS);
+        let (events, _) = broadcast::channel(EVENT_QUEUE_LENGTH);
         let inner = Inner {
-            line,
+            connection,
             startup,
             state,
             running_file,
@@ -166,35 +165,37 @@ impl Datastore {
         };
         let datastore = Datastore { inner: Arc::new(inner) };
         if is_resumed && let Err(refusal) = datastore.finish() {
-            tracing::error!("what is in force is not in the startup file: {refusal}");
+            tracing::error!(
+                "the running configuration is not saved in the startup file: {refusal}"
+            );
         }
         datastore
     }
 
     /// The line to the forwarder.
-    pub fn line(&self) -> &Arc<Line> {
-        &self.inner.line
+    pub fn connection(&self) -> &Arc<ForwarderConnection> {
+        &self.inner.connection
     }
 
-    /// The folder of the state: keys, users' tokens, logs of who did what.
+    /// The state folder: history, keys and tokens.
     pub fn state(&self) -> &std::path::Path {
         &self.inner.state
     }
 
-    /// Makes that folder, for the owner alone.
+    /// Creates the state folder with mode 0700.
     ///
     /// # Errors
-    /// When the system refuses.
-    pub fn make_state(&self) -> Result<(), Refusal> {
-        disk::make(&self.inner.state)
+    /// When a system call fails.
+    pub fn create_state_folder(&self) -> Result<(), Refusal> {
+        disk::create_folder(&self.inner.state)
     }
 
-    /// What happens from now on.
+    /// Future events.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.inner.events.subscribe()
     }
 
-    /// A datastore as it is now.
+    /// The current contents of a datastore.
     pub fn tree(&self, store: Store) -> Arc<Snapshot> {
         let stores = self.stores();
         Arc::clone(match store {
@@ -204,17 +205,17 @@ impl Datastore {
         })
     }
 
-    /// Whether the candidate is something else than running.
+    /// Whether the candidate differs from running.
     pub fn is_edited(&self) -> bool {
         self.stores().is_edited
     }
 
-    /// A commit that waits for its confirmation.
+    /// The commit that waits for its confirmation.
     pub fn unconfirmed(&self) -> Option<Unconfirmed> {
         self.stores().unconfirmed.clone()
     }
 
-    /// What `new` has that `old` has not, and the other way round.
+    /// The changes from `old` to `new`.
     ///
     /// # Errors
     /// When libyang cannot compare them.
@@ -222,20 +223,20 @@ impl Datastore {
         between(&self.tree(old).tree, &self.tree(new).tree)
     }
 
-    /// The configurations that were in force, newest first.
+    /// The entries of the history, newest first.
     pub fn history(&self) -> Vec<Entry> {
-        self.past().list()
+        self.history_files().list()
     }
 
-    /// A configuration that was in force, by its number in the history.
+    /// A configuration of the history.
     ///
     /// # Errors
-    /// When there is none of that number, or it cannot be read.
-    pub fn past_tree(&self, number: u64) -> Result<Snapshot, Refusal> {
-        Ok(Snapshot::new(snapshot::parse(&self.past().text(number)?)?, 0))
+    /// When it does not exist or cannot be read.
+    pub fn history_tree(&self, number: u64) -> Result<Snapshot, Refusal> {
+        Ok(Snapshot::new(snapshot::parse(&self.history_files().text(number)?)?, 0))
     }
 
-    fn past(&self) -> History {
+    fn history_files(&self) -> History {
         History::new(&self.inner.state)
     }
 
@@ -243,17 +244,16 @@ impl Datastore {
         self.inner.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, event: Event) {
-        // Nobody has to listen.
+    fn publish(&self, event: Event) {
+        // Fails without subscribers.
         let _ = self.inner.events.send(event);
     }
 
-    /// Changes a datastore: the candidate as it is, without looking at the whole; running as one transaction.
-    /// With `if_match`, only when its revision is still that.
+    /// Edits a datastore: the candidate without validation, running as one transaction. With `if_match`, only if the
+    /// datastore has this revision.
     ///
     /// # Errors
-    /// When an edit cannot be made, somebody else has the lock, or running would not be valid. Then nothing is
-    /// changed.
+    /// When an edit fails, another session has the lock, or running would be invalid. Then nothing changes.
     pub async fn edit(
         &self,
         author: &Author,
@@ -264,7 +264,7 @@ impl Datastore {
         self.edit_as(author, store, edits, if_match, Commit::default()).await
     }
 
-    /// As [`Self::edit`]; a change of running is committed as `commit` says.
+    /// As [`Self::edit`], with the parameters of the commit of running.
     ///
     /// # Errors
     /// As [`Self::edit`].
@@ -277,7 +277,8 @@ impl Datastore {
         commit: Commit,
     ) -> Result<Arc<Snapshot>, Refusal> {
         let (own, author) = (self.clone(), author.clone());
-        whole(async move { own.edit_now(&author, store, edits, if_match, &commit).await }).await
+        to_completion(async move { own.edit_now(&author, store, edits, if_match, &commit).await })
+            .await
     }
 
     async fn edit_now(
@@ -291,48 +292,48 @@ impl Datastore {
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
         let before = match store {
-            Store::Startup => return Err(refusal::startup_follows()),
+            Store::Startup => return Err(refusal::startup_is_read_only()),
             store => self.tree(store),
         };
         if if_match.is_some_and(|revision| revision != before.revision) {
             return Err(Refusal::Stale);
         }
-        // Parsing and copying of a large tree is not for the thread that answers others.
-        let made = tokio::task::spawn_blocking(move || edit::apply(&before.tree, &edits));
-        let tree = made.await.map_err(refusal::broken)??;
+        // Parsing and copying a large tree would block other requests.
+        let edited = tokio::task::spawn_blocking(move || edit::apply(&before.tree, &edits));
+        let tree = edited.await.map_err(refusal::panicked)??;
         if store == Store::Running {
             if between(&self.tree(store).tree, &tree)?.is_empty() {
                 return Ok(self.tree(store));
             }
-            self.bring_into_force(author, tree, commit).await?;
+            self.commit_tree(author, tree, commit).await?;
             return Ok(self.tree(Store::Running));
         }
         let edited = {
             let mut stores = self.stores();
-            let revision = stores.next();
+            let revision = stores.next_revision();
             stores.candidate = Arc::new(Snapshot::new(tree, revision));
             stores.is_edited = true;
             Arc::clone(&stores.candidate)
         };
-        self.tell(Event::Edited);
+        self.publish(Event::Edited);
         Ok(edited)
     }
 
-    /// What a datastore would be with these edits, not looked at as a whole; nothing is changed.
+    /// A datastore with these edits, without validation and without changing it.
     ///
     /// # Errors
-    /// When an edit cannot be made.
+    /// When an edit fails.
     pub fn preview(&self, store: Store, edits: &[Edit]) -> Result<DataTree<'static>, Refusal> {
         edit::apply(&self.tree(store).tree, edits)
     }
 
-    /// Brings the candidate into force: all of it or none of it.
+    /// Commits the candidate.
     ///
     /// # Errors
-    /// Every reason why it cannot be; running and the candidate stay as they are.
+    /// All errors of the candidate. Then nothing changes.
     pub async fn commit(&self, author: &Author, commit: Commit) -> Result<Committed, Refusal> {
         let (own, author) = (self.clone(), author.clone());
-        whole(async move { own.commit_now(&author, commit).await }).await
+        to_completion(async move { own.commit_now(&author, commit).await }).await
     }
 
     async fn commit_now(&self, author: &Author, commit: Commit) -> Result<Committed, Refusal> {
@@ -348,29 +349,29 @@ impl Datastore {
         if commit.if_match.is_some_and(|revision| revision != candidate.revision) {
             return Err(Refusal::Stale);
         }
-        self.bring_into_force(author, Arc::clone(&candidate.tree), &commit).await
+        self.commit_tree(author, Arc::clone(&candidate.tree), &commit).await
     }
 
-    /// Reads a file and brings it into force: `stoa reload`. Another file than the startup one is in force until Stoa
-    /// ends or a commit keeps it.
+    /// Reads and commits a file: `stoa reload`. A file other than the startup file applies until Stoa ends, unless a
+    /// commit saves it.
     ///
     /// # Errors
-    /// What is wrong with the file, and as [`Self::commit`].
+    /// All errors of the file, and as [`Self::commit`].
     pub async fn load(&self, author: &Author, file: PathBuf) -> Result<Committed, Refusal> {
         let (own, author) = (self.clone(), author.clone());
-        whole(async move { own.load_now(&author, file).await }).await
+        to_completion(async move { own.load_now(&author, file).await }).await
     }
 
     async fn load_now(&self, author: &Author, file: PathBuf) -> Result<Committed, Refusal> {
-        // Read with the writer held: no commit comes between.
+        // The writer is held while the file is read, so that no commit intervenes.
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
-        // The file knows nothing of a commit that waits: it would be gone without a word.
+        // The file does not contain the unconfirmed commit, which would be lost silently.
         if self.unconfirmed().is_some() {
             return Err(refusal::one(
                 &file.display().to_string(),
-                "a commit waits for its confirmation, and is not in this file",
-                "`stoa commit` confirms it, `stoa commit cancel` goes back; then reload.",
+                "a commit waits for its confirmation and is not in this file",
+                "Confirm it with `stoa commit` or roll it back with `stoa commit --cancel`, then reload.",
             ));
         }
         let origin = match file == self.inner.startup {
@@ -378,17 +379,17 @@ impl Datastore {
             false => Origin::OtherFile,
         };
         let read = tokio::task::spawn_blocking(move || {
-            Configuration::read_as_data(&file).map_err(Refusal::ValidationErrors)
+            Configuration::read_as_data(&file).map_err(Refusal::Invalid)
         });
-        let (configuration, tree) = read.await.map_err(refusal::broken)??;
+        let (configuration, tree) = read.await.map_err(refusal::panicked)??;
         let commit = Commit { origin, ..Commit::default() };
-        self.take(author, tree.into(), configuration, &commit).await
+        self.commit_valid(author, tree.into(), configuration, &commit).await
     }
 }
 
-/// Does it to its end, even when who asked does not wait any more.
-async fn whole<T: Send + 'static>(
+/// Runs `work` to completion even if the caller is cancelled.
+async fn to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
 ) -> Result<T, Refusal> {
-    tokio::spawn(work).await.map_err(refusal::broken)?
+    tokio::spawn(work).await.map_err(refusal::panicked)?
 }

@@ -1,117 +1,116 @@
-//! Why a datastore was not changed.
+//! Errors of changes of a datastore.
 
 use crate::error::{self, ValidationError};
-use crate::yang::{Complaint, schema};
+use crate::yang::{LibyangError, schema};
 use crate::{apply, fix};
 
-use super::lock::Holder;
+use super::lock::LockHolder;
 
-/// Why nothing was changed.
+/// Why a change was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It would not be valid, or the forwarder has no room for it.
-    #[error("it is refused")]
-    ValidationErrors(Vec<ValidationError>),
-    /// It would take away the way on which the one who asks is connected.
+    /// The configuration is invalid, or the forwarder refused it.
+    #[error("the configuration is refused")]
+    Invalid(Vec<ValidationError>),
+    /// It would cut off its author.
     #[error("it would cut off your own access")]
-    CutsOff(Vec<ValidationError>),
-    /// Somebody else is at work.
+    AccessLost(Vec<ValidationError>),
+    /// Another session holds the lock.
     #[error("{0}")]
-    Locked(Holder),
-    /// What was to be made is there.
+    Locked(LockHolder),
+    /// The node to create exists.
     #[error("{0} exists")]
     Exists(String),
-    /// What was to be changed or removed is not there.
+    /// The node to change or remove does not exist.
     #[error("{0} does not exist")]
     Missing(String),
-    /// It was changed since it was read.
-    #[error("it was changed since it was read")]
+    /// The datastore changed since the client read it.
+    #[error("the datastore changed since it was read")]
     Stale,
-    /// The candidate does not fit to what is in force by now.
-    #[error(
-        "what is in force was changed by {0} in a way that this candidate does not fit to any more"
-    )]
+    /// The candidate conflicts with a change of running.
+    #[error("a change of running by {0} conflicts with the candidate")]
     Conflict(String),
-    /// There is no configuration that old.
-    #[error("there are {there} configurations in the history, and none {back} commits back")]
-    NoSuchPast {
-        /// How far was asked.
+    /// The history has no such configuration.
+    #[error("the history has {there} configurations, none of {back} commits ago")]
+    NotInHistory {
+        /// The requested number of commits.
         back: usize,
-        /// How many there are.
+        /// The length of the history.
         there: usize,
     },
-    /// No commit waits for a confirmation.
-    #[error("no commit waits to be confirmed")]
-    NothingToConfirm,
+    /// No commit waits for its confirmation.
+    #[error("no commit waits for its confirmation")]
+    NothingUnconfirmed,
     /// The forwarder did not answer.
     #[error("{0}")]
     Unreachable(String),
-    /// The configuration cannot be kept.
+    /// A file cannot be read or written.
     #[error("{0}")]
     Disk(String),
 }
 
 impl Refusal {
-    /// In the form that operators read: where, why, how to fix.
+    /// The errors: path, cause and fix.
     pub fn errors(self) -> Vec<ValidationError> {
-        let reason = self.to_string();
+        let cause = self.to_string();
         let (path, fix) = match self {
-            Refusal::ValidationErrors(errors) | Refusal::CutsOff(errors) => return errors,
-            Refusal::Locked(_) => ("/".into(), "Wait, or ask who holds it to leave."),
+            Refusal::Invalid(errors) | Refusal::AccessLost(errors) => return errors,
+            Refusal::Locked(_) => ("/".into(), "Wait until the lock is released."),
             Refusal::Exists(path) => (path, "Change it instead, or delete it first."),
-            Refusal::Missing(path) => (path, "Look at what is configured."),
-            Refusal::Stale => ("/".into(), "Read it again, then repeat the change."),
-            Refusal::Conflict(_) => {
-                ("/".into(), "Discard the candidate and make the change again.")
+            Refusal::Missing(path) => (path, "Check the path with `stoa show configuration`."),
+            Refusal::Stale => ("/".into(), "Read the datastore again and repeat the change."),
+            Refusal::Conflict(_) => ("/".into(), "Discard the candidate and repeat its edits."),
+            Refusal::NotInHistory { .. } => {
+                ("/".into(), "`stoa show history` lists the configurations.")
             }
-            Refusal::NoSuchPast { .. } => ("/".into(), "`stoa show history` lists them."),
-            Refusal::NothingToConfirm => ("/".into(), "Nothing is to be done."),
-            Refusal::Unreachable(_) => ("/".into(), "Look at the log, then try again."),
-            Refusal::Disk(_) => {
-                ("/".into(), "Make room or give the right to write, then try again.")
+            Refusal::NothingUnconfirmed => {
+                ("/".into(), "There is nothing to confirm or to cancel.")
             }
+            Refusal::Unreachable(_) => ("/".into(), "Check the log, then try again."),
+            Refusal::Disk(_) => ("/".into(), "Check free space and permissions, then try again."),
         };
-        error::one(path, reason, fix)
+        error::one(path, cause, fix)
     }
 }
 
-pub(super) fn one(path: &str, reason: impl Into<String>, fix: &str) -> Refusal {
-    Refusal::ValidationErrors(error::one(path, reason, fix))
+pub(super) fn one(path: &str, cause: impl Into<String>, fix: &str) -> Refusal {
+    Refusal::Invalid(error::one(path, cause, fix))
 }
 
-pub(super) fn startup_follows() -> Refusal {
-    one("/", "the startup datastore is written by commits", "Change running or the candidate.")
-}
-
-/// A failure of libyang that no operator has caused.
-pub(super) fn yang(error: yang5::Error) -> Refusal {
-    let reason = format!("libyang: {}", error.msg.as_deref().unwrap_or("it gave no reason"));
-    one("/", reason, "Report this with the configuration: it is a fault of the program.")
-}
-
-/// What libyang said about data that somebody gave.
-pub(super) fn said(error: &yang5::Error, complaints: &[Complaint]) -> Refusal {
-    let own = [Complaint {
-        message: error.msg.clone().unwrap_or_else(|| error.to_string()),
-        data_path: error.path.clone().unwrap_or_default(),
-        ..Complaint::default()
-    }];
-    let complaints = if complaints.is_empty() { &own } else { complaints };
-    Refusal::ValidationErrors(fix::errors(schema(), complaints))
-}
-
-pub(super) fn broken(error: tokio::task::JoinError) -> Refusal {
+pub(super) fn startup_is_read_only() -> Refusal {
     one(
         "/",
-        format!("the change was not made: {error}"),
-        "Report this: it is a fault of the program.",
+        "the startup datastore is read-only",
+        "Change running or the candidate; a commit writes startup.",
     )
+}
+
+/// An internal error of libyang.
+pub(super) fn yang(error: yang5::Error) -> Refusal {
+    let cause = format!("libyang: {}", error.msg.as_deref().unwrap_or("no message"));
+    one("/", cause, "Report this with the configuration: it is a bug of Stoa.")
+}
+
+/// The errors that libyang reported for data of a client.
+pub(super) fn invalid(error: &yang5::Error, reported: &[LibyangError]) -> Refusal {
+    let own = [LibyangError {
+        message: error.msg.clone().unwrap_or_else(|| error.to_string()),
+        data_path: error.path.clone().unwrap_or_default(),
+        ..LibyangError::default()
+    }];
+    let reported = if reported.is_empty() { &own } else { reported };
+    Refusal::Invalid(fix::errors(schema(), reported))
+}
+
+/// A panic of a task.
+pub(super) fn panicked(error: tokio::task::JoinError) -> Refusal {
+    one("/", format!("the change was not made: {error}"), "Report this: it is a bug of Stoa.")
 }
 
 impl From<apply::Error> for Refusal {
     fn from(error: apply::Error) -> Refusal {
         match error {
-            apply::Error::Refused(errors) => Refusal::ValidationErrors(errors),
+            apply::Error::Refused(errors) => Refusal::Invalid(errors),
             other => Refusal::Unreachable(other.to_string()),
         }
     }

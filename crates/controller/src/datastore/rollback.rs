@@ -1,4 +1,4 @@
-//! Back: to what runs, or to what was in force before.
+//! Discard and rollback of the candidate.
 
 use std::sync::Arc;
 
@@ -8,61 +8,61 @@ use super::snapshot::Snapshot;
 use super::{Author, Datastore, Event, Refusal, Store, between, lock, refusal};
 
 impl Datastore {
-    /// Lets the candidate be running again.
+    /// Resets the candidate to running.
     ///
     /// # Errors
-    /// When somebody else has the lock.
+    /// When another session has the lock.
     pub async fn discard(&self, author: &Author) -> Result<(), Refusal> {
         let _one = self.inner.writer.lock().await;
-        self.forget_edits(author)
+        self.reset_candidate(author)
     }
 
-    fn forget_edits(&self, author: &Author) -> Result<(), Refusal> {
+    fn reset_candidate(&self, author: &Author) -> Result<(), Refusal> {
         let mut stores = self.stores();
         lock::check(stores.holder.as_ref(), author)?;
         stores.candidate = Arc::clone(&stores.running);
         stores.is_edited = false;
         stores.conflict = None;
         drop(stores);
-        self.tell(Event::Edited);
+        self.publish(Event::Edited);
         Ok(())
     }
 
-    /// Makes an earlier configuration the candidate: `back` commits ago, 0 is what runs.
+    /// Copies the configuration of `back` commits ago to the candidate; 0 is running.
     ///
     /// # Errors
-    /// When there is none that old, or somebody else has the lock.
+    /// When the history is shorter, or another session has the lock.
     pub async fn rollback(&self, author: &Author, back: usize) -> Result<Arc<Snapshot>, Refusal> {
         let _one = self.inner.writer.lock().await;
         if back == 0 {
-            self.forget_edits(author)?;
+            self.reset_candidate(author)?;
             return Ok(self.tree(Store::Candidate));
         }
         let own = self.clone();
         let read = tokio::task::spawn_blocking(move || own.back(back));
-        let tree = read.await.map_err(refusal::broken)??;
+        let tree = read.await.map_err(refusal::panicked)??;
         let mut stores = self.stores();
         lock::check(stores.holder.as_ref(), author)?;
-        let revision = stores.next();
+        let revision = stores.next_revision();
         stores.candidate = Arc::new(Snapshot::new(tree, revision));
         (stores.is_edited, stores.conflict) = (true, None);
         let candidate = Arc::clone(&stores.candidate);
         drop(stores);
-        self.tell(Event::Edited);
+        self.publish(Event::Edited);
         Ok(candidate)
     }
 
-    /// The configuration of so many commits ago. What runs counts as the last one, in the history or not.
+    /// The configuration of `back` commits ago. Running counts as the last one, even if it is not in the history.
     fn back(&self, back: usize) -> Result<Arc<DataTree<'static>>, Refusal> {
         let list = self.history();
-        let newest = list.first().map(|entry| self.past_tree(entry.number)).transpose()?;
+        let newest = list.first().map(|entry| self.history_tree(entry.number)).transpose()?;
         let running = self.tree(Store::Running);
         let is_newest = match &newest {
             Some(newest) => between(&newest.tree, &running.tree)?.is_empty(),
             None => false,
         };
         let at = if is_newest { back } else { back - 1 };
-        let entry = list.get(at).ok_or(Refusal::NoSuchPast { back, there: list.len() })?;
-        Ok(self.past_tree(entry.number)?.tree)
+        let entry = list.get(at).ok_or(Refusal::NotInHistory { back, there: list.len() })?;
+        Ok(self.history_tree(entry.number)?.tree)
     }
 }

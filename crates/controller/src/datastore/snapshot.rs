@@ -1,4 +1,4 @@
-//! A datastore at one moment.
+//! A snapshot of a datastore.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -10,14 +10,14 @@ use yang5::data::{
 use super::refusal::{self, Refusal};
 use crate::yang::{self, schema};
 
-/// A datastore at one moment; what was not configured is not in it.
+/// A snapshot of a datastore, without defaults.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The data; two datastores may hold the same ones.
+    /// The data, which datastores may share.
     pub tree: Arc<DataTree<'static>>,
-    /// Different for everything that is different, in one life of the controller.
+    /// Unique for different contents until the controller restarts.
     pub revision: u64,
-    /// Since when it is so.
+    /// The time of the last change.
     pub modified: SystemTime,
 }
 
@@ -35,10 +35,10 @@ impl Snapshot {
     }
 }
 
-/// The data of a text in RFC 7951 encoding, not validated as a whole.
+/// Parses a text in RFC 7951 encoding without validating it as a whole.
 ///
 /// # Errors
-/// What libyang has against it.
+/// The errors of libyang.
 pub fn parse(text: &str) -> Result<DataTree<'static>, Refusal> {
     if text.contains('\0') {
         return Err(refusal::one("/", "the text holds a zero character", "Remove it."));
@@ -47,8 +47,8 @@ pub fn parse(text: &str) -> Result<DataTree<'static>, Refusal> {
         DataParserFlags::NO_VALIDATION | DataParserFlags::STRICT | DataParserFlags::NO_STATE;
     let none = DataValidationFlags::empty();
     let parse = || DataTree::parse_string(schema().context(), text, DataFormat::JSON, flags, none);
-    let (tree, complaints) = yang::listen(parse);
-    tree.map_err(|error| refusal::said(&error, &complaints))
+    let (tree, errors) = yang::collect_errors(parse);
+    tree.map_err(|error| refusal::invalid(&error, &errors))
 }
 
 /// The text of a configuration file.

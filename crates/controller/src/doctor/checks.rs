@@ -1,9 +1,9 @@
-//! What each thing that was found means for a router.
+//! The checks.
 
 use super::machine::{Machine, count};
 use super::{Check, State};
 
-/// The processor's bits that the vector kernels need.
+/// CPU flags that the AVX-512 kernels need.
 const AVX512: [&str; 4] = ["avx512f", "avx512bw", "avx512dq", "avx512vl"];
 const NET_ADMIN: u8 = 12;
 const NET_RAW: u8 = 13;
@@ -12,7 +12,7 @@ const SYS_NICE: u8 = 23;
 const BPF: u8 = 39;
 /// Packet memory unless configured otherwise: 16,384 buffers of 2,240 bytes, kB.
 const POOL: u64 = 35 * 1024;
-/// What the two processes take in all by default, kB, with room.
+/// Memory of both processes by default, with a margin, kB.
 const FOOTPRINT: u64 = 300 * 1024;
 
 fn ok(name: &'static str, found: impl Into<String>) -> Check {
@@ -30,7 +30,7 @@ impl Check {
     }
 }
 
-/// Everything, in the order in which it matters.
+/// All checks, the most important first.
 pub(super) fn all(machine: &Machine, kernel: &str) -> Vec<Check> {
     vec![
         capabilities(machine),
@@ -56,7 +56,7 @@ fn capabilities(machine: &Machine) -> Check {
     let desired = [(NET_ADMIN, "net_admin"), (NET_RAW, "net_raw"), (SYS_ADMIN, "sys_admin")];
     let missing: Vec<String> = desired
         .into_iter()
-        .filter(|(bit, _)| !machine.may(*bit))
+        .filter(|(bit, _)| !machine.has_capability(*bit))
         .map(|(_, name)| format!("cap_{name}"))
         .collect();
     if missing.is_empty() {
@@ -67,7 +67,7 @@ fn capabilities(machine: &Machine) -> Check {
     if missing == ["cap_sys_admin"] {
         return check.better("no ports in other network namespaces", fix);
     }
-    check.missing("no ports to devices of Linux; memif, pcap and generator work", fix)
+    check.missing("no ports on Linux devices; memif, pcap and generator work", fix)
 }
 
 fn af_packet(machine: &Machine) -> Check {
@@ -81,17 +81,20 @@ fn af_packet(machine: &Machine) -> Check {
 fn af_xdp(machine: &Machine) -> Check {
     if !machine.protocols.iter().any(|name| name == "XDP") {
         return ok("af-xdp", format!("not in kernel {}", machine.kernel)).better(
-            "the slower packet socket: some 1,000 cycles a packet in and 2,400 out",
+            "ports use the slower packet socket: about 1,000 cycles per received packet and 2,400 per sent one",
             "use a kernel with CONFIG_XDP_SOCKETS, 5.10 or newer",
         );
     }
     let rights = [(NET_ADMIN, "cap_net_admin"), (NET_RAW, "cap_net_raw"), (BPF, "cap_bpf")];
-    let missing: Vec<&str> =
-        rights.iter().filter(|(bit, _)| !machine.may(*bit)).map(|(_, name)| *name).collect();
+    let missing: Vec<&str> = rights
+        .iter()
+        .filter(|(bit, _)| !machine.has_capability(*bit))
+        .map(|(_, name)| *name)
+        .collect();
     if !missing.is_empty() {
         let found = format!("in kernel {}, but without {}", machine.kernel, missing.join(", "));
         return ok("af-xdp", found).better(
-            "af-xdp ports are refused, and auto takes the slower packet socket",
+            "af-xdp ports are refused, and auto uses the slower packet socket",
             "run as root, or: sudo setcap cap_net_admin,cap_net_raw,cap_bpf+ep $(command -v stoa)",
         );
     }
@@ -132,12 +135,12 @@ fn processor(machine: &Machine, kernel: &str) -> Check {
     let reason =
         if missing.is_empty() { String::new() } else { format!(", without {}", missing.join(" ")) };
     let costs = if kernel == "avx2" {
-        "all works; look-ups in large tables may take more cycles than AVX-512 takes"
+        "lookups in large tables may take more cycles than with AVX-512"
     } else {
-        "all works, with some twice the cycles for a packet that AVX2 or AVX-512 takes"
+        "a packet takes about twice the cycles that it takes with AVX2 or AVX-512"
     };
     ok("vectors", format!("{found}{reason}"))
-        .better(costs, "take a processor with AVX-512: Skylake-SP, Ice Lake, Zen 4 or newer")
+        .better(costs, "use a processor with AVX-512: Skylake-SP, Ice Lake, Zen 4 or newer")
 }
 
 fn cores(machine: &Machine) -> Check {
@@ -150,14 +153,14 @@ fn cores(machine: &Machine) -> Check {
     let check = ok("cores", found);
     if machine.quota.is_some_and(|quota| quota < machine.allowed as f64) {
         return check.better(
-            "when the quota is used up, packets wait up to 100 ms and are shed",
-            "give the container or service whole CPUs (cpuset) and no quota",
+            "when the quota is used up, packets wait up to 100 ms and are dropped",
+            "assign whole CPUs (cpuset) to the container or service, without a quota",
         );
     }
     if machine.allowed < 2 {
         return check.better(
             "workers, control and everything else share one core",
-            "give it two or more cores",
+            "assign two or more cores",
         );
     }
     check
@@ -166,9 +169,9 @@ fn cores(machine: &Machine) -> Check {
 fn isolation(machine: &Machine) -> Check {
     let (isolated, tickless) = (count(&machine.isolated), count(&machine.tickless));
     let found = match (isolated, tickless) {
-        (0, 0) => "no core is kept free".to_owned(),
-        (_, 0) => format!("isolcpus={}, which still tick", machine.isolated),
-        (0, _) => format!("nohz_full={}, which others share", machine.tickless),
+        (0, 0) => "no isolated core".to_owned(),
+        (_, 0) => format!("isolcpus={}, with timer ticks", machine.isolated),
+        (0, _) => format!("nohz_full={}, shared with other programs", machine.tickless),
         _ => format!("isolcpus={} nohz_full={}", machine.isolated, machine.tickless),
     };
     let check = ok("isolation", found);
@@ -178,46 +181,49 @@ fn isolation(machine: &Machine) -> Check {
     let last = machine.cpus.saturating_sub(1);
     let cores = if last > 1 { format!("1-{last}") } else { last.to_string() };
     check.better(
-        "other programs interrupt workers: now and then milliseconds of delay; felt by polling workers",
+        "other programs interrupt polling workers, sometimes for milliseconds",
         format!("add to the kernel command line: isolcpus={cores} nohz_full={cores}"),
     )
 }
 
 fn priority(machine: &Machine) -> Check {
-    if machine.may(SYS_NICE) {
-        return ok("priority", "workers that wake go before other programs");
+    if machine.has_capability(SYS_NICE) {
+        return ok("priority", "workers preempt other programs when they wake up");
     }
     ok("priority", "without cap_sys_nice").better(
-        "a worker that wakes waits for other programs on its processor: milliseconds at worst",
+        "a worker that wakes up waits for other programs on its CPU, up to milliseconds",
         "run as root; in a container: --cap-add SYS_NICE",
     )
 }
 
 fn frequency(machine: &Machine) -> Check {
     match machine.governor.as_deref() {
-        None => ok("frequency", "the system does not say, as in most virtual machines"),
+        None => ok("frequency", "unknown, as in most virtual machines"),
         Some("performance") => ok("frequency", "governor performance"),
         Some(other) => ok("frequency", format!("governor {other}")).better(
-            "a core that has slept begins slowly: more delay under little load",
+            "a core runs slowly after an idle period: more delay at low load",
             "sudo cpupower frequency-set -g performance",
         ),
     }
 }
 
 fn clock(machine: &Machine) -> Check {
-    let steady = machine.has(&["constant_tsc", "nonstop_tsc"]);
-    let kind =
-        if steady { "an invariant time stamp counter" } else { "no invariant time stamp counter" };
+    let is_invariant = machine.has(&["constant_tsc", "nonstop_tsc"]);
+    let kind = if is_invariant {
+        "an invariant time stamp counter"
+    } else {
+        "no invariant time stamp counter"
+    };
     let check = ok("clock", format!("{kind}, clock source {}", machine.clock));
-    if cfg!(target_arch = "x86_64") && !steady {
+    if cfg!(target_arch = "x86_64") && !is_invariant {
         return check.better(
-            "cycles, rates and time-outs may be off when cores change their frequency",
-            "take a processor or virtual machine type with constant_tsc and nonstop_tsc",
+            "cycles, rates and timeouts may be wrong when cores change their frequency",
+            "use a processor or virtual machine type with constant_tsc and nonstop_tsc",
         );
     }
     if cfg!(target_arch = "x86_64") && machine.clock != "tsc" {
         return check.better(
-            "asking for the time is a system call: some 200 ns instead of 20",
+            "reading the time is a system call: about 200 ns instead of 20 ns",
             "kernel command line: clocksource=tsc tsc=reliable",
         );
     }
@@ -234,19 +240,21 @@ fn memory(machine: &Machine) -> Check {
     if free < FOOTPRINT {
         return check.missing(
             "Stoa needs up to 300 MiB with its default tables and buffers",
-            "free some, or configure fewer workers/buffers",
+            "free some memory, or configure fewer workers/buffers",
         );
     }
     check
 }
 
 fn huge_pages(machine: &Machine) -> Check {
-    let (size, all, free, promised) = machine.huge_pages;
-    let usable = free.saturating_sub(promised) * size;
-    let found = match (all, promised) {
+    let (size, all, free, reserved) = machine.huge_pages;
+    let usable = free.saturating_sub(reserved) * size;
+    let found = match (all, reserved) {
         (0, _) => "none reserved".to_owned(),
         (_, 0) => format!("{free} of {all} free, {size} kB each"),
-        _ => format!("{free} of {all} free, {promised} of them promised, {size} kB each"),
+        _ => format!(
+            "{free} of {all} free, {reserved} of them reserved by processes, {size} kB each"
+        ),
     };
     let check = ok("huge pages", found);
     if size > 0 && usable >= POOL {
@@ -254,7 +262,7 @@ fn huge_pages(machine: &Machine) -> Check {
     }
     let pages = POOL.div_ceil(size.max(1)) + 2;
     check.better(
-        "buffers lie on transparent huge pages: as fast with few routes, more TLB misses with many",
+        "buffers use transparent huge pages: as fast with few routes, more TLB misses with many",
         format!("sudo sysctl vm.nr_hugepages={}", all + pages),
     )
 }
@@ -265,7 +273,7 @@ fn transparent(machine: &Machine) -> Check {
         other => {
             let found = other.unwrap_or("not in the kernel");
             ok("transparent huge pages", found).better(
-                "tables and buffers without reserved huge pages lie on pages of 4 kB",
+                "tables, and buffers without reserved huge pages, use 4 kB pages",
                 "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
             )
         }
@@ -304,7 +312,7 @@ fn files(machine: &Machine) -> Check {
     let check = ok("open files", found);
     if machine.limits.1 < 1024 {
         return check.better(
-            "ports with many queues may find no descriptor left: some 4 for each queue",
+            "ports with many queues may run out of file descriptors: about 4 for each queue",
             "ulimit -n 65536, or LimitNOFILE=65536 in the service",
         );
     }

@@ -1,43 +1,43 @@
-//! The machine as its files tell it. What cannot be read is `None` or 0, never an error.
+//! Properties of the machine, read from files. What cannot be read is `None` or 0, not an error.
 
 use std::path::{Path, PathBuf};
 
-/// What was read.
+/// The properties.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Machine {
     /// Name of the processor.
     pub processor: String,
-    /// What the processor can, by the names of /proc/cpuinfo.
+    /// CPU flags of /proc/cpuinfo.
     pub flags: Vec<String>,
     /// CPUs that are online.
     pub cpus: usize,
     /// CPUs that this process may run on.
     pub allowed: usize,
-    /// CPUs that a quota of the control group amounts to; `None`: no quota.
+    /// The CPU quota of the control group; `None`: none.
     pub quota: Option<f64>,
-    /// CPUs kept free of other tasks (isolcpus), as a list.
+    /// Isolated CPUs (isolcpus), as a list.
     pub isolated: String,
     /// CPUs without a timer tick (nohz_full), as a list.
     pub tickless: String,
-    /// How the first CPU chooses its frequency, when the system says so.
+    /// The frequency governor of the first CPU.
     pub governor: Option<String>,
     /// The kernel's clock source.
     pub clock: String,
     /// Version of the kernel.
     pub kernel: String,
-    /// Protocols of sockets that the kernel knows.
+    /// Socket protocols of the kernel.
     pub protocols: Vec<String>,
-    /// Whether /dev/net/tun is there, and whether we may open it.
+    /// Whether /dev/net/tun exists, and whether it can be opened.
     pub tun: (bool, bool),
     /// Effective capabilities as bits; `None`: not known.
     pub capabilities: Option<u64>,
     /// Soft limits: locked memory in bytes, open files; `u64::MAX`: no limit.
     pub limits: (u64, u64),
-    /// Memory in all and available, kB.
+    /// Total and available memory, kB.
     pub memory: (u64, u64),
-    /// Huge pages: kB of one, in all, free, promised to others.
+    /// Huge pages: size in kB, total, free, reserved by other processes.
     pub huge_pages: (u64, u64, u64, u64),
-    /// What transparent huge pages are set to: `always`, `madvise`, `never`.
+    /// Setting of transparent huge pages: `always`, `madvise`, `never`.
     pub transparent: Option<String>,
     /// Whether the kernel has network namespaces.
     pub namespaces: bool,
@@ -59,7 +59,7 @@ impl Root<'_> {
     }
 }
 
-/// The value behind `name` and a colon or spaces in a text of lines.
+/// The value after `name` and a colon or spaces in a text of lines.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(rest.trim_start_matches([' ', '\t', ':']).trim())
@@ -77,7 +77,7 @@ fn limit(text: &str, name: &str) -> u64 {
     }
 }
 
-/// How many CPUs a list such as "0-3,8" names.
+/// The number of CPUs in a list such as "0-3,8".
 pub fn count(list: &str) -> usize {
     let one = |part: &str| match part.split_once('-') {
         Some((from, to)) => match (from.parse::<usize>(), to.parse::<usize>()) {
@@ -97,7 +97,7 @@ fn quota(text: &str) -> Option<f64> {
 }
 
 impl Machine {
-    /// Reads what is there.
+    /// Reads the files below `root`.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let root = Root(root);
@@ -146,15 +146,15 @@ impl Machine {
         }
     }
 
-    /// Whether the processor can all of these.
+    /// Whether the CPU has all these flags.
     #[must_use]
     pub fn has(&self, flags: &[&str]) -> bool {
         flags.iter().all(|flag| self.flags.iter().any(|one| one == flag))
     }
 
-    /// Whether this process holds a capability, by its bit.
+    /// Whether this process has the capability with this number.
     #[must_use]
-    pub fn may(&self, bit: u8) -> bool {
+    pub fn has_capability(&self, bit: u8) -> bool {
         self.capabilities.is_none_or(|held| held & (1 << bit) != 0)
     }
 }

@@ -1,6 +1,6 @@
-//! `stoa doctor`: what this machine offers, what each missing thing costs, and the command that fixes it.
+//! `stoa doctor`: what this machine offers, the cost of each gap, and the command that fixes it.
 //!
-//! All is read from `/proc`, `/sys` and `/dev`: it needs neither a running router nor a privilege, and changes nothing.
+//! It reads `/proc`, `/sys` and `/dev`, needs neither a running router nor a privilege, and changes nothing.
 
 mod checks;
 mod machine;
@@ -9,19 +9,19 @@ use std::path::Path;
 
 pub use machine::Machine;
 
-/// How well one thing is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// As it should be.
+    /// Nothing to improve.
     Ok,
-    /// Stoa runs, and would run better.
+    /// Stoa runs, but not at its best.
     Better,
     /// Something will not work.
     Missing,
 }
 
 impl State {
-    /// As people and programs read it.
+    /// The name in text and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -32,22 +32,22 @@ impl State {
     }
 }
 
-/// One thing that was looked at.
+/// A checked property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What, in one or two words.
+    /// Name, in one or two words.
     pub name: &'static str,
-    /// How well.
+    /// Its result.
     pub state: State,
-    /// What is there.
+    /// The value found.
     pub found: String,
-    /// What the state costs; empty when all is well.
+    /// The cost of a gap; empty if there is none.
     pub costs: String,
-    /// The command that fixes it; empty when there is none or nothing to fix.
+    /// The command that fixes it; empty if there is none or nothing to fix.
     pub fix: String,
 }
 
-/// Looks at the machine below `root` (`/` but for tests). `kernel` is the SIMD kernel that the forwarder chooses here.
+/// Checks the machine below `root` (`/` but for tests). `kernel` is the SIMD kernel that the forwarder chooses here.
 #[must_use]
 pub fn examine(root: &Path, kernel: &str) -> Vec<Check> {
     checks::all(&Machine::read(root), kernel)

@@ -1,8 +1,7 @@
-//! Metrics: every counter of the forwarder as OpenMetrics text, for Prometheus and its kin.
+//! Metrics: all counters of the forwarder in the OpenMetrics format, for Prometheus.
 //!
-//! Nothing is counted here. At each scrape the forwarder's control thread is asked for its facts, and the
-//! table of learned routes for its; workers are not disturbed, and nobody walks a table: of routes and neighbours only the numbers
-//! are told.
+//! Each scrape requests the state from the control thread of the forwarder and from the table of learned routes. It does
+//! not disturb workers or walk a table: routes and neighbours are only counted.
 
 mod families;
 mod learned;
@@ -17,46 +16,51 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use crate::apply::ForwarderConnection;
-use crate::operational_state::{OperationalState, StateSection, RouteFilter};
 use crate::learned::LearnedStatistics;
+use crate::operational_state::{OperationalState, RouteFilter, StateSection};
 use crate::route_sources;
 
-/// What an HTTP server says of the text: OpenMetrics 1.0.
+/// The media type of OpenMetrics 1.0.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics as text. A forwarder that does not answer is one of them (`stoa_forwarder_up 0`)
-/// and no error: whoever watches shall see that.
+/// All metrics as text. A forwarder that does not answer is no error but a metric: `stoa_forwarder_up 0`.
 pub async fn render(connection: &ForwarderConnection) -> String {
-    let begun = Instant::now();
+    let started = Instant::now();
     let none = RouteFilter { table: None, at_most: 0 };
     let operational = OperationalState::ask(connection, &StateSection::OVERVIEW, &none).await.ok();
     let forwarder = connection.identity().and_then(|hello| u32::try_from(hello.pid).ok());
     let processes = [("controller", std::process::id())].into_iter();
     let processes = processes.chain(forwarder.map(|pid| ("forwarder", pid)));
-    let processes = processes.filter_map(|(name, pid)| Some((name, process::look(pid)?))).collect();
+    let processes = processes.filter_map(|(name, pid)| Some((name, process::read(pid)?))).collect();
     let learned = connection.learned().await;
-    text(Scrape { operational, learned, route_sources: connection.route_sources().all(), processes, begun })
+    text(Scrape {
+        operational,
+        learned,
+        route_sources: connection.route_sources().all(),
+        processes,
+        started,
+    })
 }
 
 fn text(scrape: Scrape) -> String {
     let mut registry = Registry::with_prefix("stoa");
     registry.register_collector(Box::new(scrape));
     let mut text = String::new();
-    // Writing into a string does not fail, and no figure is beyond what the text can hold.
+    // Writing to a string does not fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     text
 }
 
-/// What one scrape found.
+/// The state that a scrape reads.
 #[derive(Debug)]
 struct Scrape {
     /// `None`: the forwarder does not answer.
     operational: Option<OperationalState>,
-    /// `None`: the table of learned routes has no time.
+    /// `None`: the table of learned routes is busy.
     learned: Option<LearnedStatistics>,
     route_sources: Vec<(&'static str, String, route_sources::RouteSourceStatistics)>,
-    processes: Vec<(&'static str, process::Figures)>,
-    begun: Instant,
+    processes: Vec<(&'static str, process::ProcessStatistics)>,
+    started: Instant,
 }
 
 impl Collector for Scrape {
@@ -78,8 +82,8 @@ impl Collector for Scrape {
         if let Some(statistics) = &self.learned {
             learned::table(&mut page, statistics)?;
         }
-        let took = self.begun.elapsed().as_secs_f64();
-        page.gauge("scrape", "seconds", "What it took to gather these metrics", took)
+        let took = self.started.elapsed().as_secs_f64();
+        page.gauge("scrape", "seconds", "Time to collect these metrics", took)
     }
 }
 

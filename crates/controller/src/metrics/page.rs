@@ -1,4 +1,4 @@
-//! One page of metrics as it is written: families with their help and unit, and their samples.
+//! Metric families with their help, unit and samples.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-/// What has been written so far goes on here.
+/// Writes metric families.
 pub(super) struct Page<'a>(DescriptorEncoder<'a>);
 
 /// "" is no unit.
@@ -17,7 +17,7 @@ fn unit(name: &str) -> Option<Unit> {
 }
 
 impl<'a> Page<'a> {
-    /// A page that writes by `encoder`.
+    /// A page that writes to `encoder`.
     pub(super) fn new(encoder: DescriptorEncoder<'a>) -> Self {
         Self(encoder)
     }
@@ -39,7 +39,7 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// A counter of which there is one.
+    /// A counter without labels.
     pub(super) fn counter(
         &mut self,
         name: &str,
@@ -52,14 +52,14 @@ impl<'a> Page<'a> {
         ConstCounter::new(value).encode(family)
     }
 
-    /// A gauge of which there is one.
+    /// A gauge without labels.
     pub(super) fn gauge(&mut self, name: &str, unit: &str, help: &str, value: f64) -> fmt::Result {
         let unit = self::unit(unit);
         let family = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
         ConstGauge::new(value).encode(family)
     }
 
-    /// A counter of seconds, which are no whole numbers.
+    /// A counter of fractional seconds.
     pub(super) fn seconds<L: EncodeLabelSet>(
         &mut self,
         name: &str,
@@ -90,8 +90,8 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// Words about something. Its name becomes `stoa_NAME_info`, its value is 1.
-    pub(super) fn words<L: EncodeLabelSet>(
+    /// An info metric. Its name becomes `stoa_NAME_info`, its value is 1.
+    pub(super) fn info<L: EncodeLabelSet>(
         &mut self,
         name: &str,
         help: &str,

@@ -1,4 +1,4 @@
-//! Made facts in, OpenMetrics text out.
+//! OpenMetrics text from made-up state.
 
 use stoa_api::v1;
 
@@ -44,7 +44,7 @@ fn scrape() -> Scrape {
         conservation: v1::Conservation { balanced: true, ..v1::Conservation::default() },
         ..OperationalState::default()
     };
-    let processes = vec![("controller", process::Figures::default())];
+    let processes = vec![("controller", process::ProcessStatistics::default())];
     let route_source = RouteSourceSummary {
         name: "frr".into(),
         vrf: "red".into(),
@@ -56,18 +56,29 @@ fn scrape() -> Scrape {
         waiting: 5,
         unresolved: vec![],
     };
-    let audits = AuditCounters { runs: 7, different: 9, repaired: 8, last_unix_s: 11, was_equal: true };
+    let audits =
+        AuditCounters { runs: 7, different: 9, repaired: 8, last_unix_s: 11, was_equal: true };
     let work = WorkCounters { received: 12, refused: 13, ..WorkCounters::default() };
-    let learned =
-        Some(LearnedStatistics { route_sources: vec![route_source], work, audits, is_complete: true });
-    let figures = route_sources::RouteSourceStatistics {
+    let learned = Some(LearnedStatistics {
+        route_sources: vec![route_source],
+        work,
+        audits,
+        is_complete: true,
+    });
+    let statistics = route_sources::RouteSourceStatistics {
         since_unix_s: 1,
         sessions: 2,
         not_imported: 6,
         ..Default::default()
     };
-    let route_sources = vec![("stoa-routing:fpm", "frr".to_owned(), figures)];
-    Scrape { operational: Some(operational), learned, route_sources, processes, begun: Instant::now() }
+    let route_sources = vec![("stoa-routing:fpm", "frr".to_owned(), statistics)];
+    Scrape {
+        operational: Some(operational),
+        learned,
+        route_sources,
+        processes,
+        started: Instant::now(),
+    }
 }
 
 #[test]
@@ -85,7 +96,7 @@ fn every_family_is_there_with_its_values() {
         r#"stoa_routes{vrf="default",family="ipv6",protocol="direct"} 160000.0"#,
         r#"stoa_limit_used{name="table"} 4.0"#,
         r#"stoa_limit_refused_total{name="ring"} 1"#,
-        "stoa_conserved 1.0",
+        "stoa_packets_conserved 1.0",
         "stoa_forwarder_up 1.0",
         r#"stoa_forwarder_info{version="",kernel="avx2"} 1"#,
         r#"stoa_process_cpu_seconds_total{process="controller"} 0.0"#,
@@ -140,5 +151,5 @@ fn families_are_told_once_and_explained() {
 fn a_forwarder_that_is_down_is_a_metric() {
     let text = text(Scrape { operational: None, ..scrape() });
     assert!(text.contains("stoa_forwarder_up 0.0") && text.contains("stoa_build_info"), "{text}");
-    assert!(!text.contains("stoa_conserved"));
+    assert!(!text.contains("stoa_packets_conserved"));
 }

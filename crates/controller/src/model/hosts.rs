@@ -1,4 +1,4 @@
-//! What hosts are to hear of the router: ietf-ipv6-router-advertisements, stoa-ip, ietf-vrrp.
+//! Router advertisements and virtual routers: ietf-ipv6-router-advertisements, stoa-ip, ietf-vrrp.
 
 use ipnet::IpNet;
 use serde::Deserialize;
@@ -86,7 +86,7 @@ pub struct VirtualRouter {
     pub log_state_change: bool,
     pub preempt: Preempt,
     pub priority: u32,
-    /// Version 3 alone has it.
+    /// Version 3 only.
     #[serde(default)]
     pub accept_mode: bool,
     pub advertise_interval_sec: Option<u32>,

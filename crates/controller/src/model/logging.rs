@@ -1,4 +1,4 @@
-//! The log: what stands below `stoa-logging:logging`.
+//! `stoa-logging:logging`.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Who may manage the router: what stands below `stoa-management:management` and `ietf-netconf-acm:nacm`.
+//! `stoa-management:management` and `ietf-netconf-acm:nacm`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub struct Management {
     pub limits: Limits,
     pub radius: Radius,
     pub user: Vec<User>,
-    /// Rules of ietf-netconf-acm: another module, one subject.
+    /// From `ietf-netconf-acm:nacm`.
     #[serde(skip)]
     pub access: Access,
 }
@@ -21,7 +21,7 @@ pub struct Management {
 #[serde(default, rename_all = "kebab-case")]
 pub struct Https {
     pub enabled: bool,
-    /// None: loopback of both families.
+    /// Empty: the loopback addresses of both families.
     pub address: Vec<IpAddr>,
     pub port: u16,
     pub certificate: Option<PathBuf>,
@@ -39,16 +39,16 @@ pub struct Limits {
     pub subscriptions: u16,
 }
 
-/// Who proves passwords of users that the configuration does not have.
+/// RADIUS servers for users without an entry in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Radius {
-    /// In the order in which they are asked; none: nobody is.
+    /// In order of preference.
     pub server: Vec<RadiusServer>,
-    /// Seconds until a request is sent again.
+    /// Seconds until a request is retransmitted.
     pub timeout: u8,
     pub attempts: u8,
-    /// None: the machine's name.
+    /// `None`: the host name.
     pub nas_identifier: Option<String>,
     pub group_attribute: GroupAttribute,
     /// Whether Service-Type Administrative makes an administrator.
@@ -65,13 +65,13 @@ pub struct RadiusServer {
 }
 
 impl std::fmt::Debug for RadiusServer {
-    /// Without the secret: what is told in a log is read by many.
+    /// Without the secret, since it may be logged.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{} at {} port {}", self.name, self.address, self.port)
     }
 }
 
-/// Which attribute of an answer names the user's groups.
+/// The RADIUS attribute with the groups of the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupAttribute {
@@ -148,7 +148,7 @@ pub struct Rule {
     pub notification_name: Option<String>,
     #[serde(default)]
     pub path: Option<String>,
-    /// `*`, or names parted by spaces.
+    /// `*`, or names separated by spaces.
     pub access_operations: String,
     pub action: Action,
 }

@@ -1,4 +1,4 @@
-//! Rules of policy routing, in the words of stoa-policy.
+//! Policy routing: stoa-policy.
 
 use serde::Deserialize;
 

@@ -128,7 +128,7 @@ pub enum Encapsulation {
 #[derive(Debug, Deserialize)]
 pub struct Null {}
 
-/// RFC 7951 section 6.1: numbers of 64 bits are strings.
+/// 64-bit numbers are strings (RFC 7951, section 6.1).
 fn number_in_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map_err(serde::de::Error::custom)

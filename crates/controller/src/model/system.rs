@@ -1,4 +1,4 @@
-//! Workers, limits and budgets: what stands below `stoa-system:system`.
+//! `stoa-system:system`.
 
 use serde::Deserialize;
 
@@ -72,7 +72,7 @@ pub enum Polling {
 #[serde(rename_all = "kebab-case")]
 pub enum HugePages {
     #[default]
-    WhenThere,
+    IfAvailable,
     Never,
     Required,
 }

@@ -1,4 +1,4 @@
-//! The operator's client to the datastores.
+//! The calls of the Operator service to the datastores.
 
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,40 +13,40 @@ use yang5::data::{Data, DataFormat, DataImplicitFlags, DataPrinterFlags, DataTre
 
 use super::Service;
 use crate::datastore::{
-    self, Author, Change, Client, Commit, Committed, Datastore, Edit, Held, Kind, Origin, Refusal,
-    Store, Way,
+    self, AccessPath, Author, Change, Client, Commit, Committed, Datastore, Edit, Kind, LockGuard,
+    Origin, Refusal, Store,
 };
 use crate::error::ValidationError;
 
-/// The longest name that somebody may give.
+/// Longest login name.
 const LOGIN_LIMIT: usize = 64;
 
 /// The stream that holds a lock.
 pub type Locks = Pin<Box<dyn Stream<Item = Result<v1::LockReply, Status>> + Send + 'static>>;
 
-/// Who asks: the user at the socket's other end, and who became that user.
-fn author<T>(request: &Request<T>, asking: Option<&v1::Asking>) -> Author {
+/// The author of a request: the user of the peer process, and the login name before sudo.
+fn author<T>(request: &Request<T>, caller: Option<&v1::Caller>) -> Author {
     let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
     let uid = peer.map(|peer| Uid::from_raw(peer.uid()));
     let user = uid.map(|uid| match User::from_uid(uid) {
         Ok(Some(user)) => user.name,
         _ => format!("user {uid}"),
     });
-    let user = user.unwrap_or_else(|| "somebody".to_owned());
-    let login = asking.map(|asking| asking.login.as_str()).unwrap_or_default();
+    let user = user.unwrap_or_else(|| "unknown".to_owned());
+    let login = caller.map(|caller| caller.login.as_str()).unwrap_or_default();
     let login: String =
         login.chars().filter(|letter| !letter.is_control()).take(LOGIN_LIMIT).collect();
     let name = if login.is_empty() || login == user { user } else { format!("{login} ({user})") };
     let client =
-        if asking.is_some_and(|it| it.is_console) { Client::Console } else { Client::Shell };
-    let way = asking.and_then(|asking| way(&asking.came_to));
-    Author { name, client, session: asking.map_or(0, |asking| asking.session), way }
+        if caller.is_some_and(|it| it.is_console) { Client::Console } else { Client::Shell };
+    let access_path = caller.and_then(|caller| access_path(&caller.local_address));
+    Author { name, client, session: caller.map_or(0, |caller| caller.session), access_path }
 }
 
-/// The way of a shell that came over the network: no commit takes away the socket itself.
-fn way(came_to: &str) -> Option<Way> {
-    let local: std::net::IpAddr = came_to.parse().ok()?;
-    Some(Way { local: (local, 0).into(), proof: None })
+/// The connection of a remote shell. No commit can cut off the Unix socket itself.
+fn access_path(local_address: &str) -> Option<AccessPath> {
+    let local: std::net::IpAddr = local_address.parse().ok()?;
+    Some(AccessPath { local: (local, 0).into(), credential: None })
 }
 
 fn store(number: i32) -> Store {
@@ -65,7 +65,7 @@ fn edit(edit: v1::ConfigurationEdit) -> Result<Edit, Status> {
         }
         Some(configuration_edit::Edit::Delete(path)) => Ok(Edit::Delete { path }),
         Some(configuration_edit::Edit::Set(it)) => Ok(Edit::Set { path: it.path, value: it.value }),
-        None => Err(Status::invalid_argument("an edit that says nothing")),
+        None => Err(Status::invalid_argument("the edit is empty")),
     }
 }
 
@@ -83,8 +83,8 @@ fn change(change: &Change) -> v1::ConfigurationChange {
     v1::ConfigurationChange { kind: kind.into(), path, old, new }
 }
 
-fn committed(done: Result<Committed, Refusal>) -> v1::CommitReply {
-    match done {
+fn committed(result: Result<Committed, Refusal>) -> v1::CommitReply {
+    match result {
         Ok(done) => v1::CommitReply {
             errors: vec![],
             number: done.number,
@@ -97,13 +97,13 @@ fn committed(done: Result<Committed, Refusal>) -> v1::CommitReply {
     }
 }
 
-/// When the commit that waits for its confirmation is undone, in milliseconds since 1970; 0: none waits.
+/// The deadline of the unconfirmed commit in milliseconds since 1970; 0: there is none.
 pub(super) fn confirm_by(datastore: &Datastore) -> u64 {
-    datastore.unconfirmed().map_or(0, |waits| unix_ms(waits.deadline))
+    datastore.unconfirmed().map_or(0, |unconfirmed| unix_ms(unconfirmed.deadline))
 }
 
-fn edited<T>(done: Result<T, Refusal>) -> v1::EditReply {
-    v1::EditReply { errors: done.err().map(Refusal::errors).unwrap_or_default() }
+fn edited<T>(result: Result<T, Refusal>) -> v1::EditReply {
+    v1::EditReply { errors: result.err().map(Refusal::errors).unwrap_or_default() }
 }
 
 impl Service {
@@ -111,7 +111,7 @@ impl Service {
         &self,
         request: Request<v1::EditRequest>,
     ) -> Result<v1::EditReply, Status> {
-        let author = author(&request, request.get_ref().asking.as_ref());
+        let author = author(&request, request.get_ref().caller.as_ref());
         let edits = request.into_inner().edits.into_iter().map(edit).collect::<Result<_, _>>()?;
         Ok(edited(self.datastore.edit(&author, Store::Candidate, edits, None).await))
     }
@@ -120,7 +120,7 @@ impl Service {
         &self,
         request: Request<v1::CommitRequest>,
     ) -> v1::CommitReply {
-        let author = author(&request, request.get_ref().asking.as_ref());
+        let author = author(&request, request.get_ref().caller.as_ref());
         let request = request.into_inner();
         let within = u64::from(request.confirm_within_s);
         let commit = Commit {
@@ -138,7 +138,7 @@ impl Service {
         &self,
         request: Request<v1::ConfirmRequest>,
     ) -> v1::CommitReply {
-        let author = author(&request, request.get_ref().asking.as_ref());
+        let author = author(&request, request.get_ref().caller.as_ref());
         let v1::ConfirmRequest { comment, is_cancelled, .. } = request.into_inner();
         committed(match is_cancelled {
             true => self.datastore.cancel(&author).await,
@@ -150,12 +150,12 @@ impl Service {
         &self,
         request: Request<v1::DiscardRequest>,
     ) -> v1::EditReply {
-        let author = author(&request, request.get_ref().asking.as_ref());
+        let author = author(&request, request.get_ref().caller.as_ref());
         edited(self.datastore.discard(&author).await)
     }
 
     pub(super) async fn roll_back(&self, request: Request<v1::RollbackRequest>) -> v1::EditReply {
-        let author = author(&request, request.get_ref().asking.as_ref());
+        let author = author(&request, request.get_ref().caller.as_ref());
         edited(self.datastore.rollback(&author, request.get_ref().back as usize).await)
     }
 
@@ -164,9 +164,11 @@ impl Service {
         request: &v1::ShowConfigurationRequest,
     ) -> v1::ShowConfigurationReply {
         let tree = match request.which {
-            Some(show_configuration_request::Which::Number(number)) => self.past(number),
-            Some(show_configuration_request::Which::Store(number)) => self.now(store(number)),
-            None => self.now(Store::Running),
+            Some(show_configuration_request::Which::Number(number)) => self.from_history(number),
+            Some(show_configuration_request::Which::Store(number)) => {
+                self.from_store(store(number))
+            }
+            None => self.from_store(Store::Running),
         };
         match tree.and_then(|tree| print(tree, request)) {
             Ok(text) => v1::ShowConfigurationReply { text, errors: vec![] },
@@ -177,25 +179,25 @@ impl Service {
         }
     }
 
-    fn past(&self, number: u64) -> Result<DataTree<'static>, Refusal> {
-        self.datastore.past_tree(number)?.tree.duplicate().map_err(failed)
+    fn from_history(&self, number: u64) -> Result<DataTree<'static>, Refusal> {
+        self.datastore.history_tree(number)?.tree.duplicate().map_err(failed)
     }
 
-    fn now(&self, store: Store) -> Result<DataTree<'static>, Refusal> {
+    fn from_store(&self, store: Store) -> Result<DataTree<'static>, Refusal> {
         self.datastore.tree(store).tree.duplicate().map_err(failed)
     }
 
     pub(super) fn compare_stores(&self, request: &v1::CompareRequest) -> v1::CompareReply {
         use compare_request::{New, Old};
         let old = match request.old {
-            Some(Old::OldNumber(number)) => self.past(number),
-            Some(Old::OldStore(number)) => self.now(store(number)),
-            None => self.now(Store::Running),
+            Some(Old::OldNumber(number)) => self.from_history(number),
+            Some(Old::OldStore(number)) => self.from_store(store(number)),
+            None => self.from_store(Store::Running),
         };
         let new = match request.new {
-            Some(New::NewNumber(number)) => self.past(number),
-            Some(New::NewStore(number)) => self.now(store(number)),
-            None => self.now(Store::Candidate),
+            Some(New::NewNumber(number)) => self.from_history(number),
+            Some(New::NewStore(number)) => self.from_store(store(number)),
+            None => self.from_store(Store::Candidate),
         };
         let changes = old.and_then(|old| datastore::between(&old, &new?));
         match changes {
@@ -223,9 +225,9 @@ impl Service {
     }
 
     pub(super) fn take_lock(&self, request: &Request<v1::LockRequest>) -> Locks {
-        let author = author(request, request.get_ref().asking.as_ref());
+        let author = author(request, request.get_ref().caller.as_ref());
         match self.datastore.lock(&author) {
-            Ok(held) => Box::pin(Holding { held, is_told: false }),
+            Ok(held) => Box::pin(HeldLock { lock: held, is_sent: false }),
             Err(refusal) => {
                 let reply = v1::LockReply { session: 0, errors: refusal.errors() };
                 Box::pin(tokio_stream::once(Ok(reply)))
@@ -234,31 +236,31 @@ impl Service {
     }
 }
 
-/// Says once that the lock is held, then only holds it.
-struct Holding {
-    held: Held,
-    is_told: bool,
+/// A stream that sends one reply and holds the lock until it is dropped.
+struct HeldLock {
+    lock: LockGuard,
+    is_sent: bool,
 }
 
-impl Stream for Holding {
+impl Stream for HeldLock {
     type Item = Result<v1::LockReply, Status>;
 
     fn poll_next(
         mut self: Pin<&mut Self>,
         _: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Self::Item>> {
-        if std::mem::replace(&mut self.is_told, true) {
-            // The other side ends it.
+        if std::mem::replace(&mut self.is_sent, true) {
+            // Ends when the client drops the call.
             return std::task::Poll::Pending;
         }
-        let reply = v1::LockReply { session: self.held.session(), errors: vec![] };
+        let reply = v1::LockReply { session: self.lock.session(), errors: vec![] };
         std::task::Poll::Ready(Some(Ok(reply)))
     }
 }
 
 fn failed(error: yang5::Error) -> Refusal {
-    let reason = error.msg.unwrap_or_else(|| "libyang gave no reason".to_owned());
-    Refusal::ValidationErrors(crate::error::one("/", reason, "Check the path."))
+    let cause = error.msg.unwrap_or_else(|| "libyang: no message".to_owned());
+    Refusal::Invalid(crate::error::one("/", cause, "Check the path."))
 }
 
 fn print(
@@ -283,10 +285,10 @@ fn print(
     let missing = || {
         let error: Vec<ValidationError> = crate::error::one(
             &request.path,
-            "there is nothing",
-            "Look at what is configured by `stoa show configuration`.",
+            "nothing is configured at this path",
+            "Check the path with `stoa show configuration`.",
         );
-        Refusal::ValidationErrors(error)
+        Refusal::Invalid(error)
     };
     if request.path.contains('\0') || tree.reference().is_none() {
         return Err(missing());

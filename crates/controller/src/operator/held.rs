@@ -1,4 +1,4 @@
-//! Routes that are in use, as operators ask for them: with the route sources that have told them.
+//! Active routes with their route sources.
 
 use std::sync::Arc;
 
@@ -10,32 +10,32 @@ use tonic::Status;
 
 use crate::apply::ForwarderConnection;
 
-/// Routes whose route sources are asked for together.
-const TOGETHER: usize = 512;
+/// Number of routes whose route sources are looked up together.
+const BATCH: usize = 512;
 
-/// What the forwarder tells, in its order.
+/// The routes of the forwarder in their order.
 pub(super) fn stream(
     connection: &Arc<ForwarderConnection>,
     mut held: impl Stream<Item = Result<v1::RouteState, Status>> + Unpin + Send + 'static,
 ) -> ReceiverStream<Result<v1::RouteState, Status>> {
-    let (sender, receiver) = mpsc::channel(TOGETHER);
+    let (sender, receiver) = mpsc::channel(BATCH);
     let connection = Arc::clone(connection);
     tokio::spawn(async move {
         let mut failed = None;
         while failed.is_none() {
-            let mut some = Vec::with_capacity(TOGETHER);
+            let mut batch = Vec::with_capacity(BATCH);
             while let Some(state) = held.next().await {
                 match state {
-                    Ok(state) => some.push(state),
+                    Ok(state) => batch.push(state),
                     Err(status) => failed = Some(status),
                 }
-                if some.len() == TOGETHER || failed.is_some() {
+                if batch.len() == BATCH || failed.is_some() {
                     break;
                 }
             }
-            let is_last = some.len() < TOGETHER;
-            connection.name_route_sources(&mut some).await;
-            for state in some.into_iter().map(Ok).chain(failed.clone().map(Err)) {
+            let is_last = batch.len() < BATCH;
+            connection.name_route_sources(&mut batch).await;
+            for state in batch.into_iter().map(Ok).chain(failed.clone().map(Err)) {
                 if sender.send(state).await.is_err() {
                     return;
                 }

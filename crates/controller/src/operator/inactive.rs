@@ -1,4 +1,4 @@
-//! Routes that are not in use, as operators ask for them: page by page, as they take them.
+//! Inactive routes, read page by page as the client takes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use tonic::{Status, Streaming};
 use crate::learned::{Learned, Query};
 use crate::rib;
 
-/// Routes that wait to be taken.
-const WAITING: usize = 256;
+/// Length of the queue to the client.
+const QUEUE_LENGTH: usize = 256;
 
-/// All that a request asks for: first the static ones that the forwarder has taken out, if there is one, then those of route sources. Nothing is
-/// looked for that nobody takes.
+/// The inactive routes of a request: first the static ones that the forwarder withdrew, then those of route sources.
+/// The search stops when the client does.
 pub(super) fn stream(
     learned: &Learned,
     bfd_down: Option<Streaming<v1::RouteState>>,
@@ -31,11 +31,11 @@ pub(super) fn stream(
         protocol: request.protocol.map(|_| request.protocol()),
         ..Query::default()
     };
-    let (sender, receiver) = mpsc::channel(WAITING);
+    let (sender, receiver) = mpsc::channel(QUEUE_LENGTH);
     let learned = learned.clone();
     tokio::spawn(async move {
         let (mut bfd_down, mut out) = (bfd_down, BTreeSet::new());
-        // One that breaks off has ended: what route sources have is told.
+        // Without a reply of the forwarder, those of route sources are still sent.
         while let Some(stream) = &mut bfd_down
             && let Some(Ok(state)) = stream.next().await
         {

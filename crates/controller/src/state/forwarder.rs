@@ -1,18 +1,18 @@
-//! The forwarder itself: stoa-forwarder.
+//! State of the forwarder: stoa-forwarder.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use stoa_api::v1;
 
-use super::{Desired, list, number, object, text};
+use super::{StateRequest, list, number, object, text};
 use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
 
 /// `/stoa-forwarder:forwarder`.
-pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Option<Value> {
+pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> Option<Value> {
     let mut all = Map::new();
-    if desired.is(StateSection::Program) {
+    if request.is(StateSection::Program) {
         all.insert("in-sync".to_owned(), json!(operational.in_sync));
         if let Some(Value::Object(members)) = operational.program.as_ref().map(program) {
             all.extend(members);
@@ -42,8 +42,8 @@ pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Optio
         ),
         (StateSection::Conservation, "conservation", accounting(&operational.conservation)),
     ];
-    let asked = parts.into_iter().filter(|(piece, ..)| desired.is(*piece));
-    all.extend(asked.map(|(_, name, part)| (name.to_owned(), part)));
+    let selected = parts.into_iter().filter(|(section, ..)| request.is(*section));
+    all.extend(selected.map(|(_, name, part)| (name.to_owned(), part)));
     (!all.is_empty()).then_some(Value::Object(all))
 }
 
@@ -101,18 +101,18 @@ fn drop(drop: &v1::DropState) -> Value {
     ])
 }
 
-/// The rows of a class together: that of all interfaces, and those of each.
+/// One entry for each class: the total of all interfaces and the rows of each interface.
 fn punts(rows: &[v1::PuntState]) -> Vec<Value> {
     let mut of_interfaces: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.interface.is_empty()) {
-        let told = object([
+        let entry = object([
             ("name", text(&row.interface)),
             ("rate", json!(row.rate)),
             ("burst", json!(row.burst)),
             ("passed", number(row.passed)),
             ("dropped", number(row.dropped)),
         ]);
-        of_interfaces.entry(&row.class).or_default().push(told);
+        of_interfaces.entry(&row.class).or_default().push(entry);
     }
     let class = |row: &v1::PuntState| {
         object([

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use stoa_api::text::{ip_text, mac_text};
 use stoa_api::v1;
 
-use super::{Desired, list, number, object, text, vrrp};
-use crate::operational_state::{OperationalState, StateSection};
+use super::{StateRequest, list, number, object, text, vrrp};
 use crate::kernel_configuration::InterfaceSettings;
+use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
 
 /// `/ietf-interfaces:interfaces`.
-pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Option<Value> {
-    desired.is(StateSection::Interfaces).then_some(())?;
-    let is_desired = |name: &str| desired.interface.as_ref().is_none_or(|only| only == name);
+pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> Option<Value> {
+    request.is(StateSection::Interfaces).then_some(())?;
+    let is_requested = |name: &str| request.interface.as_ref().is_none_or(|only| only == name);
     let mut neighbors: BTreeMap<&str, Vec<&v1::NeighborState>> = BTreeMap::new();
-    for neighbor in operational.neighbors.iter().filter(|it| is_desired(&it.interface)) {
+    for neighbor in operational.neighbors.iter().filter(|it| is_requested(&it.interface)) {
         neighbors.entry(&neighbor.interface).or_default().push(neighbor);
     }
     let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -26,45 +26,46 @@ pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Optio
     let links: BTreeMap<&str, bool> =
         operational.interfaces.iter().map(|state| (state.name.as_str(), state.up)).collect();
     let none = Vec::new();
-    let told = operational.interfaces.iter().filter(|state| is_desired(&state.name)).map(|state| {
-        let around = Around {
-            neighbors: neighbors.get(state.name.as_str()).map_or(&[][..], Vec::as_slice),
-            children: children.get(state.name.as_str()).unwrap_or(&none),
-            is_parent_down: links.get(state.parent.as_str()) == Some(&false),
-            orders: operational.kernel_configuration.interfaces.get(&state.name),
-        };
-        interface(state, &around)
-    });
-    Some(json!({ "interface": list(told) })).map(without_null)
+    let entries =
+        operational.interfaces.iter().filter(|state| is_requested(&state.name)).map(|state| {
+            let related = Related {
+                neighbors: neighbors.get(state.name.as_str()).map_or(&[][..], Vec::as_slice),
+                children: children.get(state.name.as_str()).unwrap_or(&none),
+                is_parent_down: links.get(state.parent.as_str()) == Some(&false),
+                kernel_configuration: operational.kernel_configuration.interfaces.get(&state.name),
+            };
+            interface(state, &related)
+        });
+    Some(json!({ "interface": list(entries) })).map(without_null)
 }
 
 fn without_null(value: Value) -> Value {
     if value["interface"].is_null() { json!({}) } else { value }
 }
 
-/// What is known of an interface beside its own state.
-struct Around<'a> {
+/// Related state of an interface.
+struct Related<'a> {
     neighbors: &'a [&'a v1::NeighborState],
     children: &'a [&'a str],
     is_parent_down: bool,
-    orders: Option<&'a InterfaceSettings>,
+    kernel_configuration: Option<&'a InterfaceSettings>,
 }
 
-fn orders(orders: &InterfaceSettings) -> Value {
+fn kernel_configuration(settings: &InterfaceSettings) -> Value {
     object([
-        ("address", list(orders.addresses.iter().map(|net| json!(net.to_string())))),
-        ("down", json!(orders.is_down)),
-        ("neighbor", list(orders.neighbors.keys().map(|ip| json!(ip.to_string())))),
+        ("address", list(settings.addresses.iter().map(|net| json!(net.to_string())))),
+        ("down", json!(settings.is_down)),
+        ("neighbor", list(settings.neighbors.keys().map(|ip| json!(ip.to_string())))),
     ])
 }
 
-fn interface(state: &v1::InterfaceState, around: &Around<'_>) -> Value {
+fn interface(state: &v1::InterfaceState, related: &Related<'_>) -> Value {
     let kind = match (state.parent.is_empty(), state.driver.as_str()) {
         (false, _) => "iana-if-type:l2vlan",
         (true, "tunnel") => "iana-if-type:tunnel",
         (true, _) => "iana-if-type:ethernetCsmacd",
     };
-    let status = match (state.up, around.is_parent_down) {
+    let status = match (state.up, related.is_parent_down) {
         (true, _) => "up",
         (false, true) => "lower-layer-down",
         (false, false) => "down",
@@ -78,18 +79,21 @@ fn interface(state: &v1::InterfaceState, around: &Around<'_>) -> Value {
         ("admin-status", text(if state.enabled { "up" } else { "down" })),
         ("oper-status", text(status)),
         ("last-change", changed.map_or(Value::Null, Value::String)),
-        // The standard counts from 1 on.
+        // Indexes start at 1 in ietf-interfaces.
         ("if-index", json!(state.index.saturating_add(1).min(i32::MAX as u32))),
         ("phys-address", if is_mac { text(&mac_text(&state.mac)) } else { Value::Null }),
-        ("higher-layer-if", list(around.children.iter().map(|name| json!(name)))),
+        ("higher-layer-if", list(related.children.iter().map(|name| json!(name)))),
         ("lower-layer-if", list(lower.map(|name| json!(name)))),
         ("statistics", statistics(state)),
         ("stoa-interfaces:port-state", port(state)),
         ("stoa-host-interface:host-interface-state", text(&state.host_interface)),
-        ("stoa-host-interface:kernel-configuration", around.orders.map_or(Value::Null, orders)),
+        (
+            "stoa-host-interface:kernel-configuration",
+            related.kernel_configuration.map_or(Value::Null, kernel_configuration),
+        ),
         ("stoa-bfd:bfd", bfd(state)),
-        ("ietf-ip:ipv4", family(state, around.neighbors, true)),
-        ("ietf-ip:ipv6", family(state, around.neighbors, false)),
+        ("ietf-ip:ipv4", family(state, related.neighbors, true)),
+        ("ietf-ip:ipv6", family(state, related.neighbors, false)),
     ])
 }
 
@@ -124,7 +128,7 @@ fn statistics(state: &v1::InterfaceState) -> Value {
     object([
         ("discontinuity-time", json!(date::of_unix_s(state.created_unix_s))),
         ("in-octets", number(state.rx_bytes)),
-        // 32 bits in the standard: it wraps there.
+        // A 32-bit counter in ietf-interfaces, which wraps.
         ("in-discards", json!(state.rx_drops as u32)),
         ("out-octets", number(state.tx_bytes)),
         ("out-discards", json!(state.tx_drops as u32)),
@@ -154,7 +158,7 @@ fn family(state: &v1::InterfaceState, neighbors: &[&v1::NeighborState], is_ip4: 
     let is_ours = |bytes: &[u8]| (bytes.len() == 4) == is_ip4;
     let addresses = state.addresses.iter().filter(|address| is_ours(&address.address));
     let neighbors = neighbors.iter().filter(|neighbor| is_ours(&neighbor.address));
-    let told = object([
+    let family = object([
         ("address", list(addresses.map(|it| address(it, is_ip4)))),
         ("neighbor", list(neighbors.map(|it| neighbor(it, is_ip4)))),
         ("stoa-ip:router-discovery", discovery(state.discovery.as_ref().filter(|_| is_ip4))),
@@ -164,27 +168,27 @@ fn family(state: &v1::InterfaceState, neighbors: &[&v1::NeighborState], is_ip4: 
             advertisements(state.advertising.as_ref().filter(|_| !is_ip4)),
         ),
     ]);
-    if told.as_object().is_none_or(serde_json::Map::is_empty) { Value::Null } else { told }
+    if family.as_object().is_none_or(serde_json::Map::is_empty) { Value::Null } else { family }
 }
 
 /// IPv4 router discovery (RFC 1256).
-fn discovery(told: Option<&v1::AdvertisingState>) -> Value {
-    told.map_or(Value::Null, |told| json!({ "advertising-state": advertising(told) }))
+fn discovery(state: Option<&v1::AdvertisingState>) -> Value {
+    state.map_or(Value::Null, |state| json!({ "advertising-state": advertising(state) }))
 }
 
 /// IPv6 router advertisements (RFC 4861 6.2).
-fn advertisements(told: Option<&v1::AdvertisingState>) -> Value {
-    let Some(told) = told else { return Value::Null };
-    let mut state = advertising(told);
-    state["inconsistent"] = number(told.inconsistent);
-    json!({ "stoa-ip:advertising-state": state })
+fn advertisements(state: Option<&v1::AdvertisingState>) -> Value {
+    let Some(state) = state else { return Value::Null };
+    let mut members = advertising(state);
+    members["inconsistent"] = number(state.inconsistent);
+    json!({ "stoa-ip:advertising-state": members })
 }
 
-fn advertising(told: &v1::AdvertisingState) -> Value {
+fn advertising(state: &v1::AdvertisingState) -> Value {
     object([
-        ("sent", number(told.sent)),
-        ("solicitations", number(told.solicitations)),
-        ("next", number(told.next_ms)),
+        ("sent", number(state.sent)),
+        ("solicitations", number(state.solicitations)),
+        ("next", number(state.next_ms)),
     ])
 }
 
@@ -204,7 +208,7 @@ fn address(address: &v1::Address, is_ip4: bool) -> Value {
 
 fn neighbor(neighbor: &v1::NeighborState, is_ip4: bool) -> Value {
     let is_static = neighbor.state == "permanent";
-    // ietf-ip knows the states of RFC 4861 for IPv6 alone.
+    // ietf-ip has the states of RFC 4861 for IPv6 only.
     let known = ["incomplete", "reachable", "stale", "delay", "probe"];
     let is_known = !is_ip4 && known.contains(&neighbor.state.as_str());
     let mac = if neighbor.mac.is_empty() { String::new() } else { mac_text(&neighbor.mac) };

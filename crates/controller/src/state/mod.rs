@@ -1,8 +1,7 @@
-//! Operational state as YANG data: what the forwarder says of itself, rendered by the modules that
-//! the configuration is written in. It is asked for at each read; nothing is kept.
+//! Operational state (RFC 8342) as YANG data: the state of the forwarder, converted to the modules of the
+//! configuration. Each read requests it from the forwarder; nothing is cached.
 //!
-//! One file for each capability; what is many (routes, neighbours) is only asked for where the
-//! path leads there.
+//! Each capability has its file. Large lists (routes, neighbours) are only requested if the path selects them.
 
 mod forwarder;
 mod interfaces;
@@ -15,121 +14,129 @@ use tonic::Status;
 use yang5::data::{Data, DataFormat, DataPrinterFlags, DataTree};
 
 use crate::apply::ForwarderConnection;
-use crate::operational_state::{OperationalState, StateSection, RouteFilter};
+use crate::operational_state::{OperationalState, RouteFilter, StateSection};
 use crate::yang;
 
-/// Routes of one table that are told when nobody says how many.
-pub const ROUTES_AT_MOST: usize = 1_000;
+/// Default limit of routes of each table.
+pub const ROUTE_LIMIT: usize = 1_000;
 
-/// Why the state cannot be told.
+/// Why the state cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The forwarder does not answer.
     #[error("the forwarder does not answer: {}", .0.message())]
     Unreachable(#[from] Status),
-    /// What it says does not fit the modules: a fault of the program.
+    /// The state violates the modules, which is a bug.
     #[error("the state does not fit the YANG modules: {0}; please report this")]
     Model(String),
-    /// Nothing stands there.
+    /// The path selects no state.
     #[error("there is no state at {0}")]
-    NotThere(String),
+    NotFound(String),
 }
 
-/// Which parts of the state are desired: what a request for one leaf does not need is not asked for.
+/// The sections of the state that a request needs.
 #[derive(Clone, Debug)]
-pub struct Desired {
-    pieces: Vec<StateSection>,
+pub struct StateRequest {
+    sections: Vec<StateSection>,
     /// Only the interface of this name.
     interface: Option<String>,
     routes: RouteFilter,
 }
 
-impl Desired {
-    /// Everything but neighbours and the routes themselves, of which there may be very many: how
-    /// many routes there are is in it.
-    pub fn overview() -> Desired {
-        Desired::of(&StateSection::OVERVIEW)
+impl StateRequest {
+    /// Everything but neighbours and routes, which may be many; the number of routes is included.
+    pub fn overview() -> StateRequest {
+        StateRequest::of(&StateSection::OVERVIEW)
     }
 
-    /// What stands at or below a data path such as
+    /// The state at or below a data path such as
     /// `/ietf-interfaces:interfaces/interface[name='a']/statistics`. "/" is the overview.
     ///
-    /// Neighbours are told at or below `interface`; routes at or below `/ietf-routing:routing/ribs`,
-    /// the first [`ROUTES_AT_MOST`] of each table. A path that leads to no state asks for nothing.
-    pub fn at(path: &str) -> Desired {
-        path::desired(path)
+    /// Neighbours are included at or below `interface`, routes at or below `/ietf-routing:routing/ribs` up to
+    /// [`ROUTE_LIMIT`] of each table. A path without state selects no section.
+    pub fn at(path: &str) -> StateRequest {
+        path::request(path)
     }
 
-    /// With so many routes of each table at most.
+    /// With this limit of routes of each table.
     #[must_use]
-    pub fn routes_at_most(mut self, at_most: usize) -> Desired {
-        self.routes.at_most = at_most;
+    pub fn with_route_limit(mut self, limit: usize) -> StateRequest {
+        self.routes.at_most = limit;
         self
     }
 
-    /// Whether nothing is asked for.
-    pub fn is_nothing(&self) -> bool {
-        self.pieces.is_empty()
+    /// Whether no section is selected.
+    pub fn is_empty(&self) -> bool {
+        self.sections.is_empty()
     }
 
-    fn of(pieces: &[StateSection]) -> Desired {
-        let routes = RouteFilter { table: None, at_most: ROUTES_AT_MOST };
-        Desired { pieces: pieces.to_vec(), interface: None, routes }
+    fn of(sections: &[StateSection]) -> StateRequest {
+        let routes = RouteFilter { table: None, at_most: ROUTE_LIMIT };
+        StateRequest { sections: sections.to_vec(), interface: None, routes }
     }
 
-    fn is(&self, piece: StateSection) -> bool {
-        self.pieces.contains(&piece)
+    fn is(&self, section: StateSection) -> bool {
+        self.sections.contains(&section)
     }
 }
 
-/// The state that is desired, as a tree of the nodes that are `config false`, with the keys and
-/// entries of lists that they stand in. Merged into a configuration it makes the operational
-/// datastore of RFC 8342.
+/// The requested state as a tree of `config false` nodes with the keys of their list entries. Merged into the running
+/// configuration it is the operational datastore of RFC 8342.
 ///
 /// # Errors
 /// When the forwarder does not answer.
-pub async fn read(connection: &ForwarderConnection, desired: &Desired) -> Result<DataTree<'static>, Error> {
-    let operational = OperationalState::ask(connection, &desired.pieces, &desired.routes).await?;
-    let desired = desired.clone();
-    // A thousand interfaces are a tenth of a second of work: others are served meanwhile.
-    let made = tokio::task::spawn_blocking(move || tree(&operational, &desired));
-    made.await.map_err(|error| Error::Model(error.to_string()))?
+pub async fn read(
+    connection: &ForwarderConnection,
+    request: &StateRequest,
+) -> Result<DataTree<'static>, Error> {
+    let operational = OperationalState::ask(connection, &request.sections, &request.routes).await?;
+    let request = request.clone();
+    // A thousand interfaces take 0.1 s, which would block other requests.
+    let tree = tokio::task::spawn_blocking(move || tree(&operational, &request));
+    tree.await.map_err(|error| Error::Model(error.to_string()))?
 }
 
 /// The state at a data path ("/": the overview), in RFC 7951 encoding.
 ///
 /// # Errors
-/// When the forwarder does not answer, or nothing stands there.
-pub async fn json(connection: &ForwarderConnection, path: &str, routes_at_most: Option<usize>) -> Result<String, Error> {
-    let not_there = || Error::NotThere(path.to_owned());
-    let desired = Desired::at(path);
-    if desired.is_nothing() || path.contains('\0') {
-        return Err(not_there());
+/// When the forwarder does not answer, or the path selects no state.
+pub async fn json(
+    connection: &ForwarderConnection,
+    path: &str,
+    route_limit: Option<usize>,
+) -> Result<String, Error> {
+    let not_found = || Error::NotFound(path.to_owned());
+    let request = StateRequest::at(path);
+    if request.is_empty() || path.contains('\0') {
+        return Err(not_found());
     }
-    let at_most = routes_at_most.unwrap_or(ROUTES_AT_MOST);
-    let tree = read(connection, &desired.routes_at_most(at_most)).await?;
+    let limit = route_limit.unwrap_or(ROUTE_LIMIT);
+    let tree = read(connection, &request.with_route_limit(limit)).await?;
     let printed = if path.trim_matches('/').is_empty() {
         tree.print_string(DataFormat::JSON, DataPrinterFlags::WITH_SIBLINGS)
     } else {
-        let node = tree.find_path(path.trim_end_matches('/')).map_err(|_| not_there())?;
+        let node = tree.find_path(path.trim_end_matches('/')).map_err(|_| not_found())?;
         node.print_string(DataFormat::JSON, DataPrinterFlags::empty())
     };
     printed.map_err(|error| Error::Model(error.to_string()))
 }
 
-/// The tree of facts that are known already.
-fn tree(operational: &OperationalState, desired: &Desired) -> Result<DataTree<'static>, Error> {
-    yang::schema().state(&render(operational, desired).to_string()).map_err(Error::Model)
+/// The tree of the state that was read.
+fn tree(
+    operational: &OperationalState,
+    request: &StateRequest,
+) -> Result<DataTree<'static>, Error> {
+    yang::schema().state(&render(operational, request).to_string()).map_err(Error::Model)
 }
 
-/// The facts in RFC 7951 encoding.
-fn render(operational: &OperationalState, desired: &Desired) -> Value {
+/// The state in RFC 7951 encoding.
+fn render(operational: &OperationalState, request: &StateRequest) -> Value {
     let mut root = Map::new();
     let parts = [
-        ("ietf-interfaces:interfaces", interfaces::render(operational, desired)),
-        ("ietf-routing:routing", routing::render(operational, desired)),
-        ("stoa-forwarder:forwarder", forwarder::render(operational, desired)),
-        ("ietf-vrrp:vrrp", vrrp::render(operational, desired)),
+        ("ietf-interfaces:interfaces", interfaces::render(operational, request)),
+        ("ietf-routing:routing", routing::render(operational, request)),
+        ("stoa-forwarder:forwarder", forwarder::render(operational, request)),
+        ("ietf-vrrp:vrrp", vrrp::render(operational, request)),
     ];
     for (name, part) in parts {
         if let Some(part) = part {
@@ -139,15 +146,15 @@ fn render(operational: &OperationalState, desired: &Desired) -> Value {
     Value::Object(root)
 }
 
-/// A 64-bit number as RFC 7951 (section 6.1) wants it: in quotes.
+/// A 64-bit number, which is a string in JSON (RFC 7951, section 6.1).
 fn number(value: u64) -> Value {
     Value::String(value.to_string())
 }
 
 /// An object without the members that are null.
 fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
-    let there = members.into_iter().filter(|(_, value)| !value.is_null());
-    Value::Object(there.map(|(name, value)| (name.to_owned(), value)).collect())
+    let present = members.into_iter().filter(|(_, value)| !value.is_null());
+    Value::Object(present.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// A text, or null where there is none.

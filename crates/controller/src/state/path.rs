@@ -1,6 +1,6 @@
-//! Which facts a data path asks for.
+//! The sections of the state that a data path selects.
 
-use super::Desired;
+use super::StateRequest;
 use crate::operational_state::StateSection;
 
 /// Below `/stoa-forwarder:forwarder`.
@@ -19,54 +19,59 @@ struct Step<'a> {
     key: Option<&'a str>,
 }
 
-/// The facts at or below a path.
-pub(super) fn desired(path: &str) -> Desired {
+/// The state at or below a path.
+pub(super) fn request(path: &str) -> StateRequest {
     let steps = steps(path);
     let mut steps = steps.iter();
-    let Some(first) = steps.next() else { return Desired::overview() };
+    let Some(first) = steps.next() else { return StateRequest::overview() };
     let second = steps.next();
     match first.name {
         "interfaces" => interfaces(second, steps.next()),
         "routing" => routing(second, steps.next()),
         "forwarder" => forwarder(second),
-        "vrrp" => Desired::of(&[StateSection::Interfaces, StateSection::Drops]),
-        _ => Desired::of(&[]),
+        "vrrp" => StateRequest::of(&[StateSection::Interfaces, StateSection::Drops]),
+        _ => StateRequest::of(&[]),
     }
 }
 
-fn interfaces(interface: Option<&Step<'_>>, part: Option<&Step<'_>>) -> Desired {
+fn interfaces(interface: Option<&Step<'_>>, part: Option<&Step<'_>>) -> StateRequest {
     let families = part.is_none_or(|part| matches!(part.name, "ipv4" | "ipv6"));
-    let pieces: &[StateSection] =
-        if families { &[StateSection::Interfaces, StateSection::Neighbors] } else { &[StateSection::Interfaces] };
+    let sections: &[StateSection] = if families {
+        &[StateSection::Interfaces, StateSection::Neighbors]
+    } else {
+        &[StateSection::Interfaces]
+    };
     let name = interface.and_then(|step| step.key).map(str::to_owned);
-    Desired { interface: name, ..Desired::of(pieces) }
+    StateRequest { interface: name, ..StateRequest::of(sections) }
 }
 
-fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> Desired {
+fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> StateRequest {
     match part {
-        None => Desired::of(&[StateSection::RouteCounts, StateSection::RouteSources]),
-        Some(part) if part.name == "control-plane-protocols" => Desired::of(&[StateSection::RouteSources]),
-        Some(part) if part.name == "ribs" => {
-            let mut desired = Desired::of(&[StateSection::RouteCounts, StateSection::Routes]);
-            desired.routes.table = rib.and_then(|step| step.key).map(super::routing::table);
-            desired
+        None => StateRequest::of(&[StateSection::RouteCounts, StateSection::RouteSources]),
+        Some(part) if part.name == "control-plane-protocols" => {
+            StateRequest::of(&[StateSection::RouteSources])
         }
-        Some(_) => Desired::of(&[]),
+        Some(part) if part.name == "ribs" => {
+            let mut request = StateRequest::of(&[StateSection::RouteCounts, StateSection::Routes]);
+            request.routes.table = rib.and_then(|step| step.key).map(super::routing::table);
+            request
+        }
+        Some(_) => StateRequest::of(&[]),
     }
 }
 
-fn forwarder(part: Option<&Step<'_>>) -> Desired {
-    let all = FORWARDER.iter().map(|(_, piece)| *piece);
+fn forwarder(part: Option<&Step<'_>>) -> StateRequest {
+    let all = FORWARDER.iter().map(|(_, section)| *section);
     match part {
-        None => Desired::of(&all.chain([StateSection::Program]).collect::<Vec<_>>()),
+        None => StateRequest::of(&all.chain([StateSection::Program]).collect::<Vec<_>>()),
         Some(part) => {
             let known = FORWARDER.iter().find(|(name, _)| *name == part.name);
-            Desired::of(&[known.map_or(StateSection::Program, |(_, piece)| *piece)])
+            StateRequest::of(&[known.map_or(StateSection::Program, |(_, section)| *section)])
         }
     }
 }
 
-/// The steps of a path. What stands in brackets, quoted slashes too, belongs to its step.
+/// The steps of a path. Predicates, with quoted slashes, belong to their step.
 fn steps(path: &str) -> Vec<Step<'_>> {
     let (mut quote, mut begin, mut pieces) = (None, 0, Vec::new());
     for (at, letter) in path.char_indices() {
@@ -84,7 +89,7 @@ fn steps(path: &str) -> Vec<Step<'_>> {
     pieces.into_iter().filter(|piece| !piece.is_empty()).map(step).collect()
 }
 
-/// One step: a name, with its module or without, and a predicate or none.
+/// One step: a name with or without module, and an optional predicate.
 fn step(piece: &str) -> Step<'_> {
     let (name, predicate) = piece.split_once('[').unwrap_or((piece, ""));
     let name = name.rsplit(':').next().unwrap_or(name);

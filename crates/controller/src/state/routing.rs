@@ -1,4 +1,4 @@
-//! Routing tables: ietf-routing. Each VRF has one of each family.
+//! Routing tables: ietf-routing. Each VRF has one RIB of each family.
 
 use serde_json::{Map, Value, json};
 use stoa_api::date;
@@ -6,20 +6,20 @@ use stoa_api::text::ip_text;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
-use super::{Desired, list, number, object, text};
-use crate::operational_state::{OperationalState, StateSection, Routes, Table};
+use super::{StateRequest, list, number, object, text};
+use crate::operational_state::{OperationalState, Routes, StateSection, Table};
 use crate::route_sources::RouteSourceStatistics;
 
-/// What the default VRF, which has no name, is called in the names of tables.
+/// The default VRF, which has no name, in the names of RIBs.
 const DEFAULT: &str = "default";
 
-/// The name of a table: family and VRF, as in "ipv4-default".
+/// The name of a RIB: family and VRF, as in "ipv4-default".
 fn name(table: &Table) -> String {
     let vrf = if table.vrf.is_empty() { DEFAULT } else { &table.vrf };
     format!("ipv{}-{vrf}", table.family)
 }
 
-/// The table of this name; a name that no table can have gives one that is not there.
+/// The table of a RIB by its name; for an invalid name one that does not exist.
 pub(crate) fn table(name: &str) -> Table {
     let (family, vrf) =
         name.strip_prefix("ipv").and_then(|it| it.split_once('-')).unwrap_or(("0", ""));
@@ -27,23 +27,23 @@ pub(crate) fn table(name: &str) -> Table {
     Table { vrf: vrf.to_owned(), family: family.parse().unwrap_or(0) }
 }
 
-/// The module that says what is different for a family.
+/// The module of a family.
 fn module(family: u32) -> &'static str {
     if family == 4 { "ietf-ipv4-unicast-routing" } else { "ietf-ipv6-unicast-routing" }
 }
 
 /// `/ietf-routing:routing`.
-pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Option<Value> {
+pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> Option<Value> {
     let mut parts = Map::new();
-    if desired.is(StateSection::RouteCounts) {
-        let only = desired.routes.table.as_ref();
+    if request.is(StateSection::RouteCounts) {
+        let only = request.routes.table.as_ref();
         let tables = operational.tables().filter(|table| only.is_none_or(|only| only == table));
-        let ribs = list(tables.map(|table| rib(operational, &table, desired)));
+        let ribs = list(tables.map(|table| rib(operational, &table, request)));
         if !ribs.is_null() {
             parts.insert("ribs".to_owned(), json!({ "rib": ribs }));
         }
     }
-    if desired.is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
+    if request.is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
         let route_sources: Vec<Value> = operational
             .route_sources
             .iter()
@@ -52,7 +52,7 @@ pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Optio
         let route_sources = json!({ "control-plane-protocol": route_sources });
         parts.insert("control-plane-protocols".to_owned(), route_sources);
     }
-    (desired.is(StateSection::RouteCounts) || desired.is(StateSection::RouteSources))
+    (request.is(StateSection::RouteCounts) || request.is(StateSection::RouteSources))
         .then_some(Value::Object(parts))
 }
 
@@ -76,7 +76,7 @@ fn route_source(kind: &str, name: &str, statistics: &RouteSourceStatistics) -> V
     json!({ "type": kind, "name": name, "stoa-routing:route-source": { "session": session } })
 }
 
-fn rib(operational: &OperationalState, table: &Table, desired: &Desired) -> Value {
+fn rib(operational: &OperationalState, table: &Table, request: &StateRequest) -> Value {
     let counts = operational.route_counts.iter();
     let counts = counts.filter(|it| it.vrf == table.vrf && it.family == table.family);
     let all: u64 = counts.clone().map(|count| count.routes).sum();
@@ -84,8 +84,9 @@ fn rib(operational: &OperationalState, table: &Table, desired: &Desired) -> Valu
         .map(|count| json!({ "name": protocol(count.protocol()), "routes": number(count.routes) }));
     let family = if table.family == 4 { "ipv4-unicast" } else { "ipv6-unicast" };
     let routes = operational.routes.iter().find(|routes| routes.table == *table);
-    let told = routes.map(|it| list(it.told.iter().filter_map(|told| route(told, table.family))));
-    let not_imported = |routes: &Routes| match routes.has_more {
+    let listed =
+        routes.map(|it| list(it.told.iter().filter_map(|state| route(state, table.family))));
+    let omitted = |routes: &Routes| match routes.has_more {
         true => (all + routes.inactive).saturating_sub(routes.told.len() as u64),
         false => 0,
     };
@@ -95,12 +96,12 @@ fn rib(operational: &OperationalState, table: &Table, desired: &Desired) -> Valu
         ("default-rib", json!(table.vrf.is_empty())),
         ("stoa-vrf:vrf", text(&table.vrf)),
         ("stoa-routing:route-counts", json!({ "protocol": protocols.collect::<Vec<_>>() })),
-        ("stoa-routing:routes-left-out", routes.map_or(Value::Null, |it| number(not_imported(it)))),
+        ("stoa-routing:routes-omitted", routes.map_or(Value::Null, |it| number(omitted(it)))),
         (
             "routes",
-            match told {
-                Some(told) if !told.is_null() && desired.is(StateSection::Routes) => {
-                    json!({ "route": told })
+            match listed {
+                Some(listed) if !listed.is_null() && request.is(StateSection::Routes) => {
+                    json!({ "route": listed })
                 }
                 _ => Value::Null,
             },
@@ -144,7 +145,7 @@ fn route(state: &v1::RouteState, family: u32) -> Option<Value> {
     ]))
 }
 
-/// What ietf-routing calls a route that leads nowhere else.
+/// The special next hop in ietf-routing.
 pub(crate) fn special(special: v1::Special) -> &'static str {
     match special {
         v1::Special::Local => "receive",

@@ -1,4 +1,4 @@
-//! Made facts in, YANG data out.
+//! YANG data from made-up state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use stoa_api::v1;
 
 use super::*;
-use crate::operational_state::{Routes, Table};
 use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
+use crate::operational_state::{Routes, Table};
 use crate::route_sources::RouteSourceStatistics;
 
-fn made() -> OperationalState {
+fn sample() -> OperationalState {
     let interface = v1::InterfaceState {
         name: "wan".into(),
         index: 0,
@@ -82,7 +82,7 @@ fn made() -> OperationalState {
         packets: 9,
         ..v1::RouteState::default()
     };
-    let mut learned = route(4, paths(vec![path("wan", &[192, 0, 2, 9])]), "silent gateway");
+    let mut learned = route(4, paths(vec![path("wan", &[192, 0, 2, 9])]), "gateway BFD-down");
     learned.route.as_mut().unwrap().protocol = v1::Protocol::Bird.into();
     OperationalState {
         interfaces: vec![interface, vlan],
@@ -134,12 +134,19 @@ fn made() -> OperationalState {
             (
                 "stoa-routing:fpm",
                 "zebra".into(),
-                RouteSourceStatistics { since_unix_s: 951_782_400, updates: 9, ..RouteSourceStatistics::default() },
+                RouteSourceStatistics {
+                    since_unix_s: 951_782_400,
+                    updates: 9,
+                    ..RouteSourceStatistics::default()
+                },
             ),
             (
                 "stoa-routing:netlink",
                 "kernel".into(),
-                RouteSourceStatistics { reason: "no such namespace".into(), ..RouteSourceStatistics::default() },
+                RouteSourceStatistics {
+                    reason: "no such namespace".into(),
+                    ..RouteSourceStatistics::default()
+                },
             ),
         ],
         program: Some(v1::HelloReply { version: "1".into(), pid: 7, ..v1::HelloReply::default() }),
@@ -185,21 +192,21 @@ fn made() -> OperationalState {
     }
 }
 
-/// Everything that there is.
-fn everything() -> Desired {
-    let mut desired = Desired::overview();
-    desired.pieces.extend([StateSection::Neighbors, StateSection::Routes]);
-    desired
+/// A request of all sections.
+fn everything() -> StateRequest {
+    let mut request = StateRequest::overview();
+    request.sections.extend([StateSection::Neighbors, StateSection::Routes]);
+    request
 }
 
-/// What a path of the rendered tree says.
+/// The value at a path of the tree.
 fn at(tree: &DataTree<'_>, path: &str) -> Option<String> {
     tree.find_path(path).ok()?.value_canonical()
 }
 
 #[test]
-fn facts_fit_the_modules() {
-    let tree = tree(&made(), &everything()).unwrap();
+fn state_fits_the_modules() {
+    let tree = tree(&sample(), &everything()).unwrap();
     let wan = "/ietf-interfaces:interfaces/interface[name='wan']";
     let vlan = "/ietf-interfaces:interfaces/interface[name='wan.5']";
     let ip4 = "/ietf-routing:routing/ribs/rib[name='ipv4-default']";
@@ -233,13 +240,13 @@ fn facts_fit_the_modules() {
         (format!("{vlan}/oper-status"), "down"),
         (format!("{vlan}/lower-layer-if[.='wan']"), "wan"),
         (format!("{ip4}/default-rib"), "true"),
-        (format!("{ip4}/stoa-routing:routes-left-out"), "3"),
+        (format!("{ip4}/stoa-routing:routes-omitted"), "3"),
         ("/ietf-routing:routing/ribs/rib[name='ipv6-red']/stoa-vrf:vrf".into(), "red"),
         (format!("{}/next-hop/special-next-hop", route(1)), "receive"),
         (format!("{}/next-hop/ietf-ipv4-unicast-routing:next-hop-address", route(2)), "192.0.2.9"),
         (format!("{}/next-hop/next-hop-list/next-hop[2]/outgoing-interface", route(3)), "wan.5"),
         (format!("{}/stoa-routing:state", route(4)), "inactive"),
-        (format!("{}/stoa-routing:state", route(5)), "silent gateway"),
+        (format!("{}/stoa-routing:state", route(5)), "gateway BFD-down"),
         (format!("{}/source-protocol", route(5)), "stoa-routing:bird"),
         (format!("{}/stoa-routing:route-source", route(5)), "zebra"),
         (format!("{}/stoa-routing:backup", route(5)), "true"),
@@ -249,8 +256,8 @@ fn facts_fit_the_modules() {
         (format!("{session}/remote-multiplier"), "3"),
         (format!("{}/up-since", route_source("fpm", "zebra")), "2000-02-29T00:00:00Z"),
         (format!("{}/updates", route_source("fpm", "zebra")), "9"),
-        (format!("{}/open", route_source("linux", "kernel")), "false"),
-        (format!("{}/reason", route_source("linux", "kernel")), "no such namespace"),
+        (format!("{}/open", route_source("netlink", "kernel")), "false"),
+        (format!("{}/reason", route_source("netlink", "kernel")), "no such namespace"),
         ("/stoa-forwarder:forwarder/in-sync".into(), "true"),
         ("/stoa-forwarder:forwarder/workers/worker[index='0']/vector".into(), "12.5"),
         (
@@ -267,7 +274,7 @@ fn facts_fit_the_modules() {
         format!("{}/stoa-routing:stale", route(4)),
         format!("{session}/negotiated-rx-interval"),
         format!("{vlan}/stoa-host-interface:kernel-configuration"),
-        format!("{}/up-since", route_source("linux", "kernel")),
+        format!("{}/up-since", route_source("netlink", "kernel")),
         "/stoa-forwarder:forwarder/workers/worker[index='0']/cpu".into(),
         "/stoa-forwarder:forwarder/nodes/node[name='never-called'][worker='0']".into(),
     ] {
@@ -275,14 +282,13 @@ fn facts_fit_the_modules() {
     }
 }
 
-/// Not one leaf but what RFC 8342 wants: the state of a router that is configured makes a valid
-/// operational datastore, checked with all constraints.
+/// State and configuration together are a valid operational datastore (RFC 8342), with all constraints.
 #[test]
 fn state_merged_into_a_configuration_is_valid() {
     let configuration = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "wan",
         "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
         "ietf-ip:ipv4": {"address": [{"ip": "192.0.2.1", "prefix-length": 24}]}}]}}"#;
-    let mut operational = made();
+    let mut operational = sample();
     operational.interfaces.truncate(1);
     operational.neighbors.remove(1);
     operational.route_counts.retain(|count| count.vrf.is_empty());
@@ -294,48 +300,60 @@ fn state_merged_into_a_configuration_is_valid() {
 }
 
 #[test]
-fn only_what_a_path_leads_to_is_asked_for() {
-    let pieces = |path: &str| {
-        let mut pieces = Desired::at(path).pieces;
-        pieces.sort();
-        pieces
+fn a_path_selects_only_its_sections() {
+    let sections = |path: &str| {
+        let mut sections = StateRequest::at(path).sections;
+        sections.sort();
+        sections
     };
-    assert!(!pieces("/").contains(&StateSection::Routes) && !pieces("").contains(&StateSection::Neighbors));
+    assert!(
+        !sections("/").contains(&StateSection::Routes)
+            && !sections("").contains(&StateSection::Neighbors)
+    );
     let one = "/ietf-interfaces:interfaces/interface[name='a/b']";
-    assert_eq!(Desired::at(one).interface.as_deref(), Some("a/b"));
-    assert_eq!(pieces(one), [StateSection::Interfaces, StateSection::Neighbors]);
-    assert_eq!(pieces(&format!("{one}/statistics/in-octets")), [StateSection::Interfaces]);
-    assert_eq!(pieces(&format!("{one}/ietf-ip:ipv4")), [StateSection::Interfaces, StateSection::Neighbors]);
-    assert_eq!(pieces("/ietf-routing:routing"), [StateSection::RouteCounts, StateSection::RouteSources]);
-    assert_eq!(pieces("/ietf-routing:routing/control-plane-protocols"), [StateSection::RouteSources]);
-    assert_eq!(pieces("/ietf-routing:routing/router-id"), []);
-    let rib = Desired::at("/ietf-routing:routing/ribs/rib[name=\"ipv6-red-2\"]/routes");
+    assert_eq!(StateRequest::at(one).interface.as_deref(), Some("a/b"));
+    assert_eq!(sections(one), [StateSection::Interfaces, StateSection::Neighbors]);
+    assert_eq!(sections(&format!("{one}/statistics/in-octets")), [StateSection::Interfaces]);
+    assert_eq!(
+        sections(&format!("{one}/ietf-ip:ipv4")),
+        [StateSection::Interfaces, StateSection::Neighbors]
+    );
+    assert_eq!(
+        sections("/ietf-routing:routing"),
+        [StateSection::RouteCounts, StateSection::RouteSources]
+    );
+    assert_eq!(
+        sections("/ietf-routing:routing/control-plane-protocols"),
+        [StateSection::RouteSources]
+    );
+    assert_eq!(sections("/ietf-routing:routing/router-id"), []);
+    let rib = StateRequest::at("/ietf-routing:routing/ribs/rib[name=\"ipv6-red-2\"]/routes");
     assert_eq!(rib.routes.table, Some(Table { vrf: "red-2".into(), family: 6 }));
-    assert_eq!(pieces("/stoa-forwarder:forwarder/nodes"), [StateSection::Nodes]);
-    assert_eq!(pieces("/stoa-forwarder:forwarder/version"), [StateSection::Program]);
-    assert!(Desired::at("/stoa-system:system/workers").is_nothing());
-    for odd in [
+    assert_eq!(sections("/stoa-forwarder:forwarder/nodes"), [StateSection::Nodes]);
+    assert_eq!(sections("/stoa-forwarder:forwarder/version"), [StateSection::Program]);
+    assert!(StateRequest::at("/stoa-system:system/workers").is_empty());
+    for malformed in [
         "/a[",
         "/ietf-interfaces:interfaces/interface[name='",
         "['/]",
         "/interfaces/x[a='",
         "/interfaces/x[a=]",
     ] {
-        let _ = Desired::at(odd);
+        let _ = StateRequest::at(malformed);
     }
 }
 
-/// One interface is told, and what is around it is still known.
+/// The entry of one interface has its related state.
 #[test]
-fn one_interface_is_told_alone() {
-    let operational = made();
-    let mut desired = Desired::at("/ietf-interfaces:interfaces/interface[name='wan.5']");
-    let told = render(&operational, &desired);
-    let list = told["ietf-interfaces:interfaces"]["interface"].as_array().unwrap();
+fn one_interface_is_listed_alone() {
+    let operational = sample();
+    let mut request = StateRequest::at("/ietf-interfaces:interfaces/interface[name='wan.5']");
+    let rendered = render(&operational, &request);
+    let list = rendered["ietf-interfaces:interfaces"]["interface"].as_array().unwrap();
     assert_eq!((list.len(), &list[0]["lower-layer-if"][0]), (1, &Value::from("wan")));
-    desired.interface = Some("nobody".into());
+    request.interface = Some("nobody".into());
     assert!(
-        tree(&operational, &desired)
+        tree(&operational, &request)
             .unwrap()
             .find_path("/ietf-interfaces:interfaces/interface[name='wan']")
             .is_err()

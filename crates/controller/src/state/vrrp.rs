@@ -5,13 +5,13 @@ use stoa_api::date;
 use stoa_api::text::ip_text;
 use stoa_api::v1;
 
-use super::{Desired, list, number, object, text};
+use super::{StateRequest, list, number, object, text};
 use crate::operational_state::{OperationalState, StateSection};
 
-/// `/ietf-vrrp:vrrp`: all of them together, when there is any.
-pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Option<Value> {
-    // An overview of one interface has nothing to do with all of them.
-    let is_whole = desired.is(StateSection::Interfaces) && desired.is(StateSection::Drops);
+/// `/ietf-vrrp:vrrp`: totals, if there is a virtual router.
+pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> Option<Value> {
+    // The request of one interface does not select the totals.
+    let is_whole = request.is(StateSection::Interfaces) && request.is(StateSection::Drops);
     let of_each = operational.interfaces.iter().map(|state| state.virtual_routers.len());
     let (interfaces, routers) = of_each
         .filter(|routers| *routers > 0)
@@ -34,8 +34,8 @@ pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Optio
 }
 
 /// The virtual routers of an interface and family; null where there is none.
-pub(super) fn instances(told: &[v1::VirtualRouterState], is_ip4: bool) -> Value {
-    let of_family = told.iter().filter(|router| router.ip6 != is_ip4);
+pub(super) fn instances(routers: &[v1::VirtualRouterState], is_ip4: bool) -> Value {
+    let of_family = routers.iter().filter(|router| router.ip6 != is_ip4);
     let instances = list(of_family.map(instance));
     if instances.is_null() { Value::Null } else { json!({ "vrrp-instance": instances }) }
 }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_standard_module_takes_all_of_it() {
+    fn the_state_is_valid_by_the_standard_module() {
         let router = |ip6: bool, state: &str| v1::VirtualRouterState {
             vrid: 51,
             ip6,
@@ -94,21 +94,25 @@ mod tests {
             received: 1 << 40,
             ..v1::VirtualRouterState::default()
         };
-        let told = v1::AdvertisingState { sent: 7, inconsistent: 1, ..Default::default() };
+        let advertising = v1::AdvertisingState { sent: 7, inconsistent: 1, ..Default::default() };
         let interface = v1::InterfaceState {
             name: "lan".into(),
             virtual_routers: vec![router(false, "master"), router(true, "backup")],
-            advertising: Some(told),
-            discovery: Some(told),
+            advertising: Some(advertising),
+            discovery: Some(advertising),
             ..v1::InterfaceState::default()
         };
         let dropped =
             v1::DropState { reason: "vrrp-unknown".into(), packets: 3, ..Default::default() };
-        let operational = OperationalState { interfaces: vec![interface], drops: vec![dropped], ..OperationalState::default() };
-        for place in ["/", "/ietf-vrrp:vrrp", "/ietf-interfaces:interfaces/interface[name='lan']"] {
-            super::super::tree(&operational, &Desired::at(place)).unwrap();
+        let operational = OperationalState {
+            interfaces: vec![interface],
+            drops: vec![dropped],
+            ..OperationalState::default()
+        };
+        for path in ["/", "/ietf-vrrp:vrrp", "/ietf-interfaces:interfaces/interface[name='lan']"] {
+            super::super::tree(&operational, &StateRequest::at(path)).unwrap();
         }
-        let all = super::super::render(&operational, &Desired::at("/ietf-vrrp:vrrp"));
+        let all = super::super::render(&operational, &StateRequest::at("/ietf-vrrp:vrrp"));
         let sum = &all["ietf-vrrp:vrrp"];
         assert_eq!((&sum["virtual-routers"], &sum["interfaces"]), (&json!(2), &json!(1)));
         assert_eq!(sum["statistics"]["vrid-errors"], "3");

@@ -1,4 +1,4 @@
-//! An operator at the socket.
+//! A client of the operator's socket.
 
 use stoa_api::v1;
 use stoa_api::v1::configuration_edit::Edit;
@@ -11,21 +11,21 @@ use crate::scenario::Scenario;
 pub const ADDRESS: &str =
     "/ietf-interfaces:interfaces/interface[name='if0']/ietf-ip:ipv4/address[ip='10.0.0.1']";
 
-/// An operator who does one thing after the other.
+/// A client with short forms of the calls.
 pub struct Hand {
     pub client: OperatorClient<Channel>,
-    pub asking: v1::Asking,
+    pub caller: v1::Caller,
 }
 
 impl Hand {
     pub async fn of(scenario: &Scenario) -> Hand {
         scenario.in_sync().await;
-        Hand { client: scenario.operator().await, asking: v1::Asking::default() }
+        Hand { client: scenario.operator().await, caller: v1::Caller::default() }
     }
 
     pub async fn edit(&mut self, edit: Edit) -> Vec<v1::ValidationError> {
         let edits = vec![v1::ConfigurationEdit { edit: Some(edit) }];
-        let request = v1::EditRequest { asking: Some(self.asking.clone()), edits };
+        let request = v1::EditRequest { caller: Some(self.caller.clone()), edits };
         self.client.edit(request).await.unwrap().into_inner().errors
     }
 
@@ -41,7 +41,7 @@ impl Hand {
 
     pub async fn commit(&mut self, within_s: u32, is_overwriting: bool) -> v1::CommitReply {
         let request = v1::CommitRequest {
-            asking: Some(self.asking.clone()),
+            caller: Some(self.caller.clone()),
             comment: "a test".into(),
             confirm_within_s: within_s,
             is_overwriting,

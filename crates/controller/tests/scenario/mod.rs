@@ -1,4 +1,4 @@
-//! A controller in a folder of its own, with a fake forwarder.
+//! A controller with its own folder and a fake forwarder.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tonic::transport::Channel;
 
 use crate::fake::{Fake, Record};
 
-/// How long something may take to come true.
+/// Time limit of [`until`].
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A controller in a folder of its own.
+/// A controller with its own folder.
 pub struct Scenario {
     folder: tempfile::TempDir,
     pub record: Record,
@@ -49,7 +49,7 @@ impl Scenario {
         self.controller = Some(tokio::spawn(service::run(options, drop)));
     }
 
-    /// Ends the controller as a kill would.
+    /// Ends the controller like SIGKILL.
     pub async fn kill(&mut self) {
         let controller = self.controller.take().unwrap();
         controller.abort();
@@ -65,7 +65,7 @@ impl Scenario {
 
     pub async fn in_sync(&self) -> StatusReply {
         let operator = self.operator().await;
-        until("the forwarder holds the configuration", async || {
+        until("the forwarder has the configuration", async || {
             let status = operator.clone().status(v1::StatusRequest {}).await.ok()?.into_inner();
             status.in_sync.then_some(status)
         })
@@ -83,23 +83,23 @@ impl Scenario {
     }
 }
 
-/// Waits until something comes true.
+/// Waits until `probe` returns a value.
 pub async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let wait = async {
         loop {
-            if let Some(found) = probe().await {
-                return found;
+            if let Some(value) = probe().await {
+                return value;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     match tokio::time::timeout(DEADLINE, wait).await {
-        Ok(found) => found,
-        Err(_) => panic!("never came true: {what}"),
+        Ok(value) => value,
+        Err(_) => panic!("timeout: {what}"),
     }
 }
 
-/// Interfaces that lead nowhere, one for each address.
+/// A configuration with a null interface for each address.
 pub fn config(addresses: &[&str]) -> String {
     let interfaces: Vec<String> = addresses
         .iter()

@@ -1,4 +1,4 @@
-//! What cuts off whom.
+//! Changes that cut off their author.
 
 use serde_json::{Value, json};
 
@@ -31,12 +31,16 @@ fn read(value: &Value) -> Configuration {
     Configuration::parse(Path::new("test.json"), value.to_string()).unwrap()
 }
 
-fn paths(name: &str, proof: Option<Proof>, change: impl FnOnce(&mut Value)) -> Vec<String> {
+fn paths(
+    name: &str,
+    credential: Option<Credential>,
+    change: impl FnOnce(&mut Value),
+) -> Vec<String> {
     let (old, mut new) = (before(), before());
     change(&mut new);
-    let way = Way { local: "192.0.2.1:8443".parse().unwrap(), proof };
+    let path = AccessPath { local: "192.0.2.1:8443".parse().unwrap(), credential };
     let (old, new) = (read(&old), read(&new));
-    let lost = lost(name, &way, Clients::of(&old), Clients::of(&new));
+    let lost = lost(name, &path, AccessSettings::of(&old), AccessSettings::of(&new));
     assert!(lost.iter().all(|it| it.fix.contains("confirm-within")), "{lost:?}");
     lost.into_iter().map(|error| error.path).collect()
 }
@@ -46,9 +50,9 @@ const ANN: &str = "/stoa-management:management/user[name='ann']";
 const LAN: &str = "/ietf-interfaces:interfaces/interface[name='lan']";
 
 #[test]
-fn the_server_that_somebody_came_to_is_not_lost_unawares() {
+fn losing_the_server_is_refused() {
     let by_password = |change: fn(&mut Value)| {
-        paths("ann", Some(Proof::Password), |all| {
+        paths("ann", Some(Credential::Password), |all| {
             change(&mut all["stoa-management:management"]["https"])
         })
     };
@@ -59,7 +63,7 @@ fn the_server_that_somebody_came_to_is_not_lost_unawares() {
     assert_eq!(by_password(|https| https["address"] = json!(["0.0.0.0"])), none);
     assert_eq!(by_password(|https| https["address"] = json!(["::", "192.0.2.1"])), none);
     assert_eq!(by_password(|https| https["client-ca"] = json!("/other")), none);
-    // Who came by SSH does not need the server.
+    // An SSH connection does not need the server.
     assert_eq!(
         paths("ann", None, |all| {
             all["stoa-management:management"]["https"]["enabled"] = json!(false);
@@ -70,24 +74,28 @@ fn the_server_that_somebody_came_to_is_not_lost_unawares() {
 }
 
 #[test]
-fn the_user_and_the_proof_are_not_lost_unawares() {
-    let of_user = |proof, change: fn(&mut Value)| {
-        paths("ann", Some(proof), |all| change(&mut all["stoa-management:management"]["user"]))
+fn losing_the_user_or_the_credential_is_refused() {
+    let of_user = |credential, change: fn(&mut Value)| {
+        paths("ann", Some(credential), |all| change(&mut all["stoa-management:management"]["user"]))
     };
     let none: [&str; 0] = [];
-    assert_eq!(of_user(Proof::Token, |all| *all = json!([{ "name": "bob" }])), [ANN]);
+    assert_eq!(of_user(Credential::Token, |all| *all = json!([{ "name": "bob" }])), [ANN]);
     assert_eq!(
-        of_user(Proof::Token, |all| all[0]["admin"] = json!(false)),
+        of_user(Credential::Token, |all| all[0]["admin"] = json!(false)),
         [format!("{ANN}/admin")]
     );
     let no_hash = |all: &mut Value| {
         all[0].as_object_mut().unwrap().remove("password-hash");
     };
-    assert_eq!(of_user(Proof::Password, no_hash), [format!("{ANN}/password-hash")]);
-    assert_eq!(of_user(Proof::Token, no_hash), none);
-    assert_eq!(of_user(Proof::Password, |all| all[1]["group"] = json!([])), none, "another's");
+    assert_eq!(of_user(Credential::Password, no_hash), [format!("{ANN}/password-hash")]);
+    assert_eq!(of_user(Credential::Token, no_hash), none);
+    assert_eq!(
+        of_user(Credential::Password, |all| all[1]["group"] = json!([])),
+        none,
+        "another user"
+    );
     let ca = |file: Option<&'static str>| {
-        paths("ann", Some(Proof::Certificate), |all| {
+        paths("ann", Some(Credential::Certificate), |all| {
             let https = all["stoa-management:management"]["https"].as_object_mut().unwrap();
             https.remove("client-ca");
             https.extend(file.map(|file| ("client-ca".to_owned(), json!(file))));
@@ -99,9 +107,9 @@ fn the_user_and_the_proof_are_not_lost_unawares() {
 }
 
 #[test]
-fn rights_are_not_lost_unawares() {
+fn losing_rights_is_refused() {
     let of_rules = |name: &str, change: fn(&mut Value)| {
-        paths(name, Some(Proof::Token), |all| change(&mut all["ietf-netconf-acm:nacm"]))
+        paths(name, Some(Credential::Token), |all| change(&mut all["ietf-netconf-acm:nacm"]))
     };
     const RULES: [&str; 1] = ["/ietf-netconf-acm:nacm"];
     let none: [&str; 0] = [];
@@ -114,13 +122,17 @@ fn rights_are_not_lost_unawares() {
 }
 
 #[test]
-fn the_interface_with_the_address_is_not_lost_unawares() {
+fn losing_the_interface_with_the_address_is_refused() {
     let of_lan = |change: fn(&mut Value)| {
         paths("ann", None, |all| change(&mut all["ietf-interfaces:interfaces"]["interface"][0]))
     };
     let none: [&str; 0] = [];
     assert_eq!(of_lan(|lan| lan["enabled"] = json!(false)), [format!("{LAN}/enabled")]);
-    assert_eq!(of_lan(|lan| lan["name"] = json!("other")), none, "the address is there still");
+    assert_eq!(
+        of_lan(|lan| lan["name"] = json!("other")),
+        none,
+        "another interface has the address"
+    );
     assert_eq!(
         of_lan(|lan| lan["ietf-ip:ipv4"]["enabled"] = json!(false)),
         [format!("{LAN}/ietf-ip:ipv4/enabled")]
