@@ -138,7 +138,7 @@ fn what_operators_do_with_ip_takes_effect() -> Result<()> {
     local.ip(&["addr", "add", "198.18.1.77/24", "dev", "host-b"])?;
     wait_until("it is said", SOON, || {
         let log = scenario.router.log();
-        let is_said = log.contains("the subnet 198.18.1.0/24 is on interface host-a already");
+        let is_said = log.contains("the subnet 198.18.1.0/24 is already on interface host-a");
         if is_said { Ok(()) } else { Err(log) }
     })?;
 

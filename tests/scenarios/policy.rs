@@ -103,7 +103,7 @@ fn rules_of_linux_and_of_the_configuration_choose_the_table() -> Result<()> {
     local.ip(&["rule", "add", "pref", "300", "fwmark", "5", "lookup", "100"])?;
     wait_until("it is said", SOON, || {
         let log = scenario.router.log();
-        if log.contains("it asks for marks of packets (fwmark)") { Ok(()) } else { Err(log) }
+        if log.contains("the rule uses packet marks (fwmark)") { Ok(()) } else { Err(log) }
     })?;
     local.ip(&["rule", "del", "pref", "50"])?;
     local.ip(&["-6", "rule", "del", "pref", "50"])?;
