@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help build run test check bench bench-compare fuzz deb container book clean
+.PHONY: help build run test check soak bench bench-compare fuzz deb container book clean
 
 # Arguments of `make run` and `make bench`, e.g. `make run ARGS="--once --json"`.
 ARGS ?=
@@ -27,13 +27,17 @@ run: build ## Two hosts joined by Stoa: real ping, traceroute and iperf3, then l
 	@scripts/setup run >&2
 	@$(SUDO) $(STOA) demo $(ARGS)
 
-test: ## Everything: format, lints, unit and property tests, guards, scenarios with real tools
+test: ## Everything that decides right or wrong, in at most 20 minutes on two processors
 	@scripts/setup build test >&2
-	@$(MAKE) --no-print-directory build
 	@CARGO="$(CARGO)" scripts/test all
 
-check: build ## The quick part of test, without scenarios
+check: ## The quick part of test, without scenarios
+	@scripts/setup build >&2
 	@CARGO="$(CARGO)" scripts/test quick
+
+soak: ## What takes hours: release build, long chaos, kill loops, rounds of scenarios, fuzzing; SOAK_... make it shorter
+	@scripts/setup build test deb >&2
+	@CARGO="$(CARGO)" scripts/soak
 
 bench: build ## The catalogue of speed figures on this machine, beside their bars
 	@scripts/bench $(STOA) $(ARGS)

@@ -8,8 +8,11 @@ use stoa_lab::measure::ping;
 use stoa_lab::{Command, Result, Topology, wait_until};
 use stoa_scenarios::{Testpmd, two_sides};
 
-/// An example of `stoa-memif`, built now.
+/// An example of `stoa-memif`: of the folder that `make test` names, or built now.
 fn example(name: &str) -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os("STOA_BUILT_EXAMPLES") {
+        return Ok(PathBuf::from(folder).join(name));
+    }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     Command::program(cargo)
@@ -18,7 +21,7 @@ fn example(name: &str) -> Result<PathBuf> {
         .deadline(Duration::from_secs(300))
         .run()?
         .ok()?;
-    // This program is target/PROFILE/deps/memif_library-HASH.
+    // This program is target/PROFILE/deps/scenarios-HASH.
     let here = std::env::current_exe().expect("a test has a path");
     let profile = here.parent().and_then(Path::parent).expect("it lies in two folders");
     Ok(profile.join("examples").join(name))

@@ -1,0 +1,100 @@
+"""Test programs as cargo builds them, and runs of those whose tests share a process."""
+
+import json
+import os
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from testing.stages import AS_ROOT, ROOT
+
+# Programs with tests in network namespaces or on raw sockets.
+NEED_ROOT = {"ports/linux", "ports/conformance", "ports/testpmd", "controller/bgp_route_source"}
+# They take long and start first, so that none is left alone at the end.
+LONGEST = ["stoa/restconf", "northbound", "ports/linux", "tables/lpm_model", "controller/bgp_route_source",
+           "ports/testpmd", "traffic"]
+# At once: many of them wait for each other's sockets and timers more than they reckon.
+BESIDE = 2
+DEADLINE = 900
+
+
+def build(cargo, arguments):
+    """Builds test programs and gives (package folder, target name, program) of each; None when that fails."""
+    words = [*cargo.split(), "test", "--no-run", "--locked", "--message-format=json-render-diagnostics", *arguments]
+    done = subprocess.run(
+        words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        return None
+    found = []
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["profile"]["test"]:
+            folder = os.path.dirname(message["manifest_path"])
+            found.append((folder, message["target"]["name"], message["executable"]))
+    return found
+
+
+def label_of(program):
+    """A short name: the crate's folder, and the program where it is not the crate's own."""
+    folder, name, _ = program
+    return os.path.basename(folder) if name.startswith("stoa") else f"{os.path.basename(folder)}/{name}"
+
+
+def libtest(report, program, deadline):
+    """Runs all tests of one program; says what failed."""
+    folder, _, path = program
+    label = label_of(program)
+    # The test library reports times as JSON only where unstable options are allowed.
+    env = {**os.environ, "RUSTC_BOOTSTRAP": "1", "CARGO_MANIFEST_DIR": folder}
+    words = [path, "-Z", "unstable-options", "--format", "json", "--report-time", "--show-output"]
+    begun = time.time()
+    try:
+        done = subprocess.run(
+            [*(AS_ROOT if label in NEED_ROOT else []), *words], cwd=folder, env=env, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=deadline, check=False)
+        output, code = done.stdout, done.returncode
+    except subprocess.TimeoutExpired as late:
+        output, code = (late.stdout or b"").decode(errors="replace"), "past its deadline"
+    passed, failed, other = 0, [], []
+    for line in output.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            other.append(line)
+            continue
+        if not isinstance(event, dict) or event.get("type") != "test" or event.get("event") == "started":
+            continue
+        test = f"{label}::{event['name']}"
+        report.test(test, event.get("exec_time", 0))
+        skipped = [one for one in event.get("stdout", "").splitlines() if one.startswith(("SKIPPED", "NOT RUN"))]
+        for one in skipped:
+            report.note(f"{test}: {one}")
+        if event["event"] == "ok":
+            passed += 1
+        elif event["event"] == "ignored":
+            report.note(f"{test} is ignored")
+        else:
+            failed.append(f"---- {test}\n{event.get('stdout', '')}")
+    if code != 0 and not failed:
+        failed.append(f"---- {label}: {code}\n" + "\n".join(other[-40:]))
+    print(f"  {label:<28} {passed:4} passed, {len(failed)} failed, {time.time() - begun:6.1f} s", flush=True)
+    return failed
+
+
+def run_all(report, programs, deadline=DEADLINE):
+    """Runs programs, some beside each other, and says whether all tests passed."""
+    missing = NEED_ROOT - {label_of(one) for one in programs}
+    if missing:
+        print(f"scripts/testing/programs.py names programs that do not exist: {', '.join(sorted(missing))}")
+        return False
+
+    def longest_first(program):
+        label = label_of(program)
+        return LONGEST.index(label) if label in LONGEST else len(LONGEST)
+
+    with ThreadPoolExecutor(BESIDE) as pool:
+        failed = sum(pool.map(lambda one: libtest(report, one, deadline), sorted(programs, key=longest_first)), [])
+    for text in failed:
+        print(text)
+    return not failed
+
