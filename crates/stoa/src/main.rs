@@ -37,7 +37,8 @@ Exit codes: 0 success, 1 failure, 2 wrong usage. With --json, a failure prints {
 
 Environment:
   STOA_SOCKET      Socket of the running router [default: /run/stoa/stoa.sock]
-  STOA_LOG         Log level: off, error, warn, info, debug or trace; NAME=LEVEL for one crate [default: info]
+  STOA_LOG         Log level: off, error, warn, info, debug or trace [default: info];
+                   NAME=LEVEL sets it for one crate
   STOA_LOG_FORMAT  Log format: text or json"
 )]
 struct CommandLine {

@@ -14,16 +14,17 @@ use crate::failure::Outcome;
 /// Measure this program on this machine: cycles per packet, latency, convergence
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  stoa bench forward                                  Cycles per packet: IPv4, one route, smallest frames
+  stoa bench forward                      Cycles per packet: IPv4, one route, smallest frames
   stoa bench forward --family ip6 --routes 100000 --destinations random
   stoa bench forward --workers 2 --seconds 5 --json
-  stoa bench latency                                  Round trips through Stoa, Linux and a wire (needs root)
-  stoa bench convergence --daemon bird                Time until a daemon's routes carry traffic (needs root)
-  stoa bench overload                                 Forwarding rate beyond the capacity
-  stoa bench software-rss                             One queue shared by two workers
-  stoa bench table                                    The routing table without packets
+  stoa bench latency                      Round trips through Stoa, Linux and a wire (needs root)
+  stoa bench convergence --daemon bird    Time until a daemon's routes carry traffic (needs root)
+  stoa bench overload                     Forwarding rate beyond the capacity
+  stoa bench software-rss                 One queue shared by two workers
+  stoa bench table                        The routing table without packets
 
-Cycles are those of the time stamp counter. Compare them within one run rather than between machines.")]
+Cycles are those of the time stamp counter. Compare them within one run rather than between
+machines.")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,

@@ -28,9 +28,9 @@ use crate::operator::{SocketArgument, block_on};
   stoa capture eth0 --write eth0.pcapng --count 1000
   stoa capture any --write all.pcapng --ring-size 100 --ring-files 10
 
-On a terminal, each frame is one line of text. In a pipe or file, the output is pcapng, which is binary and is
-never written to a terminal. A capture does not slow forwarding: frames that do not fit into its buffer are not
-captured, but counted as missed.")]
+On a terminal, each frame is one line of text. In a pipe or file, the output is pcapng, which is
+binary and is never written to a terminal. A capture does not slow forwarding: frames that do not
+fit into its buffer are not captured, but counted as missed.")]
 pub struct Arguments {
     /// Name of an interface, or "any"
     #[arg(value_name = "INTERFACE")]

@@ -14,10 +14,10 @@ use crate::show;
 #[command(after_help = "Examples:
   stoa commit
   stoa commit comment \"second uplink\"
-  stoa commit confirmed 5             Roll back in 5 minutes unless another `stoa commit` confirms it
+  stoa commit confirmed 5             Roll back in 5 minutes unless a `stoa commit` confirms it
   stoa commit cancel                  Roll back an unconfirmed commit now
   stoa commit force                   Commit even if this cuts off the shell that you type in
-  stoa commit overwrite               Commit even if the startup file was edited by hand; those edits are lost
+  stoa commit overwrite               Commit, and discard edits of the startup file by hand
 
 If the commit is refused, the running configuration stays as it is and the exit code is 1.")]
 pub struct Arguments {

@@ -10,8 +10,8 @@ use crate::operator::SocketArgument;
   stoa                            Start the console at a terminal
   stoa console < lines.txt        Run the lines of a file; stop at the first one that fails
 
-In the console, `configure` enters configuration mode. There you use `set`, `delete`, `show | compare`, `commit` and
-`exit`.")]
+In the console, `configure` enters configuration mode. There you use `set`, `delete`,
+`show | compare`, `commit` and `exit`.")]
 pub struct Arguments {
     #[command(flatten)]
     socket: SocketArgument,

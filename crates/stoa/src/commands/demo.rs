@@ -10,8 +10,9 @@ use crate::failure::{Failure, Outcome};
   sudo stoa demo                    Show live counters after the steps, until Ctrl-C
   sudo stoa demo --once --json      Print one JSON object as the last line
 
-The demo creates network namespaces and removes them again. It changes nothing else on this machine. It needs root,
-iproute2, ping, traceroute, iperf3 and ethtool. The exit code is 0 only if every step succeeded.")]
+The demo creates network namespaces and removes them again. It changes nothing else on this machine.
+It needs root, iproute2, ping, traceroute, iperf3 and ethtool. The exit code is 0 only if every step
+succeeded.")]
 pub struct Arguments {
     /// Exit after the steps instead of showing live counters
     #[arg(long)]

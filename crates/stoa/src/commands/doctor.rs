@@ -17,7 +17,8 @@ use crate::show;
   sudo stoa doctor                           Check with the privileges of root
   stoa doctor --json | jq '.checks[] | select(.state != \"ok\")'
 
-Needs no privilege and no running router, and changes nothing. The exit code is 0 whatever the checks find.")]
+Needs no privilege and no running router, and changes nothing. The exit code is 0 whatever the
+checks find.")]
 pub struct Arguments {
     /// Print one JSON object
     #[arg(long)]

@@ -14,11 +14,12 @@ use crate::operator::{SocketArgument, block_on};
   sudo stoa run --config /etc/stoa/stoa.json
   stoa run --config examples/pcap.json --socket ./stoa.sock     Without root
 
-SIGHUP and `stoa reload` apply the edited file, as a whole or not at all. SIGTERM and Ctrl-C stop the router.
+SIGHUP and `stoa reload` apply the edited file, as a whole or not at all. SIGTERM and Ctrl-C stop
+the router.
 
-Ports on network devices (auto, af-xdp, af-packet, tap) need CAP_NET_RAW and CAP_NET_ADMIN. Port af-xdp also needs
-CAP_BPF, and devices in other network namespaces CAP_SYS_ADMIN. Ports memif, pcap, generator and null need no
-privilege.")]
+Ports on network devices (auto, af-xdp, af-packet, tap) need CAP_NET_RAW and CAP_NET_ADMIN. Port
+af-xdp also needs CAP_BPF, and devices in other network namespaces CAP_SYS_ADMIN. Ports memif, pcap,
+generator and null need no privilege.")]
 pub struct Arguments {
     /// Configuration file, JSON in RFC 7951 encoding
     #[arg(long, value_name = "FILE")]
@@ -51,7 +52,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 "this process lacks privileges that the ports need:".into(),
                 errors,
             ),
-            Error::Said => Failure::Reported(ExitCode::FAILURE),
+            Error::RefusedByChild => Failure::Reported(ExitCode::FAILURE),
             other => Failure::Message(other.to_string()),
         })
     })?;

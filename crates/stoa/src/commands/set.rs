@@ -12,8 +12,9 @@ use crate::operator::{SocketArgument, block_on};
   stoa set interfaces interface lan description \"to the office\"
   stoa compare && stoa commit
 
-The words are the names of the YANG nodes without module prefixes, with keys and values in between. For a wrong word,
-the error lists the words that are possible. The console (`stoa` without arguments) completes words.")]
+The words are the names of the YANG nodes without module prefixes, with keys and values in between.
+For a wrong word, the error lists the words that are possible. The console (`stoa` without
+arguments) completes words.")]
 pub struct Arguments {
     /// Names and keys of the node, and the value
     #[arg(value_name = "WORD", required = true)]

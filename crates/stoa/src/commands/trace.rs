@@ -13,9 +13,9 @@ use crate::show::{self, trace};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa trace add --interface eth0 --count 5        Trace the next five packets of eth0
-  stoa trace add --match 'icmp and host 10.1.0.2'  Trace packets of any interface that match a tcpdump filter
+  stoa trace add --match 'icmp and host 10.1.0.2'  Trace packets that match a tcpdump filter
   stoa trace show                                  Show each step with the decoded headers
-  stoa trace show --follow                         Print packets as they arrive, until all have arrived
+  stoa trace show --follow                         Print packets as they arrive
 
 A trace does not slow other packets. It ends by itself when it has all its packets.")]
 pub struct Arguments {

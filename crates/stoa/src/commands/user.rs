@@ -16,7 +16,7 @@ use crate::{ask, show};
 /// Manage users of the management server
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  stoa user setup                       Create the first user, an administrator; ask for name and password
+  stoa user setup                       Ask for name and password, and create an administrator
   stoa user setup --name root < FILE    Read the password from FILE instead
   stoa user list                        List the users
   stoa user hash                        Ask for a password and print its hash

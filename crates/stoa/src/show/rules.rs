@@ -77,7 +77,7 @@ fn match_text(rule: &Rule) -> String {
 
 fn action_text(rule: &Rule) -> String {
     match &rule.action {
-        Some(Action::Table(table)) if table.beyond_default => {
+        Some(Action::Table(table)) if table.suppress_default => {
             format!("table {} without its default route", vrf(&table.vrf))
         }
         Some(Action::Table(table)) => format!("table {}", vrf(&table.vrf)),
@@ -116,7 +116,7 @@ fn json(state: &RuleState) -> Option<Value> {
     match &rule.action {
         Some(Action::Table(table)) => {
             value["table"] = json!(vrf(&table.vrf));
-            value["ignore_default"] = json!(table.beyond_default);
+            value["ignore_default"] = json!(table.suppress_default);
         }
         Some(Action::Special(special)) => value["refuse"] = json!(special_name(*special)),
         Some(Action::GotoPriority(priority)) => value["goto"] = json!(priority),
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_rule_has_the_terms_of_ip_rule() {
-        let table = RuleTable { vrf: "red".to_owned(), beyond_default: false };
+        let table = RuleTable { vrf: "red".to_owned(), suppress_default: false };
         let rule = Rule {
             family: 4,
             priority: 100,

@@ -61,13 +61,14 @@ enum Kill {
   stoa bench convergence --daemon frr --routes 1000000 --peers 2 --kill controller,daemon
   stoa bench convergence --daemon bird --family ipv6 --routes 500000
   stoa bench convergence --daemon frr --protocol ospf --routes 500000
-  stoa bench convergence --daemon frr --kernel                Without Stoa, into the Linux kernel's own table
+  stoa bench convergence --daemon frr --kernel      Without Stoa, into the Linux kernel's own table
   stoa bench convergence --daemon bird --prefixes routes.txt.gz --json
 
-The command builds its testbed in network namespaces and removes it afterwards. Every peer advertises all routes. A
-prefix is verified when a packet to an address that no other prefix contains leaves to its next hop. Recovery of a
-killed controller counts from its death, because its supervisor restarts it at once. Recovery of a killed daemon counts
-from its restart, one second after its death.")]
+The command builds its testbed in network namespaces and removes it afterwards. Every peer
+advertises all routes. A prefix is verified when a packet to an address that no other prefix
+contains leaves to its next hop. Recovery of a killed controller counts from its death, because its
+supervisor restarts it at once. Recovery of a killed daemon counts from its restart, one second
+after its death.")]
 pub struct Arguments {
     /// Routing daemon between the peers and Stoa
     #[arg(long, value_enum, default_value = "bird")]

@@ -24,8 +24,8 @@ enum Family {
   stoa bench table --prefixes routes.txt.gz --keys zipf --json
   stoa bench table --prefixes routes.txt --keys addresses.txt
 
-A file of prefixes has one address/length per line, a file of keys one address per line; both may be gzip. Empty
-lines, lines that start with # and lines of the other family are ignored.")]
+A file of prefixes has one address/length per line, a file of keys one address per line; both may be
+gzip. Empty lines, lines that start with # and lines of the other family are ignored.")]
 pub struct Arguments {
     /// Address family
     #[arg(long, value_enum, default_value = "ip4")]

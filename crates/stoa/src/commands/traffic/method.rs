@@ -28,8 +28,8 @@ const RFC_SECONDS: f64 = 60.0;
   stoa traffic rfc2544 lab.yaml --test latency --max-rate 1mpps --json > new.json
   stoa traffic compare old.json new.json
 
-The highest load is the ports' line rate, --max-rate for each stream, or what the ports can send. A load that could
-not be offered never counts as loss; the row shows what limited it.")]
+The highest load is the ports' line rate, --max-rate for each stream, or what the ports can send. A
+load that could not be offered never counts as loss; the row shows what limited it.")]
 pub struct Rfc2544 {
     #[command(flatten)]
     source: Source,
