@@ -145,9 +145,9 @@ fn the_error_of_a_bad_address_names_its_interface() {
     }
 }
 
-/// A configuration may be for another machine, so that missing processors are a note and no error.
+/// A configuration may be for another machine, so that missing processors are a warning and no error.
 #[test]
-fn missing_processors_are_a_note() {
+fn missing_processors_are_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pinned.json");
     let with = |cpus: &[u32]| {
@@ -158,8 +158,8 @@ fn missing_processors_are_a_note() {
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         out(&output)
     };
-    assert!(with(&[1023]).contains("Note: no processor 1023 here"), "{}", with(&[1023]));
-    assert!(!with(&[]).contains("Note:"), "{}", with(&[]));
+    assert!(with(&[1023]).contains("Warning: this machine has no CPU 1023"), "{}", with(&[1023]));
+    assert!(!with(&[]).contains("Warning:"), "{}", with(&[]));
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             } else {
                 show::print(&format!("{file} is good: {summary}."))?;
                 for warning in warnings {
-                    show::print(&format!("Note: {warning}."))?;
+                    show::print(&format!("Warning: {warning}."))?;
                 }
                 if !needs.is_empty() {
                     show::print(&format!("To run it: {}.", needs.join(", ")))?;
