@@ -42,9 +42,9 @@ pub(crate) struct Jumped;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     /// Moves `head`.
-    Giver,
+    Producer,
     /// Moves `tail`.
-    Taker,
+    Consumer,
 }
 
 /// The own index of one end, kept in private memory: the shared copy is never read back.
@@ -72,13 +72,13 @@ impl Cursor {
     pub(crate) fn ready(&self, theirs: &impl Index) -> Result<u16, Jumped> {
         let theirs = theirs.acquire();
         let offered = match self.side {
-            Side::Taker => theirs.wrapping_sub(self.mine),
-            Side::Giver => self.mine.wrapping_sub(theirs),
+            Side::Consumer => theirs.wrapping_sub(self.mine),
+            Side::Producer => self.mine.wrapping_sub(theirs),
         };
         match self.side {
             _ if offered > self.size => Err(Jumped),
-            Side::Taker => Ok(offered),
-            Side::Giver => Ok(self.size - offered),
+            Side::Consumer => Ok(offered),
+            Side::Producer => Ok(self.size - offered),
         }
     }
 
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn both_sides_agree_across_the_wrap() {
         let (head, tail) = (AtomicU16::new(65_530), AtomicU16::new(65_530));
-        let mut giver = Cursor::new(Side::Giver, 8, 65_530);
-        let mut taker = Cursor::new(Side::Taker, 8, 65_530);
+        let mut giver = Cursor::new(Side::Producer, 8, 65_530);
+        let mut taker = Cursor::new(Side::Consumer, 8, 65_530);
         assert_eq!(giver.ready(&tail), Ok(8));
         assert_eq!(taker.ready(&head), Ok(0));
         for round in 1..=8_u16 {
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn a_jump_is_seen() {
-        let taker = Cursor::new(Side::Taker, 8, 100);
-        let giver = Cursor::new(Side::Giver, 8, 100);
+        let taker = Cursor::new(Side::Consumer, 8, 100);
+        let giver = Cursor::new(Side::Producer, 8, 100);
         for theirs in [99, 109, 0, 65_535, 32_868] {
             assert_eq!(taker.ready(&AtomicU16::new(theirs)), Err(Jumped));
         }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_largest_ring_is_unambiguous() {
-        let taker = Cursor::new(Side::Taker, 32_768, 5);
+        let taker = Cursor::new(Side::Consumer, 32_768, 5);
         assert_eq!(taker.ready(&AtomicU16::new(32_773)), Ok(32_768));
         assert_eq!(taker.ready(&AtomicU16::new(32_774)), Err(Jumped));
     }
@@ -171,7 +171,7 @@ mod loom_tests {
             });
             let theirs = shared.clone();
             let taker = loom::thread::spawn(move || {
-                let mut taker = Cursor::new(Side::Taker, 2, 65_535);
+                let mut taker = Cursor::new(Side::Consumer, 2, 65_535);
                 let mut expected = 1;
                 for _ in 0..3 {
                     for _ in 0..taker.ready(&theirs.head).unwrap() {
@@ -183,7 +183,7 @@ mod loom_tests {
                     }
                 }
             });
-            let mut giver = Cursor::new(Side::Giver, 2, 65_535);
+            let mut giver = Cursor::new(Side::Producer, 2, 65_535);
             let mut number = 1;
             for _ in 0..3 {
                 if giver.ready(&shared.tail).unwrap() > 0 {

@@ -1,11 +1,11 @@
 //! Doorbells: eventfds that wake a side of a ring which sleeps.
 //!
-//! A peer shares its doorbell's file with us, and with it the flag that says whether
+//! A peer shares its doorbell's file with us, and with it the flag that decides whether
 //! writing may block. One that clears the flag and fills the counter would hold up the
 //! worker that rings: write(2) on an eventfd knows no "do not wait". So we do not write. We
 //! submit a read of no bytes from `/dev/null` by io_submit(2) and have its end signalled to
 //! the doorbell (`IOCB_FLAG_RESFD`): the kernel's own way to signal never waits, whatever
-//! flags and counter say. It costs one microsecond more than a write, for peers that sleep.
+//! the flags and the counter are. It costs one microsecond more than a write, for peers that sleep.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -84,7 +84,7 @@ impl Signals {
         unsafe { libc::syscall(libc::SYS_io_submit, self.context, 1, requests.as_mut_ptr()) == 1 }
     }
 
-    /// Fetches the ends of requests, so that new ones have room.
+    /// Reaps completed requests, so that new ones fit.
     fn fetch(&self) {
         let mut events = [Event::default(); 4 * FETCH as usize];
         let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -130,7 +130,7 @@ impl Doorbell {
         }
     }
 
-    /// The way where signals are forbidden: it looks before it writes, and only a peer that
+    /// The fallback where signals are forbidden: it polls before it writes, and only a peer that
     /// fills the counter between the two can still make it wait.
     #[cold]
     fn write(&self) {
@@ -144,7 +144,7 @@ impl Doorbell {
         }
     }
 
-    /// Empties the doorbell without ever waiting, whatever the peer made of it.
+    /// Empties the doorbell without ever waiting, whatever the peer did to it.
     pub(crate) fn quiet(&self) {
         let mut count = [0_u8; 8];
         let into = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: count.len() };
@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// What a peer can make of its doorbell: full, and without O_NONBLOCK.
+    /// The worst doorbell of a peer: full, and without O_NONBLOCK.
     fn trap() -> (Doorbell, EventFd) {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC).unwrap();
         event.write(u64::MAX - 1).unwrap();
@@ -176,28 +176,28 @@ mod tests {
 
     #[test]
     fn ringing_never_waits() {
-        let (mut bell, _event) = trap();
+        let (mut doorbell, _event) = trap();
         let start = Instant::now();
         for _ in 0..10_000 {
-            bell.ring();
+            doorbell.ring();
         }
-        bell.write();
+        doorbell.write();
         assert!(start.elapsed().as_secs() < 10);
     }
 
     #[test]
-    fn each_ring_is_heard() {
+    fn each_ring_arrives() {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK).unwrap();
-        let mut bell = Doorbell::new(event.as_fd().try_clone_to_owned().unwrap());
+        let mut doorbell = Doorbell::new(event.as_fd().try_clone_to_owned().unwrap());
         for _ in 0..1000 {
-            bell.ring();
+            doorbell.ring();
             assert_eq!(event.read(), Ok(1));
         }
-        bell.write();
+        doorbell.write();
         assert_eq!(event.read(), Ok(1));
-        bell.ring();
-        bell.quiet();
-        bell.quiet();
+        doorbell.ring();
+        doorbell.quiet();
+        doorbell.quiet();
         assert!(event.read().is_err(), "quiet");
     }
 
@@ -206,8 +206,8 @@ mod tests {
         let threads = (0..8).map(|_| {
             std::thread::spawn(|| {
                 let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK).unwrap();
-                let mut bell = Doorbell::new(event.as_fd().try_clone_to_owned().unwrap());
-                (0..5000).for_each(|_| bell.ring());
+                let mut doorbell = Doorbell::new(event.as_fd().try_clone_to_owned().unwrap());
+                (0..5000).for_each(|_| doorbell.ring());
                 assert_eq!(event.read(), Ok(5000));
             })
         });

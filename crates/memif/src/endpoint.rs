@@ -11,7 +11,7 @@ use nix::sys::socket::UnixAddr;
 
 use crate::config::{Config, Role as Asked, Settings};
 use crate::error::OpenError;
-use crate::lobby::Seat;
+use crate::listener::IdListener;
 use crate::messages::Message;
 use crate::ring::Link;
 use crate::rx::Receiver;
@@ -54,7 +54,7 @@ pub(crate) struct Established {
 
 /// How the port finds peers.
 pub(crate) enum Role {
-    Master(Seat),
+    Master(IdListener),
     Slave(UnixAddr),
 }
 
@@ -141,7 +141,7 @@ impl Memif {
         let at = address(&config.socket).map_err(|_| refuse("give a path of at most 107 bytes"))?;
         let (role, does) = match config.role {
             Asked::Master => {
-                let seat = Seat::take(&config.socket, config.id, &settings.name)?;
+                let seat = IdListener::take(&config.socket, config.id, &settings.name)?;
                 (Role::Master(seat), "waits for a slave")
             }
             Asked::Slave => (Role::Slave(at), "looks for a master"),
@@ -162,8 +162,8 @@ impl Memif {
     fn find_peer(&mut self, again: Instant) -> Result<Option<Handshake>, Ended> {
         match &self.role {
             Role::Master(seat) => match seat.next() {
-                Some(arrival) => {
-                    Ok(Some(Handshake::Master(master::Handshake::begin(arrival, &self.settings)?)))
+                Some(accepted) => {
+                    Ok(Some(Handshake::Master(master::Handshake::begin(accepted, &self.settings)?)))
                 }
                 None => Ok(None),
             },

@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use super::lobby::Arrival;
+use super::listener::Accepted;
 use super::messages::{AddRing, Init, Message, VERSION};
 use super::region::Region;
-use super::ring::{Link, Place, Ring};
+use super::ring::{Link, Ring, RingLayout};
 use super::rx::Receiver;
 use super::socket::{Channel, Ended};
 use super::tx::Sender;
@@ -35,7 +35,7 @@ const SHARED_MAX: u64 = 1 << 30;
 
 /// A ring that the slave described.
 struct Offer {
-    place: Place,
+    place: RingLayout,
     doorbell: OwnedFd,
 }
 
@@ -53,8 +53,8 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     /// Checks who came; on success the slave is told to go on.
-    pub(crate) fn begin(arrival: Arrival, settings: &Settings) -> Result<Self, Ended> {
-        let Arrival { channel, init } = arrival;
+    pub(crate) fn begin(accepted: Accepted, settings: &Settings) -> Result<Self, Ended> {
+        let Accepted { channel, init } = accepted;
         let accepted = check(&init, settings).and_then(|()| channel.send(&Message::Ack, None));
         if let Err(Ended::Refused(reason)) = &accepted {
             channel.say_goodbye(reason);
@@ -105,7 +105,7 @@ impl Handshake {
         }
         check_doorbell(&doorbell)?;
         let AddRing { region, offset, log2_size, .. } = *ring;
-        offers.push(Offer { place: Place { region, offset, log2_size }, doorbell });
+        offers.push(Offer { place: RingLayout { region, offset, log2_size }, doorbell });
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl Handshake {
         let regions: Arc<[Region]> = std::mem::take(&mut self.regions).into();
         let link = Link::new(self.longest);
         let open = |offer: Offer| {
-            Ring::new(&regions, offer.place, Side::Taker, offer.doorbell, &link)
+            Ring::new(&regions, offer.place, Side::Consumer, offer.doorbell, &link)
                 .map_err(Ended::refused)
         };
         let bytes: usize = regions.iter().map(Region::length).sum();

@@ -76,7 +76,7 @@ pub(crate) struct Descriptor {
 
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RingLayout {
     pub(crate) region: u16,
     pub(crate) offset: u32,
     pub(crate) log2_size: u8,
@@ -88,7 +88,7 @@ pub(crate) enum RingError {
     #[error("a ring of 2^{0} descriptors: 2^1 to 2^14 are possible")]
     Size(u8),
     #[error("a ring outside its region, or not on a multiple of 8 bytes")]
-    Place,
+    RingLayout,
     #[error("a ring without its cookie")]
     Cookie,
 }
@@ -108,10 +108,10 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// A ring of a peer (we take) or of our own (we give), with its eventfd.
+    /// A ring as consumer or as producer, with its eventfd.
     pub(crate) fn new(
         regions: &Arc<[Region]>,
-        place: Place,
+        place: RingLayout,
         side: Side,
         doorbell: OwnedFd,
         link: &Arc<Link>,
@@ -121,23 +121,23 @@ impl Ring {
         }
         let size = 1_u16 << place.log2_size;
         let bytes = HEADER + DESCRIPTOR * u64::from(size);
-        let region = regions.get(usize::from(place.region)).ok_or(RingError::Place)?;
-        let base = region.at(place.offset.into(), bytes).ok_or(RingError::Place)?;
+        let region = regions.get(usize::from(place.region)).ok_or(RingError::RingLayout)?;
+        let base = region.at(place.offset.into(), bytes).ok_or(RingError::RingLayout)?;
         if !(base.as_ptr() as usize).is_multiple_of(8) {
-            return Err(RingError::Place);
+            return Err(RingError::RingLayout);
         }
         let cursor = Cursor::new(side, size, 0);
         let (regions, link) = (regions.clone(), link.clone());
         let doorbell = Doorbell::new(doorbell);
         let mut ring = Self { regions, base, side, cursor, doorbell, link };
         match side {
-            Side::Giver => {
+            Side::Producer => {
                 // SAFETY: the first four bytes of the ring, checked to be in the
                 // region and aligned above.
                 let cookie = unsafe { AtomicU32::from_ptr(ring.base.as_ptr().cast()) };
                 cookie.store(COOKIE, Ordering::Relaxed);
             }
-            Side::Taker => {
+            Side::Consumer => {
                 // SAFETY: as above.
                 let cookie = unsafe { AtomicU32::from_ptr(ring.base.as_ptr().cast()) };
                 if cookie.load(Ordering::Relaxed) != COOKIE {
@@ -166,7 +166,7 @@ impl Ring {
     /// Slots that we may work on; 0 after the link broke.
     #[inline(always)]
     pub(crate) fn ready(&self) -> u16 {
-        let theirs = self.word(if self.side == Side::Giver { TAIL_AT } else { HEAD_AT });
+        let theirs = self.word(if self.side == Side::Producer { TAIL_AT } else { HEAD_AT });
         match self.cursor.ready(theirs) {
             Ok(ready) => ready,
             Err(_) => {
@@ -187,7 +187,7 @@ impl Ring {
     pub(crate) fn advance(&mut self, slots: u16) {
         // SAFETY: as in `word`; written out because the cursor is borrowed as well.
         let mine = unsafe {
-            let at = if self.side == Side::Giver { HEAD_AT } else { TAIL_AT };
+            let at = if self.side == Side::Producer { HEAD_AT } else { TAIL_AT };
             AtomicU16::from_ptr(self.base.as_ptr().add(at).cast())
         };
         self.cursor.advance(slots, mine);
@@ -238,11 +238,11 @@ impl Ring {
         self.regions.get(usize::from(region))?.at(offset.into(), length.into())
     }
 
-    /// The receiver's side: whether the sender shall ring.
+    /// The receiver's side: whether the sender must ring.
     pub(crate) fn want_interrupts(&self, want: bool) {
         self.word(FLAGS_AT).store(if want { 0 } else { MASK }, Ordering::Relaxed);
-        // The caller looks at the ring once more; the sender moves its index and then
-        // looks at the flag. One of the two must see the other.
+        // The caller checks the ring once more; the sender moves its index and then
+        // checks the flag. One of the two must see the other's store.
         fence(Ordering::SeqCst);
     }
 
@@ -255,7 +255,7 @@ impl Ring {
         }
     }
 
-    /// The receiver's side: forgets that somebody rang.
+    /// The receiver's side: clears the doorbell.
     pub(crate) fn quiet_doorbell(&self) {
         self.doorbell.quiet();
     }

@@ -1,4 +1,4 @@
-//! Receiving: frames are copied into private memory before anybody looks at them, because the
+//! Receiving: frames are copied into private memory before they are read, because the
 //! peer can change shared memory at any time.
 
 use std::os::fd::BorrowedFd;
@@ -24,27 +24,26 @@ struct Piece {
 
 /// How a frame ended.
 enum Frame {
-    /// It is in the basket.
+    /// The sink has it.
     Kept,
     /// Wrong, empty or too long.
-    Spoiled,
+    Invalid,
     /// Its end has not come yet.
     Unfinished,
 }
 
 /// Private memory that received frames are copied to.
-pub trait Basket {
-    /// Room for a frame of `length` bytes, at least one. What is given and not kept may be asked for
-    /// again; `None` when there is none for one so
-    /// long, which is then left out. With [`LINE`] bytes of room or more, a shorter frame is
-    /// copied at once, and what comes after its end means nothing.
+pub trait FrameSink {
+    /// Space for a frame of `length` bytes, at least one. Space that was not kept may be requested
+    /// again; `None` when there is none for this length: the frame is skipped. With [`LINE`]
+    /// bytes of space or more, a shorter frame is copied at once; bytes after its end are undefined.
     fn place(&mut self, length: usize) -> Option<&mut [u8]>;
 
-    /// The frame is in the room that was given last.
+    /// The frame is in the space that was requested last.
     fn keep(&mut self, length: usize);
 }
 
-/// What a receiver that wants to sleep shall do.
+/// How a receiver may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doze {
     /// Stay awake: frames wait.
@@ -64,7 +63,7 @@ pub struct Receiver {
     /// The rest of a spoiled frame is still to come.
     skipping: bool,
     dozing: bool,
-    /// Room for one frame of those that are only looked at.
+    /// Space for one frame of [`Receiver::receive`].
     frame: Box<[u8]>,
 }
 
@@ -72,13 +71,13 @@ pub struct Receiver {
 // writes them anew; they point into regions that `ring` keeps mapped.
 unsafe impl Send for Receiver {}
 
-/// A basket for one frame at a time.
-struct Glance<'a, F> {
+/// A sink for one frame at a time.
+struct Inspector<'a, F> {
     frame: &'a mut [u8],
     look: F,
 }
 
-impl<F: FnMut(&[u8])> Basket for Glance<'_, F> {
+impl<F: FnMut(&[u8])> FrameSink for Inspector<'_, F> {
     fn place(&mut self, _: usize) -> Option<&mut [u8]> {
         Some(self.frame)
     }
@@ -111,14 +110,14 @@ impl Receiver {
     /// Shows each frame that waits, up to [`BATCH`] of them; returns how many there were.
     pub fn receive(&mut self, look: impl FnMut(&[u8])) -> usize {
         let mut frame = std::mem::take(&mut self.frame);
-        let count = self.receive_into(BATCH, &mut Glance { frame: &mut frame, look });
+        let count = self.receive_into(BATCH, &mut Inspector { frame: &mut frame, look });
         self.frame = frame;
         count
     }
 
     /// Copies frames that wait, `most` at most, to a basket; returns how many it kept.
     #[inline]
-    pub fn receive_into(&mut self, most: usize, basket: &mut impl Basket) -> usize {
+    pub fn receive_into(&mut self, most: usize, sink: &mut impl FrameSink) -> usize {
         let ready = self.ready();
         if ready == 0 || most == 0 {
             return 0;
@@ -128,12 +127,12 @@ impl Receiver {
         let mut used = if self.skipping { self.skip(count) } else { 0 };
         let (mut kept, mut left_out) = (0, 0);
         while used < count && kept < most {
-            let (after, frame) = self.copy(used, count, basket);
+            let (after, frame) = self.copy(used, count, sink);
             match frame {
                 Frame::Kept => kept += 1,
                 // More descriptors wait than we looked at: the end is among them.
                 Frame::Unfinished if count < ready && used > 0 => break,
-                Frame::Spoiled | Frame::Unfinished => {
+                Frame::Invalid | Frame::Unfinished => {
                     left_out += 1;
                     self.skipping = self.pieces[after - 1].more;
                 }
@@ -183,7 +182,7 @@ impl Receiver {
 
     /// Copies the frame whose first piece is `at`; returns the piece after it.
     #[inline(always)]
-    fn copy(&self, at: usize, count: usize, basket: &mut impl Basket) -> (usize, Frame) {
+    fn copy(&self, at: usize, count: usize, sink: &mut impl FrameSink) -> (usize, Frame) {
         let piece = self.pieces[at];
         if !piece.more
             && piece.whole_line
@@ -191,20 +190,20 @@ impl Receiver {
             && let Some(from) = piece.from
         {
             let length = piece.length as usize;
-            let Some(to) = basket.place(length) else { return (at + 1, Frame::Spoiled) };
+            let Some(to) = sink.place(length) else { return (at + 1, Frame::Invalid) };
             if let Some(to) = to.first_chunk_mut::<LINE>() {
                 // SAFETY: `look` found LINE readable bytes at `from`, and `to` has as many; the two
                 // never overlap, because a basket is private memory.
                 unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), LINE) };
-                basket.keep(length);
+                sink.keep(length);
                 return (at + 1, Frame::Kept);
             }
         }
-        self.join(at, count, basket)
+        self.join(at, count, sink)
     }
 
     /// Joins the pieces of a frame.
-    fn join(&self, first: usize, count: usize, basket: &mut impl Basket) -> (usize, Frame) {
+    fn join(&self, first: usize, count: usize, sink: &mut impl FrameSink) -> (usize, Frame) {
         let pieces = &self.pieces[first..count];
         let last = pieces.iter().position(|piece| !piece.more);
         let after = last.map_or(count, |last| first + last + 1);
@@ -212,15 +211,15 @@ impl Receiver {
         let length = pieces.iter().map(|piece| u64::from(piece.length)).sum::<u64>();
         let is_sound = pieces.iter().all(|piece| piece.from.is_some());
         if !is_sound || length > self.ring.link.longest as u64 {
-            return (after, Frame::Spoiled);
+            return (after, Frame::Invalid);
         }
         if last.is_none() {
             return (after, Frame::Unfinished);
         }
         let length = length as usize;
-        let room = if length == 0 { None } else { basket.place(length) };
+        let room = if length == 0 { None } else { sink.place(length) };
         let Some(mut to) = room.and_then(|room| room.get_mut(..length)) else {
-            return (after, Frame::Spoiled);
+            return (after, Frame::Invalid);
         };
         for piece in pieces {
             let (now, rest) = to.split_at_mut(piece.length as usize);
@@ -233,7 +232,7 @@ impl Receiver {
             }
             to = rest;
         }
-        basket.keep(length);
+        sink.keep(length);
         (after, Frame::Kept)
     }
 

@@ -13,7 +13,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::messages::{AddRing, Hello, Init, Message, VERSION};
 use super::region::Region;
-use super::ring::{DESCRIPTOR, HEADER, LOG2_MAX, Link, Place, Ring};
+use super::ring::{DESCRIPTOR, HEADER, LOG2_MAX, Link, Ring, RingLayout};
 use super::rx::Receiver;
 use super::slots::Slots;
 use super::socket::{Channel, Ended};
@@ -68,8 +68,8 @@ impl Layout {
         first + u64::from(number) * (u64::from(self.stride) << self.log2_size)
     }
 
-    fn place(&self, number: u16) -> Place {
-        Place { region: 0, offset: self.ring(number) as u32, log2_size: self.log2_size }
+    fn place(&self, number: u16) -> RingLayout {
+        RingLayout { region: 0, offset: self.ring(number) as u32, log2_size: self.log2_size }
     }
 
     fn slots(&self, number: u16) -> Slots {
@@ -142,8 +142,8 @@ impl Handshake {
             let doorbell = OwnedFd::from(EventFd::from_value_and_flags(0, flags)?);
             let theirs = doorbell.try_clone().map_err(Ended::refused)?;
             let place = layout.place(number);
-            let ring =
-                Ring::new(&regions, place, Side::Giver, doorbell, &link).map_err(Ended::refused)?;
+            let ring = Ring::new(&regions, place, Side::Producer, doorbell, &link)
+                .map_err(Ended::refused)?;
             let is_s2m = number < s2m;
             let rings = if is_s2m { &mut to_master } else { &mut from_master };
             rings.push((ring, layout.slots(number)));

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use stoa_engine::pool::{FRAME_MAX, HEADROOM};
 use stoa_engine::{Doze, PoolCache, Port, PortEvent, Queues, Refused, RxQueue, TxQueue, Vector};
-use stoa_memif::{Basket, Config, Event, NoRoom, Receiver, Role, Sender};
+use stoa_memif::{FrameSink, Config, Event, NoRoom, Receiver, Role, Sender};
 
 use crate::config::{MemifConfig, MemifRole};
 use crate::error::OpenError;
@@ -119,7 +119,7 @@ struct Lanes<'a> {
     lane: usize,
 }
 
-impl Basket for Lanes<'_> {
+impl FrameSink for Lanes<'_> {
     #[inline(always)]
     fn place(&mut self, length: usize) -> Option<&mut [u8]> {
         let lane = self.lane;
@@ -145,8 +145,8 @@ impl RxQueue for MemifRx {
         }
         let first = vector.len();
         let lanes = pool.fill(vector, ready);
-        let mut basket = Lanes { vector, pool, lane: first };
-        let kept = self.receiver.receive_into(lanes, &mut basket);
+        let mut sink = Lanes { vector, pool, lane: first };
+        let kept = self.receiver.receive_into(lanes, &mut sink);
         pool.free_from(vector, first + kept);
         kept
     }

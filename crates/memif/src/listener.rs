@@ -1,5 +1,5 @@
 //! The listening socket of masters: all ids of one socket share it. A peer waits here
-//! from its connection until it has said which id it wants.
+//! from its connection until its INIT names the id.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -20,94 +20,94 @@ use crate::config::QUEUES_MAX;
 use crate::error::OpenError;
 
 /// Peers that may wait at once.
-const GUESTS_MAX: usize = 32;
-/// How long a peer may take to say who it is.
+const PENDING_MAX: usize = 32;
+/// How long a peer may take to send INIT.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The lobbies of this process, by socket. Only control threads open and close ports.
-static LOBBIES: Mutex<BTreeMap<String, Weak<Lobby>>> = Mutex::new(BTreeMap::new());
+/// The listeners of this process, by socket. Only control threads open and close ports.
+static LISTENERS: Mutex<BTreeMap<String, Weak<Listener>>> = Mutex::new(BTreeMap::new());
 
-/// A listening socket and those who wait.
-struct Lobby {
-    /// What we call ourselves.
+/// A listening socket and the peers that wait.
+struct Listener {
+    /// Our name in HELLO.
     name: String,
     socket: OwnedFd,
     /// The file to remove at the end.
     path: Option<PathBuf>,
     epoll: Epoll,
-    inside: Mutex<Inside>,
+    peers: Mutex<Peers>,
 }
 
 #[derive(Default)]
-struct Inside {
+struct Peers {
     ids: Vec<u32>,
-    guests: Vec<(Channel, Instant)>,
-    arrived: Vec<Arrival>,
+    pending: Vec<(Channel, Instant)>,
+    accepted: Vec<Accepted>,
 }
 
-/// A peer that has said what it wants.
-pub(crate) struct Arrival {
+/// A peer that has sent INIT.
+pub(crate) struct Accepted {
     pub(crate) channel: Channel,
     pub(crate) init: Init,
 }
 
-/// One id's place in a lobby.
-pub(crate) struct Seat {
-    lobby: Arc<Lobby>,
+/// One id of a listener.
+pub(crate) struct IdListener {
+    listener: Arc<Listener>,
     id: u32,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing here is left half done by a panic.
+    // A panic leaves nothing inconsistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Seat {
-    /// Listens on `socket` for peers that want `id`.
+impl IdListener {
+    /// Listens on `socket` for peers with `id`.
     pub(crate) fn take(socket: &str, id: u32, name: &str) -> Result<Self, OpenError> {
-        let mut lobbies = lock(&LOBBIES);
-        lobbies.retain(|_, lobby| lobby.strong_count() > 0);
-        let known = lobbies.get(socket).and_then(Weak::upgrade);
-        let lobby = match known {
-            Some(lobby) => lobby,
+        let mut listeners = lock(&LISTENERS);
+        listeners.retain(|_, listener| listener.strong_count() > 0);
+        let known = listeners.get(socket).and_then(Weak::upgrade);
+        let listener = match known {
+            Some(listener) => listener,
             None => {
-                let lobby = Arc::new(Lobby::open(socket, name)?);
-                lobbies.insert(socket.into(), Arc::downgrade(&lobby));
-                lobby
+                let listener = Arc::new(Listener::open(socket, name)?);
+                listeners.insert(socket.into(), Arc::downgrade(&listener));
+                listener
             }
         };
-        let mut inside = lock(&lobby.inside);
-        if inside.ids.contains(&id) {
+        let mut peers = lock(&listener.peers);
+        if peers.ids.contains(&id) {
             return Err(OpenError::Busy { what: format!("memif id {id} of socket {socket}") });
         }
-        inside.ids.push(id);
-        drop(inside);
-        Ok(Self { lobby, id })
+        peers.ids.push(id);
+        drop(peers);
+        Ok(Self { listener, id })
     }
 
-    /// Looks after the lobby and returns a peer that wants this id.
-    pub(crate) fn next(&self) -> Option<Arrival> {
-        let mut inside = lock(&self.lobby.inside);
-        self.lobby.serve(&mut inside);
-        let at = inside.arrived.iter().position(|arrival| arrival.init.id == self.id)?;
-        Some(inside.arrived.swap_remove(at))
+    /// Serves the listener and returns a peer with this id.
+    pub(crate) fn next(&self) -> Option<Accepted> {
+        let mut peers = lock(&self.listener.peers);
+        self.listener.serve(&mut peers);
+        let at = peers.accepted.iter().position(|accepted| accepted.init.id == self.id)?;
+        Some(peers.accepted.swap_remove(at))
     }
 
-    /// Readable when somebody comes or speaks.
+    /// Readable when a peer connects or sends.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.lobby.epoll.0.as_fd()
+        self.listener.epoll.0.as_fd()
     }
 }
 
-impl Drop for Seat {
+impl Drop for IdListener {
     fn drop(&mut self) {
-        let mut inside = lock(&self.lobby.inside);
-        inside.ids.retain(|id| *id != self.id);
-        inside.arrived.retain(|arrival| arrival.init.id != self.id);
+        let mut peers = lock(&self.listener.peers);
+        peers.ids.retain(|id| *id != self.id);
+        peers.accepted.retain(|accepted| accepted.init.id != self.id);
     }
 }
 
-impl Lobby {
+impl Listener {
     fn open(name: &str, ours: &str) -> Result<Self, OpenError> {
         let system = |errno: Errno| OpenError::System {
             doing: "memif: listening on the socket",
@@ -121,7 +121,7 @@ impl Lobby {
             Err(Errno::EADDRINUSE) => {
                 let busy = || OpenError::Busy { what: format!("socket {name}") };
                 let path = path.as_ref().ok_or_else(busy)?;
-                // A socket that nobody listens on is left from a process that died.
+                // A socket without a listener is left over from a process that died.
                 let is_socket = std::fs::symlink_metadata(path)
                     .is_ok_and(|facts| facts.file_type().is_socket());
                 if !is_socket || !matches!(Channel::connect(&at), Err(Errno::ECONNREFUSED)) {
@@ -139,35 +139,35 @@ impl Lobby {
         listen(&socket, Backlog::new(16).map_err(system)?).map_err(system)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system)?;
         epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(system)?;
-        Ok(Self { name: ours.into(), socket, path, epoll, inside: Mutex::default() })
+        Ok(Self { name: ours.into(), socket, path, epoll, peers: Mutex::default() })
     }
 
-    /// Lets peers in, hears those who speak, and shows out those who do not.
-    fn serve(&self, inside: &mut Inside) {
-        for _ in 0..GUESTS_MAX {
+    /// Accepts peers, reads their INIT, and disconnects those that send none.
+    fn serve(&self, peers: &mut Peers) {
+        for _ in 0..PENDING_MAX {
             let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
             let Ok(fd) = accept4(self.socket.as_raw_fd(), flags) else { break };
             // SAFETY: the kernel just made this descriptor for us alone.
             let channel = Channel::new(unsafe { OwnedFd::from_raw_fd(fd) });
             let event = EpollEvent::new(EpollFlags::EPOLLIN, 1);
-            if inside.guests.len() == GUESTS_MAX {
+            if peers.pending.len() == PENDING_MAX {
                 channel.say_goodbye("too many peers wait");
             } else if channel.send(&hello(&self.name), None).is_ok()
                 && self.epoll.add(channel.descriptor(), event).is_ok()
             {
-                inside.guests.push((channel, Instant::now()));
+                peers.pending.push((channel, Instant::now()));
             }
         }
-        for (channel, since) in std::mem::take(&mut inside.guests) {
-            let heard = channel.receive();
-            if matches!(heard, Ok(None)) && since.elapsed() < PATIENCE {
-                inside.guests.push((channel, since));
+        for (channel, since) in std::mem::take(&mut peers.pending) {
+            let received = channel.receive();
+            if matches!(received, Ok(None)) && since.elapsed() < PATIENCE {
+                peers.pending.push((channel, since));
                 continue;
             }
-            // From here on the port watches the channel, or it is closed.
+            // From here on the port polls the channel, or it is closed.
             let _ = self.epoll.delete(channel.descriptor());
-            match self.admit(heard, inside) {
-                Ok(init) => inside.arrived.push(Arrival { channel, init }),
+            match self.admit(received, peers) {
+                Ok(init) => peers.accepted.push(Accepted { channel, init }),
                 Err(Ended::Refused(reason)) => channel.say_goodbye(&reason),
                 Err(_) => {}
             }
@@ -176,15 +176,15 @@ impl Lobby {
 
     fn admit(
         &self,
-        heard: Result<Option<(Message, Option<OwnedFd>)>, Ended>,
-        inside: &Inside,
+        received: Result<Option<(Message, Option<OwnedFd>)>, Ended>,
+        peers: &Peers,
     ) -> Result<Init, Ended> {
-        match heard? {
-            Some((Message::Init(init), None)) if !inside.ids.contains(&init.id) => {
-                Err(Ended::refused(format!("nobody has id {} here", init.id)))
+        match received? {
+            Some((Message::Init(init), None)) if !peers.ids.contains(&init.id) => {
+                Err(Ended::refused(format!("no interface has id {} here", init.id)))
             }
             Some((Message::Init(init), None)) => {
-                if inside.arrived.iter().any(|arrival| arrival.init.id == init.id) {
+                if peers.accepted.iter().any(|accepted| accepted.init.id == init.id) {
                     return Err(Ended::refused(format!("id {} is in use", init.id)));
                 }
                 Ok(init)
@@ -195,10 +195,10 @@ impl Lobby {
     }
 }
 
-impl Drop for Lobby {
+impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Somebody may have removed it before us.
+            // It may already be removed.
             let _ = std::fs::remove_file(path);
         }
     }

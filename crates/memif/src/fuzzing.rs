@@ -15,11 +15,11 @@ use nix::sys::socket::{
 use super::config::Config;
 use super::cursor::Side;
 use super::endpoint::{Event, Handshake, Memif, Rings, Role, State};
-use super::lobby::Arrival;
+use super::listener::Accepted;
 use super::messages::{AddRing, Hello, Init, Message, SECRET, VERSION};
 use super::region::Region;
-use super::ring::{COOKIE, DESCRIPTOR, HEADER, Link, Place, Ring};
-use super::rx::{Basket, Receiver};
+use super::ring::{COOKIE, DESCRIPTOR, HEADER, Link, Ring, RingLayout};
+use super::rx::{FrameSink, Receiver};
 use super::slots::Slots;
 use super::socket::{Channel, address};
 use super::tx::{NoRoom, Sender};
@@ -61,7 +61,7 @@ struct Picky {
     kept: usize,
 }
 
-impl Basket for Picky {
+impl FrameSink for Picky {
     fn place(&mut self, length: usize) -> Option<&mut [u8]> {
         self.room.get_mut(..).filter(|room| room.len() >= length)
     }
@@ -82,10 +82,10 @@ fn receive(receiver: &mut Receiver, input: &mut Input<'_>) {
         });
         std::hint::black_box(sum);
     } else {
-        let mut basket = Picky { room: vec![0; usize::from(kind) * 8], kept: 0 };
+        let mut sink = Picky { room: vec![0; usize::from(kind) * 8], kept: 0 };
         let most = usize::from(input.byte() % 20);
-        let got = receiver.receive_into(most, &mut basket);
-        assert!(got == basket.kept && got <= most);
+        let got = receiver.receive_into(most, &mut sink);
+        assert!(got == sink.kept && got <= most);
     }
 }
 
@@ -157,8 +157,8 @@ fn memif(channel: Channel, theirs: &OwnedFd, kind: u8) -> Option<Memif> {
         secret[..4].copy_from_slice(b"hush");
         let (version, mode) = (if kind & 4 == 0 { VERSION } else { 0 }, kind >> 7);
         let init = Init { version, id: 0, mode, secret, name: "fuzzer".into() };
-        let arrival = Arrival { channel, init };
-        Handshake::Master(master::Handshake::begin(arrival, &settings).ok()?)
+        let accepted = Accepted { channel, init };
+        Handshake::Master(master::Handshake::begin(accepted, &settings).ok()?)
     } else {
         if kind & 4 == 0 {
             raw(theirs, &hello().encode(), &[]);
@@ -191,14 +191,14 @@ fn raw(to: &OwnedFd, bytes: &[u8], files: &[RawFd]) {
 
 /// Says one thing that the input chooses, or writes into the memory that was shared.
 fn say(to: &OwnedFd, input: &mut Input<'_>, memory: &mut Option<(Region, OwnedFd)>) {
-    let place = |at: u16| Place { region: 0, offset: u32::from(at) * 8, log2_size: 6 };
+    let place = |at: u16| RingLayout { region: 0, offset: u32::from(at) * 8, log2_size: 6 };
     let message = match input.byte() % 12 {
         0 => Message::Ack,
         1 => hello(),
         2 | 3 => Message::AddRegion { index: input.byte().into(), size: 65_536 },
         4 => Message::AddRegion { index: input.word(), size: input.long().into() },
         kind @ (5 | 6) => {
-            let Place { region, offset, log2_size } = place(input.word() & 0x7ff);
+            let RingLayout { region, offset, log2_size } = place(input.word() & 0x7ff);
             let index = input.byte().into();
             let s2m = kind == 5;
             if let Some((memory, _)) = &*memory {
@@ -273,15 +273,15 @@ pub fn rings(input: &[u8]) {
     let ring = |number: u32, side| {
         let offset = number * bytes;
         put(&theirs, offset.into(), &COOKIE.to_ne_bytes());
-        let bell = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK).expect("a bell");
-        let bell = bell.as_fd().try_clone_to_owned().expect("a bell");
-        let place = Place { region: 0, offset, log2_size: LOG2 };
-        Ring::new(&regions, place, side, bell, &link).expect("a ring")
+        let doorbell = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK).expect("a bell");
+        let doorbell = doorbell.as_fd().try_clone_to_owned().expect("a bell");
+        let place = RingLayout { region: 0, offset, log2_size: LOG2 };
+        Ring::new(&regions, place, side, doorbell, &link).expect("a ring")
     };
-    let side = if kind & 1 == 0 { Side::Taker } else { Side::Giver };
+    let side = if kind & 1 == 0 { Side::Consumer } else { Side::Producer };
     let slots = |number: u32| {
         let first = 4096 + number * (512 << LOG2);
-        (side == Side::Giver).then_some(Slots { first, stride: 512, bytes: 448 })
+        (side == Side::Producer).then_some(Slots { first, stride: 512, bytes: 448 })
     };
     let mut rx = Receiver::new(ring(0, side), slots(0));
     let mut tx = Sender::new(ring(1, side), slots(1));
