@@ -146,13 +146,13 @@ fn simultaneous_probes_are_a_conflict() {
 #[test]
 fn a_local_address_is_defended_at_a_limited_rate() {
     let mut lab = Lab::new(&Setup::new().port("west", 1).port("east", 2));
-    let lie = || arp(&arp::Packet::announcement(Mac(OTHER_MAC), our4(2)));
-    lab.send("east", (0..5).map(|_| lie()));
+    let forged = || arp(&arp::Packet::announcement(Mac(OTHER_MAC), our4(2)));
+    lab.send("east", (0..5).map(|_| forged()));
     let frames = lab.take("east");
     assert!(arps(&frames)[0].is_announcement() && frames.len() == 1, "once in ten seconds");
     lab.assert_dropped(&[("address-conflict", 5)]);
     lab.pass_time(Duration::from_secs(10));
-    lab.send("east", [lie()]);
+    lab.send("east", [forged()]);
     assert_eq!(lab.take("east").len(), 1);
     assert_eq!(states(&mut lab), ["preferred", "preferred"], "and kept");
 }

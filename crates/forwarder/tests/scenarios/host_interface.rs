@@ -104,12 +104,12 @@ fn router_groups_go_to_linux() {
     lab.assert_dropped(&[("ip4-multicast", 2), ("ip6-multicast", 1)]);
     // LLDP and IS-IS are not IP.
     let group = [1, 0x80, 0xc2, 0, 0, 0x14];
-    let odd = [
+    let link_frames = [
         frame(group, host_mac(1), &[], 40, &[0xfe; 40]),
         frame(group, host_mac(1), &[], 0x88cc, &[2; 40]),
     ];
-    lab.send("west", odd.clone());
-    assert_eq!(lab.take("linux"), odd);
+    lab.send("west", link_frames.clone());
+    assert_eq!(lab.take("linux"), link_frames);
     // A DHCP client without an address.
     let header = ipv4::Builder::new([0; 4].into(), [255; 4].into(), protocol::UDP);
     let discover = frame([0xff; 6], host_mac(1), &[], 0x0800, &ip4(&header, &[0; 16]));
@@ -293,8 +293,8 @@ fn frames_without_ip_that_look_like_bgp_are_in_the_link_class() {
     let mut lab = lab();
     let group = [1, 0x80, 0xc2, 0, 0, 0x14];
     let bgp = ip4(&ipv4::Builder::new(host4(1), our4(1), protocol::TCP), &[0, 179, 0, 179]);
-    let lie = frame(group, host_mac(1), &[], bgp.len() as u16, &bgp);
-    lab.send("west", [lie]);
+    let bgp_like = frame(group, host_mac(1), &[], bgp.len() as u16, &bgp);
+    lab.send("west", [bgp_like]);
     let rows = lab.state().list_punts();
     let passed = |class: &str| {
         let mut of = rows.iter().filter(|row| row.class == class && row.interface.is_empty());

@@ -222,7 +222,7 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
         locked(&wires).insert(name.to_owned(), Wire::new(1, 1));
     }
     let limits = Limits { neighbors: 32, ..LIMITS };
-    let mut forwarder = Forwarder::by_hand(limits, wire::opener(&wires));
+    let mut forwarder = Forwarder::stepped(limits, wire::opener(&wires));
     forwarder.apply(setup(0, true).0).unwrap();
     let mut model = Model::default();
     let next_hops = |state: &ForwarderState| {
@@ -266,7 +266,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn the_right_route_wins(steps in steps()) {
+    fn routes_agree_with_the_model(steps in steps()) {
         run(&steps)?;
     }
 }

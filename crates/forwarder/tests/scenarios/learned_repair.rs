@@ -106,7 +106,7 @@ fn without_a_path_senders_get_icmp_errors() {
 }
 
 #[test]
-fn of_several_paths_those_that_are_up_are_used() {
+fn only_paths_that_are_up_are_used() {
     let mut lab = Lab::new(&Setup::three_ports());
     lab.learn_all(
         LearnedMessage::first().backed(1, &[EAST, NORTH], &[("west", "10.0.1.2")]).many(1, 0, 200),

@@ -98,7 +98,7 @@ fn a_solicitation_without_lladdr_is_answered_after_resolution() {
 }
 
 #[test]
-fn a_probe_for_our_address_is_answered_to_all() {
+fn a_dad_probe_is_answered_by_multicast() {
     let mut lab = unknown_hosts();
     let group = ipv6::solicited_node(our6(2));
     let to = Mac::of_ip6_group(group).0;
@@ -176,7 +176,7 @@ fn each_violation_has_its_drop_reason() {
     let to = Mac::of_ip6_group(group).0;
     let unspecified = Ipv6Addr::UNSPECIFIED;
     let ask = || request(Some(host_mac(2)));
-    let say = || reply(host_mac(2), flag::SOLICITED | flag::OVERRIDE);
+    let advertised = || reply(host_mac(2), flag::SOLICITED | flag::OVERRIDE);
     let all = |flags| {
         let macs = (host_mac(2), [0x33, 0x33, 0, 0, 0, 1]);
         advertisement(macs, (host6(2), ipv6::ALL_NODES), (host6(2), flags), Some(host_mac(2)))
@@ -187,18 +187,18 @@ fn each_violation_has_its_drop_reason() {
     let multicast: [u8; 6] = [1, 0, 0x5e, 0, 0, 1];
     let lies: Vec<(&str, Vec<u8>)> = vec![
         ("nd-hop-limit", broken(ask(), |f| f[21] = 254)),
-        ("nd-hop-limit", broken(say(), |f| f[21] = 64)),
+        ("nd-hop-limit", broken(advertised(), |f| f[21] = 64)),
         ("nd-malformed", broken(ask(), |f| f[55] = 1)),
         ("icmp6-malformed", {
-            let mut f = say();
+            let mut f = advertised();
             f[60] ^= 1;
             f
         }),
         ("nd-option", broken(ask(), |f| f[79] = 0)),
         ("nd-option", broken(ask(), |f| f[79] = 9)),
-        ("nd-option", broken(say(), |f| f.extend([14, 0].repeat(4)))),
+        ("nd-option", broken(advertised(), |f| f.extend([14, 0].repeat(4)))),
         ("nd-target", broken(ask(), |f| f[62] = 0xff)),
-        ("nd-target", broken(say(), |f| f[62] = 0xff)),
+        ("nd-target", broken(advertised(), |f| f[62] = 0xff)),
         ("nd-solicited-multicast", all(flag::SOLICITED | flag::OVERRIDE)),
         ("nd-source-lladdr", probe(group, Some(host_mac(2)))),
         ("nd-destination", probe(ipv6::ALL_NODES, None)),
@@ -234,7 +234,7 @@ fn each_violation_has_its_drop_reason() {
         assert_eq!(state(&mut lab, host6(2)), "incomplete", "{reason}: {frame:02x?}");
     }
     // A valid advertisement is still accepted.
-    lab.send("east", [say()]);
+    lab.send("east", [advertised()]);
     assert_eq!(state(&mut lab, host6(2)), "reachable");
 }
 

@@ -43,7 +43,7 @@ fn the_same_state_changes_nothing() {
 }
 
 #[test]
-fn one_bad_port_refuses_the_whole() {
+fn one_invalid_port_rejects_the_whole_state() {
     let mut lab = Lab::new(&Setup::three_ports());
     let worse = Setup::three_ports().port("ghost", 9).special_route(
         FAR.0,
@@ -295,7 +295,7 @@ fn a_sub_interface_stays_when_a_port_of_its_name_is_refused() {
 }
 
 #[test]
-fn too_many_routes_are_refused_whole() {
+fn too_many_routes_reject_the_whole_state() {
     let limits = Limits { routes4: 30, ..LIMITS };
     let mut lab = Lab::with(&Setup::three_ports(), limits, |_| Wire::new(1, 1));
     let many = |n: u8| {
@@ -321,7 +321,7 @@ fn too_many_routes_are_refused_whole() {
 }
 
 #[test]
-fn too_many_gateways_are_refused_whole() {
+fn too_many_gateways_reject_the_whole_state() {
     let mut lab = Lab::new(&Setup::three_ports());
     let gateways = (0..80).fold(Setup::three_ports(), |setup, at| {
         let gateway = IpAddr::from([10, 0, 2, 10 + at]);

@@ -26,7 +26,12 @@ fn setup(outer_is_ip4: bool, encapsulation: Encapsulation) -> Setup {
 }
 
 /// `packet` as encapsulated by the remote router.
-fn wrapped(outer_is_ip4: bool, encapsulation: Encapsulation, packet: &[u8], class: u8) -> Vec<u8> {
+fn encapsulated(
+    outer_is_ip4: bool,
+    encapsulation: Encapsulation,
+    packet: &[u8],
+    class: u8,
+) -> Vec<u8> {
     let is_ip4 = packet[0] >> 4 == 4;
     let mut inside = Vec::new();
     let protocol = match (encapsulation, is_ip4) {
@@ -60,7 +65,7 @@ fn counted(lab: &mut Lab) -> (u64, u64) {
 }
 
 #[test]
-fn packets_go_into_a_tunnel() {
+fn packets_are_encapsulated() {
     for (outer_is_ip4, encapsulation) in all() {
         let mut lab = Lab::new(&setup(outer_is_ip4, encapsulation));
         for packet in [udp(host4(1), FAR4, b"into"), udp(host6(1), FAR6, b"into")] {
@@ -90,11 +95,11 @@ fn packets_go_into_a_tunnel() {
 }
 
 #[test]
-fn packets_come_out_of_a_tunnel() {
+fn packets_are_decapsulated() {
     for (outer_is_ip4, encapsulation) in all() {
         let mut lab = Lab::new(&setup(outer_is_ip4, encapsulation));
         for packet in [udp(FAR4, host4(1), b"out"), udp(FAR6, host6(1), b"out")] {
-            let outer = wrapped(outer_is_ip4, encapsulation, &packet, 0);
+            let outer = encapsulated(outer_is_ip4, encapsulation, &packet, 0);
             // With link-layer padding.
             let frame = [packet_from(2, &outer), vec![0xee; 9]].concat();
             lab.send("east", [frame]);
@@ -114,7 +119,10 @@ fn the_router_answers_through_its_tunnel() {
         let mut lab = Lab::new(&setup(outer_is_ip4, encapsulation));
         let (IpAddr::V4(far4), IpAddr::V6(far6)) = (FAR4, FAR6) else { panic!() };
         for ping in [ping4(far4, our4(4), b"there?"), ping6(far6, our6(4), b"there?")] {
-            lab.send("east", [packet_from(2, &wrapped(outer_is_ip4, encapsulation, &ping, 0))]);
+            lab.send(
+                "east",
+                [packet_from(2, &encapsulated(outer_is_ip4, encapsulation, &ping, 0))],
+            );
             let parsed = lab.only("east");
             let at = if encapsulation == Gre { gre::LENGTH } else { 0 };
             let inner = parse(&packet_from(1, &parsed.payload[at..]));
@@ -125,16 +133,16 @@ fn the_router_answers_through_its_tunnel() {
 }
 
 #[test]
-fn a_fragmented_outer_packet_is_put_together_first() {
+fn a_fragmented_outer_packet_is_reassembled_first() {
     let mut lab = Lab::new(&setup(true, Gre));
-    let outer = wrapped(true, Gre, &udp(FAR4, host4(1), &[7; 600]), 0);
+    let outer = encapsulated(true, Gre, &udp(FAR4, host4(1), &[7; 600]), 0);
     let pieces = crate::reassembly::fragments4(&outer, 256, 7);
     lab.send("east", pieces.iter().map(|piece| packet_from(2, piece)));
     assert_eq!(lab.only("west").payload, [7; 600]);
 }
 
 #[test]
-fn what_is_too_long_for_the_tunnel_is_told() {
+fn packets_larger_than_the_tunnel_mtu_cause_icmp_errors() {
     let mut lab = Lab::new(&setup(true, Gre));
     // 1500 less 24: 1476 bytes fit.
     let fits = udp(host6(1), FAR6, &[1; 1476 - 48]);
@@ -146,7 +154,7 @@ fn what_is_too_long_for_the_tunnel_is_told() {
 }
 
 #[test]
-fn congestion_on_the_way_is_not_lost() {
+fn congestion_marks_are_carried_over() {
     let mut lab = Lab::new(&setup(true, Ip));
     let with = |mark| {
         let builder = ipv4::Builder::new([198, 51, 100, 9].into(), host4(1), protocol::UDP);
@@ -155,7 +163,7 @@ fn congestion_on_the_way_is_not_lost() {
     };
     // An ECN-capable packet is marked; any other one is dropped.
     for mark in [2, 0] {
-        lab.send("east", [packet_from(2, &wrapped(true, Ip, &with(mark), 3))]);
+        lab.send("east", [packet_from(2, &encapsulated(true, Ip, &with(mark), 3))]);
     }
     let frames = lab.take("west");
     assert_eq!((frames.len(), frames[0][15] & 3), (1, 3));
@@ -164,7 +172,7 @@ fn congestion_on_the_way_is_not_lost() {
 }
 
 #[test]
-fn strangers_and_nonsense_stay_outside() {
+fn unknown_and_malformed_tunnel_packets_are_dropped() {
     let mut lab = Lab::new(&setup(true, Gre));
     let packet = udp(FAR4, host4(1), b"no");
     let outer = |source, inside: &[u8], protocol| {
@@ -188,7 +196,7 @@ fn strangers_and_nonsense_stay_outside() {
 }
 
 #[test]
-fn what_may_not_be_cut_inside_may_not_outside() {
+fn dont_fragment_is_copied_to_the_outer_header() {
     let mut lab = Lab::new(&setup(true, Gre));
     let with = |flags_fragment| {
         let builder = ipv4::Builder::new(host4(1), [198, 51, 100, 9].into(), protocol::UDP);
@@ -212,13 +220,13 @@ fn what_may_not_be_cut_inside_may_not_outside() {
 }
 
 #[test]
-fn lies_about_neighbors_stay_outside() {
+fn neighbor_discovery_through_a_tunnel_is_dropped() {
     let mut lab = Lab::new(&setup(true, Ip));
     let target = our6(4);
     let ends = (host_mac(9), our_mac(4));
-    let lie = solicitation(ends, (host6(4), target), target, Some(host_mac(9)));
+    let forged = solicitation(ends, (host6(4), target), target, Some(host_mac(9)));
     // The packet without its Ethernet header.
-    lab.send("east", [packet_from(2, &wrapped(true, Ip, &lie[14..], 0))]);
+    lab.send("east", [packet_from(2, &encapsulated(true, Ip, &forged[14..], 0))]);
     lab.assert_silent();
     assert!(lab.neighbor(host6(4)).is_none());
     lab.assert_dropped(&[("tunnel-neighbor", 1)]);
@@ -282,7 +290,7 @@ fn tunnels_can_change_while_the_router_runs() {
     assert_eq!(lab.only("east").ip, Some(ends(true)));
     // Disabled, then deleted.
     lab.apply(&setup(true, Gre).with("tun", |interface| interface.enabled = false)).unwrap();
-    let back = wrapped(true, Gre, &udp(FAR4, host4(1), b"back"), 0);
+    let back = encapsulated(true, Gre, &udp(FAR4, host4(1), b"back"), 0);
     lab.send("east", [packet_from(2, &back)]);
     lab.apply(&Setup::three_ports()).unwrap();
     lab.send("east", [packet_from(2, &back)]);

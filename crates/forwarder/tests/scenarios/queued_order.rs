@@ -21,7 +21,7 @@ impl ByHand {
         for name in ["west", "east"] {
             locked(&wires).insert(name.to_owned(), Wire::new(workers, workers));
         }
-        let mut forwarder = Forwarder::by_hand(LIMITS, wire::opener(&wires));
+        let mut forwarder = Forwarder::stepped(LIMITS, wire::opener(&wires));
         let setup = Setup::new().port("west", 1).port("east", 2).host("west", 1);
         let mut setup = setup.workers(workers);
         let much = Limit { rate: 100_000, burst: 10_000, total: 100_000 };
