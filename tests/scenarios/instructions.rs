@@ -36,7 +36,7 @@ const NODES: [(&str, [&str; 2]); 6] = [
     ("ip6-input", ["Ip6Input", "::process"]),
     ("rewrite", ["rewrite::Rewrite", "::process"]),
     ("generator-input", ["GeneratorRx", "::receive"]),
-    ("turn", ["worker::turn::Worker", "Worker::turn"]),
+    ("main-loop", ["worker::main_loop::Worker", "Worker::run_once"]),
 ];
 
 /// By case and node, instructions per packet that leaves.
@@ -65,7 +65,7 @@ fn nodes_keep_their_budgets() {
                 nodes.insert(node.to_owned(), (each * 10.0).round() / 10.0);
             }
         }
-        assert!(nodes.contains_key("turn") && nodes.len() > 3, "{case}: {nodes:?}");
+        assert!(nodes.contains_key("main-loop") && nodes.len() > 3, "{case}: {nodes:?}");
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/instructions.json");
     let mut budgets: BTreeMap<String, Budget> =

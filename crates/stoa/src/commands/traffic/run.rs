@@ -33,7 +33,7 @@ Keys: address, gateway, mac, mtu, line-rate, and those of the driver (role, id, 
 Rates: 1mpps, 10kpps, 2.5gbps (on the wire, gaps included), 40% of the line rate, max.
 
 A run that was stopped, was too slow or lost a link is marked as not valid: its results do not
-describe the device, and the exit code is 1. docs/guide/traffic.md explains run files and results.")]
+describe the device, and the exit code is 1. docs/guide/traffic-file.md explains run files and results.")]
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
