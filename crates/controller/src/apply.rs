@@ -1,5 +1,5 @@
-//! The line to the forwarder: the desired state goes down as one transaction,
-//! and goes down again whenever the forwarder was started anew.
+//! The connection to the forwarder: sends the desired state as one transaction, and again whenever the
+//! forwarder has restarted.
 
 mod kernel_configuration;
 
@@ -16,74 +16,77 @@ use tonic::{Request, Status};
 
 use crate::configuration::Configuration;
 use crate::error::ValidationError;
+use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::{self, TableHandle};
 use crate::management::Management;
-use crate::kernel_configuration::KernelConfiguration;
 use crate::rib::RouteAnnotation;
 use crate::route_sources::RouteSourceStates;
 use crate::routes::Key;
 
-/// How often the forwarder is asked who it is.
+/// Interval of `Hello` requests.
 const HELLO_EVERY: Duration = Duration::from_millis(300);
-/// How long it may take to answer that.
+/// Time limit of a `Hello` request.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a transaction may take: millions of routes.
+/// Time limit of a transaction: it may contain millions of routes.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long it may be away before that is told: at each start it takes a moment.
+/// Delay before an outage is logged: each start takes a moment.
 const OUTAGE_LOG_DELAY: Duration = Duration::from_secs(2);
-/// How long to wait after a refusal before the same state is sent again.
+/// Delay after a refusal before the same state is sent again.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a desired state did not take effect.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The forwarder says why it cannot do it. Nothing was changed.
+    /// The forwarder refused it, with the reasons. Nothing has changed.
     #[error("the forwarder refused the configuration")]
     Refused(Vec<ValidationError>),
-    /// The forwarder could not be asked, or did not answer.
+    /// The forwarder is unreachable or did not reply.
     #[error("the forwarder does not answer: {}", .0.message())]
     Unreachable(Status),
-    /// The forwarder is of another version.
-    #[error("the forwarder speaks version {0} of the contract, this controller version {CONTRACT}")]
+    /// The forwarder has another version of the contract.
+    #[error(
+        "the forwarder has version {0} of the contract, this controller version {CONTRACT}: update both"
+    )]
     Contract(u32),
 }
 
 /// What is known about the forwarder and what it holds.
 #[derive(Debug, Default)]
 struct ConnectionState {
-    /// The last configuration that took effect, or the one to begin with.
+    /// The last configuration that took effect, or the initial one.
     desired: Option<Arc<Configuration>>,
     hello: Option<HelloReply>,
-    /// The forwarder that holds `desired`.
+    /// Boot id of the forwarder that holds `desired`.
     synced: Option<u64>,
-    /// What was ordered through Linux.
+    /// The kernel configuration.
     kernel_configuration: Arc<KernelConfiguration>,
-    /// `desired` with that over it, as the forwarder holds it.
+    /// `desired` merged with it, as the forwarder holds it.
     merged: Option<Arc<Configuration>>,
-    /// Orders that are not followed: said once.
+    /// Rejected settings: logged once.
     rejected_settings: BTreeSet<String>,
 }
 
-/// The line to one forwarder.
+/// The connection to one forwarder.
 #[derive(Debug)]
 pub struct ForwarderConnection {
     client: ForwarderClient<Channel>,
     state: Mutex<ConnectionState>,
     /// One transaction at a time.
     transaction: tokio::sync::Mutex<()>,
-    /// How often what is known about the forwarder or desired of it has changed.
+    /// Counts changes of the forwarder's state and of the desired state.
     changes: watch::Sender<u64>,
-    /// How the route sources of routing daemons do.
+    /// The states of the route sources.
     route_sources: Arc<RouteSourceStates>,
-    /// The table of their routes, once there is one.
+    /// The table of learned routes, once started.
     learned: OnceLock<TableHandle>,
 }
 
 impl ForwarderConnection {
-    /// A line over `channel` that brings `desired` to the forwarder.
+    /// A connection over `channel` that brings `desired` to the forwarder.
     pub fn new(channel: Channel, desired: Configuration) -> ForwarderConnection {
         let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
-        let state = ConnectionState { desired: Some(Arc::new(desired)), ..ConnectionState::default() };
+        let state =
+            ConnectionState { desired: Some(Arc::new(desired)), ..ConnectionState::default() };
         let (transaction, changes) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
         ForwarderConnection {
             client,
@@ -100,30 +103,30 @@ impl ForwarderConnection {
         self.changes.subscribe()
     }
 
-    /// How the route sources of routing daemons do.
+    /// The states of the route sources.
     pub fn route_sources(&self) -> &Arc<RouteSourceStates> {
         &self.route_sources
     }
 
-    /// There is a table of learned routes, to be looked at by this.
+    /// Sets the handle to the table of learned routes.
     pub(crate) fn set_learned(&self, handle: TableHandle) {
-        // There is one for each line.
+        // There is one table per connection.
         let _ = self.learned.set(handle);
     }
 
-    /// Names the route sources of those of these routes that are learned.
+    /// Sets the route source of each learned route.
     pub(crate) async fn name_route_sources(&self, routes: &mut [v1::RouteState]) {
         if let Some(handle) = self.learned.get() {
             handle.name_route_sources(routes).await;
         }
     }
 
-    /// What is counted of learned routes; `None` while their table has no time.
+    /// Counters of learned routes; `None` while the table is busy.
     pub async fn learned(&self) -> Option<learned::LearnedStatistics> {
         self.learned.get()?.statistics().await
     }
 
-    /// A client for calls that only look.
+    /// A client for queries.
     pub fn client(&self) -> ForwarderClient<Channel> {
         self.client.clone()
     }
@@ -133,22 +136,22 @@ impl ForwarderConnection {
         self.state().desired.clone()
     }
 
-    /// A look at the configuration in force, without a copy of it.
+    /// Reads the configuration in force, without a copy of it.
     pub fn with_configuration<T>(&self, read: impl FnOnce(Option<&Configuration>) -> T) -> T {
         read(self.state().desired.as_deref())
     }
 
-    /// Who may manage the router, as the configuration in force says.
+    /// Who may manage the router, according to the configuration in force.
     pub fn management(&self) -> Arc<Management> {
         self.state().desired.as_ref().map(|desired| desired.management.clone()).unwrap_or_default()
     }
 
-    /// What is to be told of routes in force beside what the forwarder knows of them.
+    /// Annotations of routes in force.
     pub(crate) fn route_annotations(&self) -> Arc<BTreeMap<Key, RouteAnnotation>> {
         self.state().desired.as_ref().map(|desired| desired.annotations.clone()).unwrap_or_default()
     }
 
-    /// What the forwarder last said of itself; `None` while it does not answer.
+    /// The last `Hello` reply; `None` while the forwarder does not answer.
     pub fn identity(&self) -> Option<HelloReply> {
         self.state().hello.clone()
     }
@@ -166,12 +169,11 @@ impl ForwarderConnection {
     /// Brings a new configuration into force: all of it or none of it.
     ///
     /// # Errors
-    /// When the forwarder refuses or does not answer; then the configuration
-    /// before stays in force.
+    /// When the forwarder refuses or does not answer; the previous configuration stays in force.
     pub async fn commit(&self, configuration: Configuration) -> Result<v1::Applied, Error> {
         let _one = self.transaction.lock().await;
         let hello = self.hello().await?;
-        // Until it is known what became of it: whoever looks states what is desired again.
+        // Until the outcome is known, the next sync sends the desired state again.
         let before = self.state().synced.take();
         let configuration = Arc::new(configuration);
         let applied = self.apply_merged(&configuration).await;
@@ -185,8 +187,8 @@ impl ForwarderConnection {
                 Ok(applied)
             }
             Err(error) => {
-                // Refused, the forwarder holds what it held. Else nobody knows whether it took
-                // effect: the old one is stated again.
+                // After a refusal the forwarder holds what it held. After another error the outcome is
+                // unknown, and the old configuration is sent again.
                 if let Error::Refused(_) = error {
                     state.synced = before;
                 }
@@ -195,8 +197,8 @@ impl ForwarderConnection {
         }
     }
 
-    /// Sends the configuration in force when the forwarder does not hold it.
-    /// Gives what changed, or `None` when it held it already.
+    /// Sends the configuration in force if the forwarder does not hold it. Returns what changed, or `None` if
+    /// the forwarder held it.
     ///
     /// # Errors
     /// When the forwarder refuses or does not answer.
@@ -257,14 +259,18 @@ impl ForwarderConnection {
         }
     }
 
-    /// Keeps the forwarder in sync for ever. With `first`, a refusal before the
-    /// configuration was ever in force ends it: there is nothing to go back to.
+    /// Keeps the forwarder in sync, forever. With `first`, a refusal before the configuration was ever in
+    /// force ends it: there is no earlier configuration.
     ///
-    /// `on_applied` is called after each time the state was sent.
+    /// `on_applied` is called each time the state was sent.
     ///
     /// # Errors
     /// The errors of that refusal.
-    pub async fn keep_in_sync(&self, first: bool, on_applied: impl Fn(&ForwarderConnection)) -> Vec<ValidationError> {
+    pub async fn keep_in_sync(
+        &self,
+        first: bool,
+        on_applied: impl Fn(&ForwarderConnection),
+    ) -> Vec<ValidationError> {
         let mut outage = Outage::default();
         let mut held_before = !first;
         loop {
@@ -297,7 +303,7 @@ impl ForwarderConnection {
                 }
                 Err(error) => {
                     if outage.should_log(Instant::now()) {
-                        tracing::warn!("{error}; waiting for it");
+                        tracing::warn!("{error}; retrying");
                     }
                 }
             }
@@ -306,7 +312,7 @@ impl ForwarderConnection {
     }
 }
 
-/// The forwarder does not answer.
+/// An outage of the forwarder.
 #[derive(Debug, Default)]
 struct Outage {
     since: Option<Instant>,
@@ -314,7 +320,7 @@ struct Outage {
 }
 
 impl Outage {
-    /// Whether it lasts, and was not told yet.
+    /// Whether to log the outage: once, after a delay.
     fn should_log(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         let is_long = now.duration_since(since) >= OUTAGE_LOG_DELAY;
@@ -324,7 +330,7 @@ impl Outage {
     }
 }
 
-/// How much is desired, whether or not the forwarder held it before.
+/// Numbers of desired objects, whether or not the forwarder held them before.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     ports: usize,
@@ -349,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silence_is_told_once_and_only_when_it_lasts() {
+    fn an_outage_is_logged_once_after_a_delay() {
         let (begin, mut outage) = (Instant::now(), Outage::default());
         let logged = [0, 300, 1_900, 2_100, 2_400]
             .map(|ms| outage.should_log(begin + Duration::from_millis(ms)));
@@ -357,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_of_what_is_desired() {
+    fn totals_count_desired_objects() {
         let desired = v1::Desired {
             ports: vec![v1::Port::default()],
             interfaces: vec![v1::Interface::default(); 2],

@@ -7,7 +7,7 @@ use stoa_api::v1;
 
 use crate::addresses::{self, Addressing};
 use crate::error::ValidationErrors;
-use crate::interfaces::place;
+use crate::interfaces::interface_path;
 use crate::model::Interface;
 
 /// The desired sessions of an interface.
@@ -24,16 +24,22 @@ pub fn desired(interface: &Interface) -> Vec<v1::BfdSession> {
     interface.bfd.session.iter().filter_map(session).collect()
 }
 
-/// Each neighbour is on the link of its interface, and is not we.
+/// Checks that each neighbour is on the link of its interface and not a local address.
 pub fn check(interfaces: &[Interface], addressing: &Addressing, errors: &mut ValidationErrors) {
     for interface in interfaces {
         for session in &interface.bfd.session {
             let Ok(peer) = session.dest_addr.parse::<IpAddr>() else { continue };
-            let place =
-                format!("{}/stoa-bfd:bfd/session[dest-addr='{peer}']", place(&interface.name));
+            let place = format!(
+                "{}/stoa-bfd:bfd/session[dest-addr='{peer}']",
+                interface_path(&interface.name)
+            );
             let table = addressing.table(&interface.vrf);
             if table.own.contains_key(&peer) {
-                errors.add(place, format!("{peer} is our own address"), "Name the neighbour.");
+                errors.add(
+                    place,
+                    format!("{peer} is a local address"),
+                    "Set the neighbour's address.",
+                );
                 continue;
             }
             let subnets = addressing.subnets(&interface.name, peer.is_ipv6());
@@ -46,7 +52,7 @@ pub fn check(interfaces: &[Interface], addressing: &Addressing, errors: &mut Val
                 errors.add(
                     place,
                     format!("{peer} is in no subnet of \"{}\"", interface.name),
-                    "Name a neighbour on the link, or give the interface an address of its subnet.",
+                    "Use a neighbour on the link, or add an address of its subnet to the interface.",
                 );
             }
         }
@@ -77,7 +83,7 @@ mod tests {
         let configuration = parsed("10.0.0.9").unwrap();
         let session = &configuration.desired.interfaces[0].bfd[0];
         assert_eq!((session.multiplier, session.desired_min_tx_us), (5, 300_000));
-        assert_eq!(parsed("10.0.0.1").err(), Some(vec!["10.0.0.1 is our own address".to_owned()]));
+        assert_eq!(parsed("10.0.0.1").err(), Some(vec!["10.0.0.1 is a local address".to_owned()]));
         for peer in ["10.0.1.9", "fe80::9", "2001:db8::9"] {
             let reason = format!("{peer} is in no subnet of \"wan\"");
             assert_eq!(parsed(peer).err(), Some(vec![reason]));

@@ -1,7 +1,8 @@
-//! The route source for any BGP daemon: it connects to us, and hands over what it has learned by an internal BGP session.
+//! The BGP route source: any BGP daemon connects and sends its routes in an internal BGP session.
 //!
-//! `stoa-bgp` is the protocol and the choice among the paths of a prefix; here are the sockets. We wait to be called. A daemon that
-//! calls anew takes the place of its old connection as soon as it has said OPEN, for it knows better than we do whether that one still lives.
+//! `stoa-bgp` implements the protocol and best-path selection; this module has the sockets. It only accepts
+//! connections. A new connection of the daemon replaces the old one after its OPEN message, because the
+//! daemon knows better whether the old one still works.
 
 mod connection;
 mod reporter;
@@ -21,29 +22,29 @@ use crate::route_sources::RouteSourceState;
 use connection::{Connection, Disconnect};
 use reporter::Reporter;
 
-/// How long we wait until we listen again after we could not.
+/// Delay before the listener is opened again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// How often it is looked whether the namespace is still the one that we listen in.
+/// Interval at which the namespace is checked for replacement.
 const NETNS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// How long the daemon may be silent, seconds. It is on the same machine: when it dies, its connection ends at once.
+/// Proposed hold time, seconds. The daemon is on the same machine: when it dies, its connection ends at once.
 const HOLD_TIME_S: u16 = 90;
 
-/// What a session with a daemon is made of.
+/// Parameters of the sessions with a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The network namespace of the daemon; "" is our own.
+    /// The network namespace of the daemon; "" is the controller's own.
     pub netns: String,
-    /// Where we listen.
+    /// Address to listen on.
     pub address: IpAddr,
     /// TCP port.
     pub port: u16,
     /// The autonomous system of both ends.
     pub asn: u32,
-    /// Our BGP identifier, another one than the daemon's.
+    /// Our BGP identifier; must differ from the daemon's.
     pub router_id: Ipv4Addr,
-    /// Whether all paths are asked for (RFC 7911).
+    /// Whether to request all paths (RFC 7911).
     pub add_paths: bool,
-    /// Next hops that share the packets of a prefix at most, 1..=64.
+    /// Maximum next hops of a prefix, 1..=64.
     pub multipath: u8,
 }
 
@@ -59,7 +60,7 @@ impl Settings {
     }
 }
 
-/// Listens for the daemon, and tells what it says, for ever.
+/// Listens for the daemon and imports its routes, forever.
 pub async fn run(route_source: RouteSource, settings: Settings, state: Arc<RouteSourceState>) {
     let mut server = Server { reporter: Reporter::new(route_source, state), settings };
     let mut last_reason = String::new();
@@ -90,15 +91,15 @@ struct Server {
     settings: Settings,
 }
 
-/// What has happened.
+/// An event of a connection or of the listener.
 enum ConnectionEvent {
-    /// Somebody has connected.
+    /// A new connection was accepted.
     Accepted(TcpStream),
-    /// The connection whose routes count has something to say, or is over.
+    /// The current connection has data or has ended.
     Current(Result<(), Disconnect>),
-    /// So has the one that waits to take its place.
+    /// The connection that is to replace it has data or has ended.
     Next(Result<(), Disconnect>),
-    /// Nobody can reach us any more.
+    /// The listener failed or its namespace is gone.
     ListenerLost(String),
 }
 
@@ -113,7 +114,7 @@ impl Server {
         TcpListener::from_std(listener)
     }
 
-    /// Serves until nobody can come any more, and gives why.
+    /// Serves until the listener is lost; returns the reason.
     async fn serve(&mut self, listener: TcpListener) -> String {
         let namespace_id = identity(&self.settings.netns);
         let (mut current, mut next): (Option<Connection>, Option<Connection>) = (None, None);
@@ -130,30 +131,38 @@ impl Server {
             match event {
                 ConnectionEvent::Accepted(stream) => next = Some(self.start_session(stream)),
                 ConnectionEvent::Current(event) => self.process_current(&mut current, event).await,
-                ConnectionEvent::Next(event) => self.process_next(&mut current, &mut next, event).await,
+                ConnectionEvent::Next(event) => {
+                    self.process_next(&mut current, &mut next, event).await
+                }
                 ConnectionEvent::ListenerLost(reason) => break reason,
             }
         };
         if let Some(mut current) = current {
             current.cease(6);
-            self.reporter.down(&Disconnect::connection_lost(reason.as_str()), current.complete_prefixes()).await;
+            self.reporter
+                .down(&Disconnect::connection_lost(reason.as_str()), current.complete_prefixes())
+                .await;
         }
         reason
     }
 
     fn start_session(&self, stream: TcpStream) -> Connection {
-        // It has nothing to gain by waiting; what cannot be set does no harm.
+        // Only latency depends on it, so errors are ignored.
         let _ = stream.set_nodelay(true);
         let local = self.settings.local(self.reporter.stale_time());
         let daemon = stream.peer_addr().ok().map(|daemon| daemon.ip());
         Connection::new(stream, local, Rib::new(self.settings.multipath, daemon))
     }
 
-    /// Tells what the connection has brought.
-    async fn process_current(&mut self, current: &mut Option<Connection>, event: Result<(), Disconnect>) {
+    /// Processes the received data of the current connection.
+    async fn process_current(
+        &mut self,
+        current: &mut Option<Connection>,
+        event: Result<(), Disconnect>,
+    ) {
         let Some(connection) = current else { return };
         let reporter = connection.process(&mut self.reporter).await;
-        // Who hangs up may have said why.
+        // The NOTIFICATION, if there is one, gives the actual reason.
         if let Err(disconnect) = reporter.and(event) {
             if connection.is_up() {
                 self.reporter.down(&disconnect, connection.complete_prefixes()).await;
@@ -164,7 +173,7 @@ impl Server {
         }
     }
 
-    /// Looks whether the daemon has connected anew and said OPEN: then this connection counts.
+    /// Replaces the current connection once the new one has exchanged OPEN messages.
     async fn process_next(
         &mut self,
         current: &mut Option<Connection>,
@@ -191,14 +200,15 @@ impl Server {
             // Connection collision resolution (RFC 4486).
             old.cease(7);
             if old.is_up() {
-                let disconnect = Disconnect::connection_lost("the daemon has connected anew");
+                let disconnect =
+                    Disconnect::connection_lost("the daemon has opened a new connection");
                 self.reporter.down(&disconnect, old.complete_prefixes()).await;
             }
         }
         self.process_current(current, Ok(())).await;
     }
 
-    /// Waits for a daemon of this machine.
+    /// Accepts a connection from this machine.
     async fn accept(
         &self,
         listener: &TcpListener,
@@ -209,13 +219,13 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, from)) if is_local(&stream, from) => return Ok(stream),
                     Ok((_, from)) => {
-                        tracing::warn!(route_source = self.reporter.name(), %from, "refused, it is not of this machine");
+                        tracing::warn!(route_source = self.reporter.name(), %from, "connection refused, the peer is not on this machine");
                     }
-                    Err(error) => return Err(format!("cannot take connections: {error}")),
+                    Err(error) => return Err(format!("cannot accept connections: {error}")),
                 },
                 () = sleep(NETNS_CHECK_INTERVAL) => {
                     if identity(&self.settings.netns) != namespace_id {
-                        return Err("the network namespace is another one now".to_owned());
+                        return Err("the network namespace was replaced".to_owned());
                     }
                 }
             }

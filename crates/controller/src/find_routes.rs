@@ -1,5 +1,5 @@
-//! A search in the routing tables, which may hold millions: told page by page, and found where it stands, so that
-//! no more is looked at than what is told.
+//! Searches the routing tables, which may hold millions of routes: page by page, and without reading more
+//! than the result.
 
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -13,40 +13,40 @@ use crate::operational_state::first_routes;
 use crate::rib::prefix_to_proto;
 use crate::state::routing;
 
-/// Routes that one answer tells at most.
+/// Maximum routes of a page.
 pub const PAGE_LIMIT: usize = 1_000;
 
-/// What is looked for.
+/// A search.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The table, as `/ietf-routing:routing/ribs/rib/name` has it: "ipv4-default".
+    /// The table, as in `/ietf-routing:routing/ribs/rib/name`: "ipv4-default".
     pub table: String,
-    /// Only this prefix and those below it, and the longest one that covers it; `None`: all.
+    /// Only this prefix, more specific ones, and the longest match for it; `None`: all.
     pub prefix: Option<IpNet>,
-    /// Only those behind this one, by address and then by length.
+    /// Only prefixes after this one, by address and then by length.
     pub after: Option<IpNet>,
-    /// So many at most, 1 to [`PAGE_LIMIT`].
+    /// Maximum routes, 1 to [`PAGE_LIMIT`].
     pub limit: usize,
 }
 
-/// Why nothing can be told.
+/// Why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such table.
-    #[error("there is no table {0:?}: the tables are those of /ietf-routing:routing/ribs")]
+    /// The table does not exist.
+    #[error("the table {0:?} does not exist: see /ietf-routing:routing/ribs")]
     NoTable(String),
-    /// An address of the other family.
-    #[error("{0} is not of the family of table {1}")]
+    /// The prefix is of the other address family.
+    #[error("{0} is not of the address family of table {1}")]
     OtherFamily(IpNet, String),
     /// The forwarder does not answer.
     #[error("the forwarder does not answer: {}", .0.message())]
     Unreachable(#[from] Status),
 }
 
-/// Looks for routes: the output of `stoa-forwarder:find-routes`, in RFC 7951 encoding.
+/// Searches for routes; returns the output of `stoa-forwarder:find-routes` in RFC 7951 encoding.
 ///
 /// # Errors
-/// When there is no such table, a prefix is of another family, or the forwarder does not answer.
+/// When the table does not exist, a prefix is of another family, or the forwarder does not answer.
 pub async fn find(connection: &ForwarderConnection, search: &Search) -> Result<Value, Error> {
     let table = routing::table(&search.table);
     let is_vrf = table.vrf.is_empty() || {
@@ -82,7 +82,7 @@ pub async fn find(connection: &ForwarderConnection, search: &Search) -> Result<V
     Ok(output)
 }
 
-/// The longest prefix that covers what is looked for. A prefix of no length is covered by itself alone.
+/// The longest match for a prefix. A prefix of length 0 only matches itself.
 async fn longest_match(
     connection: &ForwarderConnection,
     request: &v1::ListRoutesRequest,
@@ -94,7 +94,7 @@ async fn longest_match(
         false => v1::ListRoutesRequest { longest_match: prefix, ..request.clone() },
     };
     let first = first_routes(connection, request, 1).await?.told.into_iter().next();
-    // The first of all is the default route, or there is none.
+    // The first route is the default route, if there is one.
     let is_default = |state: &v1::RouteState| {
         let route = state.route.as_ref();
         route.and_then(|it| it.prefix.as_ref()).is_some_and(|it| it.length == 0)
@@ -102,7 +102,7 @@ async fn longest_match(
     Ok(first.filter(|state| !is_all || is_default(state)))
 }
 
-/// One route as the output has it.
+/// Renders one route.
 fn route(state: &v1::RouteState) -> Option<Value> {
     let route = state.route.as_ref()?;
     let prefix = route.prefix.as_ref()?;
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_is_told_with_its_paths() {
+    fn a_route_has_its_paths() {
         let mut state = v1::RouteState {
             route: Some(v1::Route {
                 prefix: Some(v1::Prefix { address: vec![10, 0, 0, 0], length: 8 }),

@@ -1,14 +1,14 @@
-//! Host interfaces: the end in Linux of an interface, as configured.
+//! Host interfaces: validation, and the desired state of their devices in Linux.
 
 use std::collections::HashMap;
 
 use stoa_api::v1;
 
 use crate::error::ValidationErrors;
-use crate::interfaces::place;
+use crate::interfaces::interface_path;
 use crate::model::{Interface, KernelDevice};
 
-/// Longest name of a network device, in bytes.
+/// Maximum length of a device name, bytes (IFNAMSIZ without NUL).
 const DEVICE_LIMIT: usize = 15;
 
 /// The desired host interface of an interface.
@@ -24,7 +24,7 @@ fn device(interface: &Interface, device: &KernelDevice) -> String {
     device.device.clone().unwrap_or_else(|| interface.name.clone())
 }
 
-/// Each host interface has a device of its own, whose name Linux accepts.
+/// Checks that each host interface has a device of its own with a valid name.
 pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
     let mut taken: HashMap<(String, String), String> = HashMap::new();
     for interface in interfaces {
@@ -36,22 +36,23 @@ pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
     }
     for interface in interfaces {
         let Some(host_interface) = &interface.host_interface else { continue };
-        let place = format!("{}/stoa-host-interface:host-interface", place(&interface.name));
+        let place =
+            format!("{}/stoa-host-interface:host-interface", interface_path(&interface.name));
         let name = device(interface, host_interface);
         let odd = |letter: char| letter.is_whitespace() || matches!(letter, '/' | ':');
         if name.len() > DEVICE_LIMIT || name.contains(odd) {
             errors.add(
                 &place,
-                format!("\"{name}\" cannot be the name of a device in Linux"),
-                format!("Give device: 1 to {DEVICE_LIMIT} bytes without white space, / and :."),
+                format!("\"{name}\" is not a valid device name in Linux"),
+                format!("Set device: 1 to {DEVICE_LIMIT} bytes without white space, / and :."),
             );
         }
         let key = (host_interface.netns.clone(), name);
         if let Some(other) = taken.get(&key) {
             errors.add(
                 &place,
-                format!("{other} takes the device \"{}\" of that namespace already", key.1),
-                "Give netns or device: the host interface is a device of its own.",
+                format!("{other} already uses the device \"{}\" of that namespace", key.1),
+                "Set netns or device: the host interface needs a device of its own.",
             );
         } else {
             taken.insert(key, format!("the host interface of \"{}\"", interface.name));

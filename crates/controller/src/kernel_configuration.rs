@@ -1,7 +1,8 @@
-//! What operators did to host interfaces with the tools of Linux, laid over the configuration: addresses, links set down, neighbours.
+//! The kernel configuration: what operators set on host interfaces with Linux's tools (addresses, links,
+//! neighbours, rules), merged into the desired state.
 //!
-//! It is never written into the configuration, and ends where it is undone in Linux
-//! ([decision 34](../../../docs/decisions/0034-kernel-configuration.md)).
+//! It never becomes part of the configuration, and ends when it is undone in Linux ([decision
+//! 34](../../../docs/decisions/0034-kernel-configuration.md)).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -14,48 +15,48 @@ use stoa_api::v1::route::Action;
 use crate::addresses::{is_link_local, not_a_host, not_in_subnet};
 use crate::rib::prefix_to_proto;
 
-/// Rules of one VRF and family at most, as the forwarder has room.
+/// Maximum rules of one VRF and family, a limit of the forwarder.
 const RULES: usize = 1_024;
 
-/// What was ordered for one interface by its host interface.
+/// Settings of one host interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceSettings {
-    /// Addresses that are not of the configuration.
+    /// Addresses that are not in the configuration.
     pub addresses: BTreeSet<IpNet>,
     /// `ip link set DEVICE down`.
     pub is_down: bool,
-    /// Neighbours that were set for good.
+    /// Permanent neighbours.
     pub neighbors: BTreeMap<IpAddr, [u8; 6]>,
 }
 
 impl InterfaceSettings {
-    /// Whether nothing was ordered.
+    /// Whether there are no settings.
     pub fn is_empty(&self) -> bool {
         *self == InterfaceSettings::default()
     }
 }
 
-/// What was ordered, by interface.
+/// The kernel configuration of all namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelConfiguration {
-    /// Interfaces with orders.
+    /// Settings by interface.
     pub interfaces: BTreeMap<String, InterfaceSettings>,
-    /// Rules of policy routing.
+    /// Policy rules.
     pub rules: Vec<v1::Rule>,
 }
 
-/// An order that cannot be followed.
+/// A setting that cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The interface.
     pub interface: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What to do about it.
+    /// How to fix it.
     pub fix: &'static str,
 }
 
-/// What the interfaces of each VRF have.
+/// The addresses in use in each VRF.
 #[derive(Default)]
 struct Taken {
     own: BTreeMap<(String, IpAddr), String>,
@@ -77,7 +78,7 @@ impl Taken {
     }
 
     fn add(&mut self, vrf: &str, interface: &str, net: IpNet) {
-        // The same link-local address may be on every link.
+        // The same link-local address may be on several links.
         if is_link_local(net.addr()) && net.addr().is_ipv6() {
             return;
         }
@@ -93,12 +94,12 @@ fn net_of(address: &v1::Address) -> Option<IpNet> {
 }
 
 impl KernelConfiguration {
-    /// Whether nothing was ordered.
+    /// Whether there are no settings.
     pub fn is_empty(&self) -> bool {
         self.interfaces.values().all(InterfaceSettings::is_empty) && self.rules.is_empty()
     }
 
-    /// The desired state with the orders laid over it. What cannot be is left out, and told.
+    /// Merges the kernel configuration into the desired state. Returns the settings that cannot be applied.
     pub fn merge(&self, desired: &mut v1::Desired) -> Vec<Refused> {
         let mut refused = Vec::new();
         let mut taken = Taken::of(desired);
@@ -118,15 +119,15 @@ impl KernelConfiguration {
                 if !is_near(interface, *ip) {
                     refused.push(Refused {
                         interface: interface.name.clone(),
-                        reason: format!("the neighbour {ip} is in no subnet of it"),
-                        fix: "Remove it (ip neigh del), or give the interface an address there.",
+                        reason: format!("the neighbour {ip} is in no subnet of the interface"),
+                        fix: "Remove it (ip neigh del), or add an address of its subnet to the interface.",
                     });
                     continue;
                 }
                 let is_it = |it: &v1::Neighbor| {
                     it.interface == interface.name && it.address == ip_bytes(*ip)
                 };
-                // What the configuration says of a neighbour goes before.
+                // Neighbours of the configuration take precedence.
                 if !desired.neighbors.iter().any(is_it) {
                     desired.neighbors.push(v1::Neighbor {
                         interface: interface.name.clone(),
@@ -141,7 +142,7 @@ impl KernelConfiguration {
         refused
     }
 
-    /// Adds the rules behind those of the configuration.
+    /// Appends the rules to those of the configuration.
     fn merge_rules(&self, desired: &mut v1::Desired) -> Option<Refused> {
         let mut counts: BTreeMap<(String, u32), usize> = BTreeMap::new();
         for rule in &desired.rules {
@@ -153,7 +154,7 @@ impl KernelConfiguration {
         let (mut not_imported, mut made, mut known) = (0, Vec::new(), HashSet::new());
         known.extend(&desired.rules);
         for rule in &self.rules {
-            // They were made for the configuration that was in force then.
+            // The rules may belong to an earlier configuration.
             let is_vrf = |name: &str| name.is_empty() || vrfs.contains(name);
             let is_there = rule.interface.is_empty()
                 || interfaces.contains(&(rule.interface.as_str(), rule.vrf.as_str()));
@@ -173,13 +174,13 @@ impl KernelConfiguration {
             made.push(rule.clone());
         }
         desired.rules.extend(made);
-        let reason = format!("{not_imported} rules are more than the {RULES} of a VRF and family");
-        let fix = "Remove some (ip rule del).";
+        let reason = format!("{not_imported} rules exceed the limit of {RULES} per VRF and family");
+        let fix = "Remove some of them (ip rule del).";
         (not_imported > 0).then(|| Refused { interface: String::new(), reason, fix })
     }
 }
 
-/// Lays direct routes over those that are there, which are sorted by VRF, family and prefix.
+/// Inserts or replaces routes; the existing ones are sorted by VRF, family and prefix.
 fn lay(desired: &mut v1::Desired, routes: Vec<v1::Route>) {
     for route in routes {
         let key = |it: &v1::Route| {
@@ -195,7 +196,7 @@ fn lay(desired: &mut v1::Desired, routes: Vec<v1::Route>) {
     }
 }
 
-/// Puts an address on an interface. Gives the routes that follow from it.
+/// Adds an address to an interface. Returns the resulting routes.
 fn address(
     interface: &mut v1::Interface,
     net: IpNet,
@@ -206,13 +207,13 @@ fn address(
     let place = if is_ip6 { &mut interface.ip6 } else { &mut interface.ip4 };
     if place.as_ref().is_some_and(|family| !family.enabled) {
         let family = if is_ip6 { "IPv6" } else { "IPv4" };
-        let reason = format!("{net}: the configuration has {family} switched off there");
+        let reason = format!("{net}: the configuration disables {family} there");
         return Err((
             reason,
-            "Remove it (ip addr del), or switch the family on in the configuration.",
+            "Remove it (ip addr del), or enable the family in the configuration.",
         ));
     }
-    let remove = "Remove it (ip addr del), or give another.";
+    let remove = "Remove it (ip addr del), or use another address.";
     if let Some(reason) = not_a_host(ip) {
         return Err((format!("{ip} {reason}"), remove));
     }
@@ -221,10 +222,10 @@ fn address(
     }
     let vrf = interface.vrf.clone();
     match taken.own.get(&(vrf.clone(), ip)) {
-        // It is of the configuration too: as it says there.
+        // The address is in the configuration too, which takes precedence.
         Some(owner) if *owner == interface.name => return Ok(Vec::new()),
         Some(owner) => {
-            return Err((format!("interface {owner} has the address {ip} already"), remove));
+            return Err((format!("interface {owner} already has the address {ip}"), remove));
         }
         None => {}
     }
@@ -232,11 +233,11 @@ fn address(
         && *owner != interface.name
     {
         return Err((
-            format!("the subnet {} is on interface {owner} already", net.trunc()),
+            format!("the subnet {} is already on interface {owner}", net.trunc()),
             remove,
         ));
     }
-    // What the configuration has by default (RFC 8344): packets of others are not handed on.
+    // The default of the configuration (RFC 8344): forwarding is disabled.
     let family = place.get_or_insert_with(|| v1::Family { enabled: true, ..v1::Family::default() });
     family.addresses.push(v1::Address {
         address: ip_bytes(ip),
@@ -261,7 +262,7 @@ fn address(
     Ok(routes)
 }
 
-/// Whether a neighbour can be on the link of an interface.
+/// Whether a neighbour may be on the link of an interface.
 fn is_near(interface: &v1::Interface, ip: IpAddr) -> bool {
     let family = if ip.is_ipv6() { &interface.ip6 } else { &interface.ip4 };
     let Some(family) = family.as_ref().filter(|family| family.enabled) else { return false };

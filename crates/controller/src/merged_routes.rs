@@ -1,5 +1,4 @@
-//! The routes that the forwarder holds with the inactive ones among them, each where it
-//! belongs, as they stream by.
+//! Merges the stream of the forwarder's routes with the inactive static routes, in order.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -14,20 +13,20 @@ use tonic::Status;
 use crate::rib::{self, RouteAnnotation};
 use crate::routes::{Key, VrfName};
 
-/// Both, VRF by VRF as the forwarder has them, each VRF by prefix.
+/// Both, in the forwarder's order of VRFs, each VRF by prefix.
 pub struct MergedRoutes<S> {
     held: S,
     inactive: BTreeMap<Key, RouteState>,
     annotations: Arc<BTreeMap<Key, RouteAnnotation>>,
-    /// Came and waits for the inactive ones before it.
+    /// A received route that waits for the inactive ones before it.
     next: Option<RouteState>,
-    /// The VRF that is told now; the default one is the first.
+    /// The current VRF; the default one is the first.
     vrf: VrfName,
     has_ended: bool,
 }
 
 impl<S> MergedRoutes<S> {
-    /// What the forwarder sends as `held`, told with `annotations`, and `inactive`.
+    /// Merges the forwarder's routes, `held`, with `inactive`, and adds `annotations` to them.
     pub fn new(
         held: S,
         annotations: Arc<BTreeMap<Key, RouteAnnotation>>,
@@ -36,9 +35,9 @@ impl<S> MergedRoutes<S> {
         Self { held, inactive, annotations, next: None, vrf: VrfName::default(), has_ended: false }
     }
 
-    /// The first inactive route of the VRF that is told now, before `end` where that is in it.
+    /// The first inactive route of the current VRF, before `end` if that is in the same VRF.
     fn inactive_before(&mut self, end: &Key) -> Option<RouteState> {
-        // The least of all prefixes.
+        // The smallest prefix.
         let start = IpNet::V4(Ipv4Net::default());
         let first = self.inactive.range((self.vrf.clone(), start)..).next();
         let key = first
@@ -64,7 +63,7 @@ impl<S: Stream<Item = Result<RouteState, Status>> + Unpin> Stream for MergedRout
                         return Poll::Ready(Some(Ok(inactive)));
                     }
                     if is_static(&next) {
-                        // Learned routes lead to its gateway: it is active after all.
+                        // Learned routes resolve its gateway, so it is active.
                         self.inactive.remove(&end);
                     }
                     if self.vrf != end.0 {
@@ -78,7 +77,7 @@ impl<S: Stream<Item = Result<RouteState, Status>> + Unpin> Stream for MergedRout
             }
             if self.has_ended {
                 let last = self.vrf.clone();
-                // The rest of this VRF, then those of which the forwarder holds nothing.
+                // The rest of this VRF, then VRFs without routes in the forwarder.
                 let of_last = self.inactive.keys().find(|key| key.0 == last).cloned();
                 let left = match of_last {
                     Some(key) => self.inactive.remove(&key),
@@ -112,8 +111,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn inactive_routes_stand_where_they_belong() {
-        // The third is static, and active since learned routes lead to its gateway.
+    async fn inactive_routes_are_in_order() {
+        // The third one is static, and active because learned routes resolve its gateway.
         let held =
             [("", "10.0.0.0/8"), ("", "fd00::/64"), ("", "fd02::/64"), ("red", "10.2.0.0/16")];
         let inactive = [

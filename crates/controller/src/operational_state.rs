@@ -1,4 +1,4 @@
-//! What the forwarder is asked about itself: once, for whoever renders it as YANG data or as metrics.
+//! Operational state of the forwarder: queried once, rendered as YANG data or as metrics.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use tokio_stream::StreamExt;
 use tonic::{Response, Status};
 
 use crate::apply::ForwarderConnection;
-use crate::merged_routes::MergedRoutes;
 use crate::kernel_configuration::KernelConfiguration;
+use crate::merged_routes::MergedRoutes;
 use crate::rib;
 use crate::route_sources::RouteSourceStatistics;
 
-/// A part of the facts.
+/// A section of the operational state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StateSection {
     /// Interfaces with their counters.
     Interfaces,
     /// Neighbours, all of them.
     Neighbors,
-    /// How many routes there are.
+    /// Numbers of routes.
     RouteCounts,
     /// The routes themselves, up to a limit.
     Routes,
     /// Route sources of routing daemons.
     RouteSources,
-    /// Version, process, and whether the configuration is held.
+    /// Version, process, and whether the forwarder is in sync.
     Program,
     /// Workers.
     Workers,
@@ -34,16 +34,16 @@ pub enum StateSection {
     Nodes,
     /// Drops by reason.
     Drops,
-    /// Budgets of the control plane.
+    /// Control-plane policers.
     Punts,
-    /// Everything that is bounded.
+    /// All limits with their use.
     Limits,
-    /// The packet accounting of all packets.
+    /// The accounting of all packets.
     Conservation,
 }
 
 impl StateSection {
-    /// All but routes and neighbours themselves, of which there may be very many.
+    /// All sections except routes and neighbours, of which there may be very many.
     pub const OVERVIEW: [StateSection; 10] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
@@ -61,7 +61,7 @@ impl StateSection {
 /// One routing table: a family of a VRF.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Table {
-    /// "" is the default one.
+    /// "" is the default VRF.
     pub vrf: String,
     /// 4 or 6.
     pub family: u32,
@@ -72,15 +72,15 @@ pub struct Table {
 pub struct Routes {
     /// Whose they are.
     pub table: Table,
-    /// The first of them, by prefix.
+    /// The first routes, by prefix.
     pub told: Vec<v1::RouteState>,
     /// Whether there are more.
     pub has_more: bool,
-    /// How many of all are not in the forwarder, for none of their next hops is reached.
+    /// Number of routes that are not in the forwarder because no next hop is resolved.
     pub inactive: u64,
 }
 
-/// The facts that were asked for; all others are empty.
+/// The requested sections; all others are empty.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)] // each is a `StateSection`
 pub struct OperationalState {
@@ -100,17 +100,17 @@ pub struct OperationalState {
     pub conservation: v1::Conservation,
 }
 
-/// Which routes are desired.
+/// Selects routes.
 #[derive(Clone, Debug)]
 pub struct RouteFilter {
     /// Only those of this table; `None`: of all tables.
     pub table: Option<Table>,
-    /// So many of each table at most.
+    /// Maximum routes of each table.
     pub at_most: usize,
 }
 
 impl OperationalState {
-    /// Asks for `pieces`, all at the same time.
+    /// Queries `pieces` concurrently.
     ///
     /// # Errors
     /// The first failure of the forwarder.
@@ -131,10 +131,18 @@ impl OperationalState {
             when(is(StateSection::Workers), async {
                 client().list_workers(v1::ListWorkersRequest {}).await
             }),
-            when(is(StateSection::Nodes), async { client().list_nodes(v1::ListNodesRequest {}).await }),
-            when(is(StateSection::Drops), async { client().list_drops(v1::ListDropsRequest {}).await }),
-            when(is(StateSection::Punts), async { client().list_punts(v1::ListPuntsRequest {}).await }),
-            when(is(StateSection::Limits), async { client().list_limits(v1::ListLimitsRequest {}).await }),
+            when(is(StateSection::Nodes), async {
+                client().list_nodes(v1::ListNodesRequest {}).await
+            }),
+            when(is(StateSection::Drops), async {
+                client().list_drops(v1::ListDropsRequest {}).await
+            }),
+            when(is(StateSection::Punts), async {
+                client().list_punts(v1::ListPuntsRequest {}).await
+            }),
+            when(is(StateSection::Limits), async {
+                client().list_limits(v1::ListLimitsRequest {}).await
+            }),
             when(is(StateSection::Conservation), async {
                 client().get_conservation(v1::GetConservationRequest {}).await
             }),
@@ -142,7 +150,11 @@ impl OperationalState {
         let mut operational = OperationalState {
             interfaces: interfaces.interfaces,
             route_counts: route_counts.counts,
-            kernel_configuration: if is(StateSection::Interfaces) { connection.kernel_configuration() } else { Arc::default() },
+            kernel_configuration: if is(StateSection::Interfaces) {
+                connection.kernel_configuration()
+            } else {
+                Arc::default()
+            },
             route_sources: if is(StateSection::RouteSources) {
                 connection.route_sources().all()
             } else {
@@ -165,8 +177,9 @@ impl OperationalState {
             }
         }
         if is(StateSection::Routes) {
-            for table in
-                operational.tables().filter(|it| routes.table.as_ref().is_none_or(|only| only == it))
+            for table in operational
+                .tables()
+                .filter(|it| routes.table.as_ref().is_none_or(|only| only == it))
             {
                 let request = v1::ListRoutesRequest {
                     family: table.family,
@@ -179,7 +192,7 @@ impl OperationalState {
         Ok(operational)
     }
 
-    /// The routing tables that there are.
+    /// The routing tables.
     pub fn tables(&self) -> impl Iterator<Item = Table> + use<> {
         let table = |count: &v1::RouteCount| Table { vrf: count.vrf.clone(), family: count.family };
         let tables: std::collections::BTreeSet<Table> =
@@ -188,7 +201,7 @@ impl OperationalState {
     }
 }
 
-/// Asks only when it is desired.
+/// Calls only if requested.
 async fn when<T: Default>(
     is_desired: bool,
     call: impl Future<Output = Result<Response<T>, Status>>,
@@ -196,7 +209,7 @@ async fn when<T: Default>(
     if is_desired { call.await.map(Response::into_inner) } else { Ok(T::default()) }
 }
 
-/// The first routes of a listing of one table; the rest is not asked for.
+/// The first routes of one table; the rest is not transferred.
 pub(crate) async fn first_routes(
     connection: &ForwarderConnection,
     request: v1::ListRoutesRequest,

@@ -1,15 +1,15 @@
-//! Where in a configuration a value stands that libyang refused as the key of a list: the entry is not in its
-//! tree yet, so that it names the list alone.
+//! Completes the path of an error that libyang found in the key of a list entry: the entry is not in its tree
+//! yet, so libyang only names the list.
 
 use serde_json::Value;
 
-use crate::yang::Complaint;
+use crate::yang::LibyangError;
 
-/// Keys by which entries of lists are told apart, as our modules and those of the IETF have them.
+/// Keys of list entries in our modules and those of the IETF.
 const KEYS: &[&str] = &["name", "destination-prefix", "ip", "index"];
 
-/// Completes the paths of complaints about values of `text` that name no place from the top.
-pub fn complete(text: &str, complaints: &mut [Complaint]) {
+/// Completes the relative paths of errors about values of `text`.
+pub fn complete(text: &str, complaints: &mut [LibyangError]) {
     if complaints.is_empty() {
         return;
     }
@@ -19,7 +19,7 @@ pub fn complete(text: &str, complaints: &mut [Complaint]) {
         whole.get(first).is_some()
     };
     let mut told: Vec<String> = Vec::new();
-    // The list of the last one, as libyang names it and where it is: its entry lacks its key next.
+    // The list of the last error, as libyang names it and in full: the next error is its missing key.
     let mut list: Option<(String, String)> = None;
     for complaint in complaints {
         if complaint.data_path.is_empty() || is_from_top(&complaint.data_path) {
@@ -33,8 +33,9 @@ pub fn complete(text: &str, complaints: &mut [Complaint]) {
         let desired = Desired { steps: complaint.data_path.split('/').skip(1).collect(), value };
         let mut places = Vec::new();
         desired.look(&whole, String::new(), &mut places);
-        // The same mistake twice is told at both places.
-        if let Some(place) = places.into_iter().find(|place| !told.contains(place)) {
+        // A second error of the same kind belongs to the next occurrence.
+        let next = places.iter().find(|place| !told.contains(place)).or(places.first());
+        if let Some(place) = next.cloned() {
             told.push(place.clone());
             let named = std::mem::replace(&mut complaint.data_path, place);
             let above = |path: &str| Some(path.rsplit_once('/')?.0.to_owned());
@@ -43,14 +44,14 @@ pub fn complete(text: &str, complaints: &mut [Complaint]) {
     }
 }
 
-/// What is looked for: a value, and the last steps of the way to it.
+/// A search for a value and the last steps of its path.
 struct Desired<'a> {
     steps: Vec<&'a str>,
     value: &'a str,
 }
 
 impl Desired<'_> {
-    /// Adds every place at or below `node`. The depth is that of the text, which its parser bounds.
+    /// Adds the path of every match at or below `node`. The parser bounds the depth of the text.
     fn look(&self, node: &Value, path: String, places: &mut Vec<String>) {
         match node {
             Value::Object(members) => {
@@ -71,7 +72,7 @@ impl Desired<'_> {
         }
     }
 
-    /// Whether a path ends with the steps, modules and keys left out.
+    /// Whether a path ends with the steps, ignoring modules and keys.
     fn is_end_of(&self, path: &str) -> bool {
         let bare = |step: &str| {
             let name = step.rsplit(':').next().unwrap_or(step);
@@ -91,16 +92,16 @@ mod tests {
         {"name": "right", "a:ipv4": {"address": [{"ip": "10.0.0.300"}], "note": "10.0.0.300"}}]}}"#;
 
     #[test]
-    fn a_bad_key_is_told_with_the_interface_around_it() {
-        let refused = |path: &str| Complaint {
+    fn a_bad_key_has_the_path_of_its_interface() {
+        let refused = |path: &str| LibyangError {
             message: "Failed to store IPv4 address \"10.0.0.300\"".into(),
             data_path: path.into(),
-            ..Complaint::default()
+            ..LibyangError::default()
         };
         let there = "/a:interfaces/interface[name='x']/a:ipv4/address[ip='y']/ip";
         let mut complaints = [
             refused("/b:address/ip"),
-            Complaint {
+            LibyangError {
                 message: "List instance is missing its key \"ip\"".into(),
                 ..refused("/b:address")
             },

@@ -10,7 +10,7 @@ use crate::error::ValidationErrors;
 use crate::model::{AddressFamily, Policy, PortRange, Refuse, Rule, Vrfs};
 use crate::rib::prefix_to_proto;
 
-/// What the default VRF, which has no name, is called where one has to be given.
+/// The name of the default VRF where one is required.
 const DEFAULT: &str = "default";
 
 fn vrf(name: &str) -> String {
@@ -25,7 +25,7 @@ pub fn desired(policy: &Policy, errors: &mut ValidationErrors) -> Vec<v1::Rule> 
     rules
 }
 
-/// The numbers of the tables of VRFs in Linux.
+/// The table numbers of VRFs in Linux.
 pub fn kernel_tables(vrfs: &Vrfs, errors: &mut ValidationErrors) -> Vec<(String, u32)> {
     let mut owners: BTreeMap<u32, &str> = BTreeMap::new();
     for vrf in &vrfs.vrf {
@@ -33,8 +33,8 @@ pub fn kernel_tables(vrfs: &Vrfs, errors: &mut ValidationErrors) -> Vec<(String,
         if let Some(other) = owners.insert(table, &vrf.name) {
             errors.add(
                 format!("/stoa-vrf:vrfs/vrf[name='{}']/stoa-policy:kernel-table", vrf.name),
-                format!("table {table} is that of \"{other}\" already"),
-                "Give each VRF a table of its own.",
+                format!("table {table} is already that of \"{other}\""),
+                "Set a different table for each VRF.",
             );
         }
     }
@@ -56,8 +56,8 @@ fn one(rule: &Rule, errors: &mut ValidationErrors) -> Option<v1::Rule> {
     let destination_ports = ports(&of.destination_port, (&place, "destination-port"), errors);
     let action = match (&rule.table, rule.refuse, rule.goto) {
         (Some(table), ..) => {
-            let beyond_default = rule.ignore_default;
-            Action::Table(v1::RuleTable { vrf: vrf(table), beyond_default })
+            let suppress_default = rule.ignore_default;
+            Action::Table(v1::RuleTable { vrf: vrf(table), suppress_default })
         }
         (_, Some(refuse), _) => Action::Special(match refuse {
             Refuse::Blackhole => v1::Special::Blackhole.into(),
@@ -66,11 +66,11 @@ fn one(rule: &Rule, errors: &mut ValidationErrors) -> Option<v1::Rule> {
         }),
         (.., Some(to)) if to > rule.priority => Action::GotoPriority(to),
         (.., Some(to)) => {
-            let reason = format!("{to} is not behind the rule's own priority");
-            errors.add(format!("{place}/goto"), reason, "Give a greater priority to go on with.");
+            let reason = format!("{to} is not greater than the rule's own priority");
+            errors.add(format!("{place}/goto"), reason, "Set a greater priority.");
             return None;
         }
-        // libyang has seen to it that there is one.
+        // libyang checks that there is an action.
         (None, None, None) => return None,
     };
     Some(v1::Rule {
@@ -99,11 +99,11 @@ fn prefix(
     if prefix.addr().is_ipv4() != is_ip4 {
         errors.add(
             format!("{place}/match/{leaf}"),
-            format!("{prefix} is of the other family"),
-            "Give a prefix of the rule's family, or make a rule of that family.",
+            format!("{prefix} is of the other address family"),
+            "Use a prefix of the rule's address family, or a rule of the other family.",
         );
     }
-    // All addresses: as if there were none. Linux does not tell them apart either.
+    // A prefix of length 0 matches everything, as no prefix does. Linux does not distinguish them either.
     (prefix.prefix_len() > 0).then(|| prefix_to_proto(&prefix.trunc()))
 }
 
@@ -120,8 +120,8 @@ fn ports(
     if first > last {
         errors.add(
             format!("{place}/match/{leaf}"),
-            format!("the ports {first} to {last} are none"),
-            "Give the lower one as lower-port.",
+            format!("the port range {first} to {last} is empty"),
+            "Set lower-port to the lower port.",
         );
     }
     Some(v1::PortRange { first, last })
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_become_those_of_the_contract_in_their_order() {
+    fn rules_are_converted_in_order() {
         let rules = parse(
             r#"{"vrf": "red", "address-family": "ipv6", "priority": 7, "refuse": "prohibit"},
                {"vrf": "default", "address-family": "ipv4", "priority": 200,
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(order, [("", 100), ("", 200), ("red", 7)]);
         let first = &rules[0];
         assert_eq!(first.from, Some(v1::Prefix { address: vec![10, 0, 0, 0], length: 8 }));
-        let table = v1::RuleTable { vrf: "red".to_owned(), beyond_default: true };
+        let table = v1::RuleTable { vrf: "red".to_owned(), suppress_default: true };
         assert_eq!(first.action, Some(Action::Table(table)));
         let second = &rules[1];
         assert_eq!((second.dscp, second.ip_protocol), (Some(46), Some(17)));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_yang_cannot_say_is_found() {
+    fn semantic_errors_are_found() {
         let found = |rest: &str| {
             let rule = r#""vrf": "default", "address-family": "ipv4", "priority": 100"#;
             parse(&format!("{{{rule}, {rest}}}")).unwrap_err()
@@ -194,18 +194,18 @@ mod tests {
                      /rule[vrf='default'][address-family='ipv4'][priority='100']";
         assert_eq!(
             found(r#""match": {"source-prefix": "2001:db8::/32"}, "table": "red""#),
-            [format!("{place}/match/source-prefix: 2001:db8::/32 is of the other family")]
+            [format!("{place}/match/source-prefix: 2001:db8::/32 is of the other address family")]
         );
         assert_eq!(
             found(r#""goto": 100"#),
-            [format!("{place}/goto: 100 is not behind the rule's own priority")]
+            [format!("{place}/goto: 100 is not greater than the rule's own priority")]
         );
         let ports = r#""match": {"source-port": {"lower-port": 9, "upper-port": 8}}"#;
         assert_eq!(
             found(&format!(r#"{ports}, "table": "red""#)),
-            [format!("{place}/match/source-port: the ports 9 to 8 are none")]
+            [format!("{place}/match/source-port: the port range 9 to 8 is empty")]
         );
-        // By the module itself: a VRF that is none, two actions, none at all.
+        // Checked by the YANG module: an unknown VRF, two actions, none.
         assert_eq!(found(r#""table": "blue""#).len(), 1);
         assert!(!found(r#""table": "red", "refuse": "prohibit""#).is_empty());
         assert!(!found(r#""description": "nothing""#).is_empty());

@@ -1,9 +1,8 @@
-//! Recursive next hops: gateways that are on no link are reached by other routes.
+//! Recursive next hops: gateways that are on no link are resolved through other routes.
 //!
-//! The longest other static route of the same VRF over the gateway resolves it, and its
-//! paths are taken over in their proportions. The default route resolves nothing: a gateway
-//! that is missed would silently be sought in the whole world. A next hop that is not
-//! resolved waits: its route is shown with the reason, and is tried again at each reload.
+//! The longest other static route of the same VRF that covers the gateway resolves it, and its paths are used
+//! in their proportions. The default route resolves nothing, because it would hide a missing route to the
+//! gateway. A route with an unresolved next hop is listed with the reason and resolved again at each reload.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -12,32 +11,34 @@ use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
-use crate::routes::{StaticNextHop, Key, PATH_LIMIT, StaticRoute, StaticRoutes};
+use crate::routes::{Key, PATH_LIMIT, StaticNextHop, StaticRoute, StaticRoutes};
 
-/// Routes between a prefix and a link at most.
+/// Maximum levels of recursion.
 pub const LEVEL_LIMIT: usize = 8;
 
-/// What became of a route with recursive next hops.
+/// The resolution of a route with recursive next hops.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resolved {
-    /// The paths over links; none when nothing is resolved.
+    /// The paths on links; none when nothing is resolved.
     pub paths: Vec<v1::Path>,
-    /// What each configured next hop comes to.
+    /// The resolution of each configured next hop.
     pub next_hops: Vec<v1::NextHop>,
-    /// Why next hops are not resolved; those are left out of `paths`.
+    /// Why next hops are unresolved; these have no paths.
     pub reasons: Vec<String>,
 }
 
-/// Resolves all routes that have recursive next hops.
+/// Resolves all routes with recursive next hops.
 pub fn resolve(statics: &StaticRoutes) -> BTreeMap<Key, Resolved> {
     let table = Table::new(statics);
     let recursive = |(_, route): &(&Key, &StaticRoute)| match route {
-        StaticRoute::NextHops(hops) => hops.iter().any(|hop| matches!(hop, StaticNextHop::Recursive { .. })),
+        StaticRoute::NextHops(hops) => {
+            hops.iter().any(|hop| matches!(hop, StaticNextHop::Recursive { .. }))
+        }
         StaticRoute::Special(_) => false,
     };
     let mut waiting: Vec<&Key> = statics.iter().filter(recursive).map(|(key, _)| key).collect();
     let mut work = Resolver { statics, table, done: HashMap::new() };
-    // Each round resolves what rests on the rounds before; so many rounds, so many levels.
+    // Each round resolves what depends on earlier rounds, so there are as many rounds as levels.
     for level in 1..=LEVEL_LIMIT {
         let (ready, later): (Vec<&Key>, _) = waiting.iter().partition(|key| work.is_ready(key));
         let resolved: Vec<_> = ready.into_iter().map(|key| (key, (level, work.one(key)))).collect();
@@ -49,7 +50,7 @@ pub fn resolve(statics: &StaticRoutes) -> BTreeMap<Key, Resolved> {
     done.chain(stuck).map(|(key, resolved)| (key.clone(), resolved)).collect()
 }
 
-/// The static routes by VRF and length, for the longest one over an address.
+/// Prefix lengths of the static routes by VRF, for longest-prefix match.
 struct Table<'a> {
     lengths: HashMap<(&'a str, bool), BTreeSet<u8>>,
 }
@@ -64,7 +65,7 @@ impl<'a> Table<'a> {
         Self { lengths }
     }
 
-    /// The longest route over `address` that is neither `but` nor the default route.
+    /// The longest match for `address` other than `but` and the default route.
     fn longest(&self, statics: &'a StaticRoutes, but: &Key, address: IpAddr) -> Option<&'a Key> {
         let lengths = self.lengths.get(&(&*but.0, address.is_ipv6()))?;
         lengths.iter().rev().filter(|length| **length > 0).find_map(|length| {
@@ -77,7 +78,7 @@ impl<'a> Table<'a> {
 struct Resolver<'a> {
     statics: &'a StaticRoutes,
     table: Table<'a>,
-    /// What is resolved, and how many levels that took.
+    /// Resolved routes, and their levels.
     done: HashMap<&'a Key, (usize, Resolved)>,
 }
 
@@ -97,13 +98,15 @@ impl<'a> Resolver<'a> {
         self.table.longest(self.statics, key, gateway)
     }
 
-    /// Whether all routes that this one rests on are done with.
+    /// Whether all routes that this one depends on are resolved.
     fn is_ready(&self, key: &Key) -> bool {
         self.hops(key).iter().all(|hop| match hop {
             StaticNextHop::OnLink(_) => true,
-            StaticNextHop::Recursive { gateway, .. } => self.resolver(key, *gateway).is_none_or(|resolver| {
-                !self.is_recursive(resolver) || self.done.contains_key(resolver)
-            }),
+            StaticNextHop::Recursive { gateway, .. } => {
+                self.resolver(key, *gateway).is_none_or(|resolver| {
+                    !self.is_recursive(resolver) || self.done.contains_key(resolver)
+                })
+            }
         })
     }
 
@@ -138,7 +141,7 @@ impl<'a> Resolver<'a> {
         resolved.paths = weigh(shares);
         if resolved.paths.len() > PATH_LIMIT {
             resolved.reasons.push(format!(
-                "{} paths in all are more than {PATH_LIMIT}: the others are not used",
+                "{} paths exceed the limit of {PATH_LIMIT}: the others are not used",
                 resolved.paths.len()
             ));
             resolved.paths.truncate(PATH_LIMIT);
@@ -146,7 +149,7 @@ impl<'a> Resolver<'a> {
         resolved
     }
 
-    /// The paths by which a gateway is reached.
+    /// The paths to a gateway.
     fn behind(&self, key: &Key, gateway: IpAddr) -> Result<Vec<v1::Path>, String> {
         let Some(resolver) = self.resolver(key, gateway) else {
             return Err(format!(
@@ -157,11 +160,13 @@ impl<'a> Resolver<'a> {
         let by = &resolver.1;
         let paths: Vec<v1::Path> = match self.statics.get(resolver) {
             Some(StaticRoute::Special(special)) => {
-                return Err(format!("{gateway} is reached by {by}, which is {special}"));
+                return Err(format!("{gateway} resolves through {by}, which is {special}"));
             }
             _ if self.is_recursive(resolver) => match self.done.get(resolver) {
                 Some((_, done)) if done.paths.is_empty() => {
-                    return Err(format!("{gateway} is reached by {by}, which is inactive itself"));
+                    return Err(format!(
+                        "{gateway} resolves through {by}, which is inactive itself"
+                    ));
                 }
                 Some((level, done)) if *level < LEVEL_LIMIT => done.paths.clone(),
                 _ => return Err(self.stuck(key, gateway)),
@@ -174,7 +179,7 @@ impl<'a> Resolver<'a> {
                 self.hops(resolver).iter().filter_map(path).collect()
             }
         };
-        // Where the resolver is on a link, the gateway itself is asked for there.
+        // On the resolver's own link, the next hop is the gateway itself.
         let on_link = |path: v1::Path| match path.next_hop.is_empty() {
             true => v1::Path { next_hop: ip_bytes(gateway), ..path },
             false => path,
@@ -182,7 +187,7 @@ impl<'a> Resolver<'a> {
         Ok(paths.into_iter().map(on_link).collect())
     }
 
-    /// Why a gateway is still not resolved after all rounds: a loop, or too long a way.
+    /// Why a gateway is unresolved after all rounds: a loop, or too many levels.
     fn stuck(&self, key: &Key, gateway: IpAddr) -> String {
         let (mut way, mut at) = (vec![key.1], self.resolver(key, gateway));
         while let Some(resolver) = at.filter(|_| way.len() <= LEVEL_LIMIT) {
@@ -190,7 +195,7 @@ impl<'a> Resolver<'a> {
             way.push(resolver.1);
             if is_loop {
                 let way: Vec<String> = way.iter().map(ToString::to_string).collect();
-                return format!("{gateway} leads round in a circle: {}", way.join(" by "));
+                return format!("{gateway} resolves through itself: {}", way.join(" by "));
             }
             at = self.hops(resolver).iter().find_map(|hop| match hop {
                 StaticNextHop::Recursive { gateway, .. } => self
@@ -199,19 +204,19 @@ impl<'a> Resolver<'a> {
                 StaticNextHop::OnLink(_) => None,
             });
         }
-        format!("{gateway} is more than {LEVEL_LIMIT} routes away from a link")
+        format!("{gateway} needs more than {LEVEL_LIMIT} levels of recursion")
     }
 }
 
-/// Puts paths of several next hops together: each next hop has its share, which its paths
-/// divide by their weights.
+/// Combines the paths of several next hops: each next hop has its share, which its paths divide by their
+/// weights.
 pub(crate) fn weigh(shares: Vec<(u64, Vec<v1::Path>)>) -> Vec<v1::Path> {
     const HEAVIEST: u128 = u16::MAX as u128;
     let sum = |paths: &[v1::Path]| paths.iter().map(|path| u128::from(path.weight.max(1))).sum();
     let sums: Vec<u128> = shares.iter().map(|(_, paths)| sum(paths)).collect();
     let common = sums.iter().fold(1_u128, |common, sum| {
         let sum = (*sum).max(1);
-        // Beyond this the proportions are rounded, not wrong.
+        // Above this the proportions are rounded.
         if common > 1 << 32 { common } else { common / gcd(common, sum) * sum }
     });
     let mut weights: BTreeMap<(String, Vec<u8>), u128> = BTreeMap::new();
@@ -265,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_taken_over_in_their_proportions() {
+    fn paths_are_combined_in_their_proportions() {
         let routes = resolved(vec![
             ("10.9.0.0/16", vec![path("a", "10.1.0.2", 2), path("b", "10.2.0.2", 1)]),
             ("10.8.0.0/16", vec![path("c", "", 1)]),
@@ -279,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_other_route_counts_and_never_the_default() {
+    fn the_longest_other_route_resolves_but_never_the_default() {
         let routes = resolved(vec![
             ("0.0.0.0/0", vec![path("a", "10.1.0.9", 1)]),
             ("10.0.0.0/8", vec![via("10.9.0.1", 1)]),
@@ -294,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_told() {
+    fn loops_are_reported() {
         let routes = resolved(vec![
             ("10.1.0.0/16", vec![via("10.2.0.1", 1)]),
             ("10.2.0.0/16", vec![via("10.3.0.1", 1), path("a", "10.9.0.2", 1)]),
@@ -302,10 +307,10 @@ mod tests {
         ]);
         let first = &routes[&key("10.1.0.0/16")];
         assert!(first.paths.is_empty());
-        let circle = "10.2.0.1 leads round in a circle: \
+        let circle = "10.2.0.1 resolves through itself: \
                       10.1.0.0/16 by 10.2.0.0/16 by 10.3.0.0/16 by 10.1.0.0/16";
         assert_eq!(first.reasons, [circle]);
-        // What else it has it uses.
+        // The other next hop is used.
         assert_eq!(texts(&routes[&key("10.2.0.0/16")]), ["via 10.9.0.2 dev a"]);
     }
 
@@ -318,20 +323,22 @@ mod tests {
                     .push((format!("10.0.{at}.0/24"), vec![via(&format!("10.0.{}.1", at + 1), 1)]));
             }
             routes.reverse();
-            let keyed = routes.into_iter().map(|(at, hops)| (key(&at), StaticRoute::NextHops(hops)));
+            let keyed =
+                routes.into_iter().map(|(at, hops)| (key(&at), StaticRoute::NextHops(hops)));
             resolve(&keyed.collect())
         };
         let first = key("10.0.0.0/24");
         assert_eq!(texts(&chain(LEVEL_LIMIT)[&first]), ["via 10.9.0.2 dev a"]);
         let lost = &chain(LEVEL_LIMIT + 1)[&first];
         assert!(lost.paths.is_empty() && lost.reasons[0].contains("more than 8"), "{lost:?}");
-        // A chain of thousands costs no stack.
+        // A chain of thousands does not overflow the stack.
         assert!(chain(200).values().filter(|route| route.paths.is_empty()).count() > 100);
     }
 
     #[test]
     fn weights_stay_small() {
-        let many: Vec<StaticNextHop> = (1..=60).map(|n| path("a", &format!("10.1.0.{n}"), 256 - n)).collect();
+        let many: Vec<StaticNextHop> =
+            (1..=60).map(|n| path("a", &format!("10.1.0.{n}"), 256 - n)).collect();
         let routes = resolved(vec![
             ("10.9.0.0/16", many.clone()),
             ("10.8.0.0/16", many),

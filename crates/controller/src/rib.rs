@@ -1,7 +1,7 @@
-//! The routing information base: what each source knows, and which of them wins.
+//! The routing information base: the routes of each source, and their selection.
 //!
-//! Sources today: the addresses of the interfaces (direct) and the static
-//! routes. A direct route always wins over a static one to the same prefix of the VRF.
+//! Its sources are interface addresses (direct) and static routes. A direct route always wins over a static
+//! one to the same prefix of the VRF.
 
 use std::collections::BTreeMap;
 
@@ -12,33 +12,32 @@ use stoa_api::v1::route::Action;
 
 use crate::addresses::Addressing;
 use crate::recursion;
-use crate::routes::{StaticNextHop, Key, StaticRoute, StaticRoutes};
+use crate::routes::{Key, StaticNextHop, StaticRoute, StaticRoutes};
 
-/// What is to be told of a route beside what the forwarder knows of it.
+/// Information about a route that the forwarder does not have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouteAnnotation {
-    /// What each configured next hop comes to.
+    /// The resolution of each configured next hop.
     pub next_hops: Vec<v1::NextHop>,
-    /// Why some next hops are not resolved.
+    /// Why some next hops are unresolved.
     pub reasons: Vec<String>,
-    /// Whether none is: the forwarder does not have the route.
+    /// Whether all are unresolved: the forwarder does not have the route.
     pub is_inactive: bool,
 }
 
-/// All routes.
+/// The routes, and annotations of some of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rib {
-    /// What the forwarder shall hold, sorted by VRF, family and prefix.
+    /// The forwarder's routes, sorted by VRF, family and prefix.
     pub routes: Vec<v1::Route>,
-    /// What is to be told of routes with recursive next hops.
+    /// Annotations of routes with recursive next hops.
     pub annotations: BTreeMap<Key, RouteAnnotation>,
 }
 
-/// The routes that addresses and static routes make together.
+/// Builds the RIB of addresses and static routes.
 ///
-/// A connected prefix has one path without a next hop on its interface; each
-/// address of ours is a host route that is delivered locally. fe80::/64 is on
-/// every link and stays out: the forwarder handles it by itself.
+/// A connected prefix has one path without a next hop on its interface. Each own address has a host route
+/// with local delivery. fe80::/64 is on every link and has no route: the forwarder handles it itself.
 pub fn routes(addressing: &Addressing, statics: &StaticRoutes) -> Rib {
     let mut annotations = BTreeMap::new();
     let mut resolved = recursion::resolve(statics);
@@ -48,7 +47,8 @@ pub fn routes(addressing: &Addressing, statics: &StaticRoutes) -> Rib {
             (Some(resolved), _) => {
                 let recursion::Resolved { paths, next_hops, reasons } = resolved;
                 let is_inactive = paths.is_empty();
-                annotations.insert(key.clone(), RouteAnnotation { next_hops, reasons, is_inactive });
+                annotations
+                    .insert(key.clone(), RouteAnnotation { next_hops, reasons, is_inactive });
                 paths
             }
             (None, StaticRoute::Special(special)) => {
@@ -94,10 +94,10 @@ pub(crate) fn prefix_to_proto(prefix: &IpNet) -> v1::Prefix {
     v1::Prefix { address: ip_bytes(prefix.network()), length: u32::from(prefix.prefix_len()) }
 }
 
-/// Adds to what the forwarder says of a route what it does not know.
+/// Adds annotations to a route of the forwarder.
 pub fn annotate(annotations: &BTreeMap<Key, RouteAnnotation>, state: &mut v1::RouteState) {
     let annotation = key_of(state).and_then(|key| annotations.get(&key));
-    // What the configuration alone does not reach, and learned routes do, is as the forwarder says.
+    // Routes that only learned routes resolve are as the forwarder reports them.
     let Some(annotation) = annotation.filter(|annotation| !annotation.is_inactive) else { return };
     state.next_hops.clone_from(&annotation.next_hops);
     state.reason.clone_from(&annotation.reasons);
@@ -112,13 +112,13 @@ pub fn key_of(state: &v1::RouteState) -> Option<Key> {
     Some((route.vrf.as_str().into(), prefix_from_proto(route.prefix.as_ref()?)?))
 }
 
-/// The prefix of the contract, unless it is none.
+/// Converts a prefix of the contract, if it is valid.
 pub(crate) fn prefix_from_proto(prefix: &v1::Prefix) -> Option<IpNet> {
     let address = stoa_api::text::ip(&prefix.address)?;
     IpNet::new(address, u8::try_from(prefix.length).ok()?).ok()
 }
 
-/// The routes that the forwarder does not have, as a request asks for them.
+/// The routes that the forwarder does not have and a request selects.
 pub fn inactive(
     annotations: &BTreeMap<Key, RouteAnnotation>,
     request: &v1::ListRoutesRequest,
@@ -135,7 +135,9 @@ pub fn inactive(
         let place = within.is_none_or(|within| within.contains(prefix))
             && after.is_none_or(|after| *prefix > after);
         let protocol = request.protocol.is_none_or(|it| it == i32::from(v1::Protocol::Static));
-        annotation.is_inactive && (family && vrf && place && protocol) && request.longest_match.is_none()
+        annotation.is_inactive
+            && (family && vrf && place && protocol)
+            && request.longest_match.is_none()
     };
     let show = |(key, annotation): (&Key, &RouteAnnotation)| {
         let state = v1::RouteState {

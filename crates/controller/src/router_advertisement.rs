@@ -1,5 +1,4 @@
-//! What hosts hear of the router on their link: IPv6 router advertisements (RFC 4861 6.2) and IPv4
-//! router discovery (RFC 1256).
+//! Router advertisements to hosts: IPv6 (RFC 4861 6.2) and IPv4 router discovery (RFC 1256).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,16 +9,16 @@ use stoa_api::v1;
 use crate::error::ValidationErrors;
 use crate::model::{AdvertisedPrefix, Advertisements, Family, Interface, Preference};
 
-/// Longest lifetime of a default router, in seconds (RFC 8319 section 4).
+/// Maximum lifetime of a default router, seconds (RFC 8319 section 4).
 const LIFETIME_MAX_S: u32 = 65_535;
-/// The time to live that hosts are told when nobody says one: IANA's default.
+/// Default hop limit for hosts: IANA's default.
 const HOP_LIMIT: u32 = 64;
-/// Least MTU of a link with IPv6 (RFC 8200 section 5).
+/// Minimum IPv6 MTU (RFC 8200 section 5).
 const LEAST_MTU: u32 = 1280;
-/// Usual lifetimes of a prefix, in seconds: thirty days, and seven (RFC 4861 section 6.2.1).
+/// Default lifetimes of a prefix, seconds: valid and preferred (RFC 4861 section 6.2.1).
 const LIFETIMES_S: (u32, u32) = (2_592_000, 604_800);
 
-/// Nobody hears advertisements at the other end of a tunnel.
+/// Tunnels have no router advertisements: there are no hosts.
 pub fn check(interface: &Interface, place: &str, errors: &mut ValidationErrors) {
     if interface.port.as_ref().is_none_or(|port| port.tunnel.is_none()) {
         return;
@@ -29,13 +28,13 @@ pub fn check(interface: &Interface, place: &str, errors: &mut ValidationErrors) 
     if four || six.is_some_and(|given| given.send_advertisements) {
         errors.add(
             place,
-            "a tunnel has no hosts that could hear router advertisements",
-            "Take them out, or put them on the interface that the hosts are on.",
+            "router advertisements are not possible on a tunnel",
+            "Remove them, or configure them on the interface with the hosts.",
         );
     }
 }
 
-/// IPv6 router advertisements of a family at `place`; `None`: they are not sent.
+/// IPv6 router advertisements of a family at `place`; `None`: disabled.
 pub fn advertising(
     place: &str,
     family: &Family,
@@ -50,26 +49,26 @@ pub fn advertising(
         errors.add(
             format!("{place}/default-lifetime"),
             format!(
-                "hosts would forget the router after {lifetime_s} s, before they hear of it again"
+                "the lifetime of {lifetime_s} s is shorter than the interval of advertisements, {most} s"
             ),
-            format!("Give 0, or at least the {most} s of max-rtr-adv-interval."),
+            format!("Set 0, or at least {most} (max-rtr-adv-interval)."),
         );
     }
     if lifetime_s != 0 && !family.forwarding {
         errors.add(
             format!("{place}/send-advertisements"),
-            "hosts would take this for a default router, which does not forward here",
+            "hosts would use this router as default router, but forwarding is disabled",
             "Set forwarding to true, or default-lifetime to 0.",
         );
     }
     if (1..LEAST_MTU).contains(&given.link_mtu) {
         errors.add(
             format!("{place}/link-mtu"),
-            format!("no link with IPv6 has an MTU of {}", given.link_mtu),
-            "Give 0, or at least 1280.",
+            format!("the MTU {} is below the IPv6 minimum of 1280", given.link_mtu),
+            "Set 0, or at least 1280.",
         );
     }
-    // A third, or three quarters where that is too short (RFC 4861 6.2.1).
+    // RFC 4861 6.2.1.
     let least = if most >= 9 { most * 33 / 100 } else { most * 3 / 4 };
     let servers = given.dns.server.iter().filter_map(|it| it.parse::<Ipv6Addr>().ok());
     Some(v1::RouterAdvertising {
@@ -96,8 +95,7 @@ pub fn advertising(
     })
 }
 
-/// The prefixes of the interface's addresses, and those that are named; those that are not to be
-/// told left out.
+/// The prefixes of the interface's addresses and the configured ones, without those not to be advertised.
 fn prefixes(
     given: &Advertisements,
     family: &Family,
@@ -108,7 +106,7 @@ fn prefixes(
         let Ok(net) = Ipv6Net::new(ip, address.prefix_length) else { continue };
         if !ip.is_unicast_link_local() && net.prefix_len() < 128 {
             let (valid_s, preferred_s) = LIFETIMES_S;
-            // Hosts make addresses of 64 bits and 64 of their own (RFC 4862 5.5.3, RFC 2464 4).
+            // Hosts combine 64 bits with 64 bits of their own (RFC 4862 5.5.3, RFC 2464 4).
             let autonomous = net.prefix_len() == 64;
             let net = net.trunc();
             told.insert(net, prefix(net, (true, autonomous), (valid_s, preferred_s)));
@@ -138,7 +136,7 @@ fn prefix(
     v1::AdvertisedPrefix { prefix, on_link, autonomous, valid_s, preferred_s }
 }
 
-/// IPv4 router discovery of a family at `place`; `None`: none.
+/// IPv4 router discovery of a family at `place`; `None`: disabled.
 pub fn discovery(
     place: &str,
     family: &Family,
@@ -148,8 +146,8 @@ pub fn discovery(
     if !family.forwarding {
         errors.add(
             format!("{place}/stoa-ip:router-discovery"),
-            "hosts would take this for a router, which does not forward here",
-            "Set forwarding to true, or take router-discovery out.",
+            "hosts would use this router, but forwarding is disabled",
+            "Set forwarding to true, or remove router-discovery.",
         );
     }
     Some(v1::RouterDiscovery {

@@ -1,5 +1,4 @@
-//! StaticRoute routes: next hops are found a link where they are on one; the others are
-//! recursive.
+//! Static routes: next hops on a connected subnet get its interface; the others are recursive.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -14,10 +13,10 @@ use crate::error::ValidationErrors;
 use crate::model::{NextHop, Protocol, Route, Routing, Special};
 use crate::route_sources;
 
-/// Next hops of one route.
+/// Maximum next hops of a route.
 pub const PATH_LIMIT: usize = 64;
 
-/// The module of the protocols; libyang leaves it out inside the same module.
+/// Module of the protocol identities; libyang omits it within the same module.
 const MODULE: &str = "ietf-routing:";
 
 pub use crate::vrf_name::VrfName;
@@ -25,36 +24,36 @@ pub use crate::vrf_name::VrfName;
 /// A VRF and a prefix.
 pub type Key = (VrfName, IpNet);
 
-/// A next hop as it is configured.
+/// A configured next hop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StaticNextHop {
     /// On a link.
     OnLink(v1::Path),
-    /// On no link: another route leads there.
+    /// On no link: resolved through another route.
     Recursive {
         /// The gateway.
         gateway: IpAddr,
-        /// Share of the flows.
+        /// Weight for load balancing.
         weight: u32,
     },
 }
 
-/// What a static route does.
+/// The action of a static route.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StaticRoute {
-    /// Sends by one of these.
+    /// Forwards to these next hops.
     NextHops(Vec<StaticNextHop>),
-    /// Something else.
+    /// A blackhole or similar.
     Special(v1::Special),
 }
 
-/// StaticRoute routes that go before all learned ones.
+/// Static routes that win over all learned ones.
 pub type StaticRoutes = BTreeMap<Key, StaticRoute>;
 
-/// StaticRoute routes that are weighed against learned ones and each other, by preference: less is better.
+/// Floating static routes, which compete with learned ones and each other by preference: lower wins.
 pub type FloatingStaticRoutes = BTreeMap<(Key, u8), StaticRoute>;
 
-/// The desired static routes of every protocol instance.
+/// The static routes of every protocol instance.
 pub fn desired(
     routing: &Routing,
     addressing: &Addressing,
@@ -69,7 +68,7 @@ pub fn desired(
         let place = place(protocol);
         if bare(&protocol.kind) != "static" {
             let fix = if protocol.kind.contains(':') && !protocol.kind.starts_with(MODULE) {
-                "Stoa speaks no routing protocol itself: run a daemon beside it, and give its route source \
+                "Stoa has no routing protocols of its own: run a routing daemon, and configure its route source \
                  (stoa-routing:fpm, stoa-routing:netlink or stoa-routing:bgp)."
                     .to_owned()
             } else {
@@ -77,7 +76,7 @@ pub fn desired(
             };
             errors.add(
                 format!("{place}/type"),
-                format!("{} cannot be configured", full(&protocol.kind)),
+                format!("the protocol type {} is not supported", full(&protocol.kind)),
                 fix,
             );
             continue;
@@ -98,9 +97,9 @@ pub fn desired(
             if let Some(other) = owners.insert((key.clone(), route.preference), &protocol.name) {
                 errors.add(
                     &place,
-                    format!("\"{other}\" has a route to {prefix} already"),
-                    "Keep one; for several next hops use next-hop-list. One that stands in for the \
-                     other has another stoa-routing:preference.",
+                    format!("\"{other}\" already has a route to {prefix}"),
+                    "Keep one; for several next hops use next-hop-list. For a floating static route, set a \
+                     different stoa-routing:preference.",
                 );
             }
             let vrf = protocol.vrf.as_str();
@@ -122,7 +121,7 @@ fn bare(kind: &str) -> &str {
     kind.strip_prefix(MODULE).unwrap_or(kind)
 }
 
-/// A type with its module.
+/// An identity with its module.
 fn full(kind: &str) -> Cow<'_, str> {
     if kind.contains(':') { Cow::Borrowed(kind) } else { Cow::Owned(format!("{MODULE}{kind}")) }
 }
@@ -161,21 +160,21 @@ impl At<'_> {
         {
             self.find(
                 "",
-                format!("{prefix} holds no address that can be routed"),
-                "Give a unicast prefix that is not local to a link or host.",
+                format!("{prefix} is not routable"),
+                "Use a unicast prefix that is neither link-local nor loopback.",
             );
         } else if let Some(interface) = self.table().connected.get(&prefix).cloned() {
             self.find(
                 "",
                 format!("{prefix} is connected on \"{interface}\", which always wins"),
-                "Remove the route, or the address that connects the subnet.",
+                "Remove the route, or the address of that subnet.",
             );
         } else if prefix.prefix_len() == prefix.max_prefix_len()
             && let Some(interface) = self.table().own.get(&address).cloned()
         {
             self.find(
                 "",
-                format!("{address} is our own address, on \"{interface}\""),
+                format!("{address} is a local address, on \"{interface}\""),
                 "Remove the route.",
             );
         }
@@ -191,7 +190,7 @@ impl At<'_> {
                 self.find(
                     "/next-hop/next-hop-list",
                     format!("{} next hops", list.next_hop.len()),
-                    format!("Give 1 to {PATH_LIMIT}."),
+                    format!("Configure 1 to {PATH_LIMIT}."),
                 );
                 return None;
             }
@@ -217,8 +216,8 @@ impl At<'_> {
                 } else {
                     self.find(
                         &below,
-                        format!("the next hop \"{name}\" stands in the list twice"),
-                        "Remove one; for a greater share give it a weight.",
+                        format!("the next hop \"{name}\" is in the list twice"),
+                        "Remove one; for a greater share set its weight.",
                     );
                 }
             }
@@ -238,8 +237,8 @@ impl At<'_> {
             Special::Receive => {
                 self.find(
                     "/next-hop/special-next-hop",
-                    "a static route cannot make an address our own",
-                    "Give an interface the address instead, with prefix length 32 or 128.",
+                    "a static route cannot add a local address",
+                    "Add the address to an interface instead, with prefix length 32 or 128.",
                 );
                 return None;
             }
@@ -260,9 +259,9 @@ impl At<'_> {
             let family = if six { "IPv6" } else { "IPv4" };
             self.find(
                 &format!("{below}/outgoing-interface"),
-                format!("{family} is off on \"{interface}\""),
+                format!("{family} is disabled on \"{interface}\""),
                 format!(
-                    "Switch {family} on there (ietf-ip:ipv{}), or name another.",
+                    "Enable {family} there (ietf-ip:ipv{}), or use another interface.",
                     if six { 6 } else { 4 }
                 ),
             );
@@ -273,7 +272,7 @@ impl At<'_> {
                 self.find(
                     below,
                     "the next hop has neither address nor interface",
-                    "Give next-hop-address, outgoing-interface or both.",
+                    "Set next-hop-address, outgoing-interface or both.",
                 );
                 return None;
             };
@@ -284,8 +283,8 @@ impl At<'_> {
         let Ok(address) = text.parse::<IpAddr>() else {
             self.find(
                 &place,
-                format!("{text} carries a zone"),
-                "Give the address alone, and the interface as outgoing-interface.",
+                format!("{text} has a zone"),
+                "Set the address without zone, and the interface as outgoing-interface.",
             );
             return None;
         };
@@ -296,19 +295,19 @@ impl At<'_> {
         Some(StaticNextHop::OnLink(v1::Path { interface, next_hop: ip_bytes(address), weight }))
     }
 
-    /// The interface on whose link the gateway is.
+    /// The interface whose link has the gateway.
     fn link(&mut self, place: &str, address: IpAddr, interface: Option<&str>) -> Option<Link> {
         if let Some(reason) = addresses::not_a_host(address) {
-            self.find(place, format!("{address} {reason}"), "Give the address of the gateway.");
+            self.find(place, format!("{address} {reason}"), "Set the address of the gateway.");
             return None;
         }
-        // The gateway is in the VRF of the interface, where one is named.
+        // The gateway is in the VRF of the outgoing interface, if there is one.
         let vrf = interface.map_or(self.vrf, |interface| self.addressing.vrf_of(interface));
         if let Some(owner) = self.addressing.table(vrf).own.get(&address).cloned() {
             self.find(
                 place,
-                format!("{address} is our own address, on \"{owner}\""),
-                "Give the address of the gateway on the other side of the link.",
+                format!("{address} is a local address, on \"{owner}\""),
+                "Set the address of the gateway at the other end of the link.",
             );
             return None;
         }
@@ -317,8 +316,8 @@ impl At<'_> {
             if interface.is_none() {
                 self.find(
                     place,
-                    format!("{address} is a link-local address: it may be on any link"),
-                    "Say which one with outgoing-interface.",
+                    format!("{address} is a link-local address without an interface"),
+                    "Set outgoing-interface.",
                 );
             }
             return interface.map(|interface| Link::Of(interface.to_owned()));
@@ -341,23 +340,23 @@ impl At<'_> {
                 place,
                 format!("{address} is in no subnet of \"{interface}\""),
                 format!(
-                    "Give a gateway of its link, or remove outgoing-interface. Connected: {subnets}."
+                    "Set a gateway on its link, or remove outgoing-interface. Connected: {subnets}."
                 ),
             );
             return None;
         };
         if let Some(reason) = addresses::not_in_subnet(address, &net) {
-            self.find(place, format!("{address} {reason}"), "Give the address of the gateway.");
+            self.find(place, format!("{address} {reason}"), "Set the address of the gateway.");
             return None;
         }
         Some(Link::Of(interface))
     }
 }
 
-/// Where a gateway is.
+/// The link of a gateway.
 enum Link {
-    /// On the link of this interface.
+    /// That of this interface.
     Of(String),
-    /// On none.
+    /// None.
     None,
 }

@@ -1,4 +1,4 @@
-//! Virtual routers: addresses that several routers of a link agree about (VRRP, RFC 9568).
+//! Virtual routers (VRRP, RFC 9568): addresses that several routers of a link share.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,10 +12,10 @@ use crate::error::ValidationErrors;
 use crate::model::{Family, Interface, TrackedNetwork, VirtualRouter};
 use crate::rib::prefix_to_proto;
 
-/// The priority of a router that has the addresses by itself (RFC 9568 section 5.2.4).
+/// The priority of the address owner (RFC 9568 section 5.2.4).
 const OWNER: u32 = 255;
 
-/// Nobody shares the other end of a tunnel.
+/// Tunnels have no VRRP: nobody shares their other end.
 pub fn check(interface: &Interface, place: &str, errors: &mut ValidationErrors) {
     let has_any = |family: &Option<Family>| {
         family.as_ref().is_some_and(|family| !family.vrrp.vrrp_instance.is_empty())
@@ -24,8 +24,8 @@ pub fn check(interface: &Interface, place: &str, errors: &mut ValidationErrors) 
     if is_tunnel && (has_any(&interface.ip4) || has_any(&interface.ip6)) {
         errors.add(
             place,
-            "a tunnel has no other routers that could share an address",
-            "Take vrrp out, or put it on the interface that the routers share.",
+            "VRRP is not possible on a tunnel",
+            "Remove vrrp, or configure it on the interface that the routers share.",
         );
     }
 }
@@ -52,8 +52,8 @@ pub fn desired(
             if let Some(other) = seen.insert(*address, given.vrid) {
                 errors.add(
                     &place,
-                    format!("{address} belongs to virtual router {other} already"),
-                    "Give each virtual router addresses of its own.",
+                    format!("{address} already belongs to virtual router {other}"),
+                    "Use each address in one virtual router only.",
                 );
             }
         }
@@ -62,8 +62,8 @@ pub fn desired(
         if ours > 0 && ours < addresses.len() {
             errors.add(
                 &place,
-                "some of its addresses are the interface's own and some are not",
-                "Give either only addresses of the interface, or none.",
+                "only some of its addresses are addresses of the interface",
+                "Use only addresses of the interface, or none.",
             );
         }
         let is_owner = ours > 0;
@@ -104,7 +104,7 @@ fn addresses(given: &VirtualRouter, is_ip6: bool) -> Vec<IpAddr> {
         false => given.addresses4.list.iter().filter_map(|it| it.ip.parse().ok()).collect(),
         true => given.addresses6.list.iter().filter_map(|it| it.ip.parse().ok()).collect(),
     };
-    // The list has no order of its own (RFC 7950 7.7.7); advertisements have (RFC 9568 5.2.9).
+    // The YANG list is unordered (RFC 7950 7.7.7); advertisements need an order (RFC 9568 5.2.9).
     all.sort_by_key(|address| !is_link_local(*address));
     all
 }
@@ -120,7 +120,7 @@ fn check_addresses(
         errors.add(
             place,
             "the virtual router has no address",
-            "Give it the address that hosts shall take as their gateway.",
+            "Add the address that hosts use as their gateway.",
         );
         return;
     };
@@ -128,14 +128,14 @@ fn check_addresses(
         errors.add(
             place,
             "none of its addresses is link-local (RFC 9568 5.2.9)",
-            "Give one of fe80::/10 as well: hosts take it as their gateway.",
+            "Add one of fe80::/10, which hosts use as their gateway.",
         );
     }
     if own.is_empty() && !is_ip6 {
         errors.add(
             place,
             "the interface has no address to send advertisements from",
-            "Give it an address of its own.",
+            "Add an address to the interface.",
         );
         return;
     }
@@ -146,7 +146,7 @@ fn check_addresses(
             errors.add(
                 place,
                 format!("{address} is in no subnet of the interface"),
-                "Give an address of one of its subnets.",
+                "Use an address of one of its subnets.",
             );
         }
     }

@@ -1,12 +1,12 @@
 //! The datastores over real sockets, with a fake forwarder: transactions, and the files on disk.
 
 mod fake;
-mod hand;
+mod test_operator;
 mod scenario;
 
 use std::time::Duration;
 
-use hand::{ADDRESS, Hand};
+use test_operator::{ADDRESS, TestOperator};
 use scenario::{Scenario, config, until};
 use stoa_api::v1;
 use stoa_api::v1::configuration_edit::Edit;
@@ -25,23 +25,23 @@ async fn a_commit_takes_effect_and_survives_a_restart() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
-    hand.set_length("25").await;
-    assert_eq!((hand.differs().await, lengths(&scenario)), (1, vec![24]), "only the candidate");
-    let reply = hand.commit(0, false).await;
+    let mut operator = TestOperator::of(&scenario).await;
+    operator.set_length("25").await;
+    assert_eq!((operator.differs().await, lengths(&scenario)), (1, vec![24]), "only the candidate");
+    let reply = operator.commit(0, false).await;
     assert_eq!(reply.errors, []);
     assert_eq!((reply.number, reply.changes.len()), (2, 1));
     assert_eq!(reply.changes[0].new.as_deref(), Some("25"));
     assert_eq!(lengths(&scenario), [24, 25]);
-    assert_eq!(hand.differs().await, 0);
+    assert_eq!(operator.differs().await, 0);
     let file = std::fs::read_to_string(scenario.path("stoa.json")).unwrap();
-    assert_eq!(file, hand.text(v1::Store::Running).await);
+    assert_eq!(file, operator.text(v1::Store::Running).await);
     assert!(file.contains("\"prefix-length\": 25"), "{file}");
-    let history = hand.history().await.entries;
+    let history = operator.history().await.entries;
     assert_eq!(history.len(), 2, "the previous configuration is in the history too");
     assert_eq!((history[0].comment.as_str(), history[0].client.as_str()), ("a test", "shell"));
     assert_eq!(history[1].client, "file");
-    assert_eq!(hand.commit(0, false).await.number, 0, "a commit without changes has no entry");
+    assert_eq!(operator.commit(0, false).await.number, 0, "a commit without changes has no entry");
     assert_eq!(lengths(&scenario), [24, 25, 25], "sent again, which changes nothing");
     // Controller and forwarder restart, as after a power failure.
     scenario.kill().await;
@@ -60,34 +60,34 @@ async fn a_refused_commit_changes_nothing() {
     let mut scenario = Scenario::new(&before);
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
+    let mut operator = TestOperator::of(&scenario).await;
     // Refused by libyang in the edit and in the commit, by a check, and by the forwarder.
-    let wrong = hand.set(&format!("{ADDRESS}/prefix-length"), "33").await;
+    let wrong = operator.set(&format!("{ADDRESS}/prefix-length"), "33").await;
     assert!(wrong[0].cause.contains("33") || wrong[0].fix.contains("0 to 32"), "{wrong:?}");
     let state =
-        hand.set("/ietf-interfaces:interfaces/interface[name='if0']/oper-status", "up").await;
+        operator.set("/ietf-interfaces:interfaces/interface[name='if0']/oper-status", "up").await;
     assert!(state[0].cause.contains("this is state"), "{state:?}");
-    let key = hand.edit(Edit::Delete(format!("{ADDRESS}/ip"))).await;
+    let key = operator.edit(Edit::Delete(format!("{ADDRESS}/ip"))).await;
     assert!(key[0].cause.contains("the key of a list entry"), "{key:?}");
-    let missing = hand.edit(Edit::Delete(ADDRESS.replace("10.0.0.1", "10.9.9.9"))).await;
+    let missing = operator.edit(Edit::Delete(ADDRESS.replace("10.0.0.1", "10.9.9.9"))).await;
     assert!(missing[0].cause.contains("does not exist"), "{missing:?}");
-    assert_eq!(hand.differs().await, 0);
-    assert_eq!(hand.set("/ietf-interfaces:interfaces/interface[name='if1']", "").await, []);
-    let reply = hand.commit(0, false).await;
+    assert_eq!(operator.differs().await, 0);
+    assert_eq!(operator.set("/ietf-interfaces:interfaces/interface[name='if1']", "").await, []);
+    let reply = operator.commit(0, false).await;
     assert!(reply.errors.iter().any(|it| it.cause.contains("type")), "{:?}", reply.errors);
-    hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
-    hand.set_length("25").await;
+    operator.client.discard(v1::DiscardRequest::default()).await.unwrap();
+    operator.set_length("25").await;
     let reason =
         v1::ValidationError { path: "/x".into(), cause: "no room".into(), fix: "make some".into() };
     *scenario.record.refuse.lock().unwrap() = vec![reason];
-    let reply = hand.commit(0, false).await;
+    let reply = operator.commit(0, false).await;
     assert_eq!(reply.errors[0].cause, "no room");
     assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), before);
-    let entries = hand.history().await.entries;
+    let entries = operator.history().await.entries;
     assert!(entries.iter().all(|entry| entry.client == "file"), "{entries:?}");
-    assert_eq!((lengths(&scenario), hand.differs().await), (vec![24], 1), "the candidate stays");
+    assert_eq!((lengths(&scenario), operator.differs().await), (vec![24], 1), "the candidate stays");
     scenario.record.refuse.lock().unwrap().clear();
-    assert_eq!(hand.commit(0, false).await.errors, []);
+    assert_eq!(operator.commit(0, false).await.errors, []);
     assert!(!scenario.path("stoa.json.new").exists());
     scenario.kill().await;
 }
@@ -98,9 +98,9 @@ async fn a_commit_that_is_not_confirmed_is_rolled_back() {
     let mut scenario = Scenario::new(&before);
     let forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
-    hand.set_length("25").await;
-    let reply = hand.commit(1, false).await;
+    let mut operator = TestOperator::of(&scenario).await;
+    operator.set_length("25").await;
+    let reply = operator.commit(1, false).await;
     assert!(reply.errors.is_empty() && reply.number == 0 && reply.confirm_by_unix_ms > 0);
     assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), before);
     until("it is rolled back", async || (lengths(&scenario) == [24, 25, 24]).then_some(())).await;
@@ -118,25 +118,25 @@ async fn a_commit_that_is_not_confirmed_is_rolled_back() {
     })
     .await;
     // The controller is killed while a commit waits: the next controller rolls it back.
-    hand.set_length("26").await;
-    assert_eq!(hand.commit(2, false).await.errors, []);
+    operator.set_length("26").await;
+    assert_eq!(operator.commit(2, false).await.errors, []);
     scenario.kill().await;
     scenario.start();
     until("it is rolled back", async || (lengths(&scenario).last() == Some(&24)).then_some(()))
         .await;
     assert!(lengths(&scenario).contains(&26));
     // Both are killed while a commit waits: the confirmed configuration is started.
-    let mut hand = Hand::of(&scenario).await;
-    hand.set_length("27").await;
-    assert_eq!(hand.commit(3600, false).await.errors, []);
+    let mut operator = TestOperator::of(&scenario).await;
+    operator.set_length("27").await;
+    assert_eq!(operator.commit(3600, false).await.errors, []);
     scenario.kill().await;
     drop(forwarder);
     std::fs::remove_file(scenario.path("stoa.sock.running")).unwrap();
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
+    let mut operator = TestOperator::of(&scenario).await;
     assert_eq!(lengths(&scenario).last(), Some(&24));
-    assert_eq!(hand.history().await.confirm_by_unix_ms, 0);
+    assert_eq!(operator.history().await.confirm_by_unix_ms, 0);
     scenario.kill().await;
 }
 
@@ -145,29 +145,29 @@ async fn a_confirmed_commit_stays_and_a_cancelled_one_is_rolled_back() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
-    hand.set_length("25").await;
-    assert_eq!(hand.commit(3600, false).await.errors, []);
+    let mut operator = TestOperator::of(&scenario).await;
+    operator.set_length("25").await;
+    assert_eq!(operator.commit(3600, false).await.errors, []);
     let confirm = v1::ConfirmRequest { comment: "it works".into(), ..Default::default() };
-    let reply = hand.client.confirm(confirm.clone()).await.unwrap().into_inner();
+    let reply = operator.client.confirm(confirm.clone()).await.unwrap().into_inner();
     assert_eq!((reply.errors.as_slice(), reply.number), (&[][..], 2));
-    let history = hand.history().await;
+    let history = operator.history().await;
     assert_eq!((history.confirm_by_unix_ms, history.entries[0].comment.as_str()), (0, "it works"));
     // A confirmation without a comment keeps the comment of the commit.
-    hand.set_length("28").await;
-    assert_eq!(hand.commit(3600, false).await.errors, []);
+    operator.set_length("28").await;
+    assert_eq!(operator.commit(3600, false).await.errors, []);
     let reload = v1::ReloadRequest { path: String::new() };
     let refused = scenario.operator().await.reload(reload).await.unwrap().into_inner();
     assert!(!refused.applied && refused.errors[0].cause.starts_with("a commit waits"));
-    let confirmed = hand.client.confirm(v1::ConfirmRequest::default()).await.unwrap().into_inner();
+    let confirmed = operator.client.confirm(v1::ConfirmRequest::default()).await.unwrap().into_inner();
     assert_eq!(confirmed.errors, []);
-    assert_eq!(hand.history().await.entries[0].comment, "a test");
-    hand.set_length("26").await;
-    assert_eq!(hand.commit(3600, false).await.errors, []);
+    assert_eq!(operator.history().await.entries[0].comment, "a test");
+    operator.set_length("26").await;
+    assert_eq!(operator.commit(3600, false).await.errors, []);
     let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
-    assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().errors, []);
+    assert_eq!(operator.client.confirm(cancel).await.unwrap().into_inner().errors, []);
     assert_eq!(lengths(&scenario), [24, 25, 25, 28, 28, 26, 28]);
-    let again = hand.client.confirm(confirm).await.unwrap().into_inner();
+    let again = operator.client.confirm(confirm).await.unwrap().into_inner();
     assert_eq!(again.errors[0].cause, "no commit waits for its confirmation");
     scenario.kill().await;
 }
@@ -177,17 +177,17 @@ async fn rollback_restores_earlier_configurations() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
+    let mut operator = TestOperator::of(&scenario).await;
     for length in ["25", "26"] {
-        hand.set_length(length).await;
-        assert_eq!(hand.commit(0, false).await.errors, []);
+        operator.set_length(length).await;
+        assert_eq!(operator.commit(0, false).await.errors, []);
     }
     let back = |back| v1::RollbackRequest { back, ..Default::default() };
-    assert_eq!(hand.client.rollback(back(2)).await.unwrap().into_inner().errors, []);
-    assert_eq!(hand.differs().await, 1);
-    assert_eq!(hand.commit(0, false).await.errors, []);
+    assert_eq!(operator.client.rollback(back(2)).await.unwrap().into_inner().errors, []);
+    assert_eq!(operator.differs().await, 1);
+    assert_eq!(operator.commit(0, false).await.errors, []);
     assert_eq!(lengths(&scenario), [24, 25, 26, 24]);
-    let none = hand.client.rollback(back(9)).await.unwrap().into_inner().errors;
+    let none = operator.client.rollback(back(9)).await.unwrap().into_inner().errors;
     assert!(none[0].cause.contains("none of 9 commits ago"), "{none:?}");
     scenario.kill().await;
 }
@@ -197,8 +197,8 @@ async fn one_session_holds_the_lock() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut one = Hand::of(&scenario).await;
-    let mut other = Hand::of(&scenario).await;
+    let mut one = TestOperator::of(&scenario).await;
+    let mut other = TestOperator::of(&scenario).await;
     let caller =
         Some(v1::Caller { login: "ann".into(), is_console: true, ..v1::Caller::default() });
     let request = v1::LockRequest { caller };
@@ -232,22 +232,22 @@ async fn an_edited_startup_file_is_not_overwritten() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
-    hand.set_length("25").await;
+    let mut operator = TestOperator::of(&scenario).await;
+    operator.set_length("25").await;
     let by_hand = config(&["10.0.0.1", "10.0.1.1"]);
     std::fs::write(scenario.path("stoa.json"), &by_hand).unwrap();
-    let refused = hand.commit(0, false).await.errors;
+    let refused = operator.commit(0, false).await.errors;
     assert!(refused[0].cause.contains("was edited since"), "{refused:?}");
     assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), by_hand);
     // A reload applies it; the edits of the candidate stay.
     assert!(scenario.reload(&by_hand).await.applied);
-    assert_eq!(hand.differs().await, 1);
-    assert_eq!(hand.commit(0, false).await.errors, []);
+    assert_eq!(operator.differs().await, 1);
+    assert_eq!(operator.commit(0, false).await.errors, []);
     let last = scenario.applied().pop().unwrap();
     assert_eq!((last.interfaces.len(), length(&last)), (2, 25));
     std::fs::write(scenario.path("stoa.json"), &by_hand).unwrap();
-    hand.set_length("26").await;
-    assert_eq!(hand.commit(0, true).await.errors, []);
+    operator.set_length("26").await;
+    assert_eq!(operator.commit(0, true).await.errors, []);
     scenario.kill().await;
 }
 
@@ -256,15 +256,15 @@ async fn a_conflicting_change_of_running_is_an_error() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
-    hand.set_length("25").await;
+    let mut operator = TestOperator::of(&scenario).await;
+    operator.set_length("25").await;
     assert!(scenario.reload(&config(&["10.0.0.1"]).replace("24}", "26}")).await.applied);
-    let refused = hand.commit(0, false).await.errors;
+    let refused = operator.commit(0, false).await.errors;
     assert!(refused[0].cause.contains("change of running by reload (file)"), "{refused:?}");
     assert_eq!(lengths(&scenario), [24, 26]);
-    hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
-    hand.set_length("27").await;
-    assert_eq!(hand.commit(0, false).await.errors, []);
+    operator.client.discard(v1::DiscardRequest::default()).await.unwrap();
+    operator.set_length("27").await;
+    assert_eq!(operator.commit(0, false).await.errors, []);
     assert_eq!(lengths(&scenario), [24, 26, 27]);
     scenario.kill().await;
 }
@@ -274,17 +274,17 @@ async fn a_disconnect_does_not_interrupt_a_commit() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
+    let mut operator = TestOperator::of(&scenario).await;
     for length in 17..25_u32 {
-        hand.set_length(&length.to_string()).await;
-        let mut client = hand.client.clone();
+        operator.set_length(&length.to_string()).await;
+        let mut client = operator.client.clone();
         let commit = tokio::spawn(async move { client.commit(v1::CommitRequest::default()).await });
         tokio::time::sleep(Duration::from_millis(u64::from(length) % 4)).await;
         commit.abort();
         let _ = commit.await;
     }
-    hand.set_length("30").await;
-    assert_eq!(hand.commit(0, false).await.errors, []);
+    operator.set_length("30").await;
+    assert_eq!(operator.commit(0, false).await.errors, []);
     assert_eq!(lengths(&scenario).last(), Some(&30));
     let file = std::fs::read_to_string(scenario.path("stoa.json")).unwrap();
     assert!(file.contains("\"prefix-length\": 30"), "{file}");
@@ -296,21 +296,21 @@ async fn an_interrupted_commit_is_completed() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
-    hand.set_length("25").await;
-    assert_eq!(hand.commit(0, false).await.errors, []);
+    let mut operator = TestOperator::of(&scenario).await;
+    operator.set_length("25").await;
+    assert_eq!(operator.commit(0, false).await.errors, []);
     let before = std::fs::read_to_string(scenario.path("stoa.json")).unwrap();
-    hand.set_length("26").await;
-    assert_eq!(hand.commit(0, false).await.errors, []);
+    operator.set_length("26").await;
+    assert_eq!(operator.commit(0, false).await.errors, []);
     let after = std::fs::read_to_string(scenario.path("stoa.json")).unwrap();
     scenario.kill().await;
     // As if it was killed before the files were renamed.
     std::fs::write(scenario.path("stoa.json"), &before).unwrap();
     std::fs::remove_file(scenario.path("stoa.state/history/000000003.json.gz")).unwrap();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
+    let mut operator = TestOperator::of(&scenario).await;
     assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), after);
-    assert_eq!(hand.history().await.entries[0].client, "Stoa");
+    assert_eq!(operator.history().await.entries[0].client, "Stoa");
     assert_eq!(lengths(&scenario).last(), Some(&26));
     scenario.kill().await;
     // A file that was edited while the controller was down stays.
@@ -328,20 +328,20 @@ async fn another_file_applies_without_being_saved() {
     let mut scenario = Scenario::new(&before);
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
+    let mut operator = TestOperator::of(&scenario).await;
     let other = scenario.path("other.json");
     std::fs::write(&other, before.replace("24}", "25}")).unwrap();
     let reload = |path: String| v1::ReloadRequest { path };
-    let reply = hand.client.reload(reload(other.display().to_string())).await.unwrap();
+    let reply = operator.client.reload(reload(other.display().to_string())).await.unwrap();
     assert!(reply.into_inner().applied);
     assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), before);
-    assert!(hand.text(v1::Store::Startup).await.contains("24"));
-    assert!(hand.client.reload(reload(String::new())).await.unwrap().into_inner().applied);
+    assert!(operator.text(v1::Store::Startup).await.contains("24"));
+    assert!(operator.client.reload(reload(String::new())).await.unwrap().into_inner().applied);
     assert_eq!(lengths(&scenario), [24, 25, 24]);
     // A commit saves it; the earlier startup file is in the history.
-    let reply = hand.client.reload(reload(other.display().to_string())).await.unwrap();
+    let reply = operator.client.reload(reload(other.display().to_string())).await.unwrap();
     assert!(reply.into_inner().applied);
-    assert_eq!(hand.commit(0, false).await.errors, []);
+    assert_eq!(operator.commit(0, false).await.errors, []);
     assert!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap().contains("25"));
     scenario.kill().await;
 }
@@ -351,10 +351,10 @@ async fn a_disk_error_occurs_before_anything_changes() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
-    hand.set_length("25").await;
+    let mut operator = TestOperator::of(&scenario).await;
+    operator.set_length("25").await;
     std::fs::write(scenario.path("stoa.state"), "in the way").unwrap();
-    let refused = hand.commit(0, false).await.errors;
+    let refused = operator.commit(0, false).await.errors;
     assert!(refused[0].cause.contains("stoa.state"), "{refused:?}");
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(lengths(&scenario), [24]);
@@ -366,27 +366,27 @@ async fn a_commit_that_cuts_off_its_author_is_refused_unless_forced() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();
     scenario.start();
-    let mut hand = Hand::of(&scenario).await;
+    let mut operator = TestOperator::of(&scenario).await;
     // A shell over SSH to the address of the interface.
-    hand.caller.local_address = "10.0.0.1".into();
-    assert_eq!(hand.edit(Edit::Delete(ADDRESS.into())).await, []);
-    let refused = hand.commit(0, false).await.errors;
+    operator.caller.local_address = "10.0.0.1".into();
+    assert_eq!(operator.edit(Edit::Delete(ADDRESS.into())).await, []);
+    let refused = operator.commit(0, false).await.errors;
     assert_eq!(refused[0].path, ADDRESS);
     assert!(refused[0].cause.contains("cut off your own access"), "{refused:?}");
     assert!(refused[0].fix.contains("confirm-within"), "{refused:?}");
     assert_eq!(lengths(&scenario), [24]);
     // A confirmed commit is allowed, since it is rolled back.
-    assert_eq!(hand.commit(3600, false).await.errors, []);
+    assert_eq!(operator.commit(3600, false).await.errors, []);
     let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
-    assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().errors, []);
-    hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
-    assert_eq!(hand.edit(Edit::Delete(ADDRESS.into())).await, []);
+    assert_eq!(operator.client.confirm(cancel).await.unwrap().into_inner().errors, []);
+    operator.client.discard(v1::DiscardRequest::default()).await.unwrap();
+    assert_eq!(operator.edit(Edit::Delete(ADDRESS.into())).await, []);
     let force = v1::CommitRequest {
-        caller: Some(hand.caller.clone()),
+        caller: Some(operator.caller.clone()),
         is_forced: true,
         ..Default::default()
     };
-    assert_eq!(hand.client.commit(force).await.unwrap().into_inner().errors, []);
-    assert!(!hand.text(v1::Store::Running).await.contains("10.0.0.1"));
+    assert_eq!(operator.client.commit(force).await.unwrap().into_inner().errors, []);
+    assert!(!operator.text(v1::Store::Running).await.contains("10.0.0.1"));
     scenario.kill().await;
 }

@@ -1,4 +1,5 @@
-//! Orders from Linux on their way to the forwarder: laid over the configuration in force, sent as one transaction.
+//! Merges the kernel configuration into the configuration in force, and sends the result to the forwarder as
+//! one transaction.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,25 +11,31 @@ use crate::configuration::Configuration;
 use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
 
 impl ForwarderConnection {
-    /// The configuration in force with the orders of Linux over its desired state: what the forwarder holds.
+    /// The configuration in force merged with the kernel configuration: what the forwarder holds.
     pub fn merged_configuration(&self) -> Option<Arc<Configuration>> {
         let state = self.state();
         state.merged.clone().or_else(|| state.desired.clone())
     }
 
-    /// What was ordered through Linux.
+    /// The kernel configuration.
     pub fn kernel_configuration(&self) -> Arc<KernelConfiguration> {
         Arc::clone(&self.state().kernel_configuration)
     }
 
-    /// Sets the orders that were there when the controller began, before anything is sent.
-    pub(crate) fn set_initial_kernel_configuration(&self, kernel_configuration: KernelConfiguration) {
+    /// Sets the initial kernel configuration, before anything is sent.
+    pub(crate) fn set_initial_kernel_configuration(
+        &self,
+        kernel_configuration: KernelConfiguration,
+    ) {
         self.log_kernel_configuration(&kernel_configuration);
         self.state().kernel_configuration = Arc::new(kernel_configuration);
     }
 
-    /// Brings orders into force. What cannot be is left out, and said in the log.
-    pub(crate) async fn apply_kernel_configuration(&self, kernel_configuration: KernelConfiguration) {
+    /// Applies a kernel configuration. Rejected settings are skipped and logged.
+    pub(crate) async fn apply_kernel_configuration(
+        &self,
+        kernel_configuration: KernelConfiguration,
+    ) {
         if *self.kernel_configuration() == kernel_configuration {
             return;
         }
@@ -37,7 +44,7 @@ impl ForwarderConnection {
         let (desired, before) = {
             let mut state = self.state();
             state.kernel_configuration = Arc::new(kernel_configuration);
-            // What the forwarder does not hold yet is sent with the orders.
+            // If the forwarder is out of sync, the next sync sends both.
             let Some(synced) = state.synced.take() else { return };
             let Some(desired) = state.desired.clone() else { return };
             (desired, synced)
@@ -51,12 +58,13 @@ impl ForwarderConnection {
             }
             // Nothing was changed.
             Err(Error::Refused(_)) => self.state().synced = Some(before),
-            // Whoever looks sends it again.
-            Err(error) => tracing::warn!("orders from Linux wait: {error}"),
+            // The next sync tries again.
+            Err(error) => tracing::warn!("the kernel configuration is applied later: {error}"),
         }
     }
 
-    /// Sends a configuration with the orders over it. When the forwarder refuses that, without them.
+    /// Sends a configuration merged with the kernel configuration. If the forwarder refuses it, sends the
+    /// configuration alone.
     pub(super) async fn apply_merged(
         &self,
         configuration: &Arc<Configuration>,
@@ -76,7 +84,7 @@ impl ForwarderConnection {
                 tracing::warn!(
                     interface,
                     fix,
-                    "an order from Linux is not followed: {}",
+                    "a setting of Linux was rejected: {}",
                     refused.reason
                 );
             }
@@ -90,7 +98,7 @@ impl ForwarderConnection {
                     tracing::warn!(
                         place = error.path,
                         fix = error.fix,
-                        "orders from Linux are not followed: {}",
+                        "the forwarder refused settings of Linux: {}",
                         error.cause
                     );
                 }
@@ -101,17 +109,23 @@ impl ForwarderConnection {
         }
     }
 
-    /// Says what is ordered anew.
+    /// Logs changes of the kernel configuration.
     fn log_kernel_configuration(&self, kernel_configuration: &KernelConfiguration) {
         let before = self.kernel_configuration();
         let none = InterfaceSettings::default();
         if before.rules != kernel_configuration.rules {
-            tracing::info!(rules = kernel_configuration.rules.len(), "rules ordered through Linux");
+            tracing::info!(
+                rules = kernel_configuration.rules.len(),
+                "policy rules imported from Linux"
+            );
         }
         let names = before.interfaces.keys().chain(kernel_configuration.interfaces.keys());
         for interface in names.collect::<BTreeSet<_>>() {
-            let of = |kernel_configuration: &'_ KernelConfiguration| kernel_configuration.interfaces.get(interface).cloned();
-            let (old, new) = (of(&before).unwrap_or_default(), of(kernel_configuration).unwrap_or_default());
+            let of = |kernel_configuration: &'_ KernelConfiguration| {
+                kernel_configuration.interfaces.get(interface).cloned()
+            };
+            let (old, new) =
+                (of(&before).unwrap_or_default(), of(kernel_configuration).unwrap_or_default());
             if old == new {
                 continue;
             }
@@ -119,9 +133,15 @@ impl ForwarderConnection {
             let neighbors = new.neighbors.len();
             let (addresses, is_down) = (addresses.join(" "), new.is_down);
             if new == none {
-                tracing::info!(interface, "Linux orders nothing any more");
+                tracing::info!(interface, "the interface has no settings of Linux any more");
             } else {
-                tracing::info!(interface, addresses, neighbors, is_down, "ordered through Linux");
+                tracing::info!(
+                    interface,
+                    addresses,
+                    neighbors,
+                    is_down,
+                    "settings imported from Linux"
+                );
             }
         }
     }

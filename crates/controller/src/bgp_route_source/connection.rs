@@ -1,41 +1,42 @@
-//! One connection of a daemon: its socket, the session on it, and the routes that came.
+//! One connection of a daemon: its socket, session and RIB.
 
 use std::future::pending;
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use stoa_bgp::{SessionError, Family, LocalConfig, Rib, Session};
+use stoa_bgp::{Family, LocalConfig, Rib, Session, SessionError};
 use tokio::net::TcpStream;
 use tokio::time::sleep_until;
 
 use super::reporter::Reporter;
 use crate::learned::Event;
 
-/// Bytes of one read.
+/// Size of one read.
 const READ_SIZE: usize = 1 << 20;
-/// Bytes of it that are looked at before what they say is told: some thousand routes, and any message fits.
+/// Bytes processed before the resulting routes are sent: some thousand routes, and at least one message.
 const CHUNK_SIZE: usize = 1 << 16;
-/// So long nothing comes when a daemon that has less than before has said all.
+/// A restarted daemon with fewer routes than before is complete when no route arrives for this time.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
-/// Why a connection is over, and whose routes outlive it.
+/// Why a connection ended, and which routes are retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Disconnect {
     pub reason: String,
-    /// IPv4 routes stay for a while.
+    /// Whether IPv4 routes are retained.
     pub retains4: bool,
-    /// So do IPv6 routes.
+    /// Whether IPv6 routes are retained.
     pub retains6: bool,
 }
 
 impl Disconnect {
-    /// Without a word of the daemon, as when it is killed: whether it said something of graceful restart or not, packets go on.
+    /// Without a NOTIFICATION, as when the daemon is killed: routes are retained with or without graceful
+    /// restart.
     pub fn connection_lost(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), retains4: true, retains6: true }
     }
 
-    /// By a notification of either side.
+    /// By a NOTIFICATION of either end.
     fn session_ended(session: &Session, ended: &SessionError) -> Self {
         let keeps = |family| session.retains_routes(ended, family);
         let (retains4, retains6) = (keeps(Family::Ip4), keeps(Family::Ip6));
@@ -49,15 +50,15 @@ pub(super) struct Connection {
     stream: TcpStream,
     session: Session,
     rib: Rib,
-    /// Bytes that were read; before `consumed` they are done with.
+    /// Received bytes; those before `consumed` are processed.
     buffer: Vec<u8>,
     consumed: usize,
-    /// What has to be sent.
+    /// Bytes to send.
     output: Vec<u8>,
-    /// Whether its routes are being told.
+    /// Whether the session is established and its routes are sent to the table.
     is_up: bool,
     is_complete: bool,
-    /// When it counts as having said all, if nothing comes until then.
+    /// When the routes count as complete, unless more arrive.
     settle_deadline: Option<Instant>,
 }
 
@@ -78,17 +79,17 @@ impl Connection {
         connection
     }
 
-    /// Whether its routes are being told.
+    /// Whether the session is established and its routes are sent to the table.
     pub fn is_up(&self) -> bool {
         self.is_up
     }
 
-    /// Whether the daemon has said an OPEN that we can agree to.
+    /// Whether both OPEN messages were accepted.
     pub fn is_negotiated(&self) -> bool {
         self.session.negotiated().is_some()
     }
 
-    /// The next thing that happens on a connection; without one, never.
+    /// Waits for the next event of a connection; forever if there is none.
     pub async fn next_event(connection: &mut Option<Self>) -> Result<(), Disconnect> {
         match connection {
             Some(connection) => connection.next().await,
@@ -96,13 +97,13 @@ impl Connection {
         }
     }
 
-    /// Waits until something came and reads it, or until something has to be sent. It may be dropped while it waits.
+    /// Waits for data, for space to send, or for a timer. Cancel-safe.
     ///
     /// # Errors
-    /// When the connection is over, and why.
+    /// The reason when the connection has ended.
     async fn next(&mut self) -> Result<(), Disconnect> {
         let deadline = self.session.deadline();
-        // What came counts before the time that has passed.
+        // Received data counts before the elapsed time.
         tokio::select! {
             biased;
             ready = self.stream.readable() => {
@@ -135,10 +136,10 @@ impl Connection {
         }
     }
 
-    /// Looks at one piece of what was read, and gives whether there was a whole message in it.
+    /// Processes one chunk; returns whether it contained a complete message.
     ///
     /// # Errors
-    /// When the session is over, and why.
+    /// The reason when the session has ended.
     pub fn process_chunk(&mut self) -> Result<bool, Disconnect> {
         let chunk = &self.buffer[self.consumed..];
         let chunk = &chunk[..chunk.len().min(CHUNK_SIZE)];
@@ -149,10 +150,10 @@ impl Connection {
         Ok(read > 0)
     }
 
-    /// Looks at all that was read, piece by piece, and tells it.
+    /// Processes all received data chunk by chunk, and sends the routes to the table.
     ///
     /// # Errors
-    /// When the session is over, and why.
+    /// The reason when the session has ended.
     pub async fn process(&mut self, reporter: &mut Reporter) -> Result<(), Disconnect> {
         loop {
             let process_chunk = self.process_chunk();
@@ -193,8 +194,8 @@ impl Connection {
         events
     }
 
-    /// Whether the end that the daemon told is one. A daemon that was started anew tells it before its own neighbours have said anything, unless both
-    /// sides restart gracefully: what it had before must not go for that.
+    /// Whether End-of-RIB is credible. A restarted daemon sends it before its own neighbours have announced
+    /// anything, unless both support graceful restart; the previous routes must be retained then.
     fn has_converged(&mut self, reporter: &Reporter) -> bool {
         let (now, previous_prefixes) = (self.rib.prefixes(), reporter.previous_prefixes());
         if now >= previous_prefixes {
@@ -204,16 +205,17 @@ impl Connection {
             self.settle_deadline = None;
             return false;
         }
-        let settle_deadline = *self.settle_deadline.get_or_insert_with(|| Instant::now() + SETTLE_TIME);
+        let settle_deadline =
+            *self.settle_deadline.get_or_insert_with(|| Instant::now() + SETTLE_TIME);
         Instant::now() >= settle_deadline
     }
 
-    /// How many prefixes it has said, if that was all.
+    /// Number of prefixes, if complete.
     pub fn complete_prefixes(&self) -> Option<usize> {
         self.is_complete.then(|| self.rib.prefixes())
     }
 
-    /// The table is busy: meanwhile the daemon hears that we live.
+    /// Sends keepalives while the table is busy.
     async fn keep_alive(&mut self, sending: impl Future<Output = ()>) {
         let mut sending = pin!(sending);
         loop {
@@ -227,13 +229,13 @@ impl Connection {
         }
     }
 
-    /// Ends it with a Cease of that subcode (RFC 4486).
+    /// Ends the session with a Cease of that subcode (RFC 4486).
     pub fn cease(&mut self, subcode: u8) {
         self.session.cease(subcode);
         self.send();
     }
 
-    /// Sends as much as there is room for; the rest waits. What cannot be sent at all is seen when it is read next.
+    /// Sends as much as the socket accepts; the rest waits. The next read reports errors.
     fn send(&mut self) {
         self.output.append(&mut self.session.take_output());
         if let Ok(sent) = self.stream.try_write(&self.output) {
@@ -250,5 +252,5 @@ async fn until(deadline: Option<Instant>) {
 }
 
 fn connection_error(error: &std::io::Error) -> Disconnect {
-    Disconnect::connection_lost(format!("the connection broke: {error}"))
+    Disconnect::connection_lost(format!("connection error: {error}"))
 }

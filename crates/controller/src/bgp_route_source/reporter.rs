@@ -1,28 +1,28 @@
-//! What a session brings, as events for the table and figures for people.
+//! Converts the results of a session into events for the table, statistics and log messages.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stoa_api::v1;
-use stoa_bgp::{Selection, SessionCounters, PathCounts, Run, Negotiated};
+use stoa_bgp::{Negotiated, PathCounts, Run, Selection, SessionCounters};
 
 use super::connection::Disconnect;
-use crate::learned::{Event, RouteSource, Target, Update, NextHopPath};
+use crate::learned::{Event, NextHopPath, RouteSource, Target, Update};
 use crate::route_sources::RouteSourceState;
 
-/// Where all goes.
+/// The destination of a session's results.
 #[derive(Debug)]
 pub(super) struct Reporter {
     route_source: RouteSource,
     pub state: Arc<RouteSourceState>,
-    /// What the session had counted when it was last looked at.
+    /// Counters of the session when they were last reported.
     last_counters: (SessionCounters, PathCounts),
-    /// Prefixes that the last session had when it ended.
+    /// Prefixes of the previous session when it ended.
     previous_prefixes: usize,
-    /// Whether the session speaks of IPv4, and of IPv6.
+    /// Whether the session carries IPv4, and IPv6.
     carries: (bool, bool),
-    /// Why somebody was refused last: said once.
+    /// Why a connection was last refused: logged once.
     last_refusal: String,
 }
 
@@ -38,18 +38,19 @@ impl Reporter {
         }
     }
 
-    /// Of the route source.
+    /// Name of the route source.
     pub fn name(&self) -> &str {
         &self.route_source.source().name
     }
 
-    /// How long routes stay when a session ends.
+    /// How long routes are retained after a session ends.
     pub fn stale_time(&self) -> Duration {
         self.route_source.stale_time()
     }
 
-    /// A session is established. Gives what is to be said of routes of the session before it: a daemon that says that it did not forward a
-    /// family while it was away wants them gone (RFC 4724, section 4.2). One that says nothing of the family says nothing of them.
+    /// Handles a new session. Returns the event that removes routes of families for which the daemon did not
+    /// preserve its forwarding state (RFC 4724, section 4.2), if any. Families that its capability does not
+    /// list are not affected.
     pub fn up(&mut self, negotiated: &Negotiated) -> Option<Event> {
         self.last_counters = Default::default();
         self.carries = (negotiated.ip4.is_some(), negotiated.ip6.is_some());
@@ -65,8 +66,8 @@ impl Reporter {
         if !negotiated.sends_end_of_rib {
             tracing::warn!(
                 route_source = self.name(),
-                "the daemon does not know graceful restart (RFC 4724): it will not say when it has said all, and what it \
-                 had before stays for the stale-time"
+                "the daemon does not support graceful restart (RFC 4724): it sends no End-of-RIB, and its previous routes \
+                 are retained for the stale-time"
             );
         }
         let is_lost = |family: Option<stoa_bgp::NegotiatedFamily>| {
@@ -75,35 +76,41 @@ impl Reporter {
         self.clear(is_lost(negotiated.ip4), is_lost(negotiated.ip6))
     }
 
-    /// Routes of these families go at once.
+    /// Removes the routes of these families at once.
     fn clear(&mut self, ip4: bool, ip6: bool) -> Option<Event> {
         let is_anything = ip4 || ip6;
         if is_anything && (ip4 || !self.carries.0) && (ip6 || !self.carries.1) {
-            // Nothing is left that a session could say less than: it says nothing of a family that it does not speak of.
+            // No routes are left to compare with, except in a family that the session does not carry and
+            // never completes.
             self.previous_prefixes = 0;
         }
         is_anything.then_some(Event::Clear { ip4, ip6 })
     }
 
-    /// Prefixes that the last session had when it ended.
+    /// Prefixes of the previous session when it ended.
     pub fn previous_prefixes(&self) -> usize {
         self.previous_prefixes
     }
 
-    /// The daemon has said all.
+    /// The daemon has announced all its routes.
     pub fn complete(&self, prefixes: usize) {
-        tracing::info!(route_source = self.name(), prefixes, "the daemon has said what it has");
+        tracing::info!(route_source = self.name(), prefixes, "the daemon has announced its routes");
     }
 
-    /// The session that was told is over. `said`: prefixes that the daemon had, if it had said all; one that was cut says nothing of what there is.
+    /// Handles the end of the session. `prefixes`: number of prefixes if the session was complete; an
+    /// interrupted session does not count.
     pub async fn down(&mut self, disconnect: &Disconnect, prefixes: Option<usize>) {
         let Disconnect { reason, retains4, retains6 } = disconnect;
         self.previous_prefixes = prefixes.unwrap_or(self.previous_prefixes);
         let stay = match (retains4, retains6) {
-            (true, true) => "its routes stay for the stale-time",
-            (false, false) => "its routes go at once",
-            (true, false) => "its IPv4 routes stay for the stale-time, the others go at once",
-            (false, true) => "its IPv6 routes stay for the stale-time, the others go at once",
+            (true, true) => "its routes are retained for the stale-time",
+            (false, false) => "its routes are removed",
+            (true, false) => {
+                "its IPv4 routes are retained for the stale-time, the others are removed"
+            }
+            (false, true) => {
+                "its IPv6 routes are retained for the stale-time, the others are removed"
+            }
         };
         tracing::warn!(route_source = self.name(), "{reason}; {stay}");
         self.state.down(reason);
@@ -111,24 +118,24 @@ impl Reporter {
         self.route_source.send([Event::Down].into_iter().chain(gone).collect()).await;
     }
 
-    /// A connection ended before a session was established.
+    /// Handles a connection that ended before a session was established.
     pub fn refuse(&mut self, reason: &str, has_session: bool) {
         if !has_session {
             self.state.down(reason);
         }
-        // It comes again, every few seconds.
+        // The daemon connects again every few seconds: log once.
         if self.last_refusal != reason {
             tracing::warn!(route_source = self.name(), "no session: {reason}");
             reason.clone_into(&mut self.last_refusal);
         }
     }
 
-    /// Tells the table.
+    /// Sends events to the table.
     pub async fn send(&self, events: Vec<Event>) {
         self.route_source.send(events).await;
     }
 
-    /// Runs of prefixes as the table wants them.
+    /// Converts runs of prefixes into events.
     pub fn events(&self, runs: Vec<Run>) -> impl Iterator<Item = Event> {
         runs.into_iter().map(|run| {
             let routes = run.ip4.len() + run.ip6.len();
@@ -142,26 +149,27 @@ impl Reporter {
         })
     }
 
-    /// Counts what could not be taken.
+    /// Reports malformed messages and routes that were not imported.
     pub fn count(&mut self, counts: SessionCounters, paths: PathCounts) {
-        let (previous_prefixes, paths_before) = std::mem::replace(&mut self.last_counters, (counts, paths));
+        let (previous_prefixes, paths_before) =
+            std::mem::replace(&mut self.last_counters, (counts, paths));
         let wrong = counts.treated_as_withdrawn - previous_prefixes.treated_as_withdrawn;
         if wrong > 0 && self.state.malformed(wrong) {
             let reason = counts.last_error.unwrap_or_default();
             tracing::warn!(
                 route_source = self.name(),
-                "a wrong UPDATE ({reason}): its routes were taken as withdrawn (RFC 7606); said once, counted in the route source's state"
+                "malformed UPDATE ({reason}): its routes were treated as withdrawn (RFC 7606); logged once, counted in the route source's state"
             );
         }
         let last_refusal = paths.refused - paths_before.refused;
         if last_refusal > 0 {
             let reason =
-                format_args!("a prefix has more than 64 paths: have the daemon send fewer");
+                format_args!("a prefix has more than 64 paths: configure the daemon to send fewer");
             self.state.not_imported(last_refusal, reason);
         }
         let odd = paths.ignored_prefixes - paths_before.ignored_prefixes;
         if odd > 0 {
-            let reason = format_args!("multicast and link-local prefixes are no routes here");
+            let reason = format_args!("multicast and link-local prefixes are not imported");
             self.state.not_imported(odd, reason);
         }
         let unusable_next_hops = paths.unusable_next_hops - paths_before.unusable_next_hops;
@@ -169,7 +177,7 @@ impl Reporter {
             && let Some(next_hop) = paths.last_unusable_next_hop
         {
             let reason = format_args!(
-                "a next hop to which nothing can be sent, {next_hop}: have the daemon say one that is in a subnet, or itself"
+                "the next hop {next_hop} is not usable: configure the daemon to send a reachable one, or next-hop-self"
             );
             self.state.not_imported(unusable_next_hops, reason);
         }
@@ -194,10 +202,11 @@ mod tests {
     use crate::learned::Source;
 
     #[test]
-    fn a_family_that_a_session_does_not_speak_of_holds_up_nothing() {
+    fn families_that_a_session_does_not_carry_are_ignored() {
         let stale_time = Duration::from_secs(60);
         let source = Source { name: "x".into(), vrf: "".into(), preference: None, stale_time };
-        let mut reporter = Reporter::new(RouteSource::new(source, mpsc::channel(1).0), Arc::default());
+        let mut reporter =
+            Reporter::new(RouteSource::new(source, mpsc::channel(1).0), Arc::default());
         for (carries, ip4, ip6, previous_prefixes) in [
             ((true, true), true, false, 9),
             ((true, true), true, true, 0),

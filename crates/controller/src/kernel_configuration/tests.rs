@@ -1,4 +1,4 @@
-//! Orders over a configuration.
+//! Merging a kernel configuration.
 
 use std::path::Path;
 
@@ -23,13 +23,20 @@ fn desired() -> v1::Desired {
     Configuration::parse(Path::new("test"), text.to_owned()).unwrap().desired
 }
 
-fn kernel_configuration(interface: &str, addresses: &[&str], neighbors: &[&str]) -> KernelConfiguration {
+fn kernel_configuration(
+    interface: &str,
+    addresses: &[&str],
+    neighbors: &[&str],
+) -> KernelConfiguration {
     let orders = InterfaceSettings {
         addresses: addresses.iter().map(|net| net.parse().unwrap()).collect(),
         neighbors: neighbors.iter().map(|ip| (ip.parse().unwrap(), [2, 0, 0, 0, 0, 7])).collect(),
         is_down: false,
     };
-    KernelConfiguration { interfaces: BTreeMap::from([(interface.to_owned(), orders)]), rules: Vec::new() }
+    KernelConfiguration {
+        interfaces: BTreeMap::from([(interface.to_owned(), orders)]),
+        rules: Vec::new(),
+    }
 }
 
 fn routes(desired: &v1::Desired) -> Vec<String> {
@@ -38,7 +45,7 @@ fn routes(desired: &v1::Desired) -> Vec<String> {
 }
 
 #[test]
-fn addresses_bring_their_routes() {
+fn addresses_have_their_routes() {
     let mut merged = desired();
     let orders = kernel_configuration("a", &["10.7.0.1/24", "2001:db8::1/64", "192.0.2.1/32"], &[]);
     assert_eq!(orders.merge(&mut merged), []);
@@ -49,7 +56,7 @@ fn addresses_bring_their_routes() {
             "10.0.0.1/32 direct",
             "10.0.1.0/24 direct",
             "10.0.1.1/32 direct",
-            // A static route to the same prefix gives way.
+            // A static route to the same prefix is replaced.
             "10.7.0.0/24 direct",
             "10.7.0.1/32 direct",
             "192.0.2.1/32 direct",
@@ -60,11 +67,11 @@ fn addresses_bring_their_routes() {
     let a = &merged.interfaces[0];
     assert_eq!(a.ip4.as_ref().unwrap().addresses.len(), 3);
     let six = a.ip6.as_ref().unwrap();
-    assert!(six.enabled && !six.forwarding, "as the configuration has it by default");
+    assert!(six.enabled && !six.forwarding, "the defaults of the configuration");
 }
 
 #[test]
-fn what_cannot_be_is_told_and_the_rest_goes_on() {
+fn conflicting_settings_are_rejected_and_the_rest_is_applied() {
     let mut merged = desired();
     let orders = kernel_configuration(
         "b",
@@ -76,12 +83,12 @@ fn what_cannot_be_is_told_and_the_rest_goes_on() {
     assert_eq!(
         whys,
         [
-            "interface a has the address 10.0.0.1 already",
-            "the subnet 10.0.0.0/24 is on interface a already",
+            "interface a already has the address 10.0.0.1",
+            "the subnet 10.0.0.0/24 is already on interface a",
             "10.0.1.0 is the address of the network 10.0.1.0/24 itself",
             "127.0.0.2 is a loopback address",
-            "fd00::1/64: the configuration has IPv6 switched off there",
-            "the neighbour 10.4.0.9 is in no subnet of it",
+            "fd00::1/64: the configuration disables IPv6 there",
+            "the neighbour 10.4.0.9 is in no subnet of the interface",
         ]
     );
     assert!(routes(&merged).contains(&"10.3.0.0/24 direct".to_owned()));
@@ -89,26 +96,26 @@ fn what_cannot_be_is_told_and_the_rest_goes_on() {
 }
 
 #[test]
-fn the_configuration_goes_before() {
+fn the_configuration_takes_precedence() {
     let mut merged = desired();
     let mut orders = kernel_configuration("a", &["10.0.0.1/24"], &["10.0.0.9"]);
     assert_eq!(orders.merge(&mut merged), []);
-    assert_eq!(merged, desired(), "all of it is so already");
+    assert_eq!(merged, desired(), "nothing changes");
     let a = orders.interfaces.get_mut("a").unwrap();
     a.is_down = true;
     assert!(!orders.is_empty());
     assert_eq!(orders.merge(&mut merged), []);
     assert_eq!(merged.interfaces.iter().map(|it| it.enabled).collect::<Vec<_>>(), [false, true]);
-    // An interface that is not there any more has no orders.
+    // An interface that no longer exists has no settings.
     let mut merged = desired();
     assert_eq!(kernel_configuration("gone", &["10.9.0.1/24"], &[]).merge(&mut merged), []);
     assert_eq!(merged, desired());
 }
 
 #[test]
-fn rules_stand_behind_those_of_the_configuration_and_only_where_they_can() {
+fn rules_follow_those_of_the_configuration() {
     let action = |vrf: &str| {
-        let table = v1::RuleTable { vrf: vrf.to_owned(), beyond_default: false };
+        let table = v1::RuleTable { vrf: vrf.to_owned(), suppress_default: false };
         Some(v1::rule::Action::Table(table))
     };
     let rule = |priority, vrf: &str| v1::Rule {
@@ -132,10 +139,11 @@ fn rules_stand_behind_those_of_the_configuration_and_only_where_they_can() {
     assert_eq!(orders.merge(&mut merged), []);
     let order: Vec<u32> = merged.rules.iter().map(|rule| rule.priority).collect();
     assert_eq!(order, [100, 7, 10]);
-    // No more than there is room for: the rest stands.
+    // Rules beyond the limit are rejected, the others remain.
     let rules = (1..=1_030).map(|priority| rule(priority, "")).collect();
     let mut merged = desired();
-    let refused = KernelConfiguration { rules, ..KernelConfiguration::default() }.merge(&mut merged);
+    let refused =
+        KernelConfiguration { rules, ..KernelConfiguration::default() }.merge(&mut merged);
     assert_eq!(merged.rules.len(), 1_024);
-    assert_eq!(refused[0].reason, "6 rules are more than the 1024 of a VRF and family");
+    assert_eq!(refused[0].reason, "6 rules exceed the limit of 1024 per VRF and family");
 }

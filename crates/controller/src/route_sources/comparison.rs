@@ -1,42 +1,43 @@
-//! Questions to a route source: whoever audits has it compare, and waits for the answer.
+//! Requests to a netlink route source to compare its table, and their results.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-/// Questions that may wait for one route source.
+/// Maximum pending requests of a route source.
 const MAX_PENDING: usize = 64;
 
-/// What a route source found when it compared what it had told with what is there.
+/// The result of a comparison of a kernel table with what was announced from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ComparisonResult {
-    /// Prefixes that are there and lead somewhere.
+    /// Prefixes in the kernel that are forwarded.
     pub routes: u64,
-    /// Prefixes that the table of learned routes had of the route source when it had heard exactly these; `None`: it did not say in time.
+    /// Prefixes that the table of learned routes held after processing exactly these announcements; `None`:
+    /// it did not reply in time.
     pub held: Option<u64>,
-    /// Prefixes that were not as they had been told. They were told again.
+    /// Prefixes that differed. They were announced again.
     pub different: u64,
-    /// Whether everything was seen: it changes all the time when not.
+    /// Whether the comparison was complete; it is not while the table keeps changing.
     pub is_complete: bool,
 }
 
-/// Somebody who waits for an answer.
+/// A request.
 #[derive(Debug)]
 pub struct ComparisonRequest {
-    /// Whether everything is to be told again, too.
+    /// Whether to send all routes again.
     pub resend_all: bool,
     reply: oneshot::Sender<ComparisonResult>,
 }
 
 impl ComparisonRequest {
-    /// Answers; who asked may have gone away.
+    /// Replies; the requester may have given up.
     pub fn reply(self, compared: ComparisonResult) {
         let _ = self.reply.send(compared);
     }
 }
 
-/// Those who wait at a route source.
+/// The pending requests of a route source.
 #[derive(Debug, Default)]
 pub struct ComparisonRequests {
     pending: Mutex<Vec<ComparisonRequest>>,
@@ -44,7 +45,8 @@ pub struct ComparisonRequests {
 }
 
 impl ComparisonRequests {
-    /// Asks, and waits for the answer; `None`: there is none in time, because the route source is busy or not open.
+    /// Requests a comparison and waits for the result; `None`: it did not arrive in time, because the route
+    /// source is busy or not open.
     pub async fn request(&self, resend_all: bool, timeout: Duration) -> Option<ComparisonResult> {
         let (reply, received) = oneshot::channel();
         {
@@ -59,7 +61,7 @@ impl ComparisonRequests {
         tokio::time::timeout(timeout, received).await.ok()?.ok()
     }
 
-    /// Waits until somebody asks, and gives all who do.
+    /// Waits for requests, and takes all of them.
     pub async fn next_requests(&self) -> Vec<ComparisonRequest> {
         loop {
             let added = self.added.notified();
@@ -81,9 +83,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn all_who_ask_are_answered_together_and_who_went_away_is_not() {
+    async fn pending_requests_get_one_reply_each() {
         let comparison_requests = ComparisonRequests::default();
-        // Nobody answers: that is said in time, and the question is forgotten.
+        // Without a reply the request times out and is dropped.
         assert_eq!(comparison_requests.request(false, Duration::from_millis(1)).await, None);
         let found = ComparisonResult { routes: 7, held: Some(7), different: 1, is_complete: true };
         let timeout = Duration::from_secs(30);

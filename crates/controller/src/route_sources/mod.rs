@@ -1,7 +1,7 @@
-//! Route sources for routing daemons: as they are configured, checked, and kept open while the configuration says so.
+//! Route sources for routing daemons: configuration, validation, and lifecycle.
 //!
-//! `reconciler` opens and shuts them, `state` is how each of them does, `comparison` who waits for an answer of one. What a route source hears is the business of `linux` and of the
-//! session with BGP; what becomes of it that of `learned`.
+//! `reconciler` opens and closes them, `state` has their statistics, `comparison` serves audits. The `linux`
+//! module and the BGP session receive routes, `learned` selects among them.
 
 mod comparison;
 mod reconciler;
@@ -18,28 +18,29 @@ use crate::learned::Source;
 use crate::linux::netns::identity;
 use crate::model::{self, Interface, Routing};
 
-pub use comparison::{ComparisonRequest, ComparisonResult, ComparisonRequests};
+pub use comparison::{ComparisonRequest, ComparisonRequests, ComparisonResult};
 pub use reconciler::Reconciler;
-pub use state::{RouteSourceStatistics, RouteSourceState, RouteSourceStates};
+pub use state::{RouteSourceState, RouteSourceStates, RouteSourceStatistics};
 
-/// The module of the route sources' types.
+/// The module of the route sources' protocol types.
 const MODULE: &str = "stoa-routing:";
-/// Route sources at most: each has a task and buffers of its own.
+/// Maximum route sources: each has a task and buffers.
 const ROUTE_SOURCE_LIMIT: usize = 64;
 
-/// A route source as it is configured.
+/// The configuration of a route source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteSourceConfig {
-    /// Its name, VRF, preference and patience.
+    /// Its name, VRF, preference and stale time.
     pub source: Source,
-    /// The network namespace of the daemon; "" is our own.
+    /// The network namespace of the daemon; "" is the controller's own.
     pub netns: String,
-    /// How it is gone through.
+    /// Protocol and transport.
     pub kind: Kind,
 }
 
 impl RouteSourceConfig {
-    /// Whether a route source that was opened as `self` can stay open as `other`: only how its routes count, and for how long, may differ.
+    /// Whether an open route source can keep running with a changed configuration: only preference and stale
+    /// time may differ.
     fn may_become(&self, other: &RouteSourceConfig) -> bool {
         let Source { name, vrf, preference: _, stale_time: _ } = &self.source;
         (name, vrf) == (&other.source.name, &other.source.vrf)
@@ -47,26 +48,26 @@ impl RouteSourceConfig {
     }
 }
 
-/// How a route source is gone through.
+/// Protocol and transport of a route source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// zebra connects, and pushes netlink messages.
+    /// FRR's zebra connects and sends netlink messages.
     Fpm {
-        /// Where we listen.
+        /// Address to listen on.
         address: IpAddr,
         /// TCP port.
         port: u16,
     },
-    /// Routes of the kernel.
+    /// Routes of a kernel table.
     Netlink {
-        /// Number of its table, as `ip rule` knows it.
+        /// Number of the table, as in `ip rule`.
         table: u32,
-        /// Bytes of news that may wait for us.
+        /// Receive buffer for notifications, bytes.
         receive_buffer: u32,
     },
     /// An internal BGP session.
     Bgp {
-        /// Where we listen.
+        /// Address to listen on.
         address: IpAddr,
         /// TCP port.
         port: u16,
@@ -74,15 +75,15 @@ pub enum Kind {
         asn: u32,
         /// Our BGP identifier.
         router_id: Ipv4Addr,
-        /// Whether all paths are asked for (RFC 7911).
+        /// Whether to request all paths (RFC 7911).
         add_paths: bool,
-        /// Next hops that share the packets of a prefix at most.
+        /// Maximum next hops of a prefix.
         multipath: u8,
     },
 }
 
 impl Kind {
-    /// As the configuration calls it.
+    /// The identity in the configuration.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Fpm { .. } => "stoa-routing:fpm",
@@ -91,12 +92,12 @@ impl Kind {
         }
     }
 
-    /// The same without the name of the module.
+    /// The identity without its module.
     pub fn short_name(&self) -> &'static str {
         self.name().trim_start_matches(MODULE)
     }
 
-    /// Where it listens, if it does.
+    /// The address it listens on, if any.
     fn listen_address(&self) -> Option<(IpAddr, u16)> {
         match self {
             Kind::Fpm { address, port } | Kind::Bgp { address, port, .. } => {
@@ -107,9 +108,13 @@ impl Kind {
     }
 }
 
-/// What route sources and host interfaces lack on this machine now. It may come before the router begins, which tries again and again; a router
-/// that runs refuses host interfaces without their namespace. For who checks a configuration.
-pub fn missing_namespaces(route_sources: &[RouteSourceConfig], desired: &v1::Desired) -> Vec<String> {
+/// Namespaces that route sources and host interfaces need and that do not exist now, for checks of a
+/// configuration. They may appear later: a route source tries again, but a running router refuses host
+/// interfaces without their namespace.
+pub fn missing_namespaces(
+    route_sources: &[RouteSourceConfig],
+    desired: &v1::Desired,
+) -> Vec<String> {
     let of_route_source = |route_source: &RouteSourceConfig| {
         (route_source.netns.clone(), format!("route source {}", route_source.source.name))
     };
@@ -128,7 +133,9 @@ pub fn missing_namespaces(route_sources: &[RouteSourceConfig], desired: &v1::Des
     let message = |(netns, who): (String, Vec<String>)| {
         let need = if who.len() == 1 { "needs" } else { "need" };
         let who = who.join(", ");
-        format!("no network namespace \"{netns}\" here, which {who} {need}: ip netns add {netns}")
+        format!(
+            "the network namespace \"{netns}\" does not exist, but {who} {need} it: ip netns add {netns}"
+        )
     };
     by_netns.into_iter().map(message).collect()
 }
@@ -138,7 +145,7 @@ pub(crate) fn is_route_source(kind: &str) -> bool {
     matches!(kind.strip_prefix(MODULE), Some("fpm" | "netlink" | "bgp"))
 }
 
-/// The route sources that are configured, by name.
+/// The configured route sources, by name.
 pub(crate) fn desired(
     routing: &Routing,
     interfaces: &[Interface],
@@ -160,12 +167,14 @@ pub(crate) fn desired(
         );
         let Some(route_source) = parse(protocol, &path, errors) else { continue };
         check(&route_source, &path, &host_interfaces, errors);
-        route_sources.values().for_each(|other| check_conflicts(&route_source, other, &path, errors));
+        route_sources
+            .values()
+            .for_each(|other| check_conflicts(&route_source, other, &path, errors));
         if route_sources.len() == ROUTE_SOURCE_LIMIT {
             errors.add(
                 &path,
                 format!("there are more than {ROUTE_SOURCE_LIMIT} route sources"),
-                "Remove some: one daemon needs one route source.",
+                "Remove some: one daemon needs only one.",
             );
             break;
         }
@@ -173,7 +182,7 @@ pub(crate) fn desired(
             errors.add(
                 format!("{path}/name"),
                 format!("another route source is named \"{}\" already", protocol.name),
-                "Give each route source a name of its own: its routes are told by it.",
+                "Give each route source a unique name: routes are listed with it.",
             );
         }
     }
@@ -196,7 +205,7 @@ fn parse(
                 errors.add(
                     format!("{path}/stoa-routing:route-source/as"),
                     "the autonomous system is missing",
-                    "Give as: the number that the daemon has itself, for the session is internal.",
+                    "Set as to the daemon's AS number: the session is internal.",
                 );
                 return None;
             };
@@ -219,7 +228,7 @@ fn parse(
     Some(RouteSourceConfig { source, netns: config.netns.clone(), kind })
 }
 
-/// What is wrong with one route source.
+/// Validates one route source.
 fn check(
     route_source: &RouteSourceConfig,
     path: &str,
@@ -227,7 +236,7 @@ fn check(
     errors: &mut ValidationErrors,
 ) {
     let path = format!("{path}/stoa-routing:route-source");
-    // A session hands over gateways. The other route sources hand over devices, which are host interfaces or nothing.
+    // BGP provides gateways; the other route sources provide devices, which must be host interfaces.
     if !matches!(route_source.kind, Kind::Bgp { .. })
         && !host_interfaces.contains(route_source.netns.as_str())
     {
@@ -238,9 +247,9 @@ fn check(
         errors.add(
             format!("{path}/netns"),
             format!(
-                "no interface has a host interface in {here}: no route of the daemon can lead anywhere"
+                "no interface has a host interface in {here}: no route of the daemon could be imported"
             ),
-            "Give interfaces stoa-host-interface:host-interface with that netns, or name the one where they are.",
+            "Add stoa-host-interface:host-interface with that netns to interfaces, or set netns to the namespace that has them.",
         );
     }
     let leaf = |what: &str| match route_source.kind {
@@ -252,11 +261,11 @@ fn check(
             errors.add(
                 leaf("address"),
                 format!("{address} is a multicast address"),
-                "Give an address of the namespace to listen at, for example 127.0.0.1.",
+                "Set an address of the namespace to listen on, for example 127.0.0.1.",
             );
         }
         if port == 0 {
-            errors.add(leaf("port"), "0 is no port", "Give the port that the daemon calls.");
+            errors.add(leaf("port"), "0 is not a port", "Give the port that the daemon calls.");
         }
     }
     if let Kind::Bgp { router_id, .. } = route_source.kind
@@ -264,13 +273,13 @@ fn check(
     {
         errors.add(
             format!("{path}/router-id"),
-            "0.0.0.0 is no BGP identifier (RFC 6286)",
-            "Give one that is not the daemon's own, for example 127.0.0.1.",
+            "0.0.0.0 is not a BGP identifier (RFC 6286)",
+            "Set another one than the daemon's, for example 127.0.0.1.",
         );
     }
 }
 
-/// What two route sources cannot share.
+/// Conflicts between two route sources.
 fn check_conflicts(
     route_source: &RouteSourceConfig,
     other: &RouteSourceConfig,
@@ -288,8 +297,8 @@ fn check_conflicts(
     {
         errors.add(
             format!("{path}/stoa-routing:route-source"),
-            format!("route source \"{name}\" listens at {theirs} port {taken} already"),
-            "Give each route source an address or port of its own.",
+            format!("route source \"{name}\" already listens on {theirs} port {taken}"),
+            "Set a different address or port.",
         );
     }
     if let (Kind::Netlink { table, .. }, Kind::Netlink { table: taken, .. }) =
@@ -298,8 +307,8 @@ fn check_conflicts(
     {
         errors.add(
             format!("{path}/stoa-routing:route-source/kernel-table"),
-            format!("route source \"{name}\" takes over table {table} of that namespace already"),
-            "Keep one of them, or name another table or namespace.",
+            format!("route source \"{name}\" already imports table {table} of that namespace"),
+            "Remove one of them, or set another table or namespace.",
         );
     }
 }

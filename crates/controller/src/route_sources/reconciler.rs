@@ -1,4 +1,4 @@
-//! Opens route sources as the configuration says, and shuts those that it says no more. Those that stay are not touched.
+//! Opens and closes route sources as the configuration changes. Unchanged ones are not touched.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,18 +11,18 @@ use crate::apply::ForwarderConnection;
 use crate::learned::{Event, Learned, RouteSource, Source};
 use crate::{bgp_route_source, linux};
 
-/// Keeps the route sources of the configuration in force.
+/// Reconciles the route sources with the configuration in force.
 #[derive(Debug)]
 pub struct Reconciler {
     /// The table of learned routes.
     learned: Learned,
-    /// The alias of our devices, by which host interfaces are known.
+    /// The alias of our devices, which identifies host interfaces.
     alias: String,
     states: Arc<RouteSourceStates>,
     open_sources: BTreeMap<String, OpenRouteSource>,
 }
 
-/// A route source that is open.
+/// An open route source.
 #[derive(Debug)]
 struct OpenRouteSource {
     config: RouteSourceConfig,
@@ -46,13 +46,17 @@ impl Reconciler {
             let desired = connection.configuration().map(|it| Arc::clone(&it.route_sources));
             self.reconcile(desired.as_deref().unwrap_or_default(), connection).await;
             if changes.changed().await.is_err() {
-                // The line is gone, and with it the controller.
+                // The connection is gone: the controller is shutting down.
                 return;
             }
         }
     }
 
-    async fn reconcile(&mut self, desired: &[RouteSourceConfig], connection: &Arc<ForwarderConnection>) {
+    async fn reconcile(
+        &mut self,
+        desired: &[RouteSourceConfig],
+        connection: &Arc<ForwarderConnection>,
+    ) {
         let names = desired.iter().map(|route_source| route_source.source.name.clone()).collect();
         self.learned.expect(names).await;
         let stays = |name: &String, it: &OpenRouteSource| {
@@ -83,12 +87,12 @@ impl Reconciler {
                         route_source = name,
                         preference,
                         ?stale_time,
-                        "route source counts otherwise now"
+                        "route source settings changed"
                     );
                 }
                 None => {
                     let source = self.open(config, connection);
-                    // From now on its time runs: a daemon that never comes keeps nothing for ever.
+                    // Starts the stale time: a daemon that never connects must not retain old routes forever.
                     source.route_source.send(Vec::new()).await;
                     self.open_sources.insert(name.clone(), source);
                 }
@@ -96,7 +100,11 @@ impl Reconciler {
         }
     }
 
-    fn open(&self, config: &RouteSourceConfig, connection: &Arc<ForwarderConnection>) -> OpenRouteSource {
+    fn open(
+        &self,
+        config: &RouteSourceConfig,
+        connection: &Arc<ForwarderConnection>,
+    ) -> OpenRouteSource {
         let name = &config.source.name;
         let route_source = self.learned.open(config.source.clone());
         let state = self.states.open(config.kind.name(), name);
@@ -108,12 +116,21 @@ impl Reconciler {
         };
         let (task_source, task_state) = (route_source.clone(), Arc::clone(&state));
         let task = match config.kind {
-            Kind::Fpm { address, port } => {
-                tokio::spawn(linux::fpm::run(task_source, (address, port).into(), context, task_state))
-            }
+            Kind::Fpm { address, port } => tokio::spawn(linux::fpm::run(
+                task_source,
+                (address, port).into(),
+                context,
+                task_state,
+            )),
             Kind::Netlink { table, receive_buffer } => {
                 let buffer_size = receive_buffer as usize;
-                tokio::spawn(linux::routes::run(task_source, table, buffer_size, context, task_state))
+                tokio::spawn(linux::routes::run(
+                    task_source,
+                    table,
+                    buffer_size,
+                    context,
+                    task_state,
+                ))
             }
             Kind::Bgp { address, port, asn, router_id, add_paths, multipath } => {
                 let netns = config.netns.clone();
@@ -137,11 +154,11 @@ impl Reconciler {
         let OpenRouteSource { config, route_source, state, task } = source;
         let (name, kind) = (&config.source.name, config.kind.name());
         task.abort();
-        // What it says comes before its end.
+        // The task's events precede `Closed`.
         let _ = task.await;
         route_source.send(vec![Event::Closed]).await;
         self.states.close(kind, name, &state);
-        tracing::info!(route_source = name, kind, "route source shut");
+        tracing::info!(route_source = name, kind, "route source closed");
     }
 }
 
@@ -155,7 +172,7 @@ mod tests {
     use crate::configuration::Configuration;
     use crate::route_sources::RouteSourceStatistics;
 
-    /// A route source at a port that the system chooses.
+    /// A route source on a port that the system chooses.
     fn route_source(preference: Option<u8>, stale_time_s: u64, multipath: u8) -> RouteSourceConfig {
         let stale_time = Duration::from_secs(stale_time_s);
         let source = Source { name: "x".to_owned(), vrf: "".into(), preference, stale_time };
@@ -171,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_route_source_stays_open_when_its_routes_count_otherwise() {
+    async fn a_route_source_stays_open_when_its_preference_changes() {
         let socket = Path::new("/nowhere/f.sock");
         let empty = Configuration::parse(Path::new("test"), "{}".to_owned()).unwrap();
         let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(socket), empty));
@@ -187,15 +204,19 @@ mod tests {
             (source.route_source.stale_time(), &source.config),
             (Duration::from_secs(9), &changed)
         );
-        // What a session is made of cannot change under it.
+        // A change of session parameters opens it again.
         reconciler.reconcile(&[route_source(Some(7), 9, 2)], &connection).await;
         assert!(!Arc::ptr_eq(&reconciler.open_sources["x"].state, &first));
         reconciler.reconcile(&[], &connection).await;
         assert!(reconciler.open_sources.is_empty() && reconciler.states.all().is_empty());
     }
 
-    /// What the only route source says, once that is so.
-    async fn wait_until(reconciler: &Reconciler, what: &str, is_so: impl Fn(&RouteSourceStatistics) -> bool) -> RouteSourceStatistics {
+    /// The statistics of the only route source, once they satisfy the condition.
+    async fn wait_until(
+        reconciler: &Reconciler,
+        what: &str,
+        is_so: impl Fn(&RouteSourceStatistics) -> bool,
+    ) -> RouteSourceStatistics {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         loop {
             let statistics = reconciler.states.all().remove(0).2;
@@ -208,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_route_source_that_cannot_listen_says_reason_and_is_tried_again() {
+    async fn a_route_source_that_cannot_listen_is_opened_again() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = taken.local_addr().unwrap();
         let socket = Path::new("/nowhere/f.sock");
@@ -221,17 +242,19 @@ mod tests {
         *port = at.port();
         reconciler.reconcile(&[config], &connection).await;
         let reason = format!("cannot listen at {at}: ");
-        let statistics = wait_until(&reconciler, "refused", |it| it.reason.starts_with(&reason)).await;
+        let statistics =
+            wait_until(&reconciler, "refused", |it| it.reason.starts_with(&reason)).await;
         assert!(!statistics.is_open && statistics.reason.contains("in use"), "{statistics:?}");
         drop(taken);
         let statistics = wait_until(&reconciler, "listens", |it| it.is_open).await;
         assert_eq!(statistics.reason, "the daemon has not connected yet");
-        // In a namespace that is not there.
+        // In a namespace that does not exist.
         let mut elsewhere = route_source(None, 120, 1);
         elsewhere.netns = "stoa-not-there".to_owned();
         reconciler.reconcile(std::slice::from_ref(&elsewhere), &connection).await;
         let reason = "there is no network namespace \"stoa-not-there\"";
-        let statistics = wait_until(&reconciler, "no namespace", |it| it.reason.contains(reason)).await;
+        let statistics =
+            wait_until(&reconciler, "no namespace", |it| it.reason.contains(reason)).await;
         assert!(!statistics.is_open);
         let host_interface =
             v1::HostInterface { netns: "stoa-not-there-2".to_owned(), ..Default::default() };
@@ -241,13 +264,18 @@ mod tests {
             ..Default::default()
         };
         let desired = v1::Desired { interfaces: vec![interface], ..Default::default() };
-        let missing_namespaces =
-            crate::route_sources::missing_namespaces(&[elsewhere, route_source(None, 120, 1)], &desired);
+        let missing_namespaces = crate::route_sources::missing_namespaces(
+            &[elsewhere, route_source(None, 120, 1)],
+            &desired,
+        );
         assert_eq!(missing_namespaces.len(), 2);
         assert!(
             missing_namespaces[1].contains("\"stoa-not-there-2\"")
                 && missing_namespaces[1].contains("host interface of wan")
         );
-        assert!(missing_namespaces[0].contains("\"stoa-not-there\"") && missing_namespaces[0].contains("route source x"));
+        assert!(
+            missing_namespaces[0].contains("\"stoa-not-there\"")
+                && missing_namespaces[0].contains("route source x")
+        );
     }
 }

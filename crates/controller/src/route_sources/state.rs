@@ -1,4 +1,4 @@
-//! How each route source does: counted by its task, read by whoever shows it.
+//! State and statistics of each route source: its task writes them, monitoring reads them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -7,36 +7,36 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::comparison::ComparisonRequests;
 
-/// How a route source does. All figures count since it was opened.
+/// State of a route source. All counters count since it was opened.
 #[derive(Debug, Default)]
 pub struct RouteSourceState {
-    /// Seconds since 1970 when the session began; 0: there is none.
+    /// Start of the session, seconds since 1970; 0: none.
     since_unix_s: AtomicU64,
-    /// Sessions so far.
+    /// Number of sessions.
     sessions: AtomicU64,
-    /// Routes that were said, again or anew.
+    /// Announced routes.
     updates: AtomicU64,
-    /// Routes that were taken back.
+    /// Withdrawn routes.
     withdrawals: AtomicU64,
-    /// Messages that could not be read.
+    /// Malformed messages.
     malformed: AtomicU64,
-    /// Routes that were left out, as they lead through no host interface or cannot be done.
+    /// Routes that were not imported: without a host interface, or unsupported.
     not_imported: AtomicU64,
-    /// How often everything was read again because something was lost.
+    /// Resynchronizations after a loss.
     resyncs: AtomicU64,
-    /// Differences that such a look found and fixed.
+    /// Differences that resynchronizations repaired.
     repaired: AtomicU64,
-    /// Whether it is open: it listens, or follows Linux.
+    /// Whether it is open: it listens, or monitors a kernel table.
     is_open: AtomicBool,
-    /// Why the route source is not open, or the last thing that was left out.
+    /// Why the route source is not open, or why a route was last not imported.
     reason: Mutex<String>,
-    /// Audits that wait for the route source.
+    /// Comparisons requested by audits.
     pub comparison_requests: ComparisonRequests,
 }
 
-/// [`RouteSourceState`] at one moment.
+/// A snapshot of [`RouteSourceState`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)] // as there
+#[allow(missing_docs)] // documented there
 pub struct RouteSourceStatistics {
     pub since_unix_s: u64,
     pub sessions: u64,
@@ -60,47 +60,47 @@ impl RouteSourceState {
         self.set_reason("");
     }
 
-    /// The session ended, or there is none and why: the route source is open to the daemon.
+    /// There is no session, for this reason; the route source accepts connections.
     pub fn down(&self, reason: &str) {
         self.since_unix_s.store(0, Relaxed);
         self.is_open.store(true, Relaxed);
         self.set_reason(reason);
     }
 
-    /// The route source is not open, and why: no daemon can come before it is tried again.
+    /// The route source is not open, for this reason; it will be tried again.
     pub fn fail(&self, reason: &str) {
         self.since_unix_s.store(0, Relaxed);
         self.is_open.store(false, Relaxed);
         self.set_reason(reason);
     }
 
-    /// Routes that were said.
+    /// Counts announced routes.
     pub fn updated(&self, routes: u64) {
         self.updates.fetch_add(routes, Relaxed);
     }
 
-    /// Routes that were taken back.
+    /// Counts withdrawn routes.
     pub fn withdrawn(&self, routes: u64) {
         self.withdrawals.fetch_add(routes, Relaxed);
     }
 
-    /// Messages could not be read. Gives whether they are the first ones of this route source.
+    /// Counts malformed messages; returns whether they are the first ones.
     pub fn malformed(&self, messages: u64) -> bool {
         self.malformed.fetch_add(messages, Relaxed) == 0
     }
 
-    /// Routes were left out: the last of them, and why.
+    /// Counts routes that were not imported; `reason` names the last one.
     pub fn not_imported(&self, routes: u64, reason: std::fmt::Arguments<'_>) {
         self.not_imported.fetch_add(routes, Relaxed);
         self.set_reason(&reason.to_string());
     }
 
-    /// Everything is read again.
+    /// Counts a resynchronization.
     pub fn resynced(&self) {
         self.resyncs.fetch_add(1, Relaxed);
     }
 
-    /// Differences were found and fixed.
+    /// Counts repaired differences.
     pub fn repaired(&self, routes: u64) {
         self.repaired.fetch_add(routes, Relaxed);
     }
@@ -112,7 +112,7 @@ impl RouteSourceState {
         }
     }
 
-    /// What is counted now.
+    /// The current statistics.
     pub fn statistics(&self) -> RouteSourceStatistics {
         RouteSourceStatistics {
             since_unix_s: self.since_unix_s.load(Relaxed),
@@ -136,7 +136,7 @@ pub struct RouteSourceStates {
 }
 
 impl RouteSourceStates {
-    /// A new one for a route source that is opened.
+    /// Creates the state of a route source that is opened.
     pub(crate) fn open(&self, kind: &'static str, name: &str) -> Arc<RouteSourceState> {
         let state = Arc::new(RouteSourceState::default());
         let mut route_sources = self.route_sources.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +144,7 @@ impl RouteSourceStates {
         state
     }
 
-    /// The route source was shut. Its successor of the same name stays.
+    /// Removes the state of a closed route source, but not that of a successor with the same name.
     pub(super) fn close(&self, kind: &'static str, name: &str, state: &Arc<RouteSourceState>) {
         let mut route_sources = self.route_sources.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (kind, name.to_owned());
@@ -153,16 +153,19 @@ impl RouteSourceStates {
         }
     }
 
-    /// The one of a route source, while it is open.
+    /// The state of a route source while it is open.
     pub fn get(&self, kind: &'static str, name: &str) -> Option<Arc<RouteSourceState>> {
         let route_sources = self.route_sources.lock().unwrap_or_else(PoisonError::into_inner);
         route_sources.get(&(kind, name.to_owned())).map(Arc::clone)
     }
 
-    /// Type, name and figures of each.
+    /// Type, name and statistics of each.
     pub fn all(&self) -> Vec<(&'static str, String, RouteSourceStatistics)> {
         let route_sources = self.route_sources.lock().unwrap_or_else(PoisonError::into_inner);
-        route_sources.iter().map(|((kind, name), it)| (*kind, name.clone(), it.statistics())).collect()
+        route_sources
+            .iter()
+            .map(|((kind, name), it)| (*kind, name.clone(), it.statistics()))
+            .collect()
     }
 }
 
@@ -171,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_source_that_was_opened_anew_is_not_shut_by_the_old_one() {
+    fn closing_a_replaced_route_source_keeps_its_successor() {
         let states = RouteSourceStates::default();
         let old = states.open("stoa-routing:fpm", "zebra");
         let new = states.open("stoa-routing:fpm", "zebra");
@@ -182,7 +185,10 @@ mod tests {
         assert!(all_states[0].2.since_unix_s > 0);
         new.down("the daemon went away");
         let statistics = new.statistics();
-        assert_eq!((statistics.since_unix_s, statistics.reason.as_str()), (0, "the daemon went away"));
+        assert_eq!(
+            (statistics.since_unix_s, statistics.reason.as_str()),
+            (0, "the daemon went away")
+        );
         assert!(statistics.is_open);
         new.fail("cannot listen");
         assert!(!new.statistics().is_open && new.statistics().reason == "cannot listen");

@@ -1,4 +1,4 @@
-//! What the daemons are configured with, and what they say of their routes.
+//! Configurations of the daemons, and their routes.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,12 @@ protocol bgp stoa {
 }
 ";
 
-/// zebra's configuration and options.
+/// Configuration and options of zebra.
 pub fn zebra() -> (&'static str, &'static [&'static str]) {
     ("interface lo\n ip address 198.51.100.1/32\n", &[])
 }
 
-/// staticd gives bgpd a route to 127.0.0.1, without which it does not call there.
+/// staticd adds a route to 127.0.0.1, without which bgpd does not connect there.
 pub const STATICD: (Tool, &str) =
     (Tool { program: "staticd", package: "frr", group: "test" }, "ip route 127.0.0.1/32 lo\n");
 
@@ -62,11 +62,11 @@ pub fn bgpd() -> String {
     )
 }
 
-/// Next hops by prefix of what `birdc show route` says: a line for each path, the next hop in the one below it.
-fn of_bird(said: &str) -> BTreeMap<String, Vec<String>> {
+/// Next hops by prefix in the output of `birdc show route`: one line per path, followed by its next hop.
+fn parse_birdc(received_messages: &str) -> BTreeMap<String, Vec<String>> {
     let mut paths = BTreeMap::<String, Vec<String>>::new();
     let mut prefix = String::new();
-    for line in said.lines() {
+    for line in received_messages.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             [first, ..] if first.contains('/') => prefix = (*first).to_owned(),
@@ -77,21 +77,21 @@ fn of_bird(said: &str) -> BTreeMap<String, Vec<String>> {
     paths
 }
 
-/// What BIRD takes for the best.
+/// BIRD's best paths.
 pub fn best_of_bird(bird: &Bird) -> BTreeMap<String, String> {
-    let paths = of_bird(&bird.says("show route primary table master4").unwrap());
+    let paths = parse_birdc(&bird.says("show route primary table master4").unwrap());
     paths.into_iter().map(|(prefix, hops)| (prefix, hops[0].clone())).collect()
 }
 
-/// All that BIRD has.
+/// All paths of BIRD.
 pub fn paths_of_bird(bird: &Bird) -> BTreeMap<String, Vec<String>> {
-    of_bird(&bird.says("show route table master4").unwrap())
+    parse_birdc(&bird.says("show route table master4").unwrap())
 }
 
-/// Next hops by prefix, and whether each is bgpd's best.
-fn of_frr(frr: &Frr) -> BTreeMap<String, Vec<(String, bool)>> {
-    let said = frr.says("show bgp ipv4 unicast json").unwrap();
-    let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+/// Next hops by prefix, and whether each is bgpd's best path.
+fn parse_vtysh(frr: &Frr) -> BTreeMap<String, Vec<(String, bool)>> {
+    let received_messages = frr.says("show bgp ipv4 unicast json").unwrap();
+    let json: serde_json::Value = serde_json::from_str(&received_messages).unwrap();
     let routes = json["routes"].as_object().unwrap();
     let path = |path: &serde_json::Value| {
         let hop = path["nexthops"][0]["ip"].as_str().unwrap().to_owned();
@@ -101,16 +101,16 @@ fn of_frr(frr: &Frr) -> BTreeMap<String, Vec<(String, bool)>> {
     routes.iter().map(|(prefix, paths)| (prefix.clone(), of(paths))).collect()
 }
 
-/// What bgpd takes for the best.
+/// bgpd's best paths.
 pub fn best_of_frr(frr: &Frr) -> BTreeMap<String, String> {
     let best = |(prefix, paths): (String, Vec<(String, bool)>)| {
         Some((prefix, paths.into_iter().find(|(_, is_best)| *is_best)?.0))
     };
-    of_frr(frr).into_iter().filter_map(best).collect()
+    parse_vtysh(frr).into_iter().filter_map(best).collect()
 }
 
-/// All that bgpd has.
+/// All paths of bgpd.
 pub fn paths_of_frr(frr: &Frr) -> BTreeMap<String, Vec<String>> {
     let hops = |paths: Vec<(String, bool)>| paths.into_iter().map(|(hop, _)| hop).collect();
-    of_frr(frr).into_iter().map(|(prefix, paths)| (prefix, hops(paths))).collect()
+    parse_vtysh(frr).into_iter().map(|(prefix, paths)| (prefix, hops(paths))).collect()
 }

@@ -1,4 +1,4 @@
-//! The fake's learned routes: held as told, in a map, and lost when a test wants that.
+//! Learned routes of the fake forwarder, stored in a map; tests may remove some.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,29 +10,30 @@ use tonic::{Status, Streaming};
 /// VRF, family, address in the low bits, length.
 pub type Prefix = (String, u32, u128, u8);
 
-/// What all lives of a fake hold of learned routes: those of a life before are forgotten by `begins` and `completes` alone.
+/// The learned routes of all instances of a fake: routes of a previous instance are only removed by `begins`
+/// and `completes`.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct LearnedState {
     /// Routes and their hops.
     pub routes: BTreeMap<Prefix, u32>,
-    /// What was not said again yet.
+    /// Routes not announced again yet.
     pub stale: BTreeSet<Prefix>,
-    /// Who has learned them, as the contract numbers it.
+    /// Protocols, as the contract numbers them.
     pub protocols: BTreeMap<Prefix, i32>,
-    /// How often somebody asked how many there are.
+    /// Number of count requests.
     pub counted: usize,
     /// Hops by id.
     pub hops: BTreeMap<u32, v1::LearnedHop>,
-    /// How many streams began.
+    /// Number of streams opened.
     pub begun: usize,
-    /// How often everything was said.
+    /// Number of completed transfers.
     pub completed: usize,
-    /// No route beyond so many.
+    /// Maximum number of routes.
     pub limit: Option<usize>,
 }
 
-/// Shared by the fake and its test.
-pub type Shared = Arc<Mutex<Held>>;
+/// Shared between fake and test.
+pub type Shared = Arc<Mutex<LearnedState>>;
 
 fn packed(run: &v1::RouteRun) -> Vec<Prefix> {
     let mut all = Vec::new();
@@ -57,8 +58,8 @@ fn pack(prefix: &Prefix, hop: u32) -> v1::RouteRun {
     run
 }
 
-impl Held {
-    fn take(&mut self, message: v1::LearnedRoutes) -> v1::LearnedRoutesReply {
+impl LearnedState {
+    fn apply(&mut self, message: v1::LearnedRoutes) -> v1::LearnedRoutesReply {
         if message.begins {
             self.begun += 1;
             self.stale = self.routes.keys().cloned().collect();
@@ -92,7 +93,7 @@ impl Held {
         v1::LearnedRoutesReply { number: message.number, refused, took_us: 7 }
     }
 
-    /// As the forwarder counts.
+    /// Route counts as the forwarder reports them.
     pub fn count(&mut self) -> Vec<v1::RouteCount> {
         self.counted += 1;
         let mut counts = BTreeMap::new();
@@ -105,7 +106,7 @@ impl Held {
         counts.into_iter().map(count).collect()
     }
 
-    /// As the forwarder audits.
+    /// The reply to an audit as the forwarder sends it.
     pub fn audit(&self, request: &v1::AuditRoutesRequest) -> v1::AuditRoutesReply {
         let mut reply =
             v1::AuditRoutesReply { digests: vec![0; digest::SLICES], ..Default::default() };
@@ -126,7 +127,7 @@ impl Held {
     }
 }
 
-/// Does what a stream says, and answers.
+/// Processes the messages of a stream and replies.
 pub fn serve(
     held: Shared,
     mut messages: Streaming<v1::LearnedRoutes>,
@@ -134,7 +135,7 @@ pub fn serve(
     let (sender, receiver) = tokio::sync::mpsc::channel(4);
     tokio::spawn(async move {
         while let Some(Ok(message)) = messages.next().await {
-            let answer = held.lock().unwrap().take(message);
+            let answer = held.lock().unwrap().apply(message);
             if sender.send(Ok(answer)).await.is_err() {
                 return;
             }

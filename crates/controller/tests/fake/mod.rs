@@ -1,5 +1,5 @@
-//! A forwarder without packets: it records what it is told, holds it, answers
-//! from it, and refuses or dies when a test wants that.
+//! A forwarder without packets: it records what it receives, answers from that, and refuses or terminates on
+//! request of a test.
 
 pub mod learned;
 
@@ -14,34 +14,33 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Code, Request, Response, Status};
 
-/// What all lives of one fake share: the record of a test.
+/// What all instances of a fake share: the record of a test.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// Every wanted state that took effect, in order.
+    /// Every desired state that took effect, in order.
     pub applied: Arc<Mutex<Vec<Desired>>>,
-    /// When set, the next states are refused for these reasons.
+    /// If set, the next states are refused with these errors.
     pub refuse: Arc<Mutex<Vec<v1::ValidationError>>>,
-    /// The last trace that was asked for.
+    /// The last trace request.
     pub traced: Arc<Mutex<v1::StartTraceRequest>>,
-    /// The learned routes that it holds.
+    /// The learned routes.
     pub learned: learned::Shared,
-    lives: Arc<AtomicU64>,
+    instances: Arc<AtomicU64>,
 }
 
 /// A fake forwarder that serves a socket until it is dropped.
 ///
-/// It has a runtime of its own: when that goes, open connections go with it, as
-/// they do when a process dies.
+/// It has its own runtime: dropping it closes open connections, as when a process dies.
 pub struct Fake {
     runtime: Option<tokio::runtime::Runtime>,
     socket: PathBuf,
 }
 
 impl Fake {
-    /// Starts a new life on `socket`, with nothing held.
+    /// Starts a new instance on `socket`, without any state.
     pub fn start(socket: &Path, record: &Record) -> Fake {
-        let life = Life {
-            boot_id: record.lives.fetch_add(1, Ordering::Relaxed) + 1,
+        let life = Instance {
+            boot_id: record.instances.fetch_add(1, Ordering::Relaxed) + 1,
             held: Arc::default(),
             record: record.clone(),
         };
@@ -71,7 +70,7 @@ impl Drop for Fake {
     }
 }
 
-struct Life {
+struct Instance {
     boot_id: u64,
     held: Arc<Mutex<Desired>>,
     record: Record,
@@ -84,7 +83,7 @@ fn answers<T: Send + 'static>(list: Vec<T>) -> Response<Answers<T>> {
 }
 
 #[tonic::async_trait]
-impl Forwarder for Life {
+impl Forwarder for Instance {
     type ListRoutesStream = Answers<v1::RouteState>;
     type ListNeighborsStream = Answers<v1::NeighborState>;
     type CaptureStream = Answers<v1::CaptureReply>;

@@ -1,4 +1,4 @@
-//! A client of the operator's socket.
+//! An operator of the controller's socket.
 
 use stoa_api::v1;
 use stoa_api::v1::configuration_edit::Edit;
@@ -7,20 +7,20 @@ use tonic::transport::Channel;
 
 use crate::scenario::Scenario;
 
-/// The address of the first interface of `config`.
+/// The address of the first interface in `config`.
 pub const ADDRESS: &str =
     "/ietf-interfaces:interfaces/interface[name='if0']/ietf-ip:ipv4/address[ip='10.0.0.1']";
 
-/// A client with short forms of the calls.
-pub struct Hand {
+/// An operator who sends one request after the other.
+pub struct TestOperator {
     pub client: OperatorClient<Channel>,
     pub caller: v1::Caller,
 }
 
-impl Hand {
-    pub async fn of(scenario: &Scenario) -> Hand {
+impl TestOperator {
+    pub async fn of(scenario: &Scenario) -> TestOperator {
         scenario.in_sync().await;
-        Hand { client: scenario.operator().await, caller: v1::Caller::default() }
+        TestOperator { client: scenario.operator().await, caller: v1::Caller::default() }
     }
 
     pub async fn edit(&mut self, edit: Edit) -> Vec<v1::ValidationError> {
@@ -34,7 +34,7 @@ impl Hand {
         self.edit(Edit::Set(v1::SetEdit { path: path.into(), value })).await
     }
 
-    /// The length of the first address.
+    /// Sets the prefix length of the first address.
     pub async fn set_length(&mut self, length: &str) {
         assert_eq!(self.set(&format!("{ADDRESS}/prefix-length"), length).await, []);
     }

@@ -1,4 +1,4 @@
-//! A controller's table with a BGP route source, a forwarder that is fake, and two providers in namespaces of their own.
+//! The table with a BGP route source, a fake forwarder, and two providers in their own namespaces.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,23 +19,23 @@ use stoa_lab::{Namespace, bgp_speaker};
 use crate::PATIENCE;
 use crate::fake::{Fake, Record};
 
-/// Groups of prefixes, 20.GROUP.0.0/24 and on: how long the path of each provider is; 0: it has none.
+/// Groups of prefixes, 20.GROUP.0.0/24 onward: AS path length of each provider; 0: no path.
 pub const GROUPS: [[u8; 2]; 4] = [[1, 2], [3, 1], [0, 1], [2, 2]];
 /// Prefixes of each group.
 pub const PER_GROUP: usize = 8;
 
-/// Gateways of each prefix, best and backup.
-pub type Seen = BTreeMap<String, (Vec<String>, Vec<String>)>;
+/// Gateways of each prefix: best and backup.
+pub type ForwarderRoutes = BTreeMap<String, (Vec<String>, Vec<String>)>;
 
-/// Prefixes that have two gateways, in whatever way.
-pub fn pairs(seen: &Seen) -> usize {
-    seen.values().filter(|(ways, backup)| ways.len() + backup.len() == 2).count()
+/// Number of prefixes with two gateways, multipath or backup.
+pub fn pairs(seen: &ForwarderRoutes) -> usize {
+    seen.values().filter(|(paths, backup)| paths.len() + backup.len() == 2).count()
 }
 
-/// All of it. The route source's task ends before its namespaces go.
-pub struct Lab {
+/// The testbed. The route source's task ends before its namespaces.
+pub struct Testbed {
     route_source: tokio::task::JoinHandle<()>,
-    keeper: tokio::task::JoinHandle<()>,
+    sync_task: tokio::task::JoinHandle<()>,
     speakers: Vec<Speaker>,
     pub state: Arc<RouteSourceState>,
     learned: Learned,
@@ -60,7 +60,7 @@ fn configuration() -> Configuration {
     Configuration::parse(Path::new("test"), text.to_string()).unwrap()
 }
 
-/// A cable from the router to a provider: 10.N.0.1 there, 10.N.0.2 here.
+/// A cable from the router to a provider: 10.N.0.1 at the router, 10.N.0.2 at the provider.
 fn connect(router: &Namespace, number: u8) -> Namespace {
     let provider = Namespace::new(&format!("p{number}")).unwrap();
     let (near, far) = (format!("v{number}"), provider.name());
@@ -75,9 +75,9 @@ fn connect(router: &Namespace, number: u8) -> Namespace {
     provider
 }
 
-impl Lab {
-    /// With all paths of the daemon or its best ones, and that many next hops that share packets.
-    pub fn new(add_paths: bool, multipath: u8) -> Lab {
+impl Testbed {
+    /// Creates a testbed with all or the best paths of the daemon, and that many multipath next hops.
+    pub fn new(add_paths: bool, multipath: u8) -> Testbed {
         let router = Namespace::new("bgp").unwrap();
         router.ip(&["link", "set", "lo", "up"]).unwrap();
         let providers = [connect(&router, 1), connect(&router, 2)];
@@ -85,9 +85,10 @@ impl Lab {
         let socket = folder.path().join("f.sock");
         let record = Record::default();
         let fake = Fake::start(&socket, &record);
-        let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(&socket), configuration()));
+        let connection =
+            Arc::new(ForwarderConnection::new(unix::connect_lazily(&socket), configuration()));
         let for_sync = Arc::clone(&connection);
-        let keeper = tokio::spawn(async move {
+        let sync_task = tokio::spawn(async move {
             for_sync.keep_in_sync(true, |_| {}).await;
         });
         let learned = Learned::start(connection).unwrap();
@@ -119,9 +120,9 @@ impl Lab {
         });
         let speakers = speakers.collect();
         let (_fake, _folder, _providers) = (fake, folder, providers);
-        Lab {
+        Testbed {
             route_source,
-            keeper,
+            sync_task,
             speakers,
             state,
             learned,
@@ -133,7 +134,7 @@ impl Lab {
         }
     }
 
-    /// Both providers say what they have.
+    /// Both providers announce their routes.
     pub fn speak(&self) {
         for (index, speaker) in self.speakers.iter().enumerate() {
             let mut messages = Vec::new();
@@ -151,15 +152,15 @@ impl Lab {
         }
     }
 
-    /// The first provider takes all back.
+    /// The first provider withdraws its routes.
     pub fn withdraw_first(&self) {
         let mut messages = Vec::new();
         (0..4).for_each(|group| messages.extend(withdraw(&prefixes(group))));
         self.speakers[0].replace(messages.into());
     }
 
-    /// What the forwarder holds.
-    pub fn seen(&self) -> Seen {
+    /// The routes that the forwarder holds.
+    pub fn seen(&self) -> ForwarderRoutes {
         let held = self.record.learned.lock().unwrap();
         let gateways = |paths: Option<&v1::Paths>| {
             let paths = paths.map(|paths| paths.paths.as_slice()).unwrap_or_default();
@@ -179,14 +180,14 @@ impl Lab {
                 _ => None,
             };
             let address = Ipv4Addr::from(u32::try_from(*address).ok()?);
-            let ways = (gateways(best), gateways(hop.backup.as_ref()));
-            Some((format!("{address}/{length}"), ways))
+            let paths = (gateways(best), gateways(hop.backup.as_ref()));
+            Some((format!("{address}/{length}"), paths))
         };
         held.routes.iter().filter_map(route).collect()
     }
 
-    /// Waits until what the forwarder holds is so.
-    pub async fn wait_for(&self, what: &str, is_so: impl Fn(&Seen) -> bool) {
+    /// Waits until the forwarder's routes satisfy the condition.
+    pub async fn wait_for(&self, what: &str, is_so: impl Fn(&ForwarderRoutes) -> bool) {
         self.wait_until(what, || {
             let seen = self.seen();
             if is_so(&seen) { Ok(()) } else { Err(format!("{seen:#?}")) }
@@ -197,36 +198,43 @@ impl Lab {
     pub async fn wait_until(&self, what: &str, condition: impl Fn() -> Result<(), String>) {
         let end = Instant::now() + PATIENCE;
         while let Err(seen) = condition() {
-            assert!(Instant::now() < end, "{what}: not in time: {seen} {:?}", self.state.statistics());
+            assert!(
+                Instant::now() < end,
+                "{what}: not in time: {seen} {:?}",
+                self.state.statistics()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Waits until the table says this of the session.
-    pub async fn wait_session(&self, wanted: Session) {
+    /// Waits for this state of the session.
+    pub async fn wait_session(&self, expected: Session) {
         let end = Instant::now() + PATIENCE;
         loop {
             let route_sources = self.learned.route_sources().await;
-            if route_sources.iter().any(|route_source| route_source.session == wanted) {
+            if route_sources.iter().any(|route_source| route_source.session == expected) {
                 return;
             }
             let statistics = self.state.statistics();
-            assert!(Instant::now() < end, "{wanted:?}: not in time: {route_sources:?} {statistics:?}");
+            assert!(
+                Instant::now() < end,
+                "{expected:?}: not in time: {route_sources:?} {statistics:?}"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Whether table and forwarder hold the same.
+    /// Whether table and forwarder hold the same routes.
     pub async fn audit(&self) -> bool {
         self.learned.expect(vec!["x".to_owned()]).await;
         self.learned.audit().await.is_equal()
     }
 }
 
-impl Drop for Lab {
+impl Drop for Testbed {
     fn drop(&mut self) {
         self.route_source.abort();
-        self.keeper.abort();
+        self.sync_task.abort();
     }
 }
 
