@@ -162,7 +162,7 @@ impl Forwarder {
 }
 
 fn start(error: &StartError) -> ApplyError {
-    ApplyError::one("workers", error, "Fix the workers of the configuration.")
+    ApplyError::one("workers", error, "Correct the workers in the configuration.")
 }
 
 impl ForwarderState {

@@ -26,11 +26,8 @@ impl DesiredState {
             [] => None,
             &[a, b, c, d, e, f] if a & 1 == 0 => Some([a, b, c, d, e, f]),
             _ => {
-                errors.add(
-                    path.clone(),
-                    "has a MAC address that is not a unicast address",
-                    "Use six bytes, the first of them even.",
-                );
+                let cause = format!("has the MAC address {:02x?}, not unicast", interface.mac);
+                errors.add(path.clone(), cause, "Use six bytes, the first of them even.");
                 None
             }
         };

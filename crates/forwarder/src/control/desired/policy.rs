@@ -97,7 +97,9 @@ impl DesiredState {
         }
         let is_small = |value: Option<u32>, most| value.is_none_or(|value| value <= most);
         if !is_small(rule.dscp, 63) || !is_small(rule.ip_protocol, 255) {
-            return no("has a DSCP or protocol out of range", "Use at most 63 and 255.");
+            let (dscp, protocol) = (rule.dscp.unwrap_or(0), rule.ip_protocol.unwrap_or(0));
+            let cause = format!("has the DSCP {dscp} and the protocol {protocol}");
+            return Err((cause, "Use at most 63 and 255."));
         }
         let action = match &rule.action {
             Some(Action::Table(table)) if is_vrf(&table.vrf) => {

@@ -70,7 +70,8 @@ pub(super) fn virtual_routers(
             2 if is_ip4 => Version::Two,
             3 => Version::Three,
             _ => {
-                wrong("has an unsupported version", "Use 3, or 2 for IPv4.");
+                let cause = format!("has the unsupported version {}", config.version);
+                wrong(&cause, "Use 3, or 2 for IPv4.");
                 continue;
             }
         };
@@ -79,23 +80,25 @@ pub(super) fn virtual_routers(
         if addresses.len() != config.addresses.len()
             || !(1..=MAX_ADDRESSES).contains(&addresses.len())
         {
-            wrong("has no addresses of its family, or too many", "Use 1 to 64.");
+            let cause = format!(
+                "has {} addresses, {} of them of its family",
+                config.addresses.len(),
+                addresses.len()
+            );
+            wrong(&cause, "Use 1 to 64 addresses of one family.");
             continue;
         }
         if !matches!(addresses[0], IpAddr::V4(_)) && !is_link_local(addresses[0]) {
-            wrong(
-                "has a first address that is not link-local",
-                "Put an address of fe80::/10 first.",
-            );
+            let cause = format!("has the first address {}, which is not link-local", addresses[0]);
+            wrong(&cause, "Put an address of fe80::/10 first.");
             continue;
         }
         let whole_seconds = version == Version::Three || config.interval_cs.is_multiple_of(100);
-        let most = if version == Version::Three { INTERVAL_MAX_CS.into() } else { 25_400 };
-        if !(1..=most).contains(&config.interval_cs) || !whole_seconds {
-            wrong(
-                "has an invalid advertisement interval",
-                "Use 1 to 4,095 centiseconds; with version 2 whole seconds, up to 254.",
-            );
+        let max = if version == Version::Three { INTERVAL_MAX_CS.into() } else { 25_400 };
+        if !(1..=max).contains(&config.interval_cs) || !whole_seconds {
+            let cause =
+                format!("has the advertisement interval {} centiseconds", config.interval_cs);
+            wrong(&cause, "Use 1 to 4,095 centiseconds; with version 2 whole seconds, up to 254.");
             continue;
         }
         let networks: Vec<_> = config.networks.iter().filter_map(tracked_network).collect();
