@@ -77,8 +77,8 @@ pub fn report(reply: &v1::CommitReply) -> Vec<String> {
     let kept = match (reply.number, reply.changes.len()) {
         (0, 0) => "Nothing changed.".to_owned(),
         (0, count) => format!("Committed: {}.", changes(count)),
-        (number, changes) => {
-            format!("{changes} changes are in effect and saved as number {number}.")
+        (number, count) => {
+            format!("Committed and saved as number {number}: {}.", changes(count))
         }
     };
     lines.push(kept);

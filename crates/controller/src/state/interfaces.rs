@@ -147,7 +147,7 @@ fn port(state: &v1::InterfaceState) -> Value {
         ("rx-queues", of_port(state.rx_queues)),
         ("tx-queues", of_port(state.tx_queues)),
         (
-            "is-software-rss",
+            "software-rss-active",
             if state.driver.is_empty() { Value::Null } else { json!(state.software_rss) },
         ),
     ])

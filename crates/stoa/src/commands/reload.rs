@@ -67,14 +67,14 @@ pub fn execute(arguments: Arguments) -> Outcome {
     if !arguments.json {
         let text = if applied.changed {
             format!(
-                "In force: {} opened, {} closed; {} added, {} removed.",
+                "Reloaded: {} opened, {} closed; {} added, {} removed.",
                 plural(applied.ports_opened as usize, "port"),
                 applied.ports_closed,
                 plural(applied.routes_added as usize, "route"),
                 applied.routes_removed
             )
         } else {
-            "In force already: nothing changed.".to_owned()
+            "Nothing changed.".to_owned()
         };
         show::print(&text)?;
     }
