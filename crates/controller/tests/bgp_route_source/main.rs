@@ -28,20 +28,21 @@ fn compare(
     shared: bool,
 ) {
     assert_eq!((seen.len(), best.len(), paths.len()), (ALL, ALL, ALL));
-    for (prefix, (paths, backup)) in seen {
+    for (prefix, (installed, backup)) in seen {
         let (best, paths) = (&best[prefix], &paths[prefix]);
         if shared && prefix.starts_with("20.3.") {
             let mut all = paths.clone();
             all.sort();
-            assert_eq!((paths, backup.len()), (&all, 0), "{prefix}");
+            assert_eq!((installed, backup.len()), (&all, 0), "{prefix}");
             continue;
         }
         // Only the daemon knows which of two otherwise equal paths is better (the oldest, or by neighbour
         // identifier).
         if !prefix.starts_with("20.3.") {
-            assert_eq!(paths.as_slice(), std::slice::from_ref(best), "{prefix}");
+            assert_eq!(installed.as_slice(), std::slice::from_ref(best), "{prefix}");
         }
-        let others: Vec<String> = paths.iter().filter(|path| **path != paths[0]).cloned().collect();
+        let others: Vec<String> =
+            paths.iter().filter(|path| **path != installed[0]).cloned().collect();
         assert_eq!(backup, &others, "{prefix}");
     }
 }
