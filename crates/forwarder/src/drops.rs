@@ -17,7 +17,7 @@ macro_rules! reasons {
 
 reasons! {
     EthernetTruncated "ethernet-truncated" "the frame is shorter than its headers";
-    EthernetMacMismatch "ethernet-mac-mismatch" "the destination MAC address is unicast and not an address of the interface";
+    EthernetMacMismatch "ethernet-mac-mismatch" "unicast destination MAC address that the interface does not have";
     EthernetUnknownType "ethernet-unknown-type" "unsupported ethertype";
     VlanUnknown "vlan-unknown" "no sub-interface matches the VLAN tags";
     InterfaceDown "interface-down" "the interface is administratively down";
@@ -77,22 +77,22 @@ reasons! {
     NdHopLimit "nd-hop-limit" "neighbour discovery from off-link: the hop limit is not 255 (RFC 4861 7.1)";
     NdOption "nd-option" "neighbour discovery option that is truncated or of length 0, or too many options";
     NdSource "nd-source" "neighbour discovery from an invalid source address (RFC 4861 6.1, 7.1)";
-    NdDestination "nd-destination" "neighbour solicitation from :: to other than a solicited-node group (RFC 4861 7.1.1)";
+    NdDestination "nd-destination" "solicitation from :: to other than a solicited-node group (RFC 4861 7.1.1)";
     NdTarget "nd-target" "neighbour discovery with a multicast target (RFC 4861 7.1)";
-    NdSolicitedMulticast "nd-solicited-multicast" "multicast neighbour advertisement with the solicited flag (RFC 4861 7.1.2)";
-    NdSourceLladdr "nd-source-lladdr" "neighbour solicitation from :: with a source link-layer address option (RFC 4861 7.1.1)";
+    NdSolicitedMulticast "nd-solicited-multicast" "multicast advertisement with the solicited flag (RFC 4861 7.1.2)";
+    NdSourceLladdr "nd-source-lladdr" "solicitation from :: with a source link-layer address (RFC 4861 7.1.1)";
     NdInvalidMac "nd-invalid-mac" "neighbour discovery with a group or all-zero MAC address";
     NdUnsolicited "nd-unsolicited" "neighbour advertisement without an outstanding solicitation (RFC 4861 7.2.5)";
     LoopedBack "looped-back" "a frame that this router sent came back";
     NdLimited "nd-limited" "neighbour discovery over the rate of the control-plane policer";
     TcpNoListener "tcp-no-listener" "TCP segment for a local address, with a port that no service uses";
-    ReversePathStrict "reverse-path-strict" "the route to the source does not use the receiving interface (strict uRPF, RFC 3704 2.2)";
-    ReversePathLoose "reverse-path-loose" "no route to the source (loose uRPF, RFC 3704 2.4)";
+    ReversePathStrict "reverse-path-strict" "no route to the source by the receiving interface (RFC 3704 2.2)";
+    ReversePathLoose "reverse-path-loose" "no route to the source (RFC 3704 2.4)";
     RuleBlackhole "rule-blackhole" "policy routing rule with action blackhole";
     RuleUnreachable "rule-unreachable" "policy routing rule with action unreachable";
     RuleProhibited "rule-prohibited" "policy routing rule with action prohibit";
     IcmpLimited "icmp-limited" "ICMP error or echo reply over the rate limit (RFC 1812 4.3.2.8, RFC 4443 2.4 f)";
-    IcmpNotAllowed "icmp-not-allowed" "no ICMP error is sent about an ICMP error, a multicast packet or a later fragment";
+    IcmpNotAllowed "icmp-not-allowed" "no ICMP error about an ICMP error, a multicast packet or a later fragment";
     RoutingLimited "routing-limited" "routing protocol packets over the rate of the control-plane policer";
     HostLimited "host-limited" "packets for local addresses over the rate of the control-plane policer";
     FragmentLimited "fragment-limited" "fragments for local addresses over the rate of the control-plane policer";
@@ -128,7 +128,7 @@ reasons! {
     TunnelNeighbor "tunnel-neighbor" "neighbour discovery through a tunnel: tunnels have no neighbours";
     TunnelProtocol "tunnel-protocol" "tunnelled packet that is neither IPv4 nor IPv6";
     TunnelDeleted "tunnel-deleted" "the tunnel no longer exists";
-    TunnelCongestion "tunnel-congestion" "congestion experienced in the tunnel and the inner packet is not ECN-capable (RFC 6040)";
+    TunnelCongestion "tunnel-congestion" "congestion experienced, and the inner packet is not ECN-capable (RFC 6040)";
     TunnelLoop "tunnel-loop" "more than three nested tunnels: the route to the remote end leads into the tunnel itself";
     TunnelHeadroom "tunnel-headroom" "no headroom for the tunnel header, or the packet becomes too long";
     VrrpMalformed "vrrp-malformed" "truncated or malformed VRRP advertisement (RFC 9568 7.1)";
@@ -136,7 +136,7 @@ reasons! {
     VrrpVersion "vrrp-version" "VRRP advertisement of another version than configured";
     VrrpChecksum "vrrp-checksum" "wrong VRRP checksum";
     VrrpUnknown "vrrp-unknown" "VRRP advertisement for a virtual router that is not configured";
-    VrrpIgnored "vrrp-ignored" "VRRP advertisement that the address owner ignores (RFC 9568 7.1), or with another interval";
+    VrrpIgnored "vrrp-ignored" "VRRP advertisement to the address owner (RFC 9568 7.1), or with another interval";
     VirtualAddress "virtual-address" "packet to the address of a virtual router without accept-mode";
     LinkDown "link-down" "the port of the next hop is down";
 }

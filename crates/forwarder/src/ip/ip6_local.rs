@@ -197,7 +197,8 @@ impl Delivery<'_> {
         let link_local = self.addresses.of(self.interface).and_then(|own| own.link_local);
         let back = self.table.map_or(0, |table| table.lookup(source.into()));
         let back = self.shared.next_hops.resolve(back, 0);
-        let is_own = matches!(back, Resolved::Special { code, .. } if SpecialNextHop::of(code) == SpecialNextHop::Local);
+        let is_own = matches!(back, Resolved::Special { code, .. }
+            if SpecialNextHop::of(code) == SpecialNextHop::Local);
         if is_own || link_local == Some(source) { Err(Refused::Drop(Drop::Land)) } else { Ok(()) }
     }
 }

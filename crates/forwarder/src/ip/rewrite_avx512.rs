@@ -2,8 +2,7 @@
 //! with TTL and checksum (IPv4) or hop limit (IPv6) in parallel, and stores it together with the
 //! link-layer header in one masked store per packet.
 //!
-//! The store begins at the start of the frame, so that an untagged frame does not touch the previous
-//! cache line.
+//! The store begins at the start of the frame and does not touch the cache line before it.
 
 use std::arch::x86_64::*;
 
@@ -172,8 +171,7 @@ impl Heads {
         }
     }
 
-    /// The adjacencies of the lanes, and the lanes whose adjacency is complete and has a link-layer
-    /// header of even length up to [`AHEAD`].
+    /// The lanes with a complete adjacency and a header of even length, and their adjacencies.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     fn each(
@@ -184,8 +182,7 @@ impl Heads {
     ) -> (__mmask16, Self) {
         assert!(at <= VECTOR - STEP && lines.len() <= 1 << 28);
         let zero = _mm512_setzero_si512();
-        // SAFETY: 16 elements of the column follow `at`. The lanes in `known` hold the index of a
-        // line, whose first word is loaded; other lanes are not loaded.
+        // SAFETY: 16 elements of the column follow `at`. Only lanes with the index of a line load.
         let (low, high) = unsafe {
             let ids = _mm512_loadu_si512(vector.adjacency.as_ptr().add(at).cast());
             let end = _mm512_set1_epi32(lines.len() as i32);
@@ -292,7 +289,7 @@ impl Columns {
     }
 }
 
-/// The start of a frame of one adjacency: its link-layer header and the mask of the stored bytes.
+/// The start of a frame: link-layer header and mask of the stored bytes.
 struct Frame {
     /// Bytes from the start of the frame.
     bytes: __m512i,
@@ -394,8 +391,7 @@ impl Decremented {
         let word = _mm512_set1_epi32(self.words[lane]);
         let bytes = _mm512_mask_mov_epi16(frame.bytes, frame.word, word);
         let start = self.places[lane] as usize - self.headers[lane] as usize;
-        // SAFETY: the worker owns the headroom and the header of the packet; no other bytes are
-        // written.
+        // SAFETY: only headroom and header of a packet of this worker are written.
         unsafe {
             let start = pool.base().as_ptr().add(start);
             _mm512_mask_storeu_epi8(start.cast(), frame.written, bytes);
