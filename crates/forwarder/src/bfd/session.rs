@@ -270,8 +270,8 @@ impl Session {
     fn jittered(&mut self, interval: u32) -> u32 {
         self.jitter = self.jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let jitter = u64::from(self.jitter >> 16) * u64::from(interval) / 4 / 65_536;
-        let least = if self.config.multiplier == 1 { interval / 10 } else { 0 };
-        interval - (jitter as u32).max(least)
+        let min = if self.config.multiplier == 1 { interval / 10 } else { 0 };
+        interval - (jitter as u32).max(min)
     }
 }
 

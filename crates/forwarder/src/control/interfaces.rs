@@ -92,11 +92,11 @@ impl ForwarderState {
             port.port.set_enabled(desired.enabled);
         }
         let (own_mac, port_up) = (port.port.mac(), port.is_up);
-        let most = port.port.mtu().min(u16::MAX.into()) as u16;
+        let max = port.port.mtu().min(u16::MAX.into()) as u16;
         let parent_mac = self.interface(base).filter(|_| base != index).map(|p| p.link.mac);
         let mac = desired.mac.or(parent_mac).unwrap_or(own_mac);
         let mtu =
-            |family: &desired::Family| if family.mtu == 0 { most } else { family.mtu.min(most) };
+            |family: &desired::Family| if family.mtu == 0 { max } else { family.mtu.min(max) };
         let parent_up = base == index || self.interface(base).is_some_and(|p| p.desired.enabled);
         let is_up = desired.enabled && parent_up && port_up;
         let no_vrf = || TableFull::of(Table::Vrfs, format!("VRF {:?} does not exist", desired.vrf));

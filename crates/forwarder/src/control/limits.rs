@@ -104,14 +104,14 @@ pub struct LimitOverrides {
 impl From<&v1::Limits> for LimitOverrides {
     fn from(overrides: &v1::Limits) -> Self {
         // The tables support no more: a higher configured limit is capped.
-        let most = |overrides: u32| (overrides as usize).min(MAX_LIMIT);
+        let max = |overrides: u32| (overrides as usize).min(MAX_LIMIT);
         Self {
-            routes4: most(overrides.ip4_routes),
-            routes6: most(overrides.ip6_routes),
-            vrf_routes: most(overrides.vrf_routes),
-            next_hops: most(overrides.next_hops),
-            adjacencies: most(overrides.adjacencies),
-            neighbors: most(overrides.neighbors),
+            routes4: max(overrides.ip4_routes),
+            routes6: max(overrides.ip6_routes),
+            vrf_routes: max(overrides.vrf_routes),
+            next_hops: max(overrides.next_hops),
+            adjacencies: max(overrides.adjacencies),
+            neighbors: max(overrides.neighbors),
         }
     }
 }

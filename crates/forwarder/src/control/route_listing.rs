@@ -127,8 +127,8 @@ impl ForwarderState {
             }
             if let Some(desired) = &listing.request.longest_match {
                 let covering = address(&desired.address).and_then(|to| {
-                    let most = u8::try_from(desired.length).unwrap_or(u8::MAX).min(bits(to));
-                    self.covering(slot, to, if most == 0 { bits(to) } else { most })
+                    let max = u8::try_from(desired.length).unwrap_or(u8::MAX).min(bits(to));
+                    self.covering(slot, to, if max == 0 { bits(to) } else { max })
                 });
                 routes.extend(covering.filter(|it| {
                     it.route.as_ref().is_some_and(|it| listing.asks_for_protocol(it.protocol))
@@ -170,10 +170,10 @@ impl ForwarderState {
         learned.or_else(|| self.route(slot, prefix))
     }
 
-    /// The longest match of an address in a VRF, among prefixes of at most `most` bits.
-    fn covering(&self, slot: Slot, to: IpAddr, most: u8) -> Option<v1::RouteState> {
+    /// The longest match of an address in a VRF, among prefixes of at most `max` bits.
+    fn covering(&self, slot: Slot, to: IpAddr, max: u8) -> Option<v1::RouteState> {
         let prefix = |length| (network(to, length), length);
-        (0..=most).rev().map(prefix).find_map(|prefix| {
+        (0..=max).rev().map(prefix).find_map(|prefix| {
             // Broadcast addresses are not listed, and cover nothing else.
             if self.vrfs.route(slot, &prefix).is_some() {
                 return Some(self.route(slot, &prefix));

@@ -108,10 +108,10 @@ impl VrfState {
 
 impl ForwarderState {
     /// The paths and backup paths of the longest match of an address, among desired and learned routes of at
-    /// least `least` bits. Host routes of neighbours are derived from it and do not count.
-    fn longest(&self, slot: Slot, address: IpAddr, least: u8) -> [&[PathKey]; 2] {
+    /// least `min` bits. Host routes of neighbours are derived from it and do not count.
+    fn longest(&self, slot: Slot, address: IpAddr, min: u8) -> [&[PathKey]; 2] {
         let none = self.learned.is_empty();
-        for length in (least..=bits(address)).rev() {
+        for length in (min..=bits(address)).rev() {
             let prefix = (network(address, length), length);
             if let Some(installed) = self.vrfs.route(slot, &prefix) {
                 return [installed.set.as_deref().unwrap_or_default(), &[]];

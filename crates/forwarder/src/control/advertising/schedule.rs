@@ -57,8 +57,8 @@ impl Schedule {
 
     /// An advertisement was sent; `random` is any number.
     pub fn sent(&mut self, now: Millis, intervals: &Intervals, random: u64) {
-        let (least, most) = intervals.interval_ms;
-        let mut pause = least + random % (most.saturating_sub(least) + 1);
+        let (min, max) = intervals.interval_ms;
+        let mut pause = min + random % (max.saturating_sub(min) + 1);
         if self.first > 0 {
             self.first -= 1;
             pause = pause.min(FIRST_MS);
@@ -99,10 +99,10 @@ mod tests {
         #[test]
         fn solicitations_keep_the_intervals(
             steps in prop::collection::vec((0_u64..2000, any::<bool>(), any::<u64>()), 1..400),
-            least in 3000_u64..20_000,
+            min in 3000_u64..20_000,
             more in 0_u64..20_000,
         ) {
-            let intervals = Intervals { interval_ms: (least, least + more), ..INTERVALS };
+            let intervals = Intervals { interval_ms: (min, min + more), ..INTERVALS };
             let mut schedule = Schedule::begin(0);
             let (mut now, mut last, mut solicited_at) = (0, None::<u64>, None::<u64>);
             for (pause, is_solicited, random) in steps {
@@ -112,7 +112,7 @@ mod tests {
                     now = now.max(schedule.due());
                     if let Some(last) = last {
                         prop_assert!(now - last >= intervals.min_gap_ms, "{last} {now}");
-                        prop_assert!(now - last <= least + more);
+                        prop_assert!(now - last <= min + more);
                     }
                     if let Some(solicited_at) = solicited_at.take() {
                         prop_assert!(now - solicited_at <= intervals.min_gap_ms + intervals.max_response_delay_ms);

@@ -69,13 +69,13 @@ impl Advertisement {
     }
 }
 
-fn intervals(least: u32, most: u32, path: &str, errors: &mut ValidationErrors) -> (u64, u64) {
-    if !(1..=most).contains(&least) || most > INTERVAL_MAX_S {
-        let cause = format!("advertises every {least} to {most} seconds");
+fn intervals(min: u32, max: u32, path: &str, errors: &mut ValidationErrors) -> (u64, u64) {
+    if !(1..=max).contains(&min) || max > INTERVAL_MAX_S {
+        let cause = format!("advertises every {min} to {max} seconds");
         let fix = "Use 1 to 65,535 seconds, and a minimum of at most the maximum.";
         errors.add(path.to_owned(), cause, fix);
     }
-    (u64::from(least.max(1)) * 1000, u64::from(most.max(least).max(1)) * 1000)
+    (u64::from(min.max(1)) * 1000, u64::from(max.max(min).max(1)) * 1000)
 }
 
 fn ip6(bytes: &[u8]) -> Option<Ipv6Addr> {

@@ -271,8 +271,8 @@ impl DesiredState {
         }
         state.check_tunnels(&mut errors);
         if let Some(config) = &desired.reassembly {
-            let most = crate::ip::reassembly::CONTEXTS_MAX;
-            if config.packets > most || config.per_source > most {
+            let max = crate::ip::reassembly::CONTEXTS_MAX;
+            if config.packets > max || config.per_source > max {
                 let cause =
                     format!("{} packets, {} of one source", config.packets, config.per_source);
                 let fix = "Use at most 1,024 for both.";

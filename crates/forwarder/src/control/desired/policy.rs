@@ -95,7 +95,7 @@ impl DesiredState {
             let cause = format!("matches the interface {:?}, which does not exist", rule.interface);
             return Err((cause, "Use an existing interface."));
         }
-        let is_small = |value: Option<u32>, most| value.is_none_or(|value| value <= most);
+        let is_small = |value: Option<u32>, max| value.is_none_or(|value| value <= max);
         if !is_small(rule.dscp, 63) || !is_small(rule.ip_protocol, 255) {
             let (dscp, protocol) = (rule.dscp.unwrap_or(0), rule.ip_protocol.unwrap_or(0));
             let cause = format!("has the DSCP {dscp} and the protocol {protocol}");

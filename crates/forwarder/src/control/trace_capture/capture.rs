@@ -95,8 +95,8 @@ impl ForwarderState {
         let selection = self.selection(&request.interface, &request.filter)?;
         let Some(slot) = self.trace_capture.captures.iter().position(Option::is_none) else {
             self.trace_capture.refused += 1;
-            let most = self.trace_capture.captures.len();
-            let message = format!("{most} captures run, the maximum: stop one of them");
+            let max = self.trace_capture.captures.len();
+            let message = format!("{max} captures run, the maximum: stop one of them");
             return Err(Status::resource_exhausted(message));
         };
         let snap = if request.snap_length == 0 { usize::MAX } else { request.snap_length as usize };
@@ -186,8 +186,8 @@ impl Reader {
         let mut data = Vec::new();
         let rings = self.rings.len().max(1);
         for ring in &mut self.rings {
-            let (most, frames_before) = (bytes + BATCH / rings, frames.len());
-            while bytes < most
+            let (max, frames_before) = (bytes + BATCH / rings, frames.len());
+            while bytes < max
                 && frames.len() - frames_before < FRAMES / rings
                 && let Some(head) = take(ring, &mut data)
             {
