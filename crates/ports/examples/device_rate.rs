@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     near.ip(&[&["link", "add", "near0", "type", "veth"][..], &peer].concat())?;
     near.ip(&["link", "set", "near0", "up"])?;
     far.ip(&["link", "set", "far0", "up"])?;
-    let pool = Pool::leak(16_384, HugePages::WhenThere)?;
+    let pool = Pool::leak(16_384, HugePages::IfAvailable)?;
     println!("frames of {frame} bytes");
     for driver in ["af-packet", "af-xdp native", "af-xdp generic"] {
         println!("{driver}");

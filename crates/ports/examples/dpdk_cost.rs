@@ -11,7 +11,7 @@ use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, VECTOR, Vector};
 use stoa_ports::{DpdkConfig, PortConfig};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let pool = Pool::leak(16_384, HugePages::WhenThere)?;
+    let pool = Pool::leak(16_384, HugePages::IfAvailable)?;
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
     let (_null, mut queues) = up("net_null0,size=60", pool)?;
     forward("net_null to net_null", &mut queues, &mut cache, &mut vector);

@@ -9,7 +9,7 @@ use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, VECTOR, Vector};
 use stoa_ports::{Destinations, GeneratorConfig, MemifConfig, MemifRole, PortConfig};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let pool = Pool::leak(16_384, HugePages::WhenThere)?;
+    let pool = Pool::leak(16_384, HugePages::IfAvailable)?;
     memif(pool)?;
     generator(pool)
 }

@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds = arguments.next().unwrap_or_else(|| "3".into());
     let is_tap = arguments.next().is_some_and(|driver| driver == "tap");
     let (middle, hosts) = (Namespace::new("relay")?, [Namespace::new("a")?, Namespace::new("b")?]);
-    let pool = Pool::leak(16_384, HugePages::WhenThere)?;
+    let pool = Pool::leak(16_384, HugePages::IfAvailable)?;
     let join = |number: usize| {
         let host = &hosts[number];
         let port = if is_tap { tap(host) } else { veth(&middle, host, number)? };

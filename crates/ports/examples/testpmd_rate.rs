@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (ours, theirs) in [(MemifRole::Master, "client"), (MemifRole::Slave, "server")] {
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("memif.sock").display().to_string();
-        let pool = Pool::leak(16_384, HugePages::WhenThere)?;
+        let pool = Pool::leak(16_384, HugePages::IfAvailable)?;
         let config =
             MemifConfig { socket: socket.clone(), id: 7, role: ours, ..MemifConfig::default() };
         let mut port = stoa_ports::open(&PortConfig::Memif(config), pool)?;

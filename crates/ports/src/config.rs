@@ -1,4 +1,4 @@
-//! What a port is asked to be: plain values that the forwarder fills in.
+//! The configuration of a port: plain values that the forwarder fills in.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub enum PortConfig {
 }
 
 impl PortConfig {
-    /// The driver's name as it was asked for: one of [`crate::DRIVERS`], or `auto`, which
+    /// The configured driver's name: one of [`crate::DRIVERS`], or `auto`, which
     /// becomes one of them.
     pub fn driver(&self) -> &'static str {
         match self {
@@ -139,7 +139,7 @@ pub struct AfXdpConfig {
     pub attach: XdpAttach,
     /// Who writes frames.
     pub bind: XdpBind,
-    /// The kernel says when it wants to be called, else it is called for each burst.
+    /// The kernel signals when it must be called, otherwise it is called for each burst.
     pub need_wakeup: bool,
     /// Bytes of an IP packet, 68 to 11,050; 0: the device's, which is the most in any case.
     pub mtu: u32,
@@ -216,7 +216,7 @@ pub enum MemifRole {
 pub struct MemifConfig {
     /// The Unix socket; a name that begins with `@` is an abstract one.
     pub socket: String,
-    /// Tells links apart that share a socket.
+    /// Distinguishes links that share a socket.
     pub id: u32,
     /// Who listens and who owns the memory.
     pub role: MemifRole,
@@ -247,7 +247,7 @@ pub struct DpdkConfig {
     pub device: String,
     /// Receive queues, 1 to 64; 0: one.
     pub rx_queues: u16,
-    /// Transmit queues, 1 to 64; 0: as `workers` says.
+    /// Transmit queues, 1 to 64; 0: as many as `workers`.
     pub tx_queues: u16,
     /// Transmit queues when their number is left open: so many, or as many as the device has.
     pub workers: u16,

@@ -13,7 +13,7 @@ pub enum OpenError {
         /// What is wrong and what would be right.
         reason: String,
     },
-    /// The device cannot do what is asked of it, as it is set up now.
+    /// The device does not support the settings in its present state.
     #[error("{field}: {reason}")]
     Unsupported {
         /// The field of the configuration.
@@ -30,7 +30,7 @@ pub enum OpenError {
         /// The driver.
         driver: &'static str,
     },
-    /// The system wants a right that we lack.
+    /// A capability is missing.
     #[error("{what} needs {capability}: run as root or give the program that capability")]
     Permission {
         /// What was tried.

@@ -1,4 +1,4 @@
-//! What a network device's driver says and lets be changed by `SIOCETHTOOL`: its name, its
+//! Properties and settings of a network device's driver by `SIOCETHTOOL`: its name, its
 //! queues, and whether it takes VLAN tags off (linux/ethtool.h).
 
 use std::io::Result;
@@ -16,7 +16,7 @@ const GET_CHANNELS: u32 = 0x3c;
 const GET_FLAGS: u32 = 0x25;
 /// `ETHTOOL_SFLAGS`.
 const SET_FLAGS: u32 = 0x26;
-/// `ETH_FLAG_RXVLAN`: the device takes tags off and tells them beside the frame.
+/// `ETH_FLAG_RXVLAN`: the device strips tags and passes them beside the frame.
 const STRIP_TAGS: u32 = 1 << 8;
 
 /// `struct ethtool_drvinfo`.
@@ -64,7 +64,7 @@ pub(crate) struct Driver {
     pub is_virtual: bool,
 }
 
-/// Asks `what`, whose first word says so, of the device `name` in the namespace of `watch`.
+/// Queries `what`, whose first word is the command, of the device `name` in the namespace of `watch`.
 fn ask<T>(watch: &OwnedFd, name: &str, what: &mut T) -> Result<()> {
     let mut request = request(name);
     request.ifr_ifru.ifru_data = (&raw mut *what).cast();
@@ -74,7 +74,7 @@ fn ask<T>(watch: &OwnedFd, name: &str, what: &mut T) -> Result<()> {
     Ok(())
 }
 
-/// The driver of the device; a device that does not say counts as virtual.
+/// The driver of the device; a device without a driver name counts as virtual.
 pub(crate) fn driver(watch: &OwnedFd, name: &str) -> Driver {
     // SAFETY: all-zero is a valid DriverInfo.
     let mut info: DriverInfo = unsafe { std::mem::zeroed() };
@@ -87,12 +87,12 @@ pub(crate) fn driver(watch: &OwnedFd, name: &str) -> Driver {
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     };
     let (name, bus) = (text(&info.driver), text(&info.bus));
-    // TAP devices say "tap" or "tun" here, hardware its place on the bus.
+    // TAP devices report "tap" or "tun" here, hardware its bus address.
     let is_virtual = !bus.contains(':') && !bus.contains('.') && !bus.starts_with("virtio");
     Driver { name, is_virtual }
 }
 
-/// Makes Linux tell at once what has become of the device's carrier. Else it tells one change a second at most, and
+/// Makes Linux report the device's carrier at once. Otherwise it reports at most one change a second, and
 /// routing daemons learn that late of a link that is gone; a question has to be answered with what is true.
 ///
 /// # Errors

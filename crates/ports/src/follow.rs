@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::claim::{self, Claim};
+use crate::device_lock::{self, DeviceLock};
 use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
 use crate::netns;
@@ -21,12 +21,12 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub(crate) struct Follower {
     name: String,
     netns: Option<String>,
-    /// Asks for the device and hears of changes; `None`: its namespace is gone.
+    /// Queries the device and receives its changes; `None`: its namespace is gone.
     ///
     /// A socket keeps its namespace alive, so that one whose name is gone is let go of.
     watch: Option<OwnedFd>,
     /// That the device is ours and no other router's; let go of with `watch`.
-    claim: Option<Arc<Claim>>,
+    device_lock: Option<Arc<DeviceLock>>,
     /// Why the device is not ours although its namespace is there.
     refused: Option<String>,
     home: Option<netns::Identity>,
@@ -43,7 +43,7 @@ impl Follower {
         let home = netns::identity(netns);
         let watch = netns::within(netns, netdevice::watch)?;
         let watch = watch.map_err(system("watch network devices"))?;
-        let device = netdevice::device(&watch, name).map_err(system("ask for a network device"))?;
+        let device = netdevice::device(&watch, name).map_err(system("query a network device"))?;
         let netns = netns.map(str::to_owned);
         let Some(device) = device else {
             return Err(OpenError::NoDevice { device: name.to_owned(), netns });
@@ -52,10 +52,10 @@ impl Follower {
             let reason = format!("{name} is not an Ethernet device: choose one that is");
             return Err(OpenError::Config { field: "device", reason });
         }
-        let claim = Some(netns::within(netns.as_deref(), || claim::take(name))??);
+        let device_lock = Some(netns::within(netns.as_deref(), || device_lock::take(name))??);
         let (name, looked) = (name.to_owned(), Instant::now());
         let (watch, refused) = (Some(watch), None);
-        Ok((Self { name, netns, watch, claim, refused, home, looked }, device))
+        Ok((Self { name, netns, watch, device_lock, refused, home, looked }, device))
     }
 
     /// The device's name.
@@ -88,7 +88,7 @@ impl Follower {
         if self.netns.is_some() {
             let now = netns::identity(self.netns.as_deref());
             if now.is_none() || now != self.home {
-                (self.watch, self.claim, self.home) = (None, None, None);
+                (self.watch, self.device_lock, self.home) = (None, None, None);
             }
         }
         if self.watch.is_none() && self.looked.elapsed() >= LOOK_AGAIN {
@@ -96,8 +96,9 @@ impl Follower {
             let home = netns::identity(self.netns.as_deref());
             self.refused = None;
             match home.map(|_| self.enter()) {
-                Some(Ok((watch, claim))) => {
-                    (self.watch, self.claim, self.home) = (Some(watch), Some(claim), home);
+                Some(Ok((watch, device_lock))) => {
+                    (self.watch, self.device_lock, self.home) =
+                        (Some(watch), Some(device_lock), home);
                 }
                 Some(Err(error)) => self.refused = Some(error.to_string()),
                 None => {}
@@ -109,10 +110,10 @@ impl Follower {
     }
 
     /// Watches devices in the namespace, and takes ours.
-    fn enter(&self) -> Result<(OwnedFd, Arc<Claim>), OpenError> {
-        let open = || (netdevice::watch(), claim::take(&self.name));
-        let (watch, claim) = netns::within(self.netns.as_deref(), open)?;
-        Ok((watch.map_err(system("watch network devices"))?, claim?))
+    fn enter(&self) -> Result<(OwnedFd, Arc<DeviceLock>), OpenError> {
+        let open = || (netdevice::watch(), device_lock::take(&self.name));
+        let (watch, device_lock) = netns::within(self.netns.as_deref(), open)?;
+        Ok((watch.map_err(system("watch network devices"))?, device_lock?))
     }
 
     /// Why the device cannot carry packets now; `None`: it can.
@@ -180,7 +181,7 @@ mod tests {
             name: "lan".into(),
             netns: Some("blue".into()),
             watch: None,
-            claim: None,
+            device_lock: None,
             refused: None,
             home: None,
             looked: Instant::now(),

@@ -5,13 +5,13 @@
 //! write (rings, control messages, files, packets) is read once, checked, then
 //! used: a lying peer loses its own packets or its link, nothing else.
 //!
-//! This crate is one of the rooms that may use `unsafe`: each block says why it is sound.
+//! This crate is one of the crates that may use `unsafe`: each block states why it is sound.
 
 pub mod af_packet;
 pub mod af_xdp;
 pub mod auto;
-mod claim;
 mod config;
+mod device_lock;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 mod error;

@@ -9,16 +9,16 @@ pub(crate) const MTU: u32 = 1500;
 /// Bytes of the largest IP packet that any port carries: what a jumbo buffer holds less
 /// Ethernet header and two tags.
 pub const MTU_MAX: u32 = (JUMBO_FRAME_MAX - LINK_HEADER) as u32;
-/// Bytes of the smallest MTU that a port may be asked for: RFC 791, section 3.2.
+/// Bytes of the smallest MTU that a port may have: RFC 791, section 3.2.
 const MTU_MIN: u32 = 68;
 
 /// Ethernet header and two tags: what a frame has besides IP.
 pub(crate) const LINK_HEADER: usize = 14 + 8;
 
-/// Queues that a port may be asked for in each direction.
+/// The most queues of a port in each direction.
 pub(crate) const QUEUES_MAX: u16 = 64;
 
-/// The MAC address that was asked for, or a locally administered one from random.
+/// The configured MAC address, or a locally administered one from random.
 pub(crate) fn mac(asked: Option<[u8; 6]>) -> [u8; 6] {
     if let Some(mac) = asked {
         return mac;
@@ -35,29 +35,29 @@ pub(crate) fn mac(asked: Option<[u8; 6]>) -> [u8; 6] {
     mac
 }
 
-/// The MTU that was asked for; 0 means `usual`.
+/// The configured MTU; 0 means `usual`.
 pub(crate) fn mtu(asked: u32, usual: u32) -> Result<u32, OpenError> {
     match asked {
         0 => Ok(usual.min(MTU_MAX)),
         MTU_MIN..=MTU_MAX => Ok(asked),
         _ => {
-            let reason = format!("{asked} bytes asked for: give {MTU_MIN} to {MTU_MAX}");
+            let reason = format!("{asked} bytes requested: configure {MTU_MIN} to {MTU_MAX}");
             Err(OpenError::Config { field: "mtu", reason })
         }
     }
 }
 
 /// Bytes of the longest frame that a port of that MTU receives. What fits into a plain
-/// buffer is taken in any case; jumbo buffers are only spent where the MTU asks for them, so
+/// buffer is taken in any case; jumbo buffers are only used where the MTU requires them, so
 /// that no peer of another port can use them up.
 pub(crate) fn longest(mtu: u32) -> usize {
     (mtu as usize + LINK_HEADER).clamp(FRAME_MAX, JUMBO_FRAME_MAX)
 }
 
-/// A number of queues that was asked for; 0 means one.
+/// The configured number of queues; 0 means one.
 pub(crate) fn queues(field: &'static str, asked: u16, most: u16) -> Result<u16, OpenError> {
     if asked > most {
-        let reason = format!("{asked} queues asked for: give 1 to {most}");
+        let reason = format!("{asked} queues requested: configure 1 to {most}");
         return Err(OpenError::Config { field, reason });
     }
     Ok(asked.max(1))

@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 
 use stoa_engine::pool::{FRAME_MAX, HEADROOM};
 use stoa_engine::{Doze, PoolCache, Port, PortEvent, Queues, Refused, RxQueue, TxQueue, Vector};
-use stoa_memif::{FrameSink, Config, Event, NoRoom, Receiver, Role, Sender};
+use stoa_memif::{Config, Event, FrameSink, NoRoom, Receiver, Role, Sender};
 
 use crate::config::{MemifConfig, MemifRole};
 use crate::error::OpenError;

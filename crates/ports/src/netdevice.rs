@@ -1,4 +1,4 @@
-//! What the kernel says of its network devices: netdevice(7), rtnetlink(7).
+//! The kernel's network devices: netdevice(7), rtnetlink(7).
 
 use std::ffi::{c_int, c_void};
 use std::io::{Error, Result};
@@ -61,7 +61,7 @@ pub(crate) fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<Owne
     let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no pointers.
     let fd = check(unsafe { libc::socket(domain, kind, protocol) })?;
-    // SAFETY: the descriptor is new, so nobody else owns it.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn watch() -> Result<OwnedFd> {
 /// Binds to an address of any family.
 pub(crate) fn bind_to<T>(socket: &OwnedFd, address: &T) -> Result<()> {
     let length = size_of::<T>() as u32;
-    // SAFETY: the address lives through the call and is as long as said.
+    // SAFETY: the address lives through the call and has the length given.
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const *address).cast(), length) })?;
     Ok(())
 }
 
-/// Throws away what [`watch`] has heard, up to 64 messages: only that it spoke matters.
+/// Discards up to 64 messages of [`watch`]: only their arrival matters.
 pub(crate) fn hush(watch: &OwnedFd) {
     let mut message = [0u8; 64];
     for _ in 0..64 {
@@ -100,7 +100,7 @@ pub(crate) fn hush(watch: &OwnedFd) {
     }
 }
 
-/// What the kernel says of the device `name` in the namespace of `watch`; `None`: there is none.
+/// The kernel's state of the device `name` in the namespace of `watch`; `None`: there is none.
 pub(crate) fn device(watch: &OwnedFd, name: &str) -> Result<Option<Device>> {
     match describe(watch, name) {
         Ok(device) => Ok(Some(device)),

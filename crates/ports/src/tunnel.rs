@@ -1,5 +1,5 @@
 //! `tunnel`: a port without a device. Its packets leave and come by other ports, inside packets to
-//! the other end; the graph puts them in and takes them out. Here is only what every port tells of
+//! the other end; the graph puts them in and takes them out. This is only what every port reports of
 //! itself.
 
 use std::net::IpAddr;

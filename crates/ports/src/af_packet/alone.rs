@@ -1,6 +1,6 @@
 //! Keeps Linux from working on frames that are ours.
 //!
-//! A packet socket hears a copy: behind it Linux goes on with the frame, looks a route up, and drops
+//! A packet socket receives a copy: Linux processes the frame further, looks up a route, and drops
 //! it or answers a second time. Two BPF instructions at the device's ingress, where frames come
 //! when the sockets have them, end that. They go with their descriptor.
 
@@ -32,7 +32,7 @@ pub(super) enum Linux {
 impl Linux {
     /// Has the device's frames dropped behind the sockets, which are bound to it already, unless it has
     /// an address in Linux or another device of Linux is on it (a bridge, a bond, a VLAN):
-    /// somebody may use it, perhaps to reach this machine.
+    /// it may be in use, perhaps to reach this machine.
     pub fn keep_out(index: c_int, name: &str) -> Self {
         if has_address(name) {
             return Self::Hears("it has an address there".into());
@@ -55,8 +55,8 @@ impl Linux {
     }
 }
 
-/// Whether a device of this thread's namespace has an address in Linux that somebody gave it. When
-/// that cannot be told, it counts as one.
+/// Whether a device of this thread's namespace has a configured address in Linux. When
+/// this is unknown, it counts as one.
 fn has_address(name: &str) -> bool {
     let Ok(mut all) = getifaddrs() else { return true };
     all.any(|one| {
@@ -84,7 +84,7 @@ fn is_below_another(index: u32) -> std::io::Result<bool> {
     ask.serialize(&mut bytes);
     socket.send(&bytes, 0)?;
     loop {
-        // A dump ends with a message that says so: nothing is waited for in vain.
+        // A dump ends with a message of its own: no wait is in vain.
         let (answer, _) = socket.recv_from_full()?;
         let mut rest = answer.as_slice();
         while !rest.is_empty() {

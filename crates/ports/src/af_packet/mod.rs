@@ -33,7 +33,7 @@ use tx::Sender;
 
 /// Bytes of a socket's own queues: super-frames wait here.
 const SOCKET_BUFFER: i32 = 32 << 20;
-/// What queues tell the port.
+/// What queues report to the port.
 #[derive(Debug, Default)]
 struct Shared {
     /// Received frames that could not become packets.
@@ -60,7 +60,7 @@ pub struct AfPacket {
     last: Device,
     /// The device's number while the port is up.
     up: Option<i32>,
-    /// Why the port is down, as it was told.
+    /// The reported reason why the port is down.
     down: Option<String>,
     /// The receiving sockets, for the kernel's own count of what it shed.
     sockets: Vec<Arc<OwnedFd>>,

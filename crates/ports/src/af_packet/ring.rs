@@ -1,5 +1,5 @@
 //! The receive ring: frames that the kernel writes into memory that we share with it
-//! (packet(7), TPACKET_V2). A frame is seen as soon as its slot says so: no block timer.
+//! (packet(7), TPACKET_V2). A frame is received as soon as its slot is marked: no block timer.
 
 use std::io::Result;
 use std::num::NonZeroUsize;
@@ -128,7 +128,7 @@ impl Ring {
         })
     }
 
-    /// Asks the cache for the header of the slot `ahead` of our place.
+    /// Prefetches the header of the slot `ahead` of our place.
     #[inline]
     pub fn prefetch(&self, ahead: usize) {
         let line = self.slot(ahead).as_ptr().wrapping_add(64);

@@ -12,7 +12,7 @@ use super::ring::{Frame, Next, Ring};
 use super::sys;
 use crate::offload::{Staging, VNET_HEADER, VnetHeader, complete};
 
-/// Slots that are asked for before they are needed.
+/// Slots that are prefetched.
 const AHEAD: usize = 4;
 
 /// One packet socket with its ring.
@@ -61,13 +61,13 @@ impl Receiver {
 
     /// Fetches the frame that the ring had no room for from the socket's queue. Frames of
     /// several processors may stand there in another order than in the ring, so the slot
-    /// itself says nothing about it.
+    /// itself does not carry it.
     fn fetch(&mut self) {
         let mut header = [0; VNET_HEADER];
         let socket = self.socket.as_fd();
         let mut got = sys::receive(socket, &mut header, self.staging.space());
         if got.is_err() {
-            // An error of the socket (the device went down) is told once and takes no frame.
+            // An error of the socket (the device went down) is reported once and takes no frame.
             got = sys::receive(socket, &mut header, self.staging.space());
         }
         let fits = match got {

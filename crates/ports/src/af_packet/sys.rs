@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use crate::netdevice::{bind_to, check, socket};
 use crate::offload::VNET_HEADER;
 
-/// A packet socket of this namespace that hears nothing yet.
+/// A packet socket of this namespace that receives nothing yet.
 pub(crate) fn packet_socket() -> Result<OwnedFd> {
     socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
@@ -21,12 +21,12 @@ pub(super) fn set<T>(socket: &OwnedFd, option: c_int, value: &T) -> Result<()> {
 fn set_at<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> Result<()> {
     let length = size_of_val(value) as u32;
     let value: *const c_void = (&raw const *value).cast();
-    // SAFETY: the value lives through the call and is as long as said.
+    // SAFETY: the value lives through the call and has the length given.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, length) })?;
     Ok(())
 }
 
-/// Asks for socket buffers of `bytes` in both directions; what the system grants is fine.
+/// Requests socket buffers of `bytes` in both directions; what the system grants is fine.
 pub(crate) fn enlarge(socket: &OwnedFd, bytes: c_int) {
     for (force, ask) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
@@ -38,7 +38,7 @@ pub(crate) fn enlarge(socket: &OwnedFd, bytes: c_int) {
     }
 }
 
-/// Binds to a device; a socket with `receive` hears its frames from now on.
+/// Binds to a device; a socket with `receive` gets its frames from now on.
 pub(super) fn bind(socket: &OwnedFd, index: c_int, receive: bool) -> Result<()> {
     // SAFETY: all-zero is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -127,7 +127,7 @@ pub(super) fn receive(
     message.msg_iovlen = parts.len();
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
-    // SAFETY: all that the message points to lives through the call, with the lengths said.
+    // SAFETY: all that the message points to lives through the call, with the lengths given.
     let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     if got < 0 {
         let error = Error::last_os_error();

@@ -94,7 +94,7 @@ impl TxQueue for Sender {
                 Ok(sent) => done += sent,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    // Longer than the device takes, or malformed: this one only, and it is told.
+                    // Longer than the device takes, or malformed: only this frame, and it is counted.
                     Some(libc::EMSGSIZE | libc::EINVAL) => {
                         let lanes = self.end(done)..self.end(done + 1);
                         self.shared.refused.fetch_add(lanes.len() as u64, Ordering::Relaxed);

@@ -94,7 +94,7 @@ impl Attached {
 fn native(map: &OwnedFd, index: i32, is_virtual: bool, fragments: bool) -> Result<(OwnedFd, bool)> {
     let flags = if fragments { bpf::HAS_FRAGS } else { 0 };
     let device = index as u32;
-    // A card leaves tags in the frame when it is told to.
+    // A card leaves tags in the frame when configured so.
     if is_virtual && let Some(tag_of) = btf::kernel_function(program::TAG_OF) {
         let program = program::with_tags(map, tag_of);
         let attached = bpf::load(&program, flags | bpf::DEVICE_BOUND, device)
@@ -102,7 +102,7 @@ fn native(map: &OwnedFd, index: i32, is_virtual: bool, fragments: bool) -> Resul
         match attached {
             Ok(link) => return Ok((link, true)),
             Err(error) if is_taken(&error) => return Err(error),
-            // A driver that cannot tell tags.
+            // A driver that does not report tags.
             Err(_) => {}
         }
     }

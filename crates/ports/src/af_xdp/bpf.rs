@@ -24,7 +24,7 @@ const SCHED_CLS: u32 = 3;
 const ATTACH_INGRESS: u32 = 46;
 /// `BPF_F_XDP_HAS_FRAGS`: the program works on frames of several buffers.
 pub(super) const HAS_FRAGS: u32 = 1 << 5;
-/// `BPF_F_XDP_DEV_BOUND_ONLY`: the program may ask the driver about a frame.
+/// `BPF_F_XDP_DEV_BOUND_ONLY`: the program may query the driver about a frame.
 pub(super) const DEVICE_BOUND: u32 = 1 << 6;
 
 /// One instruction of the BPF machine.
@@ -95,7 +95,7 @@ const _: () = assert!(size_of::<ProgLoad>() == 72);
 ///
 /// # Safety
 /// `attributes` is laid out as the kernel expects for `command`, and what it points to lives
-/// through the call with the lengths that it says.
+/// through the call with the lengths that it gives.
 unsafe fn bpf<T>(command: c_int, attributes: &T) -> Result<c_long> {
     // SAFETY: the caller's promise; the size is that of the value.
     let answer = unsafe {
@@ -107,7 +107,7 @@ unsafe fn bpf<T>(command: c_int, attributes: &T) -> Result<c_long> {
 /// A descriptor that bpf(2) made.
 ///
 /// # Safety
-/// The number is a new descriptor that nobody else owns.
+/// The number is a new descriptor that nothing else owns.
 unsafe fn own(descriptor: c_long) -> OwnedFd {
     // SAFETY: the caller's promise.
     unsafe { OwnedFd::from_raw_fd(descriptor as c_int) }
@@ -138,8 +138,8 @@ pub(super) fn put(map: &OwnedFd, queue: u32, socket: BorrowedFd<'_>) -> Result<(
 /// Loads a program; `device` is what a [`DEVICE_BOUND`] one is for, else 0.
 ///
 /// # Errors
-/// What the system said, and the last words of the verifier. Where capabilities are missing, the
-/// system's answer as it is: the verifier then only says what others may not do.
+/// The system's error, and the last lines of the verifier's log. Where capabilities are missing, the
+/// system's answer as it is: the verifier's log then only lists forbidden operations.
 pub(super) fn load(program: &[Instruction], flags: u32, device: u32) -> Result<OwnedFd> {
     let mut attributes = ProgLoad {
         kind: XDP,
@@ -162,7 +162,7 @@ pub(super) fn load(program: &[Instruction], flags: u32, device: u32) -> Result<O
     let mut log = vec![0u8; 64 << 10];
     (attributes.log_level, attributes.log_size) = (1, log.len() as u32);
     attributes.log = log.as_mut_ptr().expose_provenance() as u64;
-    // SAFETY: as above, and the log is as long as said.
+    // SAFETY: as above, and the log has the length given.
     if let Ok(program) = unsafe { bpf(PROG_LOAD, &attributes) } {
         // SAFETY: as above.
         return Ok(unsafe { own(program) });
@@ -173,9 +173,7 @@ pub(super) fn load(program: &[Instruction], flags: u32, device: u32) -> Result<O
     let is_refusal = matches!(first.raw_os_error(), Some(libc::EPERM | libc::EACCES));
     match last.is_empty() || is_refusal && Rights::now().are_too_few() {
         true => Err(first),
-        false => {
-            Err(Error::other(format!("{first}; the kernel's verifier says: {}", last.join("; "))))
-        }
+        false => Err(Error::other(format!("{first}; the kernel's verifier: {}", last.join("; ")))),
     }
 }
 

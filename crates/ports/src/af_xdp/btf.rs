@@ -9,7 +9,7 @@ const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u32 = 0xeb9f;
 const FUNCTION: u32 = 12;
 
-/// The number of the kernel's function `name`; `None`: this kernel has none, or does not tell.
+/// The number of the kernel's function `name`; `None`: this kernel has none, or does not export it.
 pub(super) fn kernel_function(name: &str) -> Option<u32> {
     find(&std::fs::read(Path::new(VMLINUX)).ok()?, name)
 }

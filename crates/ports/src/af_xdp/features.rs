@@ -1,8 +1,8 @@
-//! What the kernel says a device can do for XDP, asked before the port is opened: so a reload
-//! that wants more of it is refused, and the old port goes on.
+//! The XDP features of a device, queried before the port is opened: so a reload
+//! that requires more is refused, and the old port goes on.
 //!
 //! The generic netlink family `netdev` (Linux 6.3, linux/netdev.h) knows. An older kernel, or an
-//! answer that is not understood, forbids nothing: the link tells then.
+//! answer that is not understood, forbids nothing: binding the socket decides.
 
 use netlink_packet_core::{
     DecodeError, DefaultNla, Emitable, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage,
@@ -39,10 +39,10 @@ impl Features {
     const REDIRECT: u64 = 2;
     /// `NETDEV_XDP_ACT_XSK_ZEROCOPY`.
     const XSK_ZEROCOPY: u64 = 8;
-    /// What the kernel wants of a driver before it binds without copying (`xp_assign_dev`).
+    /// What the kernel requires of a driver before it binds without copying (`xp_assign_dev`).
     const ZERO_COPY: u64 = Self::BASIC | Self::REDIRECT | Self::XSK_ZEROCOPY;
 
-    /// Those of the device `index` of this thread's namespace; `None`: the kernel does not say.
+    /// Those of the device `index` of this thread's namespace; `None`: the kernel does not report them.
     pub fn of(index: u32) -> Option<Self> {
         let mut socket = Socket::new(NETLINK_GENERIC).ok()?;
         // Answers are there when the request returns: nothing is waited for.
@@ -66,14 +66,14 @@ impl Features {
         self.0 & all == all
     }
 
-    /// Refuses what is asked of a device that cannot do it.
+    /// Refuses settings that the device does not support.
     ///
     /// # Errors
     /// [`OpenError::Unsupported`], with what to do about it.
     pub fn allow(self, config: &AfXdpConfig, driver: &Driver) -> Result<(), OpenError> {
         let (device, driver) = (&config.device, &driver.name);
-        // The kernel attaches without asking for these: a driver that tells none at all may be one
-        // that never learnt to tell.
+        // The kernel attaches without checking these: a driver that reports none may be one
+        // that does not report features at all.
         let tells = self.0 != 0 || driver == "veth";
         if config.attach == XdpAttach::Native && tells && !self.has(Self::BASIC) {
             let reason = match driver.as_str() {
@@ -174,7 +174,7 @@ fn bytes_of<T: NetlinkSerializable>(mut message: NetlinkMessage<T>) -> Vec<u8> {
     bytes
 }
 
-/// What an answer says; `None`: it is an error, or not understood.
+/// The content of an answer; `None`: it is an error, or not understood.
 fn payload<T>(answer: &[u8]) -> Option<T>
 where
     GenlMessage<T>: NetlinkDeserializable,

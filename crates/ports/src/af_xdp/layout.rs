@@ -58,7 +58,7 @@ mod tests {
         let jumbo = Layout::of(9000);
         assert_eq!(jumbo.longest(9000, true), Some([9022, 9022]));
         assert_eq!(jumbo.longest(9000, false), None);
-        // A port that was asked to be smaller than its device.
+        // A port configured smaller than its device.
         assert_eq!(jumbo.longest(3818, false), Some([3840, 3840]));
         assert_eq!((jumbo.longest(3819, false), jumbo.most()), (None, 3818));
         assert_eq!(Layout::of(1500).longest(1500, false), Some([2112, 1522]));

@@ -13,13 +13,13 @@ pub(crate) mod bpf;
 mod btf;
 mod features;
 mod layout;
-mod outlet;
 mod program;
 mod rights;
 mod ring;
 mod rx;
 mod socket;
 mod tx;
+mod tx_tracker;
 
 use std::io::Error;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -42,7 +42,7 @@ use rx::Receiver;
 use socket::{Parts, Socket};
 use tx::Sender;
 
-/// What queues tell the port.
+/// What queues report to the port.
 #[derive(Debug, Default)]
 struct Shared {
     /// Received frames that could not become packets.
@@ -85,7 +85,7 @@ pub struct AfXdp {
     /// The MTU that the program was made for.
     fitted: u32,
     up: Option<Up>,
-    /// Why the port is down, as it was told.
+    /// The reported reason why the port is down.
     down: Option<String>,
     /// What the system refused when queues were opened last.
     refused: Option<String>,
@@ -98,7 +98,7 @@ pub struct AfXdp {
 /// # Errors
 /// No such device or namespace; not an Ethernet device; more than 64 queues; a kernel without
 /// AF_XDP; CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF is missing; the device cannot do `attach` or
-/// `bind` as asked, where the kernel (Linux 6.3) tells.
+/// `bind` as configured, where the kernel (Linux 6.3) reports it.
 pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
     link::queues("rx-queues", config.queues, link::QUEUES_MAX)?;
     let mtu = link::mtu(config.mtu, link::MTU_MAX)?;

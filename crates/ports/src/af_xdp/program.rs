@@ -1,14 +1,14 @@
 //! Our XDP program, instruction by instruction: frames of a queue that has a socket go to the
 //! socket, all others to Linux.
 //!
-//! Where the driver can tell, it first puts back a VLAN tag that Linux carries beside the
+//! Where the driver supports it, it first restores a VLAN tag that Linux carries beside the
 //! frame, which AF_XDP would lose.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::bpf::Instruction;
 
-/// The kernel's function that tells the tag beside a frame.
+/// The kernel's function that returns the tag beside a frame.
 pub(super) const TAG_OF: &str = "bpf_xdp_metadata_rx_vlan_tag";
 
 // Operations (linux/bpf_common.h, linux/bpf.h).

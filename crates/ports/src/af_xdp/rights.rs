@@ -9,10 +9,10 @@ const NET_RAW: (&str, u8) = ("CAP_NET_RAW", 13);
 const SYS_ADMIN: (&str, u8) = ("CAP_SYS_ADMIN", 21);
 const BPF: (&str, u8) = ("CAP_BPF", 39);
 
-/// What the kernel looks at.
+/// The rights that the kernel checks.
 #[derive(Clone, Debug)]
 pub(super) struct Rights {
-    /// Effective capabilities, one bit each; `None`: they are not told.
+    /// Effective capabilities, one bit each; `None`: unknown.
     capabilities: Option<u64>,
     /// `kernel.unprivileged_bpf_disabled`.
     bpf_disabled: Option<String>,
@@ -54,7 +54,7 @@ impl Rights {
         needed.iter().filter(|one| lacks(one)).map(|((name, _), _)| *name).collect()
     }
 
-    /// Whether capabilities are missing: then whatever else was said follows from that.
+    /// Whether capabilities are missing: then all other errors follow from that.
     pub fn are_too_few(&self) -> bool {
         !self.missing().is_empty()
     }
@@ -119,7 +119,7 @@ pub(super) fn refusal(name: &str, doing: &str, error: &Error) -> String {
         }
         Some(libc::EPERM | libc::EACCES) => Rights::now().words(),
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSPC | libc::ERANGE) => {
-            "the device's driver cannot do it as asked: choose attach generic and bind copy, or \
+            "the device's driver does not support it: choose attach generic and bind copy, or \
              af-packet"
                 .into()
         }

@@ -38,7 +38,7 @@ pub(super) struct Ring<T> {
 // SAFETY: no thread owns a mapping, and this value alone unmaps its own. The ring behind it may be
 // mapped once more by another value (`Socket::sent`): what both touch are the three words, as
 // atomics. Entries are written by `set` alone, which needs the value for itself; of a ring mapped
-// twice one value is shared for good, and is asked for `taken` only. Kernel and giver hand
+// twice one value is shared for good, and is read for `taken` only. Kernel and giver hand
 // entries to each other through the atomic indexes.
 unsafe impl<T> Send for Ring<T> {}
 // SAFETY: by a shared value the words are loaded as atomics, and entries are read (`get`), which
@@ -60,7 +60,7 @@ impl<T: Entry> Ring<T> {
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
         // SAFETY: a new shared mapping at an address that the kernel picks.
         let base = unsafe { mmap(None, length, access, flags, socket, page) }?.cast::<u8>();
-        // SAFETY: the kernel says where in the mapping, whose length is up to the last entry.
+        // SAFETY: the kernel gives the offset in the mapping, whose length covers the last entry.
         let at = |offset: u64| unsafe { base.add(offset as usize) };
         Ok(Self {
             base,
@@ -87,7 +87,7 @@ impl<T: Entry> Ring<T> {
         unsafe { self.entries.cast::<T>().add(at as usize) }
     }
 
-    /// Whether the kernel wants a system call to go on with this ring.
+    /// Whether the kernel needs a system call to process this ring.
     #[inline]
     pub fn wants_call(&self) -> bool {
         self.word(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
@@ -124,7 +124,7 @@ impl<T: Entry> Ring<T> {
     /// As giver: writes the entry `ahead` of our place, one of those that the taker has left.
     #[inline]
     pub fn set(&mut self, ahead: u32, entry: T) {
-        // SAFETY: inside the ring, and the taker does not look there before `offer`.
+        // SAFETY: inside the ring, and the consumer does not read there before `offer`.
         unsafe { self.entry(ahead).write(entry) };
     }
 

@@ -11,7 +11,7 @@ use super::ring::Ring;
 use super::socket::Socket;
 use crate::offload::finish_silent;
 
-/// Frames that are asked for before they are needed.
+/// Frames that are prefetched.
 const AHEAD: u32 = 4;
 /// Microseconds of sleep while frames wait to be sent.
 const STUCK_NAP: u32 = 50;
@@ -133,21 +133,21 @@ impl Receiver {
     /// Frames of the other half that the kernel had no room for when they were sent.
     #[cold]
     fn push_on(&self) {
-        let outlet = &self.socket.outlet;
+        let tx_tracker = &self.socket.tx_tracker;
         // Else the other half is at it.
-        if outlet.claim() {
+        if tx_tracker.try_lock() {
             self.socket.push(|_, frame| {
-                outlet.owe(frame);
+                tx_tracker.owe(frame);
                 self.shared.refuse(1);
             });
-            outlet.release();
+            tx_tracker.release();
         }
     }
 }
 
 impl RxQueue for Receiver {
     fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
-        if self.socket.outlet.is_stuck() {
+        if self.socket.tx_tracker.has_pending() {
             self.push_on();
         }
         let waiting = self.rx.waiting();
@@ -186,7 +186,7 @@ impl RxQueue for Receiver {
     fn doze(&mut self) -> Doze {
         if self.rx.waiting() > 0 {
             Doze::Awake
-        } else if self.socket.outlet.is_stuck() {
+        } else if self.socket.tx_tracker.has_pending() {
             Doze::After(STUCK_NAP)
         } else {
             Doze::OnDescriptor

@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use super::outlet::{Frame, Outlet};
 use super::ring::Ring;
+use super::tx_tracker::{Frame, TxTracker};
 use crate::netdevice::{bind_to, check, socket};
 
 /// Chunks for received frames: 2 ms at 1 Mpps.
@@ -38,7 +38,7 @@ pub(super) struct Umem {
     pub chunk: usize,
 }
 
-// SAFETY: only addresses are given out; who follows them says why the bytes are theirs.
+// SAFETY: only addresses are given out; the user of an address states why the bytes are its own.
 unsafe impl Send for Umem {}
 // SAFETY: as above.
 unsafe impl Sync for Umem {}
@@ -90,7 +90,7 @@ pub(super) struct Socket {
     pub fd: OwnedFd,
     pub umem: Umem,
     /// Frames on their way out.
-    pub outlet: Outlet,
+    pub tx_tracker: TxTracker,
     /// The TX ring once more, for the kernel's place in it.
     sent: Ring<libc::xdp_desc>,
     zero_copy: OnceLock<bool>,
@@ -144,8 +144,8 @@ impl Parts {
             fill.set(number, u64::from(number) * chunk as u64);
         }
         fill.offer(RX_FRAMES);
-        let (outlet, zero_copy) = (Outlet::new(TX_FRAMES), OnceLock::new());
-        let socket = Arc::new(Socket { fd, umem, outlet, sent, zero_copy });
+        let (tx_tracker, zero_copy) = (TxTracker::new(TX_FRAMES), OnceLock::new());
+        let socket = Arc::new(Socket { fd, umem, tx_tracker, sent, zero_copy });
         Ok(Self { socket, rx, fill, tx, completion })
     }
 }
@@ -163,7 +163,7 @@ impl Socket {
         bind_to(&self.fd, &address)
     }
 
-    /// Whether the device reads and writes our memory itself. To be asked when bound.
+    /// Whether the device reads and writes our memory itself. Valid once bound.
     pub fn is_zero_copy(&self) -> bool {
         *self.zero_copy.get_or_init(|| {
             let mut options = libc::xdp_options { flags: 0 };
@@ -182,7 +182,7 @@ impl Socket {
         }
     }
 
-    /// Tells the kernel to send what stands in the TX ring.
+    /// Makes the kernel send the TX ring.
     #[inline]
     fn send(&self) -> Result<()> {
         // SAFETY: no bytes are passed.
@@ -194,43 +194,43 @@ impl Socket {
         Ok(())
     }
 
-    /// Looks how far the kernel is with the TX ring. Who has the claim of the outlet may.
+    /// Reads the kernel's progress in the TX ring. Only the holder of the transmit lock may call it.
     #[inline]
     pub fn look(&self) {
-        self.outlet.saw(self.sent.taken());
+        self.tx_tracker.saw(self.sent.taken());
     }
 
     /// Calls the kernel until it has taken all frames, or takes no more now. Who has the claim of
-    /// the outlet may; `refused` hears of each frame that the device threw away (too long for its
+    /// the outlet may; `refused` is called for each frame that the device refused (too long for its
     /// peer, or no room there) and the place of its last entry.
     pub fn push(&self, mut refused: impl FnMut(u32, Frame)) {
-        let outlet = &self.outlet;
-        outlet.set_stuck(false);
+        let tx_tracker = &self.tx_tracker;
+        tx_tracker.set_pending(false);
         for _ in 0..CALLS {
-            let before = outlet.waiting();
+            let before = tx_tracker.waiting();
             if before == 0 {
                 break;
             }
             match self.send() {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) && !self.is_zero_copy() => {
-                    let (place, frame) = outlet.refuse(self.sent.taken());
+                    let (place, frame) = tx_tracker.refuse(self.sent.taken());
                     refused(place, frame);
                 }
                 _ => self.look(),
             }
-            if outlet.waiting() >= before {
+            if tx_tracker.waiting() >= before {
                 break;
             }
         }
-        if outlet.waiting() > 0 {
-            outlet.set_stuck(true);
+        if tx_tracker.waiting() > 0 {
+            tx_tracker.set_pending(true);
         }
     }
 
-    /// Tells the kernel that chunks were given to the fill ring.
+    /// Wakes the kernel for chunks in the fill ring.
     #[inline]
     pub fn refilled(&self) {
-        // SAFETY: no bytes are passed. What fails now is seen when the port looks at its device.
+        // SAFETY: no bytes are passed. The port detects a failure when it checks its device.
         unsafe {
             let nothing: *mut c_void = std::ptr::null_mut();
             libc::recv(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT);
@@ -240,7 +240,7 @@ impl Socket {
 
 fn set<T>(socket: &OwnedFd, option: c_int, value: &T) -> Result<()> {
     let (pointer, length) = ((&raw const *value).cast(), size_of_val(value) as u32);
-    // SAFETY: the value lives through the call and is as long as said.
+    // SAFETY: the value lives through the call and has the length given.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, pointer, length) })?;
     Ok(())
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use stoa_engine::{PoolCache, Refused, TxQueue, Vector};
 
 use super::Shared;
-use super::outlet::Frame;
 use super::ring::Ring;
 use super::socket::{RX_FRAMES, Socket, TX_FRAMES};
+use super::tx_tracker::Frame;
 
-/// How often a queue that goes asks for the claim: some milliseconds.
+/// How often a queue that closes tries to take the lock: some milliseconds.
 const CLOSE_TRIES: usize = 100_000;
 
 /// The sending half of a queue.
@@ -21,7 +21,7 @@ pub(super) struct Sender {
     free: Vec<u64>,
     /// Bytes of the longest frame that the device takes.
     longest: usize,
-    /// The kernel says when it wants to be called.
+    /// The kernel signals when it must be called.
     on_demand: bool,
     refused: Refused,
     shared: Arc<Shared>,
@@ -29,7 +29,7 @@ pub(super) struct Sender {
 
 impl Sender {
     /// Sends by a socket frames of `longest` bytes at most; `on_demand`: only with a system call
-    /// when the kernel wants one.
+    /// when the kernel requires one.
     pub fn new(
         socket: Arc<Socket>,
         tx: Ring<libc::xdp_desc>,
@@ -83,11 +83,11 @@ impl Sender {
             let ahead = ahead + piece as u32;
             let options = if piece + 1 < pieces { libc::XDP_PKT_CONTD } else { 0 };
             self.tx.set(ahead, libc::xdp_desc { addr, len: bytes.len() as u32, options });
-            self.socket.outlet.write(ahead, frame);
+            self.socket.tx_tracker.write(ahead, frame);
         }
     }
 
-    /// Calls the kernel for what waits in the ring, when it wants to be called; of `vector` is
+    /// Calls the kernel for frames in the ring, when it must be called; of `vector` is
     /// what stands from `first` on.
     #[inline]
     fn push(&mut self, vector: &mut Vector, first: u32) {
@@ -95,7 +95,7 @@ impl Sender {
             return;
         }
         let Self { socket, refused, shared, .. } = self;
-        let burst = socket.outlet.given().wrapping_sub(first);
+        let burst = socket.tx_tracker.given().wrapping_sub(first);
         socket.push(|place, frame| {
             shared.refuse(1);
             if place.wrapping_sub(first) < burst {
@@ -111,11 +111,11 @@ impl TxQueue for Sender {
     fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
         self.reclaim();
         // Without it, the receiving half calls the kernel just now.
-        let mut may_call = self.socket.outlet.claim();
+        let mut may_call = self.socket.tx_tracker.try_lock();
         if may_call {
             self.socket.look();
         }
-        let room = self.socket.outlet.room() as usize;
+        let room = self.socket.tx_tracker.room() as usize;
         let room = room.min(self.free.len());
         let (mut placed, mut lane) = (0, 0);
         while lane < vector.len() {
@@ -132,18 +132,18 @@ impl TxQueue for Sender {
             }
             lane += 1;
         }
-        let first = self.socket.outlet.given();
+        let first = self.socket.tx_tracker.given();
         if placed > 0 {
             self.tx.offer(placed);
-            self.socket.outlet.give(placed);
+            self.socket.tx_tracker.give(placed);
         }
         // The receiving half may be done meanwhile, and about to sleep.
-        may_call = may_call || self.socket.outlet.leave();
+        may_call = may_call || self.socket.tx_tracker.leave_pending();
         if may_call {
-            if self.socket.outlet.waiting() > 0 {
+            if self.socket.tx_tracker.waiting() > 0 {
                 self.push(vector, first);
             }
-            self.socket.outlet.release();
+            self.socket.tx_tracker.release();
         }
         lane
     }
@@ -151,16 +151,16 @@ impl TxQueue for Sender {
     /// What the device refused of this burst, and of earlier ones.
     fn refused(&mut self) -> Refused {
         let mut refused = std::mem::take(&mut self.refused);
-        refused += self.socket.outlet.owed();
+        refused += self.socket.tx_tracker.owed();
         refused
     }
 
-    /// Tries once more, and says what is left. The claim stays taken: the receiving half, which
+    /// Tries once more, and returns what is left. The lock stays taken: the receiving half, which
     /// may live a little longer, sends nothing of it.
     fn close(&mut self) -> Refused {
         let Self { socket, refused, shared, .. } = self;
         // The receiving half has it for some system calls, and may be interrupted in them.
-        if !(0..CLOSE_TRIES).any(|_| socket.outlet.claim() || pause()) {
+        if !(0..CLOSE_TRIES).any(|_| socket.tx_tracker.try_lock() || pause()) {
             return Refused::default();
         }
         socket.look();
@@ -168,7 +168,7 @@ impl TxQueue for Sender {
             shared.refuse(1);
             *refused += Refused { packets: 1, bytes: frame.bytes.into() };
         });
-        socket.outlet.left()
+        socket.tx_tracker.left()
     }
 }
 

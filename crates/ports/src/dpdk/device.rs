@@ -21,9 +21,9 @@ const SHARE: u64 = 75;
 pub(super) struct Device {
     pub(super) port: u16,
     pub(super) mempool: &'static Mempool,
-    /// Receive queues that somebody has hold of.
+    /// Receive queues in use.
     pub(super) receiving: Vec<AtomicBool>,
-    /// Transmit queues that somebody has hold of.
+    /// Transmit queues in use.
     pub(super) sending: Vec<AtomicBool>,
     /// Frames in several buffers for which there was none of ours.
     pub(super) missed: Count,
@@ -39,7 +39,7 @@ impl Device {
         let rx = link::queues("rx-queues", config.rx_queues, link::QUEUES_MAX)?;
         link::queues("tx-queues", config.tx_queues, link::QUEUES_MAX)?;
         let mtu = if config.mtu == 0 { 0 } else { link::mtu(config.mtu, link::MTU)? };
-        let name = Name::claim(&config.device)?;
+        let name = Name::lease(&config.device)?;
         eal::start(name.is_card())?;
         let mempool = mempool::of(pool).map_err(|error| OpenError::System {
             doing: "make a DPDK mempool",
@@ -80,7 +80,7 @@ impl Device {
             return Ok(());
         }
         let name = self.name.as_str();
-        let reason = format!("{asked} queues asked for: {name} has at most {most}");
+        let reason = format!("{asked} queues requested: {name} has at most {most}");
         Err(OpenError::Config { field, reason })
     }
 
@@ -90,7 +90,7 @@ impl Device {
             return Ok(());
         }
         let name = self.name.as_str();
-        let reason = format!("{mtu} bytes asked for: {name} carries {least} to {most}");
+        let reason = format!("{mtu} bytes requested: {name} carries {least} to {most}");
         Err(OpenError::Config { field: "mtu", reason })
     }
 
@@ -158,7 +158,7 @@ impl Drop for Device {
         // A ring of packets is dropped with what is in it. Queues exist when the start went well.
         let is_ring = self.facts.driver.starts_with(b"net_ring\0");
         let queues = if is_ring { self.receiving.len() as u16 } else { 0 };
-        // SAFETY: our queues are gone, or were never made: nobody else uses the device.
+        // SAFETY: our queues are gone, or were never made: nothing else uses the device.
         unsafe { shim::stoa_dpdk_close(self.port, queues) };
     }
 }

@@ -1,4 +1,4 @@
-//! Starting DPDK's environment (EAL), once per process, and hearing what it says.
+//! Starts DPDK's environment (EAL), once per process, and keeps its log.
 
 use std::collections::VecDeque;
 use std::ffi::{CString, c_char, c_int};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::shim;
 use crate::error::OpenError;
 
-/// Lines of what DPDK said that are kept.
+/// Lines of DPDK's log that are kept.
 const LINES: usize = 16;
 /// Lines that go into a reason.
 const TOLD: usize = 2;
@@ -17,7 +17,7 @@ const HUGE_BYTES: u64 = 64 << 20;
 const PROCESSORS: usize = 128;
 
 static SAID: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
-/// One call at a time, so that what is heard belongs to it.
+/// One call at a time, so that the log lines belong to it.
 static CALLING: Mutex<()> = Mutex::new(());
 static STARTED: Mutex<Option<Result<(), String>>> = Mutex::new(None);
 
@@ -25,7 +25,7 @@ fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps what DPDK says. A worker may be the caller: when another thread is at it, the line is lost.
+/// Keeps a log line of DPDK. A worker may be the caller: when another thread holds the lock, the line is lost.
 extern "C" fn hear(text: *const u8, length: usize) {
     // SAFETY: the shim gives the start and the length of one piece of text.
     let text = unsafe { std::slice::from_raw_parts(text, length) };
@@ -38,7 +38,7 @@ extern "C" fn hear(text: *const u8, length: usize) {
     }
 }
 
-/// What DPDK said to explain a failure, less what it says of every failure.
+/// DPDK's log lines about a failure, without those of every failure.
 fn explanation() -> Option<String> {
     const NOISE: [&str; 4] = ["mp action callback", "to attach", "cannot attach", "FATAL"];
     let said = lock(&SAID);
@@ -56,7 +56,7 @@ pub(super) struct Failure {
     pub(super) reason: String,
 }
 
-/// Calls DPDK and listens to what it says when that fails.
+/// Calls DPDK and keeps its log lines for a failure.
 pub(super) fn attempt(call: impl FnOnce() -> c_int) -> Result<(), Failure> {
     let _calling = lock(&CALLING);
     lock(&SAID).clear();
@@ -99,7 +99,7 @@ fn start_here(for_card: bool) -> Result<(), String> {
     let words: Vec<*mut c_char> = words.into_iter().map(CString::into_raw).collect();
     let count = words.len() as c_int;
     let words = Box::leak(words.into_boxed_slice()).as_mut_ptr();
-    // SAFETY: `count` strings that end in zero, which nobody frees.
+    // SAFETY: `count` strings that end in zero, which are never freed.
     attempt(|| unsafe { shim::stoa_dpdk_start(count, words, hear) }).map_err(|it| it.reason)
 }
 
@@ -109,7 +109,7 @@ fn arguments(on_huge_pages: bool) -> Vec<String> {
     let mut words = vec!["stoa".to_owned(), "--no-telemetry".into()];
     // One thread of ours is known to it, which may run where this process may.
     words.extend(["--lcores".into(), format!("0@({})", processors().join(","))]);
-    // Nothing but what is asked for: the first address is that of a host bridge, which no driver takes.
+    // Only requested devices: the first address is that of a host bridge, which no driver takes.
     words.extend(["-a".into(), "0000:00:00.0".into(), "--file-prefix".into(), prefix]);
     // Buffers are known to devices by their addresses here: a card without an IOMMU is refused.
     words.push("--iova-mode=va".into());
@@ -130,7 +130,7 @@ fn processors() -> Vec<String> {
     if ours.is_empty() { vec!["0".into()] } else { ours }
 }
 
-/// Bytes of huge pages that nobody uses.
+/// Bytes of free huge pages.
 fn free_huge() -> u64 {
     let path = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
     let free = std::fs::read_to_string(path).ok();

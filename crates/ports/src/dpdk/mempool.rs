@@ -44,7 +44,7 @@ impl Mempool {
     }
 }
 
-/// The mempool of `pool`, made when it is asked for first. DPDK has been started.
+/// The mempool of `pool`, made on first use. DPDK has been started.
 pub(super) fn of(pool: &'static Pool) -> Result<&'static Mempool, c_int> {
     let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(one) = made.iter().find(|one| std::ptr::eq(one.pool, pool)) {

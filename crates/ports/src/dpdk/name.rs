@@ -11,7 +11,7 @@ const LONGEST: usize = 255;
 
 /// Drivers of DPDK that cannot work on our memory, and what to take in their place.
 const NOT_THESE: [(&str, &str); 3] = [
-    ("net_af_xdp", "it wants to lay out packet memory itself: use the af-xdp driver of Stoa"),
+    ("net_af_xdp", "it requires its own packet memory: use Stoa's af-xdp driver"),
     ("net_virtio_user", "it shares memory that only DPDK makes: use memif, or net_vhost"),
     // Its other name.
     ("virtio_user", "it shares memory that only DPDK makes: use memif, or net_vhost"),
@@ -39,7 +39,7 @@ impl Name {
     ///
     /// # Errors
     /// Not the name of a device, a driver that cannot work here, or a device of another port.
-    pub(super) fn claim(asked: &str) -> Result<Self, OpenError> {
+    pub(super) fn lease(asked: &str) -> Result<Self, OpenError> {
         check(asked)?;
         let name = name_of(asked);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +77,7 @@ fn check(asked: &str) -> Result<(), OpenError> {
     let wrong = |reason: String| Err(OpenError::Config { field: "device", reason });
     if asked.is_empty() || asked.len() > LONGEST || !asked.bytes().all(|it| it.is_ascii_graphic()) {
         return wrong(format!(
-            "{asked:?} is no device: give a PCI address (0000:3b:00.0) or a driver with a number \
+            "{asked:?} is not a device: use a PCI address (0000:3b:00.0) or a driver with a number \
              (net_memif0,role=client), of {LONGEST} letters at most"
         ));
     }
@@ -95,7 +95,7 @@ fn check(asked: &str) -> Result<(), OpenError> {
 
 /// As a string of C.
 pub(super) fn c_string(text: &str) -> Result<CString, OpenError> {
-    let reason = format!("{text:?} is no device");
+    let reason = format!("{text:?} is not a device");
     CString::new(text).map_err(|_| OpenError::Config { field: "device", reason })
 }
 
@@ -125,15 +125,15 @@ mod tests {
             "x\0",
         ];
         for asked in wrong {
-            assert!(matches!(Name::claim(asked), Err(OpenError::Config { .. })), "{asked:?}");
+            assert!(matches!(Name::lease(asked), Err(OpenError::Config { .. })), "{asked:?}");
         }
     }
 
     #[test]
     fn a_device_has_one_port() {
-        let first = Name::claim("net_test0,a=1").unwrap();
-        assert!(matches!(Name::claim("net_test0,b=2"), Err(OpenError::Busy { .. })));
+        let first = Name::lease("net_test0,a=1").unwrap();
+        assert!(matches!(Name::lease("net_test0,b=2"), Err(OpenError::Busy { .. })));
         drop(first);
-        assert!(!Name::claim("net_test0").unwrap().is_card());
+        assert!(!Name::lease("net_test0").unwrap().is_card());
     }
 }

@@ -11,7 +11,7 @@ use stoa_engine::{Doze, Packet, PoolCache, Refused, RxQueue, TxQueue, VECTOR, Ve
 use super::device::Device;
 use super::shim::{self, Mbuf};
 
-/// Microseconds of a worker's sleep: nothing tells it of packets. At 10 Gbit/s of smallest frames
+/// Microseconds of a worker's sleep: nothing signals packets. At 10 Gbit/s of smallest frames
 /// less than a ring of 1,024 comes meanwhile.
 const NAP_US: u32 = 30;
 /// Bytes of an Ethernet header: what a frame has at least.
@@ -19,14 +19,14 @@ const ETHERNET: usize = 14;
 
 /// A queue of a device, for one thread at a time: an earlier owner may still have it when the
 /// next one begins.
-struct Claim {
+struct QueueLease {
     device: Arc<Device>,
     queue: u16,
     of: fn(&Device) -> &[AtomicBool],
     is_ours: bool,
 }
 
-impl Claim {
+impl QueueLease {
     fn new(device: &Arc<Device>, queue: u16, of: fn(&Device) -> &[AtomicBool]) -> Self {
         Self { device: device.clone(), queue, of, is_ours: false }
     }
@@ -45,7 +45,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for QueueLease {
     fn drop(&mut self) {
         if self.is_ours
             && let Some(taken) = (self.of)(&self.device).get(usize::from(self.queue))
@@ -57,13 +57,13 @@ impl Drop for Claim {
 
 /// A receive queue.
 pub(super) struct Receiver {
-    claim: Claim,
+    lease: QueueLease,
     longest: usize,
 }
 
 impl Receiver {
     pub(super) fn new(device: &Arc<Device>, queue: u16, longest: usize) -> Self {
-        Self { claim: Claim::new(device, queue, |device| &device.receiving), longest }
+        Self { lease: QueueLease::new(device, queue, |device| &device.receiving), longest }
     }
 
     /// Takes in a burst in which some frames lie in several buffers, or in none of ours.
@@ -96,7 +96,7 @@ impl Receiver {
                 match self.copied(mbuf, pool) {
                     // Lanes are at most as many as there was room for.
                     Some(packet) => drop(vector.push(packet)),
-                    None => self.claim.device.missed.add(1),
+                    None => self.lease.device.missed.add(1),
                 }
             }
         }
@@ -133,13 +133,13 @@ impl Receiver {
 
 impl RxQueue for Receiver {
     fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
-        let mempool = self.claim.device.mempool;
+        let mempool = self.lease.device.mempool;
         let is_ours =
             [vector.pool(), pool.pool()].iter().all(|one| std::ptr::eq(*one, mempool.pool()));
-        if !is_ours || !self.claim.hold() {
+        if !is_ours || !self.lease.hold() {
             return 0;
         }
-        let (device, queue) = (self.claim.device.port, self.claim.queue);
+        let (device, queue) = (self.lease.device.port, self.lease.queue);
         let mut odd = [const { MaybeUninit::<*mut Mbuf>::uninit() }; VECTOR];
         let mut odds = 0;
         let spare = vector.spare();
@@ -147,7 +147,7 @@ impl RxQueue for Receiver {
         let (ids, offsets) = (spare.buffer.as_mut_ptr(), spare.offset.as_mut_ptr());
         let lengths = spare.length.as_mut_ptr();
         // SAFETY: the queue was set up and is ours alone; the cache is of the mempool's pool, as the
-        // vector is, and nobody else uses it meanwhile; each column has room for `want` values,
+        // vector is, and nothing else uses it meanwhile; each column has room for `want` values,
         // `odd` for a whole burst, which `want` does not exceed.
         let got = unsafe {
             let (stock, odd) = (mempool.stock(), odd.as_mut_ptr());
@@ -172,15 +172,15 @@ impl RxQueue for Receiver {
 
 /// A transmit queue.
 pub(super) struct Sender {
-    claim: Claim,
+    lease: QueueLease,
     longest: usize,
     refused: Refused,
 }
 
 impl Sender {
     pub(super) fn new(device: &Arc<Device>, queue: u16, longest: usize) -> Self {
-        let claim = Claim::new(device, queue, |device| &device.sending);
-        Self { claim, longest, refused: Refused::default() }
+        let lease = QueueLease::new(device, queue, |device| &device.sending);
+        Self { lease, longest, refused: Refused::default() }
     }
 
     /// Lanes from `from` on that can be given to the device as they are.
@@ -224,7 +224,7 @@ impl Sender {
         taken
     }
 
-    /// As [`Self::send`], but of copies, for the lanes are wanted afterwards. Jumbo frames are lent all
+    /// As [`Self::send`], but with copies, because the lanes are used afterwards. Jumbo frames are lent all
     /// the same, and when buffers run short, all are. Returns how many lanes it tried, too.
     #[cold]
     #[inline(never)]
@@ -266,10 +266,10 @@ impl Sender {
         pool: &mut PoolCache,
     ) -> usize {
         let count = ids.len().min(offsets.len()).min(lengths.len());
-        let (device, queue) = (&self.claim.device, self.claim.queue);
+        let (device, queue) = (&self.lease.device, self.lease.queue);
         let (ids, offsets, lengths) = (ids.as_ptr(), offsets.as_ptr(), lengths.as_ptr());
         // SAFETY: the queue was set up and is ours alone; the cache is of the mempool's pool, and
-        // nobody else uses it meanwhile; each column has `count` values, at most a
+        // nothing else uses it meanwhile; each column has `count` values, at most a
         // burst; the caller owns these buffers of the mempool's pool, all of the data lies in
         // them, and it forgets those that are taken.
         let taken = unsafe {
@@ -283,9 +283,9 @@ impl Sender {
 
 impl TxQueue for Sender {
     fn transmit(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
-        let ours = self.claim.device.mempool.pool();
+        let ours = self.lease.device.mempool.pool();
         let is_ours = [vector.pool(), pool.pool()].iter().all(|one| std::ptr::eq(*one, ours));
-        if !is_ours || !self.claim.hold() {
+        if !is_ours || !self.lease.hold() {
             return 0;
         }
         let mut lane = 0;

@@ -33,7 +33,7 @@ pub(super) struct Stock {
     pub(super) owner: *mut c_void,
 }
 
-/// What a pool looks like.
+/// The layout of a pool.
 #[repr(C)]
 pub(super) struct Layout {
     pub(super) base: *mut u8,
@@ -48,7 +48,7 @@ pub(super) struct Layout {
 #[repr(C, align(64))]
 pub(super) struct MemoryHeader(pub(super) [u8; 64]);
 
-/// What a device says of itself, and what it was made to.
+/// The properties of a device, and its settings.
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Device {
@@ -66,7 +66,7 @@ pub(super) struct Device {
     pub(super) driver: [u8; 32],
 }
 
-/// What is asked of it.
+/// The requested settings.
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wish {

@@ -23,7 +23,7 @@ use queue::{GeneratorRx, Kind, Variety};
 use receivers::receivers;
 use template::Template;
 
-/// Packets that lie prepared in a queue unless the configuration says otherwise:
+/// Packets prepared in a queue by default:
 /// more than the first-level cache has lines.
 pub const PREPARED: u32 = 8192;
 /// The same for packets that need jumbo buffers.

@@ -26,7 +26,7 @@ impl Pace {
         self.rate == 0
     }
 
-    /// Packets due at `now`, and how many more were shed because nobody took them.
+    /// Packets due at `now`, and how many more were skipped because nothing received them.
     pub(crate) fn due(&mut self, now: u64) -> (u64, u64) {
         let waiting = self.produced(now).saturating_sub(self.done);
         let shed = waiting.saturating_sub(self.backlog);
@@ -34,7 +34,7 @@ impl Pace {
         (waiting - shed, shed)
     }
 
-    /// Says that `packets` were given.
+    /// Records that `packets` were received.
     #[inline(always)]
     pub(crate) fn taken(&mut self, packets: u64) {
         self.done += packets;

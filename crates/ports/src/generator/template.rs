@@ -39,7 +39,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Makes the frame that `config` asks for; `mac` is the receiver when none is given.
+    /// Makes the frame that `config` describes; `mac` is the receiver when none is given.
     pub(crate) fn new(config: &GeneratorConfig, mac: [u8; 6]) -> Result<Self, OpenError> {
         let tag = if config.vlan == 0 { 0 } else { 4 };
         let ip = 14 + tag;
@@ -132,7 +132,7 @@ impl Template {
         let destination = destination.to_be();
         let words = [0, 32, 64, 96].map(|shift| u64::from((destination >> shift) as u32));
         let checksum = match !fold(self.sum + words.iter().sum::<u64>()) {
-            // Zero would say that there is none (RFC 8200, section 8.1).
+            // Zero means no checksum (RFC 8200, section 8.1).
             0 => 0xffff,
             checksum => checksum,
         };

@@ -43,7 +43,7 @@ pub(super) fn get(index: i32) -> Result<String> {
     Ok(String::new())
 }
 
-/// Deletes the device with that number in this namespace, whoever has queues of it.
+/// Deletes the device with that number in this namespace, even if its queues are open.
 pub(super) fn delete(index: i32) -> Result<()> {
     ask(&mut request(libc::RTM_DELLINK, libc::NLM_F_ACK, index)).map(|_| ())
 }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_loopback_device_can_be_asked_and_no_other() {
-        // Number 1 in every namespace; nobody gives it an alias.
+        // Number 1 in every namespace; nothing gives it an alias.
         assert_eq!(get(1).unwrap(), "");
         let error = get(i32::MAX).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));

@@ -11,7 +11,7 @@
 //! the device, so that it keeps its carrier until the next forwarder is there.
 
 mod alias;
-mod quiet;
+mod device_settings;
 mod spare;
 
 use std::io::Error;
@@ -38,7 +38,7 @@ const MAKE_AGAIN: Duration = Duration::from_secs(1);
 /// host interface keeps the carrier that it had.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a queue that had nothing is left alone: each look is a system call, and a busy worker
+/// How long an empty queue is not polled: each poll is a system call, and a busy worker
 /// turns every few microseconds.
 const PAUSE_US: u64 = 50;
 
@@ -61,7 +61,7 @@ pub struct HostInterface {
     held: Held,
     made_at: Instant,
     up: bool,
-    /// Why the host interface is down, as it was told.
+    /// The reported reason why the host interface is down.
     down: Option<String>,
     followed: Option<Followed>,
     shared: Arc<Shared>,
@@ -90,8 +90,8 @@ fn hold(config: &HostInterfaceConfig) -> Result<Held, OpenError> {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => take_over(config, &watch)?,
             first => (first.map_err(|error| tap::refused(name, error))?, false),
         };
-        let refused = quiet::quiet(name);
-        let index = netdevice::device(&watch, name).map_err(system("ask for a TAP device"))?;
+        let refused = device_settings::apply(name);
+        let index = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
         let index = index.map_or(0, |device| device.index);
         alias::set(index, &config.alias).map_err(system("mark a TAP device as ours"))?;
         let mut queues = vec![Arc::new(first)];
@@ -99,7 +99,7 @@ fn hold(config: &HostInterfaceConfig) -> Result<Held, OpenError> {
             let queue = sys::open(name, false).map_err(|error| tap::refused(name, error))?;
             queues.push(Arc::new(queue));
         }
-        let device = netdevice::device(&watch, name).map_err(system("ask for a TAP device"))?;
+        let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
         let netns = config.netns.clone();
         let gone = || OpenError::NoDevice { device: name.into(), netns };
         let device = device.ok_or_else(gone)?;
@@ -109,16 +109,16 @@ fn hold(config: &HostInterfaceConfig) -> Result<Held, OpenError> {
     })?
 }
 
-/// Opens the device of an earlier forwarder, but no other. Says whether it has a carrier.
+/// Opens the device of an earlier forwarder, but no other. Returns whether it has a carrier.
 fn take_over(config: &HostInterfaceConfig, watch: &OwnedFd) -> Result<(OwnedFd, bool), OpenError> {
     let name = config.device.as_str();
     let place = config.netns.as_ref().map(|name| format!(" in network namespace {name}"));
     let busy = || OpenError::Busy {
         what: format!("device name {name}{} for a host interface", place.unwrap_or_default()),
     };
-    let device = netdevice::device(watch, name).map_err(system("ask for a TAP device"))?;
+    let device = netdevice::device(watch, name).map_err(system("query a TAP device"))?;
     let Some(device) = device else { return Err(busy()) };
-    let found = alias::get(device.index).map_err(system("ask whose a TAP device is"))?;
+    let found = alias::get(device.index).map_err(system("query the owner of a TAP device"))?;
     if config.alias.is_empty() || found != config.alias {
         return Err(busy());
     }
@@ -259,7 +259,7 @@ impl Port for HostInterface {
         let mut events = Vec::new();
         let Some(device) = self.look(&mut events) else { return events };
         self.held.device = device;
-        // Its carrier is ours to set: only what the operator says counts.
+        // Its carrier is ours to set: only the operator's setting counts.
         if !device.admin_up && self.followed.is_some() {
             let name = &self.config.device;
             self.go_down(format!("device {name} is down: ip link set {name} up"), &mut events);
@@ -311,7 +311,7 @@ impl Drop for HostInterface {
     }
 }
 
-/// A receive queue that is not asked again at once when it had nothing.
+/// A receive queue that is not polled again at once when it was empty.
 struct Patient {
     inner: Receiver,
     after: u64,

@@ -1,4 +1,4 @@
-//! A spare queue of a host interface's device, for whoever outlives the forwarder. Linux takes a TAP device's carrier away with the last queue that
+//! A spare queue of a host interface's device, for a process that outlives the forwarder. Linux takes a TAP device's carrier away with the last queue that
 //! is open, and routing daemons drop their neighbours then. A detached queue counts as open, and no packet goes to it
 //! (`tun_attach` and `__tun_detach` in `drivers/net/tun.c`).
 

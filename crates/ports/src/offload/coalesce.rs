@@ -20,7 +20,7 @@ const LONGEST: usize = 0xffff;
 pub(crate) struct Group {
     /// How many; at least one.
     pub lanes: usize,
-    /// What the kernel is told; all-zero for one packet.
+    /// The header for the kernel; all-zero for one packet.
     pub header: VnetHeader,
     /// Where the payload begins in each packet after the first.
     pub payload: usize,
@@ -41,7 +41,7 @@ pub(crate) fn group(vector: &mut Vector, first: usize) -> Group {
         if !flow.continues(head, next, lanes, bytes) || !flow.sound(next) {
             break;
         }
-        // Only now it is worth to look at all of the first packet.
+        // Only now does parsing the first packet pay.
         if lanes == 1 && !flow.sound(head) {
             return alone;
         }

@@ -32,7 +32,7 @@ const GSO_TCP4: u8 = 1;
 const GSO_TCP6: u8 = 4;
 /// `gso_type`: UDP, one datagram per segment.
 const GSO_UDP: u8 = 5;
-/// `gso_type`: a bit that says that the flow uses ECN.
+/// `gso_type`: a bit: the flow uses ECN.
 const GSO_ECN: u8 = 0x80;
 
 /// What comes with a frame from or to the kernel.

@@ -101,7 +101,7 @@ impl Staging {
         for lane in first..first + got {
             let is_jumbo = frame.len() > FRAME_MAX && self.work.next(frame) > FRAME_MAX;
             if is_jumbo && !pool.enlarge(vector, lane) {
-                // Waiting could be for ever: whoever holds them may wait for this queue.
+                // Waiting could deadlock: their holder may wait for this queue.
                 pool.free_from(vector, lane);
                 self.work = Work::Nothing;
                 return (wanted - (lane - first)) as u64;

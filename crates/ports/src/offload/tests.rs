@@ -9,7 +9,7 @@ const ACK: u8 = 0x10;
 const PSH_ACK: u8 = 0x18;
 const CWR_FIN_PSH_ACK: u8 = 0x99;
 
-/// What a test's frames look like.
+/// The layout of a test's frames.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     tags: usize,

@@ -1,7 +1,7 @@
 //! Capture files, read whole and checked before the first frame is received.
 //!
-//! pcap and pcapng are read as their specifications say (draft-ietf-opsawg-pcap,
-//! draft-ietf-opsawg-pcapng), in both byte orders. What is wrong is told with its place.
+//! pcap and pcapng are read as specified (draft-ietf-opsawg-pcap,
+//! draft-ietf-opsawg-pcapng), in both byte orders. An error names its offset.
 
 /// Bytes of the largest file that is read.
 pub(crate) const FILE_MAX: u64 = 1 << 30;
@@ -123,7 +123,7 @@ fn pcap(bytes: &[u8], order: Order, found: &mut Found) -> Result<(), String> {
     }
     let link = order.u32(bytes, 20)?;
     link_type(link & 0xffff)?;
-    // The P bit says that frames end with an FCS, counted in 16-bit words.
+    // The P bit: frames end with an FCS, counted in 16-bit words.
     let fcs = if link & 1 << 26 != 0 { (link >> 28) as usize * 2 } else { 0 };
     let mut at = 24;
     while at < bytes.len() {

@@ -20,7 +20,7 @@ use crate::error::OpenError;
 const RING: usize = 8 << 20;
 /// Bytes of a record's header (draft-ietf-opsawg-pcap, section 5).
 const RECORD: usize = 16;
-/// Milliseconds after which the thread looks around even when no wakeup rang.
+/// Milliseconds after which the thread runs even without a wakeup.
 const LOOK_MS: u16 = 200;
 
 /// What port, worker and thread share.
@@ -76,7 +76,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.wakeup.ring();
+        self.shared.wakeup.wake();
         if let Some(thread) = self.thread.take() {
             // A panic there was its own; there is nothing to add here.
             let _ = thread.join();
@@ -99,13 +99,13 @@ fn run(mut file: File, mut ring: rtrb::Consumer<u8>, shared: &Shared) -> std::io
         } else if stop {
             return Ok(());
         } else {
-            shared.wakeup.lie_down();
+            shared.wakeup.prepare_to_sleep();
             if ring.is_empty() && !shared.stop.load(Ordering::Acquire) {
                 let mut watched = [PollFd::new(shared.wakeup.descriptor(), PollFlags::POLLIN)];
                 // An interrupted wait is a short one.
                 let _ = poll(&mut watched, PollTimeout::from(LOOK_MS));
             }
-            shared.wakeup.get_up();
+            shared.wakeup.finish_sleep();
         }
     }
 }
@@ -150,7 +150,7 @@ impl TxQueue for PcapTx {
             out.put(frame);
         }
         chunk.commit_all();
-        self.shared.wakeup.ring();
+        self.shared.wakeup.wake();
         lanes
     }
 }

@@ -27,7 +27,7 @@ use queue::{Receiver, Sender};
 /// How often a device that was deleted is made anew.
 const MAKE_AGAIN: Duration = Duration::from_secs(1);
 
-/// What queues tell the port.
+/// What queues report to the port.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     /// Received frames that could not become packets.
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 
 /// The device as we made it.
 struct Made {
-    /// Asks for the device and hears of changes.
+    /// Queries the device and receives its changes.
     watch: OwnedFd,
     /// The queues; the device goes when the last one is closed.
     queues: Vec<Arc<OwnedFd>>,
@@ -61,7 +61,7 @@ pub struct Tap {
     last: Device,
     made_at: Instant,
     up: bool,
-    /// Why the port is down, as it was told.
+    /// The reported reason why the port is down.
     down: Option<String>,
     shared: Arc<Shared>,
 }
@@ -121,7 +121,7 @@ fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, O
         }
         netdevice::set_mtu(&watch, name, mtu).map_err(system("set the MTU of a TAP device"))?;
         netdevice::set_up(&watch, name).map_err(system("set a TAP device up"))?;
-        let device = netdevice::device(&watch, name).map_err(system("ask for a TAP device"))?;
+        let device = netdevice::device(&watch, name).map_err(system("query a TAP device"))?;
         let gone = || OpenError::NoDevice { device: name.into(), netns: netns.map(Into::into) };
         Ok(Made { watch, queues, device: device.ok_or_else(gone)?, home })
     })?

@@ -140,7 +140,7 @@ impl TxQueue for Sender {
             match written {
                 Ok(()) => {}
                 Err(error) => match error.raw_os_error() {
-                    // Not to the kernel's taste: this one only, and it is told.
+                    // The kernel refused it: only this frame, and it is counted.
                     Some(libc::EMSGSIZE | libc::EINVAL) => {
                         self.shared.refused.fetch_add(group.lanes as u64, Ordering::Relaxed);
                         self.refused.add(vector, lane..lane + group.lanes);

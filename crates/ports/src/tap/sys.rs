@@ -44,7 +44,7 @@ pub(crate) fn detach(queue: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// Says that we take unfinished checksums and super-frames: one system call brings 64 KiB then.
+/// Accepts unfinished checksums and super-frames: one system call then transfers 64 KiB.
 /// TCP is 1.6 times as fast as without, at half the processor time a packet.
 fn offer(queue: &OwnedFd) -> Result<()> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
@@ -66,7 +66,7 @@ pub(crate) fn persist(queue: &OwnedFd, stays: bool) -> Result<()> {
     Ok(())
 }
 
-/// Says whether the device has a link (TUNSETCARRIER, Linux 5.0).
+/// Sets whether the device has a link (TUNSETCARRIER, Linux 5.0).
 pub(crate) fn set_carrier(queue: &OwnedFd, has: bool) -> Result<()> {
     let has = c_int::from(has);
     // SAFETY: TUNSETCARRIER reads one int, which lives through the call.

@@ -1,13 +1,13 @@
-//! Frames between the TX ring and the device: what both halves of a queue know of them.
+//! Frames between the TX ring and the device: the state that both halves of a queue share.
 //!
 //! Either half may call the kernel: the sending one for its burst, the receiving one for what
-//! was left. One at a time does, and that one sees which frames the device has refused.
+//! was left. One at a time does, under a lock, and sees which frames the device has refused.
 //!
-//! No frame may lie in the ring while both believe that the other one will call. A sender that
-//! finds the claim taken says that frames wait and asks for the claim once more
-//! ([`Outlet::leave`]). The two words are written by exchanges only, each of which sees what
-//! the one before it saw: either the sender gets the claim now, or who lets go of it afterwards
-//! sees that frames wait, and a sender's word is not wiped out without its frames being seen.
+//! No frame may stay in the ring while both rely on the other one to call. A sender that
+//! finds the lock taken marks that frames wait and tries the lock once more
+//! ([`TxTracker::leave_pending`]). The two words are written by exchanges only, each of which sees what
+//! the one before it saw: either the sender gets the lock now, or its holder sees after the release
+//! that frames wait, and the mark is not cleared without its frames being seen.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -31,65 +31,65 @@ const _: () = assert!(stoa_engine::VECTOR <= 1 << u8::BITS);
 const _: () = assert!(stoa_engine::pool::JUMBO_FRAME_MAX <= u16::MAX as usize);
 
 /// The packet accounting of a TX ring.
-pub(super) struct Outlet {
+pub(super) struct TxTracker {
     /// A half calls the kernel now.
-    is_claimed: AtomicBool,
+    is_locked: AtomicBool,
     /// Frames wait that the kernel did not take yet.
-    is_stuck: AtomicBool,
-    /// The place behind the last entry that was given to the kernel.
+    has_pending: AtomicBool,
+    /// The index after the last entry that was given to the kernel.
     given: AtomicU32,
-    /// The place behind the last entry that the kernel is known to have taken. The ring's own
+    /// The index after the last entry that the kernel is known to have taken. The ring's own
     /// word comes later: the kernel does not always write it when a frame was refused.
     taken: AtomicU32,
-    /// By place: the frame there.
+    /// By index: the frame there.
     frames: Box<[AtomicU32]>,
-    /// Refused frames that were not told yet: packets in the upper half, bytes in the lower.
+    /// Refused frames that were not reported yet: packets in the upper half, bytes in the lower.
     owed: AtomicU64,
 }
 
-impl Outlet {
+impl TxTracker {
     /// The packet accounting of an empty ring of `size` entries, a power of two.
     pub fn new(size: u32) -> Self {
         let [given, taken] = [0, 0].map(AtomicU32::new);
-        let [is_claimed, is_stuck] = [false, false].map(AtomicBool::new);
+        let [is_locked, has_pending] = [false, false].map(AtomicBool::new);
         let frames = (0..size).map(|_| AtomicU32::new(0)).collect();
-        Self { is_claimed, is_stuck, given, taken, frames, owed: AtomicU64::new(0) }
+        Self { is_locked, has_pending, given, taken, frames, owed: AtomicU64::new(0) }
     }
 
     /// Whether the caller may call the kernel now, until it calls [`Self::release`].
     #[inline]
-    pub fn claim(&self) -> bool {
-        // In vain, too, it tells who has the claim what was done before.
-        !self.is_claimed.swap(true, Ordering::AcqRel)
+    pub fn try_lock(&self) -> bool {
+        // A failed exchange, too, publishes earlier stores to the holder of the lock.
+        !self.is_locked.swap(true, Ordering::AcqRel)
     }
 
-    /// The other half may call the kernel again. What it said before it asked for the claim in
-    /// vain is seen from now on.
+    /// The other half may call the kernel again. What it stored before a failed [`Self::try_lock`]
+    /// is visible from now on.
     #[inline]
     pub fn release(&self) {
-        self.is_claimed.swap(false, Ordering::AcqRel);
+        self.is_locked.swap(false, Ordering::AcqRel);
     }
 
-    /// As sender without the claim, when all is given: says that frames wait. Whether the claim
-    /// was free by now: then the caller has it, and is to call the kernel itself. Else who has it
-    /// sees the frames, or sees when it has let go that they wait.
+    /// As sender without the lock, after the last frame: marks that frames wait. True when the lock
+    /// was free by now: the caller holds it and must call the kernel itself. Otherwise its holder
+    /// sees the frames, or sees the mark after the release.
     #[inline]
-    pub fn leave(&self) -> bool {
-        self.set_stuck(true);
-        self.claim()
+    pub fn leave_pending(&self) -> bool {
+        self.set_pending(true);
+        self.try_lock()
     }
 
-    /// Whether frames wait that somebody has to call the kernel for.
+    /// Whether frames wait for a call of the kernel.
     #[inline]
-    pub fn is_stuck(&self) -> bool {
-        self.is_stuck.load(Ordering::Acquire)
+    pub fn has_pending(&self) -> bool {
+        self.has_pending.load(Ordering::Acquire)
     }
 
-    /// Says so. Who has the claim says no before it looks for frames, never afterwards; it then
-    /// sees the frames of a yes that it wipes out.
+    /// Sets the mark. The holder of the lock clears it before it looks for frames, never afterwards,
+    /// so that it sees the frames of a mark that it clears.
     #[inline]
-    pub fn set_stuck(&self, is_stuck: bool) {
-        self.is_stuck.swap(is_stuck, Ordering::AcqRel);
+    pub fn set_pending(&self, has_pending: bool) {
+        self.has_pending.swap(has_pending, Ordering::AcqRel);
     }
 
     /// Entries that the kernel did not take yet.
@@ -135,8 +135,8 @@ impl Outlet {
         self.given.store(self.given().wrapping_add(count), Ordering::Release);
     }
 
-    /// With the claim: the kernel's word says that it has taken all before `place`. Whether that
-    /// was news.
+    /// With the lock: the kernel has taken all entries before `place`. True when that changes
+    /// the state.
     #[inline]
     pub fn saw(&self, place: u32) -> bool {
         let taken = self.taken.load(Ordering::Relaxed);
@@ -175,7 +175,7 @@ impl Outlet {
         left
     }
 
-    /// As receiver: the sender is to tell of a refused frame.
+    /// As receiver: the sender must report a refused frame.
     pub fn owe(&self, frame: Frame) {
         self.owed.fetch_add(1 << 32 | u64::from(frame.bytes), Ordering::Relaxed);
     }
@@ -200,75 +200,75 @@ mod tests {
     }
 
     /// Packet accounting with the index at `start` and frames of so many pieces given.
-    fn accounting(start: u32, pieces: &[u8]) -> Outlet {
-        let outlet = Outlet::new(8);
-        outlet.given.store(start, Ordering::Relaxed);
-        outlet.taken.store(start, Ordering::Relaxed);
+    fn accounting(start: u32, pieces: &[u8]) -> TxTracker {
+        let tx_tracker = TxTracker::new(8);
+        tx_tracker.given.store(start, Ordering::Relaxed);
+        tx_tracker.taken.store(start, Ordering::Relaxed);
         let mut ahead = 0;
         for (lane, pieces) in pieces.iter().enumerate() {
             for _ in 0..*pieces {
-                outlet.write(ahead, frame(100 * (lane as u16 + 1), *pieces, lane as u8));
+                tx_tracker.write(ahead, frame(100 * (lane as u16 + 1), *pieces, lane as u8));
                 ahead += 1;
             }
         }
-        outlet.give(ahead);
-        outlet
+        tx_tracker.give(ahead);
+        tx_tracker
     }
 
     #[test]
     fn the_frame_that_was_refused_is_found() {
         for start in [0, 5, u32::MAX - 1] {
             let at = |ahead: u32| start.wrapping_add(ahead);
-            let outlet = accounting(start, &[1, 3, 1, 2]);
-            assert_eq!((outlet.waiting(), outlet.room()), (7, 1));
+            let tx_tracker = accounting(start, &[1, 3, 1, 2]);
+            assert_eq!((tx_tracker.waiting(), tx_tracker.room()), (7, 1));
             // The first is sent, the second refused: the word stands behind it.
-            assert_eq!(outlet.refuse(at(4)), (at(3), frame(200, 3, 1)));
+            assert_eq!(tx_tracker.refuse(at(4)), (at(3), frame(200, 3, 1)));
             // Nothing is sent, the third refused: the word stands still.
-            assert_eq!(outlet.refuse(at(4)), (at(4), frame(300, 1, 2)));
-            assert_eq!(outlet.waiting(), 2);
+            assert_eq!(tx_tracker.refuse(at(4)), (at(4), frame(300, 1, 2)));
+            assert_eq!(tx_tracker.waiting(), 2);
             // And the fourth.
-            assert_eq!(outlet.refuse(at(4)), (at(6), frame(400, 2, 3)));
-            assert_eq!((outlet.waiting(), outlet.room()), (0, 8));
-            assert!(!outlet.saw(at(7)), "no news");
+            assert_eq!(tx_tracker.refuse(at(4)), (at(6), frame(400, 2, 3)));
+            assert_eq!((tx_tracker.waiting(), tx_tracker.room()), (0, 8));
+            assert!(!tx_tracker.saw(at(7)), "no change");
         }
     }
 
     #[test]
     fn what_is_left_is_counted_by_frames() {
         for start in [0, 5, u32::MAX - 1] {
-            let outlet = accounting(start, &[1, 3, 1, 2]);
-            assert_eq!(outlet.left(), Refused { packets: 4, bytes: 1000 });
-            assert!(outlet.saw(start.wrapping_add(4)));
-            assert_eq!(outlet.left(), Refused { packets: 2, bytes: 700 });
-            assert!(outlet.saw(start.wrapping_add(7)));
-            assert_eq!(outlet.left(), Refused::default());
+            let tx_tracker = accounting(start, &[1, 3, 1, 2]);
+            assert_eq!(tx_tracker.left(), Refused { packets: 4, bytes: 1000 });
+            assert!(tx_tracker.saw(start.wrapping_add(4)));
+            assert_eq!(tx_tracker.left(), Refused { packets: 2, bytes: 700 });
+            assert!(tx_tracker.saw(start.wrapping_add(7)));
+            assert_eq!(tx_tracker.left(), Refused::default());
         }
     }
 
     #[test]
     fn a_word_that_cannot_be_is_not_believed() {
-        let outlet = accounting(5, &[1, 1]);
-        assert!(!outlet.saw(4) && !outlet.saw(5) && !outlet.saw(8));
-        assert_eq!(outlet.waiting(), 2);
-        assert!(outlet.saw(6));
-        assert_eq!(outlet.waiting(), 1);
+        let tx_tracker = accounting(5, &[1, 1]);
+        assert!(!tx_tracker.saw(4) && !tx_tracker.saw(5) && !tx_tracker.saw(8));
+        assert_eq!(tx_tracker.waiting(), 2);
+        assert!(tx_tracker.saw(6));
+        assert_eq!(tx_tracker.waiting(), 1);
     }
 
     #[test]
     fn what_is_owed_is_told_once() {
-        let outlet = Outlet::new(8);
-        outlet.owe(frame(60, 1, 0));
-        outlet.owe(frame(11_072, 3, 255));
-        assert_eq!(outlet.owed(), Refused { packets: 2, bytes: 11_132 });
-        assert_eq!(outlet.owed(), Refused::default());
+        let tx_tracker = TxTracker::new(8);
+        tx_tracker.owe(frame(60, 1, 0));
+        tx_tracker.owe(frame(11_072, 3, 255));
+        assert_eq!(tx_tracker.owed(), Refused { packets: 2, bytes: 11_132 });
+        assert_eq!(tx_tracker.owed(), Refused::default());
     }
 
     #[test]
     fn one_half_calls_at_a_time() {
-        let outlet = Outlet::new(8);
-        assert!(outlet.claim() && !outlet.claim());
-        outlet.release();
-        assert!(outlet.claim());
+        let tx_tracker = TxTracker::new(8);
+        assert!(tx_tracker.try_lock() && !tx_tracker.try_lock());
+        tx_tracker.release();
+        assert!(tx_tracker.try_lock());
     }
 }
 
@@ -280,31 +280,31 @@ mod loom_tests {
     const FRAME: Frame = Frame { bytes: 60, pieces: 1, lane: 0 };
 
     /// `Socket::push` with a kernel that takes all that it is called for.
-    fn push(outlet: &Outlet) {
-        outlet.set_stuck(false);
-        if outlet.waiting() > 0 {
-            assert!(outlet.saw(outlet.given.load(Ordering::Acquire)));
+    fn push(tx_tracker: &TxTracker) {
+        tx_tracker.set_pending(false);
+        if tx_tracker.waiting() > 0 {
+            assert!(tx_tracker.saw(tx_tracker.given.load(Ordering::Acquire)));
         }
     }
 
     /// `Sender::transmit` with a burst of one frame.
-    fn send(outlet: &Outlet) {
-        let may_call = outlet.claim();
-        outlet.write(0, FRAME);
-        outlet.give(1);
-        if may_call || outlet.leave() {
-            push(outlet);
-            outlet.release();
+    fn send(tx_tracker: &TxTracker) {
+        let may_call = tx_tracker.try_lock();
+        tx_tracker.write(0, FRAME);
+        tx_tracker.give(1);
+        if may_call || tx_tracker.leave_pending() {
+            push(tx_tracker);
+            tx_tracker.release();
         }
     }
 
-    /// `Receiver::receive` that finds nothing, and `doze`. Whether it looks again soon.
-    fn receive_and_doze(outlet: &Outlet) -> bool {
-        if outlet.is_stuck() && outlet.claim() {
-            push(outlet);
-            outlet.release();
+    /// `Receiver::receive` that finds nothing, and `doze`. True when it polls again soon.
+    fn receive_and_doze(tx_tracker: &TxTracker) -> bool {
+        if tx_tracker.has_pending() && tx_tracker.try_lock() {
+            push(tx_tracker);
+            tx_tracker.release();
         }
-        outlet.is_stuck()
+        tx_tracker.has_pending()
     }
 
     /// Frames of an earlier burst wait; the sender brings more while the receiver calls the
@@ -312,30 +312,30 @@ mod loom_tests {
     #[test]
     fn no_frame_waits_unknown() {
         loom::model(|| {
-            let outlet = Arc::new(Outlet::new(4));
-            outlet.write(0, FRAME);
-            outlet.give(1);
-            outlet.set_stuck(true);
-            let theirs = outlet.clone();
+            let tx_tracker = Arc::new(TxTracker::new(4));
+            tx_tracker.write(0, FRAME);
+            tx_tracker.give(1);
+            tx_tracker.set_pending(true);
+            let theirs = tx_tracker.clone();
             let sender = loom::thread::spawn(move || send(&theirs));
-            let looks_again = receive_and_doze(&outlet);
+            let looks_again = receive_and_doze(&tx_tracker);
             sender.join().unwrap();
-            assert!(looks_again || outlet.waiting() == 0, "a burst was forgotten");
+            assert!(looks_again || tx_tracker.waiting() == 0, "a burst was forgotten");
         });
     }
 
-    /// Each refused frame is told once, whichever half hears of it, and the packet accounting are of one hand
+    /// Each refused frame is reported once, whichever half sees it, and the packet accounting has one writer
     /// at a time.
     #[test]
     fn the_accounting_have_one_hand_at_a_time() {
         loom::model(|| {
-            let outlet = Arc::new(Outlet::new(4));
-            outlet.write(0, FRAME);
-            outlet.give(1);
-            outlet.set_stuck(true);
-            let theirs = outlet.clone();
+            let tx_tracker = Arc::new(TxTracker::new(4));
+            tx_tracker.write(0, FRAME);
+            tx_tracker.give(1);
+            tx_tracker.set_pending(true);
+            let theirs = tx_tracker.clone();
             let receiver = loom::thread::spawn(move || {
-                if theirs.claim() {
+                if theirs.try_lock() {
                     if theirs.waiting() > 0 {
                         let (_, frame) = theirs.refuse(0);
                         theirs.owe(frame);
@@ -344,16 +344,16 @@ mod loom_tests {
                 }
             });
             let mut told = Refused::default();
-            if outlet.claim() {
-                if outlet.waiting() > 0 {
-                    let (_, frame) = outlet.refuse(0);
+            if tx_tracker.try_lock() {
+                if tx_tracker.waiting() > 0 {
+                    let (_, frame) = tx_tracker.refuse(0);
                     told += Refused { packets: 1, bytes: frame.bytes.into() };
                 }
-                outlet.release();
+                tx_tracker.release();
             }
             receiver.join().unwrap();
-            told += outlet.owed();
-            assert_eq!((told, outlet.waiting()), (Refused { packets: 1, bytes: 60 }, 0));
+            told += tx_tracker.owed();
+            assert_eq!((told, tx_tracker.waiting()), (Refused { packets: 1, bytes: 60 }, 0));
         });
     }
 }

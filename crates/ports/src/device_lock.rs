@@ -1,8 +1,8 @@
 //! One router for a device: who opens it holds a lock on a file of its name. The kernel lets go
 //! of it with the process, however that ends.
 //!
-//! The file lies where only root can make one, and only its owner can open it: nobody else can
-//! keep a device from its router. Its name says the device's network namespace, too.
+//! The file is where only root can create one, and only its owner can open it: no other user can
+//! keep a device from its router. Its name includes the device's network namespace.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -24,13 +24,13 @@ const TRIES: usize = 8;
 
 /// A device that is ours while this lives.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct DeviceLock {
     /// `None`: we may write no file there. Without root, which a device needs as a rule, routers
-    /// cannot be told apart.
+    /// cannot be distinguished.
     file: Option<(PathBuf, Flock<File>)>,
 }
 
-impl Drop for Claim {
+impl Drop for DeviceLock {
     fn drop(&mut self) {
         if let Some((path, _)) = &self.file {
             // Still locked. One that stays is no obstacle to anyone.
@@ -43,24 +43,24 @@ impl Drop for Claim {
 type Name = (u64, u64, String);
 
 /// What this process holds: a port may be opened anew beside its former self.
-static HELD: Mutex<BTreeMap<Name, Weak<Claim>>> = Mutex::new(BTreeMap::new());
+static HELD: Mutex<BTreeMap<Name, Weak<DeviceLock>>> = Mutex::new(BTreeMap::new());
 
 /// Takes the device for this process, in the network namespace of the calling thread.
 ///
 /// # Errors
 /// Another router holds it.
-pub(crate) fn take(device: &str) -> std::result::Result<Arc<Claim>, OpenError> {
+pub(crate) fn take(device: &str) -> std::result::Result<Arc<DeviceLock>, OpenError> {
     take_in(Path::new(PLACE), device)
 }
 
-fn take_in(place: &Path, device: &str) -> std::result::Result<Arc<Claim>, OpenError> {
+fn take_in(place: &Path, device: &str) -> std::result::Result<Arc<DeviceLock>, OpenError> {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net");
     let namespace = namespace.map(|file| (file.dev(), file.ino())).unwrap_or_default();
     let name = (namespace.0, namespace.1, device.to_owned());
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-    held.retain(|_, claim| claim.strong_count() > 0);
-    if let Some(claim) = held.get(&name).and_then(Weak::upgrade) {
-        return Ok(claim);
+    held.retain(|_, device_lock| device_lock.strong_count() > 0);
+    if let Some(device_lock) = held.get(&name).and_then(Weak::upgrade) {
+        return Ok(device_lock);
     }
     let path = place.join(format!("{}-{device}", namespace.1));
     let file = match lock(place, &path) {
@@ -73,9 +73,9 @@ fn take_in(place: &Path, device: &str) -> std::result::Result<Arc<Claim>, OpenEr
         Err(error) if may_not(error.kind()) => None,
         Err(error) => return Err(system("claim a network device")(error)),
     };
-    let claim = Arc::new(Claim { file });
-    held.insert(name, Arc::downgrade(&claim));
-    Ok(claim)
+    let device_lock = Arc::new(DeviceLock { file });
+    held.insert(name, Arc::downgrade(&device_lock));
+    Ok(device_lock)
 }
 
 fn may_not(kind: ErrorKind) -> bool {
@@ -87,7 +87,7 @@ fn may_not(kind: ErrorKind) -> bool {
 
 enum Locked {
     Ours(Flock<File>),
-    /// By the process of that number, when it has said so yet.
+    /// By the process of that number, if it has written it yet.
     Others(String),
 }
 
@@ -99,7 +99,7 @@ fn lock(place: &Path, path: &Path) -> Result<Locked> {
         let mut file = options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
-                // Who held it before may have deleted it meanwhile: then it tells nobody.
+                // Who held it before may have deleted it meanwhile: then it protects nothing.
                 let is_there = std::fs::metadata(path).is_ok_and(|now| {
                     file.metadata()
                         .is_ok_and(|ours| (ours.dev(), ours.ino()) == (now.dev(), now.ino()))
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "nothing is left");
     }
 
-    /// An abstract socket has no permissions: whoever was first had the device.
+    /// An abstract socket has no permissions: the first process had the device.
     #[test]
     fn nobody_else_can_take_a_device() {
         let folder = tempfile::tempdir().unwrap();
@@ -162,11 +162,11 @@ mod tests {
         )
         .unwrap();
         nix::sys::socket::bind(std::os::fd::AsRawFd::as_raw_fd(&squatter), &address).unwrap();
-        let claim = take_in(&place, &device).unwrap();
-        // Nor by the file: only its owner may open it, and nobody else may make one.
+        let device_lock = take_in(&place, &device).unwrap();
+        // Nor by the file: only its owner may open it, and no other user may create one.
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
         let file = std::fs::read_dir(&place).unwrap().next().unwrap().unwrap().path();
         assert_eq!((mode(&file), mode(&place) & 0o022), (0o600, 0));
-        assert!(claim.file.is_some());
+        assert!(device_lock.file.is_some());
     }
 }

@@ -5,7 +5,7 @@
 const SETTINGS: &[(&str, &str, &str)] = &[
     // ARP requests are answered by us, and are not passed up; this is the second lock.
     ("ipv4", "arp_ignore", "8"),
-    // Ask for a neighbour from the address that is on its network.
+    // Solicit a neighbour from the address on its network.
     ("ipv4", "arp_announce", "2"),
     // Packets were checked on their way here (uRPF), by routes that Linux need not know.
     ("ipv4", "rp_filter", "0"),
@@ -28,7 +28,7 @@ const SETTINGS: &[(&str, &str, &str)] = &[
 ];
 
 /// Sets them for a device of this namespace; returns how many Linux did not take.
-pub(super) fn quiet(device: &str) -> usize {
+pub(super) fn apply(device: &str) -> usize {
     let without_ip6 = !std::fs::exists("/proc/sys/net/ipv6").unwrap_or(false);
     let refused = |(family, setting, value): &&(&str, &str, &str)| {
         if *family == "ipv6" && without_ip6 {
