@@ -75,12 +75,12 @@ impl ForwarderState {
     fn reinstall_bfd_up(&mut self) -> usize {
         let mut back: Vec<(Slot, Prefix)> = Vec::new();
         for (slot, state) in self.vrfs.iter() {
-            let speaks = |(prefix, route): &(&Prefix, &Route)| match &route.action {
+            let is_usable = |(prefix, route): &(&Prefix, &Route)| match &route.action {
                 Action::Paths(paths) => !self.is_bfd_down(&self.keys_of(paths, prefix.0.is_ipv4())),
                 Action::Special(_) => true,
             };
-            let speaking = state.bfd_down.iter().filter(speaks);
-            back.extend(speaking.map(|(prefix, _)| (slot, *prefix)));
+            let usable = state.bfd_down.iter().filter(is_usable);
+            back.extend(usable.map(|(prefix, _)| (slot, *prefix)));
         }
         let mut count = 0;
         for (slot, prefix) in back {
