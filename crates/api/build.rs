@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ],
         ["proto"],
     )?;
-    // Keys of a path come in one order, whoever asks.
+    // BTreeMap: the keys of a path have a stable order.
     tonic_prost_build::configure().btree_map(".gnmi").compile_fds(files)?;
     Ok(())
 }

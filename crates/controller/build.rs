@@ -1,10 +1,9 @@
-//! Embeds the YANG modules: the standard ones that `scripts/fetch-yang` brought
-//! into `yang/standard`, and our own beside it.
+//! Embeds the YANG modules: the standard ones of `scripts/fetch-yang` in `yang/standard`, and our own in `yang`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The standard modules that the schema is made of, submodules included.
+/// The standard modules of the schema, with submodules.
 const STANDARD: &[&str] = &[
     "iana-if-type",
     "ietf-datastores",

@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::configuration::Configuration;
-use crate::error::ValidationError;
+use crate::error::{self, ValidationError};
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::{self, TableHandle};
 use crate::management::Management;
@@ -253,7 +253,7 @@ impl ForwarderConnection {
                 Ok(applied.into_inner())
             }
             Err(status) => Err(match refusal::errors(&status) {
-                Some(errors) => Error::Refused(errors.into_iter().map(error).collect()),
+                Some(errors) => Error::Refused(error::counted(errors)),
                 None => Error::Unreachable(status),
             }),
         }
@@ -296,7 +296,7 @@ impl ForwarderConnection {
                     }
                     outage = Outage::default();
                     for error in &errors {
-                        tracing::error!(place = error.path, fix = error.fix, "{}", error.cause);
+                        tracing::error!(path = error.path, fix = error.fix, "{}", error.cause);
                     }
                     tracing::error!("the forwarder refused the configuration; trying again in 5 s");
                     tokio::time::sleep(REFUSED_WAIT).await;
@@ -343,11 +343,6 @@ impl Totals {
         let v1::Desired { ports, interfaces, routes, .. } = desired;
         Totals { ports: ports.len(), interfaces: interfaces.len(), routes: routes.len() }
     }
-}
-
-fn error(error: v1::ValidationError) -> ValidationError {
-    let v1::ValidationError { path, cause, fix } = error;
-    ValidationError { path, cause, fix }
 }
 
 #[cfg(test)]

@@ -97,12 +97,13 @@ impl ValidationErrors {
     }
 }
 
-impl Extend<ValidationError> for ValidationErrors {
-    fn extend<T: IntoIterator<Item = ValidationError>>(&mut self, errors: T) {
-        for ValidationError { path, cause, fix } in errors {
-            self.add(path, cause, fix);
-        }
+/// The errors, with equal ones at many paths as one with a count.
+pub fn counted(errors: impl IntoIterator<Item = ValidationError>) -> Vec<ValidationError> {
+    let mut all = ValidationErrors::default();
+    for ValidationError { path, cause, fix } in errors {
+        all.add(path, cause, fix);
     }
+    all.into_vec()
 }
 
 /// One error.

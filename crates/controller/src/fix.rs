@@ -30,12 +30,21 @@ fn follows(error: &LibyangError, before: &[LibyangError]) -> bool {
             }
         });
     }
-    let missing = message.starts_with("Mandatory node") || message.contains("missing its key");
+    let is_key = message.contains("missing its key");
+    let missing = message.starts_with("Mandatory node") || is_key;
     let Some(name) = quoted(message).first().copied().filter(|_| missing) else { return false };
-    before.iter().any(|earlier| match earlier.data_path.rsplit_once('/') {
+    let is_refused = |earlier: &LibyangError| match earlier.data_path.rsplit_once('/') {
         Some((parent, leaf)) => parent == error.data_path && leaf == name,
         None => false,
-    })
+    };
+    // libyang reports a missing key right after the value that it refused. The paths may differ in other keys, and
+    // that of the list entry lacks its ancestors.
+    let is_refused_key = before.last().filter(|_| is_key).is_some_and(|earlier| {
+        let (list, key) = (without_keys(&error.data_path), without_keys(&earlier.data_path));
+        let mut steps = key.rsplit(['/', ':']);
+        steps.next() == Some(name) && steps.next() == list.rsplit(['/', ':']).next()
+    });
+    is_refused_key || before.iter().any(is_refused)
 }
 
 fn cause(error: &LibyangError) -> String {

@@ -9,8 +9,8 @@ use crate::yang::LibyangError;
 const KEYS: &[&str] = &["name", "destination-prefix", "ip", "index"];
 
 /// Completes the relative paths of errors about values of `text`.
-pub fn complete(text: &str, complaints: &mut [LibyangError]) {
-    if complaints.is_empty() {
+pub fn complete(text: &str, errors: &mut [LibyangError]) {
+    if errors.is_empty() {
         return;
     }
     let Ok(whole) = serde_json::from_str::<Value>(text) else { return };
@@ -18,45 +18,45 @@ pub fn complete(text: &str, complaints: &mut [LibyangError]) {
         let first = path.trim_start_matches('/').split(['/', '[']).next().unwrap_or_default();
         whole.get(first).is_some()
     };
-    let mut told: Vec<String> = Vec::new();
+    let mut assigned: Vec<(String, String)> = Vec::new();
     // The list of the last error, as libyang names it and in full: the next error is its missing key.
     let mut list: Option<(String, String)> = None;
-    for complaint in complaints {
-        if complaint.data_path.is_empty() || is_from_top(&complaint.data_path) {
+    for error in errors {
+        if error.data_path.is_empty() || is_from_top(&error.data_path) {
             continue;
         }
-        if let Some((_, there)) = list.take_if(|(named, _)| *named == complaint.data_path) {
-            complaint.data_path = there;
+        if let Some((_, full_path)) = list.take_if(|(named, _)| *named == error.data_path) {
+            error.data_path = full_path;
             continue;
         }
-        let Some(value) = complaint.message.split('"').nth(1) else { continue };
-        let desired = Desired { steps: complaint.data_path.split('/').skip(1).collect(), value };
-        let mut places = Vec::new();
-        desired.look(&whole, String::new(), &mut places);
+        let Some(value) = error.message.split('"').nth(1) else { continue };
+        let search = Search { steps: error.data_path.split('/').skip(1).collect(), value };
+        let mut paths = Vec::new();
+        search.collect(&whole, String::new(), &mut paths);
         // A second error of the same kind belongs to the next occurrence.
-        let next = places.iter().find(|place| !told.contains(place)).or(places.first());
-        if let Some(place) = next.cloned() {
-            told.push(place.clone());
-            let named = std::mem::replace(&mut complaint.data_path, place);
+        let is_new = |path: &String| !assigned.contains(&(path.clone(), value.to_owned()));
+        if let Some(path) = paths.into_iter().find(is_new) {
+            assigned.push((path.clone(), value.to_owned()));
+            let named = std::mem::replace(&mut error.data_path, path);
             let above = |path: &str| Some(path.rsplit_once('/')?.0.to_owned());
-            list = above(&named).zip(above(&complaint.data_path));
+            list = above(&named).zip(above(&error.data_path));
         }
     }
 }
 
 /// A search for a value and the last steps of its path.
-struct Desired<'a> {
+struct Search<'a> {
     steps: Vec<&'a str>,
     value: &'a str,
 }
 
-impl Desired<'_> {
+impl Search<'_> {
     /// Adds the path of every match at or below `node`. The parser bounds the depth of the text.
-    fn look(&self, node: &Value, path: String, places: &mut Vec<String>) {
+    fn collect(&self, node: &Value, path: String, paths: &mut Vec<String>) {
         match node {
             Value::Object(members) => {
                 for (name, member) in members {
-                    self.look(member, format!("{path}/{name}"), places);
+                    self.collect(member, format!("{path}/{name}"), paths);
                 }
             }
             Value::Array(entries) => {
@@ -64,10 +64,10 @@ impl Desired<'_> {
                     let key = KEYS.iter().find_map(|key| Some((key, entry.get(key)?.as_str()?)));
                     let key = key.filter(|(_, value)| *value != self.value);
                     let key = key.map(|(key, value)| format!("[{key}='{value}']"));
-                    self.look(entry, format!("{path}{}", key.unwrap_or_default()), places);
+                    self.collect(entry, format!("{path}{}", key.unwrap_or_default()), paths);
                 }
             }
-            Value::String(text) if text == self.value && self.is_end_of(&path) => places.push(path),
+            Value::String(text) if text == self.value && self.is_end_of(&path) => paths.push(path),
             _ => {}
         }
     }
@@ -78,8 +78,8 @@ impl Desired<'_> {
             let name = step.rsplit(':').next().unwrap_or(step);
             name.split('[').next().unwrap_or(name).to_owned()
         };
-        let mut there = path.rsplit('/').map(bare);
-        self.steps.iter().rev().all(|step| there.next().as_deref() == Some(bare(step).as_str()))
+        let mut full_path = path.rsplit('/').map(bare);
+        self.steps.iter().rev().all(|step| full_path.next().as_deref() == Some(bare(step).as_str()))
     }
 }
 
@@ -98,8 +98,8 @@ mod tests {
             data_path: path.into(),
             ..LibyangError::default()
         };
-        let there = "/a:interfaces/interface[name='x']/a:ipv4/address[ip='y']/ip";
-        let mut complaints = [
+        let full_path = "/a:interfaces/interface[name='x']/a:ipv4/address[ip='y']/ip";
+        let mut errors = [
             refused("/b:address/ip"),
             LibyangError {
                 message: "List instance is missing its key \"ip\"".into(),
@@ -107,15 +107,15 @@ mod tests {
             },
             refused("/b:address/ip"),
             refused("/b:address/ip"),
-            refused(there),
+            refused(full_path),
         ];
-        complete(TEXT, &mut complaints);
-        let paths = complaints.map(|complaint| complaint.data_path);
+        complete(TEXT, &mut errors);
+        let paths = errors.map(|error| error.data_path);
         let at = |name: &str| format!("/a:interfaces/interface[name='{name}']/a:ipv4/address/ip");
         let list = at("left").replace("/ip", "");
         assert_eq!(
             paths,
-            [at("left"), list, at("right"), "/b:address/ip".to_owned(), there.to_owned()]
+            [at("left"), list, at("right"), "/b:address/ip".to_owned(), full_path.to_owned()]
         );
     }
 }

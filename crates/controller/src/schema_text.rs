@@ -1,4 +1,4 @@
-//! What the text of a YANG module says about a leaf that the libyang binding does not expose: ranges and enumerations.
+//! Ranges and enumerations of leafs, read from the text of their modules: the libyang binding does not expose them.
 
 use yang5::schema::SchemaNode;
 
