@@ -122,7 +122,7 @@ impl Server {
                 let route_source = &self.route_source.source().name;
                 tracing::warn!(
                     route_source,
-                    "the session with zebra ended: {reason}; its routes stay for the stale-time"
+                    "the session with zebra ended: {reason}; its routes are retained for the stale-time"
                 );
                 match next {
                     Some(next) => stream = next,
