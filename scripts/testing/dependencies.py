@@ -1,7 +1,7 @@
-"""The rules of deny.toml for licences, bans and sources, on what `cargo metadata` says.
+"""Checks licences, bans and sources of all dependencies against deny.toml.
 
-cargo-deny has the same rules and more, and takes longer to build than all else here takes to test. Only what this
-file understands may stand in deny.toml, so that no rule is left out in silence.
+cargo-deny checks the same rules and more, but takes minutes to build, and Debian has no package of it. An unknown rule
+in deny.toml is an error, so that no rule is ignored.
 """
 
 import json
@@ -21,7 +21,7 @@ KNOWN = {
 
 
 def is_allowed(expression, allowed):
-    """Whether an SPDX expression can be met by allowed licences. `/` is an old way to write OR."""
+    """Returns whether allowed licences satisfy an SPDX expression. `/` is an old form of OR."""
     words = re.findall(r"\(|\)|[^\s()]+", expression.replace("/", " OR "))
 
     def either(at):
@@ -51,18 +51,19 @@ def is_allowed(expression, allowed):
 
 
 def call(cargo, *words):
-    """What cargo says; None when it refuses."""
+    """Returns the output of cargo, or None when it fails."""
     done = subprocess.run(
         [*cargo.split(), *words], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)
     return done.stdout if done.returncode == 0 else None
 
 
 def used(cargo, targets):
-    """Packages that a build for these targets, or its tests, takes. `cargo metadata` alone names some that it does not:
-    those behind features of features that nobody asks for."""
+    """Returns the packages that a build for these targets, or its tests, uses. `cargo metadata` also lists packages
+    behind optional features that no crate enables."""
     metadata = call(cargo, "metadata", "--locked", "--format-version", "1", "--all-features")
     chosen = [word for target in targets for word in ("--target", target)]
-    tree = call(cargo, "tree", "--locked", "--workspace", "--all-features", *chosen, "--prefix", "none", "--format", "{p}")
+    tree = call(
+        cargo, "tree", "--locked", "--workspace", "--all-features", *chosen, "--prefix", "none", "--format", "{p}")
     if metadata is None or tree is None:
         return None
     taken = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
@@ -71,7 +72,7 @@ def used(cargo, targets):
 
 
 def faults(rules, packages):
-    """What offends against the rules, one sentence each."""
+    """Yields one sentence for each violation."""
     for section, keys in rules.items():
         for key in keys.keys() - KNOWN.get(section, set()):
             yield f"deny.toml: [{section}] {key} is a rule that scripts/testing/dependencies.py does not know"
@@ -92,7 +93,7 @@ def faults(rules, packages):
 
 
 def check(cargo):
-    """Says whether all dependencies keep the rules."""
+    """Returns whether all dependencies satisfy the rules."""
     with open(os.path.join(ROOT, "deny.toml"), "rb") as file:
         rules = tomllib.load(file)
     packages = used(cargo, rules["graph"]["targets"])

@@ -10,19 +10,20 @@ from testing.stages import AS_ROOT, ROOT
 
 # Programs with tests in network namespaces or on raw sockets.
 NEED_ROOT = {"ports/linux", "ports/conformance", "ports/testpmd", "controller/bgp_route_source"}
-# They take long and start first, so that none is left alone at the end.
+# The slowest programs start first, so that none runs alone at the end.
 LONGEST = ["stoa/restconf", "northbound", "ports/linux", "tables/lpm_model", "controller/bgp_route_source",
            "ports/testpmd", "traffic"]
-# At once: many of them wait for each other's sockets and timers more than they reckon.
+# Programs at a time. Each runs two threads, and many tests wait for sockets and timers.
 BESIDE = 2
 DEADLINE = 900
 
 
-def build(cargo, arguments):
-    """Builds test programs and gives (package folder, target name, program) of each; None when that fails."""
+def build(cargo, arguments, env=None):
+    """Builds test programs. Returns (package folder, target name, program) of each, or None when the build fails."""
     words = [*cargo.split(), "test", "--no-run", "--locked", "--message-format=json-render-diagnostics", *arguments]
     done = subprocess.run(
-        words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False)
+        words, cwd=ROOT, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        check=False)
     if done.returncode != 0:
         return None
     found = []
@@ -35,22 +36,22 @@ def build(cargo, arguments):
 
 
 def label_of(program):
-    """A short name: the crate's folder, and the program where it is not the crate's own."""
+    """Returns the crate's folder, and the program where it is not the crate's unit tests."""
     folder, name, _ = program
     return os.path.basename(folder) if name.startswith("stoa") else f"{os.path.basename(folder)}/{name}"
 
 
-def libtest(report, program, deadline):
-    """Runs all tests of one program; says what failed."""
+def libtest(report, program, deadline, words=()):
+    """Runs the tests of one program whose names contain a word, or all. Returns the output of those that failed."""
     folder, _, path = program
     label = label_of(program)
     # The test library reports times as JSON only where unstable options are allowed.
     env = {**os.environ, "RUSTC_BOOTSTRAP": "1", "CARGO_MANIFEST_DIR": folder}
-    words = [path, "-Z", "unstable-options", "--format", "json", "--report-time", "--show-output"]
+    command = [path, "-Z", "unstable-options", "--format", "json", "--report-time", "--show-output", *words]
     begun = time.time()
     try:
         done = subprocess.run(
-            [*(AS_ROOT if label in NEED_ROOT else []), *words], cwd=folder, env=env, text=True, errors="replace",
+            [*(AS_ROOT if label in NEED_ROOT else []), *command], cwd=folder, env=env, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=deadline, check=False)
         output, code = done.stdout, done.returncode
     except subprocess.TimeoutExpired as late:
@@ -75,26 +76,32 @@ def libtest(report, program, deadline):
             report.note(f"{test} is ignored")
         else:
             failed.append(f"---- {test}\n{event.get('stdout', '')}")
+    if passed == 0 and words:
+        failed.append(f"---- {label} has no test with {words} in its name\n")
     if code != 0 and not failed:
         failed.append(f"---- {label}: {code}\n" + "\n".join(other[-40:]))
     print(f"  {label:<28} {passed:4} passed, {len(failed)} failed, {time.time() - begun:6.1f} s", flush=True)
     return failed
 
 
-def run_all(report, programs, deadline=DEADLINE):
-    """Runs programs, some beside each other, and says whether all tests passed."""
+def run_units(report, programs, deadline=DEADLINE):
+    """Runs the unit tests of the workspace and returns whether all passed."""
     missing = NEED_ROOT - {label_of(one) for one in programs}
     if missing:
         print(f"scripts/testing/programs.py names programs that do not exist: {', '.join(sorted(missing))}")
         return False
+    return run_all(report, programs, deadline=deadline)
 
-    def longest_first(program):
+
+def run_all(report, programs, *words, deadline=DEADLINE):
+    """Runs programs, some in parallel, and returns whether all tests passed."""
+    def slowest_first(program):
         label = label_of(program)
         return LONGEST.index(label) if label in LONGEST else len(LONGEST)
 
     with ThreadPoolExecutor(BESIDE) as pool:
-        failed = sum(pool.map(lambda one: libtest(report, one, deadline), sorted(programs, key=longest_first)), [])
+        runs = pool.map(lambda one: libtest(report, one, deadline, words), sorted(programs, key=slowest_first))
+        failed = sum(runs, [])
     for text in failed:
         print(text)
     return not failed
-

@@ -14,7 +14,7 @@ DEADLINE = 400
 
 
 def schedule():
-    """Names, or beginnings of names, by their group in the schedule."""
+    """Returns the beginnings of names by their group in the schedule."""
     groups, group = {}, None
     with open(LIST, encoding="utf-8") as file:
         for line in file:
@@ -27,14 +27,14 @@ def schedule():
 
 
 def tests_of(program, words):
-    """The tests of a program whose names contain one of these words; all without words."""
+    """Returns the tests of a program whose names contain one of these words, or all."""
     done = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
     names = [line[:-len(": test")] for line in done.stdout.splitlines() if line.endswith(": test")]
     return [name for name in names if not words or any(word in name for word in words)]
 
 
 class Runner:
-    """Runs tests of the scenarios' program and gathers what failed."""
+    """Runs tests of the scenarios' program and keeps the output of those that failed."""
 
     def __init__(self, report, program, env, deadline):
         self.report = report
@@ -56,25 +56,25 @@ class Runner:
             try:
                 code = child.wait(self.deadline)
             except subprocess.TimeoutExpired:
-                # What it started is found by the sweep of the next one.
+                # The next scenario removes what this one leaves.
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
                 code = "past its deadline"
             output.seek(0)
-            said = output.read()
+            text = output.read()
         seconds = time.time() - begun
-        is_well = code == 0 and "test result: ok. 1 passed" in said
+        passed = code == 0 and "test result: ok. 1 passed" in text
         self.report.test(name, seconds)
-        for line in said.splitlines():
+        for line in text.splitlines():
             if line.startswith(("SKIPPED", "NOT RUN")):
                 self.report.note(f"{name}: {line}")
-        print(f"  {'ok    ' if is_well else 'FAILED'} {seconds:6.1f} s  {name}", flush=True)
-        if not is_well:
+        print(f"  {'ok    ' if passed else 'FAILED'} {seconds:6.1f} s  {name}", flush=True)
+        if not passed:
             with self.lock:
-                self.failed.append((name, f"---- {name}: {code}\n{said}"))
+                self.failed.append((name, f"---- {name}: {code}\n{text}"))
 
     def beside(self, names, threads, busy):
-        """Runs tests in their order, so many at a time; of those that keep a processor busy, one at a time."""
+        """Runs tests in this order, `threads` at a time, and at most one that keeps a processor busy."""
         waiting, running, turn = list(names), [], threading.Condition()
 
         def take():
@@ -104,7 +104,7 @@ class Runner:
 
 
 def run(report, program, env, words=(), threads=4, deadline=DEADLINE):
-    """Runs the scenarios of these names, or all, and says whether they passed."""
+    """Runs the scenarios whose names contain one of these words, or all, and returns whether they passed."""
     if os.geteuid() != 0:
         print("The scenarios need root: run them by `make test`, which asks for it, or by sudo.")
         return False

@@ -1,4 +1,4 @@
-"""Stages of a test run: each is timed, held to its budget, and told of in a summary that is kept."""
+"""Stages of a test run: their times, their budgets, and the summary."""
 
 import json
 import os
@@ -8,12 +8,12 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# What is run with root's rights; the build stays the user's.
+# Runs a command as root; the build stays the user's.
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-E"]
 
 
 def run(command, env=None, output=None):
-    """Runs a command in the workspace and says whether it succeeded."""
+    """Runs a command in the workspace and returns whether it succeeded."""
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
         stdout=output, stderr=subprocess.STDOUT if output else None, check=False)
@@ -21,12 +21,12 @@ def run(command, env=None, output=None):
 
 
 class Report:
-    """Stages in their order, and the tests that took longest. Without budgets a stage may take what it takes."""
+    """Stages in their order, and the tests that took longest. Without budgets a stage may take any time."""
 
     def __init__(self, kind, budgets):
         self.kind = kind
         self.budgets = budgets
-        # A slow or busy machine gets more time for all.
+        # A slow or busy machine gets more time for every stage.
         self.factor = float(os.environ.get("STOA_BUDGET_FACTOR", "1"))
         self.began = time.time()
         self.stages = []
@@ -35,24 +35,24 @@ class Report:
         self.lock = threading.Lock()
 
     def stage(self, name, work):
-        """Runs `work`, which says whether all is well, and holds it to the budget of its name."""
+        """Runs `work`, which returns whether it succeeded, and checks its time against the budget of this name."""
         print(f"\n==> {name}", flush=True)
         begun = time.time()
         try:
-            is_well = work()
+            passed = work()
         except (OSError, ValueError) as error:
             print(f"{name}: {error}", flush=True)
-            is_well = False
-        self.add(name, is_well, time.time() - begun)
+            passed = False
+        self.add(name, passed, time.time() - begun)
 
     def background(self, name, command):
-        """Starts a command beside the stages; the function returned waits for it and shows what it said."""
+        """Starts a command beside the stages. The returned function waits for it and prints its output."""
         output = tempfile.TemporaryFile("w+")
         state = {}
 
         def work():
             begun = time.time()
-            state["well"] = run(command, output=output)
+            state["passed"] = run(command, output=output)
             state["seconds"] = time.time() - begun
 
         thread = threading.Thread(target=work)
@@ -62,37 +62,37 @@ class Report:
             thread.join()
             output.seek(0)
             print(f"\n==> {name} (ran beside the stages above)\n{output.read()}", end="", flush=True)
-            self.add(name, state["well"], state["seconds"], "background")
+            self.add(name, state["passed"], state["seconds"], "background")
 
         return join
 
-    def add(self, name, is_well, seconds, kind="stage"):
-        """Writes one stage down."""
+    def add(self, name, passed, seconds, kind="stage"):
+        """Records one stage."""
         budget = None if self.budgets is None else self.budgets.get(name)
-        state = "ok" if is_well else "FAILED"
+        state = "ok" if passed else "FAILED"
         if self.budgets is None:
             pass
         elif budget is None:
             print(f"{name}: has no budget in scripts/testing/budgets.json")
             state = "FAILED"
-        elif is_well and seconds > budget * self.factor:
+        elif passed and seconds > budget * self.factor:
             print(f"{name}: took {seconds:.0f} s, its budget is {budget * self.factor:.0f} s")
             state = "SLOW"
         self.stages.append(
             {"name": name, "state": state, "seconds": round(seconds, 1), "budget": budget, "kind": kind})
 
     def test(self, name, seconds):
-        """Writes down how long one test took."""
+        """Records the seconds of one test."""
         with self.lock:
             self.tests.append((round(seconds, 2), name))
 
     def note(self, text):
-        """Something that a reader of the summary has to know."""
+        """Adds a line to the summary."""
         with self.lock:
             self.notes.append(text)
 
     def finish(self, path, tests=True):
-        """Prints the summary, keeps it as JSON, and gives the exit code."""
+        """Prints the summary, writes it as JSON, and returns the exit code."""
         total = time.time() - self.began
         allowed = (self.budgets or {}).get(f"total of {self.kind}")
         slowest = sorted(self.tests, reverse=True)[:10]
@@ -108,7 +108,7 @@ class Report:
             print(f"  {note}")
         bad = [one["name"] for one in self.stages if one["state"] != "ok"]
         if allowed is not None and total > allowed * self.factor:
-            bad.append(f"the whole took longer than {allowed * self.factor:.0f} s")
+            bad.append(f"the run took longer than {allowed * self.factor:.0f} s")
         kept = {
             "kind": self.kind,
             "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -133,7 +133,7 @@ class Report:
 
     @staticmethod
     def commit():
-        """The commit that was tested, with a mark when files differ from it."""
+        """Returns the tested commit, marked when files differ from it."""
         words = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-        said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-        return said.stdout.strip() or "unknown"
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip() or "unknown"

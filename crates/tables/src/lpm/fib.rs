@@ -287,7 +287,7 @@ impl<K: Key> LpmReader<K> {
 }
 
 #[cfg(all(test, loom))]
-mod tests {
+mod loom_tests {
     use super::*;
 
     /// Root slot 0 goes from one leaf to a chunk, then the chunk changes in place.

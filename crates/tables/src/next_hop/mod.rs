@@ -318,7 +318,7 @@ impl Reclaim for NextHops {
 mod tests;
 
 #[cfg(all(test, loom))]
-mod tests {
+mod loom_tests {
     use super::*;
     use crate::adjacency::{Adjacencies, Adjacency, AdjacencyKind};
 
