@@ -9,7 +9,7 @@ const MAY: [(&str, &[&str]); 6] = [
     ("lab", &["src/bpf.rs"]),
     ("tables", &["kernel.rs"]),
     // The vector kernels are called `NODE_avx2.rs` and `NODE_avx512.rs`.
-    ("forwarder", &["avx2.rs", "avx512.rs"]),
+    ("forwarder", &["avx2.rs", "avx512.rs", "tests/scenarios/harness/allocations.rs"]),
     (
         "engine",
         &[
@@ -27,7 +27,7 @@ const MAY: [(&str, &[&str]); 6] = [
             "src/vector/lanes_avx2.rs",
             "src/vector/lanes_avx512.rs",
             "src/vector/lend.rs",
-            "src/worker/turn.rs",
+            "src/worker/main_loop.rs",
             "src/worker/urgency.rs",
             // The time-stamp counter, and memory that readers may still see.
             "src/clock.rs",
@@ -38,10 +38,10 @@ const MAY: [(&str, &[&str]); 6] = [
         "memif",
         &[
             // Memory shared with a peer, descriptors that come by a socket, eventfds.
-            "src/by_fuzzer.rs",
             "src/cursor.rs",
             "src/doorbell.rs",
-            "src/lobby.rs",
+            "src/fuzzing.rs",
+            "src/listener.rs",
             "src/region.rs",
             "src/ring.rs",
             "src/rx.rs",

@@ -84,7 +84,7 @@ fn what_cannot_be_is_refused(scenario: &Scenario, sides: &[Side]) -> Result<()> 
     let cases = [
         (dpdk("net_nonsense0"), "no driver of DPDK is called like net_nonsense0"),
         (dpdk("0000:fe:1f.7"), "there is no such card"),
-        (dpdk("net_af_xdp0,iface=host-b"), "use the af-xdp driver of Stoa"),
+        (dpdk("net_af_xdp0,iface=host-b"), "use Stoa's af-xdp driver"),
         (dpdk("net_pcap0,rx_pcap=/no/such/file"), "No such file or directory"),
         (json!({ "rx-queues": 17, "dpdk": { "device": "net_ring0" } }), "net_ring0 has at most 16"),
     ];

@@ -102,7 +102,7 @@ fn kill_controller(scenario: &Scenario) -> Result<()> {
 #[test]
 fn what_operators_do_with_ip_takes_effect() -> Result<()> {
     let local = Namespace::new("local")?;
-    let scenario = begin(&local, "linux", json!({}))?;
+    let scenario = begin(&local, "netlink", json!({}))?;
     let [four, six] = BEHIND;
     assert_eq!(reaches(scenario.host("host-a"), four), Ok(false));
 
@@ -191,7 +191,7 @@ fn what_operators_do_with_ip_takes_effect() -> Result<()> {
 fn lost_news_are_read_again() -> Result<()> {
     const ROUTES: usize = 50_000;
     let local = Namespace::new("local")?;
-    let scenario = begin(&local, "linux", json!({ "receive-buffer": 4_096 }))?;
+    let scenario = begin(&local, "netlink", json!({ "receive-buffer": 4_096 }))?;
     let batch = |verb: &str| {
         let mut lines = String::new();
         for number in 0..ROUTES {

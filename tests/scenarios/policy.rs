@@ -126,7 +126,7 @@ fn rules_of_linux_and_of_the_configuration_choose_the_table() -> Result<()> {
     for device in ["host-a", "host-b", "host-c"] {
         wait_shown(&local, &format!("from 192.0.2.7 iif {device} prohibit"), true)?;
     }
-    assert!(!scenario.router.log().contains("is not shown in Linux"), "{}", scenario.router.log());
+    assert!(!scenario.router.log().contains("was not added to Linux"), "{}", scenario.router.log());
     // Who takes it out there finds it again.
     local.ip(&["rule", "del", "pref", "200"])?;
     wait_shown(&local, "from 198.18.1.2 iif host-a lookup 100 proto 83", true)?;

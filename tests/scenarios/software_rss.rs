@@ -1,4 +1,5 @@
-//! `spread`: one receive queue, two workers, real ports. Flows are shared out, keep their order, and the packet accounting balance.
+//! `software-rss`: one receive queue, two workers, real ports. The workers share the flows, each flow keeps its order, and
+//! the packet accounting balances.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -26,7 +27,7 @@ fn begin() -> Result<Scenario> {
     for side in &sides {
         let port = &mut configuration.interface(&side.label)["stoa-interfaces:port"];
         port["rx-queues"] = json!(1);
-        port["spread"] = json!(true);
+        port["software-rss"] = json!(true);
     }
     let scenario = Scenario::with(&sides, &configuration)?;
     // Whoever is asked for first waits a while: not what is told here.

@@ -192,7 +192,7 @@ fn dpdk_refuses_by_name() {
     let cases = [
         (config("net_nonsense0"), "device: no driver of DPDK is called like net_nonsense0"),
         (config("two words"), "device: \"two words\" is not a device"),
-        (config("net_af_xdp0,iface=x"), "use the af-xdp driver of Stoa"),
+        (config("net_af_xdp0,iface=x"), "use Stoa's af-xdp driver"),
         (config("0000:fe:1f.7"), "0000:fe:1f.7 cannot be opened: there is no such card"),
         (config("net_memif77,role=boss"), "net_memif77 cannot be opened"),
         (config("net_pcap77,rx_pcap=/no/such/file"), "No such file or directory"),
