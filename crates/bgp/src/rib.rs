@@ -1,7 +1,6 @@
 //! The Adj-RIB-In of a session; it emits runs of prefixes with the same next hops.
 //!
-//! Without add-path a prefix has one path, the daemon's best one: the RIB relays it and stores nothing. With add-path
-//! it stores the paths of each prefix and selects again when they change.
+//! Without add-path a prefix has one path, which the RIB relays and does not store. With add-path it stores all paths.
 
 use std::net::{IpAddr, Ipv4Addr};
 
