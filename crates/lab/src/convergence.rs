@@ -287,7 +287,7 @@ fn wait_route_source(world: &World) -> Result<()> {
     wait_until("the daemon is connected to Stoa", ROUTE_SOURCE, || {
         let said = world.router.json(&["show", "routes", "audit", "--json"]);
         let said = said.map_err(|error| error.to_string())?;
-        let route_sources = said["route-sources"].as_array().map_or(&[][..], Vec::as_slice);
+        let route_sources = said["route_sources"].as_array().map_or(&[][..], Vec::as_slice);
         let is_up = route_sources.iter().any(|route_source| {
             route_source["session"] == "begun" || route_source["session"] == "complete"
         });

@@ -225,7 +225,7 @@ fn has_said(metrics: &str, wanted: u64) -> bool {
 
 /// Whether the route sources have said so many routes, none is left of what they said before, and the forwarder holds as many.
 fn is_said_anew(audit: &Value, wanted: u64) -> bool {
-    let route_sources = audit["route-sources"].as_array().map_or(&[][..], Vec::as_slice);
+    let route_sources = audit["route_sources"].as_array().map_or(&[][..], Vec::as_slice);
     let said = |route_source: &Value| {
         route_source["ip4_routes"].as_u64().zip(route_source["ip6_routes"].as_u64())
     };
@@ -250,7 +250,7 @@ mod tests {
             json!({
                 "audit": "equal", "complete": complete,
                 "tables": [{ "held": held, "compared": true }, { "held": 0, "compared": true }],
-                "route-sources": [{ "ip4_routes": routes, "ip6_routes": 0, "stale": stale, "session": "begun" }],
+                "route_sources": [{ "ip4_routes": routes, "ip6_routes": 0, "stale": stale, "session": "begun" }],
             })
         };
         assert!(is_compared(&audit(true, 5, 0, 5)) && !is_compared(&audit(false, 5, 0, 5)));
