@@ -94,7 +94,7 @@ fn an_operator_changes_an_address_in_a_browser_and_takes_it_back() -> Result<()>
     assert!(listed.contains("198.18.2.1") && !listed.contains("198.18.2.9"), "{listed}");
     let audit = router.scratch().file("stoa.state/audit.log");
     let audit = std::fs::read_to_string(audit).unwrap_or_default();
-    for deed in ["set up", "log in", "stoa-datastore:commit", "stoa-datastore:cancel", "/capture?"]
+    for deed in ["setup", "log in", "stoa-datastore:commit", "stoa-datastore:cancel", "/capture?"]
     {
         assert!(audit.contains(deed), "{deed} is not in the audit log: {audit}");
     }
