@@ -82,10 +82,10 @@ impl FourRouters {
         router.wait_up(&AROUND)?;
         wait_until("the host interfaces have their addresses", HOST_INTERFACES, || {
             let shown = local.ip(&["-o", "addr", "show"]).map_err(|error| error.to_string())?;
-            let wanted = (1..=3).flat_map(|number| {
+            let expected = (1..=3).flat_map(|number| {
                 [format!(" 198.18.{number}.1/24 "), format!(" 2001:db8:{number}::1/64 ")]
             });
-            if wanted.into_iter().all(|one| shown.contains(&one)) { Ok(()) } else { Err(shown) }
+            if expected.into_iter().all(|one| shown.contains(&one)) { Ok(()) } else { Err(shown) }
         })?;
         Ok(Self { scenario: Scenario { router, topology }, local })
     }
@@ -255,10 +255,10 @@ impl Stream {
         let mut lost = [0; 2];
         for (ping, lost) in self.pings.into_iter().zip(&mut lost) {
             Command::program("/bin/kill").args(["-INT", &ping.pid().to_string()]).run()?.ok()?;
-            let (said, errors, _) = ping.finish(Duration::from_secs(10))?;
-            let answers = said.matches(" bytes from ").count();
-            assert!(answers > 0, "{said}{errors}");
-            *lost = said.matches("no answer yet").count() + errors.lines().count();
+            let (printed, errors, _) = ping.finish(Duration::from_secs(10))?;
+            let answers = printed.matches(" bytes from ").count();
+            assert!(answers > 0, "{printed}{errors}");
+            *lost = printed.matches("no answer yet").count() + errors.lines().count();
         }
         Ok(lost)
     }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod four_routers;
-mod holdings;
+mod resources;
 mod testpmd;
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use stoa_lab::{
 };
 
 pub use four_routers::{AROUND, FourRouters, SHARED, Stream};
-pub use holdings::{Holdings, PROCESSES, Process, pid};
+pub use resources::{PROCESSES, Process, Resources, pid};
 pub use testpmd::Testpmd;
 
 /// A topology with a running router. Ends with [`Scenario::end`]; a scenario that fails is cleaned up all the same.
@@ -64,9 +64,9 @@ impl Scenario {
         let router = Router::start(&binary, Some(topology.router()), &configuration.json())?;
         let labels: Vec<&str> = sides.iter().map(|side| side.label.as_str()).collect();
         let known = configuration.json().to_string();
-        let wanted: Vec<&str> =
+        let expected: Vec<&str> =
             labels.into_iter().filter(|label| known.contains(&format!("\"{label}\""))).collect();
-        router.wait_up(&wanted)?;
+        router.wait_up(&expected)?;
         Ok(Self { router, topology })
     }
 
@@ -106,7 +106,7 @@ impl Scenario {
 ///
 /// # Errors
 /// When it cannot be called.
-pub fn ping_says(host: &Host, arguments: &[&str]) -> Result<Output> {
+pub fn run_ping(host: &Host, arguments: &[&str]) -> Result<Output> {
     let output = host.command(Tool::PING)?.args(["-n"]).args(arguments);
     output.deadline(Duration::from_secs(30)).run()
 }

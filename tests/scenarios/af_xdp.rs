@@ -57,8 +57,8 @@ fn hosts_with_offloads_and_tags_talk_by_four_queues() -> Result<()> {
     let a = scenario.host("host-a");
     let gateway = a.gateway(false)?.to_string();
     let arping = a.command(Tool::ARPING)?.args(["-I", "eth0", "-c", "2", "-w", "5", &gateway]);
-    let said = arping.run()?;
-    assert!(said.success(), "{}{}", said.stdout, said.stderr);
+    let printed = arping.run()?;
+    assert!(printed.success(), "{}{}", printed.stdout, printed.stderr);
     tcp_and_udp_get_through(&scenario)?;
     // Some flows took other queues than the first.
     let workers = scenario.router.show("workers")?;
@@ -136,10 +136,10 @@ fn refused_and_nothing_lost(
     running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
     for _ in 0..3 {
         let output = scenario.router.reload(&bad.json())?;
-        let said = format!("{}{}", output.stdout, output.stderr);
-        assert!(!output.success(), "{what} must be refused: {said}");
+        let printed = format!("{}{}", output.stdout, output.stderr);
+        assert!(!output.success(), "{what} must be refused: {printed}");
         let leaf = what.as_object().and_then(|all| all.keys().next()).map_or("", String::as_str);
-        assert!(said.contains(&format!("{leaf}: ")) && said.contains(b.label()), "{said}");
+        assert!(printed.contains(&format!("{leaf}: ")) && printed.contains(b.label()), "{printed}");
     }
     let (stdout, _, _) = running.finish(Duration::from_secs(20))?;
     assert!(stdout.contains("100 received"), "{stdout}");

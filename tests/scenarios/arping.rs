@@ -17,9 +17,9 @@ fn the_router_answers_for_its_own_address() -> Result<()> {
         let output = arping(host, &["-c", "2", "-w", "5", &router])?;
         let mac = scenario.topology.router_mac(host.label())?;
         assert!(output.success(), "{}", output.stdout);
-        let said = output.stdout.to_lowercase();
-        assert!(said.contains(&mac), "the port's own {mac}: {said}");
-        assert!(said.contains("received 2 response"), "{said}");
+        let printed = output.stdout.to_lowercase();
+        assert!(printed.contains(&mac), "the port's own {mac}: {printed}");
+        assert!(printed.contains("received 2 response"), "{printed}");
     }
     scenario.end()
 }

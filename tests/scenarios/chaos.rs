@@ -4,18 +4,18 @@
 //!
 //! `STOA_CHAOS_SECONDS` says how long (30 unless told), `STOA_CHAOS_SEED` repeats a run's events.
 
-mod dice;
+mod random;
+mod testbed;
 mod traffic;
-mod world;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use stoa_lab::{Command, LabError, Output, Result, Router, Topology, wait_until};
 
-use dice::Dice;
-use stoa_scenarios::{Holdings, pid};
-use world::World;
+use random::Random;
+use stoa_scenarios::{Resources, pid};
+use testbed::Testbed;
 
 /// How long until all is well again after the last event, crash loops backed off by 10 s included.
 const RECOVERY: Duration = Duration::from_secs(40);
@@ -53,99 +53,99 @@ fn kill(router: &Router, half: &str) -> Result<()> {
     }
 }
 
-fn flap(hosts: &Topology, label: &str, dice: &mut Dice) -> Result<()> {
+fn flap(hosts: &Topology, label: &str, random: &mut Random) -> Result<()> {
     hosts.router().ip(&["link", "set", label, "down"])?;
-    std::thread::sleep(Duration::from_millis(20 + dice.below(400)));
+    std::thread::sleep(Duration::from_millis(20 + random.below(400)));
     hosts.router().ip(&["link", "set", label, "up"]).map(drop)
 }
 
 /// Captures for a moment; whoever captures dies without a word.
-fn capture(world: &World, dice: &mut Dice) -> Result<()> {
-    let socket = world.first.socket().to_string_lossy().into_owned();
-    let command = Command::program(world.first.binary());
+fn capture(testbed: &Testbed, random: &mut Random) -> Result<()> {
+    let socket = testbed.first.socket().to_string_lossy().into_owned();
+    let command = Command::program(testbed.first.binary());
     let running = command.args(["capture", "any", "--lines", "--socket", &socket]).spawn()?;
-    std::thread::sleep(Duration::from_millis(dice.below(800)));
+    std::thread::sleep(Duration::from_millis(random.below(800)));
     let pid = running.pid().to_string();
     Command::program("/bin/kill").args(["-KILL", &pid]).run().map(drop)
 }
 
 /// One event. A controller that is just dead cannot take a configuration, and that is well.
-fn strike(world: &mut World, dice: &mut Dice, may_kill_forwarders: bool) -> Result<String> {
-    let which = dice.any();
+fn strike(testbed: &mut Testbed, random: &mut Random, may_kill_forwarders: bool) -> Result<String> {
+    let which = random.any();
     let said = |what: &str, output: &Output| match output.success() {
         true => format!("{what} configuration {which}: taken"),
         false => format!("{what} configuration {which}: {}", output.stderr.replace('\n', " ")),
     };
-    Ok(match dice.below(if may_kill_forwarders { 12 } else { 10 }) {
+    Ok(match random.below(if may_kill_forwarders { 12 } else { 10 }) {
         0 => {
-            kill(&world.first, "controller")?;
+            kill(&testbed.first, "controller")?;
             "kill the controller".to_owned()
         }
         1 => {
-            kill(&world.second, "controller")?;
+            kill(&testbed.second, "controller")?;
             "kill the peer's controller".to_owned()
         }
         2 => {
-            flap(&world.hosts, "host-b", dice)?;
+            flap(&testbed.hosts, "host-b", random)?;
             "the link of host-b flaps".to_owned()
         }
         3 => {
-            world.replace_host()?;
+            testbed.replace_host()?;
             "another host-c".to_owned()
         }
         4 => {
-            world.replace_card(dice)?;
+            testbed.replace_card(random)?;
             "another card in host-b".to_owned()
         }
         5 | 6 => {
-            let json = world::json(&world.socket(), which)?;
-            said("good", &world.first.reload(&json)?)
+            let json = testbed::json(&testbed.socket(), which)?;
+            said("good", &testbed.first.reload(&json)?)
         }
         7 => {
-            let output = world.first.reload(&world::bad(&world.socket(), which)?)?;
+            let output = testbed.first.reload(&testbed::bad(&testbed.socket(), which)?)?;
             // A forwarder that has just started waits for devices that are missing.
-            let waits = which % 3 == 1 && world.killed.elapsed() < Duration::from_secs(10);
+            let waits = which % 3 == 1 && testbed.killed.elapsed() < Duration::from_secs(10);
             assert!(waits || !output.success(), "a bad configuration was taken: {which}");
             said("bad", &output)
         }
         8 => {
             let added =
-                world.first.call(&["trace", "add", "--interface", "host-a", "--count", "50"])?;
-            let shown = world.first.call(&["trace", "show", "--json"])?;
+                testbed.first.call(&["trace", "add", "--interface", "host-a", "--count", "50"])?;
+            let shown = testbed.first.call(&["trace", "show", "--json"])?;
             format!("a trace: {}, {}", added.success(), shown.success())
         }
         9 => {
-            capture(world, dice)?;
+            capture(testbed, random)?;
             "a capture".to_owned()
         }
         10 => {
-            world.killed = Instant::now();
-            kill(&world.first, "forwarder")?;
+            testbed.killed = Instant::now();
+            kill(&testbed.first, "forwarder")?;
             "kill the forwarder".to_owned()
         }
         _ => {
-            kill(&world.second, "forwarder")?;
+            kill(&testbed.second, "forwarder")?;
             "kill the peer's forwarder".to_owned()
         }
     })
 }
 
 /// Waits until every flow has got something since now.
-fn all_flow(world: &World) -> Result<Duration> {
+fn all_flow(testbed: &Testbed) -> Result<Duration> {
     let began = Instant::now();
-    let before: Vec<u64> = world.all().map(traffic::Flow::received).collect();
+    let before: Vec<u64> = testbed.all().map(traffic::Flow::received).collect();
     wait_until("every flow flows", RECOVERY, || {
-        let still = world.all().zip(&before).filter(|(flow, before)| flow.received() <= **before);
+        let still = testbed.all().zip(&before).filter(|(flow, before)| flow.received() <= **before);
         let still: Vec<_> = still.map(|(flow, _)| flow.name.as_str()).collect();
         if still.is_empty() { Ok(()) } else { Err(still.join("; ")) }
     })
-    .map_err(|error| explain(world, error))?;
+    .map_err(|error| explain(testbed, error))?;
     Ok(began.elapsed())
 }
 
 /// Adds what the routers say of themselves to an error.
-fn explain(world: &World, error: LabError) -> LabError {
-    for (name, router) in [("first", &world.first), ("second", &world.second)] {
+fn explain(testbed: &Testbed, error: LabError) -> LabError {
+    for (name, router) in [("first", &testbed.first), ("second", &testbed.second)] {
         eprintln!("== the {name} router: {:?}", router.status().map(|status| status.to_string()));
         eprintln!("interfaces: {:?}", router.interfaces());
         eprintln!("neighbors: {:?}", router.show("neighbors").map(|list| list.to_string()));
@@ -156,35 +156,35 @@ fn explain(world: &World, error: LabError) -> LabError {
 }
 
 /// Both routers hold no more than before, once they rest.
-fn nothing_leaked(world: &World, before: &[Holdings; 2]) -> Result<()> {
+fn nothing_leaked(testbed: &Testbed, before: &[Resources; 2]) -> Result<()> {
     let outcome = wait_until("nothing has leaked", Duration::from_secs(20), || {
-        let now = holdings(world).map_err(|error| error.to_string())?;
+        let now = resources(testbed).map_err(|error| error.to_string())?;
         let grown = now.iter().zip(before).flat_map(|(now, then)| now.grown_since(then, MEMORY));
         let grown: Vec<_> = grown.collect();
         if grown.is_empty() { Ok(now) } else { Err(grown.join("; ")) }
     });
-    let now = outcome.map_err(|error| explain(world, error))?;
+    let now = outcome.map_err(|error| explain(testbed, error))?;
     for (name, (now, then)) in ["first", "second"].iter().zip(now.iter().zip(before)) {
         println!("{name} router, then: {:?}, now: {:?}", then.processes, now.processes);
     }
     Ok(())
 }
 
-fn holdings(world: &World) -> Result<[Holdings; 2]> {
-    let first = Holdings::of(&world.first, &world.hosts)?;
-    Ok([first, Holdings::of(&world.second, &world.far)?])
+fn resources(testbed: &Testbed) -> Result<[Resources; 2]> {
+    let first = Resources::of(&testbed.first, &testbed.hosts)?;
+    Ok([first, Resources::of(&testbed.second, &testbed.far)?])
 }
 
-fn settle(world: &World) -> Result<()> {
-    for router in [&world.first, &world.second] {
+fn settle(testbed: &Testbed) -> Result<()> {
+    for router in [&testbed.first, &testbed.second] {
         wait_until("the router is in sync", RECOVERY, || {
             let status = router.status().map_err(|error| error.to_string())?;
             if status["in_sync"] == true { Ok(()) } else { Err(status.to_string()) }
         })
-        .map_err(|error| explain(world, error))?;
+        .map_err(|error| explain(testbed, error))?;
     }
-    let original = world::json(&world.socket(), 0)?;
-    let output = world.first.reload(&original)?;
+    let original = testbed::json(&testbed.socket(), 0)?;
+    let output = testbed.first.reload(&original)?;
     assert!(output.success(), "{}{}", output.stdout, output.stderr);
     Ok(())
 }
@@ -195,36 +195,36 @@ fn the_router_survives_everything_at_once() -> Result<()> {
     let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
     let seed = number("STOA_CHAOS_SEED", now);
     println!("STOA_CHAOS_SECONDS={} STOA_CHAOS_SEED={seed}", length.as_secs());
-    let mut dice = Dice::new(seed);
-    let mut world = World::new()?;
-    let before = holdings(&world)?;
-    world.speak()?;
-    all_flow(&world)?;
+    let mut random = Random::new(seed);
+    let mut testbed = Testbed::new()?;
+    let before = resources(&testbed)?;
+    testbed.speak()?;
+    all_flow(&testbed)?;
     let mut diary = Diary { began: Instant::now(), events: 0 };
     let mut steady = None;
     while diary.began.elapsed() < length {
         let is_quiet = diary.began.elapsed() > length.mul_f64(1.0 - QUIET);
         if is_quiet && steady.is_none() {
             // From here on the same two forwarders must last.
-            settle(&world)?;
-            diary.note(&format!("all flow again after {:.2?}", all_flow(&world)?));
-            steady = Some(holdings(&world)?.map(|holdings| holdings.processes[1].pid));
+            settle(&testbed)?;
+            diary.note(&format!("all flow again after {:.2?}", all_flow(&testbed)?));
+            steady = Some(resources(&testbed)?.map(|resources| resources.processes[1].pid));
         }
-        let event = strike(&mut world, &mut dice, !is_quiet)?;
+        let event = strike(&mut testbed, &mut random, !is_quiet)?;
         diary.note(&event);
-        std::thread::sleep(Duration::from_millis(dice.below(1500)));
+        std::thread::sleep(Duration::from_millis(random.below(1500)));
     }
-    settle(&world)?;
-    diary.note(&format!("the end: all flow again after {:.2?}", all_flow(&world)?));
-    let same = holdings(&world)?.map(|holdings| holdings.processes[1].pid);
+    settle(&testbed)?;
+    diary.note(&format!("the end: all flow again after {:.2?}", all_flow(&testbed)?));
+    let same = resources(&testbed)?.map(|resources| resources.processes[1].pid);
     assert_eq!(Some(same), steady, "a forwarder died that nobody killed");
-    conclude(world, &before, diary.events)
+    conclude(testbed, &before, diary.events)
 }
 
 /// Traffic ends; packet accounting and holdings are looked at.
-fn conclude(mut world: World, before: &[Holdings; 2], events: u64) -> Result<()> {
+fn conclude(mut testbed: Testbed, before: &[Resources; 2], events: u64) -> Result<()> {
     let mut wrong = 0;
-    for flow in world.all() {
+    for flow in testbed.all() {
         let [sent, received, late, bad, connections] = [
             &flow.counts.sent,
             &flow.counts.received,
@@ -239,16 +239,16 @@ fn conclude(mut world: World, before: &[Holdings; 2], events: u64) -> Result<()>
         );
         wrong += bad;
     }
-    world.flows.clear();
-    world.visits.clear();
+    testbed.flows.clear();
+    testbed.visits.clear();
     assert_eq!(wrong, 0, "duplicates or other bytes than were sent");
-    for router in [&world.first, &world.second] {
+    for router in [&testbed.first, &testbed.second] {
         let accounting = router.conservation()?;
         assert_eq!(accounting["balanced"], true, "{accounting}");
     }
-    nothing_leaked(&world, before)?;
+    nothing_leaked(&testbed, before)?;
     println!("{events} events survived");
-    let World { first, second, hosts, far, .. } = world;
+    let Testbed { first, second, hosts, far, .. } = testbed;
     second.stop()?;
     first.stop()?;
     for namespace in [hosts.router(), far.router()] {

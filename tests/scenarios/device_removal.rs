@@ -71,14 +71,14 @@ fn the_rest_goes_on(scenario: &Scenario) -> Result<()> {
     for six in [false, true] {
         assert!(ping(a, a.gateway(six)?, 1, &[])?.all(), "the router answers");
         let far = if six { "2001:db8:2::2" } else { "198.18.2.2" };
-        let said = stoa_scenarios::ping_says(a, &["-c", "1", "-W", "2", far])?.stdout;
-        assert!(said.contains("nreachable"), "the sender is told: {said}");
+        let printed = stoa_scenarios::run_ping(a, &["-c", "1", "-W", "2", far])?.stdout;
+        assert!(printed.contains("nreachable"), "the sender is told: {printed}");
     }
     let (before, lines) = (ticks(scenario)?, scenario.router.log().lines().count());
     std::thread::sleep(Duration::from_secs(1));
-    let (spent, said) = (ticks(scenario)? - before, scenario.router.log());
+    let (spent, printed) = (ticks(scenario)? - before, scenario.router.log());
     assert!(spent < 30, "{spent} ticks of 100 in a second without traffic");
-    assert!(said.lines().count() < lines + 5, "{said}");
+    assert!(printed.lines().count() < lines + 5, "{printed}");
     Ok(())
 }
 

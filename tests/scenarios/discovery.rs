@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stoa_lab::{Configuration, Host, Result, Side, Tool, wait_until};
-use stoa_scenarios::{Scenario, ping_says, scapy, side};
+use stoa_scenarios::{Scenario, run_ping, scapy, side};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -56,8 +56,8 @@ fn default_route(host: &Host) -> Result<String> {
 
 fn wait_for_route(host: &Host, is_there: bool) -> Result<()> {
     wait_until(&format!("a default route: {is_there}"), PATIENCE, || {
-        let said = default_route(host).map_err(|error| error.to_string())?;
-        if said.contains("via fe80::") == is_there { Ok(()) } else { Err(said) }
+        let printed = default_route(host).map_err(|error| error.to_string())?;
+        if printed.contains("via fe80::") == is_there { Ok(()) } else { Err(printed) }
     })
 }
 
@@ -77,19 +77,20 @@ fn linux_gets_address_and_route_and_loses_the_route() -> Result<()> {
     let host = scenario.host("host-a");
     wait_for_route(host, true)?;
     wait_until("an address of the prefix", PATIENCE, || {
-        let said = host.namespace().ip(&["-6", "addr", "show", "dev", "eth0", "scope", "global"]);
-        let said = said.map_err(|error| error.to_string())?;
-        let is_good = said.contains("2001:db8:1:") && !said.contains("tentative");
-        if is_good { Ok(()) } else { Err(said) }
+        let printed =
+            host.namespace().ip(&["-6", "addr", "show", "dev", "eth0", "scope", "global"]);
+        let printed = printed.map_err(|error| error.to_string())?;
+        let is_good = printed.contains("2001:db8:1:") && !printed.contains("tentative");
+        if is_good { Ok(()) } else { Err(printed) }
     })?;
     let route = default_route(host)?;
     assert!(route.contains("pref high") && route.contains("mtu 1480"), "{route}");
     // By what it has learnt alone, to a host behind the router.
-    let pings = ping_says(host, &["-c", "3", "-i", "0.2", "2001:db8:2::2"])?;
+    let pings = run_ping(host, &["-c", "3", "-i", "0.2", "2001:db8:2::2"])?;
     assert!(pings.stdout.contains(" 0% packet loss"), "{}", pings.stdout);
 
     let output = host.command(Tool::RDISC6)?.args(["-1", "eth0"]).deadline(PATIENCE).run()?.ok()?;
-    for wanted in [
+    for expected in [
         "Hop limit                 :           64",
         "Router preference         :         high",
         "Router lifetime           :           60",
@@ -100,7 +101,7 @@ fn linux_gets_address_and_route_and_loses_the_route() -> Result<()> {
         "Recursive DNS server     : 2001:db8:1::1",
         "DNS search list          : example.net",
     ] {
-        assert!(output.stdout.contains(wanted), "{wanted}: {}", output.stdout);
+        assert!(output.stdout.contains(expected), "{expected}: {}", output.stdout);
     }
 
     let state = &state(&scenario, "host-a")?["ietf-ip:ipv6"]["ietf-ipv6-unicast-routing:ipv6-router-advertisements"]
@@ -152,8 +153,8 @@ fn a_client_of_icmp_router_discovery_hears_of_it() -> Result<()> {
     let (scenario, sides) = begin()?;
     let host = scenario.host("host-a");
     for source in ["198.18.1.2", "0.0.0.0"] {
-        let said = scapy(host, CLIENT, &[("SOURCE", source)])?;
-        assert_eq!(said.trim(), "1 2 12 198.18.1.1 0", "asked from {source}");
+        let printed = scapy(host, CLIENT, &[("SOURCE", source)])?;
+        assert_eq!(printed.trim(), "1 2 12 198.18.1.1 0", "asked from {source}");
     }
     let state = &state(&scenario, "host-a")?["ietf-ip:ipv4"]["stoa-ip:router-discovery"];
     assert_eq!(state["advertising-state"]["solicitations"], "2", "{state}");

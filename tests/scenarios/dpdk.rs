@@ -53,14 +53,14 @@ fn hosts_talk_through_packet_sockets_of_dpdk() -> Result<()> {
     let sides = two_sides(&[Tag::customer(100)])?.map(Side::without_offloads);
     let scenario = Scenario::with(&sides, &over_packet_sockets(&sides))?;
     scenario.hosts_reach_each_other()?;
-    let said = detail(&scenario.router, "host-a")?;
+    let printed = detail(&scenario.router, "host-a")?;
     for words in [
         "\"dpdk\"",
         "net_af_packet0 by DPDK's net_af_packet",
         "queues 2 in, 2 out",
         "always polled",
     ] {
-        assert!(said.contains(words), "{said}");
+        assert!(printed.contains(words), "{printed}");
     }
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for size in ["22", "23", "470", "1472"] {
@@ -92,8 +92,8 @@ fn what_cannot_be_is_refused(scenario: &Scenario, sides: &[Side]) -> Result<()> 
         let mut bad = over_packet_sockets(sides);
         bad.interface("host-b")["stoa-interfaces:port"] = port;
         let output = scenario.router.reload(&bad.json())?;
-        let said = format!("{}{}", output.stdout, output.stderr);
-        assert!(!output.success() && said.contains(reason), "{reason}: {said}");
+        let printed = format!("{}{}", output.stdout, output.stderr);
+        assert!(!output.success() && printed.contains(reason), "{reason}: {printed}");
         let pings = ping(a, b.address(false)?, 2, &[])?;
         assert!(pings.all(), "{reason}: {pings:?}");
     }

@@ -82,7 +82,7 @@ fn a_flood_on_one_port_starves_nobody_on_the_others() -> Result<()> {
             "{address}: {state}"
         );
     }
-    let (said, ..) = flood.finish(Duration::from_secs(30))?;
-    println!("{said}");
+    let (printed, ..) = flood.finish(Duration::from_secs(30))?;
+    println!("{printed}");
     scenario.end()
 }

@@ -4,7 +4,7 @@
 use serde_json::json;
 use stoa_lab::measure::ping;
 use stoa_lab::{Configuration, Result, interface_name};
-use stoa_scenarios::{Scenario, ping_says, two_sides};
+use stoa_scenarios::{Scenario, run_ping, two_sides};
 
 #[test]
 fn large_pings_reach_the_router_and_pass_it() -> Result<()> {
@@ -35,7 +35,7 @@ fn large_pings_reach_the_router_and_pass_it() -> Result<()> {
 fn a_recorded_route_names_the_router() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
-    let output = ping_says(a, &["-R", "-n", "-c", "1", "-W", "2", &b.address(false)?.to_string()])?;
+    let output = run_ping(a, &["-R", "-n", "-c", "1", "-W", "2", &b.address(false)?.to_string()])?;
     for router in [a.gateway(false)?, b.gateway(false)?] {
         assert!(output.stdout.contains(&router.to_string()), "{}", output.stdout);
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use stoa_lab::{
     Configuration, Frr, Namespace, Result, Router, Tag, Tool, Topology, stoa_binary, wait_until,
 };
-use stoa_scenarios::{Scenario, ping_says, two_sides};
+use stoa_scenarios::{Scenario, run_ping, two_sides};
 
 /// How long adjacencies and sessions may take: with the timers below they take about five seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,8 +56,8 @@ fn begin(local: &Namespace) -> Result<Scenario> {
     router.wait_up(&["host-a", "host-b"])?;
     wait_until("the host interfaces have their addresses", Duration::from_secs(20), || {
         let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
-        let wanted = ["198.18.1.1/24", "198.18.2.1/24"];
-        if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
+        let expected = ["198.18.1.1/24", "198.18.2.1/24"];
+        if expected.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
     })?;
     Ok(Scenario { router, topology })
 }
@@ -92,8 +92,8 @@ fn ospf_bgp_and_isis_come_up_through_host_interfaces_and_their_routes_are_good()
     // zebra gave both to Linux, by the host interfaces.
     wait_until("Linux has the routes", PATIENCE, || {
         let routes = local.ip(&["route", "show"]).map_err(|error| error.to_string())?;
-        let wanted = ["203.0.113.1 ", "via 198.18.1.2 dev host-a", "via 198.18.2.2 dev host-b"];
-        if wanted.iter().all(|words| routes.contains(words)) { Ok(()) } else { Err(routes) }
+        let expected = ["203.0.113.1 ", "via 198.18.1.2 dev host-a", "via 198.18.2.2 dev host-b"];
+        if expected.iter().all(|words| routes.contains(words)) { Ok(()) } else { Err(routes) }
     })?;
     for (to, own) in [("203.0.113.1", "198.18.1.1"), ("203.0.113.2", "198.18.2.1")] {
         let arguments = ["-n", "-c", "3", "-i", "0.2", "-W", "3", "-I", own, to];
@@ -102,7 +102,7 @@ fn ospf_bgp_and_isis_come_up_through_host_interfaces_and_their_routes_are_good()
         assert!(output.success(), "{to}: {}", output.stdout);
     }
     // The peer's Linux reaches the router by the route that BGP told it.
-    let output = ping_says(scenario.host("host-b"), &["-c", "2", "-W", "3", "198.18.1.1"])?;
+    let output = run_ping(scenario.host("host-b"), &["-c", "2", "-W", "3", "198.18.1.1"])?;
     assert!(output.success(), "{}", output.stdout);
     assert_eq!(scenario.router.dropped("routing-limited")?, 0);
     drop((frr, a, b));

@@ -23,8 +23,8 @@ fn begin() -> Result<(Scenario, Namespace)> {
     router.wait_up(&["host-a", "host-b"])?;
     wait_until("the host interfaces have their addresses", Duration::from_secs(20), || {
         let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
-        let wanted = ["198.18.1.1/24", "198.18.2.1/24", "2001:db8:1::1/64", "2001:db8:2::1/64"];
-        if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
+        let expected = ["198.18.1.1/24", "198.18.2.1/24", "2001:db8:1::1/64", "2001:db8:2::1/64"];
+        if expected.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
     })?;
     Ok((Scenario { router, topology }, local))
 }

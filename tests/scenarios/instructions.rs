@@ -113,8 +113,8 @@ fn count(
         .args(options)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}\nvalgrind comes by scripts/setup test");
+    let printed = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{printed}\nvalgrind comes by scripts/setup test");
     let counts: Value = serde_json::from_slice(&done.stdout).unwrap();
     let profile = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
     (counts["packets"].as_u64().unwrap(), inclusive(&profile))

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use stoa_lab::measure::{Load, iperf, ping, traceroute};
 use stoa_lab::{Configuration, NextHop, Result, Side, Tag};
-use stoa_scenarios::{Scenario, ping_says, scapy, side};
+use stoa_scenarios::{Scenario, run_ping, scapy, side};
 
 /// The instruction that a kernel is asked for by.
 const KERNELS: [(&str, &str); 3] = [("scalar", ""), ("avx2", "avx2"), ("avx512", "avx512vl")];
@@ -93,8 +93,8 @@ fn tell(kernel: &str) -> Result<()> {
         ("2001:db8:12::9", "code 6"),
         ("203.0.113.9", "Destination Net Unreachable"),
     ] {
-        let said = ping_says(a, &["-c", "1", "-W", "3", to])?.stdout;
-        assert!(said.contains(words), "{kernel}: expected `{words}`: {said}");
+        let printed = run_ping(a, &["-c", "1", "-W", "3", to])?.stdout;
+        assert!(printed.contains(words), "{kernel}: expected `{words}`: {printed}");
     }
     paths(&scenario, kernel)?;
     malformed(&scenario, kernel)?;

@@ -41,8 +41,8 @@ fn begin(local: &Namespace, kind: &str, route_source: Value) -> Result<Scenario>
     router.wait_up(&["host-a", "host-b"])?;
     wait_until("the host interfaces have their addresses", SOON, || {
         let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
-        let wanted = ["198.18.1.1/24", "198.18.2.1/24", "2001:db8:2::1/64"];
-        if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
+        let expected = ["198.18.1.1/24", "198.18.2.1/24", "2001:db8:2::1/64"];
+        if expected.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
     })?;
     Ok(Scenario { router, topology })
 }
@@ -138,8 +138,8 @@ fn what_operators_do_with_ip_takes_effect() -> Result<()> {
     local.ip(&["addr", "add", "198.18.1.77/24", "dev", "host-b"])?;
     wait_until("it is said", SOON, || {
         let log = scenario.router.log();
-        let is_said = log.contains("the subnet 198.18.1.0/24 is already on interface host-a");
-        if is_said { Ok(()) } else { Err(log) }
+        let is_logged = log.contains("the subnet 198.18.1.0/24 is already on interface host-a");
+        if is_logged { Ok(()) } else { Err(log) }
     })?;
 
     // A neighbour for good: nobody has that MAC address.
@@ -204,10 +204,10 @@ fn lost_news_are_read_again() -> Result<()> {
         }
         lines
     };
-    let all = |wanted: usize| {
-        wait_until(&format!("the forwarder has {wanted} routes"), PATIENCE, || {
+    let all = |expected: usize| {
+        wait_until(&format!("the forwarder has {expected} routes"), PATIENCE, || {
             let held = learned(&scenario, "kernel")?;
-            if held == wanted as u64 {
+            if held == expected as u64 {
                 Ok(())
             } else {
                 Err(format!("{held}; {}", scenario.router.log()))

@@ -122,8 +122,8 @@ print('done')
         .command(stoa_lab::Tool::PING)?
         .args(["-n", "-i", "0.01", "-c", "300", "-W", "2", &router])
         .spawn()?;
-    let said = scapy(scenario.host("host-a"), &format!("{FRAMES}{NOISE}"), &[("MAC", &mac)])?;
-    assert!(said.contains("done"));
+    let printed = scapy(scenario.host("host-a"), &format!("{FRAMES}{NOISE}"), &[("MAC", &mac)])?;
+    assert!(printed.contains("done"));
     let (stdout, _, _) = conversation.finish(Duration::from_secs(60))?;
     assert!(stdout.contains("300 received"), "{stdout}");
     assert!(scenario.router.is_running(), "{}", scenario.router.log());

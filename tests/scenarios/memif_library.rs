@@ -106,7 +106,7 @@ fn the_counter_counts_what_testpmd_sends() -> Result<()> {
             _ => Err(format!("{seen:?}: {log}; testpmd: {}", peer.log())),
         }
     })?;
-    let (said, _, _) = counter.stop()?;
-    println!("{}", said.lines().last().unwrap_or_default());
+    let (printed, _, _) = counter.stop()?;
+    println!("{}", printed.lines().last().unwrap_or_default());
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{Command, Configuration, Result, Router, Topology, stoa_binary, wait_until};
-use stoa_scenarios::{Holdings, Scenario, Testpmd, two_sides};
+use stoa_scenarios::{Resources, Scenario, Testpmd, two_sides};
 
 /// A link that is leaked would be some megabytes for each life.
 const MEMORY_KB: u64 = 12 << 10;
@@ -158,7 +158,7 @@ fn either_side_comes_and_goes(role: &'static str, theirs: &'static str) -> Resul
     let mut pair = Pair::start(role, theirs)?;
     // The first life brings what stays.
     pair.peer_stops()?;
-    let first = Holdings::of(&pair.scenario.router, &pair.scenario.topology)?;
+    let first = Resources::of(&pair.scenario.router, &pair.scenario.topology)?;
     let lives = lives();
     for life in 0..lives {
         if role == "slave" {
@@ -171,7 +171,7 @@ fn either_side_comes_and_goes(role: &'static str, theirs: &'static str) -> Resul
             pair.peer_stops()?
         };
     }
-    let grown = Holdings::of(&pair.scenario.router, &pair.scenario.topology)?
+    let grown = Resources::of(&pair.scenario.router, &pair.scenario.topology)?
         .grown_since(&first, MEMORY_KB);
     assert!(grown.is_empty(), "{grown:?}");
     // Forwarders that die too often are held back for ten seconds each.

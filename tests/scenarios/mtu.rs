@@ -3,7 +3,7 @@
 use serde_json::json;
 use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{Configuration, Result, Tag, interface_name};
-use stoa_scenarios::{Scenario, ping_says, two_sides};
+use stoa_scenarios::{Scenario, run_ping, two_sides};
 
 /// The far side carries packets of at most 1,400 bytes.
 fn begin() -> Result<Scenario> {
@@ -22,10 +22,10 @@ fn what_does_not_fit_is_answered_with_what_does() -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for (six, size, words) in [(false, "1472", "mtu = 1400"), (true, "1452", "mtu=1400")] {
         let (to, router) = (b.address(six)?.to_string(), a.gateway(six)?.to_string());
-        let output = ping_says(a, &["-M", "do", "-c", "1", "-W", "2", "-s", size, &to])?;
-        let said = format!("{}{}", output.stdout, output.stderr);
-        assert!(said.contains(words), "{said}");
-        assert!(said.contains(&router), "the router says so: {said}");
+        let output = run_ping(a, &["-M", "do", "-c", "1", "-W", "2", "-s", size, &to])?;
+        let printed = format!("{}{}", output.stdout, output.stderr);
+        assert!(printed.contains(words), "{printed}");
+        assert!(printed.contains(&router), "the router says so: {printed}");
     }
     scenario.end()
 }

@@ -18,8 +18,8 @@ fn the_router_answers_solicitations_for_its_own_address() -> Result<()> {
         let output = ask(host, Tool::NDISC6, &["-1", "-r", "3", &router])?;
         let mac = scenario.topology.router_mac(host.label())?;
         assert!(output.success(), "{}{}", output.stdout, output.stderr);
-        let said = output.stdout.to_lowercase();
-        assert!(said.contains(&mac), "the port's own {mac}: {said}");
+        let printed = output.stdout.to_lowercase();
+        assert!(printed.contains(&mac), "the port's own {mac}: {printed}");
     }
     scenario.end()
 }

@@ -33,8 +33,8 @@ fn scans_end_and_find_nothing_open() -> Result<()> {
         assert!(!output.stdout.contains("/tcp open"), "{kind:?}: {}", output.stdout);
     }
     scenario.hosts_reach_each_other()?;
-    let (said, _, _) = beside.finish(Duration::from_secs(90))?;
-    assert!(said.contains("1500 received"), "a ping beside lost nothing: {said}");
+    let (printed, _, _) = beside.finish(Duration::from_secs(90))?;
+    assert!(printed.contains("1500 received"), "a ping beside lost nothing: {printed}");
     scenario.end()
 }
 

@@ -41,9 +41,9 @@ fn a_packet_socket_without_root_names_the_capability() -> Result<()> {
     let socket = scratch.file("stoa.sock");
     let run = ["run", "--config", &file.to_string_lossy(), "--socket", &socket.to_string_lossy()];
     let output = as_nobody(&binary, &run)?;
-    let said = format!("{}{}", output.stdout, output.stderr);
-    assert!(!output.success(), "{said}");
-    assert!(said.contains("CAP_NET_RAW"), "{said}");
+    let printed = format!("{}{}", output.stdout, output.stderr);
+    assert!(!output.success(), "{printed}");
+    assert!(printed.contains("CAP_NET_RAW"), "{printed}");
     Ok(())
 }
 

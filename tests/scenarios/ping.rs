@@ -2,7 +2,7 @@
 
 use stoa_lab::measure::ping;
 use stoa_lab::{Result, Tag};
-use stoa_scenarios::{Scenario, ping_says, two_sides};
+use stoa_scenarios::{Scenario, run_ping, two_sides};
 
 #[test]
 fn hosts_reach_each_other_and_the_router() -> Result<()> {
@@ -43,7 +43,7 @@ fn a_burst_is_not_thinned() -> Result<()> {
         let to = b.address(six)?.to_string();
         // The first finds the neighbours; then a thousand as fast as they come back.
         ping(a, b.address(six)?, 1, &[])?;
-        let output = ping_says(a, &["-q", "-f", "-c", "1000", &to])?;
+        let output = run_ping(a, &["-q", "-f", "-c", "1000", &to])?;
         assert!(output.stdout.contains("1000 received"), "{}", output.stdout);
     }
     scenario.end()
@@ -55,7 +55,7 @@ fn a_packet_at_the_end_of_its_life_is_answered() -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for (six, words) in [(false, "Time to live exceeded"), (true, "Hop limit")] {
         let (to, router) = (b.address(six)?.to_string(), a.gateway(six)?.to_string());
-        let output = ping_says(a, &["-c", "1", "-W", "2", "-t", "1", &to])?;
+        let output = run_ping(a, &["-c", "1", "-W", "2", "-t", "1", &to])?;
         assert!(output.stdout.contains(words), "{}", output.stdout);
         assert!(output.stdout.contains(&router), "the router says so: {}", output.stdout);
         let two = ping(a, b.address(six)?, 1, &["-t", "2"])?;

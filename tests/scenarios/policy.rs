@@ -47,8 +47,8 @@ fn begin(local: &Namespace) -> Result<(Scenario, Value)> {
     router.wait_up(&["host-a", "host-b", "host-c"])?;
     wait_until("the host interfaces have their addresses", SOON, || {
         let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
-        let wanted = ["198.18.1.1/24", "198.18.3.1/24", "2001:db8:3::1/64"];
-        if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
+        let expected = ["198.18.1.1/24", "198.18.3.1/24", "2001:db8:3::1/64"];
+        if expected.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
     })?;
     local.ip(&["route", "add", FAR[0], "via", "198.18.3.2", "table", "100"])?;
     local.ip(&["-6", "route", "add", FAR[1], "via", "2001:db8:3::2", "table", "100"])?;

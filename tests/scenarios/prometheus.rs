@@ -85,10 +85,10 @@ fn prometheus_reads_what_the_router_counts() -> Result<()> {
         let value = answer["data"]["result"][0]["value"][1].as_str();
         value.map(str::to_owned).ok_or_else(|| format!("{query}: {answer}"))
     };
-    let is = |query: &str, wanted: &str| {
-        let what = format!("{query} is {wanted}");
+    let is = |query: &str, expected: &str| {
+        let what = format!("{query} is {expected}");
         wait_until(&what, DEADLINE, || match figure(query) {
-            Ok(value) if value == wanted => Ok(()),
+            Ok(value) if value == expected => Ok(()),
             other => Err(format!("{other:?}; Prometheus said: {}", prometheus.log())),
         })
     };

@@ -90,7 +90,7 @@ fn liar() -> Result<(u16, Arc<AtomicUsize>)> {
     Ok((port, asked))
 }
 
-struct World {
+struct Testbed {
     router: Router,
     https: u16,
     hash: String,
@@ -120,7 +120,7 @@ fn configuration(https: u16, hash: &str, servers: &[(&str, u16, &str)]) -> Value
     })
 }
 
-impl World {
+impl Testbed {
     fn start(servers: &[(&str, u16, &str)]) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(system("a free port"))?;
         let https = listener.local_addr().map_err(system("its address"))?.port();
@@ -128,12 +128,12 @@ impl World {
         let hash = Command::program(stoa_binary()?).args(["user", "hash"]);
         let hash = hash.input("what the router says\n").run()?.ok()?.stdout.trim().to_owned();
         let router = Router::start(&stoa_binary()?, None, &configuration(https, &hash, servers))?;
-        let world = Self { router, https, hash };
-        wait_until("the server listens", DEADLINE, || match world.whoami("", "") {
+        let testbed = Self { router, https, hash };
+        wait_until("the server listens", DEADLINE, || match testbed.whoami("", "") {
             Ok((401, _)) => Ok(()),
             other => Err(format!("{other:?}")),
         })?;
-        Ok(world)
+        Ok(testbed)
     }
 
     fn servers(&self, servers: &[(&str, u16, &str)]) -> Result<()> {
@@ -153,8 +153,8 @@ impl World {
         if !user.is_empty() {
             command = command.args(["--user", &format!("{user}:{password}")]);
         }
-        let said = command.run()?.stdout;
-        let (body, status) = said.rsplit_once('\n').unwrap_or_default();
+        let printed = command.run()?.stdout;
+        let (body, status) = printed.rsplit_once('\n').unwrap_or_default();
         Ok((status.parse().unwrap_or(0), body.to_owned()))
     }
 
@@ -182,49 +182,53 @@ fn freeradius_says_who_gets_in_and_in_which_groups() -> Result<()> {
     // A socket that nobody reads from: a server that is silent.
     let dead = UdpSocket::bind("127.0.0.1:0").map_err(system("a port"))?;
     let dead_port = dead.local_addr().map_err(system("its address"))?.port();
-    let world = World::start(&[("dead", dead_port, SECRET), ("next", server.port, SECRET)])?;
+    let testbed = Testbed::start(&[("dead", dead_port, SECRET), ("next", server.port, SECRET)])?;
 
-    let (status, ann) = world.whoami("ann", "correct horse")?;
+    let (status, ann) = testbed.whoami("ann", "correct horse")?;
     assert_eq!(status, 200, "{ann}\n{}", server.process.log());
     assert_eq!((&ann["groups"], &ann["admin"]), (&json!(["noc"]), &json!(false)));
-    assert!(world.router.log().contains("RADIUS server does not answer"), "the first one");
-    assert_eq!(world.changes("ann", "correct horse")?, 201, "her group may");
-    assert_eq!(world.changes("carl", "battery staple")?, 403, "his may not");
-    let (status, root) = world.whoami("root-of-radius", "all of it")?;
+    assert!(testbed.router.log().contains("RADIUS server does not answer"), "the first one");
+    assert_eq!(testbed.changes("ann", "correct horse")?, 201, "her group may");
+    assert_eq!(testbed.changes("carl", "battery staple")?, 403, "his may not");
+    let (status, root) = testbed.whoami("root-of-radius", "all of it")?;
     assert_eq!((status, &root["admin"]), (200, &json!(true)));
 
-    assert_eq!(world.status("ann", "wrong horse")?, 401);
-    assert_eq!(world.status("nobody", "correct horse")?, 401);
-    assert_eq!(world.status("local", "what RADIUS says")?, 401, "local users go first");
-    assert_eq!(world.status("local", "what the router says")?, 200);
+    assert_eq!(testbed.status("ann", "wrong horse")?, 401);
+    assert_eq!(testbed.status("nobody", "correct horse")?, 401);
+    assert_eq!(testbed.status("local", "what RADIUS says")?, 401, "local users go first");
+    assert_eq!(testbed.status("local", "what the router says")?, 200);
     let asked = server.process.log();
     assert!(!asked.contains("User-Name = \"local\""), "nobody asks about local users:\n{asked}");
     // The audit log and the history have the name that was proved.
-    let history = world.router.call(&["show", "history"])?.ok()?.stdout;
+    let history = testbed.router.call(&["show", "history"])?.ok()?.stdout;
     assert!(history.contains("ann"), "{history}");
-    world.router.stop()
+    testbed.router.stop()
 }
 
 #[test]
 fn a_forged_answer_and_silence_let_nobody_in() -> Result<()> {
     let (liar, asked) = liar()?;
-    let world = World::start(&[("liar", liar, SECRET)])?;
-    assert_eq!(world.status("ann", "correct horse")?, 503);
+    let testbed = Testbed::start(&[("liar", liar, SECRET)])?;
+    assert_eq!(testbed.status("ann", "correct horse")?, 503);
     assert_eq!(asked.load(Ordering::Relaxed), 2, "asked twice, believed never");
-    assert!(world.router.log().contains("discarded a response of a RADIUS server"), "{}", world.router.log());
-    assert_eq!(world.status("local", "what the router says")?, 200);
+    assert!(
+        testbed.router.log().contains("discarded a response of a RADIUS server"),
+        "{}",
+        testbed.router.log()
+    );
+    assert_eq!(testbed.status("local", "what the router says")?, 200);
 
     let port = free_port()?;
     let server = Server::start(port)?;
-    world.servers(&[("radius", port, "another secret")])?;
-    assert_eq!(world.status("ann", "correct horse")?, 503, "{}", server.process.log());
+    testbed.servers(&[("radius", port, "another secret")])?;
+    assert_eq!(testbed.status("ann", "correct horse")?, 503, "{}", server.process.log());
     // Silence is no wrong password: it locks nobody out.
-    world.servers(&[("radius", port, SECRET)])?;
-    assert_eq!(world.status("ann", "correct horse")?, 200, "{}", server.process.log());
+    testbed.servers(&[("radius", port, SECRET)])?;
+    assert_eq!(testbed.status("ann", "correct horse")?, 200, "{}", server.process.log());
     drop(server);
-    assert_eq!(world.status("carl", "battery staple")?, 503);
-    assert_eq!(world.status("local", "what the router says")?, 200);
+    assert_eq!(testbed.status("carl", "battery staple")?, 503);
+    assert_eq!(testbed.status("local", "what the router says")?, 200);
     let _server = Server::start(port)?;
-    assert_eq!(world.status("carl", "battery staple")?, 200, "{}", world.router.log());
-    world.router.stop()
+    assert_eq!(testbed.status("carl", "battery staple")?, 200, "{}", testbed.router.log());
+    testbed.router.stop()
 }

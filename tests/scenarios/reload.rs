@@ -89,9 +89,9 @@ fn a_bad_change_is_refused_as_a_whole() -> Result<()> {
         ("a device that is not there", device.json(), "not-there"),
     ] {
         let output = scenario.router.reload(&bad)?;
-        let said = format!("{}{}", output.stdout, output.stderr);
-        assert!(!output.success(), "{what} must be refused: {said}");
-        assert!(said.contains(word), "{what}: `{word}` is missing in: {said}");
+        let printed = format!("{}{}", output.stdout, output.stderr);
+        assert!(!output.success(), "{what} must be refused: {printed}");
+        assert!(printed.contains(word), "{what}: `{word}` is missing in: {printed}");
         let routes = scenario.router.show("routes")?;
         assert_eq!(prefixes(&routes), prefixes(&before), "{what}: nothing of it took effect");
     }
@@ -116,8 +116,8 @@ fn a_refused_change_of_a_port_does_not_interrupt_it() -> Result<()> {
     running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
     for _ in 0..3 {
         let output = scenario.router.reload(&bad.json())?;
-        let said = format!("{}{}", output.stdout, output.stderr);
-        assert!(!output.success() && said.contains("gone0"), "{said}");
+        let printed = format!("{}{}", output.stdout, output.stderr);
+        assert!(!output.success() && printed.contains("gone0"), "{printed}");
     }
     let (stdout, _, _) = running.finish(Duration::from_secs(20))?;
     assert!(stdout.contains("150 received"), "{stdout}");

@@ -66,9 +66,9 @@ fn a_new_forwarder_is_told_what_is_wanted() -> Result<()> {
 }
 
 /// The longest time between two answers in what `ping -D` says.
-fn longest_silence(said: &str) -> f64 {
+fn longest_silence(printed: &str) -> f64 {
     let stamp = |line: &str| line.strip_prefix('[')?.split_once(']')?.0.parse::<f64>().ok();
-    let stamps: Vec<f64> = said.lines().filter_map(stamp).collect();
+    let stamps: Vec<f64> = printed.lines().filter_map(stamp).collect();
     stamps.windows(2).map(|two| two[1] - two[0]).fold(0.0, f64::max)
 }
 

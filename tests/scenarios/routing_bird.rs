@@ -168,12 +168,12 @@ fn by_an_internal_session_bfd_finds_a_provider_that_falls_silent() -> Result<()>
     routers.silence("provider-1")?;
     for protocol in ["provider1_4", "provider1_6"] {
         wait_until(&format!("BFD ends {protocol}"), FAIL_OVER, || {
-            let said = bird.says(&format!("show protocols {protocol}"));
-            let said = said.map_err(|error| error.to_string())?;
+            let printed = bird.says(&format!("show protocols {protocol}"));
+            let printed = printed.map_err(|error| error.to_string())?;
             // The provider's BFD may be first, and its Cease still comes through.
             let has_ended =
-                ["BFD session down", "Received: Cease"].iter().any(|it| said.contains(it));
-            if has_ended { Ok(()) } else { Err(said) }
+                ["BFD session down", "Received: Cease"].iter().any(|it| printed.contains(it));
+            if has_ended { Ok(()) } else { Err(printed) }
         })?;
     }
     routers.wait_passes("provider-2", FAIL_OVER)?;

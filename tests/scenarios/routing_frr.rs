@@ -151,31 +151,31 @@ fn begin() -> Result<FourRouters> {
 
 /// How often the state of the neighbour inside has changed.
 fn state_changes(frr: &Frr) -> Result<String> {
-    let said = frr.says("show ip ospf neighbor detail")?;
-    let line = said.lines().find(|line| line.contains("state changes"));
-    Ok(line.map(|line| line.trim().to_owned()).unwrap_or(said))
+    let printed = frr.says("show ip ospf neighbor detail")?;
+    let line = printed.lines().find(|line| line.contains("state changes"));
+    Ok(line.map(|line| line.trim().to_owned()).unwrap_or(printed))
 }
 
 /// The better provider falls silent while its link stays up.
 fn bfd_finds_who_falls_silent(routers: &FourRouters, daemons: &Daemons) -> Result<()> {
     let peers = |up: &str| -> Result<()> {
         wait_until(&format!("BFD with provider-1 is {up}"), PATIENCE, || {
-            let said = daemons.middle.says("show bfd peers brief json");
-            let said: String = said.map_err(|error| error.to_string())?;
+            let printed = daemons.middle.says("show bfd peers brief json");
+            let printed: String = printed.map_err(|error| error.to_string())?;
             let list: Value =
-                serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))?;
+                serde_json::from_str(&printed).map_err(|error| format!("{error}: {printed}"))?;
             let of_provider = |peer: &&Value| peer["peer"] == "198.18.1.2" && peer["status"] == up;
             let found = list.as_array().and_then(|list| list.iter().find(of_provider));
-            found.map(|_| ()).ok_or(said)
+            found.map(|_| ()).ok_or(printed)
         })
     };
     peers("up")?;
     routers.silence("provider-1")?;
     routers.wait_passes("provider-2", FAIL_OVER)?;
     peers("down")?;
-    let said = daemons.middle.says("show bgp neighbors 198.18.1.2")?;
+    let printed = daemons.middle.says("show bgp neighbors 198.18.1.2")?;
     // It says "(Cease/BFD Down)" where its peer was told, "BFD down received" where a new attempt has begun.
-    assert!(said.to_lowercase().contains("bfd down"), "bgpd heard it of bfdd: {said}");
+    assert!(printed.to_lowercase().contains("bfd down"), "bgpd heard it of bfdd: {printed}");
     routers.end_silence("provider-1")?;
     routers.wait_passes("provider-1", PATIENCE)
 }
@@ -210,9 +210,9 @@ fn a_provider_fails_and_comes_back_and_bgpd_starts_again() -> Result<()> {
     let stream = routers.stream()?;
     daemons.middle.add(Tool::BGPD, &bgp_of_middle(), &[])?;
     wait_until("bgpd has its sessions again", PATIENCE, || {
-        let said = daemons.middle.says("show bgp summary established json");
-        let said = said.map_err(|error| error.to_string())?;
-        if said.matches("\"Established\"").count() >= 4 { Ok(()) } else { Err(said) }
+        let printed = daemons.middle.says("show bgp summary established json");
+        let printed = printed.map_err(|error| error.to_string())?;
+        if printed.matches("\"Established\"").count() >= 4 { Ok(()) } else { Err(printed) }
     })?;
     routers.wait_passes("provider-1", PATIENCE)?;
     println!("bgpd came: {:?} were lost", stream.lost()?);
@@ -232,8 +232,8 @@ fn hellos_pass_while_packets_flood_the_router() -> Result<()> {
     // Twice as long as the neighbours of OSPF wait for a hello.
     let flood = inside.command(Tool::PYTHON)?.args(["-c", FLOOD, &mac, "8"]).spawn()?;
     flood.wait_for("begins", Duration::from_secs(20))?;
-    let (said, errors, _) = flood.finish(Duration::from_secs(40))?;
-    println!("{said}{errors}");
+    let (printed, errors, _) = flood.finish(Duration::from_secs(40))?;
+    println!("{printed}{errors}");
     assert_eq!(state_changes(&daemons.middle)?, before, "{}", daemons.middle.log());
     assert_eq!(routers.scenario.router.dropped("routing-limited")?, 0);
     routers.wait_passes("provider-1", PATIENCE)?;

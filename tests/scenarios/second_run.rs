@@ -12,9 +12,9 @@ fn a_second_router_says_that_there_is_one() -> Result<()> {
         .args(["run", "--config", &file, "--socket", &socket])
         .inside(scenario.topology.router().name())
         .run()?;
-    let said = format!("{}{}", output.stdout, output.stderr);
-    assert!(!output.success(), "{said}");
-    assert!(said.contains("already") && said.contains(&socket), "{said}");
+    let printed = format!("{}{}", output.stdout, output.stderr);
+    assert!(!output.success(), "{printed}");
+    assert!(printed.contains("already") && printed.contains(&socket), "{printed}");
     assert!(scenario.router.is_running());
     scenario.hosts_reach_each_other()?;
     scenario.end()

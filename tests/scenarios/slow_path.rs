@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stoa_lab::{Result, Tool, wait_until};
-use stoa_scenarios::{Scenario, ping_says, scapy, two_sides};
+use stoa_scenarios::{Scenario, run_ping, scapy, two_sides};
 
 /// How many of each are sent.
 const EACH: u64 = 5;
@@ -114,12 +114,12 @@ fn each_is_counted_by_name_and_neighbours_go_on() -> Result<()> {
     for name in NAMES {
         let before = dropped(&scenario)?;
         let script = format!("{FRAMES}EACH = {EACH}\n{SEND}");
-        let said = scapy(scenario.host("host-a"), &script, &[("MAC", &mac), ("WHICH", name)])?;
-        let wanted = said.trim();
-        assert!(!wanted.is_empty(), "{name}: nothing was sent");
+        let printed = scapy(scenario.host("host-a"), &script, &[("MAC", &mac), ("WHICH", name)])?;
+        let expected = printed.trim();
+        assert!(!expected.is_empty(), "{name}: nothing was sent");
         let seen = wait_until(name, Duration::from_secs(3), || {
             let seen = since(&before, &scenario).map_err(|error| error.to_string())?;
-            match seen.iter().any(|(reason, _)| reason == wanted) {
+            match seen.iter().any(|(reason, _)| reason == expected) {
                 true => Ok(seen),
                 false => Err(format!("{seen:?}")),
             }
@@ -130,8 +130,8 @@ fn each_is_counted_by_name_and_neighbours_go_on() -> Result<()> {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let (said, _, _) = beside.finish(Duration::from_secs(60))?;
-    assert!(said.contains("500 received"), "a ping beside lost nothing: {said}");
+    let (printed, _, _) = beside.finish(Duration::from_secs(60))?;
+    assert!(printed.contains("500 received"), "a ping beside lost nothing: {printed}");
     assert!(scenario.router.is_running(), "{}", scenario.router.log());
     scenario.hosts_reach_each_other()?;
     scenario.end()
@@ -157,10 +157,10 @@ print('done')
     let b = scenario.host("host-b");
     let beside = b.command(Tool::PING)?.args(["-n", "-i", "0.02", "-c", "200", "-W", "2"]);
     let beside = beside.args([&b.gateway(true)?.to_string()]).spawn()?;
-    let said = scapy(scenario.host("host-a"), &format!("{FRAMES}{FLOOD}"), &[("MAC", &mac)])?;
-    assert!(said.contains("done"));
-    let (said, _, _) = beside.finish(Duration::from_secs(60))?;
-    assert!(said.contains("200 received"), "a ping beside lost nothing: {said}");
+    let printed = scapy(scenario.host("host-a"), &format!("{FRAMES}{FLOOD}"), &[("MAC", &mac)])?;
+    assert!(printed.contains("done"));
+    let (printed, _, _) = beside.finish(Duration::from_secs(60))?;
+    assert!(printed.contains("200 received"), "a ping beside lost nothing: {printed}");
     assert!(scenario.router.is_running(), "{}", scenario.router.log());
     scenario.hosts_reach_each_other()?;
     scenario.end()
@@ -174,15 +174,15 @@ fn record_route_and_timestamps_are_understood() -> Result<()> {
     let to = b.address(false)?.to_string();
     for option in [vec!["-R"], vec!["-T", "tsandaddr"], vec!["-T", "tsonly"]] {
         let arguments = [&option[..], &["-c", "2", "-W", "2", &to]].concat();
-        let said = ping_says(a, &arguments)?.stdout;
-        assert!(said.contains("2 received"), "{option:?}: {said}");
+        let printed = run_ping(a, &arguments)?.stdout;
+        assert!(printed.contains("2 received"), "{option:?}: {printed}");
     }
     // The router writes the address of the interface that it sends by.
-    let said = ping_says(a, &["-R", "-c", "1", "-W", "2", &to])?.stdout;
-    assert!(said.contains(&b.gateway(false)?.to_string()), "{said}");
+    let printed = run_ping(a, &["-R", "-c", "1", "-W", "2", &to])?.stdout;
+    assert!(printed.contains(&b.gateway(false)?.to_string()), "{printed}");
     // More than one packet's worth, in pieces, to the router and through it.
     for to in [a.gateway(false)?, b.address(false)?, a.gateway(true)?, b.address(true)?] {
-        let pings = ping_says(a, &["-s", "6000", "-c", "2", "-W", "2", &to.to_string()])?;
+        let pings = run_ping(a, &["-s", "6000", "-c", "2", "-W", "2", &to.to_string()])?;
         assert!(pings.stdout.contains("2 received"), "{to}: {}", pings.stdout);
     }
     scenario.end()

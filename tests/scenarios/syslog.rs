@@ -137,10 +137,10 @@ fn rsyslogd_hears_everything_once_also_after_it_was_killed() -> Result<()> {
     };
     // The configuration of the start is number 1.
     let heard = |input: &str, last: u64| {
-        let wanted: Vec<u64> = (2..=last).collect();
-        wait_until(&format!("{wanted:?} came by {input}"), DEADLINE, || {
+        let expected: Vec<u64> = (2..=last).collect();
+        wait_until(&format!("{expected:?} came by {input}"), DEADLINE, || {
             let told = receiver.told(input);
-            if told == wanted { Ok(()) } else { Err(format!("{told:?}: {}", router.log())) }
+            if told == expected { Ok(()) } else { Err(format!("{told:?}: {}", router.log())) }
         })
     };
     for routes in 2..=20 {

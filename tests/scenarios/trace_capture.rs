@@ -66,8 +66,8 @@ fn a_captured_file_is_read_by_tcpdump_and_tshark() -> Result<()> {
     let file = scenario.router.scratch().path().join("ping.pcapng").to_string_lossy().into_owned();
     let running = capture(&scenario, &["host-a", "icmp", "--write", &file, "--count", "4"])?;
     assert!(ping(&hosts[0], hosts[1].address(false)?, 2, &["-i", "0.1"])?.all());
-    let (_, said, ended_well) = running.finish(DEADLINE)?;
-    assert!(ended_well && said.contains("4 frames captured, 0 missed"), "{said}");
+    let (_, printed, ended_well) = running.finish(DEADLINE)?;
+    assert!(ended_well && printed.contains("4 frames captured, 0 missed"), "{printed}");
     let one = "host-a\t0x00000001\t\t8\nhost-a\t0x00000002\t\t0\n";
     assert_eq!(tshark(&file)?, one.repeat(2));
     let read = tcpdump(&file)?.stdout;
@@ -111,8 +111,8 @@ fn a_ring_of_files_keeps_the_newest() -> Result<()> {
     // 2 x 2 x 1,000 frames of 1,442 bytes: five files and more.
     let to = hosts[1].address(false)?;
     assert!(ping(&hosts[0], to, 1000, &["-s", "1400", "-i", "0.001", "-q"])?.all());
-    let (_, said, ended) = running.stop()?;
-    drop((said, ended));
+    let (_, printed, ended) = running.stop()?;
+    drop((printed, ended));
     let mut names: Vec<_> = std::fs::read_dir(&folder)
         .expect("it is there")
         .map(|entry| entry.expect("an entry").path().to_string_lossy().into_owned())

@@ -19,11 +19,11 @@ fn tracepath_finds_what_the_far_link_carries() -> Result<()> {
     for six in [false, true] {
         let (to, router) = (b.address(six)?.to_string(), a.gateway(six)?.to_string());
         let command = a.command(Tool::TRACEPATH)?.args(["-n", "-m", "4", &to]);
-        let said = command.deadline(Duration::from_secs(30)).run()?.stdout;
-        assert!(said.contains("pmtu 1400"), "{said}");
-        assert!(said.contains(&router), "the router shows itself: {said}");
-        assert!(said.contains("reached"), "{said}");
-        assert!(said.contains("Resume: pmtu 1400 hops 2 back 2"), "{said}");
+        let printed = command.deadline(Duration::from_secs(30)).run()?.stdout;
+        assert!(printed.contains("pmtu 1400"), "{printed}");
+        assert!(printed.contains(&router), "the router shows itself: {printed}");
+        assert!(printed.contains("reached"), "{printed}");
+        assert!(printed.contains("Resume: pmtu 1400 hops 2 back 2"), "{printed}");
     }
     scenario.end()
 }

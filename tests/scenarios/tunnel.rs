@@ -9,7 +9,7 @@ use stoa_lab::{
     Address, Command, Configuration, NextHop, Result, Router, Scratch, Side, Tool, Topology,
     stoa_binary,
 };
-use stoa_scenarios::{Scenario, ping_says, two_sides};
+use stoa_scenarios::{Scenario, run_ping, two_sides};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -77,17 +77,17 @@ fn scenario(kind: (&str, bool)) -> Result<()> {
     let size = most.to_string();
     assert!(ping(a, b.address(false)?, 2, &["-M", "do", "-s", &size])?.all());
     let (to, size) = (b.address(false)?.to_string(), (most + 1).to_string());
-    let said = ping_says(a, &["-c", "1", "-W", "2", "-M", "do", "-s", &size, &to])?;
+    let printed = run_ping(a, &["-c", "1", "-W", "2", "-M", "do", "-s", &size, &to])?;
     let mtu = format!("mtu = {}", most + 28);
-    assert!(said.stdout.contains(&mtu), "{}", said.stdout);
-    let (_, said, status) = capture.stop()?;
-    assert!(status.success(), "{said}");
+    assert!(printed.stdout.contains(&mtu), "{}", printed.stdout);
+    let (_, printed, status) = capture.stop()?;
+    assert!(status.success(), "{printed}");
     let (outer, between) =
         (if kind.1 { "ip" } else { "ipv6" }, if kind.0 == "gre" { ":gre" } else { "" });
     let seen = protocols(&file)?;
     for inner in ["ip:icmp", "ipv6:icmpv6"] {
-        let wanted = format!("eth:ethertype:{outer}{between}:{inner}");
-        assert!(seen.contains(&wanted), "{wanted} in {seen}");
+        let expected = format!("eth:ethertype:{outer}{between}:{inner}");
+        assert!(seen.contains(&expected), "{expected} in {seen}");
     }
     // TCP in both families.
     for six in [false, true] {

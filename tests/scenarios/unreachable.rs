@@ -1,7 +1,7 @@
 //! What cannot be delivered: each reason with its own answer, or with silence where silence was asked for.
 
 use stoa_lab::{Configuration, NextHop, Result};
-use stoa_scenarios::{Scenario, ping_says, two_sides};
+use stoa_scenarios::{Scenario, run_ping, two_sides};
 
 const SPECIAL: [(&str, &str, &str); 3] = [
     ("blackhole", "198.18.11.0/24", "2001:db8:11::/48"),
@@ -21,17 +21,17 @@ fn begin() -> Result<Scenario> {
 
 /// What the first host hears when it pings an address.
 fn heard(scenario: &Scenario, to: &str, wait_s: &str) -> Result<String> {
-    let output = ping_says(scenario.host("host-a"), &["-c", "1", "-W", wait_s, to])?;
+    let output = run_ping(scenario.host("host-a"), &["-c", "1", "-W", wait_s, to])?;
     assert!(!output.success(), "{to} does not exist: {}", output.stdout);
     Ok(output.stdout)
 }
 
 fn answers(to: &str, words: &str, reason: &str) -> Result<()> {
     let scenario = begin()?;
-    let said = heard(&scenario, to, "3")?;
-    assert!(said.contains(words), "expected `{words}`: {said}");
+    let printed = heard(&scenario, to, "3")?;
+    assert!(printed.contains(words), "expected `{words}`: {printed}");
     let router = scenario.host("host-a").gateway(to.contains(':'))?.to_string();
-    assert!(said.contains(&router), "the router says so: {said}");
+    assert!(printed.contains(&router), "the router says so: {printed}");
     assert_eq!(scenario.router.dropped(reason)?, 1, "{reason}: {:?}", scenario.router.drops()?);
     scenario.hosts_reach_each_other()?;
     scenario.end()
@@ -75,8 +75,8 @@ fn prohibited_by_configuration_6() -> Result<()> {
 fn a_black_hole_is_silent() -> Result<()> {
     let scenario = begin()?;
     for (to, reason) in [("198.18.11.9", "ip4-blackhole"), ("2001:db8:11::9", "ip6-blackhole")] {
-        let said = heard(&scenario, to, "1")?;
-        assert!(!said.contains("nreachable") && !said.contains("From"), "silence: {said}");
+        let printed = heard(&scenario, to, "1")?;
+        assert!(!printed.contains("nreachable") && !printed.contains("From"), "silence: {printed}");
         assert_eq!(scenario.router.dropped(reason)?, 1, "but a drop has a name");
     }
     scenario.end()
@@ -89,8 +89,8 @@ fn a_neighbour_that_never_answers() -> Result<()> {
         [("198.18.2.77", "Destination Host Unreachable"), ("2001:db8:2::77", "Address unreachable")]
     {
         // Three tries a second apart (RFC 4861, Section 7.2.2) come before the answer.
-        let said = heard(&scenario, to, "8")?;
-        assert!(said.contains(words), "expected `{words}`: {said}");
+        let printed = heard(&scenario, to, "8")?;
+        assert!(printed.contains(words), "expected `{words}`: {printed}");
         let failed = scenario.router.dropped("neighbor-failed")?;
         assert!(failed >= 1, "{:?}", scenario.router.drops()?);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stoa_lab::measure::ping;
 use stoa_lab::{Configuration, NextHop, Result, Side, Tag, wait_until};
-use stoa_scenarios::{Scenario, ping_says, side};
+use stoa_scenarios::{Scenario, run_ping, side};
 
 /// Customer red has networks 1, 2 and 3 on ports of its own; customer blue has 1 and 2 again, on VLAN 100 of other ports; the
 /// shared service is in network 9 of the default VRF.
@@ -46,10 +46,11 @@ fn customers_with_the_same_addresses_never_meet() -> Result<()> {
         }
         // What only red has blue cannot reach, and is told so by its own gateway.
         let red = scenario.host("red-c").address(six)?.to_string();
-        let said = ping_says(scenario.host("blue-a"), &["-c", "2", "-i", "0.2", "-W", "1", &red])?;
+        let printed =
+            run_ping(scenario.host("blue-a"), &["-c", "2", "-i", "0.2", "-W", "1", &red])?;
         let unreachable = if six { "No route" } else { "Net Unreachable" };
-        assert!(said.stdout.contains(unreachable), "{}", said.stdout);
-        assert!(said.stdout.contains(&scenario.host("blue-a").gateway(six)?.to_string()));
+        assert!(printed.stdout.contains(unreachable), "{}", printed.stdout);
+        assert!(printed.stdout.contains(&scenario.host("blue-a").gateway(six)?.to_string()));
     }
     scenario.end()
 }

@@ -168,10 +168,10 @@ impl Pair {
 
     fn wait_for(&self, state: &str) -> Result<()> {
         wait_until(&format!("all are {state}"), PATIENCE, || {
-            let said = self.instances().map_err(|error| error.to_string())?;
-            let is_so = !said.is_empty() && said.iter().all(|it| it["state"] == state);
+            let printed = self.instances().map_err(|error| error.to_string())?;
+            let is_so = !printed.is_empty() && printed.iter().all(|it| it["state"] == state);
             let peer = self.keepalived.as_ref().map(Background::log).unwrap_or_default();
-            if is_so { Ok(()) } else { Err(format!("{said:?}\n{peer}")) }
+            if is_so { Ok(()) } else { Err(format!("{printed:?}\n{peer}")) }
         })
     }
 
@@ -200,9 +200,9 @@ struct Stream {
 impl Stream {
     /// Times of all answers, in seconds.
     fn answers(&self) -> Vec<f64> {
-        let said = self.ping.stdout();
+        let printed = self.ping.stdout();
         let time = |line: &str| line.strip_prefix('[')?.split_once(']')?.0.parse().ok();
-        said.lines().filter(|line| line.contains("bytes from")).filter_map(time).collect()
+        printed.lines().filter(|line| line.contains("bytes from")).filter_map(time).collect()
     }
 
     /// The longest time without an answer since `first` answers, once there are a hundred more.

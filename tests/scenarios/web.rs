@@ -61,10 +61,10 @@ fn an_operator_changes_an_address_in_a_browser_and_takes_it_back() -> Result<()>
     let https = free_port()?;
     let router = Router::start(&stoa_binary()?, None, &configuration(https))?;
     let token = router.scratch().file("stoa.state/setup-token");
-    let token = wait_until("the router tells a set-up token", Duration::from_secs(20), || {
+    let token = wait_until("the router writes a setup token", Duration::from_secs(20), || {
         std::fs::read_to_string(&token).map_err(|error| error.to_string())
     })?;
-    wait_until("HTTPS is served", Duration::from_secs(20), || {
+    wait_until("the HTTPS server listens", Duration::from_secs(20), || {
         let tried = std::net::TcpStream::connect(("127.0.0.1", https));
         tried.map(drop).map_err(|error| error.to_string())
     })?;
@@ -82,21 +82,21 @@ fn an_operator_changes_an_address_in_a_browser_and_takes_it_back() -> Result<()>
         .deadline(DEADLINE)
         .run()?
         .ok()?;
-    let said: Value = serde_json::from_str(output.stdout.lines().last().unwrap_or_default())
+    let printed: Value = serde_json::from_str(output.stdout.lines().last().unwrap_or_default())
         .map_err(|error| LabError::NotUnderstood {
             what: "the browser's script".into(),
             reason: format!("{error}: {}", output.stdout),
         })?;
-    assert_eq!(said["done"], true, "{said}");
+    assert_eq!(printed["done"], true, "{printed}");
 
     // The page did what it said: a commit, one that was undone, and the way back.
     let listed = router.call(&["show", "interfaces", "--json"])?.ok()?.stdout;
     assert!(listed.contains("198.18.2.1") && !listed.contains("198.18.2.9"), "{listed}");
     let audit = router.scratch().file("stoa.state/audit.log");
     let audit = std::fs::read_to_string(audit).unwrap_or_default();
-    for deed in ["setup", "log in", "stoa-datastore:commit", "stoa-datastore:cancel", "/capture?"]
+    for action in ["setup", "log in", "stoa-datastore:commit", "stoa-datastore:cancel", "/capture?"]
     {
-        assert!(audit.contains(deed), "{deed} is not in the audit log: {audit}");
+        assert!(audit.contains(action), "{action} is not in the audit log: {audit}");
     }
 
     // Wireshark's own reader takes what was downloaded.

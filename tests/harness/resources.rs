@@ -22,7 +22,7 @@ pub struct Process {
 
 /// What a router holds that could leak.
 #[derive(Debug)]
-pub struct Holdings {
+pub struct Resources {
     /// In the order of [`PROCESSES`].
     pub processes: [Process; 3],
     /// Packet buffers that are not free.
@@ -53,7 +53,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-impl Holdings {
+impl Resources {
     /// What it holds now.
     ///
     /// # Errors

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use stoa_lab::{Address, Configuration, NextHop, Result, Router, Side, Topology, stoa_binary};
 use stoa_scenarios::side;
 
-use super::dice::Dice;
+use super::random::Random;
 use super::traffic::Flow;
 
 /// Both routers, the hosts, the traffic. Fields are dropped in this order.
-pub struct World {
+pub struct Testbed {
     /// Traffic that nothing interrupts for good.
     pub flows: Vec<Flow>,
     /// Traffic to and from host-c, whose namespace comes and goes.
@@ -90,7 +90,7 @@ pub fn bad(socket: &std::path::Path, which: u64) -> Result<Value> {
     Ok(made)
 }
 
-impl World {
+impl Testbed {
     /// Everything up and traffic running.
     ///
     /// # Errors
@@ -167,8 +167,8 @@ impl World {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn replace_card(&self, dice: &mut Dice) -> Result<()> {
-        let mac = format!("02:00:00:00:{:02x}:{:02x}", dice.below(256), dice.below(256));
+    pub fn replace_card(&self, random: &mut Random) -> Result<()> {
+        let mac = format!("02:00:00:00:{:02x}:{:02x}", random.below(256), random.below(256));
         let namespace = self.hosts.host("host-b").namespace();
         namespace.ip(&["link", "set", "eth0", "address", &mac]).map(drop)
     }

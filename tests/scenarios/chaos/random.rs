@@ -1,9 +1,9 @@
 //! Random numbers that come again for the same seed (xorshift64*).
 
 /// A die.
-pub struct Dice(u64);
+pub struct Random(u64);
 
-impl Dice {
+impl Random {
     /// With a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
