@@ -1,4 +1,4 @@
-// What has to be seen from every page: a router that is away, a commit that waits, somebody else's change.
+// Banners of all pages: no connection, an unconfirmed commit, a change by another user.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useCell } from "./cell";
@@ -7,7 +7,7 @@ import { duration } from "./figures";
 import { Notice } from "./parts";
 import { call, lostSince } from "./server";
 
-/** The time, anew every second while it is asked for. */
+/** The current time, updated every second while in use. */
 function useSeconds(isOn: boolean): number {
   const [now, setNow] = useState(performance.now());
   useEffect(() => {
@@ -25,7 +25,7 @@ function Lost(): JSX.Element | null {
   if (since === 0) return null;
   return (
     <Notice mood="bad">
-      The router does not answer since {duration((Date.now() - since) / 1000)}. What is shown is what was known then; it goes on by itself.
+      No response from the router for {duration((Date.now() - since) / 1000)}. The page shows the last known data and reconnects by itself.
     </Notice>
   );
 }
@@ -45,15 +45,15 @@ function Unconfirmed(): JSX.Element | null {
     await look().catch(() => undefined);
   };
   return (
-    <div class="confirm" role="region" aria-label="A commit waits to be confirmed">
+    <div class="confirm" role="region" aria-label="A commit is waiting for confirmation">
       <p>
-        <b role="timer">{duration(Math.max(0, until - now) / 1000)}</b> are left to confirm the commit of {author ?? "somebody"}. Then it is undone by itself.
+        <b role="timer">{duration(Math.max(0, until - now) / 1000)}</b> left to confirm the commit of {author ?? "another user"}. Otherwise it is rolled back.
       </p>
       <span class="buttons">
         <button class="main" onClick={() => void act("stoa-datastore:confirm")}>
           Confirm
         </button>
-        <button onClick={() => void act("stoa-datastore:cancel")}>Undo</button>
+        <button onClick={() => void act("stoa-datastore:cancel")}>Roll back</button>
       </span>
       {why && <p role="alert">{why}</p>}
     </div>

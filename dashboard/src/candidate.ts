@@ -1,4 +1,4 @@
-// The candidate as the pages edit it: read whole, changed by what is different.
+// The candidate as the pages edit it: read as a whole, changed by differences.
 import { Cell } from "./cell";
 import { type Json, type Members, edits, isSame, lookUp, markOf } from "./edits";
 import { look } from "./events";
@@ -9,12 +9,12 @@ import { Failure, ask, user } from "./server";
 const CANDIDATE = "/restconf/ds/ietf-datastores:candidate";
 const ROOT = "ietf-restconf:data";
 
-/** As it was read last; `undefined`: not read yet. */
+/** The last read version; `undefined`: not read yet. */
 export const candidate = new Cell<Members | undefined>(undefined);
 
 let known: Promise<Model> | undefined;
 
-/** What lists are like, from the description of the data; read once. */
+/** The properties of lists, from the OpenAPI description; read once. */
 async function model(): Promise<Model> {
   known ??= ask("GET", "/openapi.json").then((described) => modelOf((described as { paths: Described }).paths));
   known.catch(() => (known = undefined));
@@ -31,16 +31,16 @@ export async function load(signal?: AbortSignal): Promise<Members> {
 
 const wrong = (message: string): Failure => new Failure(400, [{ path: "", message, tag: "" }]);
 
-/** What the router says of a list or leaf-list whose order has no meaning. */
-const HAS_NO_ORDER = "ordered by their users";
+/** Part of the error for a list or leaf-list that is not ordered-by user. */
+const HAS_NO_ORDER = "ordered-by user";
 
-/** The marks of a list as it is in `whole`. */
+/** The URL keys of the entries of a list. */
 function marks(whole: Members, { url, schema }: Arrangement, known: Model): string[] {
   const list = lookUp(whole, url, known);
   return Array.isArray(list) ? list.map((value) => markOf(value, known.keys.get(schema))) : [];
 }
 
-/** Puts the entries of a list to their places, from what is there now; gives whether their order has a meaning. */
+/** Orders the entries of a list; returns whether the list is ordered-by user. */
 async function arrange(now: Members, one: Arrangement, known: Model): Promise<boolean> {
   const isTyped = (known.hidden.get(one.schema) ?? []).length > 0;
   const parts = one.schema.split("/");
@@ -49,7 +49,7 @@ async function arrange(now: Members, one: Arrangement, known: Model): Promise<bo
   const name = last.includes(":") ? last : `${module}:${last}`;
   for (const { spot, after } of moves(marks(now, one, known), one.wanted)) {
     const url = `${one.url}=${spot.mark}`;
-    // What was there keeps what others made of it meanwhile. Where parts are hidden, only what was typed is whole.
+    // An existing entry keeps the changes of others. With hidden parts, only the entered text is complete.
     const value = spot.role === "moves" && !isTyped ? (lookUp(now, url, known) ?? spot.value) : spot.value;
     const place = after === undefined ? "insert=first" : `insert=after&point=${encodeURIComponent(`/${one.url}=${after}`)}`;
     try {
@@ -63,14 +63,14 @@ async function arrange(now: Members, one: Arrangement, known: Model): Promise<bo
 }
 
 /**
- * Makes the candidate what is wanted, and reads it anew. What somebody else changed meanwhile in other places stays.
- * Gives the data paths of lists that the router keeps in another order than is wanted.
- * It fails with the router's reasons; then what could not be is not there.
+ * Changes the candidate to the desired state and reads it again. Concurrent changes of other nodes stay.
+ * Returns the data paths of lists that the router stores in another order.
+ * On failure, it throws the errors of the router.
  */
 export async function save(old: Members, wanted: Members): Promise<string[]> {
   const known = await model();
   const { merge, remove, unclear, order } = edits(old, wanted, known);
-  if (unclear.length > 0) throw wrong(`This page does not know the keys of ${unclear.join(", ")}: use the console.`);
+  if (unclear.length > 0) throw wrong(`The keys of ${unclear.join(", ")} are unknown to this page: use the console.`);
   for (const one of order) {
     const why = obstacle(one, pathOf(one.url, known), known, user.value?.admin === true);
     if (why) throw wrong(why);
@@ -82,7 +82,7 @@ export async function save(old: Members, wanted: Members): Promise<string[]> {
       try {
         await ask("DELETE", `${CANDIDATE}/${url}`);
       } catch (error) {
-        // Gone already: with what stood above it, or by somebody else's hand.
+        // Already deleted, with its parent or by another user.
         if ((error as Failure).status !== 404 && (error as Failure).status !== 409) throw error;
       }
     }
@@ -96,10 +96,10 @@ export async function save(old: Members, wanted: Members): Promise<string[]> {
   return meant.filter((one) => !isArranged(marks(whole, one, known), one.wanted)).map((one) => pathOf(one.url, known));
 }
 
-/** A copy that can be changed. */
+/** A deep copy. */
 export const copy = <T extends Json>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 
-/** The members at a way down, made where they are missing. */
+/** The members at a path, created where they are missing. */
 export function below(members: Members, ...way: string[]): Members {
   let here = members;
   for (const name of way) {
@@ -115,13 +115,13 @@ export function below(members: Members, ...way: string[]): Members {
   return here;
 }
 
-/** The entries of a list; they can be changed when they are there. */
+/** The entries of a list, to be modified in place. */
 export const entries = (members: Members | undefined, name: string): Members[] => {
   const list = members?.[name];
   return Array.isArray(list) ? (list as Members[]) : [];
 };
 
-/** The members at a way down, when they are there. */
+/** The members at a path, if they exist. */
 export function at(members: Members | undefined, ...way: string[]): Members | undefined {
   let here: Json | undefined = members;
   for (const name of way) {

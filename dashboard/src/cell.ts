@@ -1,4 +1,4 @@
-// A value that pages listen to: who changes it tells all of them.
+// An observable value.
 import { useEffect, useState } from "preact/hooks";
 
 export class Cell<T> {
@@ -22,7 +22,7 @@ export class Cell<T> {
   }
 }
 
-/** The value of a cell, and a new look whenever it changes. */
+/** The value of a cell; the component renders again when it changes. */
 export function useCell<T>(cell: Cell<T>): T {
   const [value, setValue] = useState(cell.value);
   useEffect(() => {

@@ -1,9 +1,9 @@
-// What two configurations differ in, line by line.
+// The changes between two configurations.
 import type { JSX } from "preact";
 import type { Change } from "./yang";
 
 const SIGNS = { create: ["+", "added"], delete: ["−", "removed"], replace: ["~", "changed"] } as const;
-/** Differences that are shown at most. */
+/** Maximum number of rows. */
 const MOST = 500;
 
 export const Changes = ({ list }: { list: Change[] }): JSX.Element => (

@@ -8,15 +8,15 @@ import { scaled } from "./figures";
 import type { Series } from "./rates";
 import { colour, isDark } from "./theme";
 
-/** Seconds that are shown. */
+/** Time span in seconds. */
 export const SPAN_S = 120;
 const HEIGHT = 180;
 
 export interface Line {
   name: string;
-  /** Of the style sheet. */
+  /** A custom property of the style sheet. */
   colour: string;
-  /** Lines differ by their dashes, too. */
+  /** Dashes distinguish lines without colour. */
   dash?: number[];
 }
 
@@ -52,7 +52,7 @@ function options(lines: Line[], width: number): uPlot.Options {
   };
 }
 
-/** Shows `series`; `turn` changes when it grew. `unit` gives the words of a value. */
+/** Shows `series`; `turn` changes when it has new values. `unit` formats a value. */
 export function Chart(props: { title: string; lines: Line[]; series: Series; turn: unknown; unit: (value: number) => string }): JSX.Element {
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | undefined>(undefined);

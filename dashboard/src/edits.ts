@@ -1,5 +1,5 @@
-// From a configuration and what it shall be to the requests that make it so: one that merges, and one for each node
-// that goes. What the router does not show (hashes of passwords, secrets) is in none of them and stays.
+// The requests that change a configuration into the desired one: one that merges, and one for each deleted node.
+// Hidden nodes (password hashes, secrets) are in none of them and stay.
 
 import type { Model } from "./model";
 import { type Arrangement, arrangement } from "./order";
@@ -8,13 +8,13 @@ export type Json = null | boolean | number | string | Json[] | { [name: string]:
 export type Members = { [name: string]: Json };
 
 export interface Edits {
-  /** What is new or different, with the keys on the way to it; `undefined`: nothing. */
+  /** New or changed nodes, with the keys above them; `undefined`: none. */
   merge: Members | undefined;
-  /** What goes: URLs below the datastore. */
+  /** Deleted nodes: URLs below the datastore. */
   remove: string[];
-  /** Lists whose entries cannot be told apart, for nobody says their keys. */
+  /** Lists whose keys are unknown. */
   unclear: string[];
-  /** Lists whose order the merge does not make, those above before those below. */
+  /** Lists whose order the merge does not produce, parents first. */
   order: Arrangement[];
 }
 
@@ -24,7 +24,7 @@ export const isMembers = (value: Json | undefined): value is Members =>
 const isEntries = (value: Json): value is Members[] =>
   Array.isArray(value) && value.length > 0 && value.every(isMembers);
 
-/** Whether both are the same, whatever the order of members. */
+/** Whether both are equal, independent of the order of members. */
 export function isSame(one: Json | undefined, other: Json | undefined): boolean {
   if (one === other) return true;
   if (Array.isArray(one) && Array.isArray(other)) {
@@ -38,15 +38,15 @@ export function isSame(one: Json | undefined, other: Json | undefined): boolean 
   );
 }
 
-/** The value of a leaf in a URL. */
+/** The URL form of a leaf value. */
 const inUrl = (value: Json): string =>
   encodeURIComponent(String(value)).replace(/[!'()*]/g, (letter) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`);
 
-/** An entry by its keys, a value of a leaf-list by itself, as they stand in a URL. */
+/** The URL form of the keys of an entry, or of a leaf-list value. */
 export const markOf = (value: Json, names: string[] | undefined): string =>
   names && isMembers(value) ? names.map((name) => inUrl(value[name] ?? "")).join(",") : inUrl(value);
 
-/** What makes `wanted` of `old`. */
+/** The edits that change `old` into `desired`. */
 export function edits(old: Members, wanted: Members, model: Model): Edits {
   const found: Edits = { merge: undefined, remove: [], unclear: [], order: [] };
 
@@ -64,7 +64,7 @@ export function edits(old: Members, wanted: Members, model: Model): Edits {
       found.unclear.push(schema);
       return after;
     }
-    // Those above come first: a move takes an entry with all below it, as it was read.
+    // Parents come first: a move sends an entry with all nodes below it, as it was read.
     if (model.ordered.has(schema)) arrange(from, to, url, schema, names);
     const mark = (entry: Members): string => markOf(entry, names);
     const known = new Map(from.map((entry) => [mark(entry), entry]));
@@ -80,7 +80,7 @@ export function edits(old: Members, wanted: Members, model: Model): Edits {
   };
 
   const values = (before: Json[], after: Json[], url: string, schema: string): Json | undefined => {
-    // Only the router knows whether the order of values has a meaning.
+    // Only the router knows whether a leaf-list is ordered-by user.
     arrange(before, after, url, schema);
     for (const value of before) {
       if (!after.some((other) => isSame(value, other))) found.remove.push(`${url}=${inUrl(value)}`);
@@ -90,7 +90,7 @@ export function edits(old: Members, wanted: Members, model: Model): Edits {
   };
 
   const gone = (value: Json, url: string, schema: string): void => {
-    // A list has no URL of its own: its entries go one by one.
+    // A list has no URL of its own: its entries are deleted one by one.
     if (isEntries(value)) entries(value, [], url, schema);
     else if (Array.isArray(value) && !isSame(value, [null])) values(value, [], url, schema);
     else found.remove.push(url);
@@ -120,7 +120,7 @@ export function edits(old: Members, wanted: Members, model: Model): Edits {
   return found;
 }
 
-/** What stands at a URL below the datastore. */
+/** The value at a URL below the datastore. */
 export function lookUp(whole: Members, url: string, model: Model): Json | undefined {
   let here: Json | undefined = whole;
   let schema = "";

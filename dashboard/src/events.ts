@@ -1,18 +1,18 @@
-// What happens to the datastores, as it happens, and how they stand.
+// Events and status of the datastores.
 import { Cell } from "./cell";
 import { call, user } from "./server";
 import type { Standing } from "./yang";
 
-/** How the datastores stand, and by the page's own clock until when a commit has to be confirmed. */
+/** The status of the datastores, with the confirmation deadline by the clock of the page. */
 export const standing = new Cell<Standing & { until?: number }>({});
-/** Grows with every change of what is in force. */
+/** Counts changes of running. */
 export const changes = new Cell(0);
-/** Grows with every change of the candidate. */
+/** Counts changes of the candidate. */
 export const editions = new Cell(0);
-/** Who changed what is in force last, in words. */
+/** A message about the last change of running. */
 export const news = new Cell("");
 
-/** How often is asked even when nothing is heard. */
+/** Poll interval without events. */
 const LOOK_MS = 5_000;
 
 export async function look(): Promise<void> {
@@ -40,7 +40,7 @@ function hear(event: MessageEvent<string>): void {
   void look().catch(() => undefined);
 }
 
-/** Listens while somebody is logged in and looks. */
+/** Subscribes to events while a user is logged in and the page is visible. */
 export function listen(): () => void {
   let source: EventSource | undefined;
   let timer: ReturnType<typeof setInterval> | undefined;
@@ -49,7 +49,7 @@ export function listen(): () => void {
     if (isWanted && !source) {
       source = new EventSource("/restconf/streams/configuration/json");
       source.onmessage = hear;
-      // A browser gives up when the answer is a refusal: it is tried anew with the next look.
+      // A browser does not reconnect after an error status: the next poll reconnects.
       source.onerror = () => {
         if (source?.readyState === EventSource.CLOSED) source = undefined;
       };

@@ -1,8 +1,8 @@
-// Figures as people read them: with a unit, with few digits.
+// Formats of numbers: with a unit and few digits.
 
 const LARGE = ["", "k", "M", "G", "T", "P"];
 
-/** A figure with the prefix that leaves one to three digits before the point: "1.23 Mpkt/s". */
+/** A number with an SI prefix, one to three digits before the point: "1.23 Mpkt/s". */
 export function scaled(value: number, unit: string): string {
   if (!Number.isFinite(value)) return `– ${unit}`;
   let step = 0;
@@ -16,13 +16,13 @@ export function scaled(value: number, unit: string): string {
   return `${sign}${rest.toFixed(digits)} ${LARGE[step] ?? ""}${unit}`.trim();
 }
 
-/** Packets in a second. */
+/** Packets per second. */
 export const packetRate = (value: number): string => scaled(value < 10 ? Math.round(value * 10) / 10 : Math.round(value), "pkt/s");
 
-/** Bits in a second. */
+/** Bits per second. */
 export const bitRate = (value: number): string => scaled(Math.round(value), "bit/s");
 
-/** A whole number with its thousands apart: "1 234 567", by narrow spaces. */
+/** An integer with narrow spaces between thousands: "1 234 567". */
 export function count(value: number): string {
   return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 }
@@ -30,7 +30,7 @@ export function count(value: number): string {
 /** A size: "1.5 MB". */
 export const bytes = (value: number): string => scaled(value, "B");
 
-/** A share of 0 to 1 in percent. */
+/** A share from 0 to 1 in percent. */
 export function percent(share: number): string {
   const value = share * 100;
   return `${value >= 10 || value === 0 ? value.toFixed(0) : value.toFixed(1)} %`;
@@ -51,7 +51,7 @@ export function duration(seconds: number): string {
   return shown.map(([value, unit]) => `${value} ${unit}`).join(" ");
 }
 
-/** A moment in the time of the one who looks. */
+/** A time in the user's time zone. */
 export function moment(iso: string): string {
   const date = new Date(iso);
   return Number.isNaN(date.getTime()) ? iso : date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
@@ -60,7 +60,7 @@ export function moment(iso: string): string {
 /** "1 route", "2 routes". */
 export const counted = (value: number, one: string): string => `${count(value)} ${one}${value === 1 ? "" : "s"}`;
 
-/** A counter of RFC 7951, which is a text when it has 64 bits. */
+/** A counter in RFC 7951 form, which is a string for 64 bits. */
 export const number = (value: unknown): number => {
   const read = typeof value === "number" ? value : Number.parseFloat(String(value ?? "0"));
   return Number.isFinite(read) ? read : 0;

@@ -1,9 +1,9 @@
-// Where the nodes of the packet graph stand on the page, and how the lines between them run.
+// Layout of the packet graph: positions of nodes and paths of edges.
 import { graphlib, layout } from "@dagrejs/dagre";
 import { number } from "./figures";
 import type { Node } from "./yang";
 
-/** A node of all workers together. */
+/** A node, as the sum of all workers. */
 export interface Stop {
   name: string;
   sentence: string;

@@ -1,15 +1,15 @@
-// Where in a JSON text a node of the data stands, so that an error of the router can be shown at its line.
+// Positions of data nodes in a JSON text, to show an error of the router at its line.
 
 interface Place {
-  /** Of the value in the text. */
+  /** The position of the value in the text. */
   begin: number;
   members?: Map<string, Place>;
   entries?: Place[];
-  /** Of a leaf, as text. */
+  /** The value of a leaf as text. */
   value?: string;
 }
 
-/** Why a text is no JSON, and where. */
+/** A syntax error and its position. */
 export interface Broken {
   line: number;
   message: string;
@@ -46,7 +46,7 @@ class Reader {
         this.space();
         this.at += 1;
         const value = this.value();
-        // The name is what one looks for.
+        // The position of the name, not of the value.
         value.begin = begin;
         place.members.set(name, value);
         this.comma();
@@ -76,7 +76,7 @@ class Reader {
   }
 }
 
-/** The steps of a data path: names with what stands in brackets. */
+/** The steps of a data path: names with predicates. */
 export function steps(path: string): { name: string; keys: [string, string][] }[] {
   const found: { name: string; keys: [string, string][] }[] = [];
   const step = /\/([^/[]+)((?:\[[^=\]]+=(?:'[^']*'|"[^"]*")\])*)/g;
@@ -90,7 +90,7 @@ export function steps(path: string): { name: string; keys: [string, string][] }[
   return found;
 }
 
-/** Where the node of a data path stands in a text that is JSON, or the last one on the way to it; from 0 on. */
+/** The zero-based position of a node in a JSON text, or of its nearest existing ancestor. */
 export function locate(text: string, path: string): number {
   let place = new Reader(text).value();
   for (const { name, keys } of steps(path)) {
@@ -109,20 +109,20 @@ export function locate(text: string, path: string): number {
   return place.begin;
 }
 
-/** The line of a place in a text, from 1 on. */
+/** The one-based line of a position. */
 export const lineOf = (text: string, at: number): number => text.slice(0, at).split("\n").length;
 
-/** What is wrong with a text as JSON, when it is none. */
+/** The syntax error of a JSON text, if any. */
 export function broken(text: string): Broken | undefined {
   try {
     const value = JSON.parse(text) as unknown;
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return undefined;
-    return { line: 1, message: "A configuration is an object: { ... }." };
+    return { line: 1, message: "A configuration must be an object: { ... }." };
   } catch (error) {
     const message = (error as Error).message;
     const position = /position (\d+)/.exec(message);
     const line = /line (\d+)/.exec(message);
     const where = position ? lineOf(text, Number(position[1])) : Number(line?.[1] ?? 1);
-    return { line: where, message: `This is no JSON: ${message}.` };
+    return { line: where, message: `Not valid JSON: ${message}.` };
   }
 }

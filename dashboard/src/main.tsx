@@ -1,4 +1,4 @@
-// The frame around all pages: who is logged in, the way between pages, and what has to be seen from everywhere.
+// The frame of all pages: login, navigation and banners.
 import { type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Banners } from "./banners";
@@ -62,7 +62,7 @@ function Page(): JSX.Element {
     default:
       return (
         <Notice mood="warn">
-          There is no page of this name. <a href={link("")}>Go to the overview.</a>
+          Page not found. <a href={link("")}>Go to the overview.</a>
         </Notice>
       );
   }
@@ -84,7 +84,7 @@ function Frame(): JSX.Element {
   const known = useCell(user);
   const edited = useCell(standing).edited;
   const [isOpen, setOpen] = useState(false);
-  const leave = (): void => void logOut().catch((error: Error) => news.set(`You are still logged in. ${error.message}`));
+  const leave = (): void => void logOut().catch((error: Error) => news.set(`Logout failed. ${error.message}`));
   const title = PAGES.find(([page]) => page === here.page)?.[1] ?? "Stoa";
   useEffect(() => {
     document.title = `${here.rest[0] ?? title} · Stoa ${location.hostname}`;
@@ -115,7 +115,7 @@ function Frame(): JSX.Element {
               <li>
                 <a href={link(page)} aria-current={page === here.page ? "page" : undefined}>
                   {name}
-                  {page === "configuration" && edited && <span class="dot" title="The candidate is not committed"> ✎</span>}
+                  {page === "configuration" && edited && <span class="dot" title="Uncommitted changes"> ✎</span>}
                 </a>
               </li>
             ))}
@@ -165,7 +165,7 @@ function App(): JSX.Element {
     };
   }, []);
   if (known === undefined) {
-    return <main class="alone">{why ? <Notice mood="warn">{why}</Notice> : <p role="status">Asking the router …</p>}</main>;
+    return <main class="alone">{why ? <Notice mood="warn">{why}</Notice> : <p role="status">Loading …</p>}</main>;
   }
   return known === null ? <LogIn /> : <Frame />;
 }

@@ -1,22 +1,22 @@
-// What the router's description of its data (/openapi.json) says of lists: their keys, whether their order is the
-// operator's, and what of an entry is not shown.
+// Properties of lists from the OpenAPI description (/openapi.json): their keys, whether they are ordered-by user,
+// and the hidden parts of their entries.
 
 /** The names of the keys of a list, by its names from the root: "ietf-interfaces:interfaces/interface". */
 export type Keys = Map<string, string[]>;
 
 export interface Model {
   keys: Keys;
-  /** Lists whose order has a meaning (RFC 7950, section 7.7.7), by their names from the root. */
+  /** Lists that are ordered-by user (RFC 7950, section 7.7.7), by their names from the root. */
   ordered: Set<string>;
-  /** What the router may hide in an entry of such a list, by names from the entry on. */
+  /** The nodes that the router may hide in an entry of such a list, by names from the entry on. */
   hidden: Map<string, string[]>;
 }
 
-/** The paths of an OpenAPI description, as far as they are looked at. */
+/** The used part of the paths of an OpenAPI description. */
 export type Described = Record<string, { put?: { parameters?: { name?: string }[] } }>;
 
 const DATA = "/restconf/data/";
-/** Names of what nobody reads: the description has no mark for it. A name too many loses nothing, one too few would. */
+/** Names of hidden nodes, which the description does not mark. A superfluous name is harmless, a missing one loses data. */
 const HIDDEN = /secret|password|passphrase|private|hash|token|(^|-)key($|-)/;
 
 const isOrdered = (item: Described[string]): boolean =>
@@ -25,7 +25,7 @@ const isOrdered = (item: Described[string]): boolean =>
 /** The names from the root, without keys. */
 const plain = (url: string): string => url.split("/").map((part) => part.split("=")[0] ?? part).join("/");
 
-/** What is said of lists. */
+/** The properties of all lists. */
 export function modelOf(paths: Described): Model {
   const model: Model = { keys: new Map(), ordered: new Set(), hidden: new Map() };
   const urls = Object.keys(paths).filter((url) => url.startsWith(DATA));
@@ -50,7 +50,7 @@ export function modelOf(paths: Described): Model {
   return model;
 }
 
-/** The data path of a URL below a datastore, as the router's errors have it. */
+/** The data path of a URL below a datastore, as in errors of the router. */
 export function pathOf(url: string, { keys }: Model): string {
   let schema = "";
   const steps = url.split("/").map((part) => {

@@ -1,35 +1,35 @@
-// The order of lists that their users order: a PATCH puts what is new at the end and moves nothing, so that entries
-// are put to their places one by one, by `insert` and `point` (RFC 8040, section 4.8).
+// The order of ordered-by-user lists. A PATCH appends new entries and moves none, so entries that move
+// are sent one by one with `insert` and `point` (RFC 8040, section 4.8).
 import type { Json } from "./edits";
 import type { Model } from "./model";
 
-/** An entry of a list, or a value of a leaf-list, that is wanted. */
+/** An entry of the desired list or leaf-list. */
 export interface Spot {
-  /** Its keys, or its value, as they stand in a URL. */
+  /** Its keys, or its value, in URL form. */
   mark: string;
   value: Json;
-  /** `stays`: others move around it. `moves`: it was there, and its likes stay. `new`: it was not. */
+  /** `stays`: others move around it. `moves`: an existing entry that moves. `new`: a new entry. */
   role: "stays" | "moves" | "new";
 }
 
-/** A list and its wanted order. */
+/** A list and its desired order. */
 export interface Arrangement {
-  /** Below the datastore, without keys at its end. */
+  /** The URL below the datastore, without keys at its end. */
   url: string;
-  /** By its names from the root. */
+  /** The names from the root. */
   schema: string;
   wanted: Spot[];
 }
 
-/** One request: `spot` goes behind `after`; `undefined`: before all others. */
+/** One request: `spot` goes after `after`; `undefined`: before all others. */
 export interface Move {
   spot: Spot;
   after: string | undefined;
 }
 
-/** Places in `numbers` of a longest sequence that grows: what need not be moved. */
+/** Indexes in `numbers` of a longest increasing subsequence: entries that need not move. */
 function longest(numbers: number[]): Set<number> {
-  /** Where the best sequence of each length ends. */
+  /** The last index of the best subsequence of each length. */
   const ends: number[] = [];
   const before: (number | undefined)[] = [];
   numbers.forEach((number, place) => {
@@ -47,7 +47,7 @@ function longest(numbers: number[]): Set<number> {
   return found;
 }
 
-/** What has to be placed to make a list of `from`; `undefined`: nothing. */
+/** The entries to arrange, starting from `from`; `undefined`: none. */
 export function arrangement(from: string[], to: { mark: string; value: Json }[]): Spot[] | undefined {
   const places = new Map(from.map((mark, place) => [mark, place]));
   const known = to.filter(({ mark }) => places.has(mark));
@@ -60,7 +60,7 @@ export function arrangement(from: string[], to: { mark: string; value: Json }[])
   return spots.some(({ role }) => role !== "stays") ? spots : undefined;
 }
 
-/** The requests that make the wanted order of what is there now; what others added meanwhile stays where it is. */
+/** The requests that produce the desired order. Entries that others added meanwhile stay in place. */
 export function moves(now: string[], wanted: Spot[]): Move[] {
   const there = new Set(now);
   const asked = new Set(wanted.map(({ mark }) => mark));
@@ -80,14 +80,14 @@ export function moves(now: string[], wanted: Spot[]): Move[] {
   return found;
 }
 
-/** Whether what is there now has the wanted order; what others added meanwhile may stand between. */
+/** Whether the list has the desired order. Entries that others added meanwhile may be in between. */
 export function isArranged(now: string[], wanted: Spot[]): boolean {
   const asked = new Set(wanted.map(({ mark }) => mark));
   const row = now.filter((mark) => asked.has(mark));
   return row.length === wanted.length && wanted.every(({ mark }, place) => row[place] === mark);
 }
 
-/** The parts of an entry that a move would lose, for the router does not show them and they are not typed anew. */
+/** The hidden parts of an entry that a move would lose, as they are not in the text. */
 export function lost({ schema }: Arrangement, { value }: Spot, { hidden }: Model): string[] {
   const isTyped = (name: string): boolean => {
     let here: Json | undefined = value;
@@ -99,16 +99,16 @@ export function lost({ schema }: Arrangement, { value }: Spot, { hidden }: Model
   return (hidden.get(schema) ?? []).filter((name) => !isTyped(name));
 }
 
-/** Why the order cannot be made without a loss; `undefined`: it can. A move sends the whole entry as it was read. */
+/** Why a new order would lose data; `undefined`: it would not. A move sends the whole entry as it was read. */
 export function obstacle(one: Arrangement, path: string, model: Model, isAdmin: boolean): string | undefined {
   if (!model.keys.has(one.schema)) return undefined;
   const moved = one.wanted.filter(({ role }) => role === "moves");
   if (moved.length === 0) return undefined;
   const entries = moved.map(({ mark }) => mark.split(",").map(decodeURIComponent).join(" ")).join(", ");
   if (!isAdmin) {
-    return `Nothing was sent: ${entries} of ${path} would move, and what the router may hide from you there would be lost. Ask an administrator to change the order.`;
+    return `Nothing was sent: ${entries} of ${path} would move, and nodes that you may not read would be lost. Ask an administrator to change the order.`;
   }
   const names = [...new Set(moved.flatMap((spot) => lost(one, spot, model)))];
   if (names.length === 0) return undefined;
-  return `Nothing was sent: ${entries} of ${path} would move, and ${names.join(", ")}, which the router does not show, would be lost. Write ${names.join(", ")} into each entry that moves, too.`;
+  return `Nothing was sent: ${entries} of ${path} would move, and ${names.join(", ")}, which the router hides, would be lost. Add ${names.join(", ")} to each entry that moves.`;
 }

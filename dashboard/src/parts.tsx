@@ -1,8 +1,8 @@
-// Small parts that all pages are made of.
+// Components that all pages use.
 import type { ComponentChildren, JSX } from "preact";
 import type { Failure, Fault } from "./server";
 
-/** What a state means: for its colour and its sign, so that nobody has to tell colours apart. */
+/** The severity of a state, shown by colour and by sign. */
 export type Mood = "good" | "warn" | "bad" | "idle";
 
 const SIGNS: Record<Mood, string> = { good: "●", warn: "▲", bad: "✕", idle: "○" };
@@ -28,7 +28,7 @@ export const Card = (props: { title: string; note?: string; children: ComponentC
   </section>
 );
 
-/** A figure with its name. */
+/** A value with its name. */
 export const Figure = (props: { name: string; value: string; below?: string; mood?: Mood }): JSX.Element => (
   <div class={`figure ${props.mood ?? ""}`}>
     <dt>{props.name}</dt>
@@ -39,7 +39,7 @@ export const Figure = (props: { name: string; value: string; below?: string; moo
   </div>
 );
 
-/** A bar from 0 to 1 with its words. */
+/** A bar from 0 to 1 with a text. */
 export const Bar = ({ share, words, label }: { share: number; words: string; label: string }): JSX.Element => {
   const value = Math.min(1, Math.max(0, share));
   const mood = value >= 0.95 ? "bad" : value >= 0.8 ? "warn" : "good";
@@ -54,7 +54,7 @@ export const Bar = ({ share, words, label }: { share: number; words: string; lab
   );
 };
 
-/** Something that is said to the one who looks. */
+/** A message for the user. */
 export const Notice = ({ mood, children, live }: { mood: Mood; children: ComponentChildren; live?: boolean }): JSX.Element => (
   <div class={`notice ${mood}`} role={mood === "bad" ? "alert" : live ? "status" : undefined}>
     <span class="sign" aria-hidden="true">
@@ -64,7 +64,7 @@ export const Notice = ({ mood, children, live }: { mood: Mood; children: Compone
   </div>
 );
 
-/** The errors of a request, each with its place. */
+/** The errors of a request, each with its path. */
 export const Faults = ({ faults, locate }: { faults: Fault[]; locate?: (path: string) => ComponentChildren }): JSX.Element | null =>
   faults.length === 0 ? null : (
     <Notice mood="bad">
@@ -83,33 +83,33 @@ export const Faults = ({ faults, locate }: { faults: Fault[]; locate?: (path: st
     </Notice>
   );
 
-/** What a page shows while there is nothing to show, or beside what it showed last. */
+/** Shown while data is loading, or with an error beside the last data. */
 export const Waiting = ({ failure, data }: { failure: Failure | undefined; data: unknown }): JSX.Element | null => {
   if (failure) {
     return (
       <Notice mood={failure.status === 0 ? "warn" : "bad"} live>
-        {failure.message || "Something went wrong with this page; it tries again."}
-        {data !== undefined && " What is shown is the last that was known."}
+        {failure.message || "This page failed to load its data and retries."}
+        {data !== undefined && " The page shows the last known data."}
       </Notice>
     );
   }
   return data === undefined ? (
     <p class="loading" role="status">
-      Asking the router …
+      Loading …
     </p>
   ) : null;
 };
 
 export interface Column<T> {
   name: string;
-  /** Figures stand to the right. */
+  /** Numbers are right-aligned. */
   right?: boolean;
-  /** Left out on narrow screens. */
+  /** Hidden on narrow screens. */
   extra?: boolean;
   show: (row: T) => ComponentChildren;
 }
 
-/** A table with a caption that is read aloud. */
+/** A table with a caption for screen readers. */
 export function Table<T>(props: { caption: string; columns: Column<T>[]; rows: T[]; mark: (row: T) => string; none: string }): JSX.Element {
   const classes = (column: Column<T>): string => `${column.right ? "right" : ""} ${column.extra ? "extra" : ""}`;
   return (
@@ -155,6 +155,6 @@ export const Field = (props: { label: string; hint?: string; children: Component
   </label>
 );
 
-/** The text of an input that an event came from. */
+/** The text of the input of an event. */
 export const typed = (event: Event): string =>
   (event.currentTarget as HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement).value;

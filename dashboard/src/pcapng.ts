@@ -1,21 +1,21 @@
-// How many frames of a capture have come: the blocks of pcapng are counted as they stream by.
+// Counts the packets of a pcapng stream.
 
 const SECTION = 0x0a0d0d0a;
 const ENHANCED_PACKET = 6;
 const LITTLE = 0x1a2b3c4d;
-/** A block that says it is larger than this is none. */
+/** Maximum block size; a larger one means a damaged stream. */
 const LARGEST = 1 << 24;
 
-/** Counts packet blocks, whatever pieces they come in. */
+/** Counts packet blocks, independent of chunk boundaries. */
 export class FrameCounter {
   frames = 0;
-  /** Bytes up to the end of the last block that is there as a whole: a stream that was broken off is cut there. */
+  /** Bytes up to the end of the last complete block: an interrupted stream is cut there. */
   whole = 0;
-  /** Whether the bytes are no pcapng. */
+  /** Whether the stream is not pcapng. */
   isBroken = false;
   private isLittle = true;
   private rest = new Uint8Array(0);
-  /** Bytes of the block under way that are still to come. */
+  /** Missing bytes of the current block. */
   private skip = 0;
   private taken = 0;
 

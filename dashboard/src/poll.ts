@@ -1,27 +1,27 @@
-// Asking again and again, once a second, while somebody looks.
+// Polling while the page is visible.
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Failure } from "./server";
 
 export interface Polled<T> {
-  /** The last answer; it stays while the router is away. */
+  /** The last response; it is kept while the router does not answer. */
   data: T | undefined;
-  /** What went wrong with the last request. */
+  /** The error of the last request. */
   failure: Failure | undefined;
-  /** When the answer came, in milliseconds by `performance.now()`. */
+  /** Time of the last response, in milliseconds of `performance.now()`. */
   at: number;
-  /** Asks at once. */
+  /** Polls at once. */
   again: () => void;
 }
 
 /** Longest pause after failures. */
 const LONGEST_MS = 8_000;
 
-/** Whether nothing is seen of the page. */
+/** Whether the page is hidden. */
 const isHidden = (): boolean => document.visibilityState === "hidden";
 
 /**
- * Asks `look` every `period_ms` while the page is visible; 0: only once, and when `again` is called. `keys` say what is
- * asked for: with other ones it begins anew.
+ * Calls `look` every `period_ms` while the page is visible; 0: once, and when `again` is called. New `keys` start
+ * again.
  */
 export function usePoll<T>(look: (signal: AbortSignal) => Promise<T>, period_ms: number, keys: unknown[]): Polled<T> {
   const [state, setState] = useState<Omit<Polled<T>, "again">>({ data: undefined, failure: undefined, at: 0 });

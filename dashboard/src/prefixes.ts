@@ -1,8 +1,8 @@
-// Addresses and prefixes as people type them: enough to say at once what cannot be; the router has the last word.
+// A quick check of addresses and prefixes; the router decides.
 
 const IP4 = /^(25[0-5]|2[0-4]\d|1?\d?\d)(\.(25[0-5]|2[0-4]\d|1?\d?\d)){3}$/;
 
-/** The family of an address; `undefined`: it is none. */
+/** The family of an address; `undefined`: not an address. */
 export function family(text: string): 4 | 6 | undefined {
   if (IP4.test(text)) return 4;
   const halves = text.split("::");
@@ -21,7 +21,7 @@ export function family(text: string): 4 | 6 | undefined {
   return halves.length === 2 ? (words < 8 ? 6 : undefined) : words === 8 ? 6 : undefined;
 }
 
-/** What "10.0.0.1/24" is made of; without a length it is that of the address alone. */
+/** The parts of "10.0.0.1/24"; the default length is that of a host address. */
 export function prefix(text: string): { address: string; length: number; family: 4 | 6 } | undefined {
   const [address = "", length] = text.trim().split("/", 2);
   const of = family(address);

@@ -1,17 +1,17 @@
-// From counters to rates: what two looks at the router differ in.
+// Rates from the difference of two samples of counters.
 
-/** Counters by name at a moment. */
+/** A sample of counters by name. */
 export interface Sample {
-  /** In milliseconds, by a clock that nobody sets. */
+  /** In milliseconds of a monotonic clock. */
   at: number;
   counters: Map<string, number>;
 }
 
-/** Looks closer together than this say nothing. */
+/** Samples closer together than this are too inaccurate. */
 const SHORTEST_MS = 200;
 
 /**
- * How much each counter grew in a second. Counters that are new, or that began again, have no rate: not a rate of 0.
+ * The rate of each counter per second. New or reset counters have no rate, rather than a rate of 0.
  */
 export function rates(before: Sample | undefined, now: Sample): Map<string, number> {
   const found = new Map<string, number>();
@@ -24,7 +24,7 @@ export function rates(before: Sample | undefined, now: Sample): Map<string, numb
   return found;
 }
 
-/** Keeps the last look and gives rates with each new one. */
+/** Keeps the last sample and returns rates for each new one. */
 export class Meter {
   private last: Sample | undefined;
   current = new Map<string, number>();
@@ -38,9 +38,9 @@ export class Meter {
   }
 }
 
-/** The last values of some figures, second by second: what a chart shows. */
+/** The recent values of a chart, second by second. */
 export class Series {
-  /** Moments in seconds since 1970. */
+  /** Times in seconds since 1970. */
   readonly times: number[] = [];
   readonly values: (number | null)[][];
 
@@ -51,7 +51,7 @@ export class Series {
     this.values = Array.from({ length: lines }, () => []);
   }
 
-  /** Adds a moment. A pause of more than `gap` seconds is shown as one. */
+  /** Adds values at a time. The chart shows a pause of more than `gap` seconds as a gap. */
   add(time: number, figures: (number | null)[], gap = 5): void {
     const last = this.times[this.times.length - 1];
     if (last !== undefined && time <= last) return;

@@ -1,15 +1,15 @@
-// Where in the page one is: kept behind the # of its address, so that links, the way back and bookmarks work.
+// The current location, kept in the fragment of the URL, so that links, history and bookmarks work.
 import { Cell } from "./cell";
 
 export interface Place {
-  /** The first word: "interfaces". */
+  /** The first segment: "interfaces". */
   page: string;
-  /** What stands behind it: the name of an interface. */
+  /** The segments after it, such as the name of an interface. */
   rest: string[];
   query: Map<string, string>;
 }
 
-/** Reads what stands behind the #. */
+/** Parses a URL fragment. */
 export function read(hash: string): Place {
   const text = hash.replace(/^#?\/?/, "");
   const [path = "", query = ""] = text.split("?", 2);
@@ -25,7 +25,7 @@ export function read(hash: string): Place {
   return { page, rest: rest.filter((part) => part !== ""), query: new Map(pairs) };
 }
 
-/** The link to a place. */
+/** The link to a location. */
 export function link(page: string, rest: string[] = [], query: Record<string, string> = {}): string {
   const path = [page, ...rest].map(encodeURIComponent).join("/");
   const pairs = Object.entries(query).filter(([, value]) => value !== "");

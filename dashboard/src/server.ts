@@ -1,4 +1,4 @@
-// Requests to the router: how they are sent, and what their failures mean in words.
+// Requests to the router, and the messages of their errors.
 import { Cell } from "./cell";
 
 /** One error of RFC 8040, section 7. */
@@ -8,10 +8,10 @@ export interface Fault {
   tag: string;
 }
 
-/** A request that did not do what it should; the message is for people. */
+/** A failed request; the message is for the user. */
 export class Failure extends Error {
   constructor(
-    /** Of HTTP; 0: no answer came. */
+    /** The HTTP status; 0: no response. */
     readonly status: number,
     readonly faults: Fault[],
   ) {
@@ -26,7 +26,7 @@ export interface User {
 
 const FAREWELL = "stoa-farewell";
 
-/** What the page before this one had to say. */
+/** The message that the previous page left. */
 function told(): string {
   if (typeof sessionStorage === "undefined") return "";
   const words = sessionStorage.getItem(FAREWELL) ?? "";
@@ -34,21 +34,21 @@ function told(): string {
   return words;
 }
 
-/** Begins the page anew, so that nothing of what one user saw is left in it for the next. */
+/** Reloads the page, so that no data of one user is left for the next. */
 function leave(words: string): void {
   sessionStorage.setItem(FAREWELL, words);
   location.reload();
 }
 
-/** Who is logged in; `undefined`: not known yet, `null`: nobody. */
+/** The user; `undefined`: not known yet, `null`: not logged in. */
 export const user = new Cell<User | null | undefined>(undefined);
-/** Why the last session ended, for the page to log in. */
+/** Why the last session ended, for the login page. */
 export const farewell = new Cell(told());
-/** Since when the router does not answer; 0: it does. */
+/** Time since which the router does not answer; 0: it answers. */
 export const lostSince = new Cell(0);
 
 const JSON_TYPE = "application/yang-data+json";
-/** An answer is waited for this long. */
+/** Timeout of a request. */
 const PATIENCE_MS = 20_000;
 
 const sentence = (words: string): string => {
@@ -57,7 +57,7 @@ const sentence = (words: string): string => {
   return /[.!?]$/.test(first) ? first : `${first}.`;
 };
 
-/** The errors that an answer tells, whatever client said them. */
+/** The errors in a response of any endpoint. */
 export function faultsOf(status: number, text: string, retryAfter: string | null): Fault[] {
   let told: unknown;
   try {
@@ -80,7 +80,7 @@ export function faultsOf(status: number, text: string, retryAfter: string | null
   return [{ path: "", message: `The router answered with status ${status}.${wait}`, tag: "" }];
 }
 
-/** Requests are held back until then: the router said that there were too many. */
+/** Requests wait until then, after the router reported too many requests. */
 let heldUntil = 0;
 
 async function send(url: string, init: RequestInit): Promise<Response> {
@@ -92,7 +92,7 @@ async function send(url: string, init: RequestInit): Promise<Response> {
   } catch (error) {
     if (init.signal?.aborted && (error as Error).name === "AbortError") throw error;
     if (lostSince.value === 0) lostSince.set(Date.now());
-    const message = "The router does not answer. It is asked again and again.";
+    const message = "The router does not answer. The page tries again.";
     throw new Failure(0, [{ path: "", message, tag: "" }]);
   }
   lostSince.set(0);
@@ -101,7 +101,7 @@ async function send(url: string, init: RequestInit): Promise<Response> {
   if (answer.status === 429) heldUntil = Date.now() + 1000 * Math.min(Number(retryAfter) || 1, 30);
   const faults = faultsOf(answer.status, await answer.text(), retryAfter);
   if (answer.status === 401 && user.value) {
-    leave("The session has ended: log in again. What was not committed is still in the candidate.");
+    leave("The session has ended: log in again. Uncommitted changes are still in the candidate.");
   }
   throw new Failure(answer.status, faults);
 }
@@ -117,7 +117,7 @@ function signalOf(signal: AbortSignal | undefined): AbortSignal {
   return both.signal;
 }
 
-/** Asks the router; gives what it answers, `undefined` when that is nothing. */
+/** Sends a request; returns the response, `undefined` when it is empty. */
 export async function ask(
   method: string,
   url: string,
@@ -139,14 +139,14 @@ export async function ask(
   return text === "" ? undefined : JSON.parse(text);
 }
 
-/** A stream of bytes, for captures. It lasts until it ends or the signal says so. */
+/** A byte stream, for captures, until it ends or is aborted. */
 export async function open(url: string, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
   const answer = await send(url, { headers: { "x-stoa-request": "1" }, signal });
-  if (!answer.body) throw new Failure(0, [{ path: "", message: "Nothing came.", tag: "" }]);
+  if (!answer.body) throw new Failure(0, [{ path: "", message: "The response is empty.", tag: "" }]);
   return answer.body;
 }
 
-/** Calls an operation; gives its output. */
+/** Calls an operation; returns its output. */
 export async function call<T>(operation: string, input?: Record<string, unknown>): Promise<T> {
   const module = operation.split(":")[0];
   const body = input && { [`${module}:input`]: input };
@@ -155,7 +155,7 @@ export async function call<T>(operation: string, input?: Record<string, unknown>
   return object[`${module}:output`] ?? ({} as T);
 }
 
-/** Finds out who is logged in. */
+/** Reads the identity of the user. */
 export async function greet(): Promise<void> {
   try {
     user.set((await ask("GET", "/whoami")) as User);
@@ -171,15 +171,15 @@ export async function logIn(name: string, password: string): Promise<void> {
   user.set(known);
 }
 
-/** Ends the session. It fails when the router does not say that it is ended: then it lasts, and so does the page. */
+/** Ends the session. Without a confirmation of the router it fails, and the session and the page stay. */
 export async function logOut(): Promise<void> {
   try {
     await ask("POST", "/logout");
   } catch (error) {
-    // It was over already.
+    // The session had already ended.
     if ((error as Failure).status !== 401) throw error;
   }
-  // What was looked at is nobody else's business, either.
+  // The location must not be visible to the next user.
   location.hash = "";
   leave("");
 }

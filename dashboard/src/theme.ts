@@ -11,7 +11,7 @@ const kept = (): Theme => {
 };
 
 export const theme = new Cell<Theme>(kept());
-/** What is shown now: changes with the theme and with the system. */
+/** The theme in use, which also follows the system. */
 export const isDark = new Cell(false);
 
 export function choose(wanted: Theme): void {
@@ -32,6 +32,6 @@ export function begin(): void {
   show();
 }
 
-/** A colour of the style sheet, as charts need it. */
+/** A colour of the style sheet, for charts. */
 export const colour = (name: string): string =>
   getComputedStyle(document.documentElement).getPropertyValue(name).trim();

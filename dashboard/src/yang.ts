@@ -1,4 +1,4 @@
-// What the router's data looks like: the parts of the YANG modules that the pages show.
+// Types of the YANG data that the pages show.
 import { ask } from "./server";
 
 export interface Address {
@@ -147,7 +147,7 @@ export async function interfaceFigures(signal: AbortSignal): Promise<Interface[]
   return found?.interface ?? [];
 }
 
-/** All of all interfaces: configuration, state and neighbours. */
+/** All interfaces: configuration, state and neighbours. */
 export async function interfaces(signal?: AbortSignal): Promise<Interface[]> {
   const found = await get<{ interface?: Interface[] }>("ietf-interfaces:interfaces", "ietf-interfaces:interfaces", signal);
   return found?.interface ?? [];
@@ -160,7 +160,7 @@ export async function oneInterface(name: string, signal: AbortSignal): Promise<I
   return found?.[0];
 }
 
-/** What the forwarder says of itself; `part` is one of its containers. */
+/** The state of the forwarder. */
 export async function forwarder(signal: AbortSignal): Promise<Forwarder> {
   return (await get<Forwarder>("stoa-forwarder:forwarder", "stoa-forwarder:forwarder", signal)) ?? {};
 }
@@ -180,7 +180,7 @@ export async function workers(signal: AbortSignal): Promise<Worker[]> {
   return found?.worker ?? [];
 }
 
-/** The routing tables with how many routes each holds. */
+/** The routing tables with their numbers of routes. */
 export async function ribs(signal: AbortSignal): Promise<Rib[]> {
   const fields = encodeURIComponent("ribs/rib(name;stoa-routing:route-counts)");
   const path = `ietf-routing:routing?content=nonconfig&fields=${fields}`;

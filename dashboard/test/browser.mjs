@@ -50,7 +50,7 @@ const check = (is, words) => {
 const number = (words) => Number.parseFloat(words);
 
 async function logIn() {
-  begin("the first user is made with the set-up token");
+  begin("the first user is made with the setup token");
   await page.goto(url);
   await button("This router has no user yet").click();
   await page.locator("input[name=token]").fill(token);
@@ -90,7 +90,7 @@ async function change() {
   await page.waitForSelector(input);
   check((await page.$eval(input, (one) => one.value)) === "198.18.2.1/24", "the form shows the address");
   await page.locator(input).fill("198.18.2.9/24");
-  await button("Put into the candidate").click();
+  await button("Save to candidate").click();
   await see("out is changed in the candidate");
   check((await addresses()).join() === "198.18.2.1", "nothing is in force before the commit");
 
@@ -122,7 +122,7 @@ async function find() {
   begin("the new route is found");
   await go("#/routes?search=198.18.2.9");
   await see("198.18.2.9/32", "[aria-label='Longest match']");
-  await see("for this router itself", "[aria-label='Longest match']");
+  await see("to this router", "[aria-label='Longest match']");
   await go("#/routes?search=198.18.2.0%2F24");
   await see("on the link out", "[aria-label='Routes']");
 }
@@ -133,11 +133,11 @@ async function refuse() {
   await page.waitForSelector("#json");
   const wrong = (await page.$eval("#json", (one) => one.value)).replace('"prefix-length": 24', '"prefix-length": 99');
   await page.locator("#json").fill(wrong);
-  await button("Put into the candidate").click();
+  await button("Save to candidate").click();
   await page.waitForSelector(".faults .where button");
   check((await text(".faults .where")).includes("prefix-length"), await text(".faults"));
   check(/line \d+/.test(await text(".faults .where button")), "the line is named");
-  await button("Show it anew").click();
+  await button("Reload").click();
 }
 
 async function order() {
@@ -148,8 +148,8 @@ async function order() {
     const whole = JSON.parse(await page.$eval("#json", (one) => one.value));
     const list = rules.map((rule) => ({ name: rule, "module-name": "*", action: "deny" }));
     await page.locator("#json").fill(JSON.stringify({ ...whole, [name]: { "rule-list": [{ name: "ops", rule: list }] } }, null, 2));
-    await button("Put into the candidate").click();
-    await see("The candidate is changed");
+    await button("Save to candidate").click();
+    await see("Saved in the candidate");
     const url = `/restconf/ds/ietf-datastores:candidate/${name}/rule-list=ops`;
     const told = await page.evaluate(async (at) => (await fetch(at, { headers: { "x-stoa-request": "1" } })).json(), url);
     const made = told["ietf-netconf-acm:rule-list"][0].rule.map((rule) => rule.name);
@@ -160,9 +160,9 @@ async function order() {
   await put(["b", "c"]);
   await put(["a", "b", "c"]);
   await put(["c", "b", "a"]);
-  check(!(await text("main")).includes("another order"), "the router is not said to keep another order");
+  check(!(await text("main")).includes("another order"), "the router keeps the entered order");
   await go("#/configuration/commit");
-  await button("Discard the changes").click();
+  await button("Discard changes").click();
   await see("the candidate is what is in force");
 }
 
@@ -170,14 +170,14 @@ async function undo() {
   begin("a commit that waits is undone by a button");
   await go("#/configuration/interfaces/out");
   await page.locator("input[name=description]").fill("for a minute");
-  await button("Put into the candidate").click();
+  await button("Save to candidate").click();
   await see("out is changed in the candidate");
   await go("#/configuration/commit");
   await see("for a minute", ".changes");
   await page.select(".row select", "60");
   await button("Commit").click();
   await see("are left to confirm", ".confirm");
-  await button("Undo").click();
+  await button("Roll back").click();
   await page.waitForFunction(() => !document.querySelector(".confirm"));
   const told = await running("ietf-interfaces:interfaces/interface=out?content=config");
   check(told["ietf-interfaces:interface"][0].description === undefined, JSON.stringify(told));
@@ -186,7 +186,7 @@ async function undo() {
 async function capture() {
   begin("five frames are captured and kept");
   await go("#/capture?interface=in");
-  await labelled("Frames at most").fill("5");
+  await labelled("Maximum packets").fill("5");
   await button("Start").click();
   await page.waitForSelector("a[download]");
   await page.locator("a[download]").click();
@@ -209,10 +209,10 @@ async function back() {
   begin("the history leads back");
   await go("#/history");
   await see("another address", ".history");
-  await button("What changed").click();
+  await button("Show changes").click();
   await see("198.18.2.9", ".changes");
   // The entry before it, which has the first user and the former address.
-  await button("Bring back …").click();
+  await button("Roll back …").click();
   await see("198.18.2.1", ".changes");
   await page.locator(".row input").fill("back");
   await button("Commit").click();
@@ -231,7 +231,7 @@ async function look() {
     ["neighbors", "198.18.2.2"],
     ["drops", "reason"],
     ["workers", "Worker"],
-    ["capture", "Frames at most"],
+    ["capture", "Maximum packets"],
     ["configuration/routes", "Add a route"],
     ["history", "configurations"],
   ]) {

@@ -54,13 +54,13 @@ await take("capture", `capture?interface=${first}`, "light", 8, async () => {
 });
 await take("commit", `configuration/interfaces/${first}`, "light", 3, async () => {
   await page.locator("input[name=description]").fill("To the customers of the first floor");
-  await button("Put into the candidate").click();
+  await button("Save to candidate").click();
   await pause(1);
   await page.evaluate(() => void (location.hash = "#/configuration/commit"));
 });
 await call("stoa-datastore:discard");
 await take("history", "history", "dark", 2, async () => {
-  await button("What changed").click().catch(() => undefined);
+  await button("Show changes").click().catch(() => undefined);
 });
 await page.setViewport(PHONE);
 await take("phone", "", "dark", 10);

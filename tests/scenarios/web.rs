@@ -56,7 +56,7 @@ fn configuration(https: u16) -> Value {
 }
 
 #[test]
-fn an_operator_changes_an_address_in_a_browser_and_takes_it_back() -> Result<()> {
+fn an_operator_changes_an_address_in_a_browser_and_rolls_back() -> Result<()> {
     let Some(chromium) = browser()? else { return Ok(()) };
     let https = free_port()?;
     let router = Router::start(&stoa_binary()?, None, &configuration(https))?;

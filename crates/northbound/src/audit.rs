@@ -1,7 +1,7 @@
-//! The audit log: who did what, when, from where, and what came of it. One JSON object a line.
+//! The audit log: who did what, when, from where, and the result. One JSON object per line.
 //!
-//! It is bounded: a full file becomes `audit.log.1`, and the one that was that is gone. Log-ins that failed stand in
-//! `audit-logins.log`: strangers can fill that one, and push nothing out of the trail of changes.
+//! Its size is limited: a full file becomes `audit.log.1`, which replaces the previous one. Failed logins are in
+//! `audit-logins.log`: strangers can fill that file, but cannot push out records of changes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,27 +13,27 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
-/// Size at which the file is set aside, in bytes.
+/// Size at which a file is rotated, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 16 << 20;
-/// Letters of one value that are kept: what a stranger says must not fill the log.
+/// Maximum length of a value in characters: a client must not fill the log.
 const VALUE_LIMIT: usize = 512;
 
-/// One thing that somebody did.
+/// One audit record.
 #[derive(Clone, Debug)]
 pub struct Deed<'a> {
     /// The user, or the name that was claimed.
     pub user: &'a str,
-    /// Where it came from; `None`: the machine itself.
+    /// The address of the client; `None`: this machine.
     pub from: Option<IpAddr>,
     /// The client: "restconf", "login", "token", ...
     pub client: &'a str,
-    /// What was asked.
+    /// What the client did.
     pub what: &'a str,
-    /// What came of it.
+    /// The result.
     pub result: &'a str,
 }
 
-/// The logs in the folder of the state.
+/// The logs in the state folder.
 #[derive(Debug)]
 pub struct Audit {
     deeds: Log,
@@ -47,18 +47,18 @@ struct Log {
 }
 
 impl Audit {
-    /// The logs in `folder`; each file is opened at its first deed.
+    /// The logs in `folder`; each file is opened at its first record.
     pub fn new(folder: &Path) -> Audit {
         let log = |name: &str| Log { path: folder.join(name), file: Mutex::new(None) };
         Audit { deeds: log("audit.log"), refused: log("audit-logins.log") }
     }
 
-    /// Writes down one deed. A disk that is full does not stop the deed; it is said in the log of the program.
+    /// Writes one record. A full disk does not stop the action; the error is in the log of the program.
     pub fn write(&self, deed: &Deed<'_>) {
         self.deeds.write(deed);
     }
 
-    /// Writes down a log-in that was refused, where it takes no room from the deeds.
+    /// Writes a failed login.
     pub fn write_refused(&self, deed: &Deed<'_>) {
         self.refused.write(deed);
     }
@@ -70,9 +70,9 @@ impl Log {
         let line = json!({
             "time": timestamp(SystemTime::now()),
             "user": short(deed.user),
-            "from": deed.from.map(|from| from.to_string()),
+            "address": deed.from.map(|from| from.to_string()),
             "client": deed.client,
-            "what": short(deed.what),
+            "action": short(deed.what),
             "result": short(deed.result),
         });
         if let Err(error) = self.append(&format!("{line}\n")) {
@@ -95,14 +95,14 @@ impl Log {
                 none.insert((open, size))
             }
         };
-        // One write a line: lines of two threads do not mix, and none is cut in the middle.
+        // One write per line: concurrent lines do not mix, and none is cut.
         open.write_all(line.as_bytes())?;
         *size += line.len() as u64;
         Ok(())
     }
 }
 
-/// A moment as RFC 3339 in UTC, to the second.
+/// A time as RFC 3339 in UTC, in seconds.
 pub fn timestamp(moment: SystemTime) -> String {
     stoa_api::date::of_unix_s(moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }

@@ -1,5 +1,5 @@
-//! `GET /capture`: frames as they pass, as pcapng. Bounded in time, in frames and in bytes; who may call the
-//! operation `stoa-forwarder:capture` may have it.
+//! `GET /capture`: a live capture as pcapng, limited in time, packets and bytes. It needs the right to call the
+//! operation `stoa-forwarder:capture`.
 
 use std::io;
 use std::sync::Arc;
@@ -27,33 +27,33 @@ use crate::server::share::Share;
 
 /// The module of the operation.
 pub const MODULE: &str = "stoa-forwarder";
-/// Its name.
+/// The name of the operation.
 pub const NAME: &str = "capture";
-/// Bytes of one capture at most: 256 MiB. It ends there.
+/// Maximum size of a capture: 256 MiB. It ends there.
 const BYTES: usize = 256 << 20;
-/// How often a capture without frames looks whether its user may still have it.
+/// Interval between checks of the user's rights while no frames arrive.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a client may take nothing.
+/// How long a client may read nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Captures at the same time by this client; one client has half of them at most.
+/// Concurrent captures over HTTP; one client can have half of them.
 const CAPTURES: usize = 4;
-/// Pieces that wait for a slow client; what comes meanwhile waits in the forwarder, or is missed there.
+/// Chunks that wait for a slow client; further frames wait in the forwarder, or are lost there.
 const PIECES: usize = 4;
 
-/// What is asked for, with the usual values of the module.
+/// The parameters of a capture, with the defaults of the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The interface, or "any".
     pub interface: String,
-    /// Frames, 1 to 1,000,000.
+    /// Packets, 1 to 1,000,000.
     pub packets: u64,
     /// Time, 1 to 3,600 s.
     pub seconds: u64,
     /// Bytes of each frame, 0 to 65,535; 0: all.
     pub snap_length: u32,
-    /// Received, sent, dropped; empty: received and sent.
+    /// Directions; empty: received and sent.
     pub directions: Vec<CaptureDirection>,
-    /// In the language of tcpdump; "": every frame.
+    /// A filter as for tcpdump; "": every packet.
     pub filter: String,
 }
 
@@ -71,20 +71,20 @@ impl Default for Asked {
 }
 
 impl Asked {
-    /// The parameters of a URL.
+    /// Reads the parameters of a URL.
     ///
     /// # Errors
-    /// Which one cannot be, and what it can be.
+    /// The wrong parameter and its valid values.
     pub fn parse(query: &str) -> Result<Asked, String> {
         let mut asked = Asked::default();
         let mut seen: Vec<&str> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if seen.contains(&name) && name != "direction" {
-                return Err(format!("the parameter {name} is given twice"));
+                return Err(format!("parameter {name} occurs twice: give it once"));
             }
             seen.push(name);
-            // As forms send it.
+            // Forms encode a space as +.
             let value = value.replace('+', " ");
             let value = percent_decode_str(&value).decode_utf8();
             asked.set(name, &value.map_err(|_| format!("{name} is not UTF-8"))?)?;
@@ -92,21 +92,21 @@ impl Asked {
         Ok(asked)
     }
 
-    /// Sets one value.
+    /// Sets one parameter.
     ///
     /// # Errors
-    /// When there is none of this name, or it cannot be that.
+    /// When the parameter is unknown or its value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number = |low: u64, high: u64| {
             let number = value.parse::<u64>().ok().filter(|it| (low..=high).contains(it));
-            number.ok_or_else(|| format!("{name} is a number from {low} to {high}"))
+            number.ok_or_else(|| format!("{name} must be a number from {low} to {high}"))
         };
         let text = |most: usize| {
             let is_text = value.len() <= most && !value.contains(char::is_control);
-            is_text.then(|| value.to_owned()).ok_or(format!("{name} has {most} letters at most"))
+            is_text.then(|| value.to_owned()).ok_or(format!("{name} must have at most {most} characters, none of them control characters"))
         };
         match name {
-            "interface" if value.is_empty() => return Err("interface is a name, or any".into()),
+            "interface" if value.is_empty() => return Err("interface must be a name, or any".into()),
             "interface" => self.interface = text(64)?,
             "packets" => self.packets = number(1, 1_000_000)?,
             "seconds" => self.seconds = number(1, 3_600)?,
@@ -116,20 +116,20 @@ impl Asked {
                 "rx" => CaptureDirection::Rx,
                 "tx" => CaptureDirection::Tx,
                 "drop" => CaptureDirection::Drop,
-                _ => return Err("direction is rx, tx or drop".into()),
+                _ => return Err("direction must be rx, tx or drop".into()),
             }),
             _ => {
                 let name: String = name.chars().take(64).collect();
                 return Err(format!(
-                    "there is no parameter {name:?}: there are interface, packets, seconds, \
-                     snap-length, direction and filter"
+                    "unknown parameter {name:?}: use interface, packets, seconds, snap-length, \
+                    direction and filter"
                 ));
             }
         }
         Ok(())
     }
 
-    /// The URL that asks for it.
+    /// The URL of this capture.
     pub fn url(&self) -> String {
         let text = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let mut url = format!("/capture?interface={}", text(&self.interface));
@@ -162,21 +162,21 @@ impl Asked {
         }
     }
 
-    /// The name of the file that a browser makes of it.
+    /// The file name for a browser.
     fn file(&self) -> String {
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
         format!("stoa-{}.pcapng", self.interface.chars().map(plain).collect::<String>())
     }
 }
 
-/// Answers a request for frames.
+/// Answers a request for a capture.
 pub async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let identity = match front.identify(&parts).await {
         Ok(identity) => identity,
         Err(denied) => return answer_denied(&parts, &denied),
     };
-    // It costs the router more than other reads: the pages of others shall not begin one.
+    // A capture costs the router more than other reads: pages of other sites must not start one.
     if let Some(words) = foreign(&Method::POST, &parts.uri, &parts.headers) {
         return failure(StatusCode::FORBIDDEN, words);
     }
@@ -188,7 +188,7 @@ pub async fn serve(State(front): State<Arc<Front>>, request: Request) -> Respons
     };
     if !Rights::of(&identity, &front.management()).may_call(MODULE, NAME) {
         note("forbidden");
-        let words = "the access rules do not permit this: it needs the right to call \
+        let words = "access denied: a capture needs the right to call \
                      stoa-forwarder:capture, see ietf-netconf-acm:nacm";
         return failure(StatusCode::FORBIDDEN, words);
     }
@@ -218,10 +218,10 @@ async fn begin(
     let share = front.captures.take(peer(parts).address, CAPTURES / 2, CAPTURES);
     let share = share.ok_or_else(|| {
         let words =
-            format!("{CAPTURES} captures are sent, or {} of them to you: end one", CAPTURES / 2);
+            format!("too many captures: the limit is {CAPTURES}, and {} for one client: stop one", CAPTURES / 2);
         (StatusCode::TOO_MANY_REQUESTS, words)
     })?;
-    let frames = capture::open(front.datastore.line(), asked.request()).await;
+    let frames = capture::open(front.datastore.connection(), asked.request()).await;
     let frames = frames.map_err(|status| (status_of(&status), status.message().to_owned()))?;
     let broken = |error: io::Error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     let underway = Underway {
@@ -252,7 +252,7 @@ fn pieces(receiver: mpsc::Receiver<io::Result<Bytes>>) -> impl Stream<Item = io:
     })
 }
 
-/// How HTTP says what the forwarder said.
+/// The HTTP status for an error of the forwarder.
 pub fn status_of(status: &Status) -> StatusCode {
     match status.code() {
         Code::InvalidArgument | Code::FailedPrecondition => StatusCode::BAD_REQUEST,
@@ -261,7 +261,7 @@ pub fn status_of(status: &Status) -> StatusCode {
     }
 }
 
-/// A capture that is being sent. It ends when this is dropped.
+/// A running capture. It ends on drop.
 struct Underway {
     frames: Streaming<CaptureReply>,
     file: PcapNg<Vec<u8>>,
@@ -273,8 +273,8 @@ struct Underway {
 }
 
 impl Underway {
-    /// Sends until the end. It is a task of its own, so that a client that takes nothing holds no place beyond its
-    /// time.
+    /// Sends until the capture ends. It is a task of its own, so that a client that reads nothing occupies no slot
+    /// beyond its time.
     async fn run(mut self, sender: mpsc::Sender<io::Result<Bytes>>) {
         loop {
             let piece = match self.piece(&sender).await {
@@ -291,14 +291,14 @@ impl Underway {
         }
     }
 
-    /// The next bytes; none when the capture is at its end.
+    /// The next bytes; `None` at the end of the capture.
     async fn piece(
         &mut self,
         sender: &mpsc::Sender<io::Result<Bytes>>,
     ) -> io::Result<Option<Bytes>> {
         loop {
             let management = self.front.management();
-            // A user who was removed, or may not any more, sees no more.
+            // A removed user, or one without the right, receives no more.
             let Some(identity) = self.front.gate.again(&management, &self.identity) else {
                 return Ok(None);
             };
@@ -322,7 +322,7 @@ impl Underway {
             let Some(reply) = reply else { return Ok(None) };
             self.file.interfaces(&reply.interfaces)?;
             for frame in &reply.frames {
-                // A block has 64 bytes and a comment around the frame.
+                // A block adds 64 bytes and a comment to the frame.
                 let size = frame.data.len() + 512;
                 if size > self.left {
                     self.left = 0;
@@ -345,7 +345,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_asked_for_has_bounds() {
+    fn parameters_have_bounds() {
         let asked = Asked::parse(
             "interface=wan%2F1&packets=5&direction=rx&direction=drop&filter=icmp+or+arp",
         );
@@ -374,7 +374,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_asked_is_read_or_refused(query in "[a-z0-9=&%+-]{0,60}|.{0,40}") {
+        fn any_query_is_read_or_refused(query in "[a-z0-9=&%+-]{0,60}|.{0,40}") {
             if let Ok(asked) = Asked::parse(&query) {
                 prop_assert!(asked.packets >= 1 && asked.seconds <= 3_600);
                 let url = asked.url();

@@ -1,9 +1,9 @@
 //! The management server: HTTPS, users, RESTCONF, gNMI.
 //!
-//! Programs and people come in here from the network. `server` (TLS, connections, limits) -> `auth` (who is it)
-//! -> a client (`restconf`, `gnmi`, `capture`; `web` is the page that comes through them) -> `nacm` (may it) -> the
-//! datastores of the controller. Everything that clients may cost has a limit, and nothing here can hold up the
-//! router: it runs on threads of its own.
+//! Entry point for clients in the network: `server` (TLS, connections, limits) -> `auth` (authentication) -> an
+//! interface (`restconf`, `gnmi`, `capture`; `web` is the page that uses them) -> `nacm` (authorization) -> the
+//! datastores of the controller. Everything that clients can use up has a limit. Nothing here can block the router:
+//! it runs on threads of its own.
 #![forbid(unsafe_code)]
 
 pub mod audit;
@@ -19,7 +19,7 @@ mod web;
 
 use stoa_controller::datastore::Datastore;
 
-/// The running server; it ends when this is dropped.
+/// The running server; it ends on drop.
 #[derive(Debug)]
 pub struct Northbound {
     runtime: Option<tokio::runtime::Runtime>,
@@ -29,12 +29,11 @@ pub struct Northbound {
 const THREADS: usize = 2;
 
 impl Northbound {
-    /// Starts the server beside the controller. It never refuses to: what is wrong is said in the log, and tried
-    /// again.
+    /// Starts the server beside the controller. It does not fail: errors are logged, and listening is retried.
     pub fn start(datastore: Datastore) -> Northbound {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
-            // Passwords, and trees too large to be printed on a thread that answers others.
+            // For passwords, and for trees that take too long to print on a thread that answers clients.
             .max_blocking_threads(8)
             .thread_name("northbound")
             .enable_all()
@@ -45,7 +44,7 @@ impl Northbound {
                 Northbound { runtime: Some(runtime) }
             }
             Err(error) => {
-                tracing::error!("the management server cannot start: {error}");
+                tracing::error!("cannot start the management server: {error}");
                 Northbound { runtime: None }
             }
         }
@@ -55,7 +54,7 @@ impl Northbound {
 impl Drop for Northbound {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // Clients that are being answered are not waited for: the router ends now.
+            // The router ends now and does not wait for clients.
             runtime.shutdown_background();
         }
     }

@@ -1,7 +1,7 @@
-//! Who may read, change and call what: the rules of RFC 8341.
+//! Access control: the rules of RFC 8341.
 //!
-//! A rule list counts when it names a group of the user, and of all rules the first that fits decides. When none
-//! fits, the module says so by `default-deny-all` and `default-deny-write`, and then the defaults of the rules.
+//! A rule list applies when it names a group of the user. The first matching rule decides. Without a match, the
+//! module decides with `default-deny-all` and `default-deny-write`, then the configured defaults.
 
 use stoa_controller::management::{Access, Action, Management, Rule};
 
@@ -9,8 +9,8 @@ use crate::auth::Identity;
 use crate::restconf::keys::PATH_BYTES;
 use crate::restconf::path::Step;
 
-/// Secrets, marked `nacm:default-deny-all`, by their names from the root. Not even administrators read them, save by
-/// a rule: they are of no use to them, and of much to a thief. A test compares this with the modules.
+/// Secrets, marked `nacm:default-deny-all`, by their names from the root. Even administrators cannot read them without
+/// a rule: they do not need them, and an attacker could use them. A test compares this list with the modules.
 const SECRETS: &[&[&str]] = &[
     &["stoa-management:management", "stoa-management:user", "stoa-management:password-hash"],
     &[
@@ -27,24 +27,24 @@ const SECRETS: &[&[&str]] = &[
         "stoa-interfaces:secret",
     ],
 ];
-/// What else is marked so.
+/// Other nodes with this mark.
 const DENY_ALL: &[&[&str]] = &[&["ietf-netconf-acm:nacm"]];
-/// Operations that are marked so: they touch the work or the traffic of others.
+/// Operations with this mark: they affect the changes or the traffic of others.
 const DENY_CALL: &[(&str, &[&str])] = &[
     ("stoa-datastore", &["confirm", "cancel", "discard", "rollback"]),
-    // Frames are what users say to each other.
+    // Captured packets are the users' communication.
     ("stoa-forwarder", &["capture"]),
 ];
-/// What somebody wants to do with a node.
+/// An access to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// See it.
+    /// Read it.
     Read,
-    /// Make it.
+    /// Create it.
     Create,
     /// Change it.
     Update,
-    /// Remove it.
+    /// Delete it.
     Delete,
 }
 
@@ -65,7 +65,7 @@ struct Known<'a> {
     way: Option<Vec<Step>>,
 }
 
-/// What one user may do.
+/// The access rights of one user.
 #[derive(Debug)]
 pub struct Rights<'a> {
     access: &'a Access,
@@ -74,7 +74,7 @@ pub struct Rights<'a> {
 }
 
 impl<'a> Rights<'a> {
-    /// The rights of a user under these settings.
+    /// The rights of a user with these settings.
     pub fn of(identity: &Identity, management: &'a Management) -> Rights<'a> {
         let access = &management.access;
         let named =
@@ -91,12 +91,12 @@ impl<'a> Rights<'a> {
         Rights { access, rules: rules.map(known).collect(), is_admin: identity.is_admin }
     }
 
-    /// Whether no node has to be looked at one by one, save the secrets.
+    /// Whether the rules need not be checked node by node, except for secrets.
     pub fn is_whole(&self) -> bool {
         self.is_admin || !self.access.enable_nacm
     }
 
-    /// Whether there may be anything that may be made, changed or removed. `false` is sure, and costs no look at data.
+    /// Whether any node may be created, changed or deleted. `false` is certain and needs no look at the data.
     pub fn may_write_any(&self) -> bool {
         let permits = |known: &Known<'_>| {
             let rule = known.rule;
@@ -111,7 +111,7 @@ impl<'a> Rights<'a> {
             || self.rules.iter().any(permits)
     }
 
-    /// Whether the node at the end of these steps may be read, made, changed or removed.
+    /// Whether the node at the end of these steps may be accessed.
     pub fn may(&self, operation: Operation, steps: &[Step]) -> bool {
         let is_secret = is_one_of(SECRETS, steps);
         if self.is_whole() && !(is_secret && operation == Operation::Read) {
@@ -121,12 +121,12 @@ impl<'a> Rights<'a> {
         if !may || by_path || operation != Operation::Read || self.is_whole() {
             return may;
         }
-        // RFC 8341, section 3.2.4: what stands below a node that may not be read is not read either, save what the
-        // path of a rule leads to.
+        // RFC 8341, section 3.2.4: nodes below a node that may not be read may not be read either, except where the
+        // path of a rule permits it.
         (1..steps.len()).all(|length| self.decide(operation, &steps[..length]).0)
     }
 
-    /// Whether the rules permit it for this node alone, and whether a rule with a path says so.
+    /// Whether the rules permit it for this node alone, and whether a rule with a path decided.
     fn decide(&self, operation: Operation, steps: &[Step]) -> (bool, bool) {
         let Some(last) = steps.last() else { return (true, false) };
         let fits = |known: &&Known<'_>| {
@@ -162,7 +162,7 @@ impl<'a> Rights<'a> {
         !DENY_CALL.iter().any(is_marked) && self.access.exec_default == Action::Permit
     }
 
-    /// Whether an operation may be called by a rule, or by who may do all; the default does not count.
+    /// Whether a rule, or the right of an administrator, permits a call; the default does not count.
     pub fn is_called_by_rule(&self, module: &str, name: &str) -> bool {
         self.is_whole() || self.rule_of_call(module, name) == Some(Action::Permit)
     }
@@ -196,14 +196,14 @@ impl<'a> Rights<'a> {
         found.unwrap_or(self.access.read_default) == Action::Permit
     }
 
-    /// Whether a node that may not be read itself may have nodes below that may: then the way to them is shown.
+    /// Whether nodes below an unreadable node may be readable: then the path to them is shown.
     pub fn has_rules_below(&self, steps: &[Step]) -> bool {
         let reads = |known: &&Known<'_>| covers(&known.rule.access_operations, "read");
         let is_below = |way: &[Step]| way.len() > steps.len() && is_start(way, steps);
         self.rules.iter().enumerate().any(|(index, known)| {
             let Some(way) = known.way.as_deref().filter(|way| is_below(way)) else { return false };
             let module = way.last().map_or("", |last| last.module.as_str());
-            // An earlier rule that denies all that this one permits leaves nothing to be shown.
+            // An earlier rule denies all that this one permits.
             let is_denied = self.rules[..index].iter().filter(reads).any(|earlier| {
                 let rule = earlier.rule;
                 let is_data = rule.rpc_name.is_none() && rule.notification_name.is_none();
@@ -217,7 +217,7 @@ impl<'a> Rights<'a> {
     }
 }
 
-/// Whether the text of a path has the name of a secret in it.
+/// Whether a path contains the name of a secret.
 pub fn names_secret(path: &str) -> bool {
     SECRETS.iter().any(|names| {
         let last = names.last().and_then(|last| last.split(':').next_back());
@@ -225,19 +225,19 @@ pub fn names_secret(path: &str) -> bool {
     })
 }
 
-/// Whether the node is a secret, or one may stand below it.
+/// Whether the node is a secret, or a secret can be below it.
 pub fn may_hold_secret(steps: &[Step]) -> bool {
     SECRETS.iter().any(|names| steps.len() <= names.len() && is_named(names, steps))
 }
 
-/// Whether the names are those of the steps, as far as both go.
+/// Whether the names match the steps, up to the shorter length.
 fn is_named(names: &[&str], steps: &[Step]) -> bool {
     names.iter().zip(steps).all(|(name, step)| {
         name.split_once(':') == Some((step.module.as_str(), step.name.as_str()))
     })
 }
 
-/// Whether the node is one of these, or stands below one.
+/// Whether the node is one of these, or below one.
 fn is_one_of(all: &[&[&str]], steps: &[Step]) -> bool {
     all.iter().any(|names| names.len() <= steps.len() && is_named(names, steps))
 }
@@ -255,7 +255,7 @@ fn is_same(way: &Step, step: &Step) -> bool {
     way.module == step.module && way.name == step.name && way.keys.iter().all(has)
 }
 
-/// Whether the node is what the rule's path names, or below it.
+/// Whether the node is the one of the rule's path, or below it.
 fn leads_to(way: &[Step], steps: &[Step]) -> bool {
     way.len() <= steps.len() && is_start(way, steps)
 }
@@ -264,14 +264,14 @@ fn is_start(way: &[Step], steps: &[Step]) -> bool {
     way.iter().zip(steps).all(|(way, step)| is_same(way, step))
 }
 
-/// The steps of a path that libyang printed. `None`: it may be the path of another node as well, for libyang puts a
-/// value with `'` between `"` and escapes nothing; with one such value at most, and no other `"`, it is the only one.
+/// The steps of a path that libyang printed. `None`: the path is ambiguous. libyang puts a value that contains `'`
+/// between `"` without escapes, so a path with more than one such value could name another node.
 pub fn read(path: &str) -> Option<Vec<Step>> {
     let is_clear = path.len() <= PATH_BYTES && path.matches('"').count() <= 2;
     is_clear.then(|| way(path))
 }
 
-/// The steps of a path as a rule has it: `/module:name[key='value']/name`.
+/// The steps of the path of a rule: `/module:name[key='value']/name`.
 pub fn way(path: &str) -> Vec<Step> {
     split(path, '/').into_iter().filter(|step| !step.is_empty()).fold(
         Vec::new(),
@@ -297,7 +297,7 @@ pub fn way(path: &str) -> Vec<Step> {
     )
 }
 
-/// Parts a text at a letter that is not within quotes.
+/// Splits a text at a character outside of quotes.
 fn split(text: &str, at: char) -> Vec<&str> {
     let mut quote = None;
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! A router without a forwarder, for tests of one door at a time.
+//! A router without a forwarder, for tests of one interface.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use stoa_controller::configuration::Configuration;
 use stoa_controller::datastore::{self, Datastore};
 use stoa_controller::running::Running;
 
-/// Datastores in a folder, with this text as what runs. Must be called inside a runtime.
+/// Datastores in a folder, with this text as the running configuration. Must be called inside a runtime.
 pub fn datastore(folder: &Path, text: &str) -> Datastore {
     let file = folder.join("stoa.json");
     std::fs::write(&file, text).unwrap();

@@ -1,6 +1,6 @@
-//! The web page: files made from `dashboard/` by `scripts/build-dashboard`, compressed, inside the program.
+//! The web page: files that `scripts/build-dashboard` builds from `dashboard/`, compressed and embedded.
 //!
-//! Nothing in them is secret: who is not known gets the page to log in, and no data.
+//! They contain no secrets. Without a login, the page shows the login form and no data.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use crate::server::front::{Front, failure};
 struct File {
     /// Its path on the server.
     path: &'static str,
-    /// Its type.
+    /// Its media type.
     kind: &'static str,
-    /// What changes with its content.
+    /// Its entity tag, which changes with the content.
     tag: &'static str,
-    /// The content, by gzip.
+    /// The content, compressed with gzip.
     packed: &'static [u8],
 }
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// The first page; all others are places in it.
+/// The first page. The script shows all others.
 const PAGE: &str = "/";
-/// Only our own files: no script or style in the page, nothing of others, in nobody's frame.
+/// Only our own files: no inline script or style, nothing of other sites, no frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-/// The name of a file changes with its content: it can be kept for ever.
+/// The name of a file changes with its content, so it can be cached without limit.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
-/// The clients of the page.
+/// The routes of the web page.
 pub fn router() -> Router<Arc<Front>> {
     Router::new()
         .route(PAGE, get(async |headers: HeaderMap| serve(PAGE, &headers)))
@@ -49,7 +49,7 @@ async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
 
 fn serve(path: &str, asked: &HeaderMap) -> Response {
     let Some(file) = FILES.iter().find(|file| file.path == path) else {
-        return failure(StatusCode::NOT_FOUND, "nothing is served by this name");
+        return failure(StatusCode::NOT_FOUND, "not found: no such path on this server");
     };
     let words = |name: HeaderName| asked.get(name).and_then(|value| value.to_str().ok());
     let listed = words(header::IF_NONE_MATCH).unwrap_or_default();
@@ -64,7 +64,7 @@ fn serve(path: &str, asked: &HeaderMap) -> Response {
         (false, false) => match unpacked(file) {
             Ok(content) => content.into_response(),
             Err(_) => {
-                return failure(StatusCode::INTERNAL_SERVER_ERROR, "the page cannot be unpacked");
+                return failure(StatusCode::INTERNAL_SERVER_ERROR, "cannot decompress the page");
             }
         },
     };
@@ -83,7 +83,7 @@ fn serve(path: &str, asked: &HeaderMap) -> Response {
     response
 }
 
-/// Whether `Accept-Encoding` names gzip, and not with a weight of nothing.
+/// Whether `Accept-Encoding` allows gzip.
 fn takes_gzip(accepted: &str) -> bool {
     accepted.split(',').any(|one| {
         let (name, weight) = one.split_once(';').unwrap_or((one, ""));

@@ -1,4 +1,4 @@
-// Frames as they pass, into a file for Wireshark: started here, watched while it grows, kept by the browser.
+// A live capture into a file for Wireshark, which the browser keeps.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useCell } from "../cell";
@@ -10,7 +10,7 @@ import { place } from "../route";
 import { Failure, call, open } from "../server";
 import { interfaceFigures } from "../yang";
 
-/** The browser holds no more than this; the capture ends there. */
+/** Maximum size; the capture ends there. */
 const MOST_BYTES = 128 << 20;
 
 interface Progress {
@@ -18,14 +18,14 @@ interface Progress {
   bytes: number;
   begun: number;
   isOver: boolean;
-  /** Of the finished file, for the browser. */
+  /** The URL of the finished file. */
   file: string;
 }
 
 const DIRECTIONS: [string, string][] = [
   ["rx", "received"],
   ["tx", "sent"],
-  ["drop", "dropped, with the reason"],
+  ["drop", "dropped, with the drop reason"],
 ];
 
 interface Wish {
@@ -36,7 +36,7 @@ interface Wish {
   direction: string[];
 }
 
-/** Takes the stream of a capture until it ends. */
+/** Reads the stream of a capture until it ends. */
 async function take(wish: Wish, signal: AbortSignal, tell: (frames: number, size: number) => void): Promise<Blob> {
   const input = { ...wish, ...(wish.filter.trim() === "" ? { filter: undefined } : {}) };
   const { url } = await call<{ url: string }>("stoa-forwarder:capture", input);
@@ -56,7 +56,7 @@ async function take(wish: Wish, signal: AbortSignal, tell: (frames: number, size
       }
     }
   } catch (error) {
-    // What came until it was stopped is a file, up to its last whole block.
+    // The data received before the stop is a valid file, up to its last complete block.
     if (!signal.aborted || counter.whole === 0) throw error;
   }
   return new Blob(pieces as BlobPart[]).slice(0, counter.whole, "application/x-pcapng");
@@ -74,7 +74,7 @@ function Result({ progress, name, stop }: { progress: Progress; name: string; st
       <div aria-live="polite">
         <dl class="figures small">
           <div class="figure">
-            <dt>Frames</dt>
+            <dt>Packets</dt>
             <dd>{count(progress.frames)}</dd>
           </div>
           <div class="figure">
@@ -83,7 +83,7 @@ function Result({ progress, name, stop }: { progress: Progress; name: string; st
           </div>
           {!progress.isOver && (
             <div class="figure">
-              <dt>Since</dt>
+              <dt>Time</dt>
               <dd>{duration((now - progress.begun) / 1000)}</dd>
             </div>
           )}
@@ -130,7 +130,7 @@ export function Capture(): JSX.Element {
     } catch (error) {
       setProgress(undefined);
       if (!over.signal.aborted) {
-        const lost = [{ path: "", message: "The capture broke off.", tag: "" }];
+        const lost = [{ path: "", message: "The capture was interrupted: start it again.", tag: "" }];
         setFailure(error instanceof Failure ? error : new Failure(0, lost));
       }
     }
@@ -138,26 +138,26 @@ export function Capture(): JSX.Element {
   const isRunning = progress !== undefined && !progress.isOver;
   return (
     <>
-      <Card title="What to capture" wide>
+      <Card title="New capture" wide>
         <form class="row" onSubmit={(event) => void start(event)}>
           <Field label="Interface">
             <select value={wish.interface} onChange={(event) => set({ interface: typed(event) })}>
               {names.map((name) => (
-                <option value={name}>{name === "any" ? "any: all of them" : name}</option>
+                <option value={name}>{name === "any" ? "any: all interfaces" : name}</option>
               ))}
             </select>
           </Field>
-          <Field label="Frames at most">
+          <Field label="Maximum packets">
             <input type="number" min={1} max={1_000_000} required value={wish.packets} onInput={(event) => set({ packets: Number(typed(event)) })} />
           </Field>
-          <Field label="Seconds at most">
+          <Field label="Maximum seconds">
             <input type="number" min={1} max={3_600} required value={wish.seconds} onInput={(event) => set({ seconds: Number(typed(event)) })} />
           </Field>
-          <Field label="Filter, in the language of tcpdump">
+          <Field label="Filter, as for tcpdump">
             <input placeholder="icmp or host 192.0.2.1" value={wish.filter} onInput={(event) => set({ filter: typed(event) })} spellcheck={false} autocapitalize="none" maxLength={2048} />
           </Field>
           <fieldset>
-            <legend>Frames that are</legend>
+            <legend>Packets that are</legend>
             {DIRECTIONS.map(([name, words]) => (
               <label class="check">
                 <input
@@ -174,7 +174,7 @@ export function Capture(): JSX.Element {
           </button>
         </form>
         <Faults faults={failure?.faults ?? []} />
-        {!progress && !failure && <Notice mood="idle">Forwarding is not slowed: what finds no room is not captured. Frames show what users say to each other: capture what you need.</Notice>}
+        {!progress && !failure && <Notice mood="idle">A capture does not slow forwarding: packets that do not fit are not captured. Packets contain the data of users: capture only what you need.</Notice>}
       </Card>
       {progress && <Result progress={progress} name={wish.interface} stop={() => stopper.current?.abort()} />}
     </>

@@ -1,4 +1,4 @@
-// What the candidate would change, and the commit.
+// The changes in the candidate, and the commit.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { load } from "../candidate";
@@ -11,19 +11,19 @@ import { type Failure, call } from "../server";
 import type { Change } from "../yang";
 
 const WITHIN: [number, string][] = [
-  [0, "for good"],
-  [60, "undone after 1 minute unless confirmed"],
-  [300, "undone after 5 minutes unless confirmed"],
-  [1_800, "undone after 30 minutes unless confirmed"],
+  [0, "permanently"],
+  [60, "rolled back after 1 minute unless confirmed"],
+  [300, "rolled back after 5 minutes unless confirmed"],
+  [1_800, "rolled back after 30 minutes unless confirmed"],
 ];
 
-/** What the router says of a commit after which the one who made it could not come back. */
+/** Part of the error for a commit that would cut off its author. */
 const CUTS_OFF = "cut off your own access";
 
 interface Done {
   number?: string;
   changes?: number;
-  remark?: string[];
+  warning?: string[];
   "confirm-by"?: string;
 }
 
@@ -48,9 +48,9 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
     again();
     await Promise.all([look(), load()]).catch(() => undefined);
   };
-  const commit = (isAnyway: boolean): void =>
+  const commit = (isForced: boolean): void =>
     void act(async () => {
-      const input = { ...(comment && { comment }), ...(within > 0 && { "confirm-within": within }), ...(isAnyway && { force: true }) };
+      const input = { ...(comment && { comment }), ...(within > 0 && { "confirm-within": within }), ...(isForced && { force: true }) };
       const made = await call<Done>("stoa-datastore:commit", input);
       setComment("");
       return made;
@@ -64,28 +64,28 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
     <>
       {done && (
         <Notice mood="good" live>
-          Committed{done.number ? ` as number ${done.number}` : ""}: {count(done.changes ?? 0)} nodes are different now.
-          {done["confirm-by"] ? " Confirm it above before the time is over." : ""}
-          {(done.remark ?? []).map((remark) => (
-            <p>{remark}</p>
+          Committed{done.number ? ` as number ${done.number}` : ""}: {count(done.changes ?? 0)} changes.
+          {done["confirm-by"] ? " Confirm it above before the time expires." : ""}
+          {(done.warning ?? []).map((warning) => (
+            <p>{warning}</p>
           ))}
         </Notice>
       )}
       <Faults faults={wrong?.faults ?? []} />
       {wrong?.faults.some((fault) => fault.message.includes(CUTS_OFF)) && (
         <Notice mood="warn">
-          Choose “undone … unless confirmed” below: it comes back by itself when you cannot confirm it.{" "}
-          <button onClick={() => commit(true)}>Commit for good all the same</button>
+          Choose “rolled back … unless confirmed” below: without your confirmation, the router rolls back by itself.{" "}
+          <button onClick={() => commit(true)}>Commit permanently (force)</button>
         </Notice>
       )}
-      <Card title="What the candidate changes" wide>
+      <Card title="Changes in the candidate" wide>
         <Waiting failure={failure} data={data} />
-        {data && (list.length === 0 ? <p class="none">Nothing: the candidate is what is in force.</p> : <Changes list={list} />)}
+        {data && (list.length === 0 ? <p class="none">No changes: the candidate equals the running configuration.</p> : <Changes list={list} />)}
         <form class="row" onSubmit={(event) => (event.preventDefault(), commit(false))}>
-          <Field label="Comment, for the history">
+          <Field label="Comment for the history">
             <input value={comment} onInput={(event) => setComment(typed(event))} maxLength={1024} />
           </Field>
-          <Field label="In force">
+          <Field label="Apply">
             <select value={within} onChange={(event) => setWithin(Number(typed(event)))}>
               {WITHIN.map(([seconds, words]) => (
                 <option value={seconds}>{words}</option>
@@ -97,7 +97,7 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
               {isBusy ? "Committing …" : "Commit"}
             </button>
             <button type="button" disabled={isBusy || list.length === 0} onClick={discard}>
-              Discard the changes
+              Discard changes
             </button>
           </span>
         </form>

@@ -1,4 +1,4 @@
-// The configuration editor: forms for what is changed often, the whole candidate as JSON, and the way into force.
+// The configuration editor: forms for frequent changes, the whole candidate as JSON, and the commit.
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { candidate, load } from "../candidate";
@@ -15,8 +15,8 @@ import { RouteForm } from "./edit_routes";
 const TABS: [string, string][] = [
   ["interfaces", "Interfaces"],
   ["routes", "Static routes"],
-  ["json", "Everything as JSON"],
-  ["commit", "Difference and commit"],
+  ["json", "All as JSON"],
+  ["commit", "Changes and commit"],
 ];
 
 export function Configuration(): JSX.Element {
@@ -32,7 +32,7 @@ export function Configuration(): JSX.Element {
   const whole = held ?? data;
   return (
     <>
-      <p class="note">Changes go into the candidate. They come into force together, by a commit: all of them or none.</p>
+      <p class="note">Changes go into the candidate. A commit applies all of them, or none.</p>
       <nav class="tabs" aria-label="Parts of the editor">
         {TABS.map(([name, words]) => (
           <a href={link("configuration", [name])} aria-current={name === tab ? "page" : undefined}>

@@ -1,4 +1,4 @@
-// Why packets went no further.
+// Drop reasons and their counters.
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { count, number, packetRate } from "../figures";
@@ -19,8 +19,8 @@ export function Drops(): JSX.Element {
   const columns: Column<Drop>[] = [
     { name: "Reason", show: (drop) => <span class="mono">{drop.reason}</span> },
     { name: "Now", right: true, show: (drop) => (rates.has(drop.reason) ? packetRate(rate(drop)) : "–") },
-    { name: "Since the start", right: true, show: (drop) => `${count(number(drop.packets))} packets` },
-    { name: "What it means", show: (drop) => drop.description ?? "" },
+    { name: "Total", right: true, show: (drop) => `${count(number(drop.packets))} packets` },
+    { name: "Description", show: (drop) => drop.description ?? "" },
   ];
   return (
     <>
@@ -34,7 +34,7 @@ export function Drops(): JSX.Element {
           </label>
         }
       >
-        <Table caption="Drop reasons" columns={columns} rows={rows} mark={(drop) => drop.reason} none="Nothing was dropped since the start." />
+        <Table caption="Drop reasons" columns={columns} rows={rows} mark={(drop) => drop.reason} none="No packets were dropped." />
       </Card>
     </>
   );

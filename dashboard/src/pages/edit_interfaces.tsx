@@ -1,4 +1,4 @@
-// The form of an interface: what is changed often.
+// The form of an interface, for frequent changes.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { at, below, copy, entries, save } from "../candidate";
@@ -12,7 +12,7 @@ const INTERFACES = "ietf-interfaces:interfaces";
 type Version = 4 | 6;
 const nameOf = (version: Version): string => `ietf-ip:ipv${version}`;
 
-/** What the form holds. */
+/** The values of the form. */
 interface Form {
   enabled: boolean;
   description: string;
@@ -38,7 +38,7 @@ const formOf = (one: Members): Form => ({
   6: familyOf(one, 6),
 });
 
-/** Puts what the form says into the interface; what it does not show stays. */
+/** Sets the values of the form in the interface; other nodes stay. */
 function put(one: Members, form: Form, before: Form): void {
   if (form.enabled !== before.enabled) {
     if (form.enabled) delete one["enabled"];
@@ -67,12 +67,12 @@ function put(one: Members, form: Form, before: Form): void {
   }
 }
 
-/** What is wrong with an address as it was typed. */
+/** The error in an address. */
 const complaint = (text: string, version: Version): string => {
   if (text.trim() === "") return "";
   const read = prefix(text);
-  if (!read || read.family !== version) return `An IPv${version} address with its length is wanted, as in ${version === 4 ? "192.0.2.1/24" : "2001:db8::1/64"}.`;
-  return text.includes("/") ? "" : "Say how long the prefix is, as in /24.";
+  if (!read || read.family !== version) return `Enter an IPv${version} address with a prefix length, such as ${version === 4 ? "192.0.2.1/24" : "2001:db8::1/64"}.`;
+  return text.includes("/") ? "" : "Add the prefix length, such as /24.";
 };
 
 function Addresses(props: { version: Version; form: FamilyForm; set: (form: FamilyForm) => void }): JSX.Element {
@@ -126,7 +126,7 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
     setSaid("");
     setFailure(undefined);
   }, [name]);
-  if (list.length === 0) return <Notice mood="idle">There is no interface in the candidate. Add one as JSON.</Notice>;
+  if (list.length === 0) return <Notice mood="idle">The candidate has no interface. Add one as JSON.</Notice>;
   const send = async (event: Event): Promise<void> => {
     event.preventDefault();
     if (!form || !before) return;
@@ -138,7 +138,7 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
     setFailure(undefined);
     try {
       await save(whole, wanted);
-      setSaid(`${name} is changed in the candidate.`);
+      setSaid(`${name} is saved in the candidate.`);
     } catch (error) {
       setFailure(error as Failure);
     }
@@ -167,21 +167,21 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
             <Addresses version={6} form={form[6]} set={(family) => setForm({ ...form, 6: family })} />
             <span class="buttons">
               <button class="main" disabled={isWrong || JSON.stringify(form) === mark}>
-                Put into the candidate
+                Save to candidate
               </button>
               <a class="button" href={link("configuration", ["commit"])}>
-                Difference and commit
+                Changes and commit
               </a>
             </span>
           </>
         ) : (
-          <Notice mood="warn">There is no interface {name} in the candidate.</Notice>
+          <Notice mood="warn">The candidate has no interface {name}.</Notice>
         )}
       </form>
       <Faults faults={failure?.faults ?? []} />
       {said && (
         <Notice mood="good" live>
-          {said} <a href={link("configuration", ["commit"])}>See the difference and commit.</a>
+          {said} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
         </Notice>
       )}
     </Card>

@@ -1,4 +1,4 @@
-// The whole candidate as JSON, with the router's reasons shown at their lines.
+// The whole candidate as JSON, with errors of the router at their lines.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { candidate, save } from "../candidate";
@@ -19,7 +19,7 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
   const area = useRef<HTMLTextAreaElement>(null);
   const isTouched = text !== shown(base);
   useEffect(() => {
-    // What somebody else did is taken over while nothing was typed.
+    // Changes of others are shown while the text is unmodified.
     if (!isTouched) {
       setBase(whole);
       setText(shown(whole));
@@ -52,7 +52,7 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
     const wanted = JSON.parse(text) as Members;
     try {
       setDisordered(await save(base, wanted));
-      // What the router has now, which may be written or ordered in another way than it was typed.
+      // The form and order that the router stores, which may differ from the text.
       const made = candidate.value ?? wanted;
       setBase(made);
       setText(shown(made));
@@ -70,7 +70,7 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
   };
   const isBehind = isTouched && shown(base) !== shown(whole);
   return (
-    <Card title="The whole candidate" note="passwords and secrets are not shown, and stay" wide>
+    <Card title="The whole candidate" note="passwords and secrets are hidden and stay unchanged" wide>
       <form onSubmit={(event) => void send(event)}>
         <label class="unseen" for="json">
           The candidate as JSON
@@ -83,18 +83,18 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
         )}
         {isBehind && (
           <Notice mood="warn" live>
-            The candidate was changed meanwhile. Only what you changed is sent; “Show it anew” forgets your changes.
+            The candidate was changed meanwhile. Only your changes are sent; “Reload” discards them.
           </Notice>
         )}
         <Faults faults={failure?.faults ?? []} locate={line} />
         {isSaved && (
           <Notice mood="good" live>
-            The candidate is changed. <a href={link("configuration", ["commit"])}>See the difference and commit.</a>
+            Saved in the candidate. <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
           </Notice>
         )}
         {disordered.length > 0 && (
           <Notice mood="warn" live>
-            The router keeps another order than was typed. What is shown is what it has: look at it before you commit.
+            The router stores another order than entered. The text shows the stored order: check it before you commit.
             <ul class="faults">
               {disordered.map((path) => (
                 <li>
@@ -106,13 +106,13 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
         )}
         <span class="buttons">
           <button class="main" disabled={wrong !== undefined || !isTouched}>
-            Put into the candidate
+            Save to candidate
           </button>
           <button type="button" disabled={!isTouched} onClick={reset}>
-            Show it anew
+            Reload
           </button>
           <a class="button" href={link("configuration", ["commit"])}>
-            Difference and commit
+            Changes and commit
           </a>
         </span>
       </form>

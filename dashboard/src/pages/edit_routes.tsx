@@ -9,7 +9,7 @@ import { link } from "../route";
 import type { Failure } from "../server";
 
 const PROTOCOLS = ["ietf-routing:routing", "control-plane-protocols"];
-/** Routes that are shown at most; the others are in the JSON. */
+/** Maximum number of rows; the JSON has all routes. */
 const ROWS = 200;
 type Version = 4 | 6;
 const familyName = (version: Version): string => `ietf-ipv${version}-unicast-routing:ipv${version}`;
@@ -49,17 +49,17 @@ interface Wish {
 
 const NOTHING: Wish = { prefix: "", special: "", address: "", interface: "", description: "" };
 
-/** Why a route cannot be made so. */
+/** The error in the form. */
 function complaint(wish: Wish): string {
   const read = prefix(wish.prefix);
-  if (!read || !wish.prefix.includes("/")) return "A prefix is wanted, as in 10.0.0.0/8 or 2001:db8::/32.";
+  if (!read || !wish.prefix.includes("/")) return "Enter a prefix, such as 10.0.0.0/8 or 2001:db8::/32.";
   if (wish.special !== "") return "";
-  if (wish.address === "" && wish.interface === "") return "Say the next hop, or the interface that the destination is on.";
-  if (wish.address !== "" && family(wish.address) !== read.family) return `The next hop is an IPv${read.family} address, as the prefix is.`;
+  if (wish.address === "" && wish.interface === "") return "Enter the next hop, or the interface of a connected destination.";
+  if (wish.address !== "" && family(wish.address) !== read.family) return `The next hop must be an IPv${read.family} address, like the prefix.`;
   return "";
 }
 
-/** Puts a route into a configuration, beside those that are there. */
+/** Adds a route to a configuration, or replaces it. */
 function add(whole: Members, wish: Wish): void {
   const version = prefix(wish.prefix)?.family ?? 4;
   const protocols = below(whole, ...PROTOCOLS);
@@ -134,7 +134,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
           class="row"
           onSubmit={(event) => {
             event.preventDefault();
-            void change((wanted) => add(wanted, wish), `${wish.prefix} is in the candidate.`);
+            void change((wanted) => add(wanted, wish), `${wish.prefix} is saved in the candidate.`);
           }}
         >
           <Field label="Prefix">
@@ -167,14 +167,14 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
             <input value={wish.description} onInput={(event) => set({ description: typed(event) })} />
           </Field>
           <button class="main" disabled={wrong !== ""}>
-            Put into the candidate
+            Save to candidate
           </button>
         </form>
         {wish.prefix !== "" && wrong && <p class="wrong">{wrong}</p>}
         <Faults faults={failure?.faults ?? []} />
         {said && (
           <Notice mood="good" live>
-            {said} <a href={link("configuration", ["commit"])}>See the difference and commit.</a>
+            {said} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
           </Notice>
         )}
       </Card>
@@ -184,8 +184,8 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
             <input type="search" value={search} onInput={(event) => setSearch(typed(event))} />
           </Field>
         )}
-        <Table caption="Static routes" columns={columns} rows={found.slice(0, ROWS)} mark={(row) => `${row.protocol} ${String(row.route["destination-prefix"])}`} none="There is none." />
-        {found.length > ROWS && <p class="none">The first {ROWS} are shown: search for the others.</p>}
+        <Table caption="Static routes" columns={columns} rows={found.slice(0, ROWS)} mark={(row) => `${row.protocol} ${String(row.route["destination-prefix"])}`} none="No routes." />
+        {found.length > ROWS && <p class="none">Only the first {ROWS} are shown: use the search for others.</p>}
       </Card>
     </>
   );

@@ -1,4 +1,4 @@
-// The packet graph, drawn as it works: packets in a second and cycles of each packet in each node.
+// The packet graph with packets per second and cycles per packet of each node.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count, packetRate, percent } from "../figures";
@@ -8,19 +8,19 @@ import { usePoll } from "../poll";
 import { Meter } from "../rates";
 import { nodes } from "../yang";
 
-/** The picture is made no smaller than this share of its size. */
+/** Minimum scale of the picture. */
 const SMALLEST = 0.7;
 /** Below this width the graph runs from top to bottom. */
 const NARROW = "(max-width: 700px)";
 
-/** What a node does now. */
+/** The current load of a node. */
 interface Now {
   packets: number;
-  /** Of each packet in the last second; of all when none passed. */
+  /** Cycles per packet in the last second; in total when no packet passed. */
   cost: number | undefined;
-  /** Of the cycles of all nodes, 0 to 1. */
+  /** Share of the cycles of all nodes, 0 to 1. */
   share: number;
-  /** Packets in one call. */
+  /** Packets per call. */
   together: number | undefined;
 }
 
@@ -57,7 +57,7 @@ function Picture(props: { list: Stop[]; now: Map<string, Now>; chosen: string; c
   const drawn = useMemo(() => draw(props.list, isNarrow), [shape, isNarrow]);
   const flows = (name: string): boolean => (props.now.get(name)?.packets ?? 0) > 0;
   return (
-    <div class="scroll graph" tabIndex={0} role="region" aria-label="The packet graph; the table below has the same figures">
+    <div class="scroll graph" tabIndex={0} role="region" aria-label="The packet graph; the table below has the same values">
       <svg width={drawn.width} height={drawn.height} viewBox={`0 0 ${drawn.width} ${drawn.height}`} class="picture" style={{ minWidth: `${Math.round(drawn.width * SMALLEST)}px` }}>
         <defs>
           <marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse">
@@ -121,16 +121,16 @@ export function Graph(): JSX.Element {
     { name: "Packets", right: true, show: (stop) => packetRate(now.get(stop.name)?.packets ?? 0) },
     { name: "Cost", right: true, show: (stop) => costOf(now.get(stop.name)) },
     { name: "Share of cycles", right: true, show: (stop) => percent(now.get(stop.name)?.share ?? 0) },
-    { name: "Together", right: true, extra: true, show: (stop) => (now.get(stop.name)?.together === undefined ? "–" : `${now.get(stop.name)?.together?.toFixed(1)} pkt`) },
-    { name: "Since the start", right: true, extra: true, show: (stop) => `${count(stop.packets)} packets` },
-    { name: "What it does", extra: true, show: (stop) => stop.sentence },
+    { name: "Vector size", right: true, extra: true, show: (stop) => (now.get(stop.name)?.together === undefined ? "–" : `${now.get(stop.name)?.together?.toFixed(1)} pkt`) },
+    { name: "Total", right: true, extra: true, show: (stop) => `${count(stop.packets)} packets` },
+    { name: "Description", extra: true, show: (stop) => stop.sentence },
   ];
   return (
     <>
       <Waiting failure={failure} data={data} />
       <Card
         title={`${list.length} nodes`}
-        note="all workers together; the bar of a node is its share of all cycles, moving lines join nodes that have packets"
+        note="sum of all workers; the bar of a node is its share of all cycles, animated lines carry packets"
         wide
         tools={
           <label class="check">
@@ -145,8 +145,8 @@ export function Graph(): JSX.Element {
           </p>
         )}
       </Card>
-      <Card title="The same as a table" wide>
-        <Table caption="Nodes" columns={columns} rows={list} mark={(stop) => stop.name} none="No packet came since the start." />
+      <Card title="As a table" wide>
+        <Table caption="Nodes" columns={columns} rows={list} mark={(stop) => stop.name} none="No packets were received." />
       </Card>
     </>
   );

@@ -1,4 +1,4 @@
-// The configurations that were in force: who brought them, what they changed, and the way back.
+// The history of commits: author, changes and rollback.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useCell } from "../cell";
@@ -18,7 +18,7 @@ function Difference({ old, number }: { old: string; number: string }): JSX.Eleme
     [old, number],
   );
   if (!data) return <Waiting failure={failure} data={data} />;
-  return data.change?.length ? <Changes list={data.change} /> : <p class="none">No difference that you may see.</p>;
+  return data.change?.length ? <Changes list={data.change} /> : <p class="none">No changes that you may read.</p>;
 }
 
 export function History(): JSX.Element {
@@ -40,7 +40,7 @@ export function History(): JSX.Element {
     <>
       <Waiting failure={failure} data={data} />
       <Faults faults={wrong?.faults ?? []} />
-      <Card title={`${list.length} configurations`} note="the newest first" wide>
+      <Card title={`${list.length} configurations`} note="newest first" wide>
         <ol class="history">
           {list.map((entry, at) => {
             const before = list[at + 1];
@@ -50,19 +50,19 @@ export function History(): JSX.Element {
                 <div class="entry">
                   <span class="mono number">{entry.number}</span>
                   <span class="what">
-                    {entry.comment ? <b>{entry.comment}</b> : <span class="note">without a comment</span>}
+                    {entry.comment ? <b>{entry.comment}</b> : <span class="note">no comment</span>}
                     <small>
                       {entry.author} by {entry.client}, {moment(entry.time)}
-                      {at === 0 ? ", in force" : ""}
+                      {at === 0 ? ", running" : ""}
                     </small>
                   </span>
                   <span class="buttons">
                     {before && (
                       <button aria-expanded={isOpen} onClick={() => setOpen(isOpen ? "" : entry.number)}>
-                        {isOpen ? "Hide" : "What changed"}
+                        {isOpen ? "Hide" : "Show changes"}
                       </button>
                     )}
-                    {at > 0 && <button onClick={() => void back(at)}>Bring back …</button>}
+                    {at > 0 && <button onClick={() => void back(at)}>Roll back …</button>}
                   </span>
                 </div>
                 {isOpen && before && <Difference old={before.number} number={entry.number} />}
@@ -70,7 +70,7 @@ export function History(): JSX.Element {
             );
           })}
         </ol>
-        {list.length === 0 && <p class="none">Nothing was committed yet.</p>}
+        {list.length === 0 && <p class="none">No commits yet.</p>}
         <p class="none">“Bring back” makes a configuration the candidate; you see the difference and commit it.</p>
       </Card>
     </>

@@ -1,4 +1,4 @@
-// One interface: its traffic, its counters, how it is configured and how it is.
+// One interface: traffic, counters, configuration and state.
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Chart, DROPPED, RECEIVED, SENT, SPAN_S } from "../chart";
@@ -14,11 +14,11 @@ import { NeighborTable, neighborsOf } from "./neighbors";
 const COUNTERS: [string, string, string][] = [
   ["in-octets", "Received", "B"],
   ["stoa-interfaces:in-pkts", "Received", "packets"],
-  ["in-discards", "Dropped after they were received", "packets"],
+  ["in-discards", "Dropped after receive", "packets"],
   ["stoa-interfaces:in-missed", "Missed by the port", "packets"],
   ["out-octets", "Sent", "B"],
   ["stoa-interfaces:out-pkts", "Sent", "packets"],
-  ["out-discards", "Dropped instead of sent", "packets"],
+  ["out-discards", "Dropped before transmit", "packets"],
 ];
 
 function Counters({ one }: { one: Told }): JSX.Element {
@@ -64,9 +64,9 @@ function Facts({ one }: { one: Told }): JSX.Element {
     ["Link-layer address", <span class="mono">{one["phys-address"] ?? "–"}</span>],
     ["MTU", port.mtu ? `${port.mtu} B` : undefined],
     ["Driver", port.driver],
-    ["What the driver says", port.detail],
-    ["Queues", port.driver ? `${port["rx-queues"] ?? 0} to receive, ${port["tx-queues"] ?? 0} to send` : undefined],
-    ["On top of", one["lower-layer-if"]?.map((name) => <a href={link("interfaces", [name])}>{name}</a>)[0]],
+    ["Driver", port.detail],
+    ["Queues", port.driver ? `${port["rx-queues"] ?? 0} receive, ${port["tx-queues"] ?? 0} transmit` : undefined],
+    ["Parent interface", one["lower-layer-if"]?.map((name) => <a href={link("interfaces", [name])}>{name}</a>)[0]],
   ];
   return (
     <Card title="State">
@@ -100,7 +100,7 @@ export function Interface({ name }: { name: string }): JSX.Element {
   if (!data) {
     return failure?.status === 404 ? (
       <Notice mood="warn">
-        There is no interface {name}. <a href={link("interfaces")}>All interfaces</a>
+        No interface {name}. <a href={link("interfaces")}>All interfaces</a>
       </Notice>
     ) : (
       <Waiting failure={failure} data={data} />
@@ -109,7 +109,7 @@ export function Interface({ name }: { name: string }): JSX.Element {
   return (
     <>
       <p class="crumbs">
-        <a href={link("interfaces")}>All interfaces</a> · <a href={link("configuration", ["interfaces", name])}>Configure it</a> ·{" "}
+        <a href={link("interfaces")}>All interfaces</a> · <a href={link("configuration", ["interfaces", name])}>Configure</a> ·{" "}
         <a href={link("capture", [], { interface: name })}>Capture here</a>
       </p>
       <Waiting failure={failure} data={data} />
@@ -125,7 +125,7 @@ export function Interface({ name }: { name: string }): JSX.Element {
         <Card title="Neighbours" wide>
           <NeighborTable list={neighborsOf([data])} />
         </Card>
-        <Card title="All data" note="as RESTCONF tells it" wide>
+        <Card title="All data" note="from RESTCONF" wide>
           <details>
             <summary>Configuration and state as JSON</summary>
             <pre tabIndex={0}>{JSON.stringify(data, null, 2)}</pre>

@@ -8,14 +8,14 @@ import { Meter } from "../rates";
 import { link } from "../route";
 import { type Family, type Interface, interfaces } from "../yang";
 
-/** Interfaces that are shown at most: who has more searches. */
+/** Maximum number of rows: use the search for others. */
 const ROWS = 200;
 
-/** How an interface is, in words. */
+/** The state of an interface. */
 export function stateOf(one: Interface): { mood: Mood; words: string } {
   if (one["admin-status"] === "down" || one.enabled === false) return { mood: "idle", words: "disabled" };
   const state = one["oper-status"];
-  if (state === undefined) return { mood: "warn", words: "not known" };
+  if (state === undefined) return { mood: "warn", words: "unknown" };
   return state === "up" ? { mood: "good", words: "up" } : { mood: "bad", words: state };
 }
 
@@ -23,7 +23,7 @@ export function stateOf(one: Interface): { mood: Mood; words: string } {
 export const addressesOf = (one: Interface): string[] =>
   [one["ietf-ip:ipv4"], one["ietf-ip:ipv6"]].flatMap((family: Family | undefined) => (family?.address ?? []).map((it) => `${it.ip}/${it["prefix-length"]}`));
 
-/** The counters of interfaces, each named by the interface and what it counts. */
+/** The counters of interfaces, by interface and counter name. */
 export function countersOf(list: Interface[]): Map<string, number> {
   const found = new Map<string, number>();
   for (const one of list) {
@@ -86,8 +86,8 @@ export function Interfaces(): JSX.Element {
             <input type="search" value={search} onInput={(event) => setSearch(typed(event))} />
           </Field>
         )}
-        <Table caption="Interfaces" columns={columns} rows={found.slice(0, ROWS)} mark={(one) => one.name} none="There is no such interface." />
-        {found.length > ROWS && <p class="none">The first {ROWS} are shown: search for the others.</p>}
+        <Table caption="Interfaces" columns={columns} rows={found.slice(0, ROWS)} mark={(one) => one.name} none="No such interface." />
+        {found.length > ROWS && <p class="none">Only the first {ROWS} are shown: use the search for others.</p>}
       </Card>
     </>
   );

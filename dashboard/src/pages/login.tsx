@@ -1,11 +1,11 @@
-// The way in: log in, or make the first user with the token that the router told in its log.
+// The login page: log in, or create the first user with the setup token from the log of the router.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useCell } from "../cell";
 import { Field, Notice, typed } from "../parts";
 import { ask, farewell, logIn } from "../server";
 
-/** What is done when a form is sent; its failure is shown. */
+/** Submits a form and shows its error. */
 function useForm(work: () => Promise<void>): { why: string; isBusy: boolean; send: (event: Event) => void } {
   const [why, setWhy] = useState("");
   const [isBusy, setBusy] = useState(false);
@@ -36,7 +36,7 @@ function Known({ change }: { change: () => void }): JSX.Element {
         <input name="password" type="password" value={password} onInput={(event) => setPassword(typed(event))} autocomplete="current-password" required />
       </Field>
       <button class="main" disabled={isBusy}>
-        {isBusy ? "One moment …" : "Log in"}
+        {isBusy ? "Please wait …" : "Log in"}
       </button>
       <button type="button" class="quiet" onClick={change}>
         This router has no user yet
@@ -51,18 +51,18 @@ function First({ change }: { change: () => void }): JSX.Element {
   const [password, setPassword] = useState("");
   const [again, setAgain] = useState("");
   const { why, isBusy, send } = useForm(async () => {
-    if (password !== again) throw new Error("The passwords differ: type the same one twice.");
+    if (password !== again) throw new Error("The passwords differ: enter the same password twice.");
     await ask("POST", "/setup", { token: token.trim(), user: name, password });
     await logIn(name, password);
   });
   return (
     <form class="card" onSubmit={send}>
-      <h1>The first user</h1>
+      <h1>Create the first user</h1>
       <p>
-        The router told a set-up token in its log; it is also in the file <code>setup-token</code> of its state folder. It is good once, and makes an administrator.
+        The setup token is in the log of the router, and in the file <code>setup-token</code> in its state folder. It is valid once and creates an administrator.
       </p>
       {why && <Notice mood="bad">{why}</Notice>}
-      <Field label="Set-up token">
+      <Field label="Setup token">
         <input name="token" value={token} onInput={(event) => setToken(typed(event))} autocomplete="off" spellcheck={false} required autofocus />
       </Field>
       <Field label="User">
@@ -71,14 +71,14 @@ function First({ change }: { change: () => void }): JSX.Element {
       <Field label="Password">
         <input name="password" type="password" value={password} onInput={(event) => setPassword(typed(event))} autocomplete="new-password" required />
       </Field>
-      <Field label="Password again">
+      <Field label="Repeat password">
         <input name="again" type="password" value={again} onInput={(event) => setAgain(typed(event))} autocomplete="new-password" required />
       </Field>
       <button class="main" disabled={isBusy}>
-        {isBusy ? "One moment …" : "Make the user and log in"}
+        {isBusy ? "Please wait …" : "Create user and log in"}
       </button>
       <button type="button" class="quiet" onClick={change}>
-        There is a user already
+        A user exists already
       </button>
     </form>
   );

@@ -1,4 +1,4 @@
-// Who is reached at which link-layer address.
+// Neighbours and their link-layer addresses.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { count, duration } from "../figures";
@@ -37,11 +37,11 @@ const COLUMNS: Column<Row>[] = [
     right: true,
     show: (it) => (it["stoa-interfaces:neighbor-state"] === "permanent" || it["stoa-interfaces:age"] === undefined ? "–" : `${duration(it["stoa-interfaces:age"])} ago`),
   },
-  { name: "Waiting", right: true, extra: true, show: (it) => `${count(it["stoa-interfaces:queued"] ?? 0)} packets` },
+  { name: "Queued", right: true, extra: true, show: (it) => `${count(it["stoa-interfaces:queued"] ?? 0)} packets` },
 ];
 
 export const NeighborTable = ({ list }: { list: Row[] }): JSX.Element => (
-  <Table caption="Neighbours" columns={COLUMNS} rows={list} mark={(it) => `${it.interface} ${it.ip}`} none="There is no neighbour." />
+  <Table caption="Neighbours" columns={COLUMNS} rows={list} mark={(it) => `${it.interface} ${it.ip}`} none="No neighbours." />
 );
 
 export function Neighbors(): JSX.Element {
@@ -59,7 +59,7 @@ export function Neighbors(): JSX.Element {
           <input type="search" value={search} onInput={(event) => setSearch(typed(event))} />
         </Field>
         <NeighborTable list={found.slice(0, ROWS)} />
-        {found.length > ROWS && <p class="none">The first {ROWS} are shown: search for the others.</p>}
+        {found.length > ROWS && <p class="none">Only the first {ROWS} are shown: use the search for others.</p>}
       </Card>
     </>
   );

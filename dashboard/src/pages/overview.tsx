@@ -1,4 +1,4 @@
-// How the router is, at a glance.
+// The state of the router at a glance.
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { useCell } from "../cell";
@@ -11,10 +11,10 @@ import { Meter, Series } from "../rates";
 import { link } from "../route";
 import { type Forwarder, type Interface, type Limit, type Standing, forwarder, interfaceFigures } from "../yang";
 
-/** A limit is near from this share on. */
+/** Use of a limit that is reported as a problem. */
 const NEAR = 0.8;
 
-// They live on while one looks at another page.
+// They are kept while another page is open.
 const meter = new Meter();
 const bits = new Series(2, SPAN_S + 10);
 const packets = new Series(3, SPAN_S + 10);
@@ -24,7 +24,7 @@ interface Look {
   interfaces: Interface[];
 }
 
-/** What is counted at all ports; what sub-interfaces count stands at their ports, too. */
+/** Sums over all ports. The counters of a port include its sub-interfaces. */
 export function totals(look: Look): Map<string, number> {
   const ports = look.interfaces.filter((one) => !one["lower-layer-if"]?.length);
   const sum = (name: string): number => ports.reduce((all, one) => all + number(one.statistics?.[name]), 0);
@@ -48,11 +48,11 @@ interface Problem {
   to?: string;
 }
 
-/** What is not as it should be, the worst first. */
+/** Problems, the worst first. */
 export function problems(look: Look, stands: Standing, rates: Map<string, number>): Problem[] {
   const found: Problem[] = [];
   if (look.forwarder["in-sync"] === false) {
-    found.push({ mood: "bad", words: "The forwarder does not hold the configuration in force: it is being told again. Look at the log if this stays." });
+    found.push({ mood: "bad", words: "The forwarder is not in sync with the running configuration, which is being sent again. If this persists, check the log." });
   }
   const down = look.interfaces.filter((one) => one["admin-status"] === "up" && one["oper-status"] !== "up");
   for (const one of down.slice(0, 5)) {
@@ -60,10 +60,10 @@ export function problems(look: Look, stands: Standing, rates: Map<string, number
   }
   if (down.length > 5) found.push({ mood: "bad", words: `${down.length - 5} more interfaces are down.`, to: link("interfaces") });
   for (const limit of look.forwarder.limits?.limit ?? []) {
-    if (shareOf(limit) >= NEAR) found.push({ mood: "warn", words: `${limit.name}: ${percent(shareOf(limit))} of the limit are used. ${limit.fix ?? ""}` });
+    if (shareOf(limit) >= NEAR) found.push({ mood: "warn", words: `${limit.name}: ${percent(shareOf(limit))} of the limit is used. ${limit.fix ?? ""}` });
   }
   const missed = rates.get("missed") ?? 0;
-  if (missed >= 1) found.push({ mood: "warn", words: `Ports miss ${packetRate(missed)}: they come faster than the workers take them.`, to: link("workers") });
+  if (missed >= 1) found.push({ mood: "warn", words: `Ports miss ${packetRate(missed)}: packets arrive faster than the workers receive them.`, to: link("workers") });
   if (stands.edited) found.push({ mood: "warn", words: "The candidate has changes that are not committed.", to: link("configuration", ["commit"]) });
   if (stands.holder) found.push({ mood: "idle", words: `${stands.holder}.` });
   return found;
@@ -75,8 +75,8 @@ function Health({ list }: { list: Problem[] }): JSX.Element {
   return (
     <Card title="Health" wide>
       <div aria-live="polite">
-        <p class="verdict">
-          <State mood={bad ? "bad" : warn ? "warn" : "good"}>{bad ? "Something is wrong" : warn ? "Forwarding; something to look at" : "All is well"}</State>
+        <p class="health">
+          <State mood={bad ? "bad" : warn ? "warn" : "good"}>{bad ? "Problem" : warn ? "Forwarding, with warnings" : "Healthy"}</State>
         </p>
         {list.length > 0 && (
           <ul class="problems">
@@ -99,14 +99,14 @@ function TopDrops({ look, rates }: { look: Look; rates: Map<string, number> }): 
   return (
     <Card title="Drops" tools={<a href={link("drops")}>All reasons</a>}>
       {list.length === 0 ? (
-        <p class="none">Nothing was dropped.</p>
+        <p class="none">No packets were dropped.</p>
       ) : (
         <ul class="lines">
           {list.slice(0, 6).map((drop) => (
             <li title={drop.description}>
               <span>{drop.reason}</span>
               <span>
-                {packetRate(rate(drop.reason))} <small>{count(number(drop.packets))} in all</small>
+                {packetRate(rate(drop.reason))} <small>{count(number(drop.packets))}{" "}total</small>
               </span>
             </li>
           ))}
@@ -120,7 +120,7 @@ function Limits({ limits }: { limits: Limit[] }): JSX.Element {
   const list = limits.filter((limit) => limit.used !== undefined && number(limit.limit) > 0);
   list.sort((a, b) => shareOf(b) - shareOf(a) || a.name.localeCompare(b.name));
   return (
-    <Card title="Limits" note="the nearest first">
+    <Card title="Limits" note="highest use first">
       <ul class="lines">
         {list.slice(0, 6).map((limit) => (
           <li title={limit.fix}>
@@ -186,13 +186,13 @@ export function Overview(): JSX.Element {
       <dl class="figures">
         <Figure name="Received" value={show(rate("in"), packetRate)} below={show(rate("in-bits"), bitRate)} />
         <Figure name="Sent" value={show(rate("out"), packetRate)} below={show(rate("out-bits"), bitRate)} />
-        <Figure name="Dropped" value={show(rate("dropped"), packetRate)} below={`${count(number(data.forwarder.conservation?.["dropped"]))} packets in all`} {...(dropped >= 1 ? { mood: "warn" as const } : {})} />
-        <Figure name="Busiest worker" value={percent(busiest)} below={`${workers.length} in all`} {...(busiest > 0.9 ? { mood: "warn" as const } : {})} />
+        <Figure name="Dropped" value={show(rate("dropped"), packetRate)} below={`${count(number(data.forwarder.conservation?.["dropped"]))} packets in total`} {...(dropped >= 1 ? { mood: "warn" as const } : {})} />
+        <Figure name="Busiest worker" value={percent(busiest)} below={`${workers.length} in total`} {...(busiest > 0.9 ? { mood: "warn" as const } : {})} />
       </dl>
       <div class="cards">
         <Health list={problems(data, stands, rates)} />
         <Card title="Traffic" wide>
-          {packets.times.length === 0 && <Notice mood="idle">The chart begins with the second look.</Notice>}
+          {packets.times.length === 0 && <Notice mood="idle">The chart begins with the second sample.</Notice>}
           <div class="charts">
             <Chart title="Bits per second" lines={[RECEIVED, SENT]} series={bits} turn={at} unit={bitRate} />
             <Chart title="Packets per second" lines={[RECEIVED, SENT, DROPPED]} series={packets} turn={at} unit={packetRate} />

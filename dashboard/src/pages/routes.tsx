@@ -1,4 +1,4 @@
-// Routes: searched where they stand, in however many there are.
+// Routes: the forwarder searches them, whatever their number.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useCell } from "../cell";
@@ -34,22 +34,22 @@ interface Found {
   "longest-match"?: Route;
   route?: Route[];
   more?: boolean;
-  /** Until the answer came. */
+  /** Time until the response. */
   took_ms: number;
 }
 
 const SPECIAL: Record<string, string> = {
-  receive: "for this router itself",
-  blackhole: "discarded without a word",
-  unreachable: "answered: unreachable",
-  prohibit: "answered: prohibited",
+  receive: "to this router",
+  blackhole: "discarded silently",
+  unreachable: "discarded, ICMP unreachable",
+  prohibit: "discarded, ICMP prohibited",
 };
 
 function Way({ route }: { route: Route }): JSX.Element {
   const special = route["special-next-hop"];
   if (special) return <>{SPECIAL[special] ?? special}</>;
   const paths = route.path ?? [];
-  if (paths.length === 0) return <>{(route.reason ?? ["no next hop is reached"]).join(" ")}</>;
+  if (paths.length === 0) return <>{(route.reason ?? ["no next hop is reachable"]).join(" ")}</>;
   return (
     <span class="stack">
       {paths.map((path) => (
@@ -75,7 +75,7 @@ const COLUMNS: Column<Route>[] = [
   { name: "State", show: (route) => <State mood={route.active ? (route.state === "active" ? "good" : "warn") : "bad"}>{route.state}</State> },
   { name: "From", extra: true, show: (route) => route["source-protocol"] },
   {
-    name: "Over its gateways",
+    name: "To its gateways",
     right: true,
     extra: true,
     show: (route) => (number(route.packets) > 0 ? `${count(number(route.packets))} packets, ${bytes(number(route.octets))}` : "–"),
@@ -85,7 +85,7 @@ const COLUMNS: Column<Route>[] = [
 const size = (rib: Rib | undefined): number =>
   (rib?.["stoa-routing:route-counts"]?.protocol ?? []).reduce((sum, one) => sum + number(one.routes), 0);
 
-/** The table for what is looked for: that of its family, in the same VRF. */
+/** The table of the address family of the search, in the same VRF. */
 export function tableFor(table: string, text: string): string {
   const of = family(text.split("/")[0] ?? "");
   return of ? table.replace(/^ipv[46]/, `ipv${of}`) : table;
@@ -111,20 +111,20 @@ function Results({ table, search, after }: { table: string; search: string; afte
     <>
       {search !== "" && after === "" && (
         <Card title="Longest match" note={`for ${search}`} wide>
-          <Table caption="Longest match" columns={COLUMNS} rows={match ? [match] : []} mark={(route) => route["destination-prefix"]} none="No route covers it: such packets are dropped." />
+          <Table caption="Longest match" columns={COLUMNS} rows={match ? [match] : []} mark={(route) => route["destination-prefix"]} none="No route matches: such packets are dropped." />
         </Card>
       )}
-      <Card title={search === "" ? "All routes" : "The prefix and all below it"} note={`answered in ${Math.round(data.took_ms)} ms`} wide>
-        <Table caption="Routes" columns={COLUMNS} rows={list} mark={(route) => route["destination-prefix"]} none="There is none." />
+      <Card title={search === "" ? "All routes" : "The prefix and more specific routes"} note={`answered in ${Math.round(data.took_ms)} ms`} wide>
+        <Table caption="Routes" columns={COLUMNS} rows={list} mark={(route) => route["destination-prefix"]} none="No routes." />
         <p class="pager">
-          {after !== "" && <a href={link("routes", [], { table, search })}>To the first</a>}
+          {after !== "" && <a href={link("routes", [], { table, search })}>First page</a>}
           {data.more && last && (
             <a class="button" href={link("routes", [], { table, search, after: last })}>
               Next {PAGE}
             </a>
           )}
           <span>
-            {count(list.length)} shown{data.more ? ", more behind" : ""}
+            {count(list.length)} shown{data.more ? ", more on the next page" : ""}
           </span>
         </p>
       </Card>
@@ -147,7 +147,7 @@ export function Routes(): JSX.Element {
     event.preventDefault();
     const wanted = text.trim();
     if (wanted !== "" && !prefix(wanted)) {
-      setWhy(`“${wanted}” is no address and no prefix: type one like 192.0.2.1, 10.0.0.0/8 or 2001:db8::/32.`);
+      setWhy(`“${wanted}” is neither an address nor a prefix: enter one like 192.0.2.1, 10.0.0.0/8 or 2001:db8::/32.`);
       return;
     }
     setWhy("");

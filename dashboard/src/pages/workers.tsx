@@ -33,20 +33,20 @@ export function Workers(): JSX.Element {
         </span>
       ),
     },
-    { name: "Busy with packets", show: (one) => <Bar share={number(one.busy)} label={`Worker ${one.index}`} words={percent(number(one.busy))} /> },
+    { name: "Busy", show: (one) => <Bar share={number(one.busy)} label={`Worker ${one.index}`} words={percent(number(one.busy))} /> },
     { name: "Received", right: true, show: (one) => shown(one, "packets", "pkt/s") },
-    { name: "Together", right: true, show: (one) => `${number(one.vector).toFixed(1)} pkt` },
+    { name: "Vector size", right: true, show: (one) => `${number(one.vector).toFixed(1)} pkt` },
     { name: "Loops", right: true, show: (one) => shown(one, "loops", "/s") },
     { name: "Sleeps", right: true, show: (one) => shown(one, "sleeps", "/s") },
-    { name: "Given away", right: true, extra: true, show: (one) => shown(one, "handed-out", "pkt/s") },
-    { name: "Taken over", right: true, extra: true, show: (one) => shown(one, "handed-in", "pkt/s") },
+    { name: "Handed out", right: true, extra: true, show: (one) => shown(one, "handed-out", "pkt/s") },
+    { name: "Handed in", right: true, extra: true, show: (one) => shown(one, "handed-in", "pkt/s") },
     { name: "Queues", extra: true, show: (one) => <span class="stack mono">{(one.queue ?? []).map((name) => <span>{name}</span>)}</span> },
   ];
   return (
     <>
       <Waiting failure={failure} data={data} />
-      <Card title={`${data.length} ${data.length === 1 ? "worker" : "workers"}`} note="“together” are packets that go through the graph at once, on the mean; given away and taken over: between workers" wide>
-        <Table caption="Workers" columns={columns} rows={data} mark={(one) => String(one.index)} none="No worker runs." />
+      <Card title={`${data.length} ${data.length === 1 ? "worker" : "workers"}`} note="vector size: mean number of packets per graph run; handed out and in: handoff between workers" wide>
+        <Table caption="Workers" columns={columns} rows={data} mark={(one) => String(one.index)} none="No workers." />
       </Card>
     </>
   );

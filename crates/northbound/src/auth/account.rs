@@ -1,4 +1,4 @@
-//! Whom a password was right for: a user of the configuration, or one whom a RADIUS server told.
+//! An authenticated account: a user of the configuration or of a RADIUS server.
 
 use std::fmt::Write;
 
@@ -6,14 +6,14 @@ use stoa_controller::management::{Management, Radius, User};
 
 use super::secret;
 
-/// A user with what proved it.
+/// A user with the proof of the login.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
-    /// The user, with the rights of the moment when it was proved.
+    /// The user, with the rights at the time of the login.
     pub user: User,
-    /// What stands for the password in the configuration, or for the servers: another one when they change.
+    /// Changes with the password in the configuration, or with the RADIUS settings.
     pub mark: String,
-    /// By which it is asked again whether the password is good.
+    /// The digest by which the login is checked again.
     pub digest: String,
 }
 
@@ -24,17 +24,17 @@ impl Account {
         Account { user: user.clone(), digest: mark.clone(), mark }
     }
 
-    /// A user whom a server told, and the digest of what was shown.
+    /// A user that a RADIUS server accepted, with the digest of the credentials.
     pub fn told(user: User, settings: &Radius, digest: String) -> Account {
         Account { user, mark: Account::mark_of_servers(settings), digest }
     }
 
-    /// What stands for the password of a user: another one with another password.
+    /// A text that changes with the password of a user.
     pub fn mark_of(user: &User) -> String {
         secret::kept(user.password_hash.as_deref().unwrap_or_default())
     }
 
-    /// What stands for the servers and for what their answers mean.
+    /// A text that changes with the RADIUS settings.
     pub fn mark_of_servers(settings: &Radius) -> String {
         let mut text = format!("RADIUS {:?} {}", settings.group_attribute, settings.administrators);
         for server in &settings.server {
@@ -43,7 +43,7 @@ impl Account {
         secret::kept(&text)
     }
 
-    /// The user with the rights of now; `None`: it is gone, or what proved it is not what counts now.
+    /// The user with the current rights; `None`: the user was removed, or the proof is no longer valid.
     pub fn now(&self, management: &Management) -> Option<User> {
         match management.user.iter().find(|user| user.name == self.user.name) {
             Some(user) => (self.mark == Account::mark_of(user)).then(|| user.clone()),

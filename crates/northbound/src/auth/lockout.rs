@@ -1,6 +1,6 @@
-//! What wrong passwords cost: a delay that doubles, for the user from that address, and for the address alone.
+//! Lockout after failed logins: a delay that doubles, per user and address, and per address alone.
 //!
-//! An address of IPv6 stands for its /64. The user from elsewhere is not locked out: nobody can keep an operator out by guessing.
+//! An IPv6 address counts as its /64. Other addresses are unaffected: guessing cannot lock an operator out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use crate::server::rate::client;
 
-/// Failures of one user from one address that cost nothing: typing errors.
+/// Failures of one user from one address without a delay: typing errors.
 const FREE: u32 = 3;
-/// Failures of all users from one address that cost nothing.
+/// Failures of all users from one address without a delay.
 const FREE_ADDRESS: u32 = 20;
 /// The longest delay.
 const DELAY_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// After this time without a failure it is forgotten.
+/// Failures older than this are forgotten.
 const FORGET: Duration = Duration::from_secs(60 * 60);
-/// Users and addresses that are remembered.
+/// Maximum number of entries.
 const ENTRIES_LIMIT: usize = 8_192;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ struct Failures {
     until: Instant,
 }
 
-/// Failures of the last hour. An entry without a user is of the address alone.
+/// Failures of the last hour. An entry without a user counts an address alone.
 #[derive(Debug, Default)]
 pub struct Lockout {
     entries: Mutex<HashMap<(Option<String>, IpAddr), Failures>>,
@@ -38,7 +38,7 @@ impl Lockout {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long the user has to wait before the next try from there.
+    /// The remaining delay of the user from this address.
     pub fn wait(&self, user: &str, from: IpAddr, now: Instant) -> Option<Duration> {
         let (entries, from) = (self.entries(), client(from));
         let keys = [(Some(user.to_owned()), from), (None, from)];
@@ -46,14 +46,14 @@ impl Lockout {
         waits.max().and_then(|until| until.checked_duration_since(now)).filter(|it| !it.is_zero())
     }
 
-    /// Notes a wrong password. Gives the delay that follows, zero for a first few.
+    /// Counts a failure. Returns the delay that follows, zero for the first few.
     pub fn failed(&self, user: &str, from: IpAddr, now: Instant) -> Duration {
         let mut entries = self.entries();
         if entries.len() + 2 > ENTRIES_LIMIT {
             entries.retain(|_, one| now.duration_since(one.last) < FORGET);
         }
         if entries.len() + 2 > ENTRIES_LIMIT {
-            // Under a flood of names the oldest half goes: what is new is what is going on.
+            // Under a flood of names, the older half is dropped.
             let mut moments: Vec<Instant> = entries.values().map(|one| one.last).collect();
             moments.sort_unstable();
             let middle = moments[moments.len() / 2];
@@ -79,7 +79,7 @@ impl Lockout {
         longest
     }
 
-    /// The user logged in from there: earlier failures were typing errors.
+    /// The user logged in from there, so earlier failures were typing errors.
     pub fn succeeded(&self, user: &str, from: IpAddr) {
         self.entries().remove(&(Some(user.to_owned()), client(from)));
     }
@@ -93,7 +93,7 @@ mod tests {
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
     #[test]
-    fn delays_double_and_are_for_one_address() {
+    fn delays_double_per_address() {
         let lockout = Lockout::default();
         let now = Instant::now();
         let delays: Vec<u64> = (0..6).map(|_| lockout.failed("ann", HERE, now).as_secs()).collect();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn guessing_names_locks_the_address() {
+    fn guessing_user_names_locks_the_address() {
         let lockout = Lockout::default();
         let now = Instant::now();
         for name in 0..FREE_ADDRESS {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_of_ipv6_has_one_count_for_all_its_addresses() {
+    fn ipv6_addresses_count_by_their_prefix() {
         let lockout = Lockout::default();
         let now = Instant::now();
         for host in 1..=5_u16 {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_is_bounded_and_the_delay_too() {
+    fn entries_and_delay_are_bounded() {
         let lockout = Lockout::default();
         let now = Instant::now();
         for name in 0..3 * ENTRIES_LIMIT {

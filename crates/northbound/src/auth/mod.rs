@@ -1,4 +1,4 @@
-//! Who is it: passwords, tokens, sessions and client certificates, and what wrong ones cost.
+//! Authentication: passwords, tokens, sessions and client certificates, and the lockout after failures.
 
 pub mod account;
 pub mod lockout;
@@ -30,19 +30,19 @@ use setup::Setup;
 use tokens::Tokens;
 use turns::Turns;
 
-/// Who sends a request, as far as the connection says.
+/// The client of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where it comes from.
+    /// Its address.
     pub address: IpAddr,
-    /// The common name of a client certificate that was checked.
+    /// The common name of its verified certificate.
     pub certificate: Option<String>,
 }
 
-/// How somebody was known.
+/// How a client was authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// User and password with the request.
+    /// User and password in the request.
     Password,
     /// A bearer token.
     Token,
@@ -52,60 +52,60 @@ pub enum Proof {
     Certificate,
 }
 
-/// Somebody who was known.
+/// An authenticated client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The user's name.
     pub name: String,
-    /// The groups that the configuration or a RADIUS server gives the user.
+    /// The groups of the user, from the configuration or a RADIUS server.
     pub groups: Vec<String>,
-    /// Whether the user may do all.
+    /// Whether the user is an administrator.
     pub is_admin: bool,
-    /// How it was known.
+    /// How the client was authenticated.
     pub proof: Proof,
-    /// The digest of what was shown, by which it is asked again whether it is still good.
+    /// The digest of the credentials, by which they are checked again.
     pub digest: String,
 }
 
-/// Why somebody is not let in.
+/// Why authentication failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// Nothing was shown that says who it is.
+    /// The request has no credentials.
     Unknown,
-    /// It was wrong; the name that was claimed, and the delay that follows.
+    /// Wrong credentials: the claimed name, and the delay that follows.
     Wrong(String, Duration),
-    /// Too many wrong ones before: try again after this time.
+    /// Too many failures before: the remaining delay.
     Wait(String, Duration),
-    /// Too many others try at this moment.
+    /// Too many logins at the same time.
     Busy(String),
-    /// No RADIUS server says whether it was right.
+    /// No RADIUS server answered.
     Silent(String),
-    /// The cookie came without the header that our own page sends.
+    /// The session cookie came without the header of our own page.
     Forged(String),
 }
 
-/// What tries at passwords go through, also when the client hangs up meanwhile.
+/// The parts of a password login. A login goes on when the client disconnects.
 #[derive(Debug, Default)]
 struct Lock {
     passwords: Passwords,
     servers: Servers,
     lockout: Lockout,
     turns: Turns,
-    /// Those that servers are asked about: they may be silent for long, which is nothing to users of the configuration.
+    /// Logins that RADIUS servers decide. They may wait long and must not delay users of the configuration.
     asks: Turns,
 }
 
-/// What a password is compared with.
+/// Where a password is verified.
 #[derive(Debug)]
 enum Against {
-    /// That of the user; of nobody when there is none.
+    /// The hash of this user; `None`: unknown user.
     Hash(Option<User>),
-    /// What these servers know.
+    /// These RADIUS servers.
     Servers(Radius),
 }
 
 impl Against {
-    /// Users of the configuration go first, and nobody else is asked about them.
+    /// Users of the configuration take precedence over RADIUS.
     fn of(management: &Management, name: &str) -> Against {
         let user = find(management, name);
         if user.is_some() || management.radius.server.is_empty() || !is_name(name) {
@@ -115,7 +115,7 @@ impl Against {
     }
 }
 
-/// Whether this can be a user's name, as the list of users has them.
+/// Whether this is a valid user name, as in the list of users.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
     (1..=64).contains(&name.len())
@@ -123,7 +123,7 @@ fn is_name(name: &str) -> bool {
         && !name.starts_with(['.', '@', '-'])
 }
 
-/// Knows everybody.
+/// Authenticates requests.
 #[derive(Debug)]
 pub struct Gate {
     lock: Arc<Lock>,
@@ -131,12 +131,12 @@ pub struct Gate {
     pub tokens: Tokens,
     /// The sessions.
     pub sessions: Sessions,
-    /// The way in for the first user.
+    /// The setup token of the first user.
     pub setup: Setup,
 }
 
 impl Gate {
-    /// The gate over the folder of the state.
+    /// Reads its state from the state folder.
     pub fn new(state: &Path) -> Gate {
         Gate {
             lock: Arc::default(),
@@ -146,10 +146,10 @@ impl Gate {
         }
     }
 
-    /// Who sends this request.
+    /// Authenticates a request.
     ///
     /// # Errors
-    /// When nothing or something wrong was shown.
+    /// When the credentials are missing or wrong.
     pub async fn identify(
         &self,
         management: &Management,
@@ -176,7 +176,7 @@ impl Gate {
         let cookies = headers.get_all(COOKIE).into_iter().filter_map(|it| it.to_str().ok());
         if let Some(cookie) = cookies.into_iter().find_map(sessions::cookie) {
             let account = self.sessions.account(cookie, Instant::now());
-            // Another password ends the sessions that began with the one before.
+            // A new password ends the sessions of the old one.
             let user = account.and_then(|account| account.now(management));
             let user = user.ok_or(Denied::Unknown)?;
             if !method.is_safe() && !headers.contains_key(sessions::HEADER) {
@@ -185,17 +185,17 @@ impl Gate {
             return Ok(identity(&user, Proof::Session, secret::kept(cookie)));
         }
         let certified = peer.certificate.as_deref().and_then(|name| find(management, name));
-        // An open connection may be older than the order not to take certificates any more.
+        // The connection may be older than the removal of the client CA.
         let certified = certified.filter(|_| management.https.client_ca.is_some());
         certified
             .map(|user| identity(user, Proof::Certificate, String::new()))
             .ok_or(Denied::Unknown)
     }
 
-    /// Whom this name and password are right for.
+    /// Verifies a name and password.
     ///
     /// # Errors
-    /// When there is nobody, or it was wrong too often.
+    /// When they are wrong, or were wrong too often.
     pub async fn log_in(
         &self,
         management: &Management,
@@ -204,7 +204,7 @@ impl Gate {
         password: &str,
     ) -> Result<Account, Denied> {
         let against = Against::of(management, name);
-        // What was right a moment ago is no guess: who guesses from the same address does not lock it out.
+        // Recently verified credentials are no guess: an attacker at the same address cannot lock them out.
         if let Some(account) = self.lock.was_right(name, password, &against) {
             self.lock.lockout.succeeded(name, peer.address);
             return Ok(account);
@@ -212,13 +212,13 @@ impl Gate {
         let (lock, from) = (Arc::clone(&self.lock), peer.address);
         let (name, password) = (name.to_owned(), password.to_owned());
         let claimed = name.clone();
-        // A task of its own: who hangs up before the answer has tried all the same.
+        // A task of its own: the attempt counts even when the client disconnects.
         let tried =
             tokio::spawn(async move { lock.try_password(from, &name, &password, &against).await });
         tried.await.unwrap_or(Err(Denied::Busy(claimed)))
     }
 
-    /// The same client a while later, with the rights of now; `None`: what it showed is not good any more.
+    /// Checks the same client again, with its current rights; `None`: its credentials are no longer valid.
     pub fn again(&self, management: &Management, identity: &Identity) -> Option<Identity> {
         let user = find(management, &identity.name).cloned();
         let good = match identity.proof {
@@ -233,13 +233,13 @@ impl Gate {
             Proof::Session => {
                 self.sessions.lasting(&identity.digest, Instant::now())?.now(management)
             }
-            // The connection ends by itself when another authority is named.
+            // A connection with a certificate ends when the client CA changes.
             Proof::Certificate => user.filter(|_| management.https.client_ca.is_some()),
         };
         good.map(|user| self::identity(&user, identity.proof, identity.digest.clone()))
     }
 
-    /// Ends the sessions of users who are gone or have another password.
+    /// Ends the sessions of removed users and of changed passwords.
     pub fn end_sessions(&self, management: &Management) {
         self.sessions.retain(|account| account.now(management).is_some());
     }
@@ -248,9 +248,9 @@ impl Gate {
         // All guesses at tokens count together.
         const NAME: &str = "(token)";
         let user = self.tokens.user(text, SystemTime::now());
-        // A user who was removed has no tokens any more, even if they are kept.
+        // A removed user has no valid tokens, even if they are still stored.
         if let Some(user) = user.and_then(|name| find(management, &name)) {
-            // 256 bits are no guess, whatever others tried from the same address.
+            // 256 bits cannot be guessed: a right token counts whatever others tried from the same address.
             self.lock.lockout.succeeded(NAME, peer.address);
             return Ok(identity(user, Proof::Token, secret::kept(text)));
         }
@@ -260,12 +260,12 @@ impl Gate {
         }
     }
 
-    /// Makes the way in for the first user cost the same as a password when it is tried wrongly.
+    /// Checks the setup token. Failures count as failed logins do.
     ///
     /// # Errors
-    /// When the token is wrong, or was too often.
+    /// When the token is wrong, or was wrong too often.
     pub fn check_setup(&self, peer: &Peer, token: &str) -> Result<(), Denied> {
-        const NAME: &str = "(set-up)";
+        const NAME: &str = "(setup)";
         if self.setup.is_right(token) {
             return Ok(());
         }
@@ -281,7 +281,7 @@ impl Gate {
 }
 
 impl Lock {
-    /// Whom it was right for a moment ago.
+    /// The account, if these credentials were verified recently.
     fn was_right(&self, name: &str, password: &str, against: &Against) -> Option<Account> {
         match against {
             Against::Hash(user) => {
@@ -294,7 +294,7 @@ impl Lock {
         }
     }
 
-    /// One try in its turn. Who has to wait is sent away without a comparison, also if that came out in the queue.
+    /// One attempt, after those before it in the queue. A locked-out client is refused without a comparison.
     async fn try_password(
         &self,
         from: IpAddr,
@@ -352,7 +352,7 @@ impl Lock {
             user = name.chars().take(64).collect::<String>(),
             %from,
             delay_s = delay.as_secs(),
-            "a log-in failed"
+            "login failed"
         );
         Denied::Wrong(name.to_owned(), delay)
     }
@@ -362,7 +362,7 @@ fn find<'a>(management: &'a Management, name: &str) -> Option<&'a User> {
     management.user.iter().find(|user| user.name == name)
 }
 
-/// Bytes as text.
+/// Base64 for URLs.
 fn encoded(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }

@@ -1,4 +1,4 @@
-//! Passwords: argon2 hashes, made and compared off the threads that answer clients.
+//! Passwords: argon2 hashes, computed off the threads that answer clients.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,27 +11,27 @@ use tokio::sync::Semaphore;
 
 use super::secret;
 
-/// Letters of a password, at least.
+/// Minimum length of a password, in characters.
 pub const LENGTH_MIN: usize = 8;
-/// Bytes of a password, at most.
+/// Maximum length of a password, in bytes.
 pub const LENGTH_MAX: usize = 1_024;
-/// Comparisons at the same time: each takes 19 MiB and a processor.
+/// Concurrent comparisons: each takes 19 MiB and a processor.
 const AT_ONCE: usize = 2;
-/// How long a comparison that succeeded is remembered: programs send the password with each request.
+/// How long a successful comparison is cached: programs send the password with each request.
 const REMEMBER: Duration = Duration::from_secs(60);
-/// Comparisons that are remembered.
+/// Maximum number of cached comparisons.
 const REMEMBER_LIMIT: usize = 256;
 
-/// The hash of a password as a PHC string, with a salt of its own.
+/// The hash of a password as a PHC string, with a random salt.
 ///
 /// # Errors
-/// When it is too short, too long, or the system has no memory or no randomness for it.
+/// When it is too short or too long, or the system lacks memory or randomness.
 pub fn hash(password: &str) -> Result<String, String> {
     if password.chars().count() < LENGTH_MIN {
-        return Err(format!("the password has fewer than {LENGTH_MIN} letters: take a longer one"));
+        return Err(format!("the password has fewer than {LENGTH_MIN} characters: choose a longer one"));
     }
     if password.len() > LENGTH_MAX {
-        return Err(format!("the password has more than {LENGTH_MAX} bytes: take a shorter one"));
+        return Err(format!("the password has more than {LENGTH_MAX} bytes: choose a shorter one"));
     }
     let hashed = Argon2::default().hash_password(password.as_bytes());
     hashed.map(|hash| hash.to_string()).map_err(|error| format!("argon2: {error}"))
@@ -42,13 +42,13 @@ fn is_right(password: &str, hash: &str) -> bool {
     Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()
 }
 
-/// Compares passwords with hashes.
+/// Verifies passwords.
 #[derive(Debug)]
 pub struct Passwords {
     places: Semaphore,
-    /// What is compared with when there is no such user, so that nobody learns it from the time.
+    /// The hash for unknown users, so that the response time does not reveal whether a user exists.
     nobody: String,
-    /// Digests of user, hash and password that were right, under a key of this process.
+    /// Keyed digests of user, hash and password that were verified.
     right: Mutex<HashMap<[u8; 32], Instant>>,
     key: [u8; 32],
 }
@@ -76,7 +76,7 @@ impl Passwords {
         ])
     }
 
-    /// Whether the password was found right a short while ago. It costs next to nothing.
+    /// Whether the password was verified recently. This takes next to no time.
     pub fn was_right(&self, user: &str, password: &str, hash: Option<&str>) -> bool {
         let digest = hash.map(|hash| self.digest(user, password, hash));
         password.len() <= LENGTH_MAX && digest.is_some_and(|digest| self.is_remembered(&digest))
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn passwords_have_a_length() {
-        assert!(hash("short").unwrap_err().contains("8 letters"));
+        assert!(hash("short").unwrap_err().contains("8 characters"));
         assert!(hash(&"x".repeat(2_000)).unwrap_err().contains("shorter"));
     }
 }

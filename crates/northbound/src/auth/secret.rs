@@ -1,4 +1,4 @@
-//! Random secrets, how they are written, and what is kept of them.
+//! Random secrets, their text form and their stored form.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 /// 256 random bits.
 ///
 /// # Panics
-/// When the system has no randomness: then nothing here can be safe.
+/// When the system has no randomness: then nothing here is secure.
 pub fn random() -> [u8; 32] {
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).expect("the system gives random bytes");
@@ -20,7 +20,7 @@ pub fn text() -> String {
     URL_SAFE_NO_PAD.encode(random())
 }
 
-/// SHA-256 of all parts after each other.
+/// SHA-256 of the concatenated parts.
 pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for part in parts {
@@ -31,12 +31,12 @@ pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
     bytes
 }
 
-/// What is kept of a random secret. It has 256 bits, so that a plain digest cannot be guessed back.
+/// The stored form of a random secret. It has 256 bits, so a plain digest cannot be reversed by guessing.
 pub fn kept(secret: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&[secret.as_bytes()]))
 }
 
-/// Whether two texts are the same, in a time that does not say where they differ.
+/// Whether two texts are equal, in constant time.
 pub fn is_same(one: &str, other: &str) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(one.as_bytes(), other.as_bytes()).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Sessions of web pages: a cookie that scripts cannot read and other sites cannot send.
+//! Sessions of the web page: a cookie that scripts cannot read and other sites cannot send.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use super::account::Account;
 use super::secret;
 
-/// The cookie. Its prefix makes browsers insist on `Secure`, `Path=/` and no domain.
+/// The session cookie. Its prefix makes browsers require `Secure`, `Path=/` and no domain.
 pub const COOKIE: &str = "__Host-stoa";
-/// A header that only scripts of our own page can add: other sites would have to ask first, and are refused.
+/// A header that only our own page can add: for another site, the browser needs our permission, which we refuse.
 pub const HEADER: &str = "x-stoa-request";
-/// A session ends after this time without a request.
+/// Maximum time without a request.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// A session ends after this time.
+/// Maximum duration.
 const LIFE: Duration = Duration::from_secs(12 * 3_600);
 
 #[derive(Debug)]
 struct Session {
-    /// Whose it is, as it was proved when it began.
+    /// The account that logged in.
     account: Account,
     since: Instant,
     last: Instant,
@@ -42,8 +42,8 @@ impl Sessions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a session and gives the cookie's value. With `limit` sessions, the one idle longest ends.
-    /// It lasts while what proved the account counts.
+    /// Begins a session and returns the value of its cookie. With `limit` sessions, the longest idle one ends.
+    /// The session lasts while the proof of the account is valid.
     pub fn begin(&self, account: &Account, limit: usize, now: Instant) -> String {
         let mut open = self.open();
         open.retain(|_, session| !session.is_over(now));
@@ -58,7 +58,7 @@ impl Sessions {
         cookie
     }
 
-    /// Whose session this is.
+    /// The account of a session.
     pub fn account(&self, cookie: &str, now: Instant) -> Option<Account> {
         let mut open = self.open();
         let session = open.get_mut(&secret::kept(cookie))?;
@@ -69,14 +69,14 @@ impl Sessions {
         Some(session.account.clone())
     }
 
-    /// Whose session of this digest of a cookie lasts; that is no request of it.
+    /// The account of a session by the digest of its cookie; this does not count as activity.
     pub fn lasting(&self, digest: &str, now: Instant) -> Option<Account> {
         let open = self.open();
         let session = open.get(digest).filter(|session| !session.is_over(now))?;
         Some(session.account.clone())
     }
 
-    /// Ends the sessions of all accounts but these.
+    /// Ends the sessions of all other accounts.
     pub fn retain(&self, is_good: impl Fn(&Account) -> bool) {
         self.open().retain(|_, session| is_good(&session.account));
     }
@@ -87,13 +87,13 @@ impl Sessions {
     }
 }
 
-/// The value of our cookie in a `Cookie` header.
+/// The value of the session cookie in a `Cookie` header.
 pub fn cookie(header: &str) -> Option<&str> {
     let pairs = header.split(';').filter_map(|pair| pair.trim().split_once('='));
     pairs.into_iter().find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
 }
 
-/// The `Set-Cookie` header that begins a session, or with an empty value ends it.
+/// The `Set-Cookie` header that begins a session, or ends it with an empty value.
 pub fn set_cookie(value: &str) -> String {
     let life = if value.is_empty() { 0 } else { LIFE.as_secs() };
     format!("{COOKIE}={value}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={life}")

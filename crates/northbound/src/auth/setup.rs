@@ -1,4 +1,4 @@
-//! The way in for the first user: a token that the log tells as long as there is no user, and no default password.
+//! The setup token: it creates the first user, is in the log while there are no users, and replaces a default password.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::secret;
 use super::tokens::write_whole;
 
-/// The set-up token of a router without users. Its file is for the owner's eyes, so that a lost log is no drama.
+/// The setup token of a router without users. Only the owner can read its file, from which a lost log can be replaced.
 #[derive(Debug)]
 pub struct Setup {
     path: PathBuf,
@@ -14,12 +14,12 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// None yet.
+    /// Without a token.
     pub fn new(state: &Path) -> Setup {
         Setup { path: state.join("setup-token"), token: Mutex::default() }
     }
 
-    /// Called with whether there are users: makes and tells the token, or forgets it.
+    /// Creates and logs the token when there are no users, else removes it.
     pub fn follow(&self, has_users: bool) {
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if has_users {
@@ -35,16 +35,16 @@ impl Setup {
         let kept = kept.map(|text| text.trim().to_owned()).filter(|text| text.len() >= 32);
         let text = kept.unwrap_or_else(secret::text);
         if let Err(error) = write_whole(&self.path, format!("{text}\n").as_bytes()) {
-            tracing::warn!("cannot keep {}: {error}", self.path.display());
+            tracing::warn!("cannot write {}: {error}", self.path.display());
         }
         tracing::warn!(
-            "there is no user of the management server yet: make the first one by `stoa user \
-             setup`, or over the network by POST /setup with the set-up token {text}"
+            "the management server has no user yet: create the first one with `stoa user setup`, \
+            or with POST /setup and the setup token {text}"
         );
         *token = Some(text);
     }
 
-    /// Whether this is the token; nothing is while there are users.
+    /// Whether this is the token; `false` while there are users.
     pub fn is_right(&self, shown: &str) -> bool {
         let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         token.as_ref().is_some_and(|token| secret::is_same(token, shown))

@@ -1,4 +1,4 @@
-//! Bearer tokens: random, shown once, kept as digests in the folder of the state.
+//! Bearer tokens: random, shown once, stored as digests in the state folder.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,38 +11,38 @@ use stoa_controller::management::User;
 
 use super::secret;
 
-/// Tokens of all users together.
+/// Maximum number of tokens of all users.
 pub const LIMIT: usize = 10_000;
-/// How long a token may be good for.
+/// Maximum lifetime of a token.
 pub const LIFE_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
-/// What a token begins with, so that people and scanners know one when they see it.
+/// The prefix of a token, which people and secret scanners recognize.
 const PREFIX: &str = "stoa_";
 
-/// What is kept of a token.
+/// A stored token.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Token {
-    /// A number for people, never used again.
+    /// A number that is never reused.
     pub id: u64,
-    /// What its maker calls it.
+    /// The name that its creator gave it.
     pub name: String,
-    /// Whose it is.
+    /// Its user.
     pub user: String,
-    /// When it was made, in seconds since 1970.
-    pub made_unix_s: u64,
-    /// Until when it is good, in seconds since 1970.
+    /// Creation time, in seconds since 1970.
+    pub created_unix_s: u64,
+    /// Expiry, in seconds since 1970.
     pub expires_unix_s: u64,
-    /// SHA-256 of it.
+    /// Its SHA-256.
     digest: String,
 }
 
-/// Why there is no new token.
+/// Why no token was created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There are too many.
-    #[error("there are {LIMIT} tokens, which is the limit: remove some")]
+    #[error("the limit of {LIMIT} tokens is reached: remove some")]
     Full,
     /// The file cannot be written.
-    #[error("cannot write the tokens: {0}")]
+    #[error("cannot store the tokens: {0}")]
     Disk(#[from] io::Error),
 }
 
@@ -64,17 +64,17 @@ fn unix_s(moment: SystemTime) -> u64 {
 }
 
 impl Tokens {
-    /// The tokens of `folder`. A file that cannot be read is said, and counts as none: nobody gets in by it.
+    /// The tokens of `folder`. An unreadable file is reported and means no tokens: nobody can log in with one.
     pub fn open(folder: &Path) -> Tokens {
         let path = folder.join("tokens.json");
         let kept = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-                tracing::error!("{} is damaged, no token is good: {error}", path.display());
+                tracing::error!("{} is damaged, no token is valid: {error}", path.display());
                 Kept::default()
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
             Err(error) => {
-                tracing::error!("cannot read {}, no token is good: {error}", path.display());
+                tracing::error!("cannot read {}, no token is valid: {error}", path.display());
                 Kept::default()
             }
         };
@@ -85,10 +85,10 @@ impl Tokens {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a token; the text is shown to its owner and forgotten.
+    /// Creates a token; its text is returned and not stored.
     ///
     /// # Errors
-    /// When there are too many, or the file cannot be written; then there is no such token.
+    /// When the limit is reached, or the file cannot be written; then the token does not exist.
     pub fn make(
         &self,
         user: &str,
@@ -106,7 +106,7 @@ impl Tokens {
             id: kept.last_id + 1,
             name: name.to_owned(),
             user: user.to_owned(),
-            made_unix_s: unix_s(now),
+            created_unix_s: unix_s(now),
             expires_unix_s: unix_s(now + life.min(LIFE_MAX)),
             digest: secret::kept(&text),
         };
@@ -119,23 +119,23 @@ impl Tokens {
         Ok((token, text))
     }
 
-    /// Whose token this is; `None`: nobody's, or it has expired.
+    /// The user of a token; `None`: it is unknown or has expired.
     pub fn user(&self, text: &str, now: SystemTime) -> Option<String> {
         let digest = secret::kept(text);
         let kept = self.kept();
-        // The digest of a guess says nothing about where it differs, so that a plain search will do.
+        // A digest does not reveal where a guess differs, so a plain comparison is safe.
         let token = kept.tokens.iter().find(|token| token.digest == digest)?;
         (token.expires_unix_s > unix_s(now)).then(|| token.user.clone())
     }
 
-    /// Until when the token of this digest is good, in seconds since 1970; `None`: it is not.
+    /// The expiry of the token with this digest, in seconds since 1970; `None`: it is not valid.
     pub fn expires(&self, digest: &str, now: SystemTime) -> Option<u64> {
         let kept = self.kept();
         let token = kept.tokens.iter().find(|token| token.digest == digest);
         token.map(|token| token.expires_unix_s).filter(|expires| *expires > unix_s(now))
     }
 
-    /// Forgets the tokens of users who are not there any more: a later user of the same name has none of them.
+    /// Removes the tokens of removed users: a later user of the same name does not inherit them.
     pub fn follow(&self, users: &[User]) {
         let mut kept = self.kept();
         let before = kept.tokens.len();
@@ -154,10 +154,10 @@ impl Tokens {
         kept.tokens.iter().filter(of).cloned().collect()
     }
 
-    /// Removes a token of one user, or of whoever has it. Gives whether there was one.
+    /// Removes a token of one user, or of any user. Returns whether it existed.
     ///
     /// # Errors
-    /// When the file cannot be written; it is not good any more all the same, until the next start.
+    /// When the file cannot be written; the token is invalid until the next start.
     pub fn remove(&self, id: u64, user: Option<&str>) -> io::Result<bool> {
         let mut kept = self.kept();
         let before = kept.tokens.len();
@@ -175,18 +175,18 @@ impl Tokens {
     }
 }
 
-/// Writes a file that only the owner may read: beside its place, synced, renamed.
+/// Writes a file that only the owner may read: to a temporary file, synced, renamed.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_mode(path, bytes, 0o600)
 }
 
-/// As [`write_whole`], with the rights of others as they are given.
+/// As [`write_whole`], with this file mode.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the system.
 pub fn write_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
     let _ = std::fs::remove_file(&fresh);
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_good_until_it_expires_or_is_removed() {
+    fn a_token_is_valid_until_it_expires_or_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = Tokens::open(folder.path());
         let now = SystemTime::now();
@@ -213,8 +213,8 @@ mod tests {
         assert_eq!(tokens.user("stoa_guess", now), None);
         assert_eq!(tokens.user(&text, now + hour), None);
         let file = std::fs::read_to_string(folder.path().join("tokens.json")).unwrap();
-        assert!(!file.contains(&text), "only the digest is kept");
-        // After a new start.
+        assert!(!file.contains(&text), "only the digest is stored");
+        // After a restart.
         let tokens = Tokens::open(folder.path());
         assert_eq!(tokens.user(&text, now).as_deref(), Some("ann"));
         assert_eq!(tokens.list(Some("ann")), std::slice::from_ref(&first));

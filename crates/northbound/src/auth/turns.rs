@@ -1,4 +1,4 @@
-//! Turns at trying passwords: one at a time for an address, so that the next try knows what came of the one before.
+//! Queues of login attempts: one attempt at a time per address, so that each sees the result of the one before.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,9 +8,9 @@ use tokio::sync::Semaphore;
 
 use crate::server::rate::client;
 
-/// Tries of one address that wait or are made.
+/// Pending attempts of one address.
 pub const ADDRESS_LIMIT: usize = 16;
-/// Tries of all addresses that wait or are made.
+/// Pending attempts of all addresses.
 const LIMIT: usize = 256;
 
 #[derive(Debug)]
@@ -19,18 +19,18 @@ struct Queue {
     tries: usize,
 }
 
-/// The queues of all addresses that try a password now.
+/// The queues of all addresses with pending attempts.
 #[derive(Debug, Default)]
 pub struct Turns {
     queues: Mutex<HashMap<IpAddr, Queue>>,
 }
 
-/// A place in the queue of an address, until it is dropped.
+/// A slot in the queue of an address, released on drop.
 #[derive(Debug)]
 pub struct Place<'a> {
     turns: &'a Turns,
     from: IpAddr,
-    /// Whose turn it is holds its permit.
+    /// Its permit belongs to the running attempt.
     pub turn: Arc<Semaphore>,
 }
 
@@ -39,7 +39,7 @@ impl Turns {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place in the queue; `None`: there are too many in it.
+    /// A slot in the queue; `None`: the queue is full.
     pub fn place(&self, from: IpAddr) -> Option<Place<'_>> {
         let from = client(from);
         let mut queues = self.queues();
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_are_bounded_and_go_when_they_are_empty() {
+    fn queues_are_bounded_and_removed_when_empty() {
         let turns = Turns::default();
         let [here, there] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse().unwrap());
         let places: Vec<_> = (0..ADDRESS_LIMIT).map(|_| turns.place(here).unwrap()).collect();

@@ -90,7 +90,7 @@ pub fn none_waits(datastore: &Datastore) -> Result<(), Status> {
         Some(waiting) => Err(Status::failed_precondition(format!(
             "a commit of {} waits for its confirmation for {} s: confirm it or cancel it first",
             waiting.author,
-            waiting.left().as_secs()
+            waiting.remaining().as_secs()
         ))),
     }
 }

@@ -195,7 +195,7 @@ impl Way {
         };
         self.ends.is_empty()
             || self.ends.iter().any(|node| !(node.is_config() && is_value(node)))
-                && !stoa_controller::state::Desired::at(&self.facts_path()).is_nothing()
+                && !stoa_controller::state::StateRequest::at(&self.facts_path()).is_empty()
     }
 
     /// What is wanted below the place, when it can be said by names.

@@ -1,4 +1,4 @@
-//! The body of a request as data: put below the nodes that its URL names, and checked to be nothing else.
+//! Request bodies: parsed below the nodes that the URL names, and checked to contain nothing else.
 
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -12,12 +12,12 @@ use super::media::{Media, escape};
 use super::path::{Place, Step, child, inside_mut};
 use super::read::step;
 
-/// A body that is data below its parent.
+/// A parsed body.
 #[derive(Debug)]
 pub struct Given {
     /// The data from the root on.
     pub tree: DataTree<'static>,
-    /// The one node that the body brings; `None` for the whole datastore.
+    /// The node in the body; `None` for the whole datastore.
     pub step: Option<Step>,
 }
 
@@ -36,10 +36,10 @@ impl Given {
     }
 }
 
-/// Reads a body that brings one node below `parent`.
+/// Reads a body that contains one node below `parent`.
 ///
 /// # Errors
-/// When it cannot be read, does not fit the schema, or brings something else.
+/// When it cannot be parsed, does not match the schema, or contains something else.
 pub fn below(parent: &Place, media: Media, bytes: &[u8]) -> Result<Given, Faults> {
     let text = text(bytes)?;
     let wrapped = match media {
@@ -51,7 +51,7 @@ pub fn below(parent: &Place, media: Media, bytes: &[u8]) -> Result<Given, Faults
     Ok(Given { tree, step })
 }
 
-/// Reads a body that is the whole datastore.
+/// Reads a body that contains the whole datastore.
 ///
 /// # Errors
 /// As [`below`].
@@ -63,7 +63,7 @@ pub fn whole(media: Media, bytes: &[u8]) -> Result<Given, Faults> {
             let data = members.remove("ietf-restconf:data").filter(|_| members.is_empty());
             let data = data.filter(Value::is_object);
             let data =
-                data.ok_or_else(|| Fault::malformed("the body is {\"ietf-restconf:data\": {...}}"));
+                data.ok_or_else(|| Fault::malformed("the body must be {\"ietf-restconf:data\": {...}}"));
             data?.to_string()
         }
         Media::Xml => inner(text, "data", NAMESPACE)?,
@@ -74,7 +74,7 @@ pub fn whole(media: Media, bytes: &[u8]) -> Result<Given, Faults> {
 fn text(bytes: &[u8]) -> Result<&str, Fault> {
     let text = std::str::from_utf8(bytes).map_err(|_| Fault::malformed("the body is not UTF-8"))?;
     if text.contains('\0') || text.contains("\\u0000") {
-        return Err(Fault::malformed("the body holds a zero character"));
+        return Err(Fault::malformed("the body contains a NUL character: remove it"));
     }
     if text.trim().is_empty() {
         return Err(Fault::malformed("the body is empty"));
@@ -85,16 +85,16 @@ fn text(bytes: &[u8]) -> Result<&str, Fault> {
 /// The members of a body that is a JSON object.
 ///
 /// # Errors
-/// When it is none.
+/// When it is not an object.
 pub fn members(text: &str) -> Result<Map<String, Value>, Fault> {
     serde_json::from_str(text)
-        .map_err(|error| Fault::malformed(format!("not a JSON object: {error}")))
+        .map_err(|error| Fault::malformed(format!("the body is not a JSON object: {error}")))
 }
 
-/// Reads data from the root on; nothing is validated as a whole.
+/// Parses data from the root on, without validation of the whole.
 ///
 /// # Errors
-/// Every fault that libyang sees, with its fix; keys that a path cannot tell.
+/// Every error of libyang, each with its fix; keys that a path cannot represent.
 pub fn parse(text: &str, media: Media) -> Result<DataTree<'static>, Faults> {
     let format = match media {
         Media::Json => DataFormat::JSON,
@@ -107,21 +107,21 @@ pub fn parse(text: &str, media: Media) -> Result<DataTree<'static>, Faults> {
     Ok(tree)
 }
 
-/// The members put into the nodes above them, as JSON from the root on.
+/// The members inside the nodes above them, as JSON from the root on.
 ///
 /// # Errors
-/// When the way to `parent` cannot be, or a member is one of its keys.
+/// When the path to `parent` is invalid, or a member is one of its keys.
 pub fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Faults> {
     if parent.is_root() {
         return Ok(Value::Object(members).to_string());
     }
-    // libyang makes the nodes above, so that each key has the type that it shall have.
+    // libyang creates the nodes above, so that each key has the right type.
     let mut tree = DataTree::new(yang::schema().context());
     let path = parent.data_path();
-    let (made, complaints) = yang::listen(|| tree.new_path(&path, None, false).map(|_| ()));
+    let (made, complaints) = yang::collect_errors(|| tree.new_path(&path, None, false).map(|_| ()));
     if made.is_err() {
         let reason = complaints.into_iter().next().map(|one| one.message).unwrap_or_default();
-        return Err(Fault::value(format!("the path cannot be: {reason}")).at(path).into());
+        return Err(Fault::value(format!("invalid path: {reason}")).at(path).into());
     }
     let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::KEEP_EMPTY_CONT;
     let text = tree.print_string(DataFormat::JSON, flags);
@@ -129,27 +129,27 @@ pub fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Fault
     let mut whole: Value = serde_json::from_str(&text)
         .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))?;
     let lowest = inside_mut(&mut whole, &parent.steps);
-    let lowest = lowest.ok_or_else(|| Fault::broken("the path leads nowhere"))?;
+    let lowest = lowest.ok_or_else(|| Fault::broken("the path has no node"))?;
     for (name, value) in members {
         let module = parent.steps.last().map(|step| step.module.as_str()).unwrap_or_default();
-        // The same name with and without its module must not be there twice.
+        // The same name with and without its module must not occur twice.
         let bare = name.strip_prefix(module).and_then(|rest| rest.strip_prefix(':'));
         let name = bare.map(str::to_owned).unwrap_or(name);
         if lowest.insert(name.clone(), value).is_some() {
-            return Err(Fault::value(format!("{name} is given by the URL")).into());
+            return Err(Fault::value(format!("{name} is a key in the URL: remove it from the body")).into());
         }
     }
     Ok(whole.to_string())
 }
 
-/// The text put between the tags of the nodes above it.
+/// The text inside the elements of the nodes above it.
 fn xml(parent: &Place, text: &str) -> String {
     let context = yang::schema().context();
     let namespace = |module: &str| {
         let module = context.get_module_implemented(module);
         module.map(|module| escape(module.namespace())).unwrap_or_default()
     };
-    // Keys may be names of modules' identities.
+    // Keys may be identities, which have prefixes of modules.
     let prefixes: String = context
         .modules(false)
         .filter(|module| module.is_implemented())
@@ -176,14 +176,14 @@ fn without_declaration(text: &str) -> &str {
     rest.map_or(text, |(_, rest)| rest.trim())
 }
 
-/// What stands in the one element of this name and namespace.
+/// The content of the root element, which must have this name and namespace.
 ///
 /// # Errors
 /// When it is another element.
 pub fn inner(text: &str, name: &str, namespace: &str) -> Result<String, Fault> {
     let text = without_declaration(text);
     let wrong =
-        || Fault::malformed(format!("the body is <{name} xmlns=\"{namespace}\">...</{name}>"));
+        || Fault::malformed(format!("the body must be <{name} xmlns=\"{namespace}\">...</{name}>"));
     let rest = text.strip_prefix('<').and_then(|rest| rest.strip_prefix(name)).ok_or_else(wrong)?;
     let (attributes, rest) = rest.split_once('>').ok_or_else(wrong)?;
     let is_ours = attributes.contains(&format!("xmlns=\"{namespace}\""))
@@ -199,10 +199,10 @@ pub fn inner(text: &str, name: &str, namespace: &str) -> Result<String, Fault> {
     Ok(inside.to_owned())
 }
 
-/// The one node that stands below these steps, when there is nothing else in the tree.
+/// The one node below these steps, if the tree contains nothing else.
 fn only(tree: &DataTree<'static>, steps: &[Step]) -> Result<Step, Fault> {
     let other = || {
-        Fault::malformed("the body is one node below the one that the URL names, and nothing else")
+        Fault::malformed("the body must be one node below the node of the URL, and nothing else")
     };
     let mut level: Vec<DataNodeRef<'_>> =
         tree.reference().iter().flat_map(DataNodeRef::inclusive_siblings).collect();
@@ -212,7 +212,7 @@ fn only(tree: &DataTree<'static>, steps: &[Step]) -> Result<Step, Fault> {
         if found.module != wanted.module || found.name != wanted.name {
             return Err(other());
         }
-        // Keys were canonical, or are now; how many there are has not changed.
+        // The number of keys is the same before and after canonicalization.
         if found.keys.len() != wanted.keys.len() {
             return Err(other());
         }
@@ -225,7 +225,7 @@ fn only(tree: &DataTree<'static>, steps: &[Step]) -> Result<Step, Fault> {
     }
 }
 
-/// The place of a node that a body brings.
+/// The schema node of a node in a body.
 ///
 /// # Errors
 /// When it is not configuration.
@@ -238,13 +238,13 @@ pub fn place_of(parent: &Place, step: &Step) -> Result<Place, Fault> {
             module.and_then(|module| super::path::in_nodes(module.data(), step))
         }
     };
-    let node = node.ok_or_else(|| Fault::malformed("the body is no node of the schema"))?;
+    let node = node.ok_or_else(|| Fault::malformed("the node in the body is not in the schema"))?;
     let mut steps = parent.steps.clone();
     steps.push(step.clone());
     let place = Place { steps, node: Some(node) };
     let has_keys = !matches!(place.kind(), Some(SchemaNodeKind::List)) || !step.keys.is_empty();
     match place.is_config() && has_keys {
         true => Ok(place),
-        false => Err(Fault::value("this is a fact, not something to be configured")),
+        false => Err(Fault::value("this is state data, which cannot be configured")),
     }
 }

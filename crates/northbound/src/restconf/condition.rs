@@ -1,4 +1,4 @@
-//! Entity tags and times of a datastore, and what clients make depend on them (RFC 9110, section 13).
+//! Entity tags, modification times and conditional requests (RFC 9110, section 13).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use stoa_controller::datastore::Refusal;
 
 use super::fault::Faults;
 
-/// The entity tag and the time of a datastore.
+/// The entity tag and modification time of a datastore.
 #[derive(Debug)]
 pub struct Tags {
     tag: String,
@@ -20,12 +20,12 @@ fn seconds(moment: SystemTime) -> u64 {
 }
 
 impl Tags {
-    /// Those of a revision, which is counted from a start of the program, in seconds since 1970.
+    /// Those of a revision. Revisions count from the start of the program, in seconds since 1970.
     pub fn new(started: u64, revision: u64, modified: SystemTime) -> Tags {
         Tags { tag: format!("\"{started:x}-{revision:x}\""), modified }
     }
 
-    /// Adds them to the head of an answer.
+    /// Adds them to a response.
     pub fn add(&self, fields: &mut HeaderMap) {
         if let Ok(tag) = HeaderValue::try_from(&self.tag) {
             fields.insert(header::ETAG, tag);
@@ -35,8 +35,8 @@ impl Tags {
         }
     }
 
-    /// Whether a header field lists the tag; `None`: there is no such field. A weak tag is no proof for a change
-    /// (RFC 9110, section 13.1.1), and good enough for what is only read.
+    /// Whether a header field lists the tag; `None`: the field is missing. A weak tag does not permit a change
+    /// (RFC 9110, section 13.1.1), but is sufficient for reads.
     fn is_listed(
         &self,
         fields: &HeaderMap,
@@ -61,7 +61,7 @@ impl Tags {
         httpdate::parse_http_date(value).ok().map(seconds)
     }
 
-    /// The answer for a client that has it as it is.
+    /// The response when the client has the current version.
     pub fn unmodified(&self, fields: &HeaderMap) -> Option<Response> {
         let is_same = match self.is_listed(fields, header::IF_NONE_MATCH, true) {
             Some(is_listed) => is_listed,
@@ -76,10 +76,10 @@ impl Tags {
         Some(response)
     }
 
-    /// Whether the client makes the change depend on what it read.
+    /// Whether the client made the change conditional.
     ///
     /// # Errors
-    /// When that has changed.
+    /// When the condition is false.
     pub fn check(&self, fields: &HeaderMap) -> Result<bool, Faults> {
         let listed = self.is_listed(fields, header::IF_MATCH, false);
         let date = Tags::date(fields, header::IF_UNMODIFIED_SINCE).filter(|_| listed.is_none());

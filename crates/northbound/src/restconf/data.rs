@@ -1,4 +1,4 @@
-//! Data resources: preconditions, reading and changing, on one of the datastores.
+//! Data resources of a datastore: preconditions, reads and changes.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ use crate::nacm::Rights;
 const ALLOWED: &str = "OPTIONS, GET, HEAD, POST, PUT, PATCH, DELETE";
 const ALLOWED_ROOT: &str = "OPTIONS, GET, HEAD, POST, PUT, PATCH";
 const ALLOWED_STATE: &str = "OPTIONS, GET, HEAD";
-/// Letters of a key that stand in a URL as they are.
+/// Characters of a key that a URL does not escape.
 const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// How often a change is tried again whose datastore changed while it was looked at.
+/// Attempts of a change when the datastore changes meanwhile.
 const TRIES: usize = 4;
 
-/// Which datastore, and by which name.
+/// A datastore and how the URL names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The datastore.
@@ -38,7 +38,7 @@ pub struct Target {
     pub is_ds: bool,
 }
 
-/// Answers a request for the data that `raw` names.
+/// Answers a request for the data at the path `raw`.
 pub async fn serve(call: Call, target: Target, raw: &str, body: Body) -> Result<Response, Faults> {
     let place = path::parse(raw)?;
     let allowed = match (place.is_config(), place.is_root()) {
@@ -56,7 +56,7 @@ pub async fn serve(call: Call, target: Target, raw: &str, body: Body) -> Result<
     }
 }
 
-/// Answers a request for what is the case, configured or not.
+/// Answers a request for operational data.
 pub async fn operational(call: Call, target: Target, raw: &str) -> Result<Response, Faults> {
     let place = path::parse(raw)?;
     match call.parts.method {
@@ -66,7 +66,7 @@ pub async fn operational(call: Call, target: Target, raw: &str) -> Result<Respon
     }
 }
 
-// ===== reading =====
+// ===== reads =====
 
 async fn get(call: Call, target: Target, place: Place) -> Result<Response, Faults> {
     let query = Query::parse(call.parts.uri.query().unwrap_or_default(), &call.parts.method)?;
@@ -74,7 +74,7 @@ async fn get(call: Call, target: Target, place: Place) -> Result<Response, Fault
     let snapshot = call.front.datastore.tree(target.store);
     let tags = tags(&call, &snapshot);
     let state = state(&call, target, &place, query.content).await?;
-    // Facts change without a new tag.
+    // State changes without a new tag.
     if state.is_none()
         && let Some(response) = tags.unmodified(&call.parts.headers)
     {
@@ -88,22 +88,22 @@ async fn get(call: Call, target: Target, place: Place) -> Result<Response, Fault
         let asked = Asked { place: &place, query: &query, rights: &rights, media };
         let path = place.data_path();
         let text = text(&snapshot, state.as_ref(), &asked, &call.host())?;
-        text.ok_or_else(|| Faults::from(Fault::nowhere("there is nothing of this name").at(path)))
+        text.ok_or_else(|| Faults::from(Fault::nowhere("no such resource").at(path)))
     };
-    // Large trees are printed where nobody waits for an answer of the same thread.
+    // Large trees are printed off the threads that answer clients.
     let text = match is_small {
         true => work()?,
         false => tokio::task::spawn_blocking(work)
             .await
-            .map_err(|_| Fault::broken("the data could not be printed"))??,
+            .map_err(|_| Fault::broken("cannot print the data"))??,
     };
     let mut response = ([(header::CONTENT_TYPE, media.name())], text).into_response();
     tags.add(response.headers_mut());
     Ok(response)
 }
 
-/// What is asked for, out of a datastore and what the forwarder says beside it, as the client `host` knows this
-/// machine by. `None`: there is nothing.
+/// Prints the requested part of a datastore and the forwarder's state beside it. `host` is the name by which the
+/// client reaches this machine. `None`: there is no data.
 ///
 /// # Errors
 /// When libyang fails.
@@ -140,14 +140,14 @@ pub fn text(
     Ok(asked.read(tree)?)
 }
 
-/// What the forwarder says of the place; `None`: nothing is asked of it.
+/// The forwarder's state for a resource; `None`: none is needed.
 async fn state(
     call: &Call,
     target: Target,
     place: &Place,
     content: Content,
 ) -> Result<Option<DataTree<'static>>, Faults> {
-    // A value that is configured is no fact: the way to the forwarder is spared.
+    // A configured leaf is not state: the forwarder need not be asked.
     let is_leaf = matches!(place.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList));
     let is_value = is_leaf && place.is_config();
     if content == Content::Config || target.store != Store::Running || is_value {
@@ -157,7 +157,7 @@ async fn state(
     facts(&call.front.datastore, &place.data_path(), may_lack).await
 }
 
-/// What the forwarder says at or below a path, whose lists may lack their keys; `None`: nothing is asked of it, or it
+/// The forwarder's state at or below a path, whose lists may lack their keys; `None`: none is needed, or the forwarder
 /// does not answer and `may_lack` is true.
 ///
 /// # Errors
@@ -167,15 +167,15 @@ pub async fn facts(
     path: &str,
     may_lack: bool,
 ) -> Result<Option<DataTree<'static>>, Faults> {
-    let wanted = state::Desired::at(path);
-    if wanted.is_nothing() {
+    let wanted = state::StateRequest::at(path);
+    if wanted.is_empty() {
         return Ok(None);
     }
-    match state::read(datastore.line(), &wanted).await {
+    match state::read(datastore.connection(), &wanted).await {
         Ok(tree) => Ok(Some(tree)),
-        // The configuration is known all the same; who asks for facts alone is told that there are none.
+        // The configuration is available all the same; a request for state alone fails.
         Err(error) if may_lack => {
-            tracing::debug!("no state beside the configuration: {error}");
+            tracing::debug!("serving the configuration without state: {error}");
             Ok(None)
         }
         Err(error) => {
@@ -189,7 +189,7 @@ fn tags(call: &Call, snapshot: &Snapshot) -> Tags {
     Tags::new(call.front.started, snapshot.revision, snapshot.modified)
 }
 
-// ===== changing =====
+// ===== changes =====
 
 async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<Response, Faults> {
     let method = call.parts.method.clone();
@@ -209,7 +209,7 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
         let is_asked = tags(&call, &snapshot).check(&call.parts.headers)?;
         let (worker, store) = (Arc::clone(&call), datastore.clone());
         let task = Arc::clone(&job);
-        // Parsing a large body is not for the threads that answer others.
+        // Large bodies are parsed off the threads that answer clients.
         let made = tokio::task::spawn_blocking(move || {
             let (place, query, media, bytes, target, method) = &*task;
             let change = Change {
@@ -225,18 +225,18 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
             Ok::<_, Faults>((made, rights.is_whole(), is_change))
         });
         let (made, is_whole, is_change) =
-            made.await.map_err(|_| Fault::broken("the change could not be made"))??;
+            made.await.map_err(|_| Fault::broken("the change failed"))??;
         if !is_change {
-            // Not worth a commit, which would confirm one that waits and write files.
+            // No commit for an empty change: it would confirm a pending one and write files.
             let mut response = StatusCode::NO_CONTENT.into_response();
             tags(&call, &datastore.tree(target.store)).add(response.headers_mut());
             return Ok(response);
         }
-        // What was looked at is what is changed, or it is looked at again.
+        // The change applies to the data that it was checked against; otherwise the check is repeated.
         let is_bound = made.is_bound || !is_whole;
         let if_match = (is_asked || is_bound).then_some(snapshot.revision);
         match write::make(&datastore, &author, target.store, made, if_match).await {
-            // Who asked for no condition is not told of one that failed: it is looked at again.
+            // Without a condition of the client, a conflict only repeats the check.
             Err(faults) if faults.status() == StatusCode::PRECONDITION_FAILED && !is_asked => {
                 if turn >= TRIES {
                     break;
@@ -253,11 +253,11 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
             }
         }
     }
-    let words = "others change the configuration faster than this change is looked at: try again";
+    let words = "the configuration changed during each of several attempts: try again";
     Err(Fault::application(StatusCode::CONFLICT, "in-use", words).into())
 }
 
-/// The URL of a place.
+/// The URL of a resource.
 fn location(place: &Place, target: Target) -> Option<HeaderValue> {
     let mut url = match (target.is_ds, target.store) {
         (false, _) => format!("{ROOT}/data"),

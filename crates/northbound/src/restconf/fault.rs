@@ -24,7 +24,7 @@ pub struct Fault {
     message: String,
 }
 
-/// Why a request is refused: at least one error, and what goes with them.
+/// The errors of a refused request, and header fields of the response.
 #[derive(Clone, Debug)]
 pub struct Faults {
     list: Vec<Fault>,
@@ -32,49 +32,49 @@ pub struct Faults {
 }
 
 impl Fault {
-    /// An error of the request as HTTP or RESTCONF sees it.
+    /// A protocol error.
     pub fn protocol(status: StatusCode, tag: &'static str, message: impl Into<String>) -> Fault {
         Fault { status, kind: "protocol", tag, path: String::new(), message: message.into() }
     }
 
-    /// An error of the data.
+    /// An error in the data.
     pub fn application(status: StatusCode, tag: &'static str, message: impl Into<String>) -> Fault {
         Fault { kind: "application", ..Fault::protocol(status, tag, message) }
     }
 
-    /// With the data path that it is about.
+    /// The error with its data path.
     pub fn at(self, path: impl Into<String>) -> Fault {
         Fault { path: path.into(), ..self }
     }
 
-    /// There is no such resource.
+    /// The resource does not exist.
     pub fn nowhere(message: impl Into<String>) -> Fault {
         Fault::protocol(StatusCode::NOT_FOUND, "invalid-value", message)
     }
 
-    /// A value that cannot be.
+    /// An invalid value.
     pub fn value(message: impl Into<String>) -> Fault {
         Fault::protocol(StatusCode::BAD_REQUEST, "invalid-value", message)
     }
 
-    /// A body that cannot be read.
+    /// A body that cannot be parsed.
     pub fn malformed(message: impl Into<String>) -> Fault {
         Fault::protocol(StatusCode::BAD_REQUEST, "malformed-message", message)
     }
 
-    /// Something that cannot be asked of this resource.
+    /// A method that the resource does not support.
     pub fn unsupported(message: impl Into<String>) -> Fault {
         let status = StatusCode::METHOD_NOT_ALLOWED;
         Fault::protocol(status, "operation-not-supported", message)
     }
 
-    /// The rules do not permit it.
+    /// The access rules do not permit the request.
     pub fn forbidden(path: impl Into<String>) -> Fault {
-        let words = "the access rules do not permit this: see ietf-netconf-acm:nacm";
+        let words = "the access rules do not permit this: see /ietf-netconf-acm:nacm";
         Fault::application(StatusCode::FORBIDDEN, "access-denied", words).at(path)
     }
 
-    /// A fault of the program.
+    /// An internal error.
     pub fn broken(message: impl Into<String>) -> Fault {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Fault::application(status, "operation-failed", message)
@@ -106,13 +106,13 @@ impl Fault {
     }
 }
 
-/// ValidationErrors also name files and lines; only data paths go into `error-path`.
+/// Whether the path is a data path, for `error-path`. Validation errors may also name files and lines.
 fn is_path(path: &str) -> bool {
     let first = path.strip_prefix('/').and_then(|rest| rest.split(['/', '[']).next());
     first.is_some_and(|first| first.contains(':')) && !path.contains(" (line ")
 }
 
-/// A data path with a module before every name, which XML wants, and the namespaces of these.
+/// A data path with a module prefix on every name, as XML requires, and the namespaces of these prefixes.
 fn prefixed(path: &str) -> (String, String) {
     let mut modules: Vec<String> = Vec::new();
     let mut out = String::new();
@@ -150,7 +150,7 @@ fn prefixed(path: &str) -> (String, String) {
 }
 
 impl Faults {
-    /// The answer.
+    /// The response.
     pub fn response(&self, media: Media) -> Response {
         let status = self.list.first().map_or(StatusCode::BAD_REQUEST, |first| first.status);
         let body = match media {
@@ -167,13 +167,13 @@ impl Faults {
         (status, kind, self.fields.clone(), body).into_response()
     }
 
-    /// In a few words, for the audit log.
+    /// A short form for the audit log.
     pub fn words(&self) -> String {
         let first = self.list.first();
         first.map_or_else(String::new, |one| format!("{} {}", one.tag, one.message))
     }
 
-    /// All errors in words, each with its data path where it has one.
+    /// All errors as text, each with its data path if it has one.
     pub fn told(&self) -> Vec<String> {
         let one = |fault: &Fault| match is_path(&fault.path) {
             true => format!("{}: {}", fault.path, fault.message),
@@ -182,12 +182,12 @@ impl Faults {
         self.list.iter().map(one).collect()
     }
 
-    /// The status of the answer.
+    /// The status of the response.
     pub fn status(&self) -> StatusCode {
         self.list.first().map_or(StatusCode::BAD_REQUEST, |first| first.status)
     }
 
-    /// With a header field.
+    /// Adds a header field.
     pub fn with(mut self, name: header::HeaderName, value: header::HeaderValue) -> Faults {
         self.fields.insert(name, value);
         self
@@ -200,12 +200,12 @@ impl From<Fault> for Faults {
     }
 }
 
-/// ValidationErrors of the configuration: why, and how to fix it.
+/// Validation errors of the configuration, each with its cause and fix.
 pub fn of_errors(status: StatusCode, tag: &'static str, errors: Vec<ValidationError>) -> Faults {
     let fault = |error: ValidationError| {
         let ValidationError { path, cause, fix } = error;
         let place = path.split(" (line ").next().unwrap_or_default();
-        // What is no data path is still told.
+        // A path that is not a data path goes into the message.
         let before = if is_path(place) || place == "/" { "" } else { place };
         let colon = if before.is_empty() { "" } else { ": " };
         Fault::application(status, tag, format!("{before}{colon}{cause}. {fix}")).at(place)
@@ -216,7 +216,7 @@ pub fn of_errors(status: StatusCode, tag: &'static str, errors: Vec<ValidationEr
 impl From<Refusal> for Faults {
     fn from(refusal: Refusal) -> Faults {
         let (status, tag) = match &refusal {
-            Refusal::ValidationErrors(_) => (StatusCode::BAD_REQUEST, "invalid-value"),
+            Refusal::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid-value"),
             // RFC 8040, section 1.4.
             Refusal::Locked(_) => (StatusCode::CONFLICT, "in-use"),
             Refusal::Exists(_) => (StatusCode::CONFLICT, "data-exists"),
@@ -232,7 +232,7 @@ impl From<Refusal> for Faults {
 }
 
 impl Faults {
-    /// Somebody who was not let in.
+    /// A failed authentication.
     pub fn denied(denied: &Denied, asked: &HeaderMap) -> Faults {
         let fault = Fault::protocol(denied.status(), "access-denied", denied.words());
         Faults { list: vec![fault], fields: denied.fields(asked) }
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_told_as_each_encoding_has_them() {
+    fn paths_have_the_form_of_each_encoding() {
         let path = "/ietf-interfaces:interfaces/interface[name='a/b']/ietf-ip:ipv4/mtu";
         let fault = Fault::value("too <small>").at(path);
         assert_eq!(fault.json()["error-path"], path);

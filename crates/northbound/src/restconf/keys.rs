@@ -1,19 +1,19 @@
-//! Keys that can be told apart: rules are compared with paths as libyang prints them, and it escapes nothing.
+//! Unambiguous keys: rules are compared with paths in libyang's form, which has no escapes.
 
 use yang5::data::{DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
 
 use super::fault::Fault;
 
-/// Bytes of a data path, at most.
+/// Maximum length of a data path in bytes.
 pub const PATH_BYTES: usize = 4_000;
 
-/// Whether a value can stand in a path between quotes of one kind.
+/// Whether a value can be in a path, between quotes of one kind.
 pub fn is_clear(value: &str) -> bool {
     !(value.contains('\'') && value.contains('"'))
 }
 
-/// Refuses data whose paths would be too long, or could be read as paths of other nodes.
+/// Refuses data whose paths are too long, or ambiguous.
 ///
 /// # Errors
 /// The first such value.
@@ -32,7 +32,7 @@ fn look(node: &DataNodeRef<'_>, above_bytes: usize) -> Result<(), Fault> {
         match is_clear(&value) {
             true => Ok(()),
             false => {
-                Err(Fault::value(format!("no key or entry has both kinds of quotes: {value}")))
+                Err(Fault::value(format!("a key or entry cannot contain both kinds of quotes: {value}")))
             }
         }
     };
@@ -44,7 +44,7 @@ fn look(node: &DataNodeRef<'_>, above_bytes: usize) -> Result<(), Fault> {
         _ => {}
     }
     if bytes > PATH_BYTES {
-        let words = format!("the keys on the way to a node have more than {PATH_BYTES} bytes");
+        let words = format!("the data path of a node has more than {PATH_BYTES} bytes: use shorter keys");
         return Err(Fault::value(words));
     }
     node.children().try_for_each(|child| look(&child, bytes))

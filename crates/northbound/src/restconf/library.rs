@@ -1,4 +1,4 @@
-//! What the schema is made of (RFC 8525), what this server can do (RFC 8040, section 9), and the modules themselves.
+//! The YANG library (RFC 8525), the capabilities of the server (RFC 8040, section 9), and the modules themselves.
 
 use axum::response::{IntoResponse, Response};
 use http::{Method, header};
@@ -10,7 +10,7 @@ use super::fault::{Fault, Faults};
 use super::streams::STREAMS;
 use super::{Call, LIBRARY, ROOT, not_allowed, options};
 
-/// What of the optional parts of RFC 8040 is there.
+/// The supported optional parts of RFC 8040.
 const CAPABILITIES: &[&str] = &[
     "urn:ietf:params:restconf:capability:defaults:1.0?basic-mode=explicit",
     "urn:ietf:params:restconf:capability:depth:1.0",
@@ -18,15 +18,15 @@ const CAPABILITIES: &[&str] = &[
     "urn:ietf:params:restconf:capability:with-defaults:1.0",
 ];
 
-/// Whether data of this module is told here, and not by a datastore.
+/// Whether data of this module comes from here, not from a datastore.
 pub fn is_told(module: &str) -> bool {
     ["ietf-yang-library", "ietf-restconf-monitoring"].contains(&module)
 }
 
-/// The facts of this program, for a client that knows the machine by the name `host`.
+/// The data of these modules, for a client that reaches the machine by the name `host`.
 ///
 /// # Errors
-/// When they do not fit their modules, which is a fault of the program.
+/// When they do not match their modules, which is an internal error.
 pub fn facts(host: &str) -> Result<DataTree<'static>, Fault> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ".-:[]".contains(letter);
     let host = Some(host).filter(|host| !host.is_empty() && host.chars().all(is_plain));
@@ -83,7 +83,7 @@ fn library(base: &str) -> Value {
         }],
         "schema": [{ "name": "all", "module-set": ["all"] }],
         "datastore": Vec::from(stores),
-        // One program has one schema.
+        // The schema is fixed for a version of the program.
         "content-id": format!("{}-{LIBRARY}", env!("CARGO_PKG_VERSION")),
     })
 }
@@ -107,7 +107,7 @@ pub fn schema(call: &Call, below: &str) -> Result<Response, Faults> {
             || text.contains(&format!("revision {revision}"))
             || text.contains(&format!("revision \"{revision}\""))
     });
-    let text = text.ok_or_else(|| Fault::nowhere("there is no such module or revision"))?;
+    let text = text.ok_or_else(|| Fault::nowhere("no such module or revision: see ietf-yang-library:yang-library"))?;
     Ok(([(header::CONTENT_TYPE, "application/yang")], text).into_response())
 }
 

@@ -1,12 +1,11 @@
-//! Operations that look at the router and change nothing: how the datastores stand, which routes there are, and where
-//! a capture is had.
+//! Operations that only read: the status of the datastores, comparisons, routes, and the URL of a capture.
 
 use std::sync::Arc;
 
 use http::StatusCode;
 use ipnet::IpNet;
 use serde_json::{Value, json};
-use stoa_controller::datastore::{Datastore, Refusal, Snapshot, Store, change_of, visit};
+use stoa_controller::datastore::{Datastore, Refusal, Snapshot, Store, change, visit};
 use stoa_controller::filter;
 use stoa_controller::find_routes::{self, Error, Search};
 use tokio::sync::Semaphore;
@@ -19,9 +18,9 @@ use crate::audit::timestamp;
 use crate::capture::{self, Asked};
 use crate::nacm::{Operation, Rights};
 
-/// Comparisons at the same time: each may read two trees from the disk.
+/// Concurrent comparisons: each may read two trees from the disk.
 static COMPARISONS: Semaphore = Semaphore::const_new(2);
-/// Differences that one answer tells.
+/// Maximum number of changes in a response.
 const TOLD: usize = 10_000;
 
 /// `stoa-datastore:status`.
@@ -29,7 +28,7 @@ pub fn status(datastore: &Datastore) -> Value {
     let mut output = json!({ "edited": datastore.is_edited() });
     if let Some(waits) = datastore.unconfirmed() {
         output["confirm-by"] = timestamp(waits.deadline).into();
-        output["confirm-left"] = u32::try_from(waits.left().as_secs()).unwrap_or(u32::MAX).into();
+        output["confirm-left"] = u32::try_from(waits.remaining().as_secs()).unwrap_or(u32::MAX).into();
         output["author"] = waits.author.into();
     }
     if let Some(holder) = datastore.holder() {
@@ -54,7 +53,7 @@ pub async fn compare(call: &Call, input: &Input) -> Result<Value, Faults> {
     let (datastore, identity) = (call.front.datastore.clone(), call.identity.clone());
     let management = call.front.management();
     let _one = COMPARISONS.acquire().await;
-    // Files of the history are read and parsed: not on a thread that answers others.
+    // Reads and parses files of the history: not on a thread that answers clients.
     let compared = tokio::task::spawn_blocking(move || {
         let (old, new) = (old.tree(&datastore)?, new.tree(&datastore)?);
         let rights = Rights::of(&identity, &management);
@@ -64,7 +63,7 @@ pub async fn compare(call: &Call, input: &Input) -> Result<Value, Faults> {
                 return;
             }
             match list.len() < TOLD {
-                true => list.push(shown(&change_of(kind, node))),
+                true => list.push(shown(&change(kind, node))),
                 false => more += 1,
             }
         })?;
@@ -74,10 +73,10 @@ pub async fn compare(call: &Call, input: &Input) -> Result<Value, Faults> {
         }
         Ok::<_, Refusal>(output)
     });
-    Ok(compared.await.map_err(|_| Fault::broken("the comparison ended"))??)
+    Ok(compared.await.map_err(|_| Fault::broken("the comparison failed"))??)
 }
 
-/// What is compared.
+/// One side of a comparison.
 enum Side {
     Past(u64),
     Now(Store),
@@ -86,7 +85,7 @@ enum Side {
 impl Side {
     fn tree(self, datastore: &Datastore) -> Result<Arc<Snapshot>, Refusal> {
         match self {
-            Side::Past(number) => datastore.past_tree(number).map(Arc::new),
+            Side::Past(number) => datastore.history_tree(number).map(Arc::new),
             Side::Now(store) => Ok(datastore.tree(store)),
         }
     }
@@ -99,7 +98,7 @@ pub async fn find_routes(call: &Call, input: &Input) -> Result<Value, Faults> {
         None => Ok(None),
         Some(text) => match net(&text) {
             Some(net) => Ok(Some(net)),
-            None => Err(Fault::value(format!("{text:?} is no prefix")).at(at(leaf))),
+            None => Err(Fault::value(format!("{text:?} is not a prefix: write ADDRESS/LENGTH")).at(at(leaf))),
         },
     };
     let search = Search {
@@ -108,13 +107,13 @@ pub async fn find_routes(call: &Call, input: &Input) -> Result<Value, Faults> {
         after: prefix("after")?,
         limit: input.number("limit").and_then(|it| it.try_into().ok()).unwrap_or(100),
     };
-    // What may not be read may not be searched either.
+    // A search reveals routes, so it needs the right to read them.
     let management = call.front.management();
     let rights = Rights::of(&call.identity, &management);
     if !rights.may(Operation::Read, &path::routes(&search.table)) {
         return Err(Fault::forbidden(at("table")).into());
     }
-    let found = find_routes::find(call.front.datastore.line(), &search).await;
+    let found = find_routes::find(call.front.datastore.connection(), &search).await;
     found.map_err(|error| {
         let words = error.to_string();
         match error {
@@ -134,7 +133,7 @@ fn unavailable(words: String) -> Faults {
     Fault::application(StatusCode::SERVICE_UNAVAILABLE, "operation-failed", words).into()
 }
 
-/// `stoa-forwarder:capture`: looks at what is asked for, and says the URL.
+/// `stoa-forwarder:capture`: checks the parameters and returns the URL.
 pub async fn capture(call: &Call, input: &Input) -> Result<Value, Faults> {
     let mut asked = Asked::default();
     let at = |leaf: &str| format!("/stoa-forwarder:capture/{leaf}");
@@ -146,7 +145,7 @@ pub async fn capture(call: &Call, input: &Input) -> Result<Value, Faults> {
     for value in input.values("direction") {
         asked.set("direction", &value).map_err(|words| Fault::value(words).at(at("direction")))?;
     }
-    let line = call.front.datastore.line();
+    let line = call.front.datastore.connection();
     let compiled = filter::of_interface(line, &asked.interface, &asked.filter).await;
     compiled.map_err(|status| match capture::status_of(&status) {
         StatusCode::SERVICE_UNAVAILABLE => unavailable(status.message().to_owned()),

@@ -1,4 +1,4 @@
-//! In which encoding is asked and answered.
+//! Encodings of requests and responses.
 
 use http::{HeaderMap, StatusCode, header};
 
@@ -22,7 +22,7 @@ impl Media {
         }
     }
 
-    /// The encoding of this name. Plain JSON and XML mean the same here.
+    /// The encoding of this media type. Plain JSON and XML are accepted as well.
     fn of(name: &str) -> Option<Media> {
         let name = name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match name.as_str() {
@@ -32,10 +32,10 @@ impl Media {
         }
     }
 
-    /// The encoding to answer in: what the client likes best, JSON when it does not care.
+    /// The encoding of the response: the one the client prefers, JSON without a preference.
     ///
     /// # Errors
-    /// When it wants neither.
+    /// When the client accepts neither.
     pub fn wanted(headers: &HeaderMap) -> Result<Media, Fault> {
         let mut best: Option<(u32, Media)> = None;
         let mut is_asked = false;
@@ -50,7 +50,7 @@ impl Media {
                 };
                 let quality = rest.split(';').find_map(|it| it.trim().strip_prefix("q="));
                 let quality = quality.map_or(1.0, |text| text.trim().parse::<f64>().unwrap_or(0.0));
-                // In thousandths, as the header has them.
+                // In thousandths, as in the header.
                 let quality = (quality.clamp(0.0, 1.0) * 1_000.0).round() as u32;
                 if let Some(media) = media
                     && quality > 0
@@ -66,12 +66,12 @@ impl Media {
             None => Err(Fault::protocol(
                 StatusCode::NOT_ACCEPTABLE,
                 "invalid-value",
-                "the answer can be application/yang-data+json or application/yang-data+xml",
+                "no acceptable encoding: accept application/yang-data+json or application/yang-data+xml",
             )),
         }
     }
 
-    /// The encoding for errors and for those who ask for neither: JSON, unless XML is asked for.
+    /// The encoding of errors: JSON, unless the client requests XML.
     pub fn for_faults(headers: &HeaderMap) -> Media {
         match Media::wanted(headers) {
             Ok(media) => media,
@@ -82,21 +82,21 @@ impl Media {
     /// The encoding of a body.
     ///
     /// # Errors
-    /// When it is neither, or not said.
+    /// When it is neither, or missing.
     pub fn given(headers: &HeaderMap) -> Result<Media, Fault> {
         let name = headers.get(header::CONTENT_TYPE).and_then(|name| name.to_str().ok());
         name.and_then(Media::of).ok_or_else(|| {
             Fault::protocol(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "invalid-value",
-                "say by Content-Type what the body is: application/yang-data+json or \
+                "wrong or missing Content-Type: send application/yang-data+json or \
                  application/yang-data+xml",
             )
         })
     }
 }
 
-/// Text as it stands in XML.
+/// Text with XML escapes.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -106,7 +106,7 @@ pub fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&apos;"),
-            // Not to be had in XML 1.0 at all.
+            // Not representable in XML 1.0.
             letter if letter < ' ' && !matches!(letter, '\t' | '\n' | '\r') => out.push('?'),
             letter => out.push(letter),
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_liked_encoding_is_taken() {
+    fn the_preferred_encoding_is_used() {
         assert_eq!(wanted("*/*"), Some(Media::Json));
         assert_eq!(wanted("application/yang-data+xml"), Some(Media::Xml));
         let both = "application/yang-data+json;q=0.5, application/yang-data+xml;q=0.9";

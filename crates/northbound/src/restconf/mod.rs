@@ -1,7 +1,7 @@
 //! RESTCONF (RFC 8040): the datastores as resources, and `/ds/` of RFC 8527.
 //!
-//! `path` and `query` read what is asked, `read` shows it, `body` and `write` change it, `rpc` calls operations,
-//! `library` tells the schema, `streams` what happens, and `fault` why not.
+//! `path` and `query` parse requests, `read` reads, `body` and `write` change, `rpc` calls operations, `library`
+//! describes the schema, `streams` sends events, and `fault` formats errors.
 
 pub mod body;
 pub mod condition;
@@ -38,12 +38,12 @@ use crate::server::front::{Front, author, peer};
 use fault::{Fault, Faults, NAMESPACE};
 use media::Media;
 
-/// Where the resources stand.
+/// The path of the root.
 const ROOT: &str = "/restconf";
 /// The revision of ietf-yang-library.
 const LIBRARY: &str = "2019-01-04";
 
-/// The clients of RESTCONF.
+/// The routes of RESTCONF.
 pub fn router() -> Router<Arc<Front>> {
     Router::new()
         .route("/.well-known/host-meta", get(host_meta))
@@ -53,7 +53,7 @@ pub fn router() -> Router<Arc<Front>> {
         .route("/restconf/{*rest}", any(serve))
 }
 
-/// RFC 8040, section 3.1: where the root is.
+/// RFC 8040, section 3.1: discovery of the root.
 async fn host_meta() -> Response {
     let body = format!(
         "<XRD xmlns=\"http://docs.oasis-open.org/ns/xri/xrd-1.0\">\n\
@@ -62,7 +62,7 @@ async fn host_meta() -> Response {
     ([(header::CONTENT_TYPE, "application/xrd+xml")], body).into_response()
 }
 
-/// The description of the data for those who are known: names are no secret, but what a router can do is their business.
+/// The OpenAPI description, for authenticated users only: it reveals what the router can do.
 async fn open_api(State(front): State<Arc<Front>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     match front.identify(&parts).await {
@@ -74,7 +74,7 @@ async fn open_api(State(front): State<Arc<Front>>, request: Request) -> Response
     }
 }
 
-/// A request of somebody who is known.
+/// An authenticated request.
 #[derive(Debug)]
 pub struct Call {
     front: Arc<Front>,
@@ -90,7 +90,7 @@ impl Call {
         author(&self.parts.extensions, &self.identity, client)
     }
 
-    /// The name and port by which the client knows this machine.
+    /// The name and port by which the client reaches this machine.
     fn host(&self) -> String {
         let named = self.parts.uri.authority().map(|authority| authority.as_str());
         let header = self.parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -114,7 +114,7 @@ async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
         }
     };
     let from = peer(&parts).address;
-    // Over HTTP/2 the URL has the name of the machine, which says nothing.
+    // Over HTTP/2 the URI includes the host, which the audit log does not need.
     let asked = parts.uri.path_and_query().map_or("", |asked| asked.as_str());
     let what = format!("{} {asked}", parts.method);
     let user = identity.name.clone();
@@ -131,19 +131,19 @@ async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
         );
         answered
     };
-    // A client that hangs up cuts neither a change in half nor the change from its line in the log.
+    // A disconnect interrupts neither the change nor its audit record.
     let answered = match is_change {
         true => match tokio::spawn(work).await {
             Ok(answered) => answered,
             Err(broken) if broken.is_panic() => std::panic::resume_unwind(broken.into_panic()),
-            Err(_) => Err(Fault::broken("the router ends").into()),
+            Err(_) => Err(Fault::broken("the router is shutting down").into()),
         },
         false => work.await,
     };
     answered.unwrap_or_else(|faults| faults.response(media))
 }
 
-/// Writes down a change, or what was forbidden.
+/// Writes an audit record for changes and for forbidden requests.
 fn note(front: &Front, is_change: bool, answered: &Result<Response, Faults>, deed: &Deed<'_>) {
     if is_change || answered.as_ref().is_err_and(|faults| faults.status() == StatusCode::FORBIDDEN)
     {
@@ -177,7 +177,7 @@ async fn dispatch(call: Call, body: axum::body::Body) -> Result<Response, Faults
                     return data::operational(call, target, below).await;
                 }
                 _ => return Err(Fault::nowhere(
-                    "the datastores are ietf-datastores:running, candidate, startup and operational",
+                    "no such datastore: use ietf-datastores:running, candidate, startup and operational",
                 ).into()),
             };
             data::serve(call, data::Target { store, is_ds: true }, below, body).await
@@ -195,7 +195,7 @@ async fn dispatch(call: Call, body: axum::body::Body) -> Result<Response, Faults
         "schemas" => library::schema(&call, below),
         "streams" => streams::serve(call, below),
         _ => Err(Fault::nowhere(
-            "below the root are data, ds, operations, schemas, streams and \
+            "no such resource: below the root are data, ds, operations, schemas, streams and \
                                  yang-library-version",
         )
         .into()),
@@ -216,7 +216,7 @@ fn root(call: &Call) -> String {
     }
 }
 
-/// What is only read.
+/// Answers a read-only resource.
 fn only_read(call: &Call, text: String) -> Result<Response, Faults> {
     match call.parts.method {
         Method::GET | Method::HEAD => {
@@ -228,7 +228,7 @@ fn only_read(call: &Call, text: String) -> Result<Response, Faults> {
     }
 }
 
-/// What may be asked of a resource.
+/// The allowed methods of a resource.
 fn options(allowed: &'static str) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
     let fields = response.headers_mut();
@@ -241,6 +241,6 @@ fn options(allowed: &'static str) -> Response {
 }
 
 fn not_allowed(allowed: &'static str) -> Faults {
-    let words = format!("this cannot be asked of it: there are {allowed}");
+    let words = format!("this method is not allowed here: use {allowed}");
     Faults::from(Fault::unsupported(words)).with(header::ALLOW, HeaderValue::from_static(allowed))
 }

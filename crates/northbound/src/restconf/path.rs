@@ -1,4 +1,4 @@
-//! Resource identifiers of RFC 8040, section 3.5.3: from the path of a URL to a node of the schema, with keys.
+//! Resource identifiers of RFC 8040, section 3.5.3: from a URL path to a schema node with keys.
 
 use std::borrow::Cow;
 
@@ -10,26 +10,26 @@ use yang5::schema::{SchemaNode, SchemaNodeKind};
 use super::fault::Fault;
 use super::keys;
 
-/// Steps of a path, at most: no model is that deep.
+/// Maximum number of steps in a path: no model is that deep.
 pub const STEPS_LIMIT: usize = 64;
 
-/// One node on the way.
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The module that defines it.
     pub module: String,
     /// Its name.
     pub name: String,
-    /// Names and values of the keys; for an entry of a leaf-list `.` and its value.
+    /// Names and values of the keys; for a leaf-list entry `.` and its value.
     pub keys: Vec<(String, String)>,
 }
 
-/// A node of the schema, with the keys of the lists above it.
+/// A schema node, with the keys of the lists above it.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// From the root; none: the datastore.
+    /// From the root; empty: the datastore.
     pub steps: Vec<Step>,
-    /// The node in the schema; `None`: the datastore.
+    /// The schema node; `None`: the datastore.
     pub node: Option<SchemaNode<'static>>,
 }
 
@@ -44,12 +44,12 @@ impl Place {
         self.steps.is_empty()
     }
 
-    /// The data path as libyang has it; `/` for the datastore.
+    /// The data path in libyang's form; `/` for the datastore.
     pub fn data_path(&self) -> String {
         data_path(&self.steps)
     }
 
-    /// What kind of node it is.
+    /// The kind of the node.
     pub fn kind(&self) -> Option<SchemaNodeKind> {
         self.node.as_ref().map(SchemaNode::kind)
     }
@@ -59,12 +59,12 @@ impl Place {
         self.node.as_ref().is_none_or(SchemaNode::is_config)
     }
 
-    /// Whether it is there as soon as what stands above it is: a container that means nothing by itself.
+    /// Whether it exists as soon as its parent does: a non-presence container.
     pub fn comes_by_itself(&self) -> bool {
         self.node.as_ref().is_some_and(SchemaNode::is_np_container)
     }
 
-    /// The place of the node above.
+    /// The parent.
     pub fn parent(&self) -> Place {
         let mut steps = self.steps.clone();
         steps.pop();
@@ -73,12 +73,12 @@ impl Place {
     }
 }
 
-/// The next node above that is in data.
+/// The nearest ancestor that is a data node.
 fn data_parent(node: &SchemaNode<'static>) -> Option<SchemaNode<'static>> {
     node.ancestors().find(|one| !is_schema_only(one))
 }
 
-/// Whether the node stands in the schema alone, and not in data.
+/// Whether the node is in the schema only, not in data.
 pub fn is_schema_only(node: &SchemaNode<'_>) -> bool {
     matches!(node.kind(), SchemaNodeKind::Choice | SchemaNodeKind::Case)
 }
@@ -102,7 +102,7 @@ pub fn routes(table: &str) -> Vec<Step> {
     above.into_iter().chain([step("routes", Vec::new())]).collect()
 }
 
-/// Steps with their names as RFC 7951 writes them: the module stands before a name when it is another than above.
+/// Steps with their names in RFC 7951 form: with the module where it differs from the parent's.
 pub fn named(steps: &[Step]) -> impl Iterator<Item = (Cow<'_, str>, &Step)> {
     let mut module = "";
     steps.iter().map(move |step| {
@@ -115,7 +115,7 @@ pub fn named(steps: &[Step]) -> impl Iterator<Item = (Cow<'_, str>, &Step)> {
     })
 }
 
-/// What stands at these steps of data in RFC 7951 encoding; of a list the first entry, for there is no other.
+/// The value at these steps of RFC 7951 data; in a list the first entry, as there is only one.
 pub fn inside<'a>(whole: &'a Value, steps: &[Step]) -> Option<&'a Value> {
     named(steps).try_fold(whole, |here, (name, _)| match here.get(name.as_ref())? {
         Value::Array(entries) => entries.first(),
@@ -123,7 +123,7 @@ pub fn inside<'a>(whole: &'a Value, steps: &[Step]) -> Option<&'a Value> {
     })
 }
 
-/// As [`inside`], to be changed.
+/// As [`inside`], mutable.
 pub fn inside_mut<'a>(whole: &'a mut Value, steps: &[Step]) -> Option<&'a mut Map<String, Value>> {
     let here =
         named(steps).try_fold(whole, |here, (name, _)| match here.get_mut(name.as_ref())? {
@@ -147,7 +147,7 @@ pub fn data_path(steps: &[Step]) -> String {
     path
 }
 
-/// Adds a step to a data path that ends with a node of the module `above`.
+/// Adds a step to a data path whose last node is of the module `above`.
 pub fn add(path: &mut String, above: &str, step: &Step) {
     path.push('/');
     if step.module != above {
@@ -161,7 +161,7 @@ pub fn add(path: &mut String, above: &str, step: &Step) {
     }
 }
 
-/// The child of this name that is in data; `module` only when the name says it.
+/// The data node of this name below a node; `module` only when the name has one.
 pub fn child(
     parent: &SchemaNode<'static>,
     module: &str,
@@ -187,7 +187,7 @@ fn look(
     None
 }
 
-/// The node of this step among those at the top of a module.
+/// The top node of a module for this step.
 pub fn in_nodes(
     nodes: impl Iterator<Item = SchemaNode<'static>>,
     step: &Step,
@@ -195,10 +195,10 @@ pub fn in_nodes(
     look(nodes, &step.module, &step.name)
 }
 
-/// The place that the rest of a URL's path names; empty: the datastore.
+/// The resource of a URL path; empty: the datastore.
 ///
 /// # Errors
-/// When there is no such node in the schema, or its keys are not all given.
+/// When the schema has no such node, or keys are missing.
 pub fn parse(raw: &str) -> Result<Place, Fault> {
     let raw = raw.strip_suffix('/').unwrap_or(raw);
     let mut place = Place::root();
@@ -221,7 +221,7 @@ fn decode(text: &str) -> Result<String, Fault> {
     let decoded = percent_decode_str(text).decode_utf8();
     let decoded = decoded.map_err(|_| Fault::value("the path is not UTF-8"))?;
     if decoded.contains('\0') {
-        return Err(Fault::value("the path holds a zero character"));
+        return Err(Fault::value("the path contains a NUL character: remove it"));
     }
     Ok(decoded.into_owned())
 }
@@ -238,7 +238,7 @@ fn step(place: &mut Place, segment: &str) -> Result<(), Fault> {
     };
     let above = place.steps.last().map(|step| step.module.clone());
     let Some(module) = module.or(above) else {
-        let words = format!("the first name of a path says its module: MODULE:{name}");
+        let words = format!("the first name of a path needs its module: MODULE:{name}");
         return Err(Fault::nowhere(words));
     };
     let found = match &place.node {
@@ -270,7 +270,7 @@ pub fn top(module: &str, name: &str) -> Option<SchemaNode<'static>> {
     look(context.get_module_implemented(module)?.data(), module, name)
 }
 
-/// The keys of a step, all of them.
+/// The keys of a step.
 fn values(
     node: &SchemaNode<'_>,
     names: &[String],
@@ -282,12 +282,12 @@ fn values(
             return Ok(Vec::new());
         }
         let keys = names.join(",");
-        return Err(Fault::value(format!("say which entry of {name}: {name}={keys}")));
+        return Err(Fault::value(format!("{name} is a list: name the entry as {name}={keys}")));
     };
     if names.is_empty() {
-        return Err(Fault::value(format!("{name} has no keys")));
+        return Err(Fault::value(format!("{name} has no keys: remove =")));
     }
-    // A comma within a value is encoded, so that these part the values.
+    // A comma within a value is percent-encoded.
     let values: Vec<&str> = given.split(',').collect();
     if values.len() != names.len() {
         let words = format!(
@@ -300,7 +300,7 @@ fn values(
     }
     let decoded = values.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
     if let Some(odd) = decoded.iter().find(|it| !keys::is_clear(it)) {
-        return Err(Fault::nowhere(format!("no key has both kinds of quotes: {odd}")));
+        return Err(Fault::nowhere(format!("a key cannot contain both kinds of quotes: {odd}")));
     }
     Ok(names.iter().cloned().zip(decoded).collect())
 }

@@ -6,38 +6,38 @@ use yang5::data::DataPrinterFlags;
 
 use super::fault::Fault;
 
-/// How deep `fields` may be nested.
+/// Maximum nesting of `fields`.
 const NESTED: usize = 32;
 
-/// How many names `fields` may have.
+/// Maximum number of names in `fields`.
 const NAMES: usize = 1_000;
 
-/// Which of the data is asked for.
+/// The `content` parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// Configuration and facts.
+    /// Configuration and state.
     #[default]
     All,
     /// Configuration.
     Config,
-    /// Facts.
+    /// State.
     Nonconfig,
 }
 
-/// What becomes of values that are defaults (RFC 6243).
+/// The `with-defaults` parameter (RFC 6243).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Defaults {
     /// What was configured, default or not.
     #[default]
     Explicit,
-    /// All that holds.
+    /// All values, including defaults.
     ReportAll,
-    /// What is not the default.
+    /// Values that differ from the default.
     Trim,
 }
 
 impl Defaults {
-    /// How libyang prints so.
+    /// The flags for libyang's printer.
     pub fn flags(self) -> DataPrinterFlags {
         match self {
             Defaults::Explicit => DataPrinterFlags::WD_EXPLICIT,
@@ -47,42 +47,42 @@ impl Defaults {
     }
 }
 
-/// A selection of `fields`: nodes by name, each with what is wanted below; nothing: all.
+/// A node of `fields`, with the selection below it; empty: all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The module, when it was said.
+    /// The module, if the name has one.
     pub module: Option<String>,
     /// The name.
     pub name: String,
-    /// What is wanted below.
+    /// The selection below.
     pub below: Vec<Field>,
 }
 
-/// Where a new entry goes in a list that its users order.
+/// The position of a new entry in a list that is ordered-by user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Insert {
     /// Before all others.
     First,
     /// After all others.
     Last,
-    /// Before that one, by its path in a URL.
+    /// Before this entry, by its path in a URL.
     Before(String),
-    /// After that one.
+    /// After this entry.
     After(String),
 }
 
-/// All parameters of a request.
+/// All query parameters of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Which data.
+    /// The content.
     pub content: Content,
-    /// Levels below the target, itself counted; `None`: all.
+    /// Levels, with the target as the first; `None`: all.
     pub depth: Option<u32>,
-    /// Which nodes; `None`: all.
+    /// The selected nodes; `None`: all.
     pub fields: Option<Vec<Field>>,
-    /// What becomes of defaults.
+    /// How to report defaults.
     pub defaults: Defaults,
-    /// Where a new entry goes.
+    /// The position of a new entry.
     pub insert: Option<Insert>,
 }
 
@@ -91,10 +91,10 @@ fn refused(message: String) -> Fault {
 }
 
 impl Query {
-    /// The parameters of a URL.
+    /// Reads the parameters of a URL.
     ///
     /// # Errors
-    /// When one is unknown, comes twice, is not for this method, or has a value that it cannot have.
+    /// When one is unknown, occurs twice, is not for this method, or has an invalid value.
     pub fn parse(raw: &str, method: &Method) -> Result<Query, Fault> {
         let mut query = Query::default();
         let mut seen: Vec<String> = Vec::new();
@@ -104,7 +104,7 @@ impl Query {
             let value = percent_decode_str(value).decode_utf8();
             let value = value.map_err(|_| refused(format!("{name} is not UTF-8")))?;
             if seen.iter().any(|one| one == name) {
-                return Err(refused(format!("the parameter {name} is given twice")));
+                return Err(refused(format!("parameter {name} occurs twice: give it once")));
             }
             seen.push(name.to_owned());
             let reads = method == Method::GET || method == Method::HEAD;
@@ -126,7 +126,7 @@ impl Query {
         Ok(query)
     }
 
-    /// Whether all of the target is asked for.
+    /// Whether nothing is filtered.
     pub fn is_whole(&self) -> bool {
         self.depth.is_none() && self.fields.is_none()
     }
@@ -137,7 +137,7 @@ fn content(value: &str) -> Result<Content, Fault> {
         "all" => Ok(Content::All),
         "config" => Ok(Content::Config),
         "nonconfig" => Ok(Content::Nonconfig),
-        _ => Err(refused("content is all, config or nonconfig".into())),
+        _ => Err(refused("content must be all, config or nonconfig".into())),
     }
 }
 
@@ -147,7 +147,7 @@ fn depth(value: &str) -> Result<Option<u32>, Fault> {
     }
     let number = value.parse::<u32>().ok().filter(|number| (1..=65_535).contains(number));
     let number = number.filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
-    number.map(Some).ok_or_else(|| refused("depth is unbounded, or 1 to 65535".into()))
+    number.map(Some).ok_or_else(|| refused("depth must be unbounded, or 1 to 65535".into()))
 }
 
 fn defaults(value: &str) -> Result<Defaults, Fault> {
@@ -155,7 +155,7 @@ fn defaults(value: &str) -> Result<Defaults, Fault> {
         "explicit" => Ok(Defaults::Explicit),
         "report-all" => Ok(Defaults::ReportAll),
         "trim" => Ok(Defaults::Trim),
-        _ => Err(refused("with-defaults is explicit, report-all or trim".into())),
+        _ => Err(refused("with-defaults must be explicit, report-all or trim".into())),
     }
 }
 
@@ -167,14 +167,14 @@ fn place(insert: Option<&str>, point: Option<String>) -> Result<Option<Insert>, 
         (Some("before"), Some(point)) => Ok(Some(Insert::Before(point))),
         (Some("after"), Some(point)) => Ok(Some(Insert::After(point))),
         _ => Err(refused(
-            "insert is first or last, or before or after with the entry that is its point".into(),
+            "insert must be first or last, or before or after together with point".into(),
         )),
     }
 }
 
-/// `a;b(c;d)/e`: names, paths, and selections below in brackets.
+/// `a;b(c;d)/e`: names, paths, and selections in parentheses.
 fn fields(text: &str) -> Result<Vec<Field>, Fault> {
-    // Every name is compared with those beside it: more of them than any model has would cost their square.
+    // Each name is compared with its siblings: the cost is quadratic.
     if text.matches([';', '/', '(']).count() >= NAMES {
         return Err(refused(format!("fields has more than {NAMES} names")));
     }
@@ -182,7 +182,7 @@ fn fields(text: &str) -> Result<Vec<Field>, Fault> {
     let found = selection(&mut rest, 0)?;
     match rest.is_empty() {
         true => Ok(found),
-        false => Err(refused(format!("fields cannot be read from {rest:?} on"))),
+        false => Err(refused(format!("syntax error in fields at {rest:?}"))),
     }
 }
 
@@ -200,7 +200,7 @@ fn selection(rest: &mut &str, nested: usize) -> Result<Vec<Field>, Fault> {
     }
 }
 
-/// One path of the selection: the same node twice is wanted with all that is wanted below either.
+/// Adds a path to the selection: the same node twice has both selections.
 fn join(found: &mut Vec<Field>, field: Field) {
     let same = |one: &&mut Field| one.name == field.name && one.module == field.module;
     match found.iter_mut().find(same) {
@@ -217,7 +217,7 @@ fn path(rest: &mut &str, nested: usize) -> Result<Field, Fault> {
         let end = rest.find(['/', '(', ')', ';']).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         if name.is_empty() || names.len() > NESTED {
-            return Err(refused("fields has a name that is empty, or a path too long".into()));
+            return Err(refused("fields has an empty name, or a path that is too long".into()));
         }
         names.push(name);
         *rest = after;

@@ -1,4 +1,4 @@
-//! What a client is shown: a subtree, without what was not asked for and what it may not see.
+//! Reads of a subtree, without the nodes that were not requested or may not be read.
 
 use stoa_controller::yang;
 use yang5::data::{Data, DataFormat, DataNodeRef, DataPrinterFlags, DataTree};
@@ -10,14 +10,14 @@ use super::path::{Place, Step};
 use super::query::{Content, Field, Query};
 use crate::nacm::{self, Operation, Rights};
 
-/// What is asked for, by whom.
+/// A read request.
 #[derive(Debug)]
 pub struct Asked<'a> {
     /// The target.
     pub place: &'a Place,
-    /// How much of it.
+    /// Its query parameters.
     pub query: &'a Query,
-    /// What the one who asks may see.
+    /// The rights of the client.
     pub rights: &'a Rights<'a>,
     /// The encoding.
     pub media: Media,
@@ -28,7 +28,7 @@ fn broken(error: &yang5::Error) -> Fault {
 }
 
 impl Asked<'_> {
-    /// The text of the answer; `None`: there is no such resource, or none for this client.
+    /// The text of the response; `None`: the resource does not exist, or may not be read.
     ///
     /// # Errors
     /// When libyang fails.
@@ -41,7 +41,7 @@ impl Asked<'_> {
             return Ok(None);
         }
         let path = self.place.data_path();
-        let (found, _) = yang::listen(|| tree.find_path(&path));
+        let (found, _) = yang::collect_errors(|| tree.find_path(&path));
         let Ok(node) = found else { return Ok(None) };
         if self.is_all_shown() {
             return self.print(&node, DataPrinterFlags::empty()).map(Some);
@@ -52,7 +52,7 @@ impl Asked<'_> {
         self.print(&top, DataPrinterFlags::empty()).map(Some)
     }
 
-    /// Whether nothing has to be taken away.
+    /// Whether nothing has to be removed.
     fn is_all_shown(&self) -> bool {
         let has_secrets = nacm::may_hold_secret(&self.place.steps);
         self.query.is_whole()
@@ -67,7 +67,7 @@ impl Asked<'_> {
 
     fn whole(&self, tree: &DataTree<'static>) -> Result<String, Fault> {
         let mut copy = tree.duplicate().map_err(|error| broken(&error))?;
-        // The top nodes first: those that go are named, so that the tree knows what it begins with.
+        // Collect the top nodes first: removing the first one changes the start of the tree.
         let mut gone = Vec::new();
         for top in copy.reference().iter().flat_map(DataNodeRef::inclusive_siblings) {
             let step = step(&top);
@@ -101,7 +101,7 @@ impl Asked<'_> {
         self.prune_below(top, steps, self.query.depth, self.query.fields.as_deref());
     }
 
-    /// Removes what is not to be shown below a node; `depth` counts the node itself.
+    /// Removes the hidden nodes below a node; `depth` counts the node itself.
     fn prune_below(
         &self,
         node: &DataNodeRef<'_>,
@@ -111,7 +111,7 @@ impl Asked<'_> {
     ) {
         let mut gone = Vec::new();
         for child in node.children() {
-            // An entry without its keys would be no entry.
+            // An entry keeps its keys.
             let is_key = child.schema().is_list_key();
             let step = step(&child);
             let field = fields.and_then(|all| wanted(all, &step));
@@ -148,22 +148,22 @@ impl Asked<'_> {
             let flags = DataPrinterFlags::from_bits_retain(bits) | more;
             node.print_string(format, flags).map_err(|error| broken(&error))
         };
-        // What was cut off by its depth is shown to be there.
+        // Nodes that were cut off by depth are shown without content.
         if self.query.depth.is_some() {
             return print(DataPrinterFlags::KEEP_EMPTY_CONT);
         }
         let text = print(DataPrinterFlags::empty())?;
-        // libyang puts lines between the braces.
+        // libyang prints a line break between the braces.
         let is_empty = text.chars().all(|letter| letter.is_whitespace() || "{}".contains(letter));
         if is_list || !is_empty {
             return Ok(text);
         }
-        // A container with nothing in it, or nothing that may be seen.
+        // An empty container, or one without readable nodes.
         print(DataPrinterFlags::KEEP_EMPTY_CONT)
     }
 }
 
-/// All data as the datastore resource shows it.
+/// All data as the datastore resource.
 fn wrapped(data: &str, media: Media) -> String {
     match media {
         Media::Json => {
@@ -188,7 +188,7 @@ pub fn step(node: &DataNodeRef<'_>) -> Step {
     Step { module: schema.module().name().to_owned(), name: schema.name().to_owned(), keys }
 }
 
-/// A node as the steps from the root to it.
+/// The steps from the root to a node.
 pub fn way(node: &DataNodeRef<'_>) -> Vec<Step> {
     let mut steps: Vec<Step> = node.inclusive_ancestors().map(|one| step(&one)).collect();
     steps.reverse();
@@ -202,12 +202,12 @@ fn wanted<'a>(fields: &'a [Field], step: &Step) -> Option<&'a Field> {
     })
 }
 
-/// What is wanted below a field; `None`: all.
+/// The selection below a field; `None`: all.
 fn below(field: Option<&Field>) -> Option<&[Field]> {
     field.map(|field| field.below.as_slice()).filter(|below| !below.is_empty())
 }
 
-/// Whether a node is of the kind that is asked for. Configuration may have facts below.
+/// Whether the node has the requested content. Configuration may have state below it.
 fn fits(node: &DataNodeRef<'_>, content: Content) -> bool {
     match content {
         Content::All => true,

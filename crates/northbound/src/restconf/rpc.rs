@@ -1,4 +1,4 @@
-//! Operations (RFC 8040, section 4.4.2): what is done with the datastores as a whole.
+//! Operations (RFC 8040, section 4.4.2).
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ use super::{Call, look, not_allowed, only_read, options};
 use crate::audit::timestamp;
 use crate::nacm::{self, Rights};
 
-/// The module of the operations with datastores.
+/// The module of the datastore operations.
 pub const MODULE: &str = "stoa-datastore";
 /// All operations, by module.
 pub const OPERATIONS: &[(&str, &[&str])] = &[
@@ -28,7 +28,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("stoa-forwarder", &["find-routes", "capture"]),
 ];
 
-/// Answers a request for an operation, or for the list of them.
+/// Answers a request for an operation, or for the list of operations.
 pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faults> {
     let name = below.replace("%3A", ":").replace("%3a", ":");
     if name.is_empty() {
@@ -36,7 +36,7 @@ pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faul
     }
     let known = all().find(|(module, one)| name.split_once(':') == Some((module, one)));
     let Some((module, name)) = known else {
-        return Err(Fault::nowhere("there is no such operation").into());
+        return Err(Fault::nowhere("no such operation: GET /restconf/operations lists them").into());
     };
     match call.parts.method {
         Method::POST => {}
@@ -61,7 +61,7 @@ pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faul
     }
 }
 
-/// Whether an operation is called that changes nothing and shows what may be read: nothing to write down.
+/// Whether the operation only reads: it needs no audit record.
 pub fn only_reads(path: &str) -> bool {
     let name = path.strip_prefix("/restconf/operations/").unwrap_or_default();
     let name = name.split_once(':').map_or("", |(_, name)| name);
@@ -95,7 +95,7 @@ fn list(media: Media) -> String {
     }
 }
 
-/// What an operation is given.
+/// The input of an operation.
 pub struct Input {
     tree: Option<DataTree<'static>>,
     module: &'static str,
@@ -103,12 +103,12 @@ pub struct Input {
 }
 
 impl Input {
-    /// The value of a leaf, when it was given.
+    /// The value of a leaf, if present.
     pub fn value(&self, leaf: &str) -> Option<String> {
         let tree = self.tree.as_ref()?;
         tree.reference()?;
         let path = format!("/{}:{}/{leaf}", self.module, self.name);
-        yang::listen(|| tree.find_path(&path)).0.ok()?.value_canonical()
+        yang::collect_errors(|| tree.find_path(&path)).0.ok()?.value_canonical()
     }
 
     /// The values of a leaf-list.
@@ -117,11 +117,11 @@ impl Input {
             return Vec::new();
         };
         let path = format!("/{}:{}/{leaf}", self.module, self.name);
-        let (found, _) = yang::listen(|| tree.find_xpath(&path));
+        let (found, _) = yang::collect_errors(|| tree.find_xpath(&path));
         found.into_iter().flatten().filter_map(|node| node.value_canonical()).collect()
     }
 
-    /// The value of a leaf that is a number.
+    /// The value of a numeric leaf.
     pub fn number(&self, leaf: &str) -> Option<u64> {
         self.value(leaf)?.parse().ok()
     }
@@ -135,13 +135,13 @@ fn input(
 ) -> Result<DataTree<'static>, Faults> {
     let text = std::str::from_utf8(bytes).map_err(|_| Fault::malformed("the body is not UTF-8"))?;
     if text.contains('\0') || text.contains("\\u0000") {
-        return Err(Fault::malformed("the body holds a zero character").into());
+        return Err(Fault::malformed("the body contains a NUL character: remove it").into());
     }
     let (whole, format) = match media {
         Media::Json => {
             let mut members = body::members(text)?;
             let input = members.remove(&format!("{module}:input")).filter(|_| members.is_empty());
-            let wrong = || Fault::malformed(format!("the body is {{\"{module}:input\": {{...}}}}"));
+            let wrong = || Fault::malformed(format!("the body must be {{\"{module}:input\": {{...}}}}"));
             let input = input.filter(Value::is_object).ok_or_else(wrong)?;
             let mut whole = serde_json::Map::new();
             whole.insert(format!("{module}:{name}"), input);
@@ -155,17 +155,17 @@ fn input(
     };
     let context = yang::schema().context();
     let flags = DataParserFlags::STRICT;
-    let (parsed, complaints) = yang::listen(|| {
+    let (parsed, complaints) = yang::collect_errors(|| {
         DataTree::parse_op_string(context, &whole, format, flags, DataOperation::RpcYang)
     });
     parsed.map_err(|error| {
         let first = complaints.into_iter().next().map(|one| one.message);
-        let reason = first.or(error.msg).unwrap_or_else(|| "it does not fit".into());
-        Fault::value(format!("the input is wrong: {reason}")).at(format!("/{module}:{name}")).into()
+        let reason = first.or(error.msg).unwrap_or_else(|| "it does not match the schema".into());
+        Fault::value(format!("invalid input: {reason}")).at(format!("/{module}:{name}")).into()
     })
 }
 
-/// Does it. Gives the output, when there is one.
+/// Runs the operation. Returns its output, if any.
 async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
     let datastore = call.front.datastore.clone();
     let author = call.author();
@@ -173,7 +173,7 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
     match input.name {
         "commit" => {
             let is_whole = Rights::of(&call.identity, &call.front.management()).is_whole();
-            // Read before the rights are looked at: what somebody else edits meanwhile is not committed with it.
+            // Read before the rights are checked: later edits of others are not committed with it.
             let seen = datastore.tree(Store::Candidate).revision;
             let commit = Commit {
                 comment,
@@ -222,10 +222,10 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
     }
 }
 
-/// While a commit waits, the next change of running confirms it: that takes the right to confirm.
+/// While a commit is pending, the next change of running confirms it, which needs the right to confirm.
 ///
 /// # Errors
-/// When one waits and the client may not.
+/// When a commit is pending and the client has no such right.
 pub fn allow_confirm(datastore: &Datastore, rights: &Rights<'_>) -> Result<(), Faults> {
     match datastore.unconfirmed().is_none() || rights.may_call(MODULE, "confirm") {
         true => Ok(()),
@@ -233,8 +233,8 @@ pub fn allow_confirm(datastore: &Datastore, rights: &Rights<'_>) -> Result<(), F
     }
 }
 
-/// A commit changes running: who may not write a node there may not commit it either. Gives whether there is
-/// something to commit for this client.
+/// A commit changes running, so it needs the rights to write these nodes. Returns whether there is something to
+/// commit for this client.
 async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Result<bool, Faults> {
     let management = call.front.management();
     let (identity, datastore) = (call.identity.clone(), datastore.clone());
@@ -243,7 +243,7 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
         if rights.is_whole() {
             return Ok(true);
         }
-        // Both go beyond the changes: one writes over another hand's file, the other can undo what follows.
+        // `overwrite` replaces a file that was changed outside; `confirm-within` can roll back later changes.
         if !is_plain && !rights.is_called_by_rule(MODULE, "commit") {
             return Err(Fault::forbidden(format!("/{MODULE}:commit")).into());
         }
@@ -260,18 +260,18 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
         if let Some(path) = denied {
             return Err(Faults::from(Fault::forbidden(path)));
         }
-        // Nothing of its own: the files are not this client's to write.
+        // Without a change of its own, the client must not write the files.
         Ok(is_change || datastore.unconfirmed().is_some())
     };
     let checked = tokio::task::spawn_blocking(check).await;
-    checked.map_err(|_| Fault::broken("the rights could not be looked at"))?
+    checked.map_err(|_| Fault::broken("cannot check the rights"))?
 }
 
-/// A difference, when the client may see it.
+/// A change, if the client may read it.
 pub fn change(change: &Change, rights: &Rights<'_>) -> Option<Value> {
     let is_seen = match nacm::read(&change.path) {
         Some(steps) => rights.may(nacm::Operation::Read, &steps),
-        // Whose node it is cannot be told.
+        // The path is ambiguous.
         None => rights.is_whole() && !nacm::names_secret(&change.path),
     };
     is_seen.then(|| shown(change))
@@ -298,7 +298,7 @@ fn committed(done: &Committed) -> Value {
     value
 }
 
-/// The output as the client wants it.
+/// The output in the encoding of the client.
 fn answer((module, name): (&str, &str), output: &Value, media: Media) -> Result<Response, Faults> {
     let text = match media {
         Media::Json => json!({ format!("{module}:output"): output }).to_string(),
@@ -309,12 +309,12 @@ fn answer((module, name): (&str, &str), output: &Value, media: Media) -> Result<
             let flags = DataParserFlags::STRICT;
             let parse =
                 || DataTree::parse_op_string(context, &whole, DataFormat::JSON, flags, kind);
-            let (tree, _) = yang::listen(parse);
-            let broken = |_| Fault::broken("the output does not fit its module");
+            let (tree, _) = yang::collect_errors(parse);
+            let broken = |_| Fault::broken("the output does not match its module");
             let tree = tree.map_err(broken)?;
             let text = tree.print_string(DataFormat::XML, DataPrinterFlags::SHRINK);
             let text = text.map_err(broken)?;
-            // The same element, by the name that RESTCONF gives it.
+            // The same element under the name that RESTCONF requires.
             let open = text.strip_prefix(&format!("<{name}")).map(|rest| format!("<output{rest}"));
             let open = open.unwrap_or(text);
             let close = format!("</{name}>");

@@ -1,4 +1,4 @@
-//! Event streams (RFC 8040, section 6) by server-sent events: what happens to the datastores, as it happens.
+//! Event streams (RFC 8040, section 6) as server-sent events: changes of the datastores and of links.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,22 +22,22 @@ use crate::server::front::{Front, peer};
 use crate::server::links::Link;
 use crate::server::share::{Share, quarter};
 
-/// The streams, and what comes by each.
+/// The streams and their descriptions.
 pub const STREAMS: &[(&str, &str)] = &[
-    ("configuration", "Changes of the candidate and of what is in force."),
+    ("configuration", "Changes of the candidate and running datastores."),
     ("interfaces", "Interfaces that go up or down."),
 ];
-/// How often a silent stream says that it lives.
+/// Interval of keepalives on an idle stream.
 const ALIVE: Duration = Duration::from_secs(15);
-/// Differences that one event tells.
+/// Maximum number of changes in an event.
 const CHANGES: usize = 100;
-/// Differences that are looked at for it.
+/// Maximum number of changes that are checked for an event.
 const LOOKED_AT: usize = 10_000;
-/// Bytes of the differences that one event tells.
+/// Maximum size of the changes in an event, in bytes.
 const EVENT_BYTES: usize = 64 << 10;
-/// Bytes of a value that are told.
+/// Maximum size of a value in an event, in bytes.
 const VALUE_BYTES: usize = 4 << 10;
-/// Streams at the same time: each may hold up a few events of that size.
+/// Concurrent streams: each may hold a few events of that size.
 const LISTENERS: usize = 128;
 /// The namespace of notifications (RFC 5277).
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:netconf:notification:1.0";
@@ -48,10 +48,10 @@ pub fn serve(call: Call, below: &str) -> Result<Response, Faults> {
     let media = match encoding {
         "json" => Media::Json,
         "xml" => Media::Xml,
-        _ => return Err(Fault::nowhere("a stream comes as json or xml").into()),
+        _ => return Err(Fault::nowhere("a stream is available as json or xml").into()),
     };
     if !STREAMS.iter().any(|(one, _)| *one == name) {
-        return Err(Fault::nowhere("there is no such stream").into());
+        return Err(Fault::nowhere("no such stream: use configuration or interfaces").into());
     }
     match call.parts.method {
         Method::GET => {}
@@ -59,14 +59,14 @@ pub fn serve(call: Call, below: &str) -> Result<Response, Faults> {
         _ => return Err(not_allowed("OPTIONS, GET")),
     }
     if call.parts.uri.query().is_some_and(|query| !query.is_empty()) {
-        let words = "a stream has no parameters: what is past cannot be heard again";
+        let words = "a stream has no parameters: replay is not supported";
         return Err(Fault::value(words).into());
     }
     let from = peer(&call.parts).address;
     let share = call.front.listeners.take(from, quarter(LISTENERS), LISTENERS);
     let share = share.ok_or_else(|| {
         let words = format!(
-            "there are {LISTENERS} event streams, or {} of them are yours: end one",
+            "too many event streams: the limit is {LISTENERS}, and {} for one client: close one",
             quarter(LISTENERS)
         );
         Fault::application(StatusCode::TOO_MANY_REQUESTS, "resource-denied", words)
@@ -81,13 +81,13 @@ pub fn serve(call: Call, below: &str) -> Result<Response, Faults> {
     Ok(Sse::new(listener.stream()).keep_alive(alive).into_response())
 }
 
-/// What is listened to.
+/// The source of a stream.
 enum Source {
     Configuration(Receiver<Event>),
     Interfaces(Receiver<Link>),
 }
 
-/// Something that happened.
+/// An event.
 enum Happened {
     Configuration(Event),
     Interface(Link),
@@ -102,7 +102,7 @@ impl Source {
     }
 }
 
-/// Somebody who listens.
+/// A subscriber.
 struct Listener {
     source: Source,
     front: Arc<Front>,
@@ -117,7 +117,7 @@ impl Listener {
             loop {
                 match listener.source.next().await {
                     Ok(happened) => {
-                        // A user who was removed, or whose proof is not good any more, hears no more.
+                        // A removed user, or one whose credentials are no longer valid, receives no more.
                         let management = listener.front.management();
                         let again = listener.front.gate.again(&management, &listener.identity);
                         listener.identity = again?;
@@ -125,7 +125,7 @@ impl Listener {
                             return Some((Ok(Sent::default().data(text)), listener));
                         }
                     }
-                    // Some were lost to a slow client; those after it are told.
+                    // A slow client lost some events; it receives the later ones.
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return None,
                 }
@@ -133,7 +133,7 @@ impl Listener {
         })
     }
 
-    /// The notification, when the client may hear it.
+    /// The notification, if the client may receive it.
     fn text(&self, happened: &Happened) -> Option<String> {
         let management = self.front.management();
         let rights = Rights::of(&self.identity, &management);
@@ -170,7 +170,7 @@ impl Listener {
     }
 }
 
-/// What a change of running tells: of a large one the beginning, for every listener may have to hold it.
+/// The content of a change of running. A large one is cut: every subscriber may have to store it.
 fn changed(
     author: &str,
     client: Client,
@@ -206,7 +206,7 @@ fn changed(
     content
 }
 
-/// Cuts a value that is too long to be told.
+/// Cuts a value that is too long for an event.
 fn shorten(text: &mut String) {
     if text.len() > VALUE_BYTES {
         let end = (0..=VALUE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a client changes: POST, PUT, PATCH and DELETE as edits of a datastore, within the rights of the client.
+//! Changes: POST, PUT, PATCH and DELETE as edits of a datastore, within the rights of the client.
 
 use http::{Method, StatusCode};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use super::query::Insert;
 use super::rpc;
 use crate::nacm::{Operation, Rights};
 
-/// A change that is asked for.
+/// A requested change.
 #[derive(Debug)]
 pub struct Change<'a> {
     /// The method.
@@ -23,18 +23,18 @@ pub struct Change<'a> {
     pub place: Place,
     /// The encoding and the text of the body; `None` for DELETE.
     pub given: Option<(Media, &'a [u8])>,
-    /// Where a new entry goes.
+    /// The position of a new entry.
     pub insert: Option<Insert>,
 }
 
-/// What a change comes to.
+/// The edits of a change.
 #[derive(Debug)]
 pub struct Made {
     /// The edits.
     pub edits: Vec<Edit>,
-    /// What is made new; `None`: nothing is.
+    /// The created resource, if any.
     pub created: Option<Place>,
-    /// Edits that hold only as long as the datastore is as it was read.
+    /// Whether the edits are valid only while the datastore is unchanged.
     pub is_bound: bool,
 }
 
@@ -42,22 +42,22 @@ fn is_there(datastore: &Datastore, store: Store, path: &str) -> bool {
     let snapshot = datastore.tree(store);
     let tree = &snapshot.tree;
     tree.reference().is_some()
-        && stoa_controller::yang::listen(|| tree.find_path(path)).0.is_ok_and(|it| !it.is_default())
+        && stoa_controller::yang::collect_errors(|| tree.find_path(path)).0.is_ok_and(|it| !it.is_default())
 }
 
 impl Change<'_> {
-    /// The edits that do it.
+    /// The edits of the change.
     ///
     /// # Errors
-    /// When the body cannot be read or is for another target, or the method is not for this one.
+    /// When the body is invalid or for another resource, or the method is not allowed.
     pub fn made(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
         if !self.place.is_config() {
-            let words = "this is a fact, not something to be configured";
+            let words = "this is state data, which cannot be configured";
             return Err(Fault::unsupported(words).at(self.place.data_path()).into());
         }
         match (self.method.as_str(), self.place.is_root()) {
             ("DELETE", true) => {
-                Err(Fault::unsupported("the datastore cannot be deleted: PUT an empty one").into())
+                Err(Fault::unsupported("a datastore cannot be deleted: PUT an empty one").into())
             }
             ("DELETE", false) => {
                 let path = self.place.data_path();
@@ -79,12 +79,12 @@ impl Change<'_> {
             ("POST", _) => self.post(datastore, store),
             ("PUT", false) => self.put(datastore, store),
             ("PATCH", false) => self.patch(datastore, store),
-            _ => Err(Fault::unsupported("this method is not for data").into()),
+            _ => Err(Fault::unsupported("this method is not allowed for data").into()),
         }
     }
 
     fn bytes(&self) -> Result<(Media, &[u8]), Fault> {
-        self.given.ok_or_else(|| Fault::malformed("the body is missing"))
+        self.given.ok_or_else(|| Fault::malformed("the body is missing: send the node"))
     }
 
     fn whole(&self) -> Result<String, Faults> {
@@ -92,7 +92,7 @@ impl Change<'_> {
         Ok(body::whole(media, bytes)?.text()?)
     }
 
-    /// The body, which brings what `target` names.
+    /// The body, which must contain the node of the URL.
     fn same(&self) -> Result<String, Faults> {
         let (media, bytes) = self.bytes()?;
         let parent = self.place.parent();
@@ -104,7 +104,7 @@ impl Change<'_> {
             _ => false,
         };
         if !is_same {
-            let words = "the body is another node than the URL names, or has other keys";
+            let words = "the body must be the node of the URL, with the same keys";
             return Err(Fault::value(words).at(self.place.data_path()).into());
         }
         Ok(given.text()?)
@@ -113,7 +113,7 @@ impl Change<'_> {
     fn post(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
         let (media, bytes) = self.bytes()?;
         if matches!(self.place.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList)) {
-            return Err(Fault::unsupported("nothing stands below a leaf: PUT it").into());
+            return Err(Fault::unsupported("a leaf has no nodes below it: use PUT").into());
         }
         can_hold(datastore, store, &self.place)?;
         let given = body::below(&self.place, media, bytes)?;
@@ -151,7 +151,7 @@ impl Change<'_> {
         Ok(Made { edits: vec![Edit::Merge { body }], created: None, is_bound: false })
     }
 
-    /// Puts an entry into its place among its like: the node above is replaced, with the entry in it.
+    /// Inserts an entry at its position in the list: replaces the parent, with the entry in it.
     fn inserted(
         &self,
         datastore: &Datastore,
@@ -162,12 +162,12 @@ impl Change<'_> {
     ) -> Result<Made, Faults> {
         let is_ordered = target.node.as_ref().is_some_and(|node| node.is_user_ordered());
         if !is_ordered {
-            let words = "only lists that are ordered by their users have a place to insert at";
+            let words = "insert is only for lists that are ordered-by user";
             return Err(Fault::value(words).at(target.data_path()).into());
         }
         let parent = target.parent();
         if parent.is_root() {
-            return Err(Fault::unsupported("entries at the top have no place to insert at").into());
+            return Err(Fault::unsupported("insert is not supported for top-level lists").into());
         }
         let entries = Entries::read(datastore, store, &parent, target, body)?;
         let body = entries.with(insert)?;
@@ -176,7 +176,7 @@ impl Change<'_> {
     }
 }
 
-/// The entries of one list, in a tree from the root on that is JSON.
+/// The entries of one list, in a JSON tree from the root on.
 struct Entries {
     whole: Value,
     way: Vec<Step>,
@@ -196,7 +196,7 @@ impl Entries {
     ) -> Result<Entries, Faults> {
         let snapshot = datastore.tree(store);
         let path = parent.data_path();
-        let (found, _) = stoa_controller::yang::listen(|| snapshot.tree.find_path(&path));
+        let (found, _) = stoa_controller::yang::collect_errors(|| snapshot.tree.find_path(&path));
         let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::KEEP_EMPTY_CONT;
         let broken = || Fault::broken("libyang cannot print a list");
         let text = match found {
@@ -204,7 +204,7 @@ impl Entries {
                 let copy = node.duplicate(true).map_err(|_| broken())?;
                 copy.print_string(DataFormat::JSON, flags).map_err(|_| broken())?
             }
-            // Nothing is there yet: the body alone has the way.
+            // The list does not exist yet: the body has the path to it.
             Err(_) => body.to_owned(),
         };
         let whole: Value = serde_json::from_str(&text).map_err(|_| broken())?;
@@ -221,7 +221,7 @@ impl Entries {
         Ok(Entries { whole, way: parent.steps.clone(), name, target: step, entry, keys })
     }
 
-    /// The tree with the entry at its place.
+    /// The tree with the entry at its position.
     fn with(mut self, insert: &Insert) -> Result<String, Faults> {
         let point = match insert {
             Insert::Before(point) | Insert::After(point) => {
@@ -242,20 +242,20 @@ impl Entries {
                     list.iter().position(|one| is_entry_of(one, step, &self.keys))
                 });
                 let found = found
-                    .ok_or_else(|| Fault::value("the point is no other entry of the same list"))?;
+                    .ok_or_else(|| Fault::value("point must be another entry of the same list"))?;
                 found + usize::from(matches!(insert, Insert::After(_)))
             }
             _ => list.len(),
         };
         list.insert(at, self.entry.clone());
         let here = inside_mut(&mut self.whole, &self.way);
-        let here = here.ok_or_else(|| Fault::broken("the way to a list is lost"))?;
+        let here = here.ok_or_else(|| Fault::broken("the path to a list is lost"))?;
         here.insert(self.name.clone(), Value::Array(list));
         Ok(self.whole.to_string())
     }
 }
 
-/// A value as the text that a key has.
+/// A value as the text of a key.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -268,12 +268,12 @@ fn is_entry_of(entry: &Value, step: &Step, keys: &[String]) -> bool {
     })
 }
 
-/// Refuses a place that is not there. A container that means nothing by itself is there with what stands above it.
+/// Requires that the resource exists. A non-presence container exists with its parent.
 fn stands(datastore: &Datastore, store: Store, place: &Place) -> Result<(), Faults> {
     above(datastore, store, place.clone(), Place::comes_by_itself)
 }
 
-/// Refuses a place below an entry that is not there: containers are made on the way to what is put, entries are not.
+/// Requires that the entries above exist: a PUT creates containers above its target, but not entries.
 fn can_hold(datastore: &Datastore, store: Store, place: &Place) -> Result<(), Faults> {
     let is_container = |place: &Place| place.kind() == Some(SchemaNodeKind::Container);
     above(datastore, store, place.clone(), is_container)
@@ -298,8 +298,8 @@ fn missing(place: &Place) -> Faults {
     stoa_controller::datastore::Refusal::Missing(place.data_path()).into()
 }
 
-/// Whether the node of the body is the one of the URL. Values may be written in more than one way: what libyang made
-/// of the one has to be what it makes of the other.
+/// Whether the node of the body is the node of the URL. Values can have several forms, so both are compared in the
+/// canonical form of libyang.
 fn is_same(found: &Step, wanted: &Step, place: &Place) -> bool {
     if (&found.module, &found.name) != (&wanted.module, &wanted.name) {
         return false;
@@ -309,16 +309,16 @@ fn is_same(found: &Step, wanted: &Step, place: &Place) -> bool {
     }
     let mut tree = yang5::data::DataTree::new(stoa_controller::yang::schema().context());
     let path = place.data_path();
-    let (made, _) = stoa_controller::yang::listen(|| {
+    let (made, _) = stoa_controller::yang::collect_errors(|| {
         tree.new_path(&path, None, false).map(|node| node.map(|node| super::read::step(&node)))
     });
     made.ok().flatten().is_some_and(|step| step.keys == found.keys)
 }
 
-/// Whether the client may make these edits: every node that they change is looked at. Gives whether they change any.
+/// Checks every changed node against the rights of the client. Returns whether there are changes.
 ///
 /// # Errors
-/// The first node that it may not change; or a commit of others waits, which a change of running would confirm.
+/// The first node that may not be changed; or a commit of another user is pending, which a change would confirm.
 pub fn permitted(
     datastore: &Datastore,
     store: Store,
@@ -347,21 +347,21 @@ pub fn permitted(
     Ok(true)
 }
 
-/// Whether the client may make this difference.
+/// Whether the client may make this change.
 pub fn may(rights: &Rights<'_>, kind: Kind, node: &DataNodeRef<'_>) -> bool {
     let operation = match kind {
         Kind::Create => Operation::Create,
         Kind::Replace => Operation::Update,
         Kind::Delete => Operation::Delete,
     };
-    // Who may change all is not asked for the way to each node.
+    // An administrator needs no check of the path.
     rights.is_whole() || rights.may(operation, &super::read::way(node))
 }
 
-/// Makes the edits.
+/// Applies the edits.
 ///
 /// # Errors
-/// Why they cannot be made.
+/// Why they cannot be applied.
 pub async fn make(
     datastore: &Datastore,
     author: &Author,

@@ -1,4 +1,4 @@
-//! The server's certificate: the one that the configuration names, else one of its own, made at the first start.
+//! The server's certificate: the configured one, or a self-signed one that is created at the first start.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,24 +15,24 @@ use stoa_controller::management::Https;
 
 use crate::auth::tokens::{write_mode, write_whole};
 
-/// How long an own certificate is good for, in years.
+/// Validity of a self-signed certificate, in years.
 const YEARS: i32 = 10;
 
-/// The files that a server configuration is read from.
+/// The files that the TLS configuration is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     certificate: PathBuf,
     key: PathBuf,
     client_ca: Option<PathBuf>,
-    /// Whether certificate and key are made when they are missing.
+    /// Whether missing files are created.
     own: bool,
 }
 
-/// When and how large files were: another stamp, another content.
+/// Modification time and size of the files: they change with the content.
 pub type Stamp = Vec<Option<(SystemTime, u64)>>;
 
 impl Files {
-    /// The files of these settings; own ones stand in the folder of the state.
+    /// The files of these settings; self-signed ones are in the state folder.
     pub fn of(https: &Https, state: &Path) -> Files {
         let own = state.join("https");
         let given = https.certificate.clone().zip(https.key.clone());
@@ -42,7 +42,7 @@ impl Files {
         Files { certificate, key, client_ca: https.client_ca.clone(), own: is_own }
     }
 
-    /// How the files are now.
+    /// The current stamp of the files.
     pub fn stamp(&self) -> Stamp {
         let files = [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()];
         let stamp = |path: &PathBuf| {
@@ -52,10 +52,10 @@ impl Files {
         files.into_iter().flatten().map(stamp).collect()
     }
 
-    /// Reads the files, after making those that are missing and may be made.
+    /// Reads the files, after creating missing self-signed ones.
     ///
     /// # Errors
-    /// Which file is wrong, and why.
+    /// The file and what is wrong with it.
     pub fn read(&self, addresses: &[IpAddr]) -> Result<Arc<ServerConfig>, String> {
         if self.own && !(self.certificate.exists() && self.key.exists()) {
             self.make(addresses)?;
@@ -97,11 +97,11 @@ impl Files {
         let write = || {
             std::fs::create_dir_all(folder)?;
             write_whole(&self.key, key.as_bytes())?;
-            // Clients need it to know the server.
+            // Clients read the certificate to verify the server.
             write_mode(&self.certificate, certificate.as_bytes(), 0o644)
         };
         write().map_err(|error| format!("{}: {error}", folder.display()))?;
-        tracing::info!(certificate = %self.certificate.display(), "made a certificate of its own");
+        tracing::info!(certificate = %self.certificate.display(), "created a self-signed certificate");
         Ok(())
     }
 }
@@ -111,12 +111,12 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = CertificateDer::pem_file_iter(path).map_err(because)?;
     let all = all.collect::<Result<Vec<_>, _>>().map_err(because)?;
     if all.is_empty() {
-        return Err(format!("{}: no certificate is in it", path.display()));
+        return Err(format!("{}: contains no certificate", path.display()));
     }
     Ok(all)
 }
 
-/// Certificate and key as PEM, for this machine by its name and these addresses.
+/// Certificate and key as PEM, for the host name of this machine and these addresses.
 fn own_certificate(addresses: &[IpAddr]) -> Result<(String, String), rcgen::Error> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -144,7 +144,7 @@ pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let mut names = parsed.subject().iter_common_name();
     let name = names.next()?.as_str().ok()?.to_owned();
-    // Two names are nobody's name.
+    // A second common name makes the identity ambiguous.
     names.next().is_none().then_some(name)
 }
 
@@ -179,6 +179,6 @@ mod tests {
         assert!(error.contains("wrong.pem"), "{error}");
         let https = Https { client_ca: Some(path), ..Https::default() };
         let error = Files::of(&https, folder.path()).read(&[]).unwrap_err();
-        assert!(error.contains("wrong.pem: no certificate is in it"), "{error}");
+        assert!(error.contains("wrong.pem: contains no certificate"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! One connection: TLS, then requests; every step has a time limit, so that slow clients are cut.
+//! One connection: TLS, then requests. Each step has a time limit, which disconnects slow clients.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -29,22 +29,22 @@ use crate::gnmi::HangUp;
 
 /// Time for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Time for the head of a request, and between two requests of HTTP/1.
+/// Time for the header of a request, and between two HTTP/1 requests.
 const HEAD: Duration = Duration::from_secs(30);
 /// Time for a frame of a request's body.
 pub const BODY_FRAME: Duration = Duration::from_secs(10);
-/// Time without any request under way.
+/// Time without an active request.
 const IDLE: Duration = Duration::from_secs(60);
-/// Time for the client to take what was sent to it.
+/// Time for the client to acknowledge sent data.
 const UNSENT: Duration = Duration::from_secs(30);
-/// How often idle connections are looked for.
+/// Interval between checks for idle connections.
 const LOOK: Duration = Duration::from_secs(5);
-/// Requests at the same time on one connection of HTTP/2.
+/// Concurrent requests of one HTTP/2 connection.
 const STREAMS: u32 = 64;
-/// Bytes of all header fields of a request, at most.
+/// Maximum size of all header fields of a request, in bytes.
 const HEADERS_BYTES: usize = 32 << 10;
 
-/// What is under way on a connection.
+/// The activity of a connection.
 struct Busy {
     begun: Instant,
     requests: AtomicUsize,
@@ -64,7 +64,7 @@ impl Busy {
     }
 }
 
-/// A request, or its answer that is still being sent.
+/// A request, or a response that is still being sent.
 struct Underway(Arc<Busy>);
 
 impl Underway {
@@ -81,8 +81,8 @@ impl Drop for Underway {
     }
 }
 
-/// Serves a connection to its end. One that showed a certificate ends when the certificates are read again: who signed
-/// it may be trusted no more.
+/// Serves a connection to its end. A connection with a client certificate ends when the certificates are reloaded:
+/// the new authority may not trust its issuer.
 pub async fn serve(
     stream: TcpStream,
     from: SocketAddr,
@@ -96,12 +96,12 @@ pub async fn serve(
     let handshake = TlsAcceptor::from(config).accept(stream);
     let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%from, "no TLS: {error}"),
-        Err(_) => return tracing::debug!(%from, "no TLS in time"),
+        Ok(Err(error)) => return tracing::debug!(%from, "TLS handshake failed: {error}"),
+        Err(_) => return tracing::debug!(%from, "TLS handshake timed out"),
     };
     let is_certified = stream.get_ref().1.peer_certificates().is_some();
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    // A v4 client of a v6 socket is the same client.
+    // A v4 address mapped to v6 is the same client.
     let peer = Peer { address: from.ip().to_canonical(), certificate: shown.and_then(common_name) };
     let local = stream.get_ref().0.local_addr().ok().map(Local);
     let busy = Arc::new(Busy {
@@ -135,17 +135,17 @@ pub async fn serve(
     loop {
         let served = tokio::select! {
             served = tokio::time::timeout(LOOK, connection.as_mut()) => served,
-            () = hang_up.0.notified() => return tracing::debug!(%from, "a client hung up"),
+            () = hang_up.0.notified() => return tracing::debug!(%from, "connection aborted"),
             () = replaced(&mut tls), if is_certified => {
-                return tracing::debug!(%from, "shows a certificate of before: it has to come again");
+                return tracing::debug!(%from, "certificates reloaded: closing the connection of a client certificate");
             }
         };
         match served {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => return tracing::debug!(%from, "connection: {error}"),
+            Ok(Err(error)) => return tracing::debug!(%from, "connection failed: {error}"),
             Err(_) if busy.is_idle() => {
                 connection.as_mut().graceful_shutdown();
-                // A client that does not even take the farewell is left.
+                // A client that does not even read the end of the connection.
                 let _ = tokio::time::timeout(LOOK, connection.as_mut()).await;
                 return;
             }
@@ -154,15 +154,15 @@ pub async fn serve(
     }
 }
 
-/// Waits until the certificates are read again.
+/// Waits until the certificates are reloaded.
 async fn replaced(tls: &mut watch::Receiver<Arc<ServerConfig>>) {
     if tls.changed().await.is_err() {
-        // The server ends, and with it all this.
+        // The server ends, and this task with it.
         std::future::pending::<()>().await;
     }
 }
 
-/// Answers one request. A fault of the program is the end of this request, and of nothing else.
+/// Answers one request. A panic ends only this request.
 async fn answer(
     router: Router,
     (peer, local): (Peer, Option<Local>),
@@ -178,17 +178,17 @@ async fn answer(
     let response = match answered {
         Ok(Ok(response)) => response,
         Err(_) => {
-            tracing::error!("a request was not answered for a fault of the program: see above");
-            let mut response = Response::new(Body::from("a fault of the program\n"));
+            tracing::error!("a request handler panicked: see the messages above");
+            let mut response = Response::new(Body::from("internal error: see the log of the router\n"));
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             response
         }
     };
-    // The request is under way until its answer is sent.
+    // The request stays active until its response is sent.
     Ok(response.map(|body| Body::new(Held { body, _underway: underway })))
 }
 
-/// The body of an answer that keeps its connection from being idle.
+/// The body of a response, which keeps its connection from being idle.
 struct Held {
     body: Body,
     _underway: Underway,

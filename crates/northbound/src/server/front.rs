@@ -1,4 +1,4 @@
-//! What stands before every client: limits, who it is, the audit log, and the clients of logging in themselves.
+//! Common parts of all endpoints: rate limits, authentication, the audit log, and the login endpoints.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,44 +37,44 @@ pub mod origin;
 
 pub use origin::refusal as foreign;
 
-/// The whole body of a request must be there after this time.
+/// Time for the complete body of a request.
 const BODY: Duration = Duration::from_secs(120);
-/// Largest body of the clients that take a few words.
+/// Largest body of endpoints with short requests.
 pub const WORDS_BYTES: usize = 64 << 10;
 
-/// What all clients share.
+/// State that all endpoints share.
 #[derive(Debug)]
 pub struct Front {
-    /// Who comes in.
+    /// Authentication.
     pub gate: Gate,
-    /// Who did what.
+    /// The audit log.
     pub audit: Audit,
-    /// What the router is told and holds.
+    /// The datastores of the controller.
     pub datastore: Datastore,
-    /// When the program was started, in seconds since 1970: revisions count from then.
+    /// Start time of the program, in seconds since 1970: revisions count from it.
     pub started: u64,
-    /// Interfaces that went up or down.
+    /// Link changes of interfaces.
     pub links: broadcast::Sender<Link>,
-    /// Who listens to event streams.
+    /// Event streams by client.
     pub listeners: Arc<Shares>,
-    /// Who is sent a capture.
+    /// Captures by client.
     pub captures: Arc<Shares>,
     rate: Rate,
 }
 
-/// Why a body was not taken.
+/// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
     /// It is larger than this, in bytes.
     TooLarge(usize),
-    /// It did not come in time.
+    /// It did not arrive in time.
     TooSlow,
     /// The connection broke.
     Broken,
 }
 
 impl Front {
-    /// The front over the router.
+    /// The state for a router.
     pub fn new(datastore: &Datastore) -> Arc<Front> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Arc::new(Front {
@@ -89,16 +89,16 @@ impl Front {
         })
     }
 
-    /// The settings in force, this moment: a user who was removed is out with the commit.
+    /// The current settings: a removed user is locked out as soon as the commit is done.
     pub fn management(&self) -> Arc<Management> {
-        self.datastore.line().management()
+        self.datastore.connection().management()
     }
 
-    /// Tells or forgets the way in for the first user, and forgets who was removed.
+    /// Creates or removes the setup token, and removes sessions and tokens of removed users.
     pub fn follow(&self, management: &Management) {
         self.gate.setup.follow(!management.user.is_empty());
         self.gate.end_sessions(management);
-        // A commit that waits may be undone, and then its users are there again: before and after the look at them.
+        // An unconfirmed commit may be rolled back, which restores its users: check before and after.
         let is_settled = || self.datastore.unconfirmed().is_none();
         if is_settled() {
             let management = self.management();
@@ -108,10 +108,10 @@ impl Front {
         }
     }
 
-    /// Who sends a request. Who is not known is written down.
+    /// Authenticates a request. Failures are written to the audit log.
     ///
     /// # Errors
-    /// Why not.
+    /// Why authentication failed.
     pub async fn identify(&self, parts: &Parts) -> Result<Identity, Denied> {
         let peer = peer(parts);
         let management = self.management();
@@ -124,22 +124,22 @@ impl Front {
 
     fn tell_denied(&self, peer: &Peer, denied: &Denied, what: &str) {
         let (user, result) = match denied {
-            // Browsers and programs ask so to learn which proof is wanted.
+            // Browsers and programs send such requests to learn the authentication schemes.
             Denied::Unknown => return,
             Denied::Wrong(user, _) => (user, "wrong credentials"),
             Denied::Wait(user, _) => (user, "locked out"),
-            Denied::Busy(user) => (user, "too many tries at once"),
-            Denied::Silent(user) => (user, "no RADIUS server answers"),
-            Denied::Forged(user) => (user, "not from our page"),
+            Denied::Busy(user) => (user, "too many attempts at the same time"),
+            Denied::Silent(user) => (user, "no RADIUS server answered"),
+            Denied::Forged(user) => (user, "cross-site request"),
         };
         let from = Some(peer.address);
         self.audit.write_refused(&Deed { user, from, client: "log-in", what, result });
     }
 
-    /// The body of a request, within the limits.
+    /// Reads the body of a request within the limits.
     ///
     /// # Errors
-    /// When it is too large, too slow, or does not come.
+    /// When it is too large, too slow or incomplete.
     pub async fn body(&self, body: Body, limit: usize) -> Result<Vec<u8>, Unread> {
         tokio::time::timeout(BODY, collect(body, limit)).await.unwrap_or(Err(Unread::TooSlow))
     }
@@ -164,7 +164,7 @@ async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, Unread> {
 }
 
 impl Unread {
-    /// The status that tells it.
+    /// The HTTP status.
     pub fn status(self) -> StatusCode {
         match self {
             Unread::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -173,43 +173,43 @@ impl Unread {
         }
     }
 
-    /// In words.
+    /// The message.
     pub fn words(self) -> String {
         match self {
             Unread::TooLarge(limit) => format!(
-                "the body is larger than {limit} bytes: \
-                 stoa-management:management/limits/body-bytes is the limit of configurations"
+                "the body is larger than {limit} bytes: for a configuration, raise \
+                /stoa-management:management/limits/body-bytes"
             ),
-            Unread::TooSlow => "the body did not come in time".into(),
-            Unread::Broken => "the body did not come to its end".into(),
+            Unread::TooSlow => "the body did not arrive in time: send it faster".into(),
+            Unread::Broken => "the body is incomplete: the connection broke".into(),
         }
     }
 }
 
-/// The address and port of this machine that a request came to, beside the [`Peer`] of its connection.
+/// The local address and port of the connection, beside its [`Peer`].
 #[derive(Clone, Copy, Debug)]
 pub struct Local(pub SocketAddr);
 
-/// Who asks for a change, with the way on which the request came: no commit cuts that unawares.
+/// The author of a change, with the connection it uses, so that a commit does not cut it off unnoticed.
 pub fn author(extensions: &http::Extensions, identity: &Identity, client: Client) -> Author {
     let proof = match identity.proof {
-        Proof::Password | Proof::Session => datastore::Proof::Password,
-        Proof::Token => datastore::Proof::Token,
-        Proof::Certificate => datastore::Proof::Certificate,
+        Proof::Password | Proof::Session => datastore::Credential::Password,
+        Proof::Token => datastore::Credential::Token,
+        Proof::Certificate => datastore::Credential::Certificate,
     };
     let local = extensions.get::<Local>();
-    let way = local.map(|Local(local)| datastore::Way { local: *local, proof: Some(proof) });
-    Author::new(identity.name.clone(), client).on(way)
+    let way = local.map(|Local(local)| datastore::AccessPath { local: *local, credential: Some(proof) });
+    Author::new(identity.name.clone(), client).with_access_path(way)
 }
 
-/// Who sent it, as the connection said. Requests made in the program itself come from nowhere.
+/// The peer of the connection. Requests of the program itself have none.
 pub fn peer(parts: &Parts) -> Peer {
     let nowhere = Peer { address: std::net::Ipv4Addr::UNSPECIFIED.into(), certificate: None };
     parts.extensions.get::<Peer>().cloned().unwrap_or(nowhere)
 }
 
 impl Denied {
-    /// The status that tells it.
+    /// The HTTP status.
     pub fn status(&self) -> StatusCode {
         match self {
             Denied::Unknown | Denied::Wrong(..) => StatusCode::UNAUTHORIZED,
@@ -219,33 +219,33 @@ impl Denied {
         }
     }
 
-    /// In words. They do not say whether there is such a user.
+    /// The message. It does not reveal whether the user exists.
     pub fn words(&self) -> String {
         match self {
-            Denied::Unknown => "log in: by user and password, or by a token".into(),
+            Denied::Unknown => "log in with user and password, or with a token".into(),
             Denied::Wrong(_, delay) if !delay.is_zero() => {
-                format!("wrong user, password or token; the next try is in {} s", delay.as_secs())
+                format!("wrong user, password or token; try again in {} s", delay.as_secs())
             }
             Denied::Wrong(..) => "wrong user, password or token".into(),
             Denied::Wait(_, wait) => {
-                format!("too many wrong tries: wait {} s", wait.as_secs() + 1)
+                format!("too many failed logins: wait {} s", wait.as_secs() + 1)
             }
-            Denied::Busy(_) => "too many try to log in at this moment: try again".into(),
-            Denied::Silent(_) => "no RADIUS server answers: try again, or log in as a user of the \
-                                  configuration"
+            Denied::Busy(_) => "too many logins at the same time: try again".into(),
+            Denied::Silent(_) => "no RADIUS server answered: try again, or log in as a user of the \
+            configuration"
                 .into(),
             Denied::Forged(_) => format!(
-                "with a session, a request that changes something needs the header {}",
+                "a state-changing request with a session cookie needs the header {}",
                 sessions::HEADER
             ),
         }
     }
 
-    /// The header fields that go with it.
+    /// The header fields of the response.
     pub fn fields(&self, asked: &HeaderMap) -> HeaderMap {
         let mut fields = HeaderMap::new();
         match self {
-            // Our own page has a form; the browser shall not show one of its own.
+            // The web page has a login form; the browser must not show its own dialog.
             Denied::Unknown | Denied::Wrong(..) if !asked.contains_key(sessions::HEADER) => {
                 for proof in ["Basic realm=\"Stoa\", charset=\"UTF-8\"", "Bearer realm=\"Stoa\""] {
                     fields.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(proof));
@@ -263,25 +263,25 @@ impl Denied {
     }
 }
 
-/// A failure of the clients that are not RESTCONF.
+/// An error response of the endpoints other than RESTCONF.
 pub fn failure(status: StatusCode, words: impl Into<String>) -> Response {
     answer(status, &json!({ "error": words.into() }))
 }
 
-/// The answer to somebody who is not known.
+/// The response to an unauthenticated request.
 pub fn answer_denied(parts: &Parts, denied: &Denied) -> Response {
     let mut response = failure(denied.status(), denied.words());
     response.headers_mut().extend(denied.fields(&parts.headers));
     response
 }
 
-/// An answer in JSON.
+/// A JSON response.
 pub fn answer(status: StatusCode, value: &Value) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (status, kind, format!("{value}\n")).into_response()
 }
 
-/// All clients.
+/// The routes of all endpoints.
 pub fn router(front: &Arc<Front>) -> Router {
     Router::new()
         .route("/setup", post(login::set_up))
@@ -295,25 +295,25 @@ pub fn router(front: &Arc<Front>) -> Router {
         .merge(restconf::router())
         .merge(web::router())
         .merge(gnmi::router(front))
-        .fallback(any(async || failure(StatusCode::NOT_FOUND, "nothing is served by this name")))
+        .fallback(any(async || failure(StatusCode::NOT_FOUND, "not found: no such path on this server")))
         .method_not_allowed_fallback(async || {
-            failure(StatusCode::METHOD_NOT_ALLOWED, "this cannot be asked so")
+            failure(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed for this path")
         })
         .layer(middleware::from_fn_with_state(Arc::clone(front), guard))
         .with_state(Arc::clone(front))
 }
 
-/// `GET /metrics`: what is counted, for everybody who is known.
+/// `GET /metrics`: all metrics, for every authenticated user.
 async fn metrics(State(front): State<Arc<Front>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     if let Err(denied) = front.identify(&parts).await {
         return answer_denied(&parts, &denied);
     }
-    let page = stoa_controller::metrics::render(front.datastore.line()).await;
+    let page = stoa_controller::metrics::render(front.datastore.connection()).await;
     ([(header::CONTENT_TYPE, stoa_controller::metrics::CONTENT_TYPE)], page).into_response()
 }
 
-/// What every request goes through: its share of requests, and what browsers are told of every answer.
+/// Runs for every request: rate limit, cross-site check, security headers of the response.
 async fn guard(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     let from = request.extensions().get::<Peer>().map(|peer| peer.address);
     let limit = front.management().limits.requests_per_second;
@@ -321,8 +321,8 @@ async fn guard(State(front): State<Arc<Front>>, request: Request, next: Next) ->
         && !front.rate.take(from, limit, Instant::now())
     {
         let words = format!(
-            "more than {limit} requests in a second: wait, or raise \
-             stoa-management:management/limits/requests-per-second"
+            "more than {limit} requests per second: wait, or raise \
+            /stoa-management:management/limits/requests-per-second"
         );
         if gnmi::is_grpc(request.headers()) {
             return gnmi::refused(tonic::Status::resource_exhausted(words));

@@ -1,4 +1,4 @@
-//! Interfaces that go up and down, told to who listens: the forwarder is asked while somebody does.
+//! Link changes of interfaces for subscribers. The forwarder is polled while there are subscribers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use stoa_api::v1;
 
 use super::front::Front;
 
-/// How often the forwarder is asked.
+/// Interval between polls of the forwarder.
 const LOOK: Duration = Duration::from_secs(1);
-/// Changes that are told after one look; the others wait for the next one.
+/// Changes that one poll reports; the others follow with the next one.
 const CHANGES: usize = 100;
-/// Changes that a slow listener may be behind; older ones are lost to it.
+/// Events that a slow subscriber may lag behind; it loses older ones.
 pub const EVENTS: usize = 256;
 
 /// An interface that went up or down.
@@ -24,14 +24,14 @@ pub struct Link {
     pub is_up: bool,
 }
 
-/// What is known to the listeners.
+/// The last reported states.
 #[derive(Debug, Default)]
 struct Known {
     up: BTreeMap<String, bool>,
 }
 
 impl Known {
-    /// What changed since the look before. An interface that is new or gone did not go up or down.
+    /// Changes since the last poll. A new or removed interface did not go up or down.
     fn changed(&mut self, now: impl Iterator<Item = (String, bool)>) -> Vec<Link> {
         let now: BTreeMap<String, bool> = now.collect();
         self.up.retain(|name, _| now.contains_key(name));
@@ -39,7 +39,7 @@ impl Known {
         for (name, is_up) in now {
             match self.up.get(&name) {
                 Some(was) if *was == is_up => continue,
-                // Told after the next look.
+                // Reported after the next poll.
                 Some(_) if changed.len() >= CHANGES => continue,
                 Some(_) => changed.push(Link { name: name.clone(), is_up }),
                 None => {}
@@ -50,7 +50,7 @@ impl Known {
     }
 }
 
-/// Tells for ever.
+/// Reports until the program ends.
 pub(super) async fn watch(front: Arc<Front>) {
     let mut known: Option<Known> = None;
     loop {
@@ -60,12 +60,12 @@ pub(super) async fn watch(front: Arc<Front>) {
             continue;
         }
         let request = v1::ListInterfacesRequest {};
-        let asked = front.datastore.line().client().list_interfaces(request).await;
-        // While the forwarder does not answer, nobody knows; what changed meanwhile is told then.
+        let asked = front.datastore.connection().client().list_interfaces(request).await;
+        // While the forwarder does not answer, the state is unknown; changes are reported afterwards.
         let Ok(reply) = asked else { continue };
         let interfaces = reply.into_inner().interfaces.into_iter().map(|it| (it.name, it.up));
         for link in known.get_or_insert_default().changed(interfaces) {
-            // Nobody has to listen.
+            // There may be no subscriber.
             let _ = front.links.send(link);
         }
     }

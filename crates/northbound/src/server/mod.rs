@@ -1,4 +1,4 @@
-//! The HTTPS server: listens as the configuration in force says, and follows it.
+//! The HTTPS server: listens on the configured addresses and follows the running configuration.
 
 pub mod certificate;
 pub mod connection;
@@ -25,18 +25,18 @@ use certificate::{Files, Stamp};
 use front::Front;
 use share::{Shares, quarter};
 
-/// How often the configuration and the certificate's files are looked at.
+/// Interval between checks of the configuration and the certificate files.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long until a port that could not be had is tried again.
+/// Time until a failed bind is retried.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Connections that wait to be accepted.
+/// Length of the accept queue.
 const BACKLOG: u32 = 128;
 
-/// A listener as a task, ended when this is dropped. Connections that are open stay.
+/// The task of a listener, aborted on drop. Open connections stay.
 struct Listening(JoinHandle<()>);
 
 impl Listening {
-    /// Ends it, and waits until its port is free.
+    /// Ends the task and waits until its port is free.
     async fn end(mut self) {
         self.0.abort();
         let _ = (&mut self.0).await;
@@ -49,16 +49,16 @@ impl Drop for Listening {
     }
 }
 
-/// Serves for ever, and follows the configuration in force.
+/// Serves until the program ends and follows the running configuration.
 pub async fn keep(datastore: Datastore) {
-    if let Err(refusal) = datastore.make_state() {
+    if let Err(refusal) = datastore.create_state_folder() {
         tracing::warn!("{refusal}");
     }
     let front = Front::new(&datastore);
     tokio::spawn(links::watch(Arc::clone(&front)));
     let mut server = Server::new(datastore, front);
     loop {
-        let management = server.datastore.line().management();
+        let management = server.datastore.connection().management();
         server.follow(&management).await;
         tokio::time::sleep(LOOK).await;
     }
@@ -70,13 +70,13 @@ struct Server {
     router: Router,
     https: Option<Https>,
     connections: (u16, Arc<Semaphore>),
-    /// What of them each client has.
+    /// Connections of each client.
     shares: Arc<Shares>,
     tls: Option<(Files, Stamp, watch::Sender<Arc<ServerConfig>>)>,
-    /// What was last said to be wrong with the files.
+    /// The last reported error of the certificate files.
     complaint: Option<String>,
     listening: BTreeMap<SocketAddr, Listening>,
-    /// When to try what failed again, and what was said of it.
+    /// Time of the next attempt and the last reported error, by address.
     failed: BTreeMap<SocketAddr, (Instant, String)>,
 }
 
@@ -114,7 +114,7 @@ impl Server {
         if is_resized {
             self.connections = (limit, Arc::new(Semaphore::new(usize::from(limit))));
         }
-        // What is listened on before and after stays open: no client finds the client shut meanwhile.
+        // A listener that stays configured stays open, so that no client is refused meanwhile.
         let addresses = wanted(https);
         for (address, listening) in std::mem::take(&mut self.listening) {
             match is_resized || !addresses.contains(&address) {
@@ -133,7 +133,7 @@ impl Server {
             match listen(address) {
                 Ok(listener) => {
                     self.failed.remove(&address);
-                    tracing::info!(%address, "HTTPS is served");
+                    tracing::info!(%address, "HTTPS server is listening");
                     let places = Places {
                         all: Arc::clone(&self.connections.1),
                         shares: Arc::clone(&self.shares),
@@ -145,13 +145,13 @@ impl Server {
                 Err(error) => {
                     let words = error.to_string();
                     let was = self.failed.get(&address).map(|(_, words)| words);
-                    // Once, not every few seconds.
+                    // Reported once, not at each attempt.
                     if was != Some(&words) && !is_without_family(address, &error) {
                         tracing::warn!(
                             %address,
-                            "HTTPS cannot be served there: {words}; the router forwards all the \
-                             same, and the server tries again. Another port is \
-                             stoa-management:management/https/port"
+                            "cannot listen for HTTPS: {words}; forwarding is not affected, and the \
+                            server tries again every 5 s. To use another port, set \
+                            /stoa-management:management/https/port"
                         );
                     }
                     self.failed.insert(address, (Instant::now() + AGAIN, words));
@@ -160,7 +160,7 @@ impl Server {
         }
     }
 
-    /// Reads the certificate when it is another one, or has changed. One that cannot be read leaves the one before.
+    /// Reloads the certificate after a change. An unreadable certificate leaves the previous one in use.
     fn read_certificate(&mut self, https: &Https) {
         let files = Files::of(https, self.datastore.state());
         let stamp = files.stamp();
@@ -173,7 +173,7 @@ impl Server {
                 let stamp = files.stamp();
                 match self.tls.take() {
                     Some((_, _, sender)) => {
-                        tracing::info!("the certificate was read again");
+                        tracing::info!("certificate reloaded");
                         sender.send_replace(config);
                         self.tls = Some((files, stamp, sender));
                     }
@@ -182,7 +182,7 @@ impl Server {
             }
             Err(words) => {
                 if self.complaint.as_ref() != Some(&words) {
-                    tracing::warn!("the certificate of the HTTPS server cannot be used: {words}");
+                    tracing::warn!("cannot use the HTTPS certificate: {words}");
                     self.complaint = Some(words);
                 }
             }
@@ -190,14 +190,14 @@ impl Server {
     }
 }
 
-/// Whether this machine lacks a family that nobody asked for by name.
+/// Whether the kernel lacks the address family of a default (loopback) address.
 fn is_without_family(address: SocketAddr, error: &io::Error) -> bool {
     let none =
         [io::ErrorKind::AddrNotAvailable, io::ErrorKind::Unsupported].contains(&error.kind());
     address.ip().is_loopback() && none
 }
 
-/// Where to listen.
+/// The addresses to listen on.
 fn wanted(https: &Https) -> Vec<SocketAddr> {
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let addresses = if https.address.is_empty() { &loopback[..] } else { &https.address };
@@ -209,7 +209,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => {
             let socket = TcpSocket::new_v6()?;
-            // :: and 0.0.0.0 are two addresses, each to be named.
+            // :: does not include 0.0.0.0: each is configured by itself.
             nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::Ipv6V6Only, &true)?;
             socket
         }
@@ -219,11 +219,11 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Who may have how many connections.
+/// Limits of connections.
 struct Places {
     all: Arc<Semaphore>,
     shares: Arc<Shares>,
-    /// What one client may have.
+    /// The limit of one client.
     share: usize,
 }
 
@@ -234,13 +234,13 @@ async fn accept(
     router: Router,
 ) {
     loop {
-        // Those beyond the limit wait in the backlog until a place is free.
+        // Connections beyond the limit wait in the accept queue.
         let Ok(place) = Arc::clone(&places.all).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
                 let share = places.shares.take(from.ip().to_canonical(), places.share, usize::MAX);
                 let Some(share) = share else {
-                    tracing::debug!(%from, "has its share of connections: one more is closed");
+                    tracing::debug!(%from, "connection limit of this client reached: closing a new connection");
                     continue;
                 };
                 let (tls, router) = (tls.clone(), router.clone());
@@ -250,8 +250,8 @@ async fn accept(
                 });
             }
             Err(error) => {
-                // Out of descriptors, mostly: it gets better when others end.
-                tracing::debug!("cannot accept: {error}");
+                // Usually out of file descriptors, which recovers when other connections end.
+                tracing::debug!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

@@ -1,11 +1,11 @@
-//! How many requests an address may make in a second: a token bucket each.
+//! Request rate by client address: one token bucket each.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Addresses that are remembered; IPv6 counts by /64, which is what one client has.
+/// Maximum number of addresses. IPv6 counts by /64, the prefix of one client.
 const ADDRESSES: usize = 16_384;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +21,13 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Takes one request of `per_second` from the bucket of an address; false: it is empty. A bucket holds what
-    /// comes in one second.
+    /// Takes one request from the bucket of an address; `false`: the bucket is empty. It holds the requests of one
+    /// second.
     pub fn take(&self, from: IpAddr, per_second: u32, now: Instant) -> bool {
         let size = f64::from(per_second.max(1));
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES {
-            // A bucket that is full again is as good as none.
+            // A full bucket needs no entry.
             buckets.retain(|_, bucket| now.duration_since(bucket.since).as_secs_f64() < 1.0);
             if buckets.len() >= ADDRESSES {
                 buckets.clear();
@@ -45,7 +45,7 @@ impl Rate {
     }
 }
 
-/// The address that one client is known by: of IPv6 the /64, which one client has whole.
+/// The address that identifies a client: for IPv6 its /64.
 pub fn client(from: IpAddr) -> IpAddr {
     match from {
         IpAddr::V4(_) => from,

@@ -1,4 +1,4 @@
-//! How much one client may hold of what there is only so much of: connections, event streams.
+//! Limits of what one client may use of a bounded resource: connections, event streams.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,31 +6,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::rate::client;
 
-/// What is held, by whom.
+/// Use by client.
 #[derive(Debug, Default)]
 pub struct Shares {
     held: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// One piece that a client holds until this is dropped.
+/// One unit in use by a client, released on drop.
 #[derive(Debug)]
 pub struct Share {
     of: Arc<Shares>,
     client: IpAddr,
 }
 
-/// What one client may have of so many pieces: a quarter, so that none has them all.
+/// The limit of one client: a quarter of all, so that no client can use up all.
 pub fn quarter(all: usize) -> usize {
     (all / 4).max(2).min(all.saturating_sub(1)).max(1)
 }
 
 impl Shares {
-    /// How many pieces all hold.
+    /// Units in use by all clients.
     pub fn held(&self) -> usize {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// One piece more for the client at an address; `None`: it holds `most`, or all hold `most_of_all`.
+    /// Takes one unit for the client at an address; `None`: the client uses `most`, or all clients use `most_of_all`.
     pub fn take(self: &Arc<Self>, from: IpAddr, most: usize, most_of_all: usize) -> Option<Share> {
         let client = client(from);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl Shares {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut held = self.of.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // Addresses that hold nothing are forgotten: strangers cannot make the table grow.
+        // Idle addresses are removed: strangers cannot make the table grow.
         match held.get_mut(&self.client) {
             Some(own) if *own > 1 => *own -= 1,
             _ => drop(held.remove(&self.client)),

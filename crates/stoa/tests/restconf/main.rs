@@ -340,9 +340,9 @@ fn odd_requests_are_refused_and_never_a_fault_of_the_program() {
 }
 
 #[test]
-fn the_first_user_is_made_with_the_token_of_the_log() {
+fn the_setup_token_of_the_log_creates_the_first_user() {
     let router = Router::start(json!({}), json!([]));
-    router.wait("the token is told", || router.log().contains("set-up token"));
+    router.wait("the token is logged", || router.log().contains("setup token"));
     let token = std::fs::read_to_string(router.path("stoa.state/setup-token")).unwrap();
     let set_up = |token: &str| {
         let body = json!({ "token": token, "user": "root", "password": "correct horse" });

@@ -42,12 +42,12 @@ fn out(output: &Output) -> String {
 #[test]
 fn a_program_makes_the_first_user_and_no_second() {
     let router = fresh();
-    router.wait("there is a set-up token", || router.path("stoa.state/setup-token").exists());
+    router.wait("there is a setup token", || router.path("stoa.state/setup-token").exists());
     let list = out(&router.user(&["list"], ""));
     assert!(list.contains("no user yet") && list.contains("stoa user setup"), "{list}");
     assert!(err(&router.user(&["setup"], "correct horse\n")).contains("--name"));
     let short = err(&router.user(&["setup", "--name", "root"], "short\n"));
-    assert!(short.contains("8 letters"), "{short}");
+    assert!(short.contains("8 characters"), "{short}");
     let odd = err(&router.user(&["setup", "--name", "no name"], "correct horse\n"));
     assert!(odd.contains("refused") || odd.contains("not done"), "{odd}");
     assert!(!router.is_edited(), "what was refused is not left in the candidate");

@@ -1,7 +1,7 @@
-//! RADIUS (RFC 2865): servers that prove the passwords of users whom the configuration does not have.
+//! RADIUS (RFC 2865): servers that authenticate users who are not in the configuration.
 //!
-//! They are asked one after the other, on no thread's time: who waits is a task. All is bounded: questions at the
-//! same time, tries, the time of one log-in, what is remembered.
+//! Servers are asked one after the other, in a task that blocks no thread. Everything has a limit: concurrent
+//! requests, attempts, the time of a login, and the cache.
 
 pub mod packet;
 
@@ -19,33 +19,33 @@ use super::account::Account;
 use super::secret;
 use packet::{Claim, Request, Verdict};
 
-/// Users who are asked about at the same time.
+/// Concurrent logins.
 const AT_ONCE: usize = 16;
-/// No log-in takes longer, however many servers are silent.
+/// Time limit of a login over all servers.
 const WHOLE: Duration = Duration::from_secs(30);
-/// How long a server that did not answer is asked last.
+/// How long a server that did not answer is tried last.
 const SILENT: Duration = Duration::from_secs(60);
-/// How long a password that was right is taken without asking again: programs send it with each request.
+/// How long an accepted password is cached: programs send it with each request.
 const REMEMBER: Duration = Duration::from_secs(60);
-/// How long an event stream that began with it may go on, as a session.
+/// How long an event stream may last after its login, as a session.
 const LIFE: Duration = Duration::from_secs(12 * 3_600);
-/// Passwords that are remembered.
+/// Maximum number of cached passwords.
 const REMEMBER_LIMIT: usize = 256;
 
 /// No server answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silent;
 
-/// Asks the servers, and remembers what they said.
+/// Asks the servers and caches their responses.
 #[derive(Debug)]
 pub struct Servers {
     places: Semaphore,
-    /// Which did not answer, and when.
+    /// Servers that did not answer, and when.
     silent: Mutex<HashMap<SocketAddr, Instant>>,
-    /// Who was right, by a digest of all that was shown under a key of this process.
+    /// Accepted accounts by a keyed digest of the credentials.
     right: Mutex<HashMap<String, (Account, Instant)>>,
     key: [u8; 32],
-    /// As in `uname -n`.
+    /// The host name.
     machine: String,
 }
 
@@ -77,7 +77,7 @@ impl Servers {
         super::encoded(&secret::digest(&[&self.key[..], shown.as_bytes()]))
     }
 
-    /// Who was told to be right with this password a short while ago.
+    /// The account, if these credentials were accepted recently.
     pub fn was_right(&self, settings: &Radius, user: &str, password: &str) -> Option<Account> {
         let digest = self.digest(settings, user, password);
         let right = self.right();
@@ -85,7 +85,7 @@ impl Servers {
         (since.elapsed() < REMEMBER).then(|| account.clone())
     }
 
-    /// Whether what this digest stands for was right in the last hours.
+    /// The account of this digest, if it was accepted in the last hours.
     pub fn account(&self, digest: &str) -> Option<Account> {
         let right = self.right();
         let (account, since) = right.get(digest)?;
@@ -103,10 +103,10 @@ impl Servers {
         right.insert(account.digest.clone(), (account.clone(), Instant::now()));
     }
 
-    /// Asks whether the password is right. `None`: it is not.
+    /// Authenticates a user. `None`: rejected.
     ///
     /// # Errors
-    /// When no server says so or so, within 30 s.
+    /// When no server answers within 30 s.
     pub async fn ask(
         &self,
         settings: &Radius,
@@ -131,7 +131,7 @@ impl Servers {
         let name = settings.nas_identifier.as_deref().unwrap_or(&self.machine);
         for server in servers {
             let Some(request) = Request::new(claim, name, &server.shared_secret) else {
-                // No server would find it right.
+                // No server could accept it.
                 return Ok(Verdict::Rejected);
             };
             let heard = exchange(settings, server, &request).await;
@@ -139,7 +139,7 @@ impl Servers {
             match heard {
                 Some(Verdict::Challenged) => {
                     let server = &server.name;
-                    tracing::warn!(server, "a RADIUS server asks back, which is not spoken here");
+                    tracing::warn!(server, "RADIUS server sent Access-Challenge, which is not supported: login refused");
                     return Ok(Verdict::Rejected);
                 }
                 Some(verdict) => return Ok(verdict),
@@ -160,30 +160,30 @@ impl Servers {
         let name = &server.name;
         if has_answered {
             if silent.remove(&place).is_some() {
-                tracing::info!(server = name, %place, "a RADIUS server answers again");
+                tracing::info!(server = name, %place, "RADIUS server answers again");
             }
             return;
         }
-        // Those that are not configured any more.
+        // Servers that are no longer configured.
         silent.retain(|_, since| since.elapsed() < 10 * SILENT);
         if silent.insert(place, Instant::now()).is_none() {
-            tracing::warn!(server = name, %place, "a RADIUS server does not answer");
+            tracing::warn!(server = name, %place, "RADIUS server does not answer");
         }
     }
 }
 
-/// Asks one server; `None`: it did not answer, or not so that it can be believed.
+/// Asks one server; `None`: no valid response.
 async fn exchange(settings: &Radius, server: &RadiusServer, request: &Request) -> Option<Verdict> {
     let any: IpAddr = match server.address {
         IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = UdpSocket::bind((any, 0)).await.ok()?;
-    // The kernel lets datagrams of this server in and no others.
+    // A connected socket receives datagrams of this server only.
     socket.connect((server.address, server.port)).await.ok()?;
     let patience = Duration::from_secs(u64::from(settings.timeout.max(1)));
     for _ in 0..settings.attempts.max(1) {
-        // The same packet again: a server that has answered it gives the same answer.
+        // A retransmission is the same packet, so that the server recognizes it.
         if socket.send(&request.packet).await.is_err() {
             continue;
         }
@@ -195,7 +195,7 @@ async fn exchange(settings: &Radius, server: &RadiusServer, request: &Request) -
     None
 }
 
-/// Waits for an answer that can be believed; others are as if they had not come. `None`: nobody listens there.
+/// Waits for a valid response and discards others. `None`: the port is unreachable.
 async fn listen(
     socket: &UdpSocket,
     settings: &Radius,
@@ -214,8 +214,8 @@ async fn listen(
         if !std::mem::replace(&mut is_told, true) {
             tracing::warn!(
                 server = server.name,
-                "an answer of a RADIUS server is not believed: another shared-secret, or no \
-                 Message-Authenticator in it"
+                "discarded a response of a RADIUS server: check its shared-secret; the response must \
+                have a Message-Authenticator"
             );
         }
     }

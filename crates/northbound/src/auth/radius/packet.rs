@@ -1,8 +1,8 @@
-//! What is said to a RADIUS server and what of its answers is believed.
+//! RADIUS requests, and the verification of responses.
 //!
-//! The secret hides the password (RFC 2865, section 5.2), and proves answers twice: by their authenticator, which is
-//! plain MD5 and can be forged by who sits on the way (CVE-2024-3596), and by Message-Authenticator, which is HMAC.
-//! An answer without the second is no answer.
+//! The shared secret hides the password (RFC 2865, section 5.2) and authenticates responses twice: by the Response
+//! Authenticator, plain MD5 that an attacker on the path can forge (CVE-2024-3596), and by Message-Authenticator, an
+//! HMAC. A response without the latter is discarded.
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
@@ -11,14 +11,14 @@ use stoa_wire::radius::{self, AUTHENTICATOR_LENGTH, View};
 
 use crate::auth::secret;
 
-/// Bytes of a password at most: RFC 2865, section 5.2.
+/// Maximum length of a password, in bytes: RFC 2865, section 5.2.
 pub const PASSWORD_MAX: usize = 128;
-/// Groups that are taken of an answer.
+/// Maximum number of groups in a response.
 const GROUPS_MAX: usize = 64;
-/// Bytes of a group's name at most, as in the configuration.
+/// Maximum length of a group name in bytes, as in the configuration.
 const GROUP_MAX: usize = 64;
 
-/// A question that is ready to be sent.
+/// An Access-Request.
 #[derive(Debug)]
 pub struct Request {
     /// The whole packet.
@@ -26,23 +26,23 @@ pub struct Request {
     authenticator: [u8; AUTHENTICATOR_LENGTH],
 }
 
-/// What a server said.
+/// The response of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is so.
+    /// Access-Accept.
     Accepted {
         /// Values of the attribute that names groups.
         groups: Vec<String>,
         /// Service-Type is Administrative.
         is_administrative: bool,
     },
-    /// It is not.
+    /// Access-Reject.
     Rejected,
-    /// It wants to hear more, which is not spoken here.
+    /// Access-Challenge, which is not supported.
     Challenged,
 }
 
-/// Who is asked about, and from where.
+/// The user to authenticate.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
     /// The name.
@@ -57,7 +57,7 @@ type Tag = Hmac<Md5>;
 
 /// The HMAC of a packet whose Message-Authenticator is zero, under the secret.
 fn tag(secret: &[u8], parts: &[&[u8]]) -> Tag {
-    // A key of any length is taken.
+    // HMAC accepts a key of any length.
     let mut tag = Tag::new_from_slice(secret).unwrap_or_else(|_| Tag::new(&Default::default()));
     for part in parts {
         tag.update(part);
@@ -73,7 +73,7 @@ fn md5(parts: &[&[u8]]) -> [u8; AUTHENTICATOR_LENGTH] {
     digest.finalize().into()
 }
 
-/// The password behind a chain of digests: RFC 2865, section 5.2.
+/// The hidden password: RFC 2865, section 5.2.
 fn hidden(password: &str, secret: &[u8], authenticator: &[u8; AUTHENTICATOR_LENGTH]) -> Vec<u8> {
     let blocks = password.len().div_ceil(AUTHENTICATOR_LENGTH).max(1);
     let mut hidden = password.as_bytes().to_vec();
@@ -87,14 +87,14 @@ fn hidden(password: &str, secret: &[u8], authenticator: &[u8; AUTHENTICATOR_LENG
     hidden
 }
 
-/// What is cut to the length that an attribute takes.
+/// The text, cut to the maximum length of an attribute.
 fn value(text: &str) -> &[u8] {
     let bytes = text.as_bytes();
     &bytes[..bytes.len().min(radius::VALUE_MAX)]
 }
 
 impl Request {
-    /// The question whether this is so. `None`: no packet can say it.
+    /// A request for these credentials. `None`: they do not fit into a packet.
     pub fn new(claim: Claim<'_>, name: &str, shared_secret: &str) -> Option<Request> {
         let Claim { user, password, from } = claim;
         if password.len() > PASSWORD_MAX || password.is_empty() || user.len() > radius::VALUE_MAX {
@@ -107,7 +107,7 @@ impl Request {
         let hidden = hidden(password, shared_secret.as_bytes(), &authenticator);
         let port = radius::PORT_VIRTUAL.to_be_bytes();
         let service = radius::SERVICE_NAS_PROMPT.to_be_bytes();
-        // The proof goes first: nobody can put something before it that makes two packets look alike.
+        // Message-Authenticator comes first: no chosen prefix can then make two packets collide in MD5.
         let attributes: [(u8, &[u8]); 7] = [
             (radius::MESSAGE_AUTHENTICATOR, &[0; AUTHENTICATOR_LENGTH]),
             (radius::USER_NAME, user.as_bytes()),
@@ -127,7 +127,7 @@ impl Request {
         Some(Request { packet, authenticator })
     }
 
-    /// What the bytes say if the server that knows the secret said it to this question.
+    /// The response in these bytes; `None`: it is not an authentic response to this request.
     pub fn verdict(&self, bytes: &[u8], secret: &str, groups: GroupAttribute) -> Option<Verdict> {
         let view = radius::check(bytes).ok()?;
         if view.header().identifier != self.packet[1] || !self.is_proved(&view, secret.as_bytes()) {
@@ -167,7 +167,7 @@ impl Request {
     }
 }
 
-/// The groups that an answer names; what cannot be a name is left out.
+/// The groups in a response; invalid names are omitted.
 fn named(view: &View<'_>, attribute: GroupAttribute) -> Vec<String> {
     let kind = match attribute {
         GroupAttribute::ManagementPolicyId => radius::MANAGEMENT_POLICY_ID,
@@ -181,7 +181,7 @@ fn named(view: &View<'_>, attribute: GroupAttribute) -> Vec<String> {
 }
 
 impl Verdict {
-    /// The user that an answer means; `None`: it was not so.
+    /// The user of a response; `None`: the server did not accept the user.
     pub fn user(self, name: &str, settings: &Radius) -> Option<User> {
         let Verdict::Accepted { groups, is_administrative } = self else { return None };
         let admin = is_administrative && settings.administrators;
@@ -197,7 +197,7 @@ pub(crate) mod tests {
 
     pub(crate) const SECRET: &str = "a secret of both";
 
-    /// An answer as a server makes it; without `proved`, one without Message-Authenticator.
+    /// A response of a server; without `proved`, one without Message-Authenticator.
     pub(crate) fn answer(
         request: &[u8],
         code: u8,
@@ -228,7 +228,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_password_of_the_standards_example_is_hidden_as_there() {
+    fn the_password_is_hidden_as_in_the_rfc() {
         // RFC 2865, section 7.1.
         let authenticator = [
             0x0f, 0x40, 0x3f, 0x94, 0x73, 0x97, 0x80, 0x57, 0xbd, 0x83, 0xd5, 0xcb, 0x98, 0xf4,
@@ -243,7 +243,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_answer_is_believed_with_both_proofs_only() {
+    fn a_response_needs_both_authenticators() {
         let request = request();
         let view = radius::check(&request.packet).unwrap();
         let first = view.attributes().next().unwrap();
@@ -260,7 +260,7 @@ pub(crate) mod tests {
         let accepted = Verdict::Accepted { groups: vec!["noc".into()], is_administrative: true };
         assert_eq!(verdict, accepted);
         let careful = Radius::default();
-        assert!(!verdict.clone().user("ann", &careful).unwrap().admin, "nobody permitted it");
+        assert!(!verdict.clone().user("ann", &careful).unwrap().admin, "not permitted by the configuration");
         let trusting = Radius { administrators: true, ..Radius::default() };
         assert!(verdict.user("ann", &trusting).unwrap().admin);
 
@@ -275,11 +275,11 @@ pub(crate) mod tests {
         for (code, verdict) in [(3, Verdict::Rejected), (11, Verdict::Challenged)] {
             assert_eq!(said(&answer(&request.packet, code, SECRET, &[], true)), Some(verdict));
         }
-        assert_eq!(said(&request.packet), None, "a question is no answer");
+        assert_eq!(said(&request.packet), None, "a request is not a response");
     }
 
     #[test]
-    fn what_cannot_be_said_is_not_asked() {
+    fn credentials_that_do_not_fit_are_refused() {
         let ask = |user: &str, password: &str| {
             Request::new(Claim { user, password, from: "" }, "edge", SECRET).is_some()
         };
@@ -288,9 +288,9 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// No bit of a good answer can be turned.
+        /// No bit of a valid response can change.
         #[test]
-        fn a_changed_answer_is_none(bit in 0..(20 + 18 + 5) * 8_usize) {
+        fn a_changed_response_is_discarded(bit in 0..(20 + 18 + 5) * 8_usize) {
             let request = request();
             let groups = [(radius::MANAGEMENT_POLICY_ID, &b"noc"[..])];
             let mut bytes = answer(&request.packet, 2, SECRET, &groups, true);

@@ -1,28 +1,28 @@
-//! What may be asked of a resource, and what is answered: methods, parameters, bodies, statuses.
+//! Methods, parameters, bodies and statuses of a resource.
 
 use serde_json::{Map, Value, json};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::{one_of_many, short};
 
-/// Statuses that refuse, with what they mean (RFC 8040, section 7).
+/// Error statuses and their meaning (RFC 8040, section 7).
 const REFUSALS: &[(&str, &str)] = &[
-    ("400", "The request or its data is wrong; every reason is told."),
-    ("401", "Nobody is known by the proof that came with it, or none came."),
+    ("400", "The request or its data is invalid; all errors are listed."),
+    ("401", "The credentials are missing or wrong."),
     ("403", "The access rules do not permit it."),
-    ("404", "There is nothing of this name, or nothing that may be seen."),
-    ("406", "The answer can be JSON or XML."),
-    ("408", "The body did not come in time."),
+    ("404", "The resource does not exist, or may not be read."),
+    ("406", "The response can be JSON or XML."),
+    ("408", "The body did not arrive in time."),
     (
         "409",
-        "It is there already, somebody holds the configuration, or it would cut off your own access.",
+        "It already exists, another user holds the configuration lock, or it would cut off your own access.",
     ),
-    ("412", "It was changed since it was read."),
-    ("413", "The body is larger than stoa-management:management/limits/body-bytes."),
+    ("412", "The resource changed since it was read."),
+    ("413", "The body is larger than /stoa-management:management/limits/body-bytes."),
     ("414", "The URL is longer than 64 KiB."),
     ("415", "The body is neither JSON nor XML."),
-    ("429", "Too many requests, streams or wrong proofs: wait as Retry-After says."),
-    ("431", "The head has more than 100 fields, or is longer than 64 KiB."),
+    ("429", "Too many requests, streams or failed logins: wait as long as Retry-After says."),
+    ("431", "The header has more than 100 fields, or is longer than 64 KiB."),
     ("503", "The forwarder does not answer, or the disk is full: try again."),
 ];
 const READING: &[&str] = &["400", "401", "403", "404", "406", "414", "429", "431", "503"];
@@ -30,15 +30,15 @@ const WRITING: &[&str] = &[
     "400", "401", "403", "404", "406", "408", "409", "412", "413", "414", "415", "429", "431",
     "503",
 ];
-/// What is refused before it is known to be asked of RESTCONF: such an answer has no body.
+/// Refused before RESTCONF handles it: the response has no body.
 const BARE: &[&str] = &["414", "431"];
 
-/// A schema by its name.
+/// A reference to a schema.
 pub fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// A body of this schema.
+/// A body with this schema.
 pub fn content(schema: &Value) -> Value {
     json!({ "application/yang-data+json": { "schema": schema } })
 }
@@ -67,7 +67,7 @@ pub fn errors() -> Value {
     })
 }
 
-/// The refusals, by their statuses.
+/// The error responses by status.
 pub fn responses() -> Value {
     let one = |(status, words): &(&str, &str)| {
         let mut told = json!({ "description": words });
@@ -95,7 +95,7 @@ fn one_of(all: &[&str]) -> Value {
     json!({ "type": "string", "enum": all })
 }
 
-/// A node that has a URL.
+/// A node with a URL.
 pub struct Node<'a> {
     /// The node.
     pub node: &'a SchemaNode<'static>,
@@ -103,7 +103,7 @@ pub struct Node<'a> {
     pub name: &'a str,
     /// Its schema.
     pub schema: &'a Value,
-    /// What may be made below it.
+    /// The nodes that can be created below it.
     pub children: &'a Map<String, Value>,
 }
 
@@ -117,13 +117,13 @@ impl Node<'_> {
         })
     }
 
-    /// All that may be asked of it.
+    /// All methods of the node.
     pub fn item(&self) -> Value {
         let module = self.node.module().name().to_owned();
         let words = short(self.node.description());
         let found = json!({
             "200": { "description": "The data.", "content": content(&self.body(self.schema)) },
-            "304": { "description": "It is as it was when it was read." },
+            "304": { "description": "Not modified since it was read." },
         });
         let mut item = json!({
             "get": {
@@ -136,9 +136,9 @@ impl Node<'_> {
         }
         let done = json!({ "204": { "description": "Done." } });
         let made = json!({
-            "201": { "description": "Made." }, "204": { "description": "Done." },
+            "201": { "description": "Created." }, "204": { "description": "Done." },
         });
-        // An entry has no other beside it in a body.
+        // The body of a list entry contains that entry alone.
         let own = match self.node.kind() {
             SchemaNodeKind::List => one_of_many(self.schema["items"].clone()),
             _ => self.schema.clone(),
@@ -150,16 +150,16 @@ impl Node<'_> {
                 "responses": answers(good.clone(), WRITING),
             })
         };
-        item["put"] = change("Puts it in place: it is as the body has it.", &made);
+        item["put"] = change("Creates or replaces it.", &made);
         item["patch"] = change("Merges the body into it.", &done);
         item["put"]["requestBody"] = given.clone();
         item["patch"]["requestBody"] = given;
-        item["delete"] = change("Removes it.", &done);
+        item["delete"] = change("Deletes it.", &done);
         if self.node.is_user_ordered() {
             item["put"]["parameters"] = placing();
         }
         if !self.children.is_empty() {
-            item["post"] = change("Makes a node below it.", &made);
+            item["post"] = change("Creates a node below it.", &made);
             item["post"]["requestBody"] = json!({ "required": true, "content": content(&json!({
                 "type": "object", "properties": self.children, "additionalProperties": false,
                 "minProperties": 1, "maxProperties": 1,
@@ -172,16 +172,16 @@ impl Node<'_> {
 fn reading() -> Value {
     let depth = json!({ "type": "string", "pattern": "^(unbounded|[1-9][0-9]{0,3})$" });
     json!([
-        parameter("content", "Which data.", &one_of(&["all", "config", "nonconfig"])),
-        parameter("depth", "Levels below.", &depth),
+        parameter("content", "The data to return.", &one_of(&["all", "config", "nonconfig"])),
+        parameter("depth", "The number of levels.", &depth),
         parameter(
             "fields",
-            "Which nodes, as a(b;c);d/e.",
+            "The nodes to return, as a(b;c);d/e.",
             &json!({ "type": "string", "minLength": 1, "maxLength": 8_192 })
         ),
         parameter(
             "with-defaults",
-            "What of defaults.",
+            "How to report defaults.",
             &one_of(&["explicit", "report-all", "trim"])
         ),
     ])
@@ -191,12 +191,12 @@ fn placing() -> Value {
     json!([
         parameter(
             "insert",
-            "Where among its like.",
+            "The position in the list.",
             &one_of(&["first", "last", "before", "after"])
         ),
         parameter(
             "point",
-            "The entry that it goes before or after.",
+            "The entry to insert before or after.",
             &json!({ "type": "string", "minLength": 1 })
         ),
     ])

@@ -1,7 +1,7 @@
-//! The same data for people who are not YANG people: an OpenAPI 3.1 description, made from the schema.
+//! An OpenAPI 3.1 description of the data, generated from the schema.
 //!
-//! Here the resources and their schemas; `answers` what is asked and answered; `types` the values; `source` the text of
-//! the modules.
+//! This module generates the resources and their schemas; `answers` the requests and responses; `types` the values;
+//! `source` parses the modules' texts.
 
 mod answers;
 mod source;
@@ -17,12 +17,12 @@ use yang5::schema::{SchemaNode, SchemaNodeKind};
 use super::rpc;
 use answers::{Node, reference};
 
-/// Letters of a description that are kept.
+/// Maximum length of a description in characters.
 const WORDS: usize = 400;
-/// What a URL of data begins with.
+/// The start of a data URL.
 const DATA: &str = "/restconf/data";
 
-/// The description, made once.
+/// The description, generated once.
 pub fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -39,17 +39,17 @@ pub fn text() -> &'static str {
     })
 }
 
-/// Paths and schemas so far.
+/// The generated paths and schemas.
 #[derive(Default)]
 struct Made {
     paths: Map<String, Value>,
     schemas: Map<String, Value>,
 }
 
-/// What stands above a node.
+/// The parent of a node.
 #[derive(Clone, Default)]
 struct Above {
-    /// `None`: what is below has no URL, as the input of an operation.
+    /// `None`: nodes below have no URL, as in the input of an operation.
     url: Option<String>,
     parameters: Vec<Value>,
     names: BTreeSet<String>,
@@ -68,7 +68,7 @@ fn is_data(node: &SchemaNode<'_>) -> bool {
 }
 
 impl Made {
-    /// Adds a node with all below it; gives the name of its schema in its parent, and the schema.
+    /// Adds a node with all below it; returns the name and the schema for its parent.
     fn add(&mut self, node: &SchemaNode<'static>, above: &Above) -> Vec<(String, Value)> {
         if matches!(node.kind(), SchemaNodeKind::Choice | SchemaNodeKind::Case) {
             return node.children().flat_map(|child| self.add(&child, above)).collect();
@@ -125,7 +125,7 @@ impl Made {
             let names: Vec<&str> = keys.iter().map(SchemaNode::name).collect();
             schema["required"] = json!(names);
         }
-        // A part of it may be asked for, so that these are not required of every answer.
+        // A request may select a part, so a response need not contain them.
         let must = node.children().filter(|child| is_data(child) && child.is_mandatory());
         let must: Vec<String> = must.map(|child| child.name().to_owned()).collect();
         if !must.is_empty() {
@@ -134,7 +134,7 @@ impl Made {
         schema
     }
 
-    /// The URL of a node, when it has one that is worth the words.
+    /// Adds the URL of a node, unless it is redundant.
     fn resource(
         &mut self,
         node: &SchemaNode<'static>,
@@ -144,7 +144,7 @@ impl Made {
     ) {
         let Some(url) = here.url.clone() else { return };
         let is_entry = node.kind() == SchemaNodeKind::List;
-        // An entry of a leaf-list, a list without keys, and a key, which goes with its entry.
+        // Leaf-list entries, keyless lists, and keys, which belong to their entry.
         let is_left_out = node.kind() == SchemaNodeKind::LeafList
             || is_entry && keys.is_empty()
             || node.is_list_key();
@@ -164,7 +164,7 @@ impl Made {
         self.paths.insert(url, item);
     }
 
-    /// What may be made below a node by POST: the schemas are there already.
+    /// The nodes that POST can create below a node: their schemas exist already.
     fn children(&self, child: &SchemaNode<'static>, here: &Above, all: &mut Map<String, Value>) {
         if matches!(child.kind(), SchemaNodeKind::Choice | SchemaNodeKind::Case) {
             child.children().for_each(|below| self.children(&below, here, all));
@@ -223,8 +223,8 @@ impl Made {
             "openapi": "3.1.0",
             "info": {
                 "title": "Stoa", "version": env!("CARGO_PKG_VERSION"),
-                "description": "The router's data by RESTCONF (RFC 8040), made from its YANG modules. \
-                                All bodies may be XML, too: application/yang-data+xml. x-mandatory \
+                "description": "The router's data over RESTCONF (RFC 8040), generated from its YANG modules. \
+                All bodies can also be XML: application/yang-data+xml. x-mandatory \
                                 names what has to be there when a node is made.",
             },
             "security": [{ "basic": [] }, { "bearer": [] }],
@@ -242,7 +242,7 @@ impl Made {
 }
 
 impl Above {
-    /// The keys of an entry as parameters of its URL.
+    /// Adds the keys of an entry as parameters of its URL.
     fn keys(&mut self, list: &SchemaNode<'_>, keys: &[SchemaNode<'_>]) {
         let Some(url) = &mut self.url else { return };
         let mut places = Vec::new();
@@ -274,12 +274,12 @@ fn many(node: &SchemaNode<'_>, inner: Value) -> Value {
     schema
 }
 
-/// One entry, in the array in which RFC 7951 has it.
+/// One entry, as an array in RFC 7951 form.
 fn one_of_many(inner: Value) -> Value {
     json!({ "type": "array", "items": inner, "minItems": 1, "maxItems": 1 })
 }
 
-/// A leaf with what is said of it.
+/// A leaf with its description.
 fn leaf(node: &SchemaNode<'_>) -> Value {
     let mut schema = types::of(node);
     let words = short(node.description());
@@ -311,7 +311,7 @@ mod tests {
         assert!(paths["/restconf/operations/stoa-datastore:commit"]["post"].is_object());
         let facts = &paths[&format!("{entry}/statistics")];
         assert!(facts["put"].is_null() && facts["get"].is_object());
-        // Every reference leads somewhere.
+        // Every reference resolves.
         for kind in ["schemas", "responses"] {
             let there = whole["components"][kind].as_object().unwrap();
             let start = format!("\"#/components/{kind}/");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_be_there_is_told() {
+    fn mandatory_nodes_are_marked() {
         let whole: Value = serde_json::from_str(text()).unwrap();
         let rule = &whole["components"]["schemas"]["ietf-netconf-acm.nacm.rule-list.rule"];
         assert_eq!(

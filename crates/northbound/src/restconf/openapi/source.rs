@@ -1,5 +1,5 @@
-//! The statements of the modules' texts: what libyang knows of types and does not tell - ranges, lengths, patterns,
-//! enumerations, identities - is read there.
+//! The statements of the modules' texts. libyang's interface lacks ranges, lengths, patterns, enumerations and
+//! identities, which are read from here.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -13,22 +13,22 @@ pub struct Statement {
     pub keyword: String,
     /// The argument; empty when there is none.
     pub argument: String,
-    /// The statements within.
+    /// The substatements.
     pub below: Vec<Statement>,
 }
 
 impl Statement {
-    /// The statements within that have this keyword.
+    /// The substatements with this keyword.
     pub fn all(&self, keyword: &str) -> impl Iterator<Item = &Statement> {
         self.below.iter().filter(move |one| one.keyword == keyword)
     }
 
-    /// The argument of the first statement within that has this keyword.
+    /// The argument of the first substatement with this keyword.
     pub fn value(&self, keyword: &str) -> Option<&str> {
         self.all(keyword).next().map(|one| one.argument.as_str())
     }
 
-    /// The first typedef of this name, however deep.
+    /// The first typedef of this name at any depth.
     pub fn typedef(&self, name: &str) -> Option<&Statement> {
         self.below.iter().find_map(|one| match one.keyword == "typedef" && one.argument == name {
             true => Some(one),
@@ -36,7 +36,7 @@ impl Statement {
         })
     }
 
-    /// The module that a prefix stands for; without one, or with its own, the module itself.
+    /// The module of a prefix; without one, or with its own, the module itself.
     pub fn imported<'a>(&'a self, prefix: &str) -> Option<&'a str> {
         if self.value("prefix") == Some(prefix) {
             return Some(&self.argument);
@@ -45,7 +45,7 @@ impl Statement {
         if let Some(import) = import {
             return Some(&import.argument);
         }
-        // A submodule has the prefix of its module below belongs-to.
+        // A submodule has the prefix of its module in belongs-to.
         let of = self.all("belongs-to").find(|one| one.value("prefix") == Some(prefix));
         of.map(|of| of.argument.as_str())
     }
@@ -60,7 +60,7 @@ pub fn modules() -> &'static BTreeMap<&'static str, Statement> {
     })
 }
 
-/// The one statement of a text. `None`: it is no YANG.
+/// The one statement of a text. `None`: the text is not YANG.
 fn parse(text: &str) -> Option<Statement> {
     let mut tokens = tokens(text).into_iter().peekable();
     let mut open = vec![Statement::default()];
@@ -99,7 +99,7 @@ enum Token {
     Mark(char),
 }
 
-/// Words, strings (those with `+` between them as one) and marks.
+/// Words, strings (concatenated at `+`) and punctuation.
 fn tokens(text: &str) -> Vec<Token> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -134,7 +134,7 @@ fn tokens(text: &str) -> Vec<Token> {
     }
 }
 
-/// A string to its closing quote, and what stands behind it.
+/// A string up to its closing quote, and the rest.
 fn string(text: &str, quote: char) -> (String, &str) {
     let mut out = String::new();
     let mut letters = text.char_indices();

@@ -1,11 +1,11 @@
-//! What RFC 7951 makes of a value, as a JSON schema: with the ranges, lengths, patterns and words that its type has.
+//! JSON schemas of values in RFC 7951 encoding, with the ranges, lengths, patterns and enumerations of their types.
 
 use serde_json::{Value, json};
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
 use super::source::{Statement, modules};
 
-/// Definitions of definitions that are followed.
+/// Maximum depth of nested typedefs.
 const NESTED: usize = 16;
 
 /// The schema of a leaf, or of an entry of a leaf-list.
@@ -22,7 +22,7 @@ pub fn of(node: &SchemaNode<'_>) -> Value {
     made.find(|made| agrees(made, base)).unwrap_or_else(|| plain(base))
 }
 
-/// Whether a schema can be that of a type with this base: two nodes of one name may stand at places alike.
+/// Whether a schema matches a type with this base: two nodes of the same name may be at similar paths.
 fn agrees(made: &Value, base: DataValueType) -> bool {
     match base {
         DataValueType::Enum | DataValueType::IdentityRef => !made["enum"].is_null(),
@@ -31,7 +31,7 @@ fn agrees(made: &Value, base: DataValueType) -> bool {
     }
 }
 
-/// What is known by the base type alone.
+/// The schema of a base type alone.
 fn plain(base: DataValueType) -> Value {
     use DataValueType::{
         Bool, Dec64, Empty, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64,
@@ -79,7 +79,7 @@ fn built_in(name: &str) -> Option<Value> {
     })
 }
 
-// ===== where the type stands =====
+// ===== the type statement of a node =====
 
 fn is_named(statement: &Statement) -> bool {
     [
@@ -97,7 +97,7 @@ fn is_named(statement: &Statement) -> bool {
     .contains(&statement.keyword.as_str())
 }
 
-/// The names above a node, the nearest first. A case without a name of its own has that of its node.
+/// The names above a node, nearest first. A shorthand case has the name of its node.
 fn names_above(node: &SchemaNode<'_>) -> Vec<String> {
     let is_data = |above: &SchemaNode<'_>| {
         !matches!(above.kind(), SchemaNodeKind::Choice | SchemaNodeKind::Case)
@@ -105,9 +105,9 @@ fn names_above(node: &SchemaNode<'_>) -> Vec<String> {
     node.ancestors().filter(is_data).map(|above| above.name().to_owned()).collect()
 }
 
-/// What may be the type statement of a node, the likeliest first, with the module in whose text it stands: in its own
-/// module, in a submodule, or in a grouping of another one. Of statements of the same name the one is meant above which
-/// the most names are the same.
+/// Candidates for the type statement of a node, best first, each with its module: in the node's module, in a submodule,
+/// or in a grouping of another module. Among statements of the same name, the one with the most equal names above it is
+/// the best.
 fn declared(node: &SchemaNode<'_>) -> Vec<(&'static Statement, &'static Statement)> {
     let above = names_above(node);
     let own = node.module().name().to_owned();
@@ -121,7 +121,7 @@ fn declared(node: &SchemaNode<'_>) -> Vec<(&'static Statement, &'static Statemen
         };
         found.extend(here.into_iter().filter_map(kind));
     }
-    // Somebody else's text is asked for a grouping alone.
+    // In other modules, only groupings can define the node.
     found.sort_by_key(|(rank, ..)| std::cmp::Reverse((rank.1, rank.0)));
     found.into_iter().map(|(_, kind, module)| (kind, module)).collect()
 }
@@ -146,7 +146,7 @@ fn look(
         match one.keyword.as_str() {
             "choice" | "case" => {}
             "augment" => way.extend(last_names(&one.argument)),
-            // libyang calls them so.
+            // The names that libyang uses.
             "input" | "output" => way.push(one.keyword.clone()),
             _ if is_named(one) => way.push(one.argument.clone()),
             _ => {}
@@ -156,13 +156,13 @@ fn look(
     }
 }
 
-/// The names of a path without their prefixes.
+/// The names of a path without prefixes.
 fn last_names(path: &str) -> impl Iterator<Item = String> {
     let names = path.split('/').filter(|step| !step.is_empty());
     names.map(|step| step.rsplit(':').next().unwrap_or(step).to_owned())
 }
 
-// ===== what it says =====
+// ===== the schema of a type =====
 
 fn schema(kind: &'static Statement, module: &'static Statement, nested: usize) -> Option<Value> {
     if nested > NESTED {
@@ -242,7 +242,7 @@ fn restrict(made: &mut Value, kind: &Statement) {
     }
 }
 
-/// `1..4 | 7` as pairs; `min` and `max` are those of the type below.
+/// `1..4 | 7` as pairs; `min` and `max` are the bounds of the base type.
 fn parts(text: &str, low: Option<i64>, high: Option<i64>) -> Vec<(i64, i64)> {
     let bound = |text: &str| match text.trim() {
         "min" => low,
@@ -256,14 +256,14 @@ fn parts(text: &str, low: Option<i64>, high: Option<i64>) -> Vec<(i64, i64)> {
     text.split('|').filter_map(pair).collect()
 }
 
-/// A pattern of XML Schema as JSON schemas have them: it is for the whole text there, and some classes have no name
-/// that all tools know. Letters and digits of other scripts are left out by that.
+/// An XSD pattern as an ECMA pattern: XSD anchors it, and some character classes are unknown to many tools. Letters and
+/// digits of other scripts are not included.
 fn ecma(pattern: &str) -> String {
     let plain = pattern.replace("\\p{N}", "0-9").replace("\\p{L}", "a-zA-Z");
     format!("^({plain})$")
 }
 
-/// The identities that derive from `base`, as RFC 7951 writes them.
+/// The identities that derive from `base`, in RFC 7951 form.
 fn derived(base: &str, module: &'static Statement) -> Option<Vec<String>> {
     let whole = |name: &str, module: &Statement| match name.split_once(':') {
         Some((prefix, name)) => Some(format!("{}:{name}", module.imported(prefix)?)),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_told_with_their_limits() {
+    fn types_have_their_limits() {
         let port = at("stoa-management:management/https/port");
         assert_eq!(port, json!({ "type": "integer", "minimum": 1, "maximum": 65_535 }));
         let file = at("stoa-management:management/https/key");

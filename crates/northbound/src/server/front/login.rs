@@ -1,4 +1,4 @@
-//! The clients of logging in: the first user, sessions of web pages, tokens. They speak JSON.
+//! Endpoints for the first user, sessions of the web page and tokens. They use JSON.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -17,7 +17,7 @@ use crate::audit::{Deed, timestamp};
 use crate::auth::tokens::{LIFE_MAX, Token};
 use crate::auth::{Identity, Proof, password, sessions};
 
-/// How long a token is good for when nobody says: 30 days.
+/// Default lifetime of a token: 30 days.
 const TOKEN_LIFE_S: u64 = 30 * 86_400;
 
 #[derive(Deserialize)]
@@ -45,24 +45,24 @@ struct SetUp {
     password: String,
 }
 
-/// The body of a request as what it should be.
+/// Reads the body of a request as JSON.
 async fn read<T: for<'de> Deserialize<'de>>(
     front: &Front,
     request: Request,
 ) -> Result<(Parts, T), Response> {
     let (parts, body) = request.into_parts();
-    // What a form of another site can send has another type.
+    // A form of another site cannot send this type.
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
     if !kind.trim().eq_ignore_ascii_case("application/json") {
-        let words = "the body is JSON: say Content-Type: application/json";
+        let words = "the body must be JSON: send Content-Type: application/json";
         return Err(failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
     let bytes = front.body(body, WORDS_BYTES).await;
     let bytes = bytes.map_err(|unread| failure(unread.status(), unread.words()))?;
     let value = serde_json::from_slice(&bytes);
     let value = value.map_err(|error| {
-        failure(StatusCode::BAD_REQUEST, format!("the body is not as expected: {error}"))
+        failure(StatusCode::BAD_REQUEST, format!("the body is invalid: {error}"))
     })?;
     Ok((parts, value))
 }
@@ -125,7 +125,7 @@ pub async fn log_out(State(front): State<Arc<Front>>, request: Request) -> Respo
     response
 }
 
-/// `GET /whoami`: as whom the router knows the one who asks.
+/// `GET /whoami`: the identity of the client.
 pub async fn who_am_i(State(front): State<Arc<Front>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     match known(&front, &parts).await {
@@ -140,17 +140,17 @@ pub async fn who_am_i(State(front): State<Arc<Front>>, request: Request) -> Resp
     }
 }
 
-/// `POST /setup`: makes the first user, an administrator, with the token that the log told.
+/// `POST /setup`: creates the first user, an administrator. The setup token is in the log.
 pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Response {
     let (parts, asked) = match read::<SetUp>(&front, request).await {
         Ok(read) => read,
         Err(response) => return response,
     };
     if !front.management().user.is_empty() {
-        return failure(StatusCode::CONFLICT, "there are users: log in as one of them");
+        return failure(StatusCode::CONFLICT, "setup is complete, users exist: log in as one of them");
     }
     if let Err(reason) = front.gate.check_setup(&peer(&parts), &asked.token) {
-        front.tell_denied(&peer(&parts), &reason, "set up");
+        front.tell_denied(&peer(&parts), &reason, "setup");
         return answer_denied(&parts, &reason);
     }
     let password = asked.password;
@@ -158,12 +158,12 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
     let hash = match hash {
         Ok(Ok(hash)) => hash,
         Ok(Err(words)) => return failure(StatusCode::BAD_REQUEST, words),
-        Err(_) => return failure(StatusCode::INTERNAL_SERVER_ERROR, "the password is not hashed"),
+        Err(_) => return failure(StatusCode::INTERNAL_SERVER_ERROR, "cannot hash the password: see the log of the router"),
     };
     let user = json!({ "name": asked.user, "password-hash": hash, "admin": true });
     let body = json!({ "stoa-management:management": { "user": [user] } }).to_string();
     let author = Author::new(asked.user.clone(), Client::Web);
-    // A client that hangs up cuts neither the change in half nor the change from its line in the log.
+    // A disconnect interrupts neither the change nor its audit record.
     let made = tokio::spawn(async move {
         let edits = vec![Edit::Merge { body }];
         let made = front.datastore.edit(&author, Store::Running, edits, None).await;
@@ -171,7 +171,7 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
         match made {
             Ok(_) => {
                 front.follow(&front.management());
-                front.tell(&parts, user, "set up", "done");
+                front.tell(&parts, user, "setup", "done");
                 answer(StatusCode::CREATED, &json!({ "user": user }))
             }
             Err(refusal) => {
@@ -179,12 +179,12 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
                 let words =
                     errors.iter().map(|it| format!("{}: {}. {}", it.path, it.cause, it.fix));
                 let words = words.collect::<Vec<_>>().join(" ");
-                front.tell(&parts, user, "set up", &words);
+                front.tell(&parts, user, "setup", &words);
                 failure(StatusCode::BAD_REQUEST, words)
             }
         }
     });
-    let broken = |_| failure(StatusCode::INTERNAL_SERVER_ERROR, "the user is not made");
+    let broken = |_| failure(StatusCode::INTERNAL_SERVER_ERROR, "cannot create the user: see the log of the router");
     made.await.unwrap_or_else(broken)
 }
 
@@ -194,12 +194,12 @@ fn shown(token: &Token) -> Value {
         "id": token.id,
         "name": token.name,
         "user": token.user,
-        "made": moment(token.made_unix_s),
+        "created": moment(token.created_unix_s),
         "expires": moment(token.expires_unix_s),
     })
 }
 
-/// `GET /tokens`: one's own, or all for an administrator. The secrets are not known any more.
+/// `GET /tokens`: the tokens of the user, or all for an administrator. The token texts are not stored.
 pub async fn list_tokens(State(front): State<Arc<Front>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     match known(&front, &parts).await {
@@ -212,7 +212,7 @@ pub async fn list_tokens(State(front): State<Arc<Front>>, request: Request) -> R
     }
 }
 
-/// `POST /tokens`: a new one, shown this once.
+/// `POST /tokens`: creates a token, whose text is shown only this once.
 pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let identity = match known(&front, &parts).await {
@@ -226,22 +226,22 @@ pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Re
     };
     let user = asked.user.unwrap_or_else(|| identity.name.clone());
     if user != identity.name && !identity.is_admin {
-        return failure(StatusCode::FORBIDDEN, "only administrators make tokens for others");
+        return failure(StatusCode::FORBIDDEN, "only administrators can create tokens for other users");
     }
     if !front.management().user.iter().any(|one| one.name == user) {
         let words =
-            format!("there is no user {user:?} in the configuration: only those have tokens");
+            format!("user {user:?} is not in the configuration: only configured users can have tokens");
         return failure(StatusCode::BAD_REQUEST, words);
     }
     if asked.name.is_empty() || asked.name.len() > 64 {
-        return failure(StatusCode::BAD_REQUEST, "a token has a name of 1 to 64 bytes");
+        return failure(StatusCode::BAD_REQUEST, "name must have 1 to 64 bytes");
     }
     let life = Duration::from_secs(asked.life_s.unwrap_or(TOKEN_LIFE_S));
     if life.is_zero() || life > LIFE_MAX {
-        let words = format!("life-s is 1 to {} seconds", LIFE_MAX.as_secs());
+        let words = format!("life-s must be 1 to {} seconds", LIFE_MAX.as_secs());
         return failure(StatusCode::BAD_REQUEST, words);
     }
-    // Who has a token for a day does not make one for years of it.
+    // A token cannot create one that outlives it.
     let life = match identity.proof {
         Proof::Token => {
             let now = SystemTime::now();
@@ -253,7 +253,7 @@ pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Re
     };
     match front.gate.tokens.make(&user, &asked.name, life, SystemTime::now()) {
         Ok((token, text)) => {
-            let what = format!("make token {} for {user}", token.id);
+            let what = format!("create token {} for {user}", token.id);
             front.tell(&parts, &identity.name, &what, "done");
             let mut value = shown(&token);
             value["token"] = text.into();
@@ -263,7 +263,7 @@ pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Re
     }
 }
 
-/// `DELETE /tokens/ID`: it is not good any more.
+/// `DELETE /tokens/ID`: revokes a token.
 pub async fn remove_token(
     State(front): State<Arc<Front>>,
     Path(id): Path<String>,
@@ -281,9 +281,9 @@ pub async fn remove_token(
             front.tell(&parts, &identity.name, &format!("remove token {id}"), "done");
             answer(StatusCode::OK, &json!({}))
         }
-        Ok(Ok(false)) | Err(_) => failure(StatusCode::NOT_FOUND, "there is no such token"),
+        Ok(Ok(false)) | Err(_) => failure(StatusCode::NOT_FOUND, "no such token: list yours with GET /tokens"),
         Ok(Err(error)) => {
-            failure(StatusCode::INSUFFICIENT_STORAGE, format!("cannot write the tokens: {error}"))
+            failure(StatusCode::INSUFFICIENT_STORAGE, format!("cannot store the tokens: {error}"))
         }
     }
 }

@@ -1,17 +1,16 @@
-//! Requests that a page of somebody else lets a browser send: it adds passwords and certificates by itself, and says
-//! where the page came from.
+//! Cross-site requests: a browser adds passwords and certificates to them by itself, and names the origin of the page.
 
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Method, Uri};
 
-/// Why a request that changes something is not taken, when a browser says that a foreign page sends it.
+/// The reason to refuse a state-changing request that comes from a page of another site.
 pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
     if method.is_safe() {
         return None;
     }
     let site = headers.get("sec-fetch-site").map(http::HeaderValue::as_bytes);
     if site.is_some_and(|site| !matches!(site, b"same-origin" | b"none")) {
-        return Some("a page of another site sends this: nothing is changed for it");
+        return Some("cross-site request refused: Sec-Fetch-Site is not same-origin");
     }
     let mut origins = headers.get_all(ORIGIN).into_iter();
     let named = uri.authority().map(|authority| authority.as_str());
@@ -20,7 +19,7 @@ pub fn refusal(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<&'stat
         let page = origin.to_str().ok().and_then(|origin| origin.strip_prefix("https://"));
         page.zip(here).is_some_and(|(page, here)| is_same(page, here))
     };
-    let words = "the header Origin names another host: nothing is changed for its pages";
+    let words = "cross-site request refused: Origin is not this host";
     (!origins.all(is_ours)).then_some(words)
 }
 
@@ -34,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_others_change_nothing() {
+    fn cross_site_requests_change_nothing() {
         let refused = |method: Method, fields: &[(&'static str, &'static str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in fields {

@@ -74,7 +74,7 @@ async fn a_session_from_log_in_to_log_out() {
         lines.map(|line| line["result"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(results("audit.log"), ["done"]);
-    assert_eq!(results("audit-logins.log"), ["wrong credentials", "not from our page"]);
+    assert_eq!(results("audit-logins.log"), ["wrong credentials", "cross-site request"]);
 }
 
 #[tokio::test]
