@@ -89,7 +89,7 @@ fn short(name: &Value) -> String {
 }
 
 #[test]
-fn a_crate_uses_only_what_lies_below_it() {
+fn a_crate_depends_only_on_crates_below_it() {
     let packages = dependencies();
     let mut faults = Vec::new();
     for (name, used) in &packages {
@@ -109,7 +109,7 @@ fn a_crate_uses_only_what_lies_below_it() {
 
 /// What is no longer there must not stay in the table.
 #[test]
-fn the_table_holds_what_exists() {
+fn the_table_has_no_stale_entries() {
     let packages = dependencies();
     let mut faults = Vec::new();
     for (name, may) in MAY_USE {

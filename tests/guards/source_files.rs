@@ -17,7 +17,7 @@ fn all_sources() -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_file_is_one_idea() {
+fn source_files_are_short_and_documented() {
     let mut faults = Vec::new();
     for file in all_sources() {
         let text = read(&file);

@@ -11,7 +11,7 @@ const FOLDERS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn the_standards_name_tests_that_exist() {
+fn standards_name_existing_tests() {
     let table = read(&root().join("docs/guide/standards.md"));
     let named: Vec<(&str, &str)> = table
         .split('`')

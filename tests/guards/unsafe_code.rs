@@ -109,7 +109,7 @@ fn first_files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_crate_without_unsafe_code_forbids_it() {
+fn crates_without_unsafe_code_forbid_it() {
     let mut faults = Vec::new();
     for (name, folder) in packages() {
         if MAY.iter().any(|(one, _)| *one == name) {

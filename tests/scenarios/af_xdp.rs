@@ -44,7 +44,7 @@ fn port(scenario: &Scenario, label: &str) -> Result<(String, String, u64)> {
 }
 
 #[test]
-fn hosts_with_offloads_and_tags_talk_by_four_queues() -> Result<()> {
+fn hosts_with_offloads_and_tags_use_four_queues() -> Result<()> {
     // The second host's tags travel beside the frame, where AF_XDP alone would lose them.
     let sides = two_sides(&[Tag::customer(100)])?.map(|side| side.queues(4));
     let scenario = Scenario::with(&sides, &with_driver(&sides, "af-xdp", &json!({})))?;
@@ -68,7 +68,7 @@ fn hosts_with_offloads_and_tags_talk_by_four_queues() -> Result<()> {
 }
 
 #[test]
-fn hosts_without_offloads_talk_by_a_generic_program() -> Result<()> {
+fn hosts_without_offloads_use_a_generic_program() -> Result<()> {
     let sides = two_sides(&[])?.map(Side::without_offloads);
     let how = json!({ "attach": "generic", "bind": "copy", "need-wakeup": false });
     let scenario = Scenario::with(&sides, &with_driver(&sides, "af-xdp", &how))?;
@@ -80,7 +80,7 @@ fn hosts_without_offloads_talk_by_a_generic_program() -> Result<()> {
 }
 
 #[test]
-fn jumbo_packets_go_whole_by_one_queue_and_by_four() -> Result<()> {
+fn jumbo_packets_pass_with_one_queue_and_with_four() -> Result<()> {
     for queues in [1, 4] {
         let sides = two_sides(&[Tag::customer(100)])?.map(|side| side.mtu(9000).queues(queues));
         let scenario = Scenario::with(&sides, &with_driver(&sides, "af-xdp", &json!({})))?;
@@ -147,7 +147,7 @@ fn refused_and_nothing_lost(
 }
 
 #[test]
-fn a_reload_that_the_device_cannot_follow_is_refused() -> Result<()> {
+fn a_reload_that_the_device_does_not_support_is_refused() -> Result<()> {
     if !kernel_tells() {
         eprintln!("SKIPPED: Linux before 6.3 does not say what devices can do");
         return Ok(());
@@ -175,7 +175,7 @@ fn a_reload_that_the_device_cannot_follow_is_refused() -> Result<()> {
 }
 
 #[test]
-fn a_port_waits_at_the_start_until_its_device_can() -> Result<()> {
+fn a_port_waits_for_a_capable_device_at_startup() -> Result<()> {
     let sides = two_sides(&[])?.map(|side| side.queues(2));
     let topology = Topology::new(&sides)?;
     let queues = |number| {

@@ -49,7 +49,7 @@ fn a_duplicate_address_is_detected() -> Result<()> {
 }
 
 #[test]
-fn a_new_mac_address_is_learnt() -> Result<()> {
+fn a_new_mac_address_is_learned() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     assert!(ping(a, b.address(false)?, 1, &[])?.all());

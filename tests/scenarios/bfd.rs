@@ -60,7 +60,7 @@ fn wait_for(scenario: &Scenario, neighbor: &str, state: &str) -> Result<Value> {
 }
 
 #[test]
-fn frr_and_bird_are_neighbours_and_a_dead_one_is_left_at_once() -> Result<()> {
+fn routes_leave_a_neighbour_that_dies() -> Result<()> {
     let sides = [side("host-a", 1)?, side("host-b", 2)?, side("host-c", 3)?];
     let both = [("198.18.2.2", 1), ("198.18.3.2", 1)];
     let mut configuration = Configuration::new(&sides)

@@ -190,7 +190,7 @@ fn settle(testbed: &Testbed) -> Result<()> {
 }
 
 #[test]
-fn the_router_survives_everything_at_once() -> Result<()> {
+fn the_router_survives_all_faults_at_once() -> Result<()> {
     let length = Duration::from_secs(number("STOA_CHAOS_SECONDS", 30));
     let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
     let seed = number("STOA_CHAOS_SEED", now);

@@ -30,7 +30,7 @@ fn cable(sides: &[Side]) -> Configuration {
 }
 
 #[test]
-fn two_hosts_are_on_one_network() -> Result<()> {
+fn two_hosts_share_a_network() -> Result<()> {
     let sides = sides()?;
     let scenario = Scenario::with(&sides, &cable(&sides))?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));

@@ -6,7 +6,7 @@ use serde_json::Value;
 use stoa_lab::{Command, Result, stoa_binary};
 
 #[test]
-fn every_step_goes_well() -> Result<()> {
+fn every_step_succeeds() -> Result<()> {
     let output = Command::program(stoa_binary()?)
         .args(["demo", "--once", "--json"])
         .deadline(Duration::from_secs(180))

@@ -66,7 +66,7 @@ fn ticks(scenario: &Scenario) -> Result<u64> {
 }
 
 /// With the second side gone the first one goes on, senders are told, and nobody is busy about it.
-fn the_rest_goes_on(scenario: &Scenario) -> Result<()> {
+fn other_ports_forward(scenario: &Scenario) -> Result<()> {
     let a = scenario.host("host-a");
     for six in [false, true] {
         assert!(ping(a, a.gateway(six)?, 1, &[])?.all(), "the router answers");
@@ -82,7 +82,7 @@ fn the_rest_goes_on(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-fn comes_and_goes(driver: &str) -> Result<()> {
+fn disappears_and_returns(driver: &str) -> Result<()> {
     let sides = two_sides(&[])?;
     let scenario = Scenario::with(&sides, &with_driver(&sides, driver))?;
     let (router, b) = (scenario.topology.router(), scenario.host("host-b").namespace());
@@ -90,7 +90,7 @@ fn comes_and_goes(driver: &str) -> Result<()> {
 
     router.ip(&["link", "set", "host-b", "down"])?;
     until_down(&scenario.router, "host-b", &["is down"])?;
-    the_rest_goes_on(&scenario)?;
+    other_ports_forward(&scenario)?;
     router.ip(&["link", "set", "host-b", "name", "other"])?;
     until_down(&scenario.router, "host-b", &["gone"])?;
     router.ip(&["link", "set", "other", "name", "host-b"])?;
@@ -100,7 +100,7 @@ fn comes_and_goes(driver: &str) -> Result<()> {
 
     router.ip(&["link", "delete", "host-b"])?;
     until_down(&scenario.router, "host-b", &["gone"])?;
-    the_rest_goes_on(&scenario)?;
+    other_ports_forward(&scenario)?;
     join(router, b, "host-b", 2)?;
     until_up(&scenario.router, "host-b")?;
     scenario.hosts_reach_each_other()?;
@@ -108,18 +108,18 @@ fn comes_and_goes(driver: &str) -> Result<()> {
 }
 
 #[test]
-fn a_device_behind_a_packet_socket_comes_and_goes() -> Result<()> {
-    comes_and_goes("af-packet")
+fn a_device_of_a_packet_socket_disappears_and_returns() -> Result<()> {
+    disappears_and_returns("af-packet")
 }
 
 #[test]
-fn a_device_behind_af_xdp_comes_and_goes() -> Result<()> {
-    comes_and_goes("af-xdp")
+fn a_device_of_af_xdp_disappears_and_returns() -> Result<()> {
+    disappears_and_returns("af-xdp")
 }
 
 /// The device lies in a namespace of its own, whose name is deleted: it is let go of, and found again.
 #[test]
-fn a_namespace_comes_and_goes() -> Result<()> {
+fn a_namespace_disappears_and_returns() -> Result<()> {
     let (sides, away) = ([side("host-a", 1)?], Namespace::new("away")?);
     let (topology, host) = (Topology::new(&sides)?, Namespace::new("host-n")?);
     join(&away, &host, "far0", 2)?;
@@ -144,7 +144,7 @@ fn a_namespace_comes_and_goes() -> Result<()> {
         Ok(shown) => Err(shown),
         Err(_) => Ok(()),
     })?;
-    the_rest_goes_on(&scenario)?;
+    other_ports_forward(&scenario)?;
     ip(&["netns", "add", away.name()])?;
     join(&away, &host, "far0", 2)?;
     until_up(&scenario.router, "far")?;
@@ -165,7 +165,7 @@ fn kill_forwarder(scenario: &Scenario) -> Result<()> {
 }
 
 #[test]
-fn a_new_forwarder_goes_on_without_the_device_that_is_missing() -> Result<()> {
+fn a_new_forwarder_starts_without_a_missing_device() -> Result<()> {
     let sides = two_sides(&[])?;
     let scenario = Scenario::with(&sides, &with_driver(&sides, "af-xdp"))?;
     scenario.hosts_reach_each_other()?;
@@ -177,7 +177,7 @@ fn a_new_forwarder_goes_on_without_the_device_that_is_missing() -> Result<()> {
     // What was killed has left nothing on its devices.
     let shown = router.ip(&["link", "show", "host-a"])?;
     assert_eq!(shown.matches("prog/xdp").count(), 1, "{shown}");
-    the_rest_goes_on(&scenario)?;
+    other_ports_forward(&scenario)?;
     join(router, b, "host-b", 2)?;
     until_up(&scenario.router, "host-b")?;
     scenario.hosts_reach_each_other()?;
@@ -185,7 +185,7 @@ fn a_new_forwarder_goes_on_without_the_device_that_is_missing() -> Result<()> {
 }
 
 #[test]
-fn a_router_starts_without_the_device_that_is_missing() -> Result<()> {
+fn a_router_starts_without_a_missing_device() -> Result<()> {
     let sides = [side("host-a", 1)?];
     let (topology, host) = (Topology::new(&sides)?, Namespace::new("host-b")?);
     let all = two_sides(&[])?;
@@ -193,7 +193,7 @@ fn a_router_starts_without_the_device_that_is_missing() -> Result<()> {
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration.json())?;
     let scenario = Scenario { router, topology };
     until_up(&scenario.router, "host-a")?;
-    the_rest_goes_on(&scenario)?;
+    other_ports_forward(&scenario)?;
     join(scenario.topology.router(), &host, "host-b", 2)?;
     until_up(&scenario.router, "host-b")?;
     assert!(ping(scenario.host("host-a"), "198.18.2.2".parse().expect("address"), 2, &[])?.all());
@@ -201,7 +201,7 @@ fn a_router_starts_without_the_device_that_is_missing() -> Result<()> {
 }
 
 #[test]
-fn a_tap_that_is_deleted_is_made_anew() -> Result<()> {
+fn a_deleted_tap_is_created_again() -> Result<()> {
     let (sides, host) = ([side("host-a", 1)?], Namespace::new("host-t")?);
     let topology = Topology::new(&sides)?;
     let addresses = ["198.18.2.1/24", "2001:db8:2::1/64"].map(|it| it.parse().expect("address"));

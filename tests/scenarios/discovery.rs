@@ -119,7 +119,7 @@ fn linux_gets_address_and_route_and_loses_the_route() -> Result<()> {
 }
 
 #[test]
-fn linux_forgets_a_router_that_ends() -> Result<()> {
+fn linux_removes_a_router_that_ends() -> Result<()> {
     let (scenario, _) = begin()?;
     wait_for_route(scenario.host("host-a"), true)?;
     let Scenario { router, topology } = scenario;
@@ -149,7 +149,7 @@ print(count, size, lifetime, '.'.join(map(str, raw[8:12])), int.from_bytes(raw[1
 ";
 
 #[test]
-fn a_client_of_icmp_router_discovery_hears_of_it() -> Result<()> {
+fn an_icmp_router_discovery_client_receives_advertisements() -> Result<()> {
     let (scenario, sides) = begin()?;
     let host = scenario.host("host-a");
     for source in ["198.18.1.2", "0.0.0.0"] {

@@ -45,7 +45,7 @@ fn detail(router: &Router, label: &str) -> Result<String> {
 }
 
 #[test]
-fn hosts_talk_through_packet_sockets_of_dpdk() -> Result<()> {
+fn hosts_communicate_over_packet_sockets_of_dpdk() -> Result<()> {
     if !is_built()? {
         return Ok(());
     }
@@ -72,14 +72,14 @@ fn hosts_talk_through_packet_sockets_of_dpdk() -> Result<()> {
         println!("TCP, IPv{}: {:.2} Gbit/s", if six { 6 } else { 4 }, rate.bits_per_second / 1e9);
         assert!(rate.bits_per_second > 1e5, "{rate:?}");
     }
-    what_cannot_be_is_refused(&scenario, &sides)?;
-    a_changed_device_is_opened_anew(&scenario, &sides)?;
+    invalid_devices_are_refused(&scenario, &sides)?;
+    a_changed_device_is_reopened(&scenario, &sides)?;
     a_new_forwarder_starts_dpdk_again(&scenario)?;
     scenario.end()
 }
 
 /// The reload is refused with a reason, and packets go on.
-fn what_cannot_be_is_refused(scenario: &Scenario, sides: &[Side]) -> Result<()> {
+fn invalid_devices_are_refused(scenario: &Scenario, sides: &[Side]) -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     let cases = [
         (dpdk("net_nonsense0"), "no driver of DPDK is called like net_nonsense0"),
@@ -101,7 +101,7 @@ fn what_cannot_be_is_refused(scenario: &Scenario, sides: &[Side]) -> Result<()> 
 }
 
 /// The same device with another ring: closed and opened again, and back.
-fn a_changed_device_is_opened_anew(scenario: &Scenario, sides: &[Side]) -> Result<()> {
+fn a_changed_device_is_reopened(scenario: &Scenario, sides: &[Side]) -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for ring in [json!(256), Value::Null] {
         let mut made = over_packet_sockets(sides);
@@ -124,7 +124,7 @@ fn a_new_forwarder_starts_dpdk_again(scenario: &Scenario) -> Result<()> {
 }
 
 #[test]
-fn hosts_talk_through_memif_of_dpdk() -> Result<()> {
+fn hosts_communicate_over_memif_of_dpdk() -> Result<()> {
     if !is_built()? {
         return Ok(());
     }

@@ -77,7 +77,7 @@ fn begin(weights: [u16; 2]) -> Result<Scenario> {
 }
 
 #[test]
-fn flows_are_spread_evenly_and_stay() -> Result<()> {
+fn flows_are_balanced_and_keep_their_path() -> Result<()> {
     let scenario = begin([1, 1])?;
     for six in [false, true] {
         let [b, c] = spread(&scenario, six, FLOWS, 1)?;
@@ -100,7 +100,7 @@ fn weights_are_shares() -> Result<()> {
 }
 
 #[test]
-fn a_path_that_is_taken_away_takes_no_flow_with_it() -> Result<()> {
+fn removing_a_path_loses_no_flow() -> Result<()> {
     let scenario = begin([1, 1])?;
     let sides = sides()?;
     let only_c = Configuration::new(&sides)

@@ -36,7 +36,7 @@ print('sent', sent, flush=True)
 ";
 
 #[test]
-fn a_flood_on_one_port_starves_nobody_on_the_others() -> Result<()> {
+fn a_flood_on_one_port_does_not_affect_the_others() -> Result<()> {
     let sides = [side("host-a", 1)?, side("host-b", 2)?, side("host-c", 3)?];
     let scenario = Scenario::begin(&sides)?;
     let (a, b, c) = (scenario.host("host-a"), scenario.host("host-b"), scenario.host("host-c"));

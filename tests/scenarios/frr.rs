@@ -63,7 +63,7 @@ fn begin(local: &Namespace) -> Result<Scenario> {
 }
 
 #[test]
-fn ospf_bgp_and_isis_come_up_through_host_interfaces_and_their_routes_are_good() -> Result<()> {
+fn ospf_bgp_and_isis_work_over_host_interfaces() -> Result<()> {
     let local = Namespace::new("local")?;
     let scenario = begin(&local)?;
     let [peer_a, peer_b] = ["host-a", "host-b"].map(|name| scenario.host(name).namespace());

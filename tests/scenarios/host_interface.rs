@@ -62,7 +62,7 @@ print('done')
 ";
 
 #[test]
-fn programs_of_the_router_speak_through_it() -> Result<()> {
+fn programs_of_the_router_communicate_through_it() -> Result<()> {
     let (scenario, local) = begin()?;
     for to in ["198.18.1.2", "198.18.2.2", "2001:db8:1::2", "2001:db8:2::2"] {
         ping(&local, to)?;
@@ -96,7 +96,7 @@ fn programs_of_the_router_speak_through_it() -> Result<()> {
 }
 
 #[test]
-fn a_connection_outlives_the_forwarder() -> Result<()> {
+fn a_connection_survives_the_forwarder() -> Result<()> {
     let (scenario, local) = begin()?;
     let server = local.command(Tool::PYTHON)?.args(["-c", SERVER]).spawn()?;
     server.wait_for("listening", Duration::from_secs(10))?;
@@ -133,7 +133,7 @@ fn carrier_changes(local: &Namespace) -> Result<Vec<(String, u64)>> {
 }
 
 #[test]
-fn the_carrier_outlives_the_forwarder() -> Result<()> {
+fn the_carrier_survives_the_forwarder() -> Result<()> {
     let (scenario, local) = begin()?;
     wait_until(
         "the controller has a queue of each host interface",

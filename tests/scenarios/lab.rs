@@ -58,7 +58,7 @@ fn two_tags_are_on_the_wire_both_ways() -> Result<()> {
 }
 
 #[test]
-fn another_tag_is_not_heard() -> Result<()> {
+fn frames_with_another_tag_are_discarded() -> Result<()> {
     let topology = Topology::new(&sides(&[Tag::customer(100)])?)?;
     // The router speaks untagged on the tagged side.
     let router = topology.router();
@@ -91,7 +91,7 @@ fn tcp_is_fast_over_the_tag() -> Result<()> {
 }
 
 #[test]
-fn nothing_is_left_behind() -> Result<()> {
+fn a_panic_leaves_nothing_behind() -> Result<()> {
     let topology = Topology::new(&sides(&[])?)?;
     let names: Vec<String> =
         topology.hosts().iter().map(|host| host.namespace().name().to_owned()).collect();

@@ -100,7 +100,7 @@ fn kill_controller(scenario: &Scenario) -> Result<()> {
 }
 
 #[test]
-fn what_operators_do_with_ip_takes_effect() -> Result<()> {
+fn ip_commands_take_effect() -> Result<()> {
     let local = Namespace::new("local")?;
     let scenario = begin(&local, "netlink", json!({}))?;
     let [four, six] = BEHIND;
@@ -188,7 +188,7 @@ fn what_operators_do_with_ip_takes_effect() -> Result<()> {
 
 /// Many routes at once, more than a small room for news holds.
 #[test]
-fn lost_news_are_read_again() -> Result<()> {
+fn lost_netlink_messages_cause_a_resync() -> Result<()> {
     const ROUTES: usize = 50_000;
     let local = Namespace::new("local")?;
     let scenario = begin(&local, "netlink", json!({ "receive-buffer": 4_096 }))?;

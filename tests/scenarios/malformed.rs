@@ -69,7 +69,7 @@ for reason, frame in frames.items():
 "#;
 
 #[test]
-fn each_is_dropped_under_its_own_name() -> Result<()> {
+fn each_packet_is_dropped_with_its_own_reason() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     scenario.hosts_reach_each_other()?;
     let mac = scenario.topology.router_mac("host-a")?;
@@ -98,7 +98,7 @@ fn each_is_dropped_under_its_own_name() -> Result<()> {
 }
 
 #[test]
-fn noise_does_not_disturb_a_conversation() -> Result<()> {
+fn random_frames_do_not_disturb_a_ping() -> Result<()> {
     const NOISE: &str = r#"
 import os, time
 random.seed(4711)

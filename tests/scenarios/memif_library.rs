@@ -62,7 +62,7 @@ fn testpmd_listens_and_the_responder_connects() -> Result<()> {
 
 /// A network function is killed again and again, `STOA_LIVES` (4) times, and each new one finds its peer.
 #[test]
-fn a_responder_that_dies_comes_again() -> Result<()> {
+fn a_killed_responder_reconnects() -> Result<()> {
     let lives = std::env::var("STOA_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     let [a, b] = two_sides(&[])?;
     let topology = Topology::new(&[a, b.without_offloads()])?;

@@ -154,7 +154,7 @@ fn all_sizes_pass(role: &'static str, theirs: &'static str) -> Result<()> {
 }
 
 /// Either side stops and dies again and again: no link stays away, and nothing is held for those that ended.
-fn either_side_comes_and_goes(role: &'static str, theirs: &'static str) -> Result<()> {
+fn either_side_restarts(role: &'static str, theirs: &'static str) -> Result<()> {
     let mut pair = Pair::start(role, theirs)?;
     // The first life brings what stays.
     pair.peer_stops()?;
@@ -189,21 +189,21 @@ fn either_side_comes_and_goes(role: &'static str, theirs: &'static str) -> Resul
 }
 
 #[test]
-fn all_sizes_pass_to_a_testpmd_that_connects() -> Result<()> {
+fn all_sizes_pass_as_master() -> Result<()> {
     all_sizes_pass("master", "client")
 }
 
 #[test]
-fn all_sizes_pass_to_a_testpmd_that_listens() -> Result<()> {
+fn all_sizes_pass_as_slave() -> Result<()> {
     all_sizes_pass("slave", "server")
 }
 
 #[test]
-fn a_testpmd_that_connects_comes_and_goes() -> Result<()> {
-    either_side_comes_and_goes("master", "client")
+fn a_master_survives_restarts_on_either_side() -> Result<()> {
+    either_side_restarts("master", "client")
 }
 
 #[test]
-fn a_testpmd_that_listens_comes_and_goes() -> Result<()> {
-    either_side_comes_and_goes("slave", "server")
+fn a_slave_survives_restarts_on_either_side() -> Result<()> {
+    either_side_restarts("slave", "server")
 }

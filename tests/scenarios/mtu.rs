@@ -17,7 +17,7 @@ fn begin() -> Result<Scenario> {
 }
 
 #[test]
-fn what_does_not_fit_is_answered_with_what_does() -> Result<()> {
+fn oversized_packets_are_answered_with_the_mtu() -> Result<()> {
     let scenario = begin()?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for (six, size, words) in [(false, "1472", "mtu = 1400"), (true, "1452", "mtu=1400")] {
@@ -31,7 +31,7 @@ fn what_does_not_fit_is_answered_with_what_does() -> Result<()> {
 }
 
 #[test]
-fn what_fits_to_the_byte_passes() -> Result<()> {
+fn packets_of_exactly_the_mtu_pass() -> Result<()> {
     let scenario = begin()?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for (six, size) in [(false, "1372"), (true, "1352")] {
@@ -42,7 +42,7 @@ fn what_fits_to_the_byte_passes() -> Result<()> {
 }
 
 #[test]
-fn tcp_finds_the_size_of_the_path() -> Result<()> {
+fn tcp_discovers_the_path_mtu() -> Result<()> {
     let scenario = begin()?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for six in [false, true] {
@@ -59,7 +59,7 @@ fn tcp_finds_the_size_of_the_path() -> Result<()> {
 }
 
 #[test]
-fn jumbo_packets_go_whole() -> Result<()> {
+fn jumbo_packets_pass_unfragmented() -> Result<()> {
     let [a, b] = two_sides(&[])?;
     let scenario = Scenario::begin(&[a.mtu(9000), b.mtu(9000)])?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));

@@ -36,7 +36,7 @@ fn the_router_does_not_answer_for_others() -> Result<()> {
 }
 
 #[test]
-fn router_solicitations_are_heard_and_not_answered() -> Result<()> {
+fn router_solicitations_are_received_and_not_answered() -> Result<()> {
     // Nobody has switched advertisements on; a solicitation must be counted by name and do no harm.
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     let a = scenario.host("host-a");

@@ -39,7 +39,7 @@ fn scans_end_and_find_nothing_open() -> Result<()> {
 }
 
 #[test]
-fn odd_segments_and_fragments_of_hping3_do_no_harm() -> Result<()> {
+fn malformed_segments_and_fragments_of_hping3_do_no_harm() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     scenario.hosts_reach_each_other()?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));

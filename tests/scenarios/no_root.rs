@@ -48,7 +48,7 @@ fn a_packet_socket_without_root_names_the_capability() -> Result<()> {
 }
 
 #[test]
-fn the_demo_without_root_says_how_to_call_it() -> Result<()> {
+fn the_demo_without_root_names_the_command() -> Result<()> {
     let (_scratch, binary) = for_nobody()?;
     let output = as_nobody(&binary, &["demo", "--once", "--json"])?;
     assert!(!output.success());

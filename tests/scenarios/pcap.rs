@@ -72,7 +72,7 @@ fn frames(file: &Path) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_comes_out_is_what_scapy_expects() -> Result<()> {
+fn the_output_file_is_what_scapy_expects() -> Result<()> {
     let scratch = Scratch::new()?;
     let folder = scratch.path().to_owned();
     scapy_here(FILES, &[("FOLDER", &folder.to_string_lossy())])?;

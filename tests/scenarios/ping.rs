@@ -36,7 +36,7 @@ fn every_size_comes_back_whole() -> Result<()> {
 }
 
 #[test]
-fn a_burst_is_not_thinned() -> Result<()> {
+fn a_flood_ping_loses_nothing() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[Tag::customer(100)])?)?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for six in [false, true] {
@@ -50,7 +50,7 @@ fn a_burst_is_not_thinned() -> Result<()> {
 }
 
 #[test]
-fn a_packet_at_the_end_of_its_life_is_answered() -> Result<()> {
+fn an_expired_ttl_is_answered() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for (six, words) in [(false, "Time to live exceeded"), (true, "Hop limit")] {

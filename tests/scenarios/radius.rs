@@ -177,7 +177,7 @@ impl Testbed {
 }
 
 #[test]
-fn freeradius_says_who_gets_in_and_in_which_groups() -> Result<()> {
+fn freeradius_authenticates_users_and_returns_their_groups() -> Result<()> {
     let server = Server::start(free_port()?)?;
     // A socket that nobody reads from: a server that is silent.
     let dead = UdpSocket::bind("127.0.0.1:0").map_err(system("a port"))?;
@@ -206,7 +206,7 @@ fn freeradius_says_who_gets_in_and_in_which_groups() -> Result<()> {
 }
 
 #[test]
-fn a_forged_answer_and_silence_let_nobody_in() -> Result<()> {
+fn forged_and_missing_answers_refuse_the_login() -> Result<()> {
     let (liar, asked) = liar()?;
     let testbed = Testbed::start(&[("liar", liar, SECRET)])?;
     assert_eq!(testbed.status("ann", "correct horse")?, 503);

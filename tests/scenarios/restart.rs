@@ -47,7 +47,7 @@ fn pid(status: &Value, half: &str) -> u64 {
 }
 
 #[test]
-fn packets_go_on_without_the_controller() -> Result<()> {
+fn forwarding_continues_without_the_controller() -> Result<()> {
     let scenario = begin()?;
     let running = pings(&scenario, false, "0.02", 200)?;
     kill_half(&scenario, "controller")?;
@@ -58,7 +58,7 @@ fn packets_go_on_without_the_controller() -> Result<()> {
 }
 
 #[test]
-fn a_new_forwarder_is_told_what_is_wanted() -> Result<()> {
+fn a_new_forwarder_receives_the_desired_state() -> Result<()> {
     let scenario = begin()?;
     kill_half(&scenario, "forwarder")?;
     scenario.hosts_reach_each_other()?;
@@ -73,7 +73,7 @@ fn longest_silence(printed: &str) -> f64 {
 }
 
 #[test]
-fn controllers_die_in_a_row_and_no_packet_is_lost() -> Result<()> {
+fn repeated_kills_of_the_controller_lose_no_packet() -> Result<()> {
     let scenario = begin()?;
     let running = pings(&scenario, false, "0.02", 600)?;
     // Each is started later than the one before: the last one after 3.2 s.
@@ -103,7 +103,7 @@ fn a_killed_forwarder_forwards_again_by_itself() -> Result<()> {
 }
 
 #[test]
-fn a_forwarder_that_hangs_is_told_of() -> Result<()> {
+fn a_hanging_forwarder_is_reported() -> Result<()> {
     let scenario = begin()?;
     let forwarder = pid(&scenario.router.status()?, "forwarder").to_string();
     let signal = |name: &str| Command::program("/bin/kill").args([name, &forwarder]).run();

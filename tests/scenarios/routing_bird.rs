@@ -125,7 +125,7 @@ fn start_around(routers: &FourRouters, bird: &Bird) -> Result<[Bird; 3]> {
 }
 
 #[test]
-fn a_provider_fails_and_comes_back_and_bird_starts_again() -> Result<()> {
+fn provider_failover_and_bird_restart() -> Result<()> {
     let routers = FourRouters::begin(|netns| {
         vec![json!({
             "type": "stoa-routing:netlink", "name": "main", "stoa-routing:route-source": { "netns": netns },
@@ -148,7 +148,7 @@ fn a_provider_fails_and_comes_back_and_bird_starts_again() -> Result<()> {
 }
 
 #[test]
-fn by_an_internal_session_bfd_finds_a_provider_that_falls_silent() -> Result<()> {
+fn bfd_detects_a_silent_provider_over_ibgp() -> Result<()> {
     let routers = FourRouters::begin(|netns| {
         vec![
             json!({

@@ -181,7 +181,7 @@ fn bfd_finds_who_falls_silent(routers: &FourRouters, daemons: &Daemons) -> Resul
 }
 
 #[test]
-fn a_provider_fails_and_comes_back_and_bgpd_starts_again() -> Result<()> {
+fn provider_failover_and_bgpd_restart() -> Result<()> {
     let routers = begin()?;
     let mut daemons = start(&routers)?;
     routers.wait_passes("provider-1", PATIENCE)?;

@@ -4,7 +4,7 @@ use stoa_lab::{Command, Result, stoa_binary};
 use stoa_scenarios::{Scenario, two_sides};
 
 #[test]
-fn a_second_router_says_that_there_is_one() -> Result<()> {
+fn a_second_router_reports_the_running_one() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     let socket = scenario.router.socket().to_string_lossy().into_owned();
     let file = scenario.router.scratch().file("stoa.json").to_string_lossy().into_owned();
@@ -21,7 +21,7 @@ fn a_second_router_says_that_there_is_one() -> Result<()> {
 }
 
 #[test]
-fn a_socket_left_behind_is_no_obstacle() -> Result<()> {
+fn a_stale_socket_is_replaced() -> Result<()> {
     let scratch = stoa_lab::Scratch::new()?;
     // What a router that was killed leaves: a socket that nobody listens on.
     drop(std::os::unix::net::UnixListener::bind(scratch.file("stoa.sock")).expect("bound"));

@@ -103,7 +103,7 @@ fn since(before: &[(String, u64)], scenario: &Scenario) -> Result<Vec<(String, u
 }
 
 #[test]
-fn each_is_counted_by_name_and_neighbours_go_on() -> Result<()> {
+fn each_packet_is_counted_by_its_reason() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     scenario.hosts_reach_each_other()?;
     let mac = scenario.topology.router_mac("host-a")?;
@@ -138,7 +138,7 @@ fn each_is_counted_by_name_and_neighbours_go_on() -> Result<()> {
 }
 
 #[test]
-fn endless_chains_and_overlapping_fragments_do_no_harm() -> Result<()> {
+fn long_header_chains_and_overlapping_fragments_do_no_harm() -> Result<()> {
     const FLOOD: &str = r#"
 socket = conf.L2socket(iface=IFACE)
 whole = [bytes(ETH / packet) for packet in quiet]
@@ -167,7 +167,7 @@ print('done')
 }
 
 #[test]
-fn record_route_and_timestamps_are_understood() -> Result<()> {
+fn record_route_and_timestamps_are_processed() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     scenario.hosts_reach_each_other()?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));

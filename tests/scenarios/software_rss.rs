@@ -128,7 +128,7 @@ fn stay_on_one_processor() {
 }
 
 #[test]
-fn flows_of_one_queue_are_shared_out_and_keep_their_order() -> Result<()> {
+fn flows_of_one_queue_are_distributed_in_order() -> Result<()> {
     let scenario = begin()?;
     // After the router has begun: it keeps its processors.
     stay_on_one_processor();
@@ -169,7 +169,7 @@ fn reordered(host: &Host) -> Result<u64> {
 }
 
 #[test]
-fn tcp_keeps_its_order() -> Result<()> {
+fn tcp_stays_in_order() -> Result<()> {
     let scenario = begin()?;
     let [a, b] = ["host-a", "host-b"].map(|label| scenario.host(label));
     let mut segments = 0;

@@ -127,7 +127,7 @@ fn configuration(receiver: &Receiver, routes: u8) -> Value {
 }
 
 #[test]
-fn rsyslogd_hears_everything_once_also_after_it_was_killed() -> Result<()> {
+fn rsyslogd_receives_every_message_once_even_after_a_kill() -> Result<()> {
     let receiver = Receiver::new()?;
     let first = receiver.start()?;
     let router = Router::start(&stoa_binary()?, None, &configuration(&receiver, 1))?;

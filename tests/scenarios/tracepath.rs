@@ -7,7 +7,7 @@ use stoa_lab::{Configuration, Result, Tool};
 use stoa_scenarios::{Scenario, two_sides};
 
 #[test]
-fn tracepath_finds_what_the_far_link_carries() -> Result<()> {
+fn tracepath_finds_the_mtu_of_the_far_link() -> Result<()> {
     let sides = two_sides(&[])?;
     let mut configuration = Configuration::new(&sides);
     for family in ["ietf-ip:ipv4", "ietf-ip:ipv6"] {

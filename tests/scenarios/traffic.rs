@@ -86,7 +86,7 @@ fn linux_loses_nothing_at_a_modest_rate() -> Result<()> {
 }
 
 #[test]
-fn a_gateway_that_is_not_there_is_named() -> Result<()> {
+fn a_missing_gateway_is_named() -> Result<()> {
     let (topology, linux) = topology()?;
     topology.router().ip(&["addr", "del", "198.18.1.1/24", "dev", "host-a"])?;
     let scratch = Scratch::new()?;
@@ -104,7 +104,7 @@ fn a_gateway_that_is_not_there_is_named() -> Result<()> {
 
 /// A link of 200 kbit/s takes some 420 frames of 60 bytes in a second, in which 4,000 are offered, and next to none waits.
 #[test]
-fn what_a_thin_link_drops_is_lost() -> Result<()> {
+fn drops_of_a_slow_link_are_counted_as_lost() -> Result<()> {
     let (topology, _linux) = topology()?;
     thin(&topology)?;
     let (_, results) = run(&topology, &streams("4kpps"))?;
@@ -147,7 +147,7 @@ fn lost_packets_are_counted() -> Result<()> {
 }
 
 #[test]
-fn repeated_packets_are_counted_apart() -> Result<()> {
+fn duplicate_packets_are_counted() -> Result<()> {
     let Some(results) = emulated(&["duplicate", "10%"])? else { return Ok(()) };
     assert!((305..=495).contains(&figure(&results, 0, "duplicates")), "{results}");
     assert_eq!(figure(&results, 0, "lost"), 0, "{results}");

@@ -25,14 +25,14 @@ fn two_tags() -> Result<()> {
 }
 
 #[test]
-fn two_tags_of_the_old_kind() -> Result<()> {
+fn two_tags_of_type_802_1q() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[Tag::customer(200), Tag::customer(100)])?)?;
     scenario.hosts_reach_each_other()?;
     scenario.end()
 }
 
 #[test]
-fn tags_on_both_sides_are_told_apart() -> Result<()> {
+fn the_same_tag_on_both_sides_is_distinguished() -> Result<()> {
     // The same number on both sides: a tag means something on its own port only.
     let sides = [
         side("host-a", 1)?.tagged(&[Tag::customer(100)]),

@@ -80,7 +80,7 @@ fn resident(scenario: &Scenario) -> Result<u64> {
 }
 
 #[test]
-fn vrfs_cost_little_and_give_it_back() -> Result<()> {
+fn vrfs_use_little_memory_and_release_it() -> Result<()> {
     const VRFS: u64 = 200;
     let sides = [side("host-a", 1)?, side("host-b", 2)?];
     let plain = Configuration::new(&sides);

@@ -305,7 +305,7 @@ fn version_2_beside_keepalived() -> Result<()> {
 }
 
 #[test]
-fn wireshark_finds_no_fault_in_advertisements() -> Result<()> {
+fn wireshark_accepts_the_advertisements() -> Result<()> {
     let mut pair = Pair::new(3, false)?;
     pair.start_router(150)?;
     pair.wait_for("master")?;
