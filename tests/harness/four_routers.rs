@@ -1,13 +1,13 @@
-//! Four routers: two providers, one inside, and Stoa between them with a daemon beside it.
+//! Four routers: two providers, one inside, and Stoa between them with a routing daemon.
 //!
 //! ```text
-//!  provider-1 ──┐                     192.0.2.1, 2001:db8:1192::1: at both providers, the first is the better one
-//!  (BGP)        ├── Stoa ── inside    192.0.2.129, 2001:db8:1193::1: at both, one as good as the other
-//!  provider-2 ──┘    │      (OSPF)    203.0.113.1, 2001:db8:1203::1: inside
-//!                  local: the daemon
+//!  provider-1 ──┐                     192.0.2.1, 2001:db8:1192::1: behind both providers, the first is preferred
+//!  (BGP)        ├── Stoa ── inside    192.0.2.129, 2001:db8:1193::1: behind both, equal cost
+//!  provider-2 ──┘    │      (OSPF)    203.0.113.1, 2001:db8:1203::1: behind inside
+//!                  local: the routing daemon
 //! ```
 //!
-//! No host has a default route: whoever reaches another has learned how.
+//! No host has a default route: all reachability comes from routing protocols.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ use stoa_lab::{
 
 use crate::{Scenario, side};
 
-/// The routers around Stoa. Providers are peers .1.2 and .2.2 of 198.18.0.0/16 and 2001:db8:1::2 and 2001:db8:2::2, inside is .3.2.
+/// The routers around Stoa: provider N has 198.18.N.2 and 2001:db8:N::2, inside has 198.18.3.2.
 pub const AROUND: [&str; 3] = ["provider-1", "provider-2", "inside"];
 
-/// What only routing daemons tell: at each router, of each family.
+/// Addresses behind each router, by family, that only routing protocols advertise.
 const BEHIND: [(&str, [&str; 2]); 5] = [
     ("provider-1", INTERNET),
     ("provider-2", INTERNET),
@@ -32,32 +32,32 @@ const BEHIND: [(&str, [&str; 2]); 5] = [
     ("inside", INSIDE),
 ];
 const INTERNET: [&str; 2] = ["192.0.2.1", "2001:db8:1192::1"];
-/// Behind both providers, which share what goes there.
+/// Behind both providers, with equal cost.
 pub const SHARED: [&str; 2] = ["192.0.2.129", "2001:db8:1193::1"];
 const INSIDE: [&str; 2] = ["203.0.113.1", "2001:db8:1203::1"];
 
-/// How long the host interfaces may take.
+/// Deadline for the host interfaces.
 const HOST_INTERFACES: Duration = Duration::from_secs(20);
-/// Flows to what providers share, and packets that each of them has to carry at least: a quarter.
+/// Flows to [`SHARED`], and the packets that each provider must carry at least: a quarter.
 const FLOWS: u16 = 200;
 const QUARTER: u64 = 50;
-/// Pings that tell by which provider packets leave: more than daemons send meanwhile.
+/// Pings that show which provider carries packets: more packets than daemons send meanwhile.
 const PINGS: u64 = 40;
 
-/// The routers, and the namespace of Stoa's daemon. The daemons are the scenario's; they have to end before it.
+/// The routers, and the namespace of Stoa's routing daemon. The scenario owns the daemons; they must end first.
 #[derive(Debug)]
 pub struct FourRouters {
     /// Stoa and its peers.
     pub scenario: Scenario,
-    /// Where the host interfaces are, and the daemon belongs.
+    /// The namespace of the host interfaces and of the daemon.
     pub local: Namespace,
 }
 
 impl FourRouters {
-    /// All but the daemons. `route_sources` are control-plane protocols of the configuration, made for the namespace of the daemon.
+    /// Starts everything except the daemons. `route_sources` returns the control-plane protocols for the namespace of the daemon.
     ///
     /// # Errors
-    /// What the lab says.
+    /// Errors of the lab.
     pub fn begin(route_sources: impl FnOnce(&str) -> Vec<Value>) -> Result<Self> {
         let sides = [side(AROUND[0], 1)?, side(AROUND[1], 2)?, side(AROUND[2], 3)?];
         let topology = Topology::new(&sides)?;
@@ -90,7 +90,7 @@ impl FourRouters {
         Ok(Self { scenario: Scenario { router, topology }, local })
     }
 
-    /// The namespace of a router around.
+    /// The namespace of a router around Stoa.
     pub fn around(&self, label: &str) -> &Namespace {
         self.scenario.host(label).namespace()
     }
@@ -101,21 +101,21 @@ impl FourRouters {
         Ok(command.args(["-n", "-I", own]).args(arguments).args([to]))
     }
 
-    /// Waits until pings from behind the inner router to the Internet, and back, pass by this provider; both families.
+    /// Waits until pings from behind the inner router to the Internet pass through this provider; both families.
     ///
     /// # Errors
-    /// When they do not in time.
+    /// After the deadline.
     pub fn wait_passes(&self, provider: &str, deadline: Duration) -> Result<()> {
         for six in [false, true] {
             let family = if six { "IPv6" } else { "IPv4" };
-            wait_until(&format!("{family} passes {provider}"), deadline, || {
+            wait_until(&format!("{family} passes through {provider}"), deadline, || {
                 self.passes(six, provider).map_err(|error| error.to_string())?
             })?;
         }
         Ok(())
     }
 
-    /// `Ok` when all pings were answered and left by this provider; what was seen else.
+    /// `Ok` if all pings were answered and left through this provider; otherwise the counts.
     fn passes(&self, six: bool, provider: &str) -> Result<std::result::Result<(), String>> {
         let before = self.sent_to(provider)?;
         let pings = self.ping(six, &["-c", &PINGS.to_string(), "-i", "0.01", "-W", "1"])?;
@@ -134,10 +134,10 @@ impl FourRouters {
         Ok(list.iter().find(|one| one.name == label).map_or(0, |one| one.tx_packets))
     }
 
-    /// Waits until both providers carry packets to the addresses that they share: at least a quarter of 200 flows each, in both families.
+    /// Waits until each provider carries at least a quarter of the flows to [`SHARED`], in both families.
     ///
     /// # Errors
-    /// When they do not in time.
+    /// After the deadline.
     pub fn wait_shared(&self, deadline: Duration) -> Result<()> {
         for six in [false, true] {
             let family = if six { "IPv6" } else { "IPv4" };
@@ -158,23 +158,23 @@ impl FourRouters {
         Ok([self.sent_to("provider-1")?, self.sent_to("provider-2")?])
     }
 
-    /// One datagram of each flow, from behind the inner router to what the providers share.
+    /// Sends one datagram of each flow from behind the inner router to [`SHARED`].
     fn send_flows(&self, six: bool) -> Result<()> {
         let own: IpAddr = INSIDE[usize::from(six)].parse().expect("an address");
         let to: IpAddr = SHARED[usize::from(six)].parse().expect("an address");
         self.around("inside").enter(|| {
             for port in 0..FLOWS {
                 let socket = UdpSocket::bind(SocketAddr::new(own, 20_000 + port));
-                // There is no route yet, or an answer came that nobody listens there.
+                // Fails without a route, or after an ICMP error: the port is closed.
                 let _ = socket.map(|socket| socket.send_to(b"flow", SocketAddr::new(to, 9_999)));
             }
         })
     }
 
-    /// Nothing gets into a router around or out of it any more, though its link stays up: only those who listen for it notice.
+    /// Blackholes all packets of a router around Stoa while its link stays up: only protocols with timers detect it.
     ///
     /// # Errors
-    /// When its Linux refuses.
+    /// When `ip` fails.
     pub fn silence(&self, label: &str) -> Result<()> {
         for family in ["-4", "-6"] {
             let rule = |words: &[&str]| self.around(label).ip(&[&[family, "rule"], words].concat());
@@ -185,10 +185,10 @@ impl FourRouters {
         Ok(())
     }
 
-    /// Ends [`FourRouters::silence`].
+    /// Reverts [`FourRouters::silence`].
     ///
     /// # Errors
-    /// When its Linux refuses.
+    /// When `ip` fails.
     pub fn end_silence(&self, label: &str) -> Result<()> {
         for family in ["-4", "-6"] {
             let rule = |words: &[&str]| self.around(label).ip(&[&[family, "rule"], words].concat());
@@ -199,7 +199,7 @@ impl FourRouters {
         Ok(())
     }
 
-    /// Pings fifty times a second, in both families, until it is asked what was lost.
+    /// Pings fifty times a second in both families until [`Stream::lost`] ends it.
     ///
     /// # Errors
     /// When ping cannot be started.
@@ -208,36 +208,35 @@ impl FourRouters {
         Ok(Stream { pings: [start(false)?, start(true)?], begun: Instant::now() })
     }
 
-    /// The link to the better provider goes, and comes back; says how many pings that cost.
+    /// Sets the link to the preferred provider down and up again, and prints how many pings were lost.
     ///
     /// # Errors
-    /// When packets do not pass by the other one in time, or not by the first again.
+    /// When packets do not move to the other provider, or back, before the deadline.
     pub fn fail_over_and_back(&self, fail_over: Duration, patience: Duration) -> Result<()> {
-        // The link to the better provider goes: all see it, and the other one takes over.
         let stream = self.stream()?;
         self.around("provider-1").ip(&["link", "set", "eth0", "down"])?;
         self.wait_passes("provider-2", fail_over)?;
-        println!("the link went: {:?} pings of 50 a second were lost", stream.lost()?);
+        println!("link down: {:?} pings of 50 a second were lost", stream.lost()?);
         let stream = self.stream()?;
         self.around("provider-1").ip(&["link", "set", "eth0", "up"])?;
-        // What else the kernel took away with the link.
+        // The kernel removes the IPv6 address when the link goes down.
         let six = ["-6", "addr", "replace", "2001:db8:1::2/64", "dev", "eth0", "nodad"];
         self.around("provider-1").ip(&six)?;
         self.wait_passes("provider-1", patience)?;
-        println!("the link came: {:?} were lost", stream.lost()?);
+        println!("link up: {:?} were lost", stream.lost()?);
         Ok(())
     }
 
-    /// Checks that packets were conserved and that the router ends well; the daemons have ended before.
+    /// Checks that packets are conserved and that the router stops cleanly. The daemons must have ended.
     ///
     /// # Errors
-    /// When they were not, or it does not.
+    /// When one of the checks fails.
     pub fn end(self) -> Result<()> {
         self.scenario.end()
     }
 }
 
-/// Pings of both families that go on.
+/// Running pings of both families.
 #[derive(Debug)]
 pub struct Stream {
     pings: [Background; 2],
@@ -245,12 +244,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Ends it and says how many pings had no answer when the next one was sent, by family.
+    /// Ends the pings and returns how many had no answer when the next one was sent, by family.
     ///
     /// # Errors
     /// When ping does not end.
     pub fn lost(self) -> Result<[usize; 2]> {
-        // At least a second of it.
+        // At least one second of pings.
         std::thread::sleep(Duration::from_secs(1).saturating_sub(self.begun.elapsed()));
         let mut lost = [0; 2];
         for (ping, lost) in self.pings.into_iter().zip(&mut lost) {

@@ -1,4 +1,4 @@
-//! What the scenarios share: the two sides of most scenarios, the router between them, and the end of each scenario.
+//! Setup, checks and teardown that the scenarios share.
 
 #![forbid(unsafe_code)]
 
@@ -17,17 +17,17 @@ pub use four_routers::{AROUND, FourRouters, SHARED, Stream};
 pub use resources::{PROCESSES, Process, Resources, pid};
 pub use testpmd::Testpmd;
 
-/// A topology with a running router. Ends with [`Scenario::end`]; a scenario that fails is cleaned up all the same.
+/// A topology with a running router. [`Scenario::end`] checks and stops it; dropping it cleans up.
 #[derive(Debug)]
 pub struct Scenario {
-    /// The router; it stands before the topology so that it ends before its devices go.
+    /// The router. Declared before the topology, so that it ends before its devices are removed.
     pub router: Router,
     /// The hosts around it and its namespace.
     pub topology: Topology,
 }
 
-/// The first host untagged, the second with these tags: 198.18.1.2 and 198.18.2.2, 2001:db8:1::2 and 2001:db8:2::2.
-/// The router is .1 and ::1.
+/// Two sides, the second with these tags: hosts 198.18.1.2 and 198.18.2.2, 2001:db8:1::2 and 2001:db8:2::2.
+/// The router has .1 and ::1.
 ///
 /// # Errors
 /// None for these addresses.
@@ -35,7 +35,7 @@ pub fn two_sides(tags: &[Tag]) -> Result<[Side; 2]> {
     Ok([side("host-a", 1)?, side("host-b", 2)?.tagged(tags)])
 }
 
-/// The untagged side with the networks 198.18.NUMBER.0/24 and 2001:db8:NUMBER::/64: the host is .2, the router .1.
+/// An untagged side with the networks 198.18.NUMBER.0/24 and 2001:db8:NUMBER::/64: the host has .2, the router .1.
 ///
 /// # Errors
 /// None for these addresses.
@@ -46,18 +46,18 @@ pub fn side(label: &str, number: u8) -> Result<Side> {
 }
 
 impl Scenario {
-    /// Hosts and the router between them with the plain configuration for these sides.
+    /// Starts hosts, and the router between them with the default configuration of these sides.
     ///
     /// # Errors
-    /// What the lab says.
+    /// Errors of the lab.
     pub fn begin(sides: &[Side]) -> Result<Self> {
         Self::with(sides, &Configuration::new(sides))
     }
 
-    /// Hosts and the router between them with a configuration of the scenario's own.
+    /// Starts hosts, and the router between them with this configuration.
     ///
     /// # Errors
-    /// What the lab says.
+    /// Errors of the lab.
     pub fn with(sides: &[Side], configuration: &Configuration) -> Result<Self> {
         let binary = stoa_binary()?;
         let topology = Topology::new(sides)?;
@@ -70,48 +70,48 @@ impl Scenario {
         Ok(Self { router, topology })
     }
 
-    /// The host of this name.
+    /// The host with this name.
     #[must_use]
     pub fn host(&self, label: &str) -> &Host {
         self.topology.host(label)
     }
 
-    /// Checks that packets and buffers were conserved and that the router ends well.
+    /// Checks that packets and buffers are conserved and that the router stops cleanly.
     ///
     /// # Errors
-    /// When they were not, or it does not.
+    /// When one of the checks fails.
     pub fn end(self) -> Result<()> {
         self.router.at_rest()?;
         self.router.stop()
     }
 
-    /// Pings from one host to the other and back, both families; nothing may be lost.
+    /// Pings in both directions and both families, and asserts that nothing is lost.
     ///
     /// # Errors
-    /// When ping cannot be called.
+    /// When ping cannot be started.
     pub fn hosts_reach_each_other(&self) -> Result<()> {
         let hosts = self.topology.hosts();
         for six in [false, true] {
             for (from, to) in [(0, 1), (1, 0)] {
                 let pings = stoa_lab::measure::ping(&hosts[from], hosts[to].address(six)?, 2, &[])?;
-                let way = format!("{} to {}", hosts[from].label(), hosts[to].label());
-                assert!(pings.all(), "{way}, IPv{}: {pings:?}", if six { 6 } else { 4 });
+                let direction = format!("{} to {}", hosts[from].label(), hosts[to].label());
+                assert!(pings.all(), "{direction}, IPv{}: {pings:?}", if six { 6 } else { 4 });
             }
         }
         Ok(())
     }
 }
 
-/// Calls ping on a host with these arguments; what it says is returned whatever came of it.
+/// Runs ping on a host and returns its output, whether it succeeded or not.
 ///
 /// # Errors
-/// When it cannot be called.
+/// When ping cannot be started.
 pub fn run_ping(host: &Host, arguments: &[&str]) -> Result<Output> {
     let output = host.command(Tool::PING)?.args(["-n"]).args(arguments);
     output.deadline(Duration::from_secs(30)).run()
 }
 
-/// Runs a Python script with scapy on a host; `IFACE` is its interface, further names are as given.
+/// Runs a Python script with scapy on a host. `IFACE` is its interface; `names` are further variables.
 ///
 /// # Errors
 /// When Python or scapy is missing, or the script fails.
@@ -119,7 +119,7 @@ pub fn scapy(host: &Host, script: &str, names: &[(&str, &str)]) -> Result<String
     run_scapy(host.command(Tool::PYTHON)?, script, names)
 }
 
-/// Runs a Python script with scapy outside of all namespaces.
+/// Runs a Python script with scapy outside of all network namespaces.
 ///
 /// # Errors
 /// When Python or scapy is missing, or the script fails.

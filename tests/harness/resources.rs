@@ -1,4 +1,4 @@
-//! What the router holds: memory, descriptors, files, devices, buffers. None of it may grow.
+//! Resources of the router: memory, descriptors, files, devices, buffers. None of them may leak.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,10 +9,10 @@ use stoa_lab::{Result, Router, Topology};
 /// The processes of a router.
 pub const PROCESSES: [&str; 3] = ["supervisor", "forwarder", "controller"];
 
-/// What one process holds.
+/// Resources of one process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Process {
-    /// Its id, 0 while it is dead.
+    /// The process id, 0 if it does not run.
     pub pid: u64,
     /// Resident memory, kB.
     pub memory: u64,
@@ -20,24 +20,24 @@ pub struct Process {
     pub descriptors: usize,
 }
 
-/// What a router holds that could leak.
+/// Resources of a router that can leak.
 #[derive(Debug)]
 pub struct Resources {
     /// In the order of [`PROCESSES`].
     pub processes: [Process; 3],
     /// Packet buffers that are not free.
     pub buffers: i64,
-    /// Files in its folder.
+    /// Files in the router's folder.
     pub files: BTreeSet<String>,
-    /// Devices in its namespace.
+    /// Devices in the router's namespace.
     pub devices: usize,
-    /// Namespaces of this process by name.
+    /// Named namespaces that this process created.
     pub namespaces: usize,
 }
 
-/// The process id of a part, 0 while it is dead.
-pub fn pid(status: &Value, part: &str) -> u64 {
-    status[format!("{part}_pid")].as_u64().unwrap_or(0)
+/// The process id of the forwarder or the controller, 0 if it does not run.
+pub fn pid(status: &Value, half: &str) -> u64 {
+    status[format!("{half}_pid")].as_u64().unwrap_or(0)
 }
 
 fn process(pid: u64) -> Process {
@@ -54,10 +54,10 @@ fn names(folder: &Path) -> BTreeSet<String> {
 }
 
 impl Resources {
-    /// What it holds now.
+    /// The resources in use now.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the router does not answer.
     pub fn of(router: &Router, topology: &Topology) -> Result<Self> {
         let status = router.status()?;
         let accounting = router.show("conservation")?;
@@ -79,7 +79,7 @@ impl Resources {
         })
     }
 
-    /// What has grown beyond what is allowed since `before`; nothing, when all is well.
+    /// Resources that grew since `before`; memory may grow by `memory` kB.
     pub fn grown_since(&self, before: &Self, memory: u64) -> Vec<String> {
         let mut grown = Vec::new();
         for ((name, now), then) in PROCESSES.iter().zip(&self.processes).zip(&before.processes) {
@@ -89,7 +89,7 @@ impl Resources {
             }
             if now.memory > then.memory + memory {
                 let (now, then) = (now.memory, then.memory);
-                grown.push(format!("the {name} holds {now} kB, at first {then}"));
+                grown.push(format!("the {name} uses {now} kB, at first {then}"));
             }
         }
         if self.buffers > before.buffers {
@@ -104,9 +104,9 @@ impl Resources {
                 grown.push(format!("{now} {what}, at first {then}"));
             }
         }
-        let left: Vec<_> = self.files.difference(&before.files).collect();
-        if !left.is_empty() {
-            grown.push(format!("files: {left:?}"));
+        let new: Vec<_> = self.files.difference(&before.files).collect();
+        if !new.is_empty() {
+            grown.push(format!("files: {new:?}"));
         }
         grown
     }

@@ -6,10 +6,9 @@ use stoa_lab::{Background, Command, LabError, Result, Scratch, Tool, Topology};
 
 const SIGSEGV: i32 = 11;
 
-/// testpmd between a memif interface and the router's end of the link to host-b, so that the host hears what comes by
-/// the shared memory.
+/// testpmd between a memif interface and the router's end of the link to host-b. It forwards between the two.
 ///
-/// It knows nothing of unfinished checksums: the side is [without offloads](stoa_lab::Side::without_offloads).
+/// It does not complete checksums, so the side must be [without offloads](stoa_lab::Side::without_offloads).
 #[derive(Debug)]
 pub struct Testpmd {
     running: Option<Background>,
@@ -21,41 +20,41 @@ pub struct Testpmd {
 }
 
 impl Testpmd {
-    /// One in `role` (`server` or `client`) that forwards as `options` say. It does not run yet.
+    /// A testpmd in `role` (`server` or `client`) with these options, not started yet.
     ///
     /// # Errors
-    /// When there is no place for its files.
+    /// When its folder cannot be created.
     pub fn new(role: &'static str, id: u32, options: &[&str]) -> Result<Self> {
         let options = options.iter().map(|&word| word.to_owned()).collect();
         Ok(Self { running: None, role, id, options, crashes: 0, scratch: Scratch::new()? })
     }
 
-    /// The socket by which it meets its peer.
+    /// The memif control socket.
     #[must_use]
     pub fn socket(&self) -> String {
         self.scratch.file("memif.sock").to_string_lossy().into_owned()
     }
 
-    /// Starts it.
+    /// Starts testpmd.
     ///
     /// # Errors
     /// When it cannot be started.
     pub fn start(&mut self, topology: &Topology) -> Result<()> {
         let (role, id, socket) = (self.role, self.id, self.socket());
         if role == "server" {
-            // One that was killed leaves its socket behind, and DPDK would not listen there again.
+            // A killed testpmd leaves its socket behind, and DPDK does not replace it.
             let _ = std::fs::remove_file(&socket);
         }
         let memif = format!("net_memif0,role={role},id={id},socket={socket},socket-abstract=no");
         let command = topology
             .router()
             .command(Tool::TESTPMD)?
-            // Without huge pages, as on a bare machine.
+            // Huge pages are not required.
             .args(["--lcores", "(0,1)@0", "--no-pci", "--no-huge", "--no-shconf", "-m", "256"])
             .args(["--no-telemetry", "--vdev", &memif])
             .args(["--vdev", "net_af_packet1,iface=host-b", "--"])
             .args(["--total-num-mbufs=8192", "--auto-start", "--no-lsc-interrupt"])
-            // Else it ends with its standard input.
+            // Without it, testpmd exits when standard input ends.
             .args(["--stats-period", "1"])
             .args(&self.options)
             .env("XDG_RUNTIME_DIR", &self.scratch.path().to_string_lossy());
@@ -63,11 +62,11 @@ impl Testpmd {
         Ok(())
     }
 
-    /// Starts it again after a crash of its own. DPDK 22.11 takes the rings of a peer that went away while its
-    /// forwarding thread may still read them, and now and then dies of it.
+    /// Restarts testpmd if it crashed. DPDK 22.11 unmaps the rings of a disconnected peer while its forwarding
+    /// thread may still read them, and sometimes crashes.
     ///
     /// # Errors
-    /// When it ended in any other way, or cannot be started.
+    /// When it exited in another way, or cannot be started.
     pub fn survive(&mut self, topology: &Topology) -> Result<()> {
         match &self.running {
             Some(running) if !running.is_running() => {}
@@ -77,23 +76,23 @@ impl Testpmd {
         let status = self.stop()?;
         if status.and_then(|status| status.signal()) != Some(SIGSEGV) {
             let (what, reason) =
-                ("dpdk-testpmd".to_owned(), format!("it ended: {status:?}: {log}"));
+                ("dpdk-testpmd".to_owned(), format!("it exited: {status:?}: {log}"));
             return Err(LabError::NotUnderstood { what, reason });
         }
         self.crashes += 1;
         self.start(topology)
     }
 
-    /// Ends it as an operator would.
+    /// Stops testpmd cleanly.
     ///
     /// # Errors
-    /// When the system cannot say how it ended.
+    /// When its exit status is not available.
     pub fn stop(&mut self) -> Result<Option<std::process::ExitStatus>> {
         let ended = self.running.take().map(Background::stop).transpose()?;
         Ok(ended.map(|(_, _, status)| status))
     }
 
-    /// Ends it with SIGKILL.
+    /// Kills testpmd.
     ///
     /// # Errors
     /// When it does not run.
@@ -104,13 +103,13 @@ impl Testpmd {
         Ok(())
     }
 
-    /// How often it crashed by itself.
+    /// Number of crashes.
     #[must_use]
     pub fn crashes(&self) -> u32 {
         self.crashes
     }
 
-    /// What it said since it started last.
+    /// Its output since the last start.
     #[must_use]
     pub fn log(&self) -> String {
         self.running.as_ref().map(Background::log).unwrap_or_default()
