@@ -1,4 +1,4 @@
-//! The extension of gNMI for commits that are undone by themselves unless they are confirmed.
+//! The gNMI extension for commit-confirmed: a commit that is rolled back unless it is confirmed.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -13,30 +13,30 @@ use crate::nacm::Rights;
 use crate::restconf::fault::Fault;
 use crate::restconf::rpc::MODULE;
 
-/// Time to confirm in when the client does not say.
+/// Default confirmation timeout.
 const WITHIN: Duration = Duration::from_secs(600);
-/// Longest time to confirm in.
+/// Maximum confirmation timeout.
 const WITHIN_LIMIT: Duration = Duration::from_secs(24 * 3_600);
-/// Bytes of a name of a commit.
+/// Maximum length of a commit id in bytes.
 const ID_BYTES: usize = 256;
 
-/// What a Set does with a commit that waits.
+/// What a Set does with a pending commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Nothing: it is a plain change.
+    /// Nothing: a plain change.
     Nothing,
-    /// The change waits, by this name and for this time.
+    /// Begins a commit with this id and timeout.
     Wait(String, Duration),
-    /// What waits stays.
+    /// Confirms it.
     Confirm(String),
-    /// What waits is undone.
+    /// Rolls it back.
     Cancel(String),
 }
 
-/// What the extensions of a Set ask for.
+/// Parses the extensions of a Set.
 ///
 /// # Errors
-/// When one is not served, or lacks something.
+/// When one is unsupported or incomplete.
 pub fn read(extensions: &[Extension]) -> Result<Asked, Status> {
     let mut asked = Asked::Nothing;
     for extension in extensions {
@@ -46,11 +46,11 @@ pub fn read(extensions: &[Extension]) -> Result<Asked, Status> {
             Some(other) => return Err(unserved(other)),
         };
         if asked != Asked::Nothing {
-            return Err(Status::invalid_argument("the extension Commit is given twice"));
+            return Err(Status::invalid_argument("the extension Commit occurs twice"));
         }
         let id = commit.id.clone();
         if id.is_empty() || id.len() > ID_BYTES {
-            let words = format!("a Commit has an id of 1 to {ID_BYTES} bytes");
+            let words = format!("the id of a Commit must have 1 to {ID_BYTES} bytes");
             return Err(Status::invalid_argument(words));
         }
         asked = match &commit.action {
@@ -59,10 +59,10 @@ pub fn read(extensions: &[Extension]) -> Result<Asked, Status> {
             Some(Action::Cancel(_)) => Asked::Cancel(id),
             Some(Action::SetRollbackDuration(_)) => {
                 let words =
-                    "the time of a commit that waits cannot be changed: cancel it, or confirm it";
+                    "the rollback duration of a pending commit cannot change: cancel or confirm it";
                 return Err(Status::unimplemented(words));
             }
-            None => return Err(Status::invalid_argument("the extension Commit says no action")),
+            None => return Err(Status::invalid_argument("the extension Commit has no action")),
         };
     }
     Ok(asked)
@@ -73,22 +73,22 @@ fn within(given: Option<prost_types::Duration>) -> Result<Duration, Status> {
     let within = Duration::try_from(given).unwrap_or_default();
     match within < Duration::from_secs(1) || within > WITHIN_LIMIT {
         true => {
-            let words = format!("rollback_duration is 1 to {} seconds", WITHIN_LIMIT.as_secs());
+            let words = format!("rollback_duration must be 1 to {} seconds", WITHIN_LIMIT.as_secs());
             Err(Status::invalid_argument(words))
         }
         false => Ok(within),
     }
 }
 
-/// Nothing waits, else nothing else is changed: it would confirm what waits.
+/// Refuses a change while a commit is pending, which it would confirm.
 ///
 /// # Errors
-/// When a commit waits.
+/// When a commit is pending.
 pub fn none_waits(datastore: &Datastore) -> Result<(), Status> {
     match datastore.unconfirmed() {
         None => Ok(()),
         Some(waiting) => Err(Status::failed_precondition(format!(
-            "a commit of {} waits for its confirmation for {} s: confirm it or cancel it first",
+            "a commit of {} is pending for another {} s: confirm or cancel it first",
             waiting.author,
             waiting.remaining().as_secs()
         ))),
@@ -96,17 +96,17 @@ pub fn none_waits(datastore: &Datastore) -> Result<(), Status> {
 }
 
 impl Service {
-    /// Remembers by which name the commit waits that a user has just made.
+    /// Stores the id of the pending commit that a user has just made.
     pub fn waits(&self, id: String, author: &Author) {
         let made = self.front.datastore.unconfirmed().filter(|made| made.author == author.name);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         *waiting = made.map(|made| (id, made));
     }
 
-    /// Confirms or cancels what waits.
+    /// Confirms or cancels the pending commit.
     ///
     /// # Errors
-    /// When nothing waits by this name, or the client may not.
+    /// When no commit with this id is pending, or the client may not.
     pub async fn settle(
         &self,
         caller: &Caller,
@@ -116,10 +116,10 @@ impl Service {
     ) -> Result<(), Status> {
         let datastore = &self.front.datastore;
         let known = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // A commit that another gNMI service made since is none of this name.
+        // A later pending commit of another interface does not have this id.
         let waits = datastore.unconfirmed();
         if !known.is_some_and(|(name, made)| name == id && waits.as_ref() == Some(&made)) {
-            let words = format!("no commit by the id {id:?} waits to be confirmed");
+            let words = format!("no commit with the id {id:?} is pending");
             return Err(Status::failed_precondition(words));
         }
         let name = if is_confirm { "confirm" } else { "cancel" };

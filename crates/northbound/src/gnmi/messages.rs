@@ -1,4 +1,4 @@
-//! What has changed, as the messages of a stream.
+//! Changes as messages of a stream.
 
 use stoa_api::gnmi::{Notification, Path, Update};
 
@@ -8,10 +8,10 @@ use super::value::Coding;
 use super::watch::Difference;
 use crate::nacm;
 
-/// Bytes of values in one message, about.
+/// Approximate size of the values in one message, in bytes.
 const MESSAGE_BYTES: usize = 48 << 10;
 
-/// A difference as messages of a bounded size, each made when it is asked for.
+/// Splits a difference into messages of bounded size, each created when the stream needs it.
 pub fn messages(
     difference: Difference,
     coding: Coding,

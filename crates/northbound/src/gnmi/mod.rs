@@ -1,8 +1,8 @@
-//! gNMI: the same data, users and rules as RESTCONF, by gRPC on the same port.
+//! gNMI: the data, users and rules of RESTCONF, over gRPC on the same port.
 //!
-//! `path` reads what is asked for, `read` and `tree` find it, `value` writes it down, `set`, `target` and `confirm`
-//! change it, `subscribe`, `watch` and `messages` tell what becomes of it, `turns` who waits for whom, and `status`
-//! why not.
+//! `path` parses paths, `read` and `tree` find the data, `value` encodes it. `set`, `target` and `confirm` change it.
+//! `subscribe`, `watch` and `messages` stream its changes, `turns` serializes requests of a client, and `status`
+//! formats errors.
 
 mod confirm;
 mod messages;
@@ -53,48 +53,48 @@ use crate::server::share::Shares;
 use turns::Turns;
 use value::Coding;
 
-/// The version of the specification that is spoken.
+/// The supported version of the specification.
 pub const VERSION: &str = "0.10.0";
-/// Paths of one Get, and subscriptions of one stream, at most.
+/// Maximum number of paths in a Get, and of subscriptions in a stream.
 pub const PATHS_LIMIT: usize = 256;
-/// Largest message of a client that subscribes, in bytes.
+/// Maximum size of a message to Subscribe, in bytes.
 const SUBSCRIBE_BYTES: usize = 1 << 20;
-/// Messages that wait for a client to take them.
+/// Messages that wait for a slow client.
 const WAITING: usize = 16;
-/// Time for a client to take a message.
+/// Time for a client to read a message.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ends the connection that a request came by.
+/// Aborts the connection of a request.
 #[derive(Clone, Debug, Default)]
 pub struct HangUp(pub Arc<Notify>);
 
-/// Who calls.
+/// The client of a call.
 #[derive(Clone, Debug)]
 pub struct Caller {
     identity: Identity,
-    /// The same as who changes something.
+    /// The same as an author of changes.
     author: Author,
     from: IpAddr,
-    /// The name and port by which the client knows this machine.
+    /// The name and port by which the client reaches this machine.
     host: String,
     hang_up: HangUp,
 }
 
-/// What all calls share.
+/// State that all calls share.
 #[derive(Debug)]
 pub struct Service {
     front: Arc<Front>,
-    /// Streams that are open.
+    /// Open streams.
     streams: Arc<Shares>,
-    /// Values that all streams remember, to tell what has changed.
+    /// Values that all streams store to detect changes.
     values: AtomicUsize,
-    /// Streams look one at a time: together they take one thread at most, and ask the forwarder for one thing.
+    /// Streams read one at a time: together they use at most one thread, and one request to the forwarder.
     looks: Semaphore,
-    /// Who may make a Set: one of each client.
+    /// The Set in progress of each client.
     turns: Turns,
-    /// Sets are made one after the other.
+    /// Sets run one after the other.
     changes: tokio::sync::Mutex<()>,
-    /// What the client called a commit that waits for its confirmation, and which one that is.
+    /// The id of the pending commit, and which commit it is.
     waiting: Mutex<Option<(String, Unconfirmed)>>,
     patience: Duration,
 }
@@ -114,7 +114,7 @@ impl Service {
     }
 }
 
-/// The gNMI service of gNMI.
+/// The route of the gNMI service.
 pub fn router(front: &Arc<Front>) -> Router<Arc<Front>> {
     mounted(Service::new(front, PATIENCE))
 }
@@ -124,13 +124,13 @@ fn mounted(service: Arc<Service>) -> Router<Arc<Front>> {
     Router::new().route("/gnmi.gNMI/{*rest}", any(serve))
 }
 
-/// Whether a request is gRPC, and its answer has to be.
+/// Whether a request is gRPC and needs a gRPC response.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
-/// An answer of gRPC that says why not.
+/// A gRPC error response.
 pub fn refused(status: Status) -> Response {
     status.into_http()
 }
@@ -138,7 +138,7 @@ pub fn refused(status: Status) -> Response {
 async fn serve(service: Arc<Service>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
     if !is_grpc(&parts.headers) {
-        let words = "this is gNMI, which is gRPC: use a client of it";
+        let words = "this path is gNMI, which needs gRPC: use a gNMI client";
         return failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
     }
     prove(&mut parts.headers);
@@ -156,7 +156,7 @@ async fn serve(service: Arc<Service>, request: Request) -> Response {
     let limit = usize::try_from(front.management().limits.body_bytes).unwrap_or(usize::MAX);
     let (body, limit) = match parts.uri.path().ends_with("/Subscribe") {
         true => (body, SUBSCRIBE_BYTES),
-        // The whole of it within the times and the size that all services have.
+        // The complete message, within the time and size limits of all endpoints.
         false => match front.body(body, limit).await {
             Ok(bytes) => (Body::from(bytes), limit),
             Err(unread) => return refused(status::of_unread(unread)),
@@ -169,7 +169,7 @@ async fn serve(service: Arc<Service>, request: Request) -> Response {
     response.map(Body::new)
 }
 
-/// Makes of gNMI's own way to tell user and password the one that all services know. Cookies are for pages.
+/// Converts gNMI's user and password metadata to HTTP Basic. Cookies are for the web page only.
 fn prove(headers: &mut HeaderMap) {
     headers.remove(COOKIE);
     let (user, password) = (headers.remove("username"), headers.remove("password"));
@@ -190,15 +190,15 @@ fn now() -> i64 {
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Refuses what changes the meaning of a request and is not served. Extensions that are not known are ignored.
+/// Refuses unsupported parts that would change the meaning of a request. Unknown extensions are ignored.
 fn plain_only(models: &[ModelData], extensions: &[Extension]) -> Result<(), Status> {
     if !models.is_empty() {
-        return Err(Status::unimplemented("use_models is not served: say by paths what is wanted"));
+        return Err(Status::unimplemented("use_models is not supported: select data by paths"));
     }
     extensions.iter().try_for_each(|extension| match &extension.ext {
         None | Some(Ext::RegisteredExt(_)) => Ok(()),
         Some(Ext::Commit(_)) => {
-            Err(Status::invalid_argument("the extension Commit goes with a Set"))
+            Err(Status::invalid_argument("the extension Commit is only for a Set"))
         }
         Some(other) => Err(unserved(other)),
     })
@@ -212,16 +212,16 @@ fn unserved(extension: &Ext) -> Status {
         Ext::ConfigSubscription(_) => "ConfigSubscription",
         Ext::Commit(_) | Ext::RegisteredExt(_) => "of this kind",
     };
-    Status::unimplemented(format!("the extension {name} is not served"))
+    Status::unimplemented(format!("the extension {name} is not supported"))
 }
 
-/// The service, for one call.
+/// The service for one call.
 #[derive(Debug)]
 struct Calls(Arc<Service>);
 
 fn caller<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {
     let caller = request.extensions().get::<Caller>().cloned();
-    caller.ok_or_else(|| Status::unauthenticated("nobody is known to ask"))
+    caller.ok_or_else(|| Status::unauthenticated("the request is not authenticated"))
 }
 
 #[tonic::async_trait]
@@ -260,9 +260,9 @@ impl GNmi for Calls {
         request: tonic::Request<SetRequest>,
     ) -> Result<tonic::Response<SetResponse>, Status> {
         let (caller, service) = (caller(&request)?, Arc::clone(&self.0));
-        // Who hangs up meanwhile does not wait any more.
+        // A client that disconnects meanwhile leaves the queue.
         let turn = service.turns.take(caller.from).await;
-        // A client that hangs up cuts neither a change in half nor the change from its line in the log.
+        // A disconnect interrupts neither the change nor its audit record.
         let done = tokio::spawn(async move {
             let _turn = turn;
             set::set(&service, &caller, request.into_inner()).await
@@ -270,7 +270,7 @@ impl GNmi for Calls {
         match done.await {
             Ok(done) => done.map(tonic::Response::new),
             Err(_) => {
-                Err(Status::internal("the change was not answered: see the log of the router"))
+                Err(Status::internal("the change failed: see the log of the router"))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Paths of gNMI: from names and keys, some of them wildcards, to nodes of the schema.
+//! Paths of gNMI: from names and keys, with wildcards, to schema nodes.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,29 @@ use crate::restconf::keys;
 use crate::restconf::path::{Place, STEPS_LIMIT, Step, data_path, is_schema_only, named};
 use crate::restconf::query::Field;
 
-/// The origin that means the modules of this router, as no origin does.
+/// The origin of this router's modules, which is also the default.
 pub const ORIGIN: &str = "rfc7951";
 
-/// Elements `*` and `...` of one path, at most: each may multiply what is looked through.
+/// Maximum number of `*` and `...` in one path: each may multiply the search.
 pub const WILDCARDS_LIMIT: usize = 4;
 
-/// What a path names: a place, and what is to be looked for below it.
+/// A parsed path: a resource, and a pattern below it.
 #[derive(Clone, Debug)]
 pub struct Way {
-    /// As far as names and all keys are given.
+    /// The part with names and all keys.
     pub place: Place,
-    /// What follows: wildcards, and lists whose entries are all meant.
+    /// The rest: wildcards, and lists without all keys.
     pub rest: Vec<Elem>,
-    /// The nodes of the schema that it may lead to; none: the whole.
+    /// The schema nodes that match; empty: the root.
     pub ends: Vec<SchemaNode<'static>>,
 }
 
-/// An element after the first wildcard.
+/// An element of the pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elem {
-    /// A node by its name; keys that are not given may be anything.
+    /// A node by name; missing keys match any value.
     Named {
-        /// The module, when it was said or is clear.
+        /// The module, if given or unambiguous.
         module: Option<String>,
         /// The name.
         name: String,
@@ -42,7 +42,7 @@ pub enum Elem {
     },
     /// `*`: any node.
     One,
-    /// `...`: any nodes above each other, or none.
+    /// `...`: any number of levels.
     Deep,
 }
 
@@ -51,10 +51,10 @@ fn wrong(words: impl Into<String>) -> Status {
 }
 
 impl Way {
-    /// The way that a path below a prefix names.
+    /// Parses a path below a prefix.
     ///
     /// # Errors
-    /// When the schema has nothing there, a key is none, or the path is of another kind.
+    /// When the schema has no match, a key is unknown, or the path has an unsupported form.
     pub fn read(prefix: Option<&Path>, path: Option<&Path>) -> Result<Way, Status> {
         let origin = origin(prefix, path)?;
         let parts = [prefix, path].map(|part| part.map_or(&[][..], |part| &part.elem));
@@ -62,7 +62,7 @@ impl Way {
         if elems.len() > STEPS_LIMIT {
             return Err(wrong(format!("the path has more than {STEPS_LIMIT} elements")));
         }
-        // All that is below comes with a node anyway.
+        // A node includes all nodes below it.
         while elems.last().is_some_and(|elem| elem.name == "...") {
             elems.pop();
         }
@@ -78,7 +78,7 @@ impl Way {
         Ok(way)
     }
 
-    /// Goes one element on from all these nodes of the schema.
+    /// Follows one element from these schema nodes.
     fn go(
         &mut self,
         elem: &PathElem,
@@ -88,21 +88,21 @@ impl Way {
         let PathElem { name, key } = elem;
         let texts = key.iter().flat_map(|(name, value)| [name, value]).chain([name]);
         if texts.into_iter().any(|text| text.contains('\0')) {
-            return Err(wrong("the path holds a zero character"));
+            return Err(wrong("the path contains a NUL character: remove it"));
         }
         if matches!(name.as_str(), "*" | "...") {
             if !key.is_empty() {
-                return Err(wrong(format!("{name} has no keys: say the name of the list")));
+                return Err(wrong(format!("{name} cannot have keys: use the name of the list")));
             }
             let is_one = name == "*";
-            // Any nodes below any nodes are any nodes.
+            // Consecutive `...` are the same as one.
             if !is_one && self.rest.last() == Some(&Elem::Deep) {
                 return Ok(from);
             }
             self.rest.push(if is_one { Elem::One } else { Elem::Deep });
             let is_wild = |elem: &&Elem| matches!(elem, Elem::One | Elem::Deep);
             if self.rest.iter().filter(is_wild).count() > WILDCARDS_LIMIT {
-                let words = format!("the path has more than {WILDCARDS_LIMIT} of * and ...");
+                let words = format!("the path has more than {WILDCARDS_LIMIT} wildcards (* and ...)");
                 return Err(wrong(words));
             }
             return Ok(if is_one { children(&from, origin) } else { descendants(from, origin) });
@@ -118,7 +118,7 @@ impl Way {
         }
         let found: Vec<_> = found.into_iter().filter(fits).collect();
         if let Some(odd) = key.values().find(|value| !keys::is_clear(value)) {
-            return Err(wrong(format!("no key has both kinds of quotes: {odd}")));
+            return Err(wrong(format!("a key cannot contain both kinds of quotes: {odd}")));
         }
         if let ([node], true) = (found.as_slice(), self.rest.is_empty())
             && let Some(keys) = all_keys(node, key)
@@ -151,7 +151,7 @@ impl Way {
             let mut own = children(std::slice::from_ref(parent), origin);
             own.retain(|node| node.as_ref().is_some_and(|node| is(node, module, name)));
             let mut own: Vec<_> = own.into_iter().flatten().collect();
-            // The module of the parent goes before those that add to it.
+            // The module of the parent takes precedence over augmenting modules.
             let above = parent.as_ref().map(|parent| parent.module().name().to_owned());
             if let Some(at) =
                 own.iter().position(|node| Some(node.module().name()) == above.as_deref())
@@ -168,13 +168,13 @@ impl Way {
             _ if self.rest.is_empty() => {
                 let names = found.iter().map(|node| format!("{}:{name}", node.module().name()));
                 let names = names.collect::<Vec<_>>().join(" or ");
-                Err(wrong(format!("{name} below {above} is {names}: say which")))
+                Err(wrong(format!("{name} below {above} is ambiguous: use {names}")))
             }
             _ => Ok(found),
         }
     }
 
-    /// Where the forwarder has to be asked: names alone, as far as they are known.
+    /// The path for a read of the forwarder's state: names alone, as far as they are known.
     pub fn facts_path(&self) -> String {
         let mut path = match self.place.is_root() {
             true => String::new(),
@@ -188,7 +188,7 @@ impl Way {
         if path.is_empty() { "/".to_owned() } else { path }
     }
 
-    /// Whether there may be facts among what it names, not configuration alone.
+    /// Whether it may match state, not only configuration.
     pub fn has_facts(&self) -> bool {
         let is_value = |node: &SchemaNode<'_>| {
             matches!(node.kind(), SchemaNodeKind::Leaf | SchemaNodeKind::LeafList)
@@ -198,7 +198,7 @@ impl Way {
                 && !stoa_controller::state::StateRequest::at(&self.facts_path()).is_empty()
     }
 
-    /// What is wanted below the place, when it can be said by names.
+    /// The selection below the resource, if names can express it.
     pub fn fields(&self) -> Option<Vec<Field>> {
         let mut below = Vec::new();
         for elem in self.rest.iter().rev() {
@@ -208,27 +208,27 @@ impl Way {
         (!below.is_empty()).then_some(below)
     }
 
-    /// Whether it names the same as another one.
+    /// Whether both match the same nodes.
     pub fn is_same(&self, other: &Way) -> bool {
         self.place.steps == other.place.steps && self.rest == other.rest
     }
 
-    /// Whether it names one node and no other.
+    /// Whether it matches exactly one node.
     pub fn is_one(&self) -> bool {
         self.rest.is_empty()
     }
 }
 
-/// The origin of a path, which is empty or the name of a module.
+/// The origin of a path: empty or the name of a module.
 fn origin(prefix: Option<&Path>, path: Option<&Path>) -> Result<String, Status> {
     for part in [prefix, path].into_iter().flatten() {
         #[allow(deprecated)]
         if !part.element.is_empty() {
-            return Err(wrong("the field \"element\" of paths is given up: use \"elem\""));
+            return Err(wrong("the path field \"element\" is deprecated: use \"elem\""));
         }
     }
     if path.is_some_and(|path| !path.target.is_empty()) {
-        return Err(wrong("the target belongs into the prefix, not into a path"));
+        return Err(wrong("a path has a target: put it into the prefix"));
     }
     let given = [prefix, path].map(|part| part.map_or("", |part| part.origin.as_str()));
     let origin = match given {
@@ -245,7 +245,7 @@ fn origin(prefix: Option<&Path>, path: Option<&Path>) -> Result<String, Status> 
     match is_known {
         true => Ok(origin.to_owned()),
         false => Err(wrong(format!(
-            "the origin {origin:?} is not served: leave it empty, or say {ORIGIN} or the name of a module"
+            "origin {origin:?} is not supported: leave it empty, or use {ORIGIN} or the name of a module"
         ))),
     }
 }
@@ -254,7 +254,7 @@ fn is(node: &SchemaNode<'_>, module: Option<&str>, name: &str) -> bool {
     node.name() == name && module.is_none_or(|module| node.module().name() == module)
 }
 
-/// All nodes of data right below these.
+/// All data nodes directly below these.
 fn children(
     from: &[Option<SchemaNode<'static>>],
     origin: &str,
@@ -270,7 +270,7 @@ fn children(
     from.iter().flat_map(one).map(Some).collect()
 }
 
-/// All nodes of data right below a node; `None`: at the top.
+/// All data nodes directly below a node; `None`: at the top.
 pub fn in_data(parent: Option<&SchemaNode<'static>>) -> Vec<SchemaNode<'static>> {
     let mut found = Vec::new();
     match parent {
@@ -325,22 +325,22 @@ fn has_keys(node: &SchemaNode<'_>, given: &BTreeMap<String, String>) -> bool {
 }
 
 fn no_such_key(found: &[SchemaNode<'_>], given: &BTreeMap<String, String>) -> Status {
-    let Some(node) = found.first() else { return wrong("there is no such node") };
+    let Some(node) = found.first() else { return wrong("no such node") };
     let names = key_names(node);
     let odd = given.keys().find(|name| !names.contains(name)).cloned().unwrap_or_default();
     match names.is_empty() {
         true => wrong(format!("{} has no keys", node.name())),
-        false => wrong(format!("{} has no key {odd}: it has {}", node.name(), names.join(", "))),
+        false => wrong(format!("{} has no key {odd}: its keys are {}", node.name(), names.join(", "))),
     }
 }
 
-/// The keys of one entry in their order; `None`: the node is a list, and not all of its keys are given.
+/// The keys of one entry in schema order; `None`: the node is a list, and keys are missing.
 fn all_keys(
     node: &SchemaNode<'_>,
     given: &BTreeMap<String, String>,
 ) -> Option<Vec<(String, String)>> {
     let names = key_names(node);
-    // Entries of a list without keys cannot be told apart.
+    // Entries of a keyless list cannot be addressed.
     if names.is_empty() && node.kind() == SchemaNodeKind::List {
         return None;
     }
@@ -351,7 +351,7 @@ fn all_keys(
     names.into_iter().map(value).collect()
 }
 
-/// The path of these steps, with the module where it changes.
+/// The gNMI path of these steps, with the module where it changes.
 pub fn told(steps: &[Step]) -> Path {
     let elem = named(steps).map(|(name, step)| PathElem {
         name: name.into_owned(),

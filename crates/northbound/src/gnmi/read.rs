@@ -1,4 +1,4 @@
-//! Data of a way as it is now: read as RESTCONF reads it, without what the client may not see.
+//! Reads the data of a path, through the reads of RESTCONF, without the nodes that the client may not read.
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ use crate::restconf::query::{Content, Query};
 use crate::restconf::read::Asked;
 use crate::server::front::Front;
 
-/// Bytes of an answer to a Get, at most, all paths together.
+/// Maximum size of a response to a Get over all paths, in bytes.
 const ANSWER_BYTES: usize = 64 << 20;
 
-/// Reads what stands at the place of a way, and gives it to `see`; `None`: there is nothing that the client may see.
-/// Both are done where nobody waits for an answer of the same thread.
+/// Reads the data of a path and passes it to `see`; `None`: there is none that the client may read. Both run off the
+/// threads that answer clients.
 ///
 /// # Errors
 /// When the forwarder does not answer, or libyang fails.
@@ -54,10 +54,10 @@ where
     let work = move || seen(&front, &caller, &way, content, (&snapshot, facts.as_ref()), see);
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|_| Fault::broken("the data could not be read"))?
+        .map_err(|_| Fault::broken("cannot read the data"))?
 }
 
-/// The same of data that is there already: what is in force, and what the forwarder says. It takes its time.
+/// The same with data that is already read: running, and the forwarder's state. This call blocks.
 ///
 /// # Errors
 /// When libyang fails.
@@ -82,7 +82,7 @@ pub fn seen<T>(
     Ok(see(whole.as_ref().and_then(|whole| inside(way, whole))))
 }
 
-/// What stands in the one member that RESTCONF shows a node as.
+/// The value in the one member that RESTCONF prints for a node.
 fn inside<'a>(way: &Way, whole: &'a Value) -> Option<&'a Value> {
     let value = whole.as_object()?.values().next()?;
     match way.place.kind() {
@@ -91,11 +91,11 @@ fn inside<'a>(way: &Way, whole: &'a Value) -> Option<&'a Value> {
     }
 }
 
-/// Answers a Get: one notification for each path, with the subtree of each node that it leads to.
+/// Answers a Get: one notification for each path, with the subtree of each matching node.
 ///
 /// # Errors
-/// When a path leads nowhere in the schema or comes twice, one without wildcards leads to nothing, or the answer is
-/// too large.
+/// When a path is not in the schema or occurs twice, one without wildcards matches nothing, or the response is too
+/// large.
 pub async fn get(
     front: &Arc<Front>,
     caller: &Caller,
@@ -107,10 +107,10 @@ pub async fn get(
         Ok(DataType::All) => Content::All,
         Ok(DataType::Config) => Content::Config,
         Ok(DataType::State | DataType::Operational) => Content::Nonconfig,
-        Err(_) => return Err(Status::invalid_argument("there is no such type of data")),
+        Err(_) => return Err(Status::invalid_argument("unknown type of data: use ALL, CONFIG, STATE or OPERATIONAL")),
     };
     if request.path.len() > PATHS_LIMIT {
-        let words = format!("a Get has at most {PATHS_LIMIT} paths");
+        let words = format!("a Get must have at most {PATHS_LIMIT} paths");
         return Err(Status::invalid_argument(words));
     }
     let prefix = request.prefix.as_ref();
@@ -136,7 +136,7 @@ pub async fn get(
         left = rest;
         if update.is_empty() && way.is_one() {
             let path = way.place.data_path();
-            return Err(status::of_fault(Fault::nowhere("there is nothing of this name").at(path)));
+            return Err(status::of_fault(Fault::nowhere("no such data").at(path)));
         }
         notification.push(Notification {
             timestamp: now(),
@@ -148,25 +148,25 @@ pub async fn get(
     Ok(GetResponse { notification, extension: Vec::new() })
 }
 
-/// Reads the paths of a Get, where nobody waits for an answer of the same thread.
+/// Parses the paths of a Get off the threads that answer clients.
 async fn ways(prefix: Option<Path>, paths: Vec<Path>) -> Result<Vec<Arc<Way>>, Status> {
     let work = move || {
         let mut ways: Vec<Arc<Way>> = Vec::new();
         for path in &paths {
             let way = Way::read(prefix.as_ref(), Some(path))?;
             if ways.iter().any(|other| other.is_same(&way)) {
-                let words = format!("the path {} is asked for twice", way.place.data_path());
+                let words = format!("the path {} occurs twice", way.place.data_path());
                 return Err(Status::invalid_argument(words));
             }
             ways.push(Arc::new(way));
         }
         Ok(ways)
     };
-    let broken = |_| Status::internal("the paths could not be read");
+    let broken = |_| Status::internal("cannot parse the paths");
     tokio::task::spawn_blocking(work).await.map_err(broken)?
 }
 
-/// What an update takes in an answer, about, in bytes.
+/// The approximate size of an update in a response, in bytes.
 fn bytes(path: &Path, value: &TypedValue) -> usize {
     let key = |(name, value): (&String, &String)| name.len() + value.len() + 6;
     let elem = |elem: &PathElem| elem.name.len() + 4 + elem.key.iter().map(key).sum::<usize>();
@@ -179,11 +179,11 @@ fn bytes(path: &Path, value: &TypedValue) -> usize {
 
 fn too_much() -> Status {
     let limit = ANSWER_BYTES >> 20;
-    let words = format!("the answer has more than {limit} MiB: ask for less at a time");
+    let words = format!("the response has more than {limit} MiB: request less at a time");
     Status::resource_exhausted(words)
 }
 
-/// The prefix of an answer: target and origin of the one that was asked with. Paths are told from the root on.
+/// The prefix of a response: target and origin of the request. Paths are absolute.
 pub fn echoed(prefix: Option<&Path>) -> Option<Path> {
     let prefix = prefix.filter(|it| !it.target.is_empty() || !it.origin.is_empty())?;
     let (target, origin) = (prefix.target.clone(), prefix.origin.clone());

@@ -1,4 +1,4 @@
-//! Set: delete, then replace, then update, as one transaction of what is in force.
+//! Set: delete, then replace, then update, as one transaction on running.
 
 use std::sync::Arc;
 
@@ -24,16 +24,16 @@ use crate::restconf::rpc::MODULE;
 use crate::restconf::write::{self, Made};
 use crate::server::front::Front;
 
-/// Operations of one Set, at most.
+/// Maximum number of operations in a Set.
 const OPERATIONS_LIMIT: usize = 10_000;
-/// Operations of one Set for which it has to be looked what is there, at most.
+/// Maximum number of operations in a Set that need a read of the current data.
 const LOOKS_LIMIT: usize = 64;
-/// How often a change is tried again whose datastore changed while it was looked at.
+/// Attempts of a change when the datastore changes meanwhile.
 const TRIES: usize = 4;
-/// Paths of a Set that the audit log names.
+/// Maximum number of paths of a Set in the audit log.
 const NAMED: usize = 8;
 
-/// Makes the changes of a request, and writes down who asked and what came of it.
+/// Applies the changes of a request and writes the audit record.
 ///
 /// # Errors
 /// Why nothing is changed.
@@ -63,7 +63,7 @@ pub async fn set(
     done
 }
 
-/// The operations in a few words, for the audit log.
+/// A short form of the operations for the audit log.
 fn named(request: &SetRequest) -> String {
     let updates = |name, list: &[Update]| -> Vec<(&'static str, Option<Path>)> {
         list.iter().map(|one| (name, one.path.clone())).collect()
@@ -97,18 +97,18 @@ async fn change(
 ) -> Result<SetResponse, Status> {
     let count = request.delete.len() + request.replace.len() + request.update.len();
     if !request.union_replace.is_empty() {
-        let words = "union_replace is not served: a Set of replace and update does the same";
+        let words = "union_replace is not supported: use replace and update";
         return Err(Status::unimplemented(words));
     }
     if count > OPERATIONS_LIMIT {
-        let words = format!("a Set has at most {OPERATIONS_LIMIT} operations");
+        let words = format!("a Set must have at most {OPERATIONS_LIMIT} operations");
         return Err(Status::invalid_argument(words));
     }
     let mut commit = Commit::default();
     match &asked {
         Asked::Confirm(id) | Asked::Cancel(id) => {
             if count > 0 {
-                let words = "a Set that confirms or cancels a commit changes nothing else";
+                let words = "a Set that confirms or cancels a commit must not have other changes";
                 return Err(Status::invalid_argument(words));
             }
             let is_confirm = matches!(asked, Asked::Confirm(_));
@@ -140,7 +140,7 @@ fn answered(request: &SetRequest) -> SetResponse {
     }
 }
 
-/// Makes all operations or none; gives whether anything is changed.
+/// Applies all operations or none; returns whether anything changed.
 async fn transaction(
     service: &Service,
     caller: &Caller,
@@ -149,10 +149,10 @@ async fn transaction(
     commit: Commit,
 ) -> Result<bool, Status> {
     let datastore = &service.front.datastore;
-    // One after the other, in the order in which they came: they do not take each other's revision away.
+    // Sets run one after the other, in order of arrival, so that they do not invalidate each other's revision.
     let _turn = service.changes.lock().await;
     for turn in 1.. {
-        // In this order: a commit of somebody else that begins to wait after the look has another revision.
+        // In this order: a pending commit of another user that begins after the check has another revision.
         let snapshot = datastore.tree(Store::Running);
         confirm::none_waits(datastore)?;
         let revision = snapshot.revision;
@@ -161,9 +161,9 @@ async fn transaction(
         let looked = tokio::task::spawn_blocking(move || {
             planned(&front, &caller, &request, &snapshot, is_plain)
         });
-        let broken = |_| Status::internal("the change could not be made");
+        let broken = |_| Status::internal("the change failed");
         let Some(edits) = looked.await.map_err(broken)?? else { return Ok(false) };
-        // What was looked at is what is changed, or it is looked at again.
+        // The change applies to the data that it was checked against; otherwise the check is repeated.
         let if_match = Some(revision);
         let done = datastore.edit_as(author, Store::Running, edits, if_match, commit.clone()).await;
         match done {
@@ -172,10 +172,10 @@ async fn transaction(
             Err(refusal) => return Err(status::of_refusal(refusal)),
         }
     }
-    Err(Status::new(Code::Aborted, "the configuration changes all the time: try again"))
+    Err(Status::new(Code::Aborted, "the configuration changed during each of several attempts: try again"))
 }
 
-/// The edits that a request comes to, which the client may make; `None`: they change nothing. It takes its time.
+/// The permitted edits of a request; `None`: they change nothing. This call blocks.
 fn planned(
     front: &Arc<Front>,
     caller: &Caller,
@@ -186,11 +186,11 @@ fn planned(
     let management = front.management();
     let rights = Rights::of(&caller.identity, &management);
     let forbidden = |path: String| Err(status::of_fault(Fault::forbidden(path)));
-    // What can be undone takes more than the right to change, as everywhere.
+    // A commit with a rollback timer needs more than the right to change, as in RESTCONF.
     if !is_plain && !rights.is_called_by_rule(MODULE, "commit") {
         return forbidden(format!("/{MODULE}:commit"));
     }
-    // Who may change nothing is told so before the work.
+    // A client without write access is refused before the work.
     let mut given = request.replace.iter().chain(&request.update).map(|one| one.path.as_ref());
     let first = request.delete.first().map(Some).or_else(|| given.next());
     if let Some(path) = first
@@ -205,7 +205,7 @@ fn planned(
     Ok(is_change.then_some(made.edits))
 }
 
-/// The edits, and whether they hold only as long as the datastore is as it was read.
+/// The edits, and whether they are valid only while the datastore is unchanged.
 fn edits(
     front: &Front,
     caller: &Caller,
@@ -213,13 +213,13 @@ fn edits(
     snapshot: &Arc<Snapshot>,
 ) -> Result<(Vec<Edit>, bool), Status> {
     let prefix = request.prefix.as_ref();
-    // What each operation comes to, in order, and those for which it has to be looked what is there.
+    // The result of each operation, in order, and the operations that need a read of the current data.
     let (mut edits, mut open) = (Vec::new(), Vec::new());
     let mut look_later = |way: &Arc<Way>, at: usize| {
         open.push((Arc::clone(way), at));
         match open.len() > LOOKS_LIMIT {
             true => Err(Status::invalid_argument(format!(
-                "a Set has at most {LOOKS_LIMIT} operations with wildcards or with all values of a leaf-list"
+                "a Set must have at most {LOOKS_LIMIT} operations with wildcards or whole leaf-lists"
             ))),
             false => Ok(()),
         }
@@ -259,21 +259,21 @@ fn edits(
     Ok((edits.into_iter().flatten().collect(), is_bound))
 }
 
-/// What a client gives for a path.
+/// A decoded update.
 #[derive(Debug)]
 pub struct Given {
-    /// What it is for.
+    /// The path.
     pub way: Arc<Way>,
-    /// The data with all that stands above it, in RFC 7951 encoding.
+    /// The data from the root on, in RFC 7951 encoding.
     pub body: String,
-    /// Whether it is all values of a leaf-list.
+    /// Whether it has all values of a leaf-list.
     pub is_values: bool,
 }
 
-/// Reads what a client gives.
+/// Decodes an update.
 ///
 /// # Errors
-/// When the path names no one node of configuration, or the value is none for it.
+/// When the path does not match exactly one configuration node, or the value does not match the node.
 pub fn given(prefix: Option<&Path>, update: &Update) -> Result<Given, Status> {
     let way = Arc::new(Way::read(prefix, update.path.as_ref())?);
     configured(&way)?;
@@ -285,7 +285,7 @@ pub fn given(prefix: Option<&Path>, update: &Update) -> Result<Given, Status> {
     Ok(Given { way, body, is_values })
 }
 
-/// The same reason, with the place.
+/// The same error, with the path.
 pub(super) fn at(status: Status, way: &Way) -> Status {
     Status::new(status.code(), format!("{}: {}", way.place.data_path(), status.message()))
 }
@@ -294,14 +294,14 @@ fn configured(way: &Way) -> Result<(), Status> {
     let is_fact = !way.ends.is_empty() && !way.ends.iter().any(SchemaNode::is_config);
     match is_fact {
         true => {
-            let fault = Fault::unsupported("this is a fact, not something to be configured");
+            let fault = Fault::unsupported("this is state data, which cannot be configured");
             Err(status::of_fault(fault.at(way.place.data_path())))
         }
         false => Ok(()),
     }
 }
 
-/// Removes what ways with wildcards below one place lead to now, which is looked at once for all of them.
+/// Deletes the matches of paths with wildcards below one resource, which is read once for all of them.
 fn removed(
     front: &Front,
     caller: &Caller,
@@ -322,12 +322,12 @@ fn removed(
     seen.map_err(|faults| status::of_faults(&faults))
 }
 
-/// The data paths by which what was found is removed.
+/// The data paths to delete for a match.
 fn paths(found: &Found<'_>) -> Vec<String> {
     let Some(node) = &found.node else { return Vec::new() };
     let is_many = node.kind() == SchemaNodeKind::LeafList;
     let Some(values) = found.value.as_array().filter(|_| is_many) else {
-        // A key goes with its entry.
+        // A key is deleted with its entry.
         return match node.is_list_key() {
             true => Vec::new(),
             false => vec![data_path(&found.steps)],

@@ -1,4 +1,4 @@
-//! Why not, as gRPC says it.
+//! Errors in gRPC form.
 
 use http::StatusCode;
 use stoa_controller::datastore::Refusal;
@@ -8,7 +8,7 @@ use crate::auth::Denied;
 use crate::restconf::fault::{Fault, Faults};
 use crate::server::front::Unread;
 
-/// Bytes of a message, at most: it travels in a header field.
+/// Maximum length of a message in bytes: it is in a header field.
 const MESSAGE_BYTES: usize = 4_000;
 
 fn code(status: StatusCode) -> Code {
@@ -35,27 +35,27 @@ fn short(mut words: String) -> String {
     words
 }
 
-/// All reasons, each with its path.
+/// All errors, each with its path.
 pub fn of_faults(faults: &Faults) -> Status {
     Status::new(code(faults.status()), short(faults.told().join("; ")))
 }
 
-/// One reason.
+/// One error.
 pub fn of_fault(fault: Fault) -> Status {
     of_faults(&fault.into())
 }
 
-/// Why a datastore was not changed.
+/// A refused change of a datastore.
 pub fn of_refusal(refusal: Refusal) -> Status {
     of_faults(&refusal.into())
 }
 
-/// Somebody who was not let in.
+/// A failed authentication.
 pub fn of_denied(denied: &Denied) -> Status {
     Status::new(code(denied.status()), denied.words())
 }
 
-/// A request that was not taken.
+/// A body that was not read.
 pub fn of_unread(unread: Unread) -> Status {
     Status::new(code(unread.status()), unread.words())
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_with_their_paths_and_have_an_end() {
+    fn messages_have_a_path_and_a_maximum_length() {
         let fault = Fault::value("too small").at("/ietf-interfaces:interfaces");
         let status = of_fault(fault);
         assert_eq!(status.code(), Code::InvalidArgument);

@@ -1,4 +1,4 @@
-//! Subscribe: data once, when the client asks again, or as it changes.
+//! Subscribe: modes ONCE, POLL and STREAM.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -27,40 +27,40 @@ use super::{Caller, PATHS_LIMIT, Service, plain_only, status};
 use crate::restconf::query::Content;
 use crate::server::share::{Share, quarter};
 
-/// Time for a client to say what it wants.
+/// Time for the first message of a client.
 const FIRST: Duration = Duration::from_secs(10);
-/// How often a silent stream looks whether its client is still let in.
+/// Interval between checks of the client's rights on an idle stream.
 const RIGHTS: Duration = Duration::from_secs(5);
-/// Values that all streams together remember, at most: some 250 bytes each.
+/// Maximum number of stored values of all streams: some 250 bytes each.
 const VALUES_LIMIT: usize = 200_000;
 
 type Told = Result<SubscribeResponse, Status>;
 
-/// A place among the open streams, until it is dropped.
+/// A slot among the open streams, released on drop.
 #[derive(Debug)]
 pub struct Open {
     service: Arc<Service>,
     _share: Share,
-    /// Values that this stream remembers.
+    /// Stored values of this stream.
     values: usize,
 }
 
 fn too_many_values() -> Status {
     Status::resource_exhausted(format!(
-        "all streams together remember {VALUES_LIMIT} values at most: subscribe to less"
+        "too many values: all streams together store at most {VALUES_LIMIT}: subscribe to less"
     ))
 }
 
 impl Open {
-    /// Takes a place for the client at an address.
+    /// Takes a slot for the client at an address.
     ///
     /// # Errors
-    /// When too many streams are open, or too many of them are this client's.
+    /// When too many streams are open in total, or by this client.
     pub fn new(service: &Arc<Service>, from: IpAddr) -> Result<Open, Status> {
         let limit = usize::from(service.front.management().limits.subscriptions);
         let share = service.streams.take(from, quarter(limit), limit).ok_or_else(|| {
             Status::resource_exhausted(format!(
-                "{limit} streams are open, or {} of them are yours: end one, or raise \
+                "too many streams: the limit is {limit}, and {} for one client: close one, or raise \
                  stoa-management:management/limits/subscriptions",
                 quarter(limit)
             ))
@@ -68,7 +68,7 @@ impl Open {
         Ok(Open { service: Arc::clone(service), _share: share, values: 0 })
     }
 
-    /// Says how many values this stream remembers now.
+    /// Sets the number of values that this stream stores.
     fn remembers(&mut self, values: usize) -> Result<(), Status> {
         let all = &self.service.values;
         all.fetch_sub(self.values, Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Open {
         }
     }
 
-    /// Values that one subscription may come to, which holds so many now.
+    /// Values that a subscription with `held` values may have.
     fn room(&self, held: usize) -> usize {
         let all = self.service.values.load(Ordering::Relaxed);
         VALUES_LIMIT.saturating_sub(all.saturating_sub(held))
@@ -94,9 +94,9 @@ impl Drop for Open {
 
 /// Why a stream ends.
 enum End {
-    /// It is told.
+    /// An error for the client.
     Told(Status),
-    /// There is nobody to tell.
+    /// The client is gone.
     Gone,
 }
 
@@ -119,7 +119,7 @@ pub async fn serve(
     let end = match AssertUnwindSafe(talk).catch_unwind().await {
         Ok(Ok(())) | Ok(Err(End::Gone)) => return,
         Ok(Err(End::Told(status))) => status,
-        Err(_) => Status::internal("a fault of the program: see the log of the router"),
+        Err(_) => Status::internal("internal error: see the log of the router"),
     };
     let _ = sender.send_timeout(Err(end), patience).await;
 }
@@ -132,22 +132,22 @@ async fn talk(
     sender: &Sender<Told>,
 ) -> Result<(), End> {
     let first = tokio::time::timeout(FIRST, requests.message()).await;
-    let late = |_| Status::deadline_exceeded("nothing was subscribed to in time");
+    let late = |_| Status::deadline_exceeded("no subscription arrived in time");
     let Some(first) = first.map_err(late)?? else { return Ok(()) };
     let Some(Request::Subscribe(list)) = first.request else {
-        return Err(Status::invalid_argument("the first message of a stream subscribes").into());
+        return Err(Status::invalid_argument("the first message of a stream must be a subscription").into());
     };
     plain_only(&list.use_models, &first.extension)?;
     if list.qos.is_some_and(|qos| qos.marking != 0) {
         return Err(
-            Status::unimplemented("packets of one stream cannot be marked: leave qos out").into()
+            Status::unimplemented("qos is not supported: omit it").into()
         );
     }
     let coding = Coding::of(list.encoding)?;
     let mode = Mode::try_from(list.mode);
-    let mode = mode.map_err(|_| Status::invalid_argument("there is no such mode"))?;
+    let mode = mode.map_err(|_| Status::invalid_argument("unknown mode: use STREAM, ONCE or POLL"))?;
     let (prefix, updates_only) = (echoed(list.prefix.as_ref()), list.updates_only);
-    let broken = |_| Status::internal("the paths could not be read");
+    let broken = |_| Status::internal("cannot parse the paths");
     let watches = tokio::task::spawn_blocking(move || watches(&list, mode));
     let watches = watches.await.map_err(broken)??;
     let looked = Duration::ZERO;
@@ -161,14 +161,14 @@ async fn talk(
 
 fn watches(list: &SubscriptionList, mode: Mode) -> Result<Vec<Watch>, Status> {
     if list.subscription.is_empty() || list.subscription.len() > PATHS_LIMIT {
-        let words = format!("a stream has 1 to {PATHS_LIMIT} subscriptions");
+        let words = format!("a stream must have 1 to {PATHS_LIMIT} subscriptions");
         return Err(Status::invalid_argument(words));
     }
     let mut all = Vec::new();
     for subscription in &list.subscription {
         let mut subscription = subscription.clone();
         if mode != Mode::Stream {
-            // How it would be streamed means nothing here.
+            // The stream mode has no meaning here.
             subscription.mode = SubscriptionMode::OnChange.into();
             (subscription.sample_interval, subscription.heartbeat_interval) = (0, 0);
         }
@@ -177,7 +177,7 @@ fn watches(list: &SubscriptionList, mode: Mode) -> Result<Vec<Watch>, Status> {
     Ok(all)
 }
 
-/// A stream that knows what is wanted.
+/// A stream with its subscriptions.
 struct Stream<'a> {
     service: Arc<Service>,
     caller: Caller,
@@ -185,7 +185,7 @@ struct Stream<'a> {
     coding: Coding,
     prefix: Option<Path>,
     watches: Vec<Watch>,
-    /// Time that looks took since it was set back.
+    /// Total duration of reads since the last reset.
     looked: Duration,
     sender: &'a Sender<Told>,
 }
@@ -211,7 +211,7 @@ impl Stream<'_> {
         loop {
             self.looked = Duration::ZERO;
             self.once(updates_only).await?;
-            // Before the next poll is taken: it waits as long as the looks of a stream would.
+            // A delay before the next poll, as between the reads of a stream.
             let rest = Instant::now() + self.looked * REST;
             let next = tokio::select! {
                 next = async {
@@ -225,7 +225,7 @@ impl Stream<'_> {
                 None => return Ok(()),
                 Some(Some(Request::Poll(_))) => self.again()?,
                 Some(_) => {
-                    let words = "after the first message a stream of mode POLL takes polls alone";
+                    let words = "in mode POLL, only poll messages may follow the first message";
                     return Err(Status::invalid_argument(words).into());
                 }
             }
@@ -237,7 +237,7 @@ impl Stream<'_> {
         mut requests: Streaming<SubscribeRequest>,
         updates_only: bool,
     ) -> Result<(), End> {
-        // Before the first look: what happens meanwhile is seen by the next one.
+        // Subscribe before the first read, so that the next read has concurrent changes.
         let mut events = self.service.front.datastore.subscribe();
         for at in 0..self.watches.len() {
             let difference = self.look(at).await?;
@@ -259,14 +259,14 @@ impl Stream<'_> {
                         self.watches.iter_mut().for_each(|watch| watch.hurry(now));
                     }
                     Err(RecvError::Closed) => {
-                        return Err(Status::unavailable("the router ends").into());
+                        return Err(Status::unavailable("the router is shutting down").into());
                     }
                 },
                 request = requests.message(), if is_heard => match request? {
-                    // The client has said all that it had to say, and listens.
+                    // The client has closed its side and still receives.
                     None => is_heard = false,
                     Some(_) => {
-                        let words = "after the first message a stream of mode STREAM takes none";
+                        let words = "in mode STREAM, no message may follow the first one";
                         return Err(Status::invalid_argument(words).into());
                     }
                 },
@@ -277,7 +277,7 @@ impl Stream<'_> {
         }
     }
 
-    /// Looks at what is due, and tells what is new.
+    /// Reads what is due and reports the changes.
     async fn turn(&mut self) -> Result<(), End> {
         for at in 0..self.watches.len() {
             let now = Instant::now();
@@ -286,9 +286,9 @@ impl Stream<'_> {
             }
             match self.look(at).await {
                 Ok(difference) => self.tell(difference).await?,
-                // The forwarder is started again: what it says then is told.
+                // The forwarder restarts: its state is reported afterwards.
                 Err(End::Told(status)) if status.code() == tonic::Code::Unavailable => {
-                    tracing::debug!("a stream waits: {}", status.message());
+                    tracing::debug!("stream waits for the forwarder: {}", status.message());
                     self.watches[at].postpone(now);
                 }
                 Err(end) => return Err(end),
@@ -297,10 +297,10 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Looks at one subscription.
+    /// Reads one subscription.
     async fn look(&mut self, at: usize) -> Result<Difference, End> {
         let watch = &self.watches[at];
-        let closed = |_| Status::unavailable("the router ends");
+        let closed = |_| Status::unavailable("the router is shutting down");
         let turn = self.service.looks.acquire().await.map_err(closed)?;
         let begun = Instant::now();
         let room = self.open.room(watch.count());
@@ -331,7 +331,7 @@ impl Stream<'_> {
         self.send(Response::SyncResponse(true)).await
     }
 
-    /// Hands a message on. A client that does not take it in time is left, with its connection.
+    /// Queues a message. A client that does not read it in time is disconnected.
     async fn send(&self, response: Response) -> Result<(), End> {
         let message = SubscribeResponse { response: Some(response), extension: Vec::new() };
         match self.sender.send_timeout(Ok(message), self.service.patience).await {
@@ -339,14 +339,14 @@ impl Stream<'_> {
             Err(SendTimeoutError::Closed(_)) => Err(End::Gone),
             Err(SendTimeoutError::Timeout(_)) => {
                 let (user, from) = (&self.caller.identity.name, self.caller.from);
-                tracing::warn!(user, %from, "a client that does not read its gNMI stream is cut off");
+                tracing::warn!(user, %from, "disconnecting a client that does not read its gNMI stream");
                 self.caller.hang_up.0.notify_one();
                 Err(End::Gone)
             }
         }
     }
 
-    /// Looks whether the client is still let in, with the rights of now.
+    /// Checks that the client's credentials are still valid, and updates its rights.
     fn again(&mut self) -> Result<(), Status> {
         let front = &self.service.front;
         let again = front.gate.again(&front.management(), &self.caller.identity);
@@ -354,7 +354,7 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Ends when the client is not let in any more.
+    /// Ends when the credentials are no longer valid.
     async fn lasts(&self) {
         let front = &self.service.front;
         while front.gate.again(&front.management(), &self.caller.identity).is_some() {
@@ -364,5 +364,5 @@ impl Stream<'_> {
 }
 
 fn out() -> Status {
-    Status::unauthenticated("what was shown to log in is not good any more")
+    Status::unauthenticated("the credentials are no longer valid: log in again")
 }

@@ -1,4 +1,4 @@
-//! What a value of a Set is for, and the data that it comes to.
+//! The target of a value in a Set, and the resulting data.
 
 use serde_json::{Map, Value};
 use tonic::Status;
@@ -12,19 +12,19 @@ use crate::restconf::fault::{Fault, Faults};
 use crate::restconf::media::Media;
 use crate::restconf::path::{Place, Step};
 
-/// What a value is for.
+/// The target of a value.
 pub enum Target<'a> {
-    /// One node, or the whole.
+    /// One node, or the root.
     One(&'a Place),
-    /// All values of a leaf-list below a place.
+    /// All values of a leaf-list below a resource.
     Values(&'a Place, Step),
 }
 
 impl Target<'_> {
-    /// What the value of a way is for.
+    /// The target of a path.
     ///
     /// # Errors
-    /// When the way leads to more than one node.
+    /// When the path matches more than one node.
     pub fn of(way: &Way) -> Result<Target<'_>, Status> {
         match (way.rest.as_slice(), way.ends.as_slice()) {
             ([], _) => Ok(Target::One(&way.place)),
@@ -35,17 +35,17 @@ impl Target<'_> {
             }
             ([Elem::Named { .. }], [node]) => {
                 let keys = super::path::key_names(node).join(", ");
-                let words = format!("say which entry of {}: its keys are {keys}", node.name());
+                let words = format!("{} is a list: give all of its keys, {keys}", node.name());
                 Err(at(Status::invalid_argument(words), way))
             }
-            _ => Err(at(Status::invalid_argument("a value is for one node: no wildcards"), way)),
+            _ => Err(at(Status::invalid_argument("the path of a value must not have wildcards"), way)),
         }
     }
 
-    /// The data with all that stands above it.
+    /// The data from the root on.
     ///
     /// # Errors
-    /// When the value is none for the node.
+    /// When the value does not match the node.
     pub fn body(&self, value: Value) -> Result<String, Faults> {
         let (place, members) = match self {
             Target::Values(place, step) => ((*place).clone(), only(step, value)),
@@ -59,7 +59,7 @@ impl Target<'_> {
         };
         let text = body::json(&place, members)?;
         if text.contains("\\u0000") {
-            return Err(Fault::malformed("the value holds a zero character").into());
+            return Err(Fault::malformed("the value contains a NUL character: remove it").into());
         }
         let given = body::Given { tree: body::parse(&text, Media::Json)?, step: None };
         Ok(given.text()?)
@@ -70,10 +70,10 @@ fn only(step: &Step, value: Value) -> Map<String, Value> {
     Map::from_iter([(format!("{}:{}", step.module, step.name), value)])
 }
 
-/// The members of a value that is an object, without the keys that the path has given.
+/// The members of an object, without the keys of the path.
 fn members(place: &Place, value: Value) -> Result<Map<String, Value>, Faults> {
     let Value::Object(mut members) = value else {
-        let fault = Fault::malformed("the value of this node is a JSON object");
+        let fault = Fault::malformed("the value of this node must be a JSON object");
         return Err(fault.at(place.data_path()).into());
     };
     let Some(last) = place.steps.last() else { return Ok(members) };
@@ -81,7 +81,7 @@ fn members(place: &Place, value: Value) -> Result<Map<String, Value>, Faults> {
         let full = format!("{}:{name}", last.module);
         for name in [name, &full] {
             if members.shift_remove(name).is_some_and(|found| plain(&found) != *wanted) {
-                let fault = Fault::value(format!("the key {name} is another one than in the path"));
+                let fault = Fault::value(format!("the key {name} differs from the one in the path"));
                 return Err(fault.at(place.data_path()).into());
             }
         }

@@ -1,4 +1,4 @@
-//! Data as JSON, walked along the schema: what a way leads to, and the values below it.
+//! Walks JSON data along the schema: finds the matches of a path, and the values below them.
 
 use std::collections::HashSet;
 
@@ -8,23 +8,23 @@ use yang5::schema::{SchemaNode, SchemaNodeKind};
 use super::path::{Elem, Way, key_names};
 use crate::restconf::path::{self, Step};
 
-/// A node that a way leads to.
+/// A node that matches a path.
 #[derive(Debug)]
 pub struct Found<'a> {
-    /// From the root.
+    /// The steps from the root.
     pub steps: Vec<Step>,
-    /// In the schema; `None`: the whole.
+    /// The schema node; `None`: the root.
     pub node: Option<SchemaNode<'static>>,
-    /// What stands there; of a list, one entry.
+    /// The value; for a list, one entry.
     pub value: &'a Value,
 }
 
-/// A value as the text that a key has.
+/// A value as the text of a key.
 pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// All nodes that a way leads to; `value` is what stands at its place.
+/// All matches of a path; `value` is the value at its resource.
 pub fn find<'a>(way: &Way, value: &'a Value) -> Vec<Found<'a>> {
     let is_deep = way.rest.contains(&Elem::Deep);
     let mut search = Search {
@@ -39,8 +39,8 @@ pub fn find<'a>(way: &Way, value: &'a Value) -> Vec<Found<'a>> {
 struct Search<'a> {
     steps: Vec<Step>,
     found: Vec<Found<'a>>,
-    /// Where the search has been, and how much of the way was left there: with `...` many ways may lead to a node, and
-    /// without this each of them would be walked. `None`: there is no `...`.
+    /// Visited nodes with the rest of the pattern there: with `...`, many branches lead to the same node, and each would
+    /// be walked. `None`: the pattern has no `...`.
     seen: Option<HashSet<(*const Value, usize)>>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The node of a member of an object, as RFC 7951 names it.
+/// The schema node of a member in RFC 7951 form.
 pub fn below(parent: Option<&SchemaNode<'static>>, member: &str) -> Option<SchemaNode<'static>> {
     match (member.split_once(':'), parent) {
         (Some((module, name)), Some(parent)) => path::child(parent, module, name),
@@ -91,7 +91,7 @@ pub fn below(parent: Option<&SchemaNode<'static>>, member: &str) -> Option<Schem
     }
 }
 
-/// What a member stands for: the entries of a list with keys, else itself.
+/// The nodes of a member: the entries of a list with keys, else itself.
 fn entries<'a>(node: &SchemaNode<'static>, value: &'a Value) -> Vec<(Step, &'a Value)> {
     let step =
         |keys| Step { module: node.module().name().to_owned(), name: node.name().to_owned(), keys };
@@ -109,8 +109,8 @@ fn entries<'a>(node: &SchemaNode<'static>, value: &'a Value) -> Vec<(Step, &'a V
     }
 }
 
-/// Visits each value at or below a node with its data path: leaves, whole leaf-lists, whole lists without keys, and
-/// containers that mean something by themselves.
+/// Visits each value at or below a node with its data path: leaves, whole leaf-lists, whole keyless lists, and presence
+/// containers.
 pub fn values<F>(found: &Found<'_>, visit: &mut F)
 where
     F: FnMut(&str, &SchemaNode<'static>, &Value),
@@ -170,10 +170,10 @@ mod tests {
             let way = Way::read(None, Some(&path(text))).unwrap();
             (way.rest.len(), find(&way, &value).len())
         };
-        // Walked one by one, the ways to one leaf were millions.
+        // Walked separately, the branches to one leaf would be millions.
         assert_eq!(count(&format!("interfaces/{}mtu", ".../".repeat(60))), (2, 1_000));
-        assert_eq!(count("interfaces/.../*/.../mtu"), (4, 1_000), "each is told once");
-        // What `Way::read` would not let through ends as well.
+        assert_eq!(count("interfaces/.../*/.../mtu"), (4, 1_000), "each is found once");
+        // A pattern that `Way::read` refuses also terminates.
         let mut way = Way::read(None, Some(&path("interfaces/.../mtu"))).unwrap();
         let last = way.rest.pop().unwrap();
         way.rest = [vec![Elem::Deep; 60], vec![last]].concat();

@@ -1,4 +1,4 @@
-//! One after the other, for each client by itself: who asks for much waits for its own, not others for it.
+//! Serializes the Sets of each client: a client waits for its own requests, not for those of others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,18 +8,18 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::server::rate::client;
 
-/// Whose turn it is, of each client.
+/// The lock of each client.
 #[derive(Debug, Default)]
 pub struct Turns {
     held: Mutex<HashMap<IpAddr, Weak<tokio::sync::Mutex<()>>>>,
 }
 
 impl Turns {
-    /// Waits until the client at this address does nothing else. It does something until the guard is dropped.
+    /// Waits until the client at this address has no other request in progress, which is until the guard is dropped.
     pub async fn take(&self, from: IpAddr) -> OwnedMutexGuard<()> {
         let own = {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those that neither wait nor work are forgotten: strangers cannot make the table grow.
+            // Idle clients are removed: strangers cannot make the table grow.
             held.retain(|_, one| one.strong_count() > 0);
             let client = client(from);
             let known = held.get(&client).and_then(Weak::upgrade);
@@ -48,6 +48,6 @@ mod tests {
         assert!(turns.take(other).now_or_never().is_some());
         drop(first);
         assert!(turns.take(same).now_or_never().is_some());
-        assert!(turns.held.lock().unwrap().len() <= 1, "who does nothing is forgotten");
+        assert!(turns.held.lock().unwrap().len() <= 1, "idle clients are removed");
     }
 }

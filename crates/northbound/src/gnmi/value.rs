@@ -1,4 +1,4 @@
-//! Values: what is told, in the encoding that is wanted, and what is given, as RFC 7951 has it.
+//! Values: encoded for responses, decoded into RFC 7951 form from requests.
 
 use serde_json::{Map, Number, Value};
 use stoa_api::gnmi::typed_value::Value as Typed;
@@ -9,10 +9,10 @@ use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 use super::path::in_data;
 use super::tree::{below, plain};
 
-/// Digits after the point of a decimal, at most.
+/// Maximum number of fraction digits of a decimal.
 const PRECISION_LIMIT: u32 = 18;
 
-/// An encoding that is served.
+/// A supported encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// RFC 7951: names with their modules.
@@ -22,13 +22,13 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them, the best first.
+    /// All encodings, the preferred one first.
     pub const ALL: [Encoding; 2] = [Encoding::JsonIetf, Encoding::Json];
 
-    /// The encoding of this number.
+    /// The encoding with this number.
     ///
     /// # Errors
-    /// When it is not served.
+    /// When it is not supported.
     pub fn of(number: i32) -> Result<Coding, Status> {
         match Encoding::try_from(number) {
             Ok(Encoding::JsonIetf) => Ok(Coding::JsonIetf),
@@ -36,18 +36,18 @@ impl Coding {
             Ok(other) => {
                 let name = other.as_str_name();
                 Err(Status::unimplemented(format!(
-                    "{name} is not served: ask for JSON_IETF or JSON"
+                    "encoding {name} is not supported: use JSON_IETF or JSON"
                 )))
             }
-            Err(_) => Err(Status::invalid_argument(format!("there is no encoding {number}"))),
+            Err(_) => Err(Status::invalid_argument(format!("unknown encoding {number}: use JSON_IETF or JSON"))),
         }
     }
 
-    /// A value of this node, which may be an object; `None`: the whole.
+    /// Encodes a value of this node, which may be an object; `None`: the root.
     pub fn told(self, node: Option<&SchemaNode<'static>>, value: &Value) -> TypedValue {
         let value = match (self, value, node) {
             (Coding::Json, ..) => self.text(&bare(value)),
-            // RFC 7951, section 4: the names at the top of a text have their modules.
+            // RFC 7951, section 4: the top names of a text have their modules.
             (Coding::JsonIetf, Value::Object(members), Some(node)) => {
                 let module = node.module().name().to_owned();
                 let named = members.iter().map(|(name, value)| match name.contains(':') {
@@ -61,7 +61,7 @@ impl Coding {
         TypedValue { value: Some(value) }
     }
 
-    /// A text that is encoded already.
+    /// A text that is already encoded.
     pub fn ready(self, text: String) -> TypedValue {
         let value = match self {
             Coding::JsonIetf => Typed::JsonIetfVal(text.into_bytes()),
@@ -70,7 +70,7 @@ impl Coding {
         TypedValue { value: Some(value) }
     }
 
-    /// A value as it is kept until it is told.
+    /// The text of a value.
     pub fn kept(self, value: &Value) -> String {
         match (self, value) {
             (Coding::Json, Value::Object(_) | Value::Array(_)) => bare(value).to_string(),
@@ -87,7 +87,7 @@ impl Coding {
     }
 }
 
-/// A value whose names have no modules, save those that would be there twice.
+/// A value without module names, except for members that would otherwise have the same name.
 fn bare(value: &Value) -> Value {
     match value {
         Value::Array(list) => list.iter().map(bare).collect(),
@@ -104,16 +104,16 @@ fn bare(value: &Value) -> Value {
     }
 }
 
-/// What a client gives for this node (`None`: the whole), as JSON.
+/// Decodes the value of a request for this node (`None`: the root) into JSON.
 ///
 /// # Errors
-/// When it is of a kind that is not served, or no JSON.
+/// When its type is not supported, or it is not valid JSON.
 pub fn given(
     value: Option<&TypedValue>,
     node: Option<&SchemaNode<'static>>,
 ) -> Result<Value, Status> {
     let value = value.and_then(|value| value.value.as_ref());
-    let value = value.ok_or_else(|| Status::invalid_argument("there is no value"))?;
+    let value = value.ok_or_else(|| Status::invalid_argument("the update has no value"))?;
     Ok(fit(node, read(value)?))
 }
 
@@ -121,11 +121,11 @@ pub fn given(
 fn read(value: &Typed) -> Result<Value, Status> {
     let real = |number: f64| {
         let number = Number::from_f64(number).map(Value::Number);
-        number.ok_or_else(|| Status::invalid_argument("the number is none"))
+        number.ok_or_else(|| Status::invalid_argument("the number is not finite"))
     };
     match value {
         Typed::JsonIetfVal(bytes) | Typed::JsonVal(bytes) => serde_json::from_slice(bytes)
-            .map_err(|error| Status::invalid_argument(format!("the value is no JSON: {error}"))),
+            .map_err(|error| Status::invalid_argument(format!("the value is not valid JSON: {error}"))),
         Typed::StringVal(text) | Typed::AsciiVal(text) => Ok(Value::String(text.clone())),
         Typed::IntVal(number) => Ok((*number).into()),
         Typed::UintVal(number) => Ok((*number).into()),
@@ -135,16 +135,16 @@ fn read(value: &Typed) -> Result<Value, Status> {
         Typed::DecimalVal(decimal) => decimal_text(*decimal).map(Value::String),
         Typed::LeaflistVal(list) => {
             let one = |one: &TypedValue| match &one.value {
-                // No list in a list: what is nested has an end.
+                // No nested leaf-lists, which bounds the recursion.
                 Some(Typed::LeaflistVal(_)) | None => {
-                    Err(Status::invalid_argument("a leaf-list holds plain values"))
+                    Err(Status::invalid_argument("a leaf-list must contain scalar values"))
                 }
                 Some(value) => read(value),
             };
             list.element.iter().map(one).collect()
         }
         Typed::BytesVal(_) | Typed::AnyVal(_) | Typed::ProtoBytes(_) => {
-            let words = "values come as json_ietf_val, json_val, or as plain ones of one leaf";
+            let words = "unsupported type of value: use json_ietf_val, json_val or a scalar of one leaf";
             Err(Status::unimplemented(words))
         }
     }
@@ -153,7 +153,7 @@ fn read(value: &Typed) -> Result<Value, Status> {
 fn decimal_text(decimal: Decimal64) -> Result<String, Status> {
     let Decimal64 { digits, precision } = decimal;
     if precision > PRECISION_LIMIT {
-        let words = format!("a decimal has at most {PRECISION_LIMIT} digits after the point");
+        let words = format!("a decimal must have at most {PRECISION_LIMIT} fraction digits");
         return Err(Status::invalid_argument(words));
     }
     let places = precision as usize;
@@ -164,8 +164,8 @@ fn decimal_text(decimal: Decimal64) -> Result<String, Status> {
     Ok(format!("{sign}{before}{point}{after}"))
 }
 
-/// A value with the names and the forms that the schema wants: names get the module that they can only be of, numbers
-/// and truths that came as texts become what the leaf has. What does not fit stays, for libyang to say why.
+/// A value with the names and types of the schema: names get their module where it is unambiguous, and numbers and
+/// booleans in text form become the type of the leaf. What does not match stays, and libyang reports it.
 fn fit(node: Option<&SchemaNode<'static>>, value: Value) -> Value {
     let kind = node.map(SchemaNode::kind);
     match (value, kind) {
@@ -185,7 +185,7 @@ fn fit(node: Option<&SchemaNode<'static>>, value: Value) -> Value {
     }
 }
 
-/// The name of a member as RFC 7951 has it, and its node.
+/// The name of a member in RFC 7951 form, and its node.
 fn resolved(
     parent: Option<&SchemaNode<'static>>,
     name: String,
@@ -207,7 +207,7 @@ fn resolved(
     }
 }
 
-/// One value in the form of its leaf's type.
+/// A scalar value with the type of its leaf.
 fn scalar(node: Option<&SchemaNode<'static>>, value: Value) -> Value {
     use DataValueType as Type;
     let kind = node.and_then(SchemaNode::leaf_type).map(|kind| match kind.base_type() {

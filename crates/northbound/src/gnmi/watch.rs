@@ -1,4 +1,4 @@
-//! One subscription of a stream: when it looks, what it remembers, and what of it is told.
+//! One subscription of a stream: its schedule, its stored values, and the changes to report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -14,59 +14,59 @@ use super::path::{Elem, Way};
 use super::tree::{find, values};
 use super::value::Coding;
 
-/// Shortest time between two samples, and the one when the client does not say.
+/// Minimum and default sample interval.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// Time between two samples of counters when the router chooses.
+/// Sample interval of counters in mode TARGET_DEFINED.
 const INTERVAL_OWN: Duration = Duration::from_secs(10);
-/// How often facts are looked at that are told when they change.
+/// Read interval of state in mode ON_CHANGE.
 const LOOK: Duration = Duration::from_secs(1);
-/// A look that took long is not taken again before so many times that long.
+/// A slow read is repeated after this multiple of its duration at the earliest.
 pub const REST: u32 = 10;
 /// Values by their data paths.
 pub type Values = BTreeMap<String, String>;
 
-/// Which of the values.
+/// Which values a subscription has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     All,
-    /// What stays as it is for long.
+    /// Values that change rarely.
     Slow,
-    /// Counters and the like.
+    /// Counters and gauges.
     Fast,
 }
 
 /// One subscription.
 #[derive(Debug)]
 pub struct Watch {
-    /// What is watched.
+    /// The path.
     pub way: Arc<Way>,
     which: Which,
-    /// Time between two samples; `None`: told when it changes.
+    /// The sample interval; `None`: report on change.
     interval: Option<Duration>,
     is_suppressed: bool,
     heartbeat: Option<Duration>,
     held: Values,
-    /// When to look next; `None`: when the configuration changes.
+    /// Time of the next read; `None`: when the configuration changes.
     due: Option<Instant>,
-    /// When to tell all, changed or not.
+    /// Time to report all values, changed or not.
     beat: Option<Instant>,
 }
 
-/// What was seen in one look.
+/// The result of one read.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The values of the subscription.
     pub picked: Values,
-    /// Paths of values beside them, below the same nodes.
+    /// Paths of other values below the same nodes.
     others: BTreeSet<String>,
 }
 
-/// What has changed.
+/// The changes to report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// New values by their paths.
+    /// New values by path.
     pub updates: Vec<(String, String)>,
-    /// What is gone.
+    /// Deleted paths.
     pub deletes: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ fn period(nanoseconds: u64, what: &str) -> Result<Option<Duration>, Status> {
     match nanoseconds {
         0 => Ok(None),
         _ if period < INTERVAL_MIN => {
-            let words = format!("the shortest {what} is {} s", INTERVAL_MIN.as_secs());
+            let words = format!("{what} must be at least {} s", INTERVAL_MIN.as_secs());
             Err(Status::invalid_argument(words))
         }
         _ => Ok(Some(period)),
@@ -83,14 +83,14 @@ fn period(nanoseconds: u64, what: &str) -> Result<Option<Duration>, Status> {
 }
 
 impl Watch {
-    /// What a subscription comes to: one, or two when the router chooses between counters and the rest.
+    /// Parses a subscription: one, or two in mode TARGET_DEFINED, for counters and for the rest.
     ///
     /// # Errors
-    /// When its path leads nowhere in the schema, or a time is too short.
+    /// When its path is not in the schema, or an interval is too short.
     pub fn of(prefix: Option<&Path>, subscription: &Subscription) -> Result<Vec<Watch>, Status> {
         let way = Arc::new(Way::read(prefix, subscription.path.as_ref())?);
         let mode = SubscriptionMode::try_from(subscription.mode);
-        let mode = mode.map_err(|_| Status::invalid_argument("there is no such mode"))?;
+        let mode = mode.map_err(|_| Status::invalid_argument("unknown mode: use TARGET_DEFINED, ON_CHANGE or SAMPLE"))?;
         let interval = period(subscription.sample_interval, "sample_interval")?;
         let heartbeat = period(subscription.heartbeat_interval, "heartbeat_interval")?;
         let watch = |which, interval| Watch {
@@ -115,35 +115,35 @@ impl Watch {
         })
     }
 
-    /// When to look next.
+    /// Time of the next read.
     pub fn due(&self) -> Option<Instant> {
         [self.due, self.beat].into_iter().flatten().min()
     }
 
-    /// The configuration has changed, or the rules of who may see what.
+    /// Reads soon: the configuration or the access rules have changed.
     pub fn hurry(&mut self, moment: Instant) {
         if self.interval.is_none() {
             self.due = Some(moment);
         }
     }
 
-    /// Looks again later, for now there is nothing to be seen.
+    /// Reads later: currently there is no data.
     pub fn postpone(&mut self, moment: Instant) {
         self.due = Some(moment + LOOK);
         self.beat = None;
     }
 
-    /// Remembers nothing, so that all is told again.
+    /// Clears the stored values, so that all are reported again.
     pub fn forget(&mut self) {
         self.held.clear();
     }
 
-    /// Number of values that are remembered.
+    /// Number of stored values.
     pub fn count(&self) -> usize {
         self.held.len()
     }
 
-    /// What picks the values of this subscription out of what stands at its place; `None`: they are more than `room`.
+    /// A function that picks the values of this subscription from the read data; `None`: they exceed `room`.
     pub fn picker(
         &self,
         coding: Coding,
@@ -170,7 +170,7 @@ impl Watch {
         }
     }
 
-    /// Takes what was seen in a look that began at `begun` and ended at `moment`; gives what is to be told of it.
+    /// Takes the result of a read from `begun` to `moment`; returns the changes to report.
     pub fn take(&mut self, seen: Seen, begun: Instant, moment: Instant) -> Difference {
         let is_beat = self.beat.is_some_and(|beat| beat <= moment);
         if is_beat || self.beat.is_none() {
@@ -180,7 +180,7 @@ impl Watch {
         let is_due = self.due.is_none_or(|due| due <= moment);
         let rest = moment.duration_since(begun) * REST;
         self.due = match self.interval {
-            // Samples keep their beat, but for those that were missed, and those that would leave no rest.
+            // Samples keep their schedule, except for missed ones and those too soon after a slow read.
             Some(interval) if is_due => {
                 let interval = interval.max(rest);
                 let next = self.due.map_or(moment, |due| due) + interval;
@@ -198,7 +198,7 @@ impl Watch {
         difference
     }
 
-    /// Steps of a path that a delete has at least: what stands above is not subscribed to.
+    /// Minimum number of steps of a deleted path: nodes above are not subscribed to.
     fn depth(&self) -> usize {
         match self.way.rest.contains(&Elem::Deep) {
             true => usize::MAX,
@@ -223,7 +223,7 @@ fn is_fast(node: &SchemaNode<'_>) -> bool {
         || ["age", "queued"].contains(&node.name())
 }
 
-/// What `seen` has that `held` has not, and the other way round; with `is_all`, all of it.
+/// The changes from `held` to `seen`; with `is_all`, all values.
 fn difference(held: &Values, seen: &Seen, is_all: bool, depth: usize) -> Difference {
     let is_told = |(path, value): &(&String, &String)| is_all || held.get(*path) != Some(*value);
     let picked = &seen.picked;
@@ -236,8 +236,8 @@ fn difference(held: &Values, seen: &Seen, is_all: bool, depth: usize) -> Differe
     }
 }
 
-/// The uppermost node on the way to a value that is gone, of which nothing is left. `None`: something is left below it,
-/// for a container that was empty has got something.
+/// The topmost deleted node of a deleted value. `None`: values remain below the path, because an empty container got
+/// content.
 fn top<'a>(path: &'a str, seen: &Seen, depth: usize) -> Option<&'a str> {
     let has_below = |above: &str| {
         let start = format!("{above}/");
@@ -254,7 +254,7 @@ fn top<'a>(path: &'a str, seen: &Seen, depth: usize) -> Option<&'a str> {
     end.map(|end| &path[..*end])
 }
 
-/// Where the steps of a path end.
+/// The end offsets of the steps of a path.
 fn ends(path: &str) -> Vec<usize> {
     let (mut quote, mut found) = (None, Vec::new());
     for (at, letter) in path.char_indices() {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_told_by_its_uppermost_node() {
+    fn deletes_name_the_topmost_node() {
         let lan = "/i:interfaces/interface[name='l/an']";
         let (name, text, up) = (
             format!("{lan}/name"),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_not_picked() {
+    fn too_many_values_are_not_picked() {
         let watch = watch(SubscriptionMode::OnChange);
         let interface = |number| serde_json::json!({ "name": number, "description": "x" });
         let list: Vec<_> = (0..50).map(|number: u32| interface(number.to_string())).collect();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_long_rests_long() {
+    fn slow_reads_are_repeated_later() {
         let begun = Instant::now();
         for mode in [SubscriptionMode::OnChange, SubscriptionMode::Sample] {
             let mut watch = watch(mode);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_told_apart() {
+    fn counters_are_recognized() {
         let is = |text: &str| {
             let way = Way::read(None, Some(&crate::gnmi::tests::path(text))).unwrap();
             is_fast(&way.ends[0])
@@ -368,7 +368,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_follows_knows_what_is(held in some(), now in some(), depth in 1_usize..5) {
+        fn updates_and_deletes_reproduce_the_data(held in some(), now in some(), depth in 1_usize..5) {
             let told = difference(&held, &seen(now.clone()), false, depth);
             let mut known = held;
             for gone in &told.deletes {
