@@ -1,4 +1,4 @@
-//! AF_XDP: real hosts with their offloads on talk through the router, by four queues and two workers, both families.
+//! AF_XDP: hosts with offloads communicate through the router with four queues and two workers, in both families.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{Configuration, Result, Router, Side, Tag, Tool, Topology, stoa_binary, wait_until};
 use stoa_scenarios::{Scenario, two_sides};
 
-/// A rate that any machine keeps up with: rates belong to the benches.
-const FEW: Load = Load::Udp { bits_per_second: 5_000_000 };
+/// A rate that any machine sustains: benchmarks measure rates.
+const LOW_RATE: Load = Load::Udp { bits_per_second: 5_000_000 };
 
-/// The plain configuration with this driver under all sides.
+/// The default configuration with this driver on all sides.
 fn with_driver(sides: &[Side], driver: &str, more: &serde_json::Value) -> Configuration {
     let mut configuration = Configuration::new(sides).workers(json!({ "count": 2 }));
     for side in sides {
@@ -21,20 +21,20 @@ fn with_driver(sides: &[Side], driver: &str, more: &serde_json::Value) -> Config
     configuration
 }
 
-fn tcp_and_udp_get_through(scenario: &Scenario) -> Result<()> {
+fn check_tcp_and_udp(scenario: &Scenario) -> Result<()> {
     let hosts = scenario.topology.hosts();
     for (six, from, to) in [(false, 0, 1), (true, 1, 0)] {
         let rate = iperf(&hosts[from], &hosts[to], six, Load::Tcp, 1)?;
         println!("TCP, IPv{}: {:.2} Gbit/s", if six { 6 } else { 4 }, rate.bits_per_second / 1e9);
         assert!(rate.bits_per_second > 1e6, "{rate:?}");
-        let rate = iperf(&hosts[from], &hosts[to], six, FEW, 1)?;
+        let rate = iperf(&hosts[from], &hosts[to], six, LOW_RATE, 1)?;
         assert!(rate.lost_percent + rate.late_percent < 50.0, "{rate:?}");
         assert!(rate.bits_per_second > 1e5, "{rate:?}");
     }
     Ok(())
 }
 
-/// Driver and detail of a side's port.
+/// Driver, detail and receive queues of a port.
 fn port(scenario: &Scenario, label: &str) -> Result<(String, String, u64)> {
     let shown = scenario.router.show("interfaces")?;
     let list = shown["interfaces"].as_array().cloned().unwrap_or_default();
@@ -45,7 +45,7 @@ fn port(scenario: &Scenario, label: &str) -> Result<(String, String, u64)> {
 
 #[test]
 fn hosts_with_offloads_and_tags_use_four_queues() -> Result<()> {
-    // The second host's tags travel beside the frame, where AF_XDP alone would lose them.
+    // The second host sends tags as metadata, which AF_XDP alone would lose.
     let sides = two_sides(&[Tag::customer(100)])?.map(|side| side.queues(4));
     let scenario = Scenario::with(&sides, &with_driver(&sides, "af-xdp", &json!({})))?;
     scenario.hosts_reach_each_other()?;
@@ -59,8 +59,8 @@ fn hosts_with_offloads_and_tags_use_four_queues() -> Result<()> {
     let arping = a.command(Tool::ARPING)?.args(["-I", "eth0", "-c", "2", "-w", "5", &gateway]);
     let printed = arping.run()?;
     assert!(printed.success(), "{}{}", printed.stdout, printed.stderr);
-    tcp_and_udp_get_through(&scenario)?;
-    // Some flows took other queues than the first.
+    check_tcp_and_udp(&scenario)?;
+    // Flows use other queues than the first.
     let workers = scenario.router.show("workers")?;
     let busy = workers["workers"].as_array().cloned().unwrap_or_default();
     assert!(busy.iter().all(|worker| worker["packets"].as_u64() > Some(0)), "{workers}");
@@ -75,7 +75,7 @@ fn hosts_without_offloads_use_a_generic_program() -> Result<()> {
     scenario.hosts_reach_each_other()?;
     let (_, detail, _) = port(&scenario, "host-a")?;
     assert!(detail.contains("generic attach"), "{detail}");
-    tcp_and_udp_get_through(&scenario)?;
+    check_tcp_and_udp(&scenario)?;
     scenario.end()
 }
 
@@ -89,7 +89,7 @@ fn jumbo_packets_pass_with_one_queue_and_with_four() -> Result<()> {
         assert!(detail.contains("native attach") && detail.contains("several chunks"), "{detail}");
         let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
         for six in [false, true] {
-            // One chunk, one more, and three of them; the router's own answers, too.
+            // One to three chunks; also replies of the router itself.
             for size in ["3700", "4000", "8000"] {
                 for to in [b.address(six)?, a.gateway(six)?] {
                     let pings = ping(a, to, 2, &["-M", "do", "-s", size])?;
@@ -105,15 +105,15 @@ fn jumbo_packets_pass_with_one_queue_and_with_four() -> Result<()> {
     Ok(())
 }
 
-/// Whether the kernel says what devices can do (Linux 6.3); before, the link tells.
-fn kernel_tells() -> bool {
+/// Whether the kernel reports XDP features of devices (Linux 6.3).
+fn kernel_reports_features() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(['.', '-']).map(|one| one.parse().unwrap_or(0u32));
     (numbers.next(), numbers.next()) >= (Some(6), Some(3))
 }
 
-/// Asks for what the device of the second host cannot do, thrice, under a ping of which nothing
-/// is lost.
+/// Loads a setting that the device of the second host does not support three times. A running ping loses
+/// nothing.
 fn refused_and_nothing_lost(
     scenario: &Scenario,
     good: &Configuration,
@@ -124,9 +124,9 @@ fn refused_and_nothing_lost(
     let mut port = what.clone();
     port["device"] = json!(b.label());
     bad.interface(b.label())["stoa-interfaces:port"] = json!({ "af-xdp": port });
-    // What is lost while neighbours are found, or a port comes up, is not what is asked here.
+    // Loss during neighbour resolution or port start does not count.
     let address = b.address(false)?;
-    wait_until("a ping comes back", Duration::from_secs(10), || match ping(a, address, 1, &[]) {
+    wait_until("a ping is answered", Duration::from_secs(10), || match ping(a, address, 1, &[]) {
         Ok(pings) if pings.all() => Ok(()),
         seen => Err(format!("{seen:?}")),
     })?;
@@ -148,14 +148,14 @@ fn refused_and_nothing_lost(
 
 #[test]
 fn a_reload_that_the_device_does_not_support_is_refused() -> Result<()> {
-    if !kernel_tells() {
-        eprintln!("SKIPPED: Linux before 6.3 does not say what devices can do");
+    if !kernel_reports_features() {
+        eprintln!("SKIPPED: Linux before 6.3 does not report XDP features of devices");
         return Ok(());
     }
     let sides = two_sides(&[])?.map(|side| side.queues(2));
     let packet = with_driver(&sides, "af-packet", &json!({}));
     let scenario = Scenario::with(&sides, &packet)?;
-    // Fewer receive queues than the peer has to send by: no native attach.
+    // Fewer receive queues than the peer has transmit queues: no native attach.
     let ethtool = scenario.topology.router().command(Tool::ETHTOOL)?;
     ethtool.args(["-L", "host-b", "rx", "1"]).run()?.ok()?;
     scenario.hosts_reach_each_other()?;

@@ -1,4 +1,4 @@
-//! ARP with arping: the router answers for its own addresses only, and learns when a host changes its MAC address.
+//! ARP with arping: the router answers for its own addresses only, and learns a changed MAC address.
 
 use std::time::Duration;
 use stoa_lab::measure::ping;
@@ -29,9 +29,9 @@ fn the_router_does_not_answer_for_others() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     let a = scenario.host("host-a");
     let (far, far_router) = (scenario.host("host-b").address(false)?, "198.18.2.1");
-    for not_here in [far.to_string().as_str(), far_router, "198.18.1.77"] {
-        let output = arping(a, &["-c", "1", "-w", "1", not_here])?;
-        assert!(output.stdout.contains("Received 0 response"), "{not_here}: {}", output.stdout);
+    for address in [far.to_string().as_str(), far_router, "198.18.1.77"] {
+        let output = arping(a, &["-c", "1", "-w", "1", address])?;
+        assert!(output.stdout.contains("Received 0 response"), "{address}: {}", output.stdout);
     }
     scenario.end()
 }
@@ -39,7 +39,7 @@ fn the_router_does_not_answer_for_others() -> Result<()> {
 #[test]
 fn a_duplicate_address_is_detected() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
-    // -D probes with the source 0.0.0.0 (RFC 5227, Section 2.1.1): the owner must answer.
+    // -D probes with the source 0.0.0.0 (RFC 5227, Section 2.1.1): the router must answer.
     let a = scenario.host("host-a");
     let output = arping(a, &["-D", "-c", "1", "-w", "2", "198.18.1.1"])?;
     assert!(!output.success(), "the address is taken: {}", output.stdout);
@@ -58,7 +58,7 @@ fn a_new_mac_address_is_learned() -> Result<()> {
     let own = b.address(false)?.to_string();
     let output = arping(b, &["-U", "-c", "1", &own])?;
     assert!(output.stderr.is_empty(), "{}", output.stderr);
-    wait_until("the router knows the new MAC address", Duration::from_secs(5), || {
+    wait_until("the router has the new MAC address", Duration::from_secs(5), || {
         let known = scenario.router.neighbors().map_err(|error| error.to_string())?;
         let mine = known.iter().find(|one| one.address == own);
         match mine {

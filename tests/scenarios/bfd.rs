@@ -1,5 +1,5 @@
-//! BFD with real neighbours: FRR's bfdd on one link, BIRD on another. Both sessions come up over IPv4 and IPv6; a daemon that is
-//! killed is missed in the detection time, its link being up all the while, and packets go by the other way.
+//! BFD with real neighbours: FRR's bfdd on one link, BIRD on another. Sessions come up over IPv4 and IPv6. When a daemon
+//! is killed while its link stays up, BFD detects it and packets take the other path.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use stoa_lab::{Bird, Configuration, Frr, NextHop, Result, Tool, wait_until};
 use stoa_scenarios::{Scenario, side};
 
-/// How long sessions may take to come up: they begin with a packet a second.
+/// Deadline for sessions to come up: they start with one packet per second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Behind both neighbours.
 const BOTH: &str = "198.18.99.9";
-/// Behind FRR, and by a shorter route behind BIRD.
+/// Behind FRR, and behind BIRD by a shorter prefix.
 const ONE: &str = "198.18.97.9";
 
 const FRR: &str = "bfd
@@ -34,7 +34,7 @@ protocol bfd {
 }
 ";
 
-/// Sessions of the router by neighbour, as the state tells them.
+/// Sessions of the router by neighbour, from `show state`.
 fn sessions(scenario: &Scenario) -> Result<Vec<(String, Value)>> {
     let output =
         scenario.router.call(&["show", "state", "/ietf-interfaces:interfaces", "--json"])?.ok()?;
@@ -91,36 +91,36 @@ fn routes_leave_a_neighbour_that_dies() -> Result<()> {
     }
     frr.wait_for("show bfd peers brief", &["198.18.2.1", "up"], PATIENCE)?;
     bird.wait_for("show bfd sessions", &["198.18.3.1", "Up"], PATIENCE)?;
-    assert_eq!(ways(&scenario, BOTH)?, ["host-b", "host-c"]);
-    assert_eq!(ways(&scenario, ONE)?, ["host-b"]);
+    assert_eq!(egress(&scenario, BOTH)?, ["host-b", "host-c"]);
+    assert_eq!(egress(&scenario, ONE)?, ["host-b"]);
 
     frr.kill(Tool::BFDD);
     let running = wait_for(&scenario, "198.18.2.2", "down")?;
     assert_eq!((&running["failed"], &running["session-down-count"]), (&json!(true), &json!("1")));
     assert_eq!(running["local-diagnostic"], 1);
-    assert_eq!(ways(&scenario, BOTH)?, ["host-c"]);
-    assert_eq!(ways(&scenario, ONE)?, ["host-c"], "the shorter route takes over");
-    // A route that has no other way tells senders.
+    assert_eq!(egress(&scenario, BOTH)?, ["host-c"]);
+    assert_eq!(egress(&scenario, ONE)?, ["host-c"], "the shorter prefix takes over");
+    // Without another path, the sender receives an ICMP error.
     let ping = ["-n", "-c", "1", "-W", "2", "198.18.98.9"];
     let output = scenario.host("host-a").namespace().command(Tool::PING)?.args(ping).run()?;
     assert!(output.stdout.contains("Unreachable"), "{}", output.stdout);
 
     frr.add(Tool::BFDD, FRR, &[])?;
     wait_for(&scenario, "198.18.2.2", "up")?;
-    assert_eq!(ways(&scenario, BOTH)?, ["host-b", "host-c"]);
-    assert_eq!(ways(&scenario, ONE)?, ["host-b"]);
+    assert_eq!(egress(&scenario, BOTH)?, ["host-b", "host-c"]);
+    assert_eq!(egress(&scenario, ONE)?, ["host-b"]);
 
-    // One that is killed and started again comes back.
+    // The session comes back after a restart of the daemon.
     bird.kill();
     bird.start_again()?;
     wait_for(&scenario, "198.18.3.2", "up")?;
-    assert_eq!(ways(&scenario, BOTH)?, ["host-b", "host-c"]);
+    assert_eq!(egress(&scenario, BOTH)?, ["host-b", "host-c"]);
     drop((frr, bird));
     scenario.end()
 }
 
-/// By which hosts' links packets of many flows to an address leave.
-fn ways(scenario: &Scenario, to: &str) -> Result<Vec<&'static str>> {
+/// The interfaces that carry packets of many flows to an address.
+fn egress(scenario: &Scenario, to: &str) -> Result<Vec<&'static str>> {
     let sent = || -> Result<[u64; 2]> {
         let list = scenario.router.interfaces()?;
         let of = |name| list.iter().find(|one| one.name == name).map_or(0, |one| one.tx_packets);
@@ -142,11 +142,11 @@ fn ways(scenario: &Scenario, to: &str) -> Result<Vec<&'static str>> {
         if moved[0] + moved[1] >= u64::from(FLOWS) { Ok(moved) } else { Err(format!("{moved:?}")) }
     })?;
     // BFD itself sends ten packets a second.
-    let used = |at: usize| moved[at] > u64::from(FLOWS) / 4;
+    let is_used = |at: usize| moved[at] > u64::from(FLOWS) / 4;
     Ok(["host-b", "host-c"]
         .into_iter()
         .enumerate()
-        .filter(|it| used(it.0))
+        .filter(|it| is_used(it.0))
         .map(|it| it.1)
         .collect())
 }

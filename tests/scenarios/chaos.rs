@@ -1,8 +1,8 @@
-//! Chaos: while traffic runs without a break, halves of the router are killed, links flap, a neighbour dies with its
-//! namespace, another changes its card, configurations good and bad come in, the memif peer dies. In the end traffic
-//! flows again, the packet accounting balance, and nothing has leaked.
+//! Chaos: under continuous traffic, processes of the router are killed, a link flaps, a host is replaced, another
+//! changes its MAC address, valid and invalid configurations are loaded, the memif peer is killed. At the end traffic flows
+//! again, the packet accounting balances, and nothing has leaked.
 //!
-//! `STOA_CHAOS_SECONDS` says how long (30 unless told), `STOA_CHAOS_SEED` repeats a run's events.
+//! `STOA_CHAOS_SECONDS` sets the duration (30 by default), `STOA_CHAOS_SEED` repeats the events of a run.
 
 mod random;
 mod testbed;
@@ -17,21 +17,21 @@ use random::Random;
 use stoa_scenarios::{Resources, pid};
 use testbed::Testbed;
 
-/// How long until all is well again after the last event, crash loops backed off by 10 s included.
+/// Deadline for recovery after the last event, including the 10 s back-off of a crash loop.
 const RECOVERY: Duration = Duration::from_secs(40);
-/// The share of the time, in the end, when no forwarder is killed, so that one process shows its leaks.
-const QUIET: f64 = 0.4;
-/// Memory that a process may gain, kB: what is touched for the first time.
+/// Share of the duration, at the end, without kills of the forwarder, so that leaks of one process show.
+const STABLE: f64 = 0.4;
+/// Memory that a process may gain, kB: pages touched for the first time.
 const MEMORY: u64 = 24_000;
 
-/// What happened, with its time, for whoever reads a failure.
-struct Diary {
+/// Prints the events with their time.
+struct EventLog {
     began: Instant,
     events: u64,
 }
 
-impl Diary {
-    fn note(&mut self, event: &str) {
+impl EventLog {
+    fn add(&mut self, event: &str) {
         self.events += 1;
         println!("{:7.2} s  {event}", self.began.elapsed().as_secs_f64());
     }
@@ -44,7 +44,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     }
 }
 
-/// Kills a half, which this scenario has started; it may be dead already.
+/// Kills the forwarder or the controller if it runs.
 fn kill(router: &Router, half: &str) -> Result<()> {
     let Ok(status) = router.status() else { return Ok(()) };
     match pid(&status, half) {
@@ -59,7 +59,7 @@ fn flap(hosts: &Topology, label: &str, random: &mut Random) -> Result<()> {
     hosts.router().ip(&["link", "set", label, "up"]).map(drop)
 }
 
-/// Captures for a moment; whoever captures dies without a word.
+/// Captures for up to 0.8 s and kills the capturing process.
 fn capture(testbed: &Testbed, random: &mut Random) -> Result<()> {
     let socket = testbed.first.socket().to_string_lossy().into_owned();
     let command = Command::program(testbed.first.binary());
@@ -69,11 +69,15 @@ fn capture(testbed: &Testbed, random: &mut Random) -> Result<()> {
     Command::program("/bin/kill").args(["-KILL", &pid]).run().map(drop)
 }
 
-/// One event. A controller that is just dead cannot take a configuration, and that is well.
-fn strike(testbed: &mut Testbed, random: &mut Random, may_kill_forwarders: bool) -> Result<String> {
-    let which = random.any();
-    let said = |what: &str, output: &Output| match output.success() {
-        true => format!("{what} configuration {which}: taken"),
+/// Causes one event. A reload may fail while the controller restarts.
+fn inject_fault(
+    testbed: &mut Testbed,
+    random: &mut Random,
+    may_kill_forwarders: bool,
+) -> Result<String> {
+    let which = random.next();
+    let outcome = |what: &str, output: &Output| match output.success() {
+        true => format!("{what} configuration {which}: accepted"),
         false => format!("{what} configuration {which}: {}", output.stderr.replace('\n', " ")),
     };
     Ok(match random.below(if may_kill_forwarders { 12 } else { 10 }) {
@@ -91,22 +95,22 @@ fn strike(testbed: &mut Testbed, random: &mut Random, may_kill_forwarders: bool)
         }
         3 => {
             testbed.replace_host()?;
-            "another host-c".to_owned()
+            "replace host-c".to_owned()
         }
         4 => {
             testbed.replace_card(random)?;
-            "another card in host-b".to_owned()
+            "change the MAC address of host-b".to_owned()
         }
         5 | 6 => {
             let json = testbed::json(&testbed.socket(), which)?;
-            said("good", &testbed.first.reload(&json)?)
+            outcome("valid", &testbed.first.reload(&json)?)
         }
         7 => {
             let output = testbed.first.reload(&testbed::bad(&testbed.socket(), which)?)?;
-            // A forwarder that has just started waits for devices that are missing.
+            // A forwarder that has just started waits for missing devices instead of refusing them.
             let waits = which % 3 == 1 && testbed.killed.elapsed() < Duration::from_secs(10);
-            assert!(waits || !output.success(), "a bad configuration was taken: {which}");
-            said("bad", &output)
+            assert!(waits || !output.success(), "an invalid configuration was accepted: {which}");
+            outcome("invalid", &output)
         }
         8 => {
             let added =
@@ -130,11 +134,11 @@ fn strike(testbed: &mut Testbed, random: &mut Random, may_kill_forwarders: bool)
     })
 }
 
-/// Waits until every flow has got something since now.
+/// Waits until every flow has received something.
 fn all_flow(testbed: &Testbed) -> Result<Duration> {
     let began = Instant::now();
     let before: Vec<u64> = testbed.all().map(traffic::Flow::received).collect();
-    wait_until("every flow flows", RECOVERY, || {
+    wait_until("every flow receives", RECOVERY, || {
         let still = testbed.all().zip(&before).filter(|(flow, before)| flow.received() <= **before);
         let still: Vec<_> = still.map(|(flow, _)| flow.name.as_str()).collect();
         if still.is_empty() { Ok(()) } else { Err(still.join("; ")) }
@@ -143,7 +147,7 @@ fn all_flow(testbed: &Testbed) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// Adds what the routers say of themselves to an error.
+/// Prints the state of both routers.
 fn explain(testbed: &Testbed, error: LabError) -> LabError {
     for (name, router) in [("first", &testbed.first), ("second", &testbed.second)] {
         eprintln!("== the {name} router: {:?}", router.status().map(|status| status.to_string()));
@@ -155,7 +159,7 @@ fn explain(testbed: &Testbed, error: LabError) -> LabError {
     error
 }
 
-/// Both routers hold no more than before, once they rest.
+/// Waits until neither router uses more resources than before.
 fn nothing_leaked(testbed: &Testbed, before: &[Resources; 2]) -> Result<()> {
     let outcome = wait_until("nothing has leaked", Duration::from_secs(20), || {
         let now = resources(testbed).map_err(|error| error.to_string())?;
@@ -198,30 +202,30 @@ fn the_router_survives_all_faults_at_once() -> Result<()> {
     let mut random = Random::new(seed);
     let mut testbed = Testbed::new()?;
     let before = resources(&testbed)?;
-    testbed.speak()?;
+    testbed.start_traffic()?;
     all_flow(&testbed)?;
-    let mut diary = Diary { began: Instant::now(), events: 0 };
+    let mut log = EventLog { began: Instant::now(), events: 0 };
     let mut steady = None;
-    while diary.began.elapsed() < length {
-        let is_quiet = diary.began.elapsed() > length.mul_f64(1.0 - QUIET);
+    while log.began.elapsed() < length {
+        let is_quiet = log.began.elapsed() > length.mul_f64(1.0 - STABLE);
         if is_quiet && steady.is_none() {
-            // From here on the same two forwarders must last.
+            // From here on the same two forwarders must survive.
             settle(&testbed)?;
-            diary.note(&format!("all flow again after {:.2?}", all_flow(&testbed)?));
+            log.add(&format!("all flows recovered after {:.2?}", all_flow(&testbed)?));
             steady = Some(resources(&testbed)?.map(|resources| resources.processes[1].pid));
         }
-        let event = strike(&mut testbed, &mut random, !is_quiet)?;
-        diary.note(&event);
+        let event = inject_fault(&mut testbed, &mut random, !is_quiet)?;
+        log.add(&event);
         std::thread::sleep(Duration::from_millis(random.below(1500)));
     }
     settle(&testbed)?;
-    diary.note(&format!("the end: all flow again after {:.2?}", all_flow(&testbed)?));
+    log.add(&format!("end: all flows recovered after {:.2?}", all_flow(&testbed)?));
     let same = resources(&testbed)?.map(|resources| resources.processes[1].pid);
-    assert_eq!(Some(same), steady, "a forwarder died that nobody killed");
-    conclude(testbed, &before, diary.events)
+    assert_eq!(Some(same), steady, "a forwarder died without being killed");
+    conclude(testbed, &before, log.events)
 }
 
-/// Traffic ends; packet accounting and holdings are looked at.
+/// Ends the traffic and checks packet accounting and resources.
 fn conclude(mut testbed: Testbed, before: &[Resources; 2], events: u64) -> Result<()> {
     let mut wrong = 0;
     for flow in testbed.all() {
@@ -234,14 +238,14 @@ fn conclude(mut testbed: Testbed, before: &[Resources; 2], events: u64) -> Resul
         ]
         .map(|count| count.load(Ordering::Relaxed));
         println!(
-            "{}: {received} of {sent}, {late} late, {bad} wrong, {connections} connections",
+            "{}: {received} of {sent}, {late} reordered, {bad} wrong, {connections} connections",
             flow.name
         );
         wrong += bad;
     }
     testbed.flows.clear();
-    testbed.visits.clear();
-    assert_eq!(wrong, 0, "duplicates or other bytes than were sent");
+    testbed.host_c_flows.clear();
+    assert_eq!(wrong, 0, "duplicate or corrupt packets");
     for router in [&testbed.first, &testbed.second] {
         let accounting = router.conservation()?;
         assert_eq!(accounting["balanced"], true, "{accounting}");

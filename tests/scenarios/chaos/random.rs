@@ -1,24 +1,24 @@
-//! Random numbers that come again for the same seed (xorshift64*).
+//! Reproducible pseudo-random numbers (xorshift64*).
 
-/// A die.
+/// A generator.
 pub struct Random(u64);
 
 impl Random {
-    /// With a seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Any number.
-    pub fn any(&mut self) -> u64 {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    /// A number below `end`.
+    /// The next number, below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.any() % end
+        self.next() % end
     }
 }

@@ -1,4 +1,4 @@
-//! The world of the chaos: three hosts on packet sockets around the first router, and behind a memif the second router
+//! The testbed: three hosts on packet sockets around the first router, and behind a memif the second router
 //! with a host of its own.
 
 use serde_json::{Value, json};
@@ -10,19 +10,19 @@ use super::traffic::Flow;
 
 /// Both routers, the hosts, the traffic. Fields are dropped in this order.
 pub struct Testbed {
-    /// Traffic that nothing interrupts for good.
+    /// Traffic that recovers from every event.
     pub flows: Vec<Flow>,
-    /// Traffic to and from host-c, whose namespace comes and goes.
-    pub visits: Vec<Flow>,
-    /// The router that suffers.
+    /// Traffic to and from host-c, whose namespace is replaced.
+    pub host_c_flows: Vec<Flow>,
+    /// The router under test.
     pub first: Router,
-    /// The memif peer, which dies as well.
+    /// The memif peer, which is killed as well.
     pub second: Router,
     /// Host-a, host-b and host-c around the first router.
     pub hosts: Topology,
-    /// Host-d at the second.
+    /// Host-d of the second router.
     pub far: Topology,
-    /// When the first router's forwarder was last killed; at first: when all began.
+    /// When the first router's forwarder was last killed, initially the start.
     pub killed: std::time::Instant,
 }
 
@@ -39,7 +39,7 @@ fn memif(socket: &std::path::Path, role: &str) -> Value {
     json!({ "memif": { "socket": socket.to_string_lossy(), "id": 0, "role": role } })
 }
 
-/// What the first router is told; `which` is one of several that differ in what nobody here needs.
+/// The configuration of the first router. Variants (`which`) differ in parts that the traffic does not use.
 pub fn first(socket: &std::path::Path, which: u64) -> Result<Configuration> {
     let mut made = Configuration::new(&sides()?)
         .port("peer", memif(socket, "master"))
@@ -55,7 +55,7 @@ pub fn first(socket: &std::path::Path, which: u64) -> Result<Configuration> {
     if which % 5 == 1 {
         made.interface("host-c")["ietf-ip:ipv4"]["mtu"] = json!(1400);
     }
-    // Host-c is on AF_XDP half of the time, also at the begin and in the end.
+    // Host-c uses AF_XDP in half of the variants, including the first and last one.
     if which.is_multiple_of(2) {
         made.interface("host-c")["stoa-interfaces:port"] =
             json!({ "af-xdp": { "device": "host-c" } });
@@ -63,7 +63,7 @@ pub fn first(socket: &std::path::Path, which: u64) -> Result<Configuration> {
     Ok(made)
 }
 
-/// The same as text, now and then with a VRF, into which host-c may move.
+/// The same as JSON; some variants have VRFs, and one of them contains host-c.
 pub fn json(socket: &std::path::Path, which: u64) -> Result<Value> {
     let mut made = first(socket, which)?;
     if which % 6 == 2 {
@@ -76,7 +76,7 @@ pub fn json(socket: &std::path::Path, which: u64) -> Result<Value> {
     Ok(made)
 }
 
-/// Something that must be refused, in one of several ways.
+/// An invalid configuration, in several variants.
 pub fn bad(socket: &std::path::Path, which: u64) -> Result<Value> {
     let good = first(socket, which)?;
     let mut made = match which % 3 {
@@ -91,41 +91,41 @@ pub fn bad(socket: &std::path::Path, which: u64) -> Result<Value> {
 }
 
 impl Testbed {
-    /// Everything up and traffic running.
+    /// Starts hosts and routers; no traffic yet.
     ///
     /// # Errors
-    /// What the lab says.
+    /// Errors of the lab.
     pub fn new() -> Result<Self> {
         let binary = stoa_binary()?;
         let (hosts, far) = (Topology::new(&sides()?)?, Topology::new(&[side("host-d", 4)?])?);
-        // A neighbour with another MAC address tells everybody, as real ones do.
+        // Announce a changed MAC address, as most hosts do.
         for host in hosts.hosts() {
             host.namespace().sysctl("ipv4/conf/all/arp_notify", "1")?;
             host.namespace().sysctl("ipv6/conf/all/ndisc_notify", "1")?;
         }
         let scratch = stoa_lab::Scratch::new()?;
         let socket = scratch.file("memif.sock");
-        let told = json(&socket, 0)?;
-        let first = Router::start_in(scratch, &binary, Some(hosts.router()), &told)?;
-        let told = Configuration::new(&[side("host-d", 4)?])
+        let configuration = json(&socket, 0)?;
+        let first = Router::start_in(scratch, &binary, Some(hosts.router()), &configuration)?;
+        let configuration = Configuration::new(&[side("host-d", 4)?])
             .port("peer", memif(&socket, "slave"))
             .addresses("peer", &between(2)?)
             .route("0.0.0.0/0", NextHop::Via("198.18.9.1"))
             .route("::/0", NextHop::Via("2001:db8:9::1"))
             .json();
-        let second = Router::start(&binary, Some(far.router()), &told)?;
+        let second = Router::start(&binary, Some(far.router()), &configuration)?;
         first.wait_up(&["host-a", "host-b", "host-c", "peer"])?;
         second.wait_up(&["host-d", "peer"])?;
-        let (flows, visits) = (Vec::new(), Vec::new());
+        let (flows, host_c_flows) = (Vec::new(), Vec::new());
         let killed = std::time::Instant::now();
-        Ok(Self { flows, visits, first, second, hosts, far, killed })
+        Ok(Self { flows, host_c_flows, first, second, hosts, far, killed })
     }
 
-    /// Lets everybody speak.
+    /// Starts all traffic.
     ///
     /// # Errors
-    /// When a socket cannot be had.
-    pub fn speak(&mut self) -> Result<()> {
+    /// When a socket cannot be opened.
+    pub fn start_traffic(&mut self) -> Result<()> {
         let (a, b) = (self.hosts.host("host-a"), self.hosts.host("host-b"));
         let d = self.far.host("host-d");
         for six in [false, true] {
@@ -135,35 +135,35 @@ impl Testbed {
         }
         self.flows.push(Flow::stream(a, b)?);
         self.flows.push(Flow::stream(d, b)?);
-        self.visit()
+        self.start_host_c_flows()
     }
 
-    fn visit(&mut self) -> Result<()> {
+    fn start_host_c_flows(&mut self) -> Result<()> {
         let (a, c) = (self.hosts.host("host-a"), self.hosts.host("host-c"));
         for six in [false, true] {
-            self.visits.push(Flow::datagrams(a, c, six)?);
-            self.visits.push(Flow::datagrams(c, a, six)?);
+            self.host_c_flows.push(Flow::datagrams(a, c, six)?);
+            self.host_c_flows.push(Flow::datagrams(c, a, six)?);
         }
         Ok(())
     }
 
-    /// Host-c dies with its link, and another one takes its place.
+    /// Replaces host-c, its namespace and its link.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn replace_host(&mut self) -> Result<()> {
         // Sockets would keep the namespace alive.
-        self.visits.clear();
+        self.host_c_flows.clear();
         self.hosts.remake("host-c")?;
-        self.visit()
+        self.start_host_c_flows()
     }
 
-    /// Where the routers meet.
+    /// The memif control socket.
     pub fn socket(&self) -> std::path::PathBuf {
         self.first.scratch().file("memif.sock")
     }
 
-    /// Host-b gets another network card.
+    /// Changes the MAC address of host-b.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -173,8 +173,8 @@ impl Testbed {
         namespace.ip(&["link", "set", "eth0", "address", &mac]).map(drop)
     }
 
-    /// Every flow.
+    /// All flows.
     pub fn all(&self) -> impl Iterator<Item = &Flow> {
-        self.flows.iter().chain(&self.visits)
+        self.flows.iter().chain(&self.host_c_flows)
     }
 }
