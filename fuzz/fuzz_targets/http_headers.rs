@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use stoa_northbound::auth::sessions;
 use stoa_northbound::restconf::condition::Tags;
 use stoa_northbound::restconf::media::Media;
-use stoa_northbound::server::front::origin;
+use stoa_northbound::server::app::origin;
 
 /// The field name of a line, by its first byte.
 const NAMES: [header::HeaderName; 10] = [
@@ -40,10 +40,11 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(media) = Media::desired(&fields) {
         assert_eq!(Media::for_faults(&fields), media);
     }
-    let _ = Media::given(&fields);
+    let _ = Media::content_type(&fields);
     let here = Uri::from_static("/restconf/data");
     let refused = origin::refusal(&Method::PUT, &here, &fields);
-    let foreign = fields.get_all(header::ORIGIN).iter().any(|it| !it.as_bytes().starts_with(b"https://"));
+    let foreign =
+        fields.get_all(header::ORIGIN).iter().any(|it| !it.as_bytes().starts_with(b"https://"));
     assert!(refused.is_some() || !foreign, "a page without TLS changes something");
     assert!(origin::refusal(&Method::GET, &here, &fields).is_none());
     for value in fields.get_all(header::COOKIE).iter().filter_map(|it| it.to_str().ok()) {

@@ -34,7 +34,7 @@ fuzz_target!(|text: &str| {
     let Ok(place) = path::parse(target) else { return };
     let steps = &place.steps;
     let may = rights.may(Operation::Update, steps);
-    assert_eq!(may, steps.is_empty() || covers(&nacm::way(rule), steps), "{rule} {target}");
+    assert_eq!(may, steps.is_empty() || covers(&nacm::rule_path(rule), steps), "{rule} {target}");
     let _ = (rights.may(Operation::Read, steps), rights.has_rules_below(steps));
     // A rule for this node permits it, and its ancestors stay denied.
     let own = management(&place.data_path());

@@ -16,15 +16,16 @@ const PLACES: [&str; 4] = [
 fuzz_target!(|bytes: &[u8]| {
     let Some((kind, bytes)) = bytes.split_first() else { return };
     let media = if kind & 1 == 0 { Media::Json } else { Media::Xml };
-    let place = path::parse(PLACES[usize::from(kind >> 1) % PLACES.len()]).expect("it is a path");
-    if let Ok(given) = body::below(&place, media, bytes) {
+    let resource =
+        path::parse(PLACES[usize::from(kind >> 1) % PLACES.len()]).expect("it is a path");
+    if let Ok(given) = body::below(&resource, media, bytes) {
         let step = given.step.as_ref().expect("it brings one node");
         let text = given.text().expect("what was read can be printed");
         // The printed body parses to the same data at the same path.
         let again = body::parse(&text, Media::Json).expect("what was printed can be read");
         let mut steps = Vec::new();
         let mut here = again.reference();
-        while let Some(node) = here.filter(|_| steps.len() < place.steps.len()) {
+        while let Some(node) = here.filter(|_| steps.len() < resource.steps.len()) {
             let children: Vec<_> = yang5::data::DataNodeRef::children(&node)
                 .filter(|child| !child.schema().is_list_key())
                 .collect();
@@ -36,9 +37,9 @@ fuzz_target!(|bytes: &[u8]| {
             steps.push(node.schema().name().to_owned());
             here = children.into_iter().next();
         }
-        let names: Vec<_> = place.steps.iter().map(|step| step.name.clone()).collect();
+        let names: Vec<_> = resource.steps.iter().map(|step| step.name.clone()).collect();
         assert_eq!(steps, names, "{text}");
-        let _ = body::place_of(&place, step);
+        let _ = body::place_of(&resource, step);
     }
     if let Ok(given) = body::whole(media, bytes) {
         let text = given.text().expect("what was read can be printed");

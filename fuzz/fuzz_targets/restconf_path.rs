@@ -6,13 +6,13 @@ use stoa_northbound::nacm;
 use stoa_northbound::restconf::{keys, path};
 
 fuzz_target!(|raw: &str| {
-    let Ok(place) = path::parse(raw) else { return };
-    let text = place.data_path();
+    let Ok(resource) = path::parse(raw) else { return };
+    let text = resource.data_path();
     assert!(text.len() <= keys::PATH_BYTES);
-    assert_eq!(nacm::way(&text), place.steps);
-    assert_eq!(place.is_root(), place.node.is_none());
-    let mut above = place.clone();
-    for _ in &place.steps {
+    assert_eq!(nacm::rule_path(&text), resource.steps);
+    assert_eq!(resource.is_root(), resource.node.is_none());
+    let mut above = resource.clone();
+    for _ in &resource.steps {
         above = above.parent();
     }
     assert!(above.is_root() && above.node.is_none());

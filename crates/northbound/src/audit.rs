@@ -20,7 +20,7 @@ const VALUE_LIMIT: usize = 512;
 
 /// One audit record.
 #[derive(Clone, Debug)]
-pub struct Deed<'a> {
+pub struct AuditRecord<'a> {
     /// The user, or the name that was claimed.
     pub user: &'a str,
     /// The address of the client; `None`: this machine.
@@ -36,7 +36,7 @@ pub struct Deed<'a> {
 /// The logs in the state folder.
 #[derive(Debug)]
 pub struct Audit {
-    deeds: Log,
+    actions: Log,
     refused: Log,
 }
 
@@ -50,30 +50,30 @@ impl Audit {
     /// The logs in `folder`; each file is opened at its first record.
     pub fn new(folder: &Path) -> Audit {
         let log = |name: &str| Log { path: folder.join(name), file: Mutex::new(None) };
-        Audit { deeds: log("audit.log"), refused: log("audit-logins.log") }
+        Audit { actions: log("audit.log"), refused: log("audit-logins.log") }
     }
 
     /// Writes one record. A full disk does not stop the action; the error is in the log of the program.
-    pub fn write(&self, deed: &Deed<'_>) {
-        self.deeds.write(deed);
+    pub fn write(&self, record: &AuditRecord<'_>) {
+        self.actions.write(record);
     }
 
     /// Writes a failed login.
-    pub fn write_refused(&self, deed: &Deed<'_>) {
-        self.refused.write(deed);
+    pub fn write_refused(&self, record: &AuditRecord<'_>) {
+        self.refused.write(record);
     }
 }
 
 impl Log {
-    fn write(&self, deed: &Deed<'_>) {
+    fn write(&self, record: &AuditRecord<'_>) {
         let short = |text: &str| text.chars().take(VALUE_LIMIT).collect::<String>();
         let line = json!({
             "time": timestamp(SystemTime::now()),
-            "user": short(deed.user),
-            "address": deed.from.map(|from| from.to_string()),
-            "client": deed.client,
-            "action": short(deed.what),
-            "result": short(deed.result),
+            "user": short(record.user),
+            "address": record.from.map(|from| from.to_string()),
+            "client": record.client,
+            "action": short(record.what),
+            "result": short(record.result),
         });
         if let Err(error) = self.append(&format!("{line}\n")) {
             tracing::warn!("cannot write {}: {error}", self.path.display());
@@ -116,22 +116,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let audit = Audit::new(folder.path());
         let what = "x".repeat(10_000);
-        let deed =
-            Deed { user: "eve", from: None, client: "login", what: &what, result: "refused" };
-        audit.write(&deed);
+        let record = AuditRecord {
+            user: "eve",
+            from: None,
+            client: "login",
+            what: &what,
+            result: "refused",
+        };
+        audit.write(&record);
         let line = std::fs::read_to_string(folder.path().join("audit.log")).unwrap();
         assert!(line.len() < 1_000, "{}", line.len());
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(read["user"], "eve");
         // As if the log were nearly full.
-        audit.deeds.file.lock().unwrap().as_mut().unwrap().1 = SIZE_LIMIT_BYTES;
-        audit.write(&deed);
-        audit.write(&deed);
+        audit.actions.file.lock().unwrap().as_mut().unwrap().1 = SIZE_LIMIT_BYTES;
+        audit.write(&record);
+        audit.write(&record);
         let lines =
             |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
         assert_eq!((lines("audit.log.1"), lines("audit.log")), (1, 2));
         for _ in 0..5 {
-            audit.write_refused(&deed);
+            audit.write_refused(&record);
         }
         assert_eq!((lines("audit-logins.log"), lines("audit.log")), (5, 2));
     }

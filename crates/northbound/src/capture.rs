@@ -19,11 +19,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 
-use crate::audit::Deed;
+use crate::audit::AuditRecord;
 use crate::auth::Identity;
 use crate::nacm::Rights;
-use crate::server::front::{Front, answer_denied, failure, foreign, peer};
-use crate::server::share::Share;
+use crate::server::app::{AppState, answer_denied, failure, foreign, peer};
+use crate::server::quota::QuotaSlot;
 
 /// The module of the operation.
 pub const MODULE: &str = "stoa-forwarder";
@@ -32,7 +32,7 @@ pub const NAME: &str = "capture";
 /// Maximum size of a capture: 256 MiB. It ends there.
 const BYTES: usize = 256 << 20;
 /// Interval between checks of the user's rights while no frames arrive.
-const LOOK: Duration = Duration::from_secs(1);
+const RIGHTS_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a client may read nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Concurrent captures over HTTP; one client can have half of them.
@@ -42,7 +42,7 @@ const PIECES: usize = 4;
 
 /// The parameters of a capture, with the defaults of the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct CaptureParameters {
     /// The interface, or "any".
     pub interface: String,
     /// Packets, 1 to 1,000,000.
@@ -57,9 +57,9 @@ pub struct Asked {
     pub filter: String,
 }
 
-impl Default for Asked {
-    fn default() -> Asked {
-        Asked {
+impl Default for CaptureParameters {
+    fn default() -> CaptureParameters {
+        CaptureParameters {
             interface: "any".into(),
             packets: 1_000,
             seconds: 60,
@@ -70,13 +70,13 @@ impl Default for Asked {
     }
 }
 
-impl Asked {
+impl CaptureParameters {
     /// Reads the parameters of a URL.
     ///
     /// # Errors
     /// The wrong parameter and its valid values.
-    pub fn parse(query: &str) -> Result<Asked, String> {
-        let mut asked = Asked::default();
+    pub fn parse(query: &str) -> Result<CaptureParameters, String> {
+        let mut parameters = CaptureParameters::default();
         let mut seen: Vec<&str> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -87,9 +87,9 @@ impl Asked {
             // Forms encode a space as +.
             let value = value.replace('+', " ");
             let value = percent_decode_str(&value).decode_utf8();
-            asked.set(name, &value.map_err(|_| format!("{name} is not UTF-8"))?)?;
+            parameters.set(name, &value.map_err(|_| format!("{name} is not UTF-8"))?)?;
         }
-        Ok(asked)
+        Ok(parameters)
     }
 
     /// Sets one parameter.
@@ -103,10 +103,14 @@ impl Asked {
         };
         let text = |most: usize| {
             let is_text = value.len() <= most && !value.contains(char::is_control);
-            is_text.then(|| value.to_owned()).ok_or(format!("{name} must have at most {most} characters, none of them control characters"))
+            is_text.then(|| value.to_owned()).ok_or(format!(
+                "{name} must have at most {most} characters, none of them control characters"
+            ))
         };
         match name {
-            "interface" if value.is_empty() => return Err("interface must be a name, or any".into()),
+            "interface" if value.is_empty() => {
+                return Err("interface must be a name, or any".into());
+            }
             "interface" => self.interface = text(64)?,
             "packets" => self.packets = number(1, 1_000_000)?,
             "seconds" => self.seconds = number(1, 3_600)?,
@@ -170,9 +174,9 @@ impl Asked {
 }
 
 /// Answers a request for a capture.
-pub async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
+pub async fn serve(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    let identity = match front.identify(&parts).await {
+    let identity = match app.identify(&parts).await {
         Ok(identity) => identity,
         Err(denied) => return answer_denied(&parts, &denied),
     };
@@ -181,18 +185,18 @@ pub async fn serve(State(front): State<Arc<Front>>, request: Request) -> Respons
         return failure(StatusCode::FORBIDDEN, words);
     }
     let note = |result: &str| {
-        let asked = parts.uri.path_and_query().map_or("", |asked| asked.as_str());
-        let (what, from) = (format!("GET {asked}"), Some(peer(&parts).address));
+        let parameters = parts.uri.path_and_query().map_or("", |parameters| parameters.as_str());
+        let (what, from) = (format!("GET {parameters}"), Some(peer(&parts).address));
         let user = &identity.name;
-        front.audit.write(&Deed { user, from, client: "capture", what: &what, result });
+        app.audit.write(&AuditRecord { user, from, client: "capture", what: &what, result });
     };
-    if !Rights::of(&identity, &front.management()).may_call(MODULE, NAME) {
+    if !Rights::of(&identity, &app.management()).may_call(MODULE, NAME) {
         note("forbidden");
         let words = "access denied: a capture needs the right to call \
                      stoa-forwarder:capture, see ietf-netconf-acm:nacm";
         return failure(StatusCode::FORBIDDEN, words);
     }
-    match begin(&front, &parts, &identity).await {
+    match begin(&app, &parts, &identity).await {
         Ok(response) => {
             note("begun");
             response
@@ -209,29 +213,31 @@ pub async fn serve(State(front): State<Arc<Front>>, request: Request) -> Respons
 }
 
 async fn begin(
-    front: &Arc<Front>,
+    app: &Arc<AppState>,
     parts: &Parts,
     identity: &Identity,
 ) -> Result<Response, (StatusCode, String)> {
-    let asked = Asked::parse(parts.uri.query().unwrap_or_default());
-    let asked = asked.map_err(|words| (StatusCode::BAD_REQUEST, words))?;
-    let share = front.captures.take(peer(parts).address, CAPTURES / 2, CAPTURES);
-    let share = share.ok_or_else(|| {
-        let words =
-            format!("too many captures: the limit is {CAPTURES}, and {} for one client: stop one", CAPTURES / 2);
+    let parameters = CaptureParameters::parse(parts.uri.query().unwrap_or_default());
+    let parameters = parameters.map_err(|words| (StatusCode::BAD_REQUEST, words))?;
+    let quota = app.captures.take(peer(parts).address, CAPTURES / 2, CAPTURES);
+    let quota = quota.ok_or_else(|| {
+        let words = format!(
+            "too many captures: the limit is {CAPTURES}, and {} for one client: stop one",
+            CAPTURES / 2
+        );
         (StatusCode::TOO_MANY_REQUESTS, words)
     })?;
-    let frames = capture::open(front.datastore.connection(), asked.request()).await;
+    let frames = capture::open(app.datastore.connection(), parameters.request()).await;
     let frames = frames.map_err(|status| (status_of(&status), status.message().to_owned()))?;
     let broken = |error: io::Error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
-    let underway = Underway {
+    let underway = ActiveCapture {
         frames,
-        file: PcapNg::new(Vec::new(), asked.snap_length).map_err(broken)?,
+        file: PcapNg::new(Vec::new(), parameters.snap_length).map_err(broken)?,
         left: BYTES,
-        until: Instant::now() + Duration::from_secs(asked.seconds),
-        front: Arc::clone(front),
+        until: Instant::now() + Duration::from_secs(parameters.seconds),
+        app: Arc::clone(app),
         identity: identity.clone(),
-        _share: share,
+        _share: quota,
     };
     let (sender, receiver) = mpsc::channel(PIECES);
     tokio::spawn(underway.run(sender));
@@ -239,7 +245,7 @@ async fn begin(
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-pcapng"));
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let name = format!("attachment; filename=\"{}\"", asked.file());
+    let name = format!("attachment; filename=\"{}\"", parameters.file());
     if let Ok(name) = HeaderValue::try_from(name) {
         fields.insert(header::CONTENT_DISPOSITION, name);
     }
@@ -262,17 +268,17 @@ pub fn status_of(status: &Status) -> StatusCode {
 }
 
 /// A running capture. It ends on drop.
-struct Underway {
+struct ActiveCapture {
     frames: Streaming<CaptureReply>,
     file: PcapNg<Vec<u8>>,
     left: usize,
     until: Instant,
-    front: Arc<Front>,
+    app: Arc<AppState>,
     identity: Identity,
-    _share: Share,
+    _share: QuotaSlot,
 }
 
-impl Underway {
+impl ActiveCapture {
     /// Sends until the capture ends. It is a task of its own, so that a client that reads nothing occupies no slot
     /// beyond its time.
     async fn run(mut self, sender: mpsc::Sender<io::Result<Bytes>>) {
@@ -297,9 +303,10 @@ impl Underway {
         sender: &mpsc::Sender<io::Result<Bytes>>,
     ) -> io::Result<Option<Bytes>> {
         loop {
-            let management = self.front.management();
+            let management = self.app.management();
             // A removed user, or one without the right, receives no more.
-            let Some(identity) = self.front.gate.again(&management, &self.identity) else {
+            let Some(identity) = self.app.authenticator.reauthenticate(&management, &self.identity)
+            else {
                 return Ok(None);
             };
             if !Rights::of(&identity, &management).may_call(MODULE, NAME) {
@@ -310,7 +317,7 @@ impl Underway {
                 return Ok(None);
             }
             let next = tokio::time::timeout_at(
-                self.until.min(Instant::now() + LOOK),
+                self.until.min(Instant::now() + RIGHTS_INTERVAL),
                 self.frames.message(),
             );
             let reply = match next.await {
@@ -346,15 +353,21 @@ mod tests {
 
     #[test]
     fn parameters_have_bounds() {
-        let asked = Asked::parse(
+        let parameters = CaptureParameters::parse(
             "interface=wan%2F1&packets=5&direction=rx&direction=drop&filter=icmp+or+arp",
         );
-        let asked = asked.unwrap();
-        assert_eq!((asked.interface.as_str(), asked.packets, asked.seconds), ("wan/1", 5, 60));
-        assert_eq!(asked.directions, [CaptureDirection::Rx, CaptureDirection::Drop]);
-        assert_eq!(asked.filter, "icmp or arp");
-        assert_eq!(asked.file(), "stoa-wan-1.pcapng");
-        assert_eq!(Asked::parse(asked.url().split_once('?').unwrap().1), Ok(asked));
+        let parameters = parameters.unwrap();
+        assert_eq!(
+            (parameters.interface.as_str(), parameters.packets, parameters.seconds),
+            ("wan/1", 5, 60)
+        );
+        assert_eq!(parameters.directions, [CaptureDirection::Rx, CaptureDirection::Drop]);
+        assert_eq!(parameters.filter, "icmp or arp");
+        assert_eq!(parameters.file(), "stoa-wan-1.pcapng");
+        assert_eq!(
+            CaptureParameters::parse(parameters.url().split_once('?').unwrap().1),
+            Ok(parameters)
+        );
         for wrong in [
             "packets=0",
             "packets=1000001",
@@ -368,17 +381,17 @@ mod tests {
             "filter=%ff",
             "interface=a%0Ab",
         ] {
-            assert!(Asked::parse(wrong).is_err(), "{wrong}");
+            assert!(CaptureParameters::parse(wrong).is_err(), "{wrong}");
         }
     }
 
     proptest! {
         #[test]
         fn any_query_is_read_or_refused(query in "[a-z0-9=&%+-]{0,60}|.{0,40}") {
-            if let Ok(asked) = Asked::parse(&query) {
-                prop_assert!(asked.packets >= 1 && asked.seconds <= 3_600);
-                let url = asked.url();
-                prop_assert_eq!(Asked::parse(url.split_once('?').unwrap().1), Ok(asked));
+            if let Ok(parameters) = CaptureParameters::parse(&query) {
+                prop_assert!(parameters.packets >= 1 && parameters.seconds <= 3_600);
+                let url = parameters.url();
+                prop_assert_eq!(CaptureParameters::parse(url.split_once('?').unwrap().1), Ok(parameters));
             }
         }
     }

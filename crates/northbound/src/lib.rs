@@ -40,7 +40,7 @@ impl Northbound {
             .build();
         match runtime {
             Ok(runtime) => {
-                runtime.spawn(server::keep(datastore));
+                runtime.spawn(server::run(datastore));
                 Northbound { runtime: Some(runtime) }
             }
             Err(error) => {

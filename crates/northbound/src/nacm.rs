@@ -60,16 +60,16 @@ impl Operation {
 }
 
 #[derive(Debug)]
-struct Known<'a> {
+struct PathRule<'a> {
     rule: &'a Rule,
-    way: Option<Vec<Step>>,
+    rule_path: Option<Vec<Step>>,
 }
 
 /// The access rights of one user.
 #[derive(Debug)]
 pub struct Rights<'a> {
     access: &'a Access,
-    rules: Vec<Known<'a>>,
+    rules: Vec<PathRule<'a>>,
     is_admin: bool,
 }
 
@@ -87,7 +87,8 @@ impl<'a> Rights<'a> {
             list.group.iter().any(|group| group == "*" || groups.contains(&group.as_str()))
         };
         let rules = access.rule_list.iter().filter(counts).flat_map(|list| &list.rule);
-        let known = |rule: &'a Rule| Known { rule, way: rule.path.as_deref().map(way) };
+        let known =
+            |rule: &'a Rule| PathRule { rule, rule_path: rule.path.as_deref().map(rule_path) };
         Rights { access, rules: rules.map(known).collect(), is_admin: identity.is_admin }
     }
 
@@ -98,7 +99,7 @@ impl<'a> Rights<'a> {
 
     /// Whether any node may be created, changed or deleted. `false` is certain and needs no look at the data.
     pub fn may_write_any(&self) -> bool {
-        let permits = |known: &Known<'_>| {
+        let permits = |known: &PathRule<'_>| {
             let rule = known.rule;
             let is_data = rule.rpc_name.is_none() && rule.notification_name.is_none();
             let writes = [Operation::Create, Operation::Update, Operation::Delete];
@@ -129,16 +130,16 @@ impl<'a> Rights<'a> {
     /// Whether the rules permit it for this node alone, and whether a rule with a path decided.
     fn decide(&self, operation: Operation, steps: &[Step]) -> (bool, bool) {
         let Some(last) = steps.last() else { return (true, false) };
-        let fits = |known: &&Known<'_>| {
-            let Known { rule, way } = known;
+        let fits = |known: &&PathRule<'_>| {
+            let PathRule { rule, rule_path } = known;
             let is_data = rule.rpc_name.is_none() && rule.notification_name.is_none();
             is_data
                 && is_for(&rule.module_name, &last.module)
                 && covers(&rule.access_operations, operation.name())
-                && way.as_ref().is_none_or(|way| leads_to(way, steps))
+                && rule_path.as_ref().is_none_or(|rule_path| leads_to(rule_path, steps))
         };
         if let Some(known) = self.rules.iter().find(fits) {
-            return (known.rule.action == Action::Permit, known.way.is_some());
+            return (known.rule.action == Action::Permit, known.rule_path.is_some());
         }
         if is_one_of(SECRETS, steps) || is_one_of(DENY_ALL, steps) {
             return (false, false);
@@ -168,7 +169,7 @@ impl<'a> Rights<'a> {
     }
 
     fn rule_of_call(&self, module: &str, name: &str) -> Option<Action> {
-        let fits = |known: &&Known<'_>| {
+        let fits = |known: &&PathRule<'_>| {
             let rule = known.rule;
             let named = rule.rpc_name.as_deref();
             let is_plain = rule.path.is_none() && rule.notification_name.is_none();
@@ -180,11 +181,11 @@ impl<'a> Rights<'a> {
     }
 
     /// Whether a notification may be received.
-    pub fn may_hear(&self, module: &str, name: &str) -> bool {
+    pub fn may_receive(&self, module: &str, name: &str) -> bool {
         if self.is_whole() {
             return true;
         }
-        let fits = |known: &&Known<'_>| {
+        let fits = |known: &&PathRule<'_>| {
             let rule = known.rule;
             let named = rule.notification_name.as_deref();
             let is_plain = rule.path.is_none() && rule.rpc_name.is_none();
@@ -198,11 +199,16 @@ impl<'a> Rights<'a> {
 
     /// Whether nodes below an unreadable node may be readable: then the path to them is shown.
     pub fn has_rules_below(&self, steps: &[Step]) -> bool {
-        let reads = |known: &&Known<'_>| covers(&known.rule.access_operations, "read");
-        let is_below = |way: &[Step]| way.len() > steps.len() && is_start(way, steps);
+        let reads = |known: &&PathRule<'_>| covers(&known.rule.access_operations, "read");
+        let is_below =
+            |rule_path: &[Step]| rule_path.len() > steps.len() && is_start(rule_path, steps);
         self.rules.iter().enumerate().any(|(index, known)| {
-            let Some(way) = known.way.as_deref().filter(|way| is_below(way)) else { return false };
-            let module = way.last().map_or("", |last| last.module.as_str());
+            let Some(rule_path) =
+                known.rule_path.as_deref().filter(|rule_path| is_below(rule_path))
+            else {
+                return false;
+            };
+            let module = rule_path.last().map_or("", |last| last.module.as_str());
             // An earlier rule denies all that this one permits.
             let is_denied = self.rules[..index].iter().filter(reads).any(|earlier| {
                 let rule = earlier.rule;
@@ -210,7 +216,7 @@ impl<'a> Rights<'a> {
                 rule.action == Action::Deny
                     && is_data
                     && is_for(&rule.module_name, module)
-                    && earlier.way.as_ref().is_none_or(|other| leads_to(other, way))
+                    && earlier.rule_path.as_ref().is_none_or(|other| leads_to(other, rule_path))
             });
             known.rule.action == Action::Permit && reads(&known) && !is_denied
         })
@@ -242,37 +248,37 @@ fn is_one_of(all: &[&[&str]], steps: &[Step]) -> bool {
     all.iter().any(|names| names.len() <= steps.len() && is_named(names, steps))
 }
 
-fn is_for(wanted: &str, module: &str) -> bool {
-    wanted == "*" || wanted == module
+fn is_for(requested: &str, module: &str) -> bool {
+    requested == "*" || requested == module
 }
 
-fn covers(operations: &str, wanted: &str) -> bool {
-    operations == "*" || operations.split_whitespace().any(|one| one == wanted)
+fn covers(operations: &str, requested: &str) -> bool {
+    operations == "*" || operations.split_whitespace().any(|one| one == requested)
 }
 
-fn is_same(way: &Step, step: &Step) -> bool {
+fn is_same(rule_path: &Step, step: &Step) -> bool {
     let has = |key: &(String, String)| step.keys.contains(key);
-    way.module == step.module && way.name == step.name && way.keys.iter().all(has)
+    rule_path.module == step.module && rule_path.name == step.name && rule_path.keys.iter().all(has)
 }
 
 /// Whether the node is the one of the rule's path, or below it.
-fn leads_to(way: &[Step], steps: &[Step]) -> bool {
-    way.len() <= steps.len() && is_start(way, steps)
+fn leads_to(rule_path: &[Step], steps: &[Step]) -> bool {
+    rule_path.len() <= steps.len() && is_start(rule_path, steps)
 }
 
-fn is_start(way: &[Step], steps: &[Step]) -> bool {
-    way.iter().zip(steps).all(|(way, step)| is_same(way, step))
+fn is_start(rule_path: &[Step], steps: &[Step]) -> bool {
+    rule_path.iter().zip(steps).all(|(rule_path, step)| is_same(rule_path, step))
 }
 
 /// The steps of a path that libyang printed. `None`: the path is ambiguous. libyang puts a value that contains `'`
 /// between `"` without escapes, so a path with more than one such value could name another node.
 pub fn read(path: &str) -> Option<Vec<Step>> {
     let is_clear = path.len() <= PATH_BYTES && path.matches('"').count() <= 2;
-    is_clear.then(|| way(path))
+    is_clear.then(|| rule_path(path))
 }
 
 /// The steps of the path of a rule: `/module:name[key='value']/name`.
-pub fn way(path: &str) -> Vec<Step> {
+pub fn rule_path(path: &str) -> Vec<Step> {
     split(path, '/').into_iter().filter(|step| !step.is_empty()).fold(
         Vec::new(),
         |mut all, step| {
@@ -280,7 +286,8 @@ pub fn way(path: &str) -> Vec<Step> {
                 Some(at) => step.split_at(at),
                 None => (step, ""),
             };
-            let above = all.last().map(|way: &Step| way.module.clone()).unwrap_or_default();
+            let above =
+                all.last().map(|rule_path: &Step| rule_path.module.clone()).unwrap_or_default();
             let (module, name) = name.split_once(':').unwrap_or((&above, name));
             let keys = split(rest, ']').into_iter().filter_map(|predicate| {
                 let (name, value) = predicate.trim_start_matches('[').split_once('=')?;

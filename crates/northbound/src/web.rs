@@ -12,7 +12,7 @@ use axum::routing::get;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{HeaderName, StatusCode};
 
-use crate::server::front::{Front, failure};
+use crate::server::app::{AppState, failure};
 
 /// A file of the page.
 struct File {
@@ -37,7 +37,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
 /// The routes of the web page.
-pub fn router() -> Router<Arc<Front>> {
+pub fn router() -> Router<Arc<AppState>> {
     Router::new()
         .route(PAGE, get(async |headers: HeaderMap| serve(PAGE, &headers)))
         .route("/assets/{name}", get(asset))

@@ -12,7 +12,7 @@ pub struct Account {
     /// The user, with the rights at the time of the login.
     pub user: User,
     /// Changes with the password in the configuration, or with the RADIUS settings.
-    pub mark: String,
+    pub fingerprint: String,
     /// The digest by which the login is checked again.
     pub digest: String,
 }
@@ -20,22 +20,22 @@ pub struct Account {
 impl Account {
     /// A user of the configuration.
     pub fn local(user: &User) -> Account {
-        let mark = Account::mark_of(user);
-        Account { user: user.clone(), digest: mark.clone(), mark }
+        let fingerprint = Account::fingerprint(user);
+        Account { user: user.clone(), digest: fingerprint.clone(), fingerprint }
     }
 
     /// A user that a RADIUS server accepted, with the digest of the credentials.
-    pub fn told(user: User, settings: &Radius, digest: String) -> Account {
-        Account { user, mark: Account::mark_of_servers(settings), digest }
+    pub fn from_radius(user: User, settings: &Radius, digest: String) -> Account {
+        Account { user, fingerprint: Account::radius_fingerprint(settings), digest }
     }
 
     /// A text that changes with the password of a user.
-    pub fn mark_of(user: &User) -> String {
+    pub fn fingerprint(user: &User) -> String {
         secret::kept(user.password_hash.as_deref().unwrap_or_default())
     }
 
     /// A text that changes with the RADIUS settings.
-    pub fn mark_of_servers(settings: &Radius) -> String {
+    pub fn radius_fingerprint(settings: &Radius) -> String {
         let mut text = format!("RADIUS {:?} {}", settings.group_attribute, settings.administrators);
         for server in &settings.server {
             let _ = write!(text, " {server:?} {}", server.shared_secret);
@@ -44,10 +44,10 @@ impl Account {
     }
 
     /// The user with the current rights; `None`: the user was removed, or the proof is no longer valid.
-    pub fn now(&self, management: &Management) -> Option<User> {
+    pub fn current(&self, management: &Management) -> Option<User> {
         match management.user.iter().find(|user| user.name == self.user.name) {
-            Some(user) => (self.mark == Account::mark_of(user)).then(|| user.clone()),
-            None => (self.mark == Account::mark_of_servers(&management.radius)
+            Some(user) => (self.fingerprint == Account::fingerprint(user)).then(|| user.clone()),
+            None => (self.fingerprint == Account::radius_fingerprint(&management.radius)
                 && !management.radius.server.is_empty())
             .then(|| self.user.clone()),
         }

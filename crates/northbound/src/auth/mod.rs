@@ -1,6 +1,7 @@
 //! Authentication: passwords, tokens, sessions and client certificates, and the lockout after failures.
 
 pub mod account;
+pub mod attempt_queue;
 pub mod lockout;
 pub mod password;
 pub mod radius;
@@ -8,7 +9,6 @@ pub mod secret;
 pub mod sessions;
 pub mod setup;
 pub mod tokens;
-pub mod turns;
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -22,13 +22,13 @@ use http::{HeaderMap, Method};
 use stoa_controller::management::{Management, Radius, User};
 
 use account::Account;
+use attempt_queue::AttemptQueues;
 use lockout::Lockout;
 use password::Passwords;
-use radius::{Servers, Silent};
+use radius::{NoRadiusReply, Servers};
 use sessions::Sessions;
 use setup::Setup;
 use tokens::Tokens;
-use turns::Turns;
 
 /// The client of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,39 +79,39 @@ pub enum Denied {
     /// Too many logins at the same time.
     Busy(String),
     /// No RADIUS server answered.
-    Silent(String),
+    NoRadiusReply(String),
     /// The session cookie came without the header of our own page.
-    Forged(String),
+    CrossSite(String),
 }
 
 /// The parts of a password login. A login goes on when the client disconnects.
 #[derive(Debug, Default)]
-struct Lock {
+struct PasswordLogin {
     passwords: Passwords,
     servers: Servers,
     lockout: Lockout,
-    turns: Turns,
+    attempts: AttemptQueues,
     /// Logins that RADIUS servers decide. They may wait long and must not delay users of the configuration.
-    asks: Turns,
+    radius_attempts: AttemptQueues,
 }
 
 /// Where a password is verified.
 #[derive(Debug)]
-enum Against {
+enum PasswordSource {
     /// The hash of this user; `None`: unknown user.
     Hash(Option<User>),
     /// These RADIUS servers.
     Servers(Radius),
 }
 
-impl Against {
+impl PasswordSource {
     /// Users of the configuration take precedence over RADIUS.
-    fn of(management: &Management, name: &str) -> Against {
+    fn of(management: &Management, name: &str) -> PasswordSource {
         let user = find(management, name);
         if user.is_some() || management.radius.server.is_empty() || !is_name(name) {
-            return Against::Hash(user.cloned());
+            return PasswordSource::Hash(user.cloned());
         }
-        Against::Servers(management.radius.clone())
+        PasswordSource::Servers(management.radius.clone())
     }
 }
 
@@ -125,8 +125,8 @@ fn is_name(name: &str) -> bool {
 
 /// Authenticates requests.
 #[derive(Debug)]
-pub struct Gate {
-    lock: Arc<Lock>,
+pub struct Authenticator {
+    login: Arc<PasswordLogin>,
     /// The tokens.
     pub tokens: Tokens,
     /// The sessions.
@@ -135,11 +135,11 @@ pub struct Gate {
     pub setup: Setup,
 }
 
-impl Gate {
+impl Authenticator {
     /// Reads its state from the state folder.
-    pub fn new(state: &Path) -> Gate {
-        Gate {
-            lock: Arc::default(),
+    pub fn new(state: &Path) -> Authenticator {
+        Authenticator {
+            login: Arc::default(),
             tokens: Tokens::open(state),
             sessions: Sessions::default(),
             setup: Setup::new(state),
@@ -177,10 +177,10 @@ impl Gate {
         if let Some(cookie) = cookies.into_iter().find_map(sessions::cookie) {
             let account = self.sessions.account(cookie, Instant::now());
             // A new password ends the sessions of the old one.
-            let user = account.and_then(|account| account.now(management));
+            let user = account.and_then(|account| account.current(management));
             let user = user.ok_or(Denied::Unknown)?;
             if !method.is_safe() && !headers.contains_key(sessions::HEADER) {
-                return Err(Denied::Forged(user.name));
+                return Err(Denied::CrossSite(user.name));
             }
             return Ok(identity(&user, Proof::Session, secret::kept(cookie)));
         }
@@ -203,35 +203,35 @@ impl Gate {
         name: &str,
         password: &str,
     ) -> Result<Account, Denied> {
-        let against = Against::of(management, name);
+        let source = PasswordSource::of(management, name);
         // Recently verified credentials are no guess: an attacker at the same address cannot lock them out.
-        if let Some(account) = self.lock.was_right(name, password, &against) {
-            self.lock.lockout.succeeded(name, peer.address);
+        if let Some(account) = self.login.was_verified(name, password, &source) {
+            self.login.lockout.succeeded(name, peer.address);
             return Ok(account);
         }
-        let (lock, from) = (Arc::clone(&self.lock), peer.address);
+        let (login, from) = (Arc::clone(&self.login), peer.address);
         let (name, password) = (name.to_owned(), password.to_owned());
         let claimed = name.clone();
         // A task of its own: the attempt counts even when the client disconnects.
         let tried =
-            tokio::spawn(async move { lock.try_password(from, &name, &password, &against).await });
+            tokio::spawn(async move { login.try_password(from, &name, &password, &source).await });
         tried.await.unwrap_or(Err(Denied::Busy(claimed)))
     }
 
     /// Checks the same client again, with its current rights; `None`: its credentials are no longer valid.
-    pub fn again(&self, management: &Management, identity: &Identity) -> Option<Identity> {
+    pub fn reauthenticate(&self, management: &Management, identity: &Identity) -> Option<Identity> {
         let user = find(management, &identity.name).cloned();
         let good = match identity.proof {
             Proof::Password => match user {
-                Some(user) => (identity.digest == Account::mark_of(&user)).then_some(user),
-                None => self.lock.servers.account(&identity.digest)?.now(management),
+                Some(user) => (identity.digest == Account::fingerprint(&user)).then_some(user),
+                None => self.login.servers.account(&identity.digest)?.current(management),
             },
             Proof::Token => {
                 let until = self.tokens.expires(&identity.digest, SystemTime::now());
                 user.filter(|_| until.is_some())
             }
             Proof::Session => {
-                self.sessions.lasting(&identity.digest, Instant::now())?.now(management)
+                self.sessions.lasting(&identity.digest, Instant::now())?.current(management)
             }
             // A connection with a certificate ends when the client CA changes.
             Proof::Certificate => user.filter(|_| management.https.client_ca.is_some()),
@@ -241,7 +241,7 @@ impl Gate {
 
     /// Ends the sessions of removed users and of changed passwords.
     pub fn end_sessions(&self, management: &Management) {
-        self.sessions.retain(|account| account.now(management).is_some());
+        self.sessions.retain(|account| account.current(management).is_some());
     }
 
     fn bearer(&self, management: &Management, peer: &Peer, text: &str) -> Result<Identity, Denied> {
@@ -251,10 +251,10 @@ impl Gate {
         // A removed user has no valid tokens, even if they are still stored.
         if let Some(user) = user.and_then(|name| find(management, &name)) {
             // 256 bits cannot be guessed: a right token counts whatever others tried from the same address.
-            self.lock.lockout.succeeded(NAME, peer.address);
+            self.login.lockout.succeeded(NAME, peer.address);
             return Ok(identity(user, Proof::Token, secret::kept(text)));
         }
-        match self.lock.lockout.wait(NAME, peer.address, Instant::now()) {
+        match self.login.lockout.wait(NAME, peer.address, Instant::now()) {
             Some(wait) => Err(Denied::Wait(NAME.to_owned(), wait)),
             None => Err(self.wrong(NAME, peer)),
         }
@@ -269,28 +269,30 @@ impl Gate {
         if self.setup.is_right(token) {
             return Ok(());
         }
-        match self.lock.lockout.wait(NAME, peer.address, Instant::now()) {
+        match self.login.lockout.wait(NAME, peer.address, Instant::now()) {
             Some(wait) => Err(Denied::Wait(NAME.to_owned(), wait)),
             None => Err(self.wrong(NAME, peer)),
         }
     }
 
     fn wrong(&self, name: &str, peer: &Peer) -> Denied {
-        self.lock.wrong(name, peer.address)
+        self.login.wrong(name, peer.address)
     }
 }
 
-impl Lock {
+impl PasswordLogin {
     /// The account, if these credentials were verified recently.
-    fn was_right(&self, name: &str, password: &str, against: &Against) -> Option<Account> {
-        match against {
-            Against::Hash(user) => {
+    fn was_verified(&self, name: &str, password: &str, source: &PasswordSource) -> Option<Account> {
+        match source {
+            PasswordSource::Hash(user) => {
                 let user = user.as_ref()?;
                 let hash = user.password_hash.as_deref();
-                let was_right = self.passwords.was_right(name, password, hash);
-                was_right.then(|| Account::local(user))
+                let was_verified = self.passwords.was_verified(name, password, hash);
+                was_verified.then(|| Account::local(user))
             }
-            Against::Servers(settings) => self.servers.was_right(settings, name, password),
+            PasswordSource::Servers(settings) => {
+                self.servers.was_verified(settings, name, password)
+            }
         }
     }
 
@@ -300,7 +302,7 @@ impl Lock {
         from: IpAddr,
         name: &str,
         password: &str,
-        against: &Against,
+        source: &PasswordSource,
     ) -> Result<Account, Denied> {
         let wait = || match self.lockout.wait(name, from, Instant::now()) {
             Some(wait) => Err(Denied::Wait(name.to_owned(), wait)),
@@ -308,17 +310,17 @@ impl Lock {
         };
         wait()?;
         let busy = || Denied::Busy(name.to_owned());
-        let turns = match against {
-            Against::Hash(_) => &self.turns,
-            Against::Servers(_) => &self.asks,
+        let attempts = match source {
+            PasswordSource::Hash(_) => &self.attempts,
+            PasswordSource::Servers(_) => &self.radius_attempts,
         };
-        let place = turns.place(from).ok_or_else(busy)?;
-        let _turn = place.turn.acquire().await.map_err(|_| busy())?;
-        let account = match self.was_right(name, password, against) {
+        let slot = attempts.slot(from).ok_or_else(busy)?;
+        let _turn = slot.turn.acquire().await.map_err(|_| busy())?;
+        let account = match self.was_verified(name, password, source) {
             Some(account) => Some(account),
             None => {
                 wait()?;
-                self.compare(from, name, password, against).await?
+                self.compare(from, name, password, source).await?
             }
         };
         let account = account.ok_or_else(|| self.wrong(name, from))?;
@@ -331,17 +333,17 @@ impl Lock {
         from: IpAddr,
         name: &str,
         password: &str,
-        against: &Against,
+        source: &PasswordSource,
     ) -> Result<Option<Account>, Denied> {
-        match against {
-            Against::Hash(user) => {
+        match source {
+            PasswordSource::Hash(user) => {
                 let hash = user.as_ref().and_then(|user| user.password_hash.as_deref());
                 let is_right = self.passwords.check(name, password, hash).await;
                 Ok(user.as_ref().filter(|_| is_right).map(Account::local))
             }
-            Against::Servers(settings) => {
+            PasswordSource::Servers(settings) => {
                 let asked = self.servers.ask(settings, from, name, password).await;
-                asked.map_err(|Silent| Denied::Silent(name.to_owned()))
+                asked.map_err(|NoRadiusReply| Denied::NoRadiusReply(name.to_owned()))
             }
         }
     }

@@ -28,7 +28,9 @@ const REMEMBER_LIMIT: usize = 256;
 /// When it is too short or too long, or the system lacks memory or randomness.
 pub fn hash(password: &str) -> Result<String, String> {
     if password.chars().count() < LENGTH_MIN {
-        return Err(format!("the password has fewer than {LENGTH_MIN} characters: choose a longer one"));
+        return Err(format!(
+            "the password has fewer than {LENGTH_MIN} characters: choose a longer one"
+        ));
     }
     if password.len() > LENGTH_MAX {
         return Err(format!("the password has more than {LENGTH_MAX} bytes: choose a shorter one"));
@@ -77,7 +79,7 @@ impl Passwords {
     }
 
     /// Whether the password was verified recently. This takes next to no time.
-    pub fn was_right(&self, user: &str, password: &str, hash: Option<&str>) -> bool {
+    pub fn was_verified(&self, user: &str, password: &str, hash: Option<&str>) -> bool {
         let digest = hash.map(|hash| self.digest(user, password, hash));
         password.len() <= LENGTH_MAX && digest.is_some_and(|digest| self.is_remembered(&digest))
     }
@@ -88,7 +90,7 @@ impl Passwords {
         if password.len() > LENGTH_MAX {
             return false;
         }
-        if self.was_right(user, password, hash) {
+        if self.was_verified(user, password, hash) {
             return true;
         }
         let known = hash.is_some();
@@ -136,8 +138,8 @@ mod tests {
         assert!(!passwords.check("ann", "correct horsf", Some(&hash)).await);
         assert!(passwords.check("ann", "correct horse", Some(&hash)).await);
         assert!(passwords.check("ann", "correct horse", Some(&hash)).await, "remembered");
-        assert!(passwords.was_right("ann", "correct horse", Some(&hash)));
-        assert!(!passwords.was_right("bob", "correct horse", Some(&hash)));
+        assert!(passwords.was_verified("ann", "correct horse", Some(&hash)));
+        assert!(!passwords.was_verified("bob", "correct horse", Some(&hash)));
         assert!(!passwords.check("ann", "correct horsf", Some(&hash)).await);
         assert!(!passwords.check("bob", "nobody has this password", None).await);
         assert!(!passwords.check("ann", "correct horse", Some("no hash")).await);

@@ -146,7 +146,7 @@ mod tests {
             let cookie = sessions.begin(&account("ann", "a"), 2, now);
             let users = users.iter().map(|(name, hash)| account(name, hash).user);
             let management = Management { user: users.collect(), ..Management::default() };
-            sessions.retain(|account| account.now(&management).is_some());
+            sessions.retain(|account| account.current(&management).is_some());
             let lasts = sessions.lasting(&secret::kept(&cookie), now).is_some();
             lasts && sessions.account(&cookie, now).is_some()
         };

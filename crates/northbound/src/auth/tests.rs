@@ -13,13 +13,13 @@ fn headers(pairs: &[(&str, String)]) -> HeaderMap {
     headers
 }
 
-struct World {
+struct Testbed {
     _folder: tempfile::TempDir,
-    gate: Gate,
+    authenticator: Authenticator,
     management: Management,
 }
 
-fn world() -> World {
+fn testbed() -> Testbed {
     let folder = tempfile::tempdir().unwrap();
     let ann = User {
         name: "ann".into(),
@@ -29,13 +29,13 @@ fn world() -> World {
     };
     let bob = User { name: "bob".into(), password_hash: None, group: vec![], admin: true };
     let management = Management { user: vec![ann, bob], ..Management::default() };
-    World { gate: Gate::new(folder.path()), _folder: folder, management }
+    Testbed { authenticator: Authenticator::new(folder.path()), _folder: folder, management }
 }
 
-impl World {
+impl Testbed {
     async fn ask(&self, method: Method, pairs: &[(&str, String)]) -> Result<Identity, Denied> {
         let peer = Peer { address: HERE, certificate: None };
-        self.gate.identify(&self.management, &peer, &method, &headers(pairs)).await
+        self.authenticator.identify(&self.management, &peer, &method, &headers(pairs)).await
     }
 }
 
@@ -45,82 +45,85 @@ fn basic_header(pair: &str) -> (&'static str, String) {
 
 #[tokio::test]
 async fn passwords_let_in_and_wrong_ones_lock_out() {
-    let world = world();
-    let known = world.ask(Method::GET, &[basic_header("ann:correct horse")]).await.unwrap();
+    let testbed = testbed();
+    let known = testbed.ask(Method::GET, &[basic_header("ann:correct horse")]).await.unwrap();
     assert_eq!((known.name.as_str(), known.is_admin), ("ann", false));
     assert_eq!(known.groups, ["operators"]);
-    assert_eq!(world.ask(Method::GET, &[]).await, Err(Denied::Unknown));
+    assert_eq!(testbed.ask(Method::GET, &[]).await, Err(Denied::Unknown));
     // Where nobody was right within the last minute.
-    let world = self::world();
+    let testbed = self::testbed();
     for name in ["bob", "nobody"] {
-        let wrong = world.ask(Method::GET, &[basic_header(&format!("{name}:x"))]).await;
+        let wrong = testbed.ask(Method::GET, &[basic_header(&format!("{name}:x"))]).await;
         assert_eq!(wrong, Err(Denied::Wrong(name.into(), Duration::ZERO)));
     }
     for _ in 0..4 {
-        let _ = world.ask(Method::GET, &[basic_header("ann:wrong")]).await;
+        let _ = testbed.ask(Method::GET, &[basic_header("ann:wrong")]).await;
     }
-    let locked = world.ask(Method::GET, &[basic_header("ann:correct horse")]).await;
+    let locked = testbed.ask(Method::GET, &[basic_header("ann:correct horse")]).await;
     assert!(matches!(locked, Err(Denied::Wait(..))), "{locked:?}");
     for odd in ["Basic %%%", "Digest x", "Basic", "Basic YQ=="] {
-        let odd = world.ask(Method::GET, &[("authorization", odd.into())]).await;
+        let odd = testbed.ask(Method::GET, &[("authorization", odd.into())]).await;
         assert!(matches!(odd, Err(Denied::Wrong(..) | Denied::Wait(..))), "{odd:?}");
     }
 }
 
 #[tokio::test]
 async fn tokens_are_good_while_their_user_is_there() {
-    let mut world = world();
+    let mut testbed = testbed();
     let life = Duration::from_secs(60);
-    let made = world.gate.tokens.make("bob", "script", life, SystemTime::now());
+    let made = testbed.authenticator.tokens.make("bob", "script", life, SystemTime::now());
     let shown = [("authorization", format!("Bearer {}", made.unwrap().1))];
-    let known = world.ask(Method::DELETE, &shown).await.unwrap();
+    let known = testbed.ask(Method::DELETE, &shown).await.unwrap();
     assert_eq!((known.name.as_str(), known.proof, known.is_admin), ("bob", Proof::Token, true));
-    world.management.user.retain(|user| user.name != "bob");
-    assert!(matches!(world.ask(Method::GET, &shown).await, Err(Denied::Wrong(..))));
+    testbed.management.user.retain(|user| user.name != "bob");
+    assert!(matches!(testbed.ask(Method::GET, &shown).await, Err(Denied::Wrong(..))));
 }
 
 #[tokio::test]
 async fn a_cookie_changes_nothing_without_the_header_of_our_page() {
-    let world = world();
-    let cookie =
-        world.gate.sessions.begin(&Account::local(&world.management.user[0]), 10, Instant::now());
+    let testbed = testbed();
+    let cookie = testbed.authenticator.sessions.begin(
+        &Account::local(&testbed.management.user[0]),
+        10,
+        Instant::now(),
+    );
     let cookie = ("cookie", format!("{}={cookie}", sessions::COOKIE));
-    let read = world.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
+    let read = testbed.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
     assert_eq!((read.name.as_str(), read.proof), ("ann", Proof::Session));
-    let forged = world.ask(Method::POST, std::slice::from_ref(&cookie)).await;
-    assert_eq!(forged, Err(Denied::Forged("ann".into())));
+    let forged = testbed.ask(Method::POST, std::slice::from_ref(&cookie)).await;
+    assert_eq!(forged, Err(Denied::CrossSite("ann".into())));
     let ours = [cookie, (sessions::HEADER, "1".into())];
-    assert!(world.ask(Method::POST, &ours).await.is_ok());
+    assert!(testbed.ask(Method::POST, &ours).await.is_ok());
     let wrong = ("cookie", format!("{}=guess", sessions::COOKIE));
-    assert_eq!(world.ask(Method::GET, &[wrong]).await, Err(Denied::Unknown));
+    assert_eq!(testbed.ask(Method::GET, &[wrong]).await, Err(Denied::Unknown));
 }
 
 #[tokio::test]
 async fn a_certificate_is_the_user_of_its_name() {
-    let world = world();
-    let mut management = world.management.clone();
+    let testbed = testbed();
+    let mut management = testbed.management.clone();
     management.https.client_ca = Some("/ca.pem".into());
     let ask = async |management: &Management, name: &str| {
         let peer = Peer { address: HERE, certificate: Some(name.into()) };
         let fields = HeaderMap::new();
-        world.gate.identify(management, &peer, &Method::PUT, &fields).await
+        testbed.authenticator.identify(management, &peer, &Method::PUT, &fields).await
     };
     let bob = ask(&management, "bob").await.unwrap();
     assert_eq!(bob.proof, Proof::Certificate);
     assert_eq!(ask(&management, "mallory").await, Err(Denied::Unknown));
-    assert!(world.gate.again(&management, &bob).is_some());
+    assert!(testbed.authenticator.reauthenticate(&management, &bob).is_some());
     // No authority is named any more: what an open connection showed is good for nothing.
-    assert_eq!(ask(&world.management, "bob").await, Err(Denied::Unknown));
-    assert_eq!(world.gate.again(&world.management, &bob), None);
+    assert_eq!(ask(&testbed.management, "bob").await, Err(Denied::Unknown));
+    assert_eq!(testbed.authenticator.reauthenticate(&testbed.management, &bob), None);
 }
 
 #[tokio::test]
 async fn tries_at_the_same_time_are_counted_one_by_one() {
-    let world = std::sync::Arc::new(world());
+    let testbed = std::sync::Arc::new(testbed());
     let tries = (0..12).map(|turn| {
-        let world = std::sync::Arc::clone(&world);
+        let testbed = std::sync::Arc::clone(&testbed);
         tokio::spawn(async move {
-            world.ask(Method::GET, &[basic_header(&format!("ann:wrong {turn}"))]).await
+            testbed.ask(Method::GET, &[basic_header(&format!("ann:wrong {turn}"))]).await
         })
     });
     let mut compared = 0;
@@ -133,20 +136,21 @@ async fn tries_at_the_same_time_are_counted_one_by_one() {
 
 #[tokio::test]
 async fn who_was_right_is_not_locked_out_by_guesses_from_there() {
-    let world = world();
+    let testbed = testbed();
     let right = basic_header("ann:correct horse");
-    assert!(world.ask(Method::GET, std::slice::from_ref(&right)).await.is_ok());
-    let made = world.gate.tokens.make("bob", "x", Duration::from_secs(60), SystemTime::now());
+    assert!(testbed.ask(Method::GET, std::slice::from_ref(&right)).await.is_ok());
+    let made =
+        testbed.authenticator.tokens.make("bob", "x", Duration::from_secs(60), SystemTime::now());
     for turn in 0..30 {
-        world.gate.wrong(&turn.to_string(), &Peer { address: HERE, certificate: None });
+        testbed.authenticator.wrong(&turn.to_string(), &Peer { address: HERE, certificate: None });
     }
     assert!(matches!(
-        world.ask(Method::GET, &[basic_header("bob:x")]).await,
+        testbed.ask(Method::GET, &[basic_header("bob:x")]).await,
         Err(Denied::Wait(..))
     ));
-    assert!(world.ask(Method::GET, &[right]).await.is_ok());
+    assert!(testbed.ask(Method::GET, &[right]).await.is_ok());
     let token = ("authorization", format!("Bearer {}", made.unwrap().1));
-    assert!(world.ask(Method::GET, &[token]).await.is_ok());
+    assert!(testbed.ask(Method::GET, &[token]).await.is_ok());
 }
 
 fn radius(server: stoa_controller::management::RadiusServer) -> Radius {
@@ -156,96 +160,105 @@ fn radius(server: stoa_controller::management::RadiusServer) -> Radius {
 #[tokio::test]
 async fn a_server_knows_whom_the_configuration_does_not_have() {
     use super::radius::tests::{accept, server};
-    let mut world = world();
-    let (one, heard) = server(accept).await;
-    world.management.radius = radius(one);
+    let mut testbed = testbed();
+    let (one, response) = server(accept).await;
+    testbed.management.radius = radius(one);
     let shown = basic_header("carl:pass");
-    let known = world.ask(Method::GET, std::slice::from_ref(&shown)).await.unwrap();
+    let known = testbed.ask(Method::GET, std::slice::from_ref(&shown)).await.unwrap();
     assert_eq!((known.name.as_str(), known.is_admin), ("carl", false));
     assert_eq!(known.groups, ["noc", "night"]);
-    assert!(world.ask(Method::GET, &[shown]).await.is_ok());
-    assert_eq!(*heard.borrow(), 1, "remembered for a while");
+    assert!(testbed.ask(Method::GET, &[shown]).await.is_ok());
+    assert_eq!(*response.borrow(), 1, "remembered for a while");
     // Users of the configuration go first, and what is no name is no question.
     for pair in ["ann:wrong", "bob:anything", "no name:x"] {
-        let wrong = world.ask(Method::GET, &[basic_header(pair)]).await;
+        let wrong = testbed.ask(Method::GET, &[basic_header(pair)]).await;
         assert!(matches!(wrong, Err(Denied::Wrong(..))), "{pair}: {wrong:?}");
     }
-    assert_eq!(*heard.borrow(), 1);
+    assert_eq!(*response.borrow(), 1);
 
     let peer = Peer { address: HERE, certificate: None };
-    let account = world.gate.log_in(&world.management, &peer, "carl", "pass").await.unwrap();
-    let cookie = world.gate.sessions.begin(&account, 10, Instant::now());
+    let account =
+        testbed.authenticator.log_in(&testbed.management, &peer, "carl", "pass").await.unwrap();
+    let cookie = testbed.authenticator.sessions.begin(&account, 10, Instant::now());
     let cookie = ("cookie", format!("{}={cookie}", sessions::COOKIE));
-    let session = world.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
+    let session = testbed.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
     assert_eq!((session.proof, &session.groups), (Proof::Session, &known.groups));
-    world.gate.end_sessions(&world.management);
+    testbed.authenticator.end_sessions(&testbed.management);
     for one in [&session, &known] {
-        assert_eq!(world.gate.again(&world.management, one).as_ref(), Some(one));
+        assert_eq!(
+            testbed.authenticator.reauthenticate(&testbed.management, one).as_ref(),
+            Some(one)
+        );
     }
     // Other servers, or none, or a user of that name in the configuration: it is proved anew.
-    let before = world.management.clone();
+    let before = testbed.management.clone();
     let mut others = [before.clone(), before.clone(), before];
     others[0].radius.administrators = true;
     others[1].radius.server.clear();
     others[2].user[0].name = "carl".into();
     for other in others {
-        world.management = other;
-        let gone = world.ask(Method::GET, std::slice::from_ref(&cookie)).await;
+        testbed.management = other;
+        let gone = testbed.ask(Method::GET, std::slice::from_ref(&cookie)).await;
         assert_eq!(gone, Err(Denied::Unknown));
-        assert_eq!(world.gate.again(&world.management, &known), None);
+        assert_eq!(testbed.authenticator.reauthenticate(&testbed.management, &known), None);
     }
 }
 
 #[tokio::test]
 async fn silence_of_a_server_is_no_wrong_password() {
-    let mut world = world();
+    let mut testbed = testbed();
     let (one, _) = super::radius::tests::server(|_| vec![]).await;
-    world.management.radius = radius(one);
+    testbed.management.radius = radius(one);
     for _ in 0..5 {
-        let silent = world.ask(Method::GET, &[basic_header("carl:x")]).await;
-        assert_eq!(silent, Err(Denied::Silent("carl".into())));
+        let unresponsive = testbed.ask(Method::GET, &[basic_header("carl:x")]).await;
+        assert_eq!(unresponsive, Err(Denied::NoRadiusReply("carl".into())));
     }
-    assert!(world.ask(Method::GET, &[basic_header("ann:correct horse")]).await.is_ok());
+    assert!(testbed.ask(Method::GET, &[basic_header("ann:correct horse")]).await.is_ok());
 }
 
 #[tokio::test]
 async fn silent_servers_hold_up_no_user_of_the_configuration() {
-    let mut world = world();
+    let mut testbed = testbed();
     let (one, _) = super::radius::tests::server(|_| vec![]).await;
-    world.management.radius = Radius { timeout: 60, ..radius(one) };
+    testbed.management.radius = Radius { timeout: 60, ..radius(one) };
     let (strangers, ann) = ([basic_header("carl:x")], [basic_header("ann:correct horse")]);
-    let stranger = world.ask(Method::GET, &strangers);
+    let stranger = testbed.ask(Method::GET, &strangers);
     tokio::select! {
         biased;
         answer = stranger => panic!("the server is silent: {answer:?}"),
-        known = world.ask(Method::GET, &ann) => assert!(known.is_ok(), "{known:?}"),
+        known = testbed.ask(Method::GET, &ann) => assert!(known.is_ok(), "{known:?}"),
     }
 }
 
 #[tokio::test]
 async fn who_listens_is_asked_again() {
-    let mut world = world();
-    let ann = Account::local(&world.management.user[0]);
-    let cookie = world.gate.sessions.begin(&ann, 10, Instant::now());
+    let mut testbed = testbed();
+    let ann = Account::local(&testbed.management.user[0]);
+    let cookie = testbed.authenticator.sessions.begin(&ann, 10, Instant::now());
     let cookie = ("cookie", format!("{}={cookie}", sessions::COOKIE));
-    let session = world.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
-    let password = world.ask(Method::GET, &[basic_header("ann:correct horse")]).await.unwrap();
-    let (token, text) =
-        world.gate.tokens.make("ann", "x", Duration::from_secs(60), SystemTime::now()).unwrap();
+    let session = testbed.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
+    let password = testbed.ask(Method::GET, &[basic_header("ann:correct horse")]).await.unwrap();
+    let (token, text) = testbed
+        .authenticator
+        .tokens
+        .make("ann", "x", Duration::from_secs(60), SystemTime::now())
+        .unwrap();
     let token_shown = ("authorization", format!("Bearer {text}"));
-    let by_token = world.ask(Method::GET, &[token_shown]).await.unwrap();
-    let again = |world: &World, one: &Identity| world.gate.again(&world.management, one);
+    let by_token = testbed.ask(Method::GET, &[token_shown]).await.unwrap();
+    let again = |testbed: &Testbed, one: &Identity| {
+        testbed.authenticator.reauthenticate(&testbed.management, one)
+    };
     for one in [&session, &password, &by_token] {
-        assert_eq!(again(&world, one).as_ref(), Some(one));
+        assert_eq!(again(&testbed, one).as_ref(), Some(one));
     }
-    world.management.user[0].admin = true;
-    assert!(again(&world, &password).unwrap().is_admin, "the rights of now");
-    world.gate.tokens.remove(token.id, None).unwrap();
-    assert_eq!(again(&world, &by_token), None);
+    testbed.management.user[0].admin = true;
+    assert!(again(&testbed, &password).unwrap().is_admin, "the rights of now");
+    testbed.authenticator.tokens.remove(token.id, None).unwrap();
+    assert_eq!(again(&testbed, &by_token), None);
     // Another password: the cookie is not good any more, even before the sessions are looked through.
-    world.management.user[0].password_hash = Some("other".into());
-    assert_eq!(again(&world, &password), None);
-    assert_eq!(world.ask(Method::GET, &[cookie]).await, Err(Denied::Unknown));
-    world.gate.end_sessions(&world.management);
-    assert_eq!(again(&world, &session), None);
+    testbed.management.user[0].password_hash = Some("other".into());
+    assert_eq!(again(&testbed, &password), None);
+    assert_eq!(testbed.ask(Method::GET, &[cookie]).await, Err(Denied::Unknown));
+    testbed.authenticator.end_sessions(&testbed.management);
+    assert_eq!(again(&testbed, &session), None);
 }

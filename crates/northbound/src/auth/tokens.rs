@@ -47,7 +47,7 @@ pub enum Error {
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
-struct Kept {
+struct TokenFile {
     last_id: u64,
     tokens: Vec<Token>,
 }
@@ -56,7 +56,7 @@ struct Kept {
 #[derive(Debug)]
 pub struct Tokens {
     path: PathBuf,
-    kept: Mutex<Kept>,
+    kept: Mutex<TokenFile>,
 }
 
 fn unix_s(moment: SystemTime) -> u64 {
@@ -70,18 +70,18 @@ impl Tokens {
         let kept = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
                 tracing::error!("{} is damaged, no token is valid: {error}", path.display());
-                Kept::default()
+                TokenFile::default()
             }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => TokenFile::default(),
             Err(error) => {
                 tracing::error!("cannot read {}, no token is valid: {error}", path.display());
-                Kept::default()
+                TokenFile::default()
             }
         };
         Tokens { path, kept: Mutex::new(kept) }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, TokenFile> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,7 +169,7 @@ impl Tokens {
         Ok(true)
     }
 
-    fn write(&self, kept: &Kept) -> io::Result<()> {
+    fn write(&self, kept: &TokenFile) -> io::Result<()> {
         let bytes = serde_json::to_vec(kept).map_err(io::Error::other)?;
         write_whole(&self.path, &bytes)
     }

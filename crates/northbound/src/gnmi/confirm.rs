@@ -22,7 +22,7 @@ const ID_BYTES: usize = 256;
 
 /// What a Set does with a pending commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum CommitAction {
     /// Nothing: a plain change.
     Nothing,
     /// Begins a commit with this id and timeout.
@@ -37,15 +37,15 @@ pub enum Asked {
 ///
 /// # Errors
 /// When one is unsupported or incomplete.
-pub fn read(extensions: &[Extension]) -> Result<Asked, Status> {
-    let mut asked = Asked::Nothing;
+pub fn read(extensions: &[Extension]) -> Result<CommitAction, Status> {
+    let mut action = CommitAction::Nothing;
     for extension in extensions {
         let commit = match &extension.ext {
             None | Some(Ext::RegisteredExt(_)) => continue,
             Some(Ext::Commit(commit)) => commit,
             Some(other) => return Err(unserved(other)),
         };
-        if asked != Asked::Nothing {
+        if action != CommitAction::Nothing {
             return Err(Status::invalid_argument("the extension Commit occurs twice"));
         }
         let id = commit.id.clone();
@@ -53,10 +53,12 @@ pub fn read(extensions: &[Extension]) -> Result<Asked, Status> {
             let words = format!("the id of a Commit must have 1 to {ID_BYTES} bytes");
             return Err(Status::invalid_argument(words));
         }
-        asked = match &commit.action {
-            Some(Action::Commit(commit)) => Asked::Wait(id, within(commit.rollback_duration)?),
-            Some(Action::Confirm(_)) => Asked::Confirm(id),
-            Some(Action::Cancel(_)) => Asked::Cancel(id),
+        action = match &commit.action {
+            Some(Action::Commit(commit)) => {
+                CommitAction::Wait(id, within(commit.rollback_duration)?)
+            }
+            Some(Action::Confirm(_)) => CommitAction::Confirm(id),
+            Some(Action::Cancel(_)) => CommitAction::Cancel(id),
             Some(Action::SetRollbackDuration(_)) => {
                 let words =
                     "the rollback duration of a pending commit cannot change: cancel or confirm it";
@@ -65,7 +67,7 @@ pub fn read(extensions: &[Extension]) -> Result<Asked, Status> {
             None => return Err(Status::invalid_argument("the extension Commit has no action")),
         };
     }
-    Ok(asked)
+    Ok(action)
 }
 
 fn within(given: Option<prost_types::Duration>) -> Result<Duration, Status> {
@@ -73,7 +75,8 @@ fn within(given: Option<prost_types::Duration>) -> Result<Duration, Status> {
     let within = Duration::try_from(given).unwrap_or_default();
     match within < Duration::from_secs(1) || within > WITHIN_LIMIT {
         true => {
-            let words = format!("rollback_duration must be 1 to {} seconds", WITHIN_LIMIT.as_secs());
+            let words =
+                format!("rollback_duration must be 1 to {} seconds", WITHIN_LIMIT.as_secs());
             Err(Status::invalid_argument(words))
         }
         false => Ok(within),
@@ -98,7 +101,7 @@ pub fn none_waits(datastore: &Datastore) -> Result<(), Status> {
 impl Service {
     /// Stores the id of the pending commit that a user has just made.
     pub fn waits(&self, id: String, author: &Author) {
-        let made = self.front.datastore.unconfirmed().filter(|made| made.author == author.name);
+        let made = self.app.datastore.unconfirmed().filter(|made| made.author == author.name);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         *waiting = made.map(|made| (id, made));
     }
@@ -114,7 +117,7 @@ impl Service {
         id: &str,
         is_confirm: bool,
     ) -> Result<(), Status> {
-        let datastore = &self.front.datastore;
+        let datastore = &self.app.datastore;
         let known = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // A later pending commit of another interface does not have this id.
         let waits = datastore.unconfirmed();
@@ -123,7 +126,7 @@ impl Service {
             return Err(Status::failed_precondition(words));
         }
         let name = if is_confirm { "confirm" } else { "cancel" };
-        let management = self.front.management();
+        let management = self.app.management();
         if !Rights::of(&caller.identity, &management).may_call(MODULE, name) {
             return Err(status::of_fault(Fault::forbidden(format!("/{MODULE}:{name}"))));
         }

@@ -3,8 +3,8 @@
 use stoa_api::gnmi::{Notification, Path, Update};
 
 use super::now;
-use super::path::told;
-use super::value::Coding;
+use super::path::to_gnmi;
+use super::value::ValueEncoding;
 use super::watch::Difference;
 use crate::nacm;
 
@@ -14,12 +14,12 @@ const MESSAGE_BYTES: usize = 48 << 10;
 /// Splits a difference into messages of bounded size, each created when the stream needs it.
 pub fn messages(
     difference: Difference,
-    coding: Coding,
+    coding: ValueEncoding,
     prefix: Option<&Path>,
 ) -> impl Iterator<Item = Notification> {
     let timestamp = now();
     let prefix = prefix.cloned();
-    let path = |text: &str| told(&nacm::way(text));
+    let path = |text: &str| to_gnmi(&nacm::rule_path(text));
     let (mut deletes, mut updates) =
         (difference.deletes.into_iter(), difference.updates.into_iter());
     std::iter::from_fn(move || {
@@ -36,7 +36,7 @@ pub fn messages(
             && let Some((text, value)) = updates.next()
         {
             bytes += text.len() + value.len();
-            let (path, val) = (Some(path(&text)), Some(coding.ready(value)));
+            let (path, val) = (Some(path(&text)), Some(coding.preencoded(value)));
             message.update.push(Update { path, val, duplicates: 0 });
         }
         (!message.update.is_empty() || !message.delete.is_empty()).then_some(message)
@@ -53,12 +53,12 @@ mod tests {
             (0..100).map(|number| (format!("/a:b/c{number}"), "x".repeat(2_000))).collect();
         let deletes = vec!["/a:b/gone".to_owned()];
         let difference = Difference { updates, deletes };
-        let told: Vec<_> = messages(difference, Coding::JsonIetf, None).collect();
-        assert_eq!(told.iter().map(|message| message.update.len()).sum::<usize>(), 100);
+        let reported: Vec<_> = messages(difference, ValueEncoding::JsonIetf, None).collect();
+        assert_eq!(reported.iter().map(|message| message.update.len()).sum::<usize>(), 100);
         assert_eq!(
-            told.iter().map(|message| message.delete.len()).collect::<Vec<_>>(),
+            reported.iter().map(|message| message.delete.len()).collect::<Vec<_>>(),
             [1, 0, 0, 0]
         );
-        assert!(messages(Difference::default(), Coding::Json, None).next().is_none());
+        assert!(messages(Difference::default(), ValueEncoding::Json, None).next().is_none());
     }
 }

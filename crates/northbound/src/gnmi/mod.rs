@@ -1,9 +1,10 @@
 //! gNMI: the data, users and rules of RESTCONF, over gRPC on the same port.
 //!
 //! `path` parses paths, `read` and `tree` find the data, `value` encodes it. `set`, `target` and `confirm` change it.
-//! `subscribe`, `watch` and `messages` stream its changes, `turns` serializes requests of a client, and `status`
+//! `subscribe`, `watch` and `messages` stream its changes, `client_locks` serializes requests of a client, and `status`
 //! formats errors.
 
+mod client_locks;
 mod confirm;
 mod messages;
 pub mod path;
@@ -15,7 +16,6 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod turns;
 mod value;
 mod watch;
 
@@ -48,10 +48,10 @@ use tonic::{Status, Streaming};
 use tower::ServiceExt;
 
 use crate::auth::Identity;
-use crate::server::front::{Front, author, failure, peer};
-use crate::server::share::Shares;
-use turns::Turns;
-use value::Coding;
+use crate::server::app::{AppState, author, failure, peer};
+use crate::server::quota::ClientQuotas;
+use client_locks::ClientLocks;
+use value::ValueEncoding;
 
 /// The supported version of the specification.
 pub const VERSION: &str = "0.10.0";
@@ -83,15 +83,15 @@ pub struct Caller {
 /// State that all calls share.
 #[derive(Debug)]
 pub struct Service {
-    front: Arc<Front>,
+    app: Arc<AppState>,
     /// Open streams.
-    streams: Arc<Shares>,
+    streams: Arc<ClientQuotas>,
     /// Values that all streams store to detect changes.
     values: AtomicUsize,
     /// Streams read one at a time: together they use at most one thread, and one request to the forwarder.
     looks: Semaphore,
     /// The Set in progress of each client.
-    turns: Turns,
+    client_locks: ClientLocks,
     /// Sets run one after the other.
     changes: tokio::sync::Mutex<()>,
     /// The id of the pending commit, and which commit it is.
@@ -100,13 +100,13 @@ pub struct Service {
 }
 
 impl Service {
-    fn new(front: &Arc<Front>, patience: Duration) -> Arc<Service> {
+    fn new(app: &Arc<AppState>, patience: Duration) -> Arc<Service> {
         Arc::new(Service {
-            front: Arc::clone(front),
+            app: Arc::clone(app),
             streams: Arc::default(),
             values: AtomicUsize::new(0),
             looks: Semaphore::new(1),
-            turns: Turns::default(),
+            client_locks: ClientLocks::default(),
             changes: tokio::sync::Mutex::default(),
             waiting: Mutex::default(),
             patience,
@@ -115,11 +115,11 @@ impl Service {
 }
 
 /// The route of the gNMI service.
-pub fn router(front: &Arc<Front>) -> Router<Arc<Front>> {
-    mounted(Service::new(front, PATIENCE))
+pub fn router(app: &Arc<AppState>) -> Router<Arc<AppState>> {
+    mounted(Service::new(app, PATIENCE))
 }
 
-fn mounted(service: Arc<Service>) -> Router<Arc<Front>> {
+fn mounted(service: Arc<Service>) -> Router<Arc<AppState>> {
     let serve = move |request| serve(Arc::clone(&service), request);
     Router::new().route("/gnmi.gNMI/{*rest}", any(serve))
 }
@@ -142,8 +142,8 @@ async fn serve(service: Arc<Service>, request: Request) -> Response {
         return failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
     }
     prove(&mut parts.headers);
-    let front = &service.front;
-    let identity = match front.identify(&parts).await {
+    let app = &service.app;
+    let identity = match app.identify(&parts).await {
         Ok(identity) => identity,
         Err(denied) => return refused(status::of_denied(&denied)),
     };
@@ -153,11 +153,11 @@ async fn serve(service: Arc<Service>, request: Request) -> Response {
     let hang_up = parts.extensions.get::<HangUp>().cloned().unwrap_or_default();
     let author = author(&parts.extensions, &identity, datastore::Client::Gnmi);
     let caller = Caller { identity, author, from: peer(&parts).address, host, hang_up };
-    let limit = usize::try_from(front.management().limits.body_bytes).unwrap_or(usize::MAX);
+    let limit = usize::try_from(app.management().limits.body_bytes).unwrap_or(usize::MAX);
     let (body, limit) = match parts.uri.path().ends_with("/Subscribe") {
         true => (body, SUBSCRIBE_BYTES),
         // The complete message, within the time and size limits of all endpoints.
-        false => match front.body(body, limit).await {
+        false => match app.body(body, limit).await {
             Ok(bytes) => (Body::from(bytes), limit),
             Err(unread) => return refused(status::of_unread(unread)),
         },
@@ -240,7 +240,7 @@ impl GNmi for Calls {
             });
         Ok(tonic::Response::new(CapabilityResponse {
             supported_models: supported_models.collect(),
-            supported_encodings: Coding::ALL.map(i32::from).into(),
+            supported_encodings: ValueEncoding::ALL.map(i32::from).into(),
             g_nmi_version: VERSION.to_owned(),
             extension: Vec::new(),
         }))
@@ -251,7 +251,7 @@ impl GNmi for Calls {
         request: tonic::Request<GetRequest>,
     ) -> Result<tonic::Response<GetResponse>, Status> {
         let caller = caller(&request)?;
-        let answer = read::get(&self.0.front, &caller, request.into_inner()).await?;
+        let answer = read::get(&self.0.app, &caller, request.into_inner()).await?;
         Ok(tonic::Response::new(answer))
     }
 
@@ -261,7 +261,7 @@ impl GNmi for Calls {
     ) -> Result<tonic::Response<SetResponse>, Status> {
         let (caller, service) = (caller(&request)?, Arc::clone(&self.0));
         // A client that disconnects meanwhile leaves the queue.
-        let turn = service.turns.take(caller.from).await;
+        let turn = service.client_locks.take(caller.from).await;
         // A disconnect interrupts neither the change nor its audit record.
         let done = tokio::spawn(async move {
             let _turn = turn;
@@ -269,9 +269,7 @@ impl GNmi for Calls {
         });
         match done.await {
             Ok(done) => done.map(tonic::Response::new),
-            Err(_) => {
-                Err(Status::internal("the change failed: see the log of the router"))
-            }
+            Err(_) => Err(Status::internal("the change failed: see the log of the router")),
         }
     }
 
@@ -282,10 +280,10 @@ impl GNmi for Calls {
         request: tonic::Request<Streaming<SubscribeRequest>>,
     ) -> Result<tonic::Response<Self::SubscribeStream>, Status> {
         let (caller, service) = (caller(&request)?, Arc::clone(&self.0));
-        let open = subscribe::Open::new(&service, caller.from)?;
+        let open = subscribe::OpenStream::new(&service, caller.from)?;
         let (sender, mut receiver) = mpsc::channel(WAITING);
         tokio::spawn(subscribe::serve(service, caller, open, request.into_inner(), sender));
-        let told = stream::poll_fn(move |context| receiver.poll_recv(context));
-        Ok(tonic::Response::new(Box::pin(told)))
+        let responses = stream::poll_fn(move |context| receiver.poll_recv(context));
+        Ok(tonic::Response::new(Box::pin(responses)))
     }
 }

@@ -8,7 +8,7 @@ use tonic::Status;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use crate::restconf::keys;
-use crate::restconf::path::{Place, STEPS_LIMIT, Step, data_path, is_schema_only, named};
+use crate::restconf::path::{Resource, STEPS_LIMIT, Step, data_path, is_schema_only, named};
 use crate::restconf::query::Field;
 
 /// The origin of this router's modules, which is also the default.
@@ -19,9 +19,9 @@ pub const WILDCARDS_LIMIT: usize = 4;
 
 /// A parsed path: a resource, and a pattern below it.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct PathPattern {
     /// The part with names and all keys.
-    pub place: Place,
+    pub resource: Resource,
     /// The rest: wildcards, and lists without all keys.
     pub rest: Vec<Elem>,
     /// The schema nodes that match; empty: the root.
@@ -50,12 +50,12 @@ fn wrong(words: impl Into<String>) -> Status {
     Status::invalid_argument(words)
 }
 
-impl Way {
+impl PathPattern {
     /// Parses a path below a prefix.
     ///
     /// # Errors
     /// When the schema has no match, a key is unknown, or the path has an unsupported form.
-    pub fn read(prefix: Option<&Path>, path: Option<&Path>) -> Result<Way, Status> {
+    pub fn read(prefix: Option<&Path>, path: Option<&Path>) -> Result<PathPattern, Status> {
         let origin = origin(prefix, path)?;
         let parts = [prefix, path].map(|part| part.map_or(&[][..], |part| &part.elem));
         let mut elems: Vec<&PathElem> = parts.into_iter().flatten().collect();
@@ -66,16 +66,17 @@ impl Way {
         while elems.last().is_some_and(|elem| elem.name == "...") {
             elems.pop();
         }
-        let mut way = Way { place: Place::root(), rest: Vec::new(), ends: Vec::new() };
+        let mut pattern =
+            PathPattern { resource: Resource::root(), rest: Vec::new(), ends: Vec::new() };
         let mut nodes: Vec<Option<SchemaNode<'static>>> = vec![None];
         for elem in elems {
-            nodes = way.go(elem, nodes, &origin)?;
+            nodes = pattern.go(elem, nodes, &origin)?;
         }
-        way.ends = nodes.into_iter().flatten().collect();
-        if way.place.data_path().len() > keys::PATH_BYTES {
+        pattern.ends = nodes.into_iter().flatten().collect();
+        if pattern.resource.data_path().len() > keys::PATH_BYTES {
             return Err(wrong(format!("the path has more than {} bytes", keys::PATH_BYTES)));
         }
-        Ok(way)
+        Ok(pattern)
     }
 
     /// Follows one element from these schema nodes.
@@ -102,7 +103,8 @@ impl Way {
             self.rest.push(if is_one { Elem::One } else { Elem::Deep });
             let is_wild = |elem: &&Elem| matches!(elem, Elem::One | Elem::Deep);
             if self.rest.iter().filter(is_wild).count() > WILDCARDS_LIMIT {
-                let words = format!("the path has more than {WILDCARDS_LIMIT} wildcards (* and ...)");
+                let words =
+                    format!("the path has more than {WILDCARDS_LIMIT} wildcards (* and ...)");
                 return Err(wrong(words));
             }
             return Ok(if is_one { children(&from, origin) } else { descendants(from, origin) });
@@ -124,8 +126,8 @@ impl Way {
             && let Some(keys) = all_keys(node, key)
         {
             let module = node.module().name().to_owned();
-            self.place.steps.push(Step { module, name: name.to_owned(), keys });
-            self.place.node = Some(node.clone());
+            self.resource.steps.push(Step { module, name: name.to_owned(), keys });
+            self.resource.node = Some(node.clone());
         } else {
             let clear = match found.as_slice() {
                 [node] => Some(node.module().name().to_owned()),
@@ -161,7 +163,7 @@ impl Way {
             found.append(&mut own);
         }
         let shown = || module.map_or_else(|| name.to_owned(), |module| format!("{module}:{name}"));
-        let above = self.place.data_path();
+        let above = self.resource.data_path();
         match found.len() {
             0 => Err(wrong(format!("there is no node {} below {above} in the schema", shown()))),
             1 => Ok(found),
@@ -176,9 +178,9 @@ impl Way {
 
     /// The path for a read of the forwarder's state: names alone, as far as they are known.
     pub fn facts_path(&self) -> String {
-        let mut path = match self.place.is_root() {
+        let mut path = match self.resource.is_root() {
             true => String::new(),
-            false => data_path(&self.place.steps),
+            false => data_path(&self.resource.steps),
         };
         for elem in &self.rest {
             let Elem::Named { name, .. } = elem else { break };
@@ -209,8 +211,8 @@ impl Way {
     }
 
     /// Whether both match the same nodes.
-    pub fn is_same(&self, other: &Way) -> bool {
-        self.place.steps == other.place.steps && self.rest == other.rest
+    pub fn is_same(&self, other: &PathPattern) -> bool {
+        self.resource.steps == other.resource.steps && self.rest == other.rest
     }
 
     /// Whether it matches exactly one node.
@@ -330,7 +332,9 @@ fn no_such_key(found: &[SchemaNode<'_>], given: &BTreeMap<String, String>) -> St
     let odd = given.keys().find(|name| !names.contains(name)).cloned().unwrap_or_default();
     match names.is_empty() {
         true => wrong(format!("{} has no keys", node.name())),
-        false => wrong(format!("{} has no key {odd}: its keys are {}", node.name(), names.join(", "))),
+        false => {
+            wrong(format!("{} has no key {odd}: its keys are {}", node.name(), names.join(", ")))
+        }
     }
 }
 
@@ -352,7 +356,7 @@ fn all_keys(
 }
 
 /// The gNMI path of these steps, with the module where it changes.
-pub fn told(steps: &[Step]) -> Path {
+pub fn to_gnmi(steps: &[Step]) -> Path {
     let elem = named(steps).map(|(name, step)| PathElem {
         name: name.into_owned(),
         key: step.keys.iter().cloned().collect(),

@@ -11,17 +11,17 @@ use tonic::Status;
 use yang5::data::DataTree;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
-use super::path::{Way, told};
+use super::path::{PathPattern, to_gnmi};
 use super::tree::find;
-use super::value::Coding;
+use super::value::ValueEncoding;
 use super::{Caller, PATHS_LIMIT, now, plain_only, status};
 use crate::nacm::Rights;
 use crate::restconf::data;
 use crate::restconf::fault::{Fault, Faults};
 use crate::restconf::media::Media;
 use crate::restconf::query::{Content, Query};
-use crate::restconf::read::Asked;
-use crate::server::front::Front;
+use crate::restconf::read::ReadRequest;
+use crate::server::app::AppState;
 
 /// Maximum size of a response to a Get over all paths, in bytes.
 const ANSWER_BYTES: usize = 64 << 20;
@@ -32,9 +32,9 @@ const ANSWER_BYTES: usize = 64 << 20;
 /// # Errors
 /// When the forwarder does not answer, or libyang fails.
 pub async fn look<T, F>(
-    front: &Arc<Front>,
+    app: &Arc<AppState>,
     caller: &Caller,
-    way: &Arc<Way>,
+    pattern: &Arc<PathPattern>,
     content: Content,
     see: F,
 ) -> Result<T, Faults>
@@ -42,50 +42,54 @@ where
     T: Send + 'static,
     F: FnOnce(Option<&Value>) -> T + Send + 'static,
 {
-    let snapshot = front.datastore.tree(Store::Running);
-    let facts = match content != Content::Config && way.has_facts() {
+    let snapshot = app.datastore.tree(Store::Running);
+    let facts = match content != Content::Config && pattern.has_facts() {
         true => {
-            let may_lack = content == Content::All && way.ends.iter().all(SchemaNode::is_config);
-            data::facts(&front.datastore, &way.facts_path(), may_lack).await?
+            let may_lack =
+                content == Content::All && pattern.ends.iter().all(SchemaNode::is_config);
+            data::facts(&app.datastore, &pattern.facts_path(), may_lack).await?
         }
         false => None,
     };
-    let (front, caller, way) = (Arc::clone(front), caller.clone(), Arc::clone(way));
-    let work = move || seen(&front, &caller, &way, content, (&snapshot, facts.as_ref()), see);
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| Fault::broken("cannot read the data"))?
+    let (app, caller, pattern) = (Arc::clone(app), caller.clone(), Arc::clone(pattern));
+    let work = move || select(&app, &caller, &pattern, content, (&snapshot, facts.as_ref()), see);
+    tokio::task::spawn_blocking(work).await.map_err(|_| Fault::broken("cannot read the data"))?
 }
 
 /// The same with data that is already read: running, and the forwarder's state. This call blocks.
 ///
 /// # Errors
 /// When libyang fails.
-pub fn seen<T>(
-    front: &Front,
+pub fn select<T>(
+    app: &AppState,
     caller: &Caller,
-    way: &Way,
+    pattern: &PathPattern,
     content: Content,
     (snapshot, facts): (&Arc<Snapshot>, Option<&DataTree<'static>>),
     see: impl FnOnce(Option<&Value>) -> T,
 ) -> Result<T, Faults> {
-    let management = front.management();
+    let management = app.management();
     let rights = Rights::of(&caller.identity, &management);
-    let query = Query { content, fields: way.fields(), ..Query::default() };
-    let asked = Asked { place: &way.place, query: &query, rights: &rights, media: Media::Json };
-    let text = data::text(snapshot, facts, &asked, &caller.host)?;
+    let query = Query { content, fields: pattern.fields(), ..Query::default() };
+    let action = ReadRequest {
+        resource: &pattern.resource,
+        query: &query,
+        rights: &rights,
+        media: Media::Json,
+    };
+    let text = data::text(snapshot, facts, &action, &caller.host)?;
     let read = |text: String| {
         serde_json::from_str::<Value>(&text)
             .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))
     };
     let whole = text.map(read).transpose()?;
-    Ok(see(whole.as_ref().and_then(|whole| inside(way, whole))))
+    Ok(see(whole.as_ref().and_then(|whole| inside(pattern, whole))))
 }
 
 /// The value in the one member that RESTCONF prints for a node.
-fn inside<'a>(way: &Way, whole: &'a Value) -> Option<&'a Value> {
+fn inside<'a>(pattern: &PathPattern, whole: &'a Value) -> Option<&'a Value> {
     let value = whole.as_object()?.values().next()?;
-    match way.place.kind() {
+    match pattern.resource.kind() {
         Some(SchemaNodeKind::List | SchemaNodeKind::LeafList) => value.get(0),
         _ => Some(value),
     }
@@ -97,17 +101,21 @@ fn inside<'a>(way: &Way, whole: &'a Value) -> Option<&'a Value> {
 /// When a path is not in the schema or occurs twice, one without wildcards matches nothing, or the response is too
 /// large.
 pub async fn get(
-    front: &Arc<Front>,
+    app: &Arc<AppState>,
     caller: &Caller,
     request: GetRequest,
 ) -> Result<GetResponse, Status> {
     plain_only(&request.use_models, &request.extension)?;
-    let coding = Coding::of(request.encoding)?;
+    let coding = ValueEncoding::of(request.encoding)?;
     let content = match DataType::try_from(request.r#type) {
         Ok(DataType::All) => Content::All,
         Ok(DataType::Config) => Content::Config,
         Ok(DataType::State | DataType::Operational) => Content::Nonconfig,
-        Err(_) => return Err(Status::invalid_argument("unknown type of data: use ALL, CONFIG, STATE or OPERATIONAL")),
+        Err(_) => {
+            return Err(Status::invalid_argument(
+                "unknown type of data: use ALL, CONFIG, STATE or OPERATIONAL",
+            ));
+        }
     };
     if request.path.len() > PATHS_LIMIT {
         let words = format!("a Get must have at most {PATHS_LIMIT} paths");
@@ -116,26 +124,27 @@ pub async fn get(
     let prefix = request.prefix.as_ref();
     let whole = [Path::default()];
     let paths = if request.path.is_empty() { &whole[..] } else { &request.path };
-    let ways = ways(prefix.cloned(), paths.to_vec()).await?;
+    let patterns = patterns(prefix.cloned(), paths.to_vec()).await?;
     let mut notification = Vec::new();
     let mut left = ANSWER_BYTES;
-    for way in ways {
-        let known = Arc::clone(&way);
+    for pattern in patterns {
+        let known = Arc::clone(&pattern);
         let see = move |value: Option<&Value>| {
             let found = value.map(|value| find(&known, value)).unwrap_or_default();
             let mut all = Vec::new();
             for one in &found {
-                let (path, val) = (told(&one.steps), coding.told(one.node.as_ref(), one.value));
+                let (path, val) =
+                    (to_gnmi(&one.steps), coding.encode(one.node.as_ref(), one.value));
                 left = left.checked_sub(bytes(&path, &val)).ok_or_else(too_much)?;
                 all.push(Update { path: Some(path), val: Some(val), duplicates: 0 });
             }
             Ok::<_, Status>((all, left))
         };
-        let update = look(front, caller, &way, content, see).await;
+        let update = look(app, caller, &pattern, content, see).await;
         let (update, rest) = update.map_err(|faults| status::of_faults(&faults))??;
         left = rest;
-        if update.is_empty() && way.is_one() {
-            let path = way.place.data_path();
+        if update.is_empty() && pattern.is_one() {
+            let path = pattern.resource.data_path();
             return Err(status::of_fault(Fault::nowhere("no such data").at(path)));
         }
         notification.push(Notification {
@@ -149,18 +158,18 @@ pub async fn get(
 }
 
 /// Parses the paths of a Get off the threads that answer clients.
-async fn ways(prefix: Option<Path>, paths: Vec<Path>) -> Result<Vec<Arc<Way>>, Status> {
+async fn patterns(prefix: Option<Path>, paths: Vec<Path>) -> Result<Vec<Arc<PathPattern>>, Status> {
     let work = move || {
-        let mut ways: Vec<Arc<Way>> = Vec::new();
+        let mut patterns: Vec<Arc<PathPattern>> = Vec::new();
         for path in &paths {
-            let way = Way::read(prefix.as_ref(), Some(path))?;
-            if ways.iter().any(|other| other.is_same(&way)) {
-                let words = format!("the path {} occurs twice", way.place.data_path());
+            let pattern = PathPattern::read(prefix.as_ref(), Some(path))?;
+            if patterns.iter().any(|other| other.is_same(&pattern)) {
+                let words = format!("the path {} occurs twice", pattern.resource.data_path());
                 return Err(Status::invalid_argument(words));
             }
-            ways.push(Arc::new(way));
+            patterns.push(Arc::new(pattern));
         }
-        Ok(ways)
+        Ok(patterns)
     };
     let broken = |_| Status::internal("cannot parse the paths");
     tokio::task::spawn_blocking(work).await.map_err(broken)?

@@ -9,20 +9,20 @@ use stoa_controller::datastore::{Author, Commit, Edit, Refusal, Snapshot, Store}
 use tonic::{Code, Status};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
-use super::confirm::{self, Asked};
-use super::path::Way;
-use super::read::seen;
+use super::confirm::{self, CommitAction};
+use super::path::PathPattern;
+use super::read::select;
 use super::target::Target;
 use super::tree::{Found, find, plain};
 use super::{Caller, Service, now, status, value};
-use crate::audit::Deed;
+use crate::audit::AuditRecord;
 use crate::nacm::Rights;
 use crate::restconf::fault::Fault;
-use crate::restconf::path::{Place, data_path};
+use crate::restconf::path::{Resource, data_path};
 use crate::restconf::query::Content;
 use crate::restconf::rpc::MODULE;
-use crate::restconf::write::{self, Made};
-use crate::server::front::Front;
+use crate::restconf::write::{self, PlannedEdits};
+use crate::server::app::AppState;
 
 /// Maximum number of operations in a Set.
 const OPERATIONS_LIMIT: usize = 10_000;
@@ -45,11 +45,14 @@ pub async fn set(
     let author = caller.author.clone();
     let mut what = named(&request);
     let done = match confirm::read(&request.extension) {
-        Ok(asked) => {
-            if let Asked::Wait(id, _) | Asked::Confirm(id) | Asked::Cancel(id) = &asked {
+        Ok(action) => {
+            if let CommitAction::Wait(id, _)
+            | CommitAction::Confirm(id)
+            | CommitAction::Cancel(id) = &action
+            {
                 what = format!("{what} commit {id}");
             }
-            change(service, caller, &author, request, asked).await
+            change(service, caller, &author, request, action).await
         }
         Err(status) => Err(status),
     };
@@ -58,8 +61,8 @@ pub async fn set(
         Err(status) => format!("{:?}: {}", status.code(), status.message()),
     };
     let (user, from) = (author.name.as_str(), Some(caller.from));
-    let deed = Deed { user, from, client: "gnmi", what: &what, result: &result };
-    service.front.audit.write(&deed);
+    let record = AuditRecord { user, from, client: "gnmi", what: &what, result: &result };
+    service.app.audit.write(&record);
     done
 }
 
@@ -93,7 +96,7 @@ async fn change(
     caller: &Caller,
     author: &Author,
     request: SetRequest,
-    asked: Asked,
+    action: CommitAction,
 ) -> Result<SetResponse, Status> {
     let count = request.delete.len() + request.replace.len() + request.update.len();
     if !request.union_replace.is_empty() {
@@ -105,22 +108,22 @@ async fn change(
         return Err(Status::invalid_argument(words));
     }
     let mut commit = Commit::default();
-    match &asked {
-        Asked::Confirm(id) | Asked::Cancel(id) => {
+    match &action {
+        CommitAction::Confirm(id) | CommitAction::Cancel(id) => {
             if count > 0 {
                 let words = "a Set that confirms or cancels a commit must not have other changes";
                 return Err(Status::invalid_argument(words));
             }
-            let is_confirm = matches!(asked, Asked::Confirm(_));
+            let is_confirm = matches!(action, CommitAction::Confirm(_));
             service.settle(caller, author, id, is_confirm).await?;
             return Ok(answered(&request));
         }
-        Asked::Wait(_, within) => commit.confirm_within = Some(*within),
-        Asked::Nothing => {}
+        CommitAction::Wait(_, within) => commit.confirm_within = Some(*within),
+        CommitAction::Nothing => {}
     }
     let request = Arc::new(request);
     let is_changed = transaction(service, caller, author, &request, commit).await?;
-    if let (Asked::Wait(id, _), true) = (asked, is_changed) {
+    if let (CommitAction::Wait(id, _), true) = (action, is_changed) {
         service.waits(id, author);
     }
     Ok(answered(&request))
@@ -148,7 +151,7 @@ async fn transaction(
     request: &Arc<SetRequest>,
     commit: Commit,
 ) -> Result<bool, Status> {
-    let datastore = &service.front.datastore;
+    let datastore = &service.app.datastore;
     // Sets run one after the other, in order of arrival, so that they do not invalidate each other's revision.
     let _turn = service.changes.lock().await;
     for turn in 1.. {
@@ -156,10 +159,10 @@ async fn transaction(
         let snapshot = datastore.tree(Store::Running);
         confirm::none_waits(datastore)?;
         let revision = snapshot.revision;
-        let (front, caller) = (Arc::clone(&service.front), caller.clone());
+        let (app, caller) = (Arc::clone(&service.app), caller.clone());
         let (request, is_plain) = (Arc::clone(request), commit.confirm_within.is_none());
         let looked = tokio::task::spawn_blocking(move || {
-            planned(&front, &caller, &request, &snapshot, is_plain)
+            planned(&app, &caller, &request, &snapshot, is_plain)
         });
         let broken = |_| Status::internal("the change failed");
         let Some(edits) = looked.await.map_err(broken)?? else { return Ok(false) };
@@ -172,18 +175,21 @@ async fn transaction(
             Err(refusal) => return Err(status::of_refusal(refusal)),
         }
     }
-    Err(Status::new(Code::Aborted, "the configuration changed during each of several attempts: try again"))
+    Err(Status::new(
+        Code::Aborted,
+        "the configuration changed during each of several attempts: try again",
+    ))
 }
 
 /// The permitted edits of a request; `None`: they change nothing. This call blocks.
 fn planned(
-    front: &Arc<Front>,
+    app: &Arc<AppState>,
     caller: &Caller,
     request: &SetRequest,
     snapshot: &Arc<Snapshot>,
     is_plain: bool,
 ) -> Result<Option<Vec<Edit>>, Status> {
-    let management = front.management();
+    let management = app.management();
     let rights = Rights::of(&caller.identity, &management);
     let forbidden = |path: String| Err(status::of_fault(Fault::forbidden(path)));
     // A commit with a rollback timer needs more than the right to change, as in RESTCONF.
@@ -191,23 +197,24 @@ fn planned(
         return forbidden(format!("/{MODULE}:commit"));
     }
     // A client without write access is refused before the work.
-    let mut given = request.replace.iter().chain(&request.update).map(|one| one.path.as_ref());
-    let first = request.delete.first().map(Some).or_else(|| given.next());
+    let mut decode_update =
+        request.replace.iter().chain(&request.update).map(|one| one.path.as_ref());
+    let first = request.delete.first().map(Some).or_else(|| decode_update.next());
     if let Some(path) = first
         && !rights.may_write_any()
     {
-        return forbidden(Way::read(request.prefix.as_ref(), path)?.place.data_path());
+        return forbidden(PathPattern::read(request.prefix.as_ref(), path)?.resource.data_path());
     }
-    let (edits, is_bound) = edits(front, caller, request, snapshot)?;
-    let made = Made { edits, created: None, is_bound };
-    let is_change = write::permitted(&front.datastore, Store::Running, &made, &rights);
+    let (edits, is_bound) = edits(app, caller, request, snapshot)?;
+    let made = PlannedEdits { edits, created: None, is_bound };
+    let is_change = write::permitted(&app.datastore, Store::Running, &made, &rights);
     let is_change = is_change.map_err(|faults| status::of_faults(&faults))?;
     Ok(is_change.then_some(made.edits))
 }
 
 /// The edits, and whether they are valid only while the datastore is unchanged.
 fn edits(
-    front: &Front,
+    app: &AppState,
     caller: &Caller,
     request: &SetRequest,
     snapshot: &Arc<Snapshot>,
@@ -215,8 +222,8 @@ fn edits(
     let prefix = request.prefix.as_ref();
     // The result of each operation, in order, and the operations that need a read of the current data.
     let (mut edits, mut open) = (Vec::new(), Vec::new());
-    let mut look_later = |way: &Arc<Way>, at: usize| {
-        open.push((Arc::clone(way), at));
+    let mut look_later = |pattern: &Arc<PathPattern>, at: usize| {
+        open.push((Arc::clone(pattern), at));
         match open.len() > LOOKS_LIMIT {
             true => Err(Status::invalid_argument(format!(
                 "a Set must have at most {LOOKS_LIMIT} operations with wildcards or whole leaf-lists"
@@ -225,34 +232,35 @@ fn edits(
         }
     };
     for path in &request.delete {
-        let way = Arc::new(Way::read(prefix, Some(path))?);
-        configured(&way)?;
-        if way.is_one() {
-            edits.push(vec![Edit::Remove { path: way.place.data_path() }]);
+        let pattern = Arc::new(PathPattern::read(prefix, Some(path))?);
+        configured(&pattern)?;
+        if pattern.is_one() {
+            edits.push(vec![Edit::Remove { path: pattern.resource.data_path() }]);
         } else {
-            look_later(&way, edits.len())?;
+            look_later(&pattern, edits.len())?;
             edits.push(Vec::new());
         }
     }
     let replaced = request.replace.iter().map(|update| (update, true));
     for (update, is_replace) in replaced.chain(request.update.iter().map(|update| (update, false)))
     {
-        let Given { way, body, is_values } = given(prefix, update)?;
+        let DecodedUpdate { pattern, body, is_values } = decode_update(prefix, update)?;
         if is_replace && is_values {
-            look_later(&way, edits.len())?;
+            look_later(&pattern, edits.len())?;
             edits.push(Vec::new());
         }
         edits.push(vec![match is_replace && !is_values {
-            true => Edit::Replace { path: way.place.data_path(), body },
+            true => Edit::Replace { path: pattern.resource.data_path(), body },
             false => Edit::Merge { body },
         }]);
     }
     let is_bound = !open.is_empty();
     while let Some((first, _)) = open.first() {
-        let place = first.place.clone();
-        let (these, others) = open.into_iter().partition(|(way, _)| way.place.steps == place.steps);
+        let resource = first.resource.clone();
+        let (these, others) =
+            open.into_iter().partition(|(pattern, _)| pattern.resource.steps == resource.steps);
         open = others;
-        for (at, removed) in removed(front, caller, place, these, snapshot)? {
+        for (at, removed) in removed(app, caller, resource, these, snapshot)? {
             edits[at] = removed;
         }
     }
@@ -261,9 +269,9 @@ fn edits(
 
 /// A decoded update.
 #[derive(Debug)]
-pub struct Given {
+pub struct DecodedUpdate {
     /// The path.
-    pub way: Arc<Way>,
+    pub pattern: Arc<PathPattern>,
     /// The data from the root on, in RFC 7951 encoding.
     pub body: String,
     /// Whether it has all values of a leaf-list.
@@ -274,28 +282,28 @@ pub struct Given {
 ///
 /// # Errors
 /// When the path does not match exactly one configuration node, or the value does not match the node.
-pub fn given(prefix: Option<&Path>, update: &Update) -> Result<Given, Status> {
-    let way = Arc::new(Way::read(prefix, update.path.as_ref())?);
-    configured(&way)?;
-    let target = Target::of(&way)?;
+pub fn decode_update(prefix: Option<&Path>, update: &Update) -> Result<DecodedUpdate, Status> {
+    let pattern = Arc::new(PathPattern::read(prefix, update.path.as_ref())?);
+    configured(&pattern)?;
+    let target = Target::of(&pattern)?;
     let is_values = matches!(target, Target::Values(..));
-    let value = value::given(update.val.as_ref(), way.ends.first());
-    let value = value.map_err(|status| at(status, &way))?;
+    let value = value::decode(update.val.as_ref(), pattern.ends.first());
+    let value = value.map_err(|status| at(status, &pattern))?;
     let body = target.body(value).map_err(|faults| status::of_faults(&faults))?;
-    Ok(Given { way, body, is_values })
+    Ok(DecodedUpdate { pattern, body, is_values })
 }
 
 /// The same error, with the path.
-pub(super) fn at(status: Status, way: &Way) -> Status {
-    Status::new(status.code(), format!("{}: {}", way.place.data_path(), status.message()))
+pub(super) fn at(status: Status, pattern: &PathPattern) -> Status {
+    Status::new(status.code(), format!("{}: {}", pattern.resource.data_path(), status.message()))
 }
 
-fn configured(way: &Way) -> Result<(), Status> {
-    let is_fact = !way.ends.is_empty() && !way.ends.iter().any(SchemaNode::is_config);
+fn configured(pattern: &PathPattern) -> Result<(), Status> {
+    let is_fact = !pattern.ends.is_empty() && !pattern.ends.iter().any(SchemaNode::is_config);
     match is_fact {
         true => {
             let fault = Fault::unsupported("this is state data, which cannot be configured");
-            Err(status::of_fault(fault.at(way.place.data_path())))
+            Err(status::of_fault(fault.at(pattern.resource.data_path())))
         }
         false => Ok(()),
     }
@@ -303,22 +311,22 @@ fn configured(way: &Way) -> Result<(), Status> {
 
 /// Deletes the matches of paths with wildcards below one resource, which is read once for all of them.
 fn removed(
-    front: &Front,
+    app: &AppState,
     caller: &Caller,
-    place: Place,
-    ways: Vec<(Arc<Way>, usize)>,
+    resource: Resource,
+    patterns: Vec<(Arc<PathPattern>, usize)>,
     snapshot: &Arc<Snapshot>,
 ) -> Result<Vec<(usize, Vec<Edit>)>, Status> {
     let see = |value: Option<&Value>| {
-        let one = |(way, at): (Arc<Way>, usize)| {
-            let found = value.map(|value| find(&way, value)).unwrap_or_default();
+        let one = |(pattern, at): (Arc<PathPattern>, usize)| {
+            let found = value.map(|value| find(&pattern, value)).unwrap_or_default();
             let paths = found.iter().flat_map(paths);
             (at, paths.map(|path| Edit::Remove { path }).collect())
         };
-        ways.into_iter().map(one).collect()
+        patterns.into_iter().map(one).collect()
     };
-    let all = Way { place, rest: Vec::new(), ends: Vec::new() };
-    let seen = seen(front, caller, &all, Content::Config, (snapshot, None), see);
+    let all = PathPattern { resource, rest: Vec::new(), ends: Vec::new() };
+    let seen = select(app, caller, &all, Content::Config, (snapshot, None), see);
     seen.map_err(|faults| status::of_faults(&faults))
 }
 

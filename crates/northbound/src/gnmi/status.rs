@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 
 use crate::auth::Denied;
 use crate::restconf::fault::{Fault, Faults};
-use crate::server::front::Unread;
+use crate::server::app::BodyError;
 
 /// Maximum length of a message in bytes: it is in a header field.
 const MESSAGE_BYTES: usize = 4_000;
@@ -37,7 +37,7 @@ fn short(mut words: String) -> String {
 
 /// All errors, each with its path.
 pub fn of_faults(faults: &Faults) -> Status {
-    Status::new(code(faults.status()), short(faults.told().join("; ")))
+    Status::new(code(faults.status()), short(faults.messages().join("; ")))
 }
 
 /// One error.
@@ -56,7 +56,7 @@ pub fn of_denied(denied: &Denied) -> Status {
 }
 
 /// A body that was not read.
-pub fn of_unread(unread: Unread) -> Status {
+pub fn of_unread(unread: BodyError) -> Status {
     Status::new(code(unread.status()), unread.words())
 }
 

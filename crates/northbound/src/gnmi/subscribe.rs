@@ -21,11 +21,11 @@ use tonic::{Status, Streaming};
 
 use super::messages::messages;
 use super::read::{echoed, look};
-use super::value::Coding;
+use super::value::ValueEncoding;
 use super::watch::{Difference, REST, Watch};
 use super::{Caller, PATHS_LIMIT, Service, plain_only, status};
 use crate::restconf::query::Content;
-use crate::server::share::{Share, quarter};
+use crate::server::quota::{QuotaSlot, quarter};
 
 /// Time for the first message of a client.
 const FIRST: Duration = Duration::from_secs(10);
@@ -34,13 +34,13 @@ const RIGHTS: Duration = Duration::from_secs(5);
 /// Maximum number of stored values of all streams: some 250 bytes each.
 const VALUES_LIMIT: usize = 200_000;
 
-type Told = Result<SubscribeResponse, Status>;
+type StreamItem = Result<SubscribeResponse, Status>;
 
 /// A slot among the open streams, released on drop.
 #[derive(Debug)]
-pub struct Open {
+pub struct OpenStream {
     service: Arc<Service>,
-    _share: Share,
+    _share: QuotaSlot,
     /// Stored values of this stream.
     values: usize,
 }
@@ -51,25 +51,25 @@ fn too_many_values() -> Status {
     ))
 }
 
-impl Open {
+impl OpenStream {
     /// Takes a slot for the client at an address.
     ///
     /// # Errors
     /// When too many streams are open in total, or by this client.
-    pub fn new(service: &Arc<Service>, from: IpAddr) -> Result<Open, Status> {
-        let limit = usize::from(service.front.management().limits.subscriptions);
-        let share = service.streams.take(from, quarter(limit), limit).ok_or_else(|| {
+    pub fn new(service: &Arc<Service>, from: IpAddr) -> Result<OpenStream, Status> {
+        let limit = usize::from(service.app.management().limits.subscriptions);
+        let quota = service.streams.take(from, quarter(limit), limit).ok_or_else(|| {
             Status::resource_exhausted(format!(
                 "too many streams: the limit is {limit}, and {} for one client: close one, or raise \
                  stoa-management:management/limits/subscriptions",
                 quarter(limit)
             ))
         })?;
-        Ok(Open { service: Arc::clone(service), _share: share, values: 0 })
+        Ok(OpenStream { service: Arc::clone(service), _share: quota, values: 0 })
     }
 
     /// Sets the number of values that this stream stores.
-    fn remembers(&mut self, values: usize) -> Result<(), Status> {
+    fn set_values(&mut self, values: usize) -> Result<(), Status> {
         let all = &self.service.values;
         all.fetch_sub(self.values, Ordering::Relaxed);
         self.values = values;
@@ -86,7 +86,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.service.values.fetch_sub(self.values, Ordering::Relaxed);
     }
@@ -95,14 +95,14 @@ impl Drop for Open {
 /// Why a stream ends.
 enum End {
     /// An error for the client.
-    Told(Status),
+    Error(Status),
     /// The client is gone.
     Gone,
 }
 
 impl From<Status> for End {
     fn from(status: Status) -> End {
-        End::Told(status)
+        End::Error(status)
     }
 }
 
@@ -110,42 +110,44 @@ impl From<Status> for End {
 pub async fn serve(
     service: Arc<Service>,
     caller: Caller,
-    open: Open,
+    open: OpenStream,
     requests: Streaming<SubscribeRequest>,
-    sender: Sender<Told>,
+    sender: Sender<StreamItem>,
 ) {
     let patience = service.patience;
-    let talk = talk(service, caller, open, requests, &sender);
-    let end = match AssertUnwindSafe(talk).catch_unwind().await {
+    let run_stream = run_stream(service, caller, open, requests, &sender);
+    let end = match AssertUnwindSafe(run_stream).catch_unwind().await {
         Ok(Ok(())) | Ok(Err(End::Gone)) => return,
-        Ok(Err(End::Told(status))) => status,
+        Ok(Err(End::Error(status))) => status,
         Err(_) => Status::internal("internal error: see the log of the router"),
     };
     let _ = sender.send_timeout(Err(end), patience).await;
 }
 
-async fn talk(
+async fn run_stream(
     service: Arc<Service>,
     caller: Caller,
-    open: Open,
+    open: OpenStream,
     mut requests: Streaming<SubscribeRequest>,
-    sender: &Sender<Told>,
+    sender: &Sender<StreamItem>,
 ) -> Result<(), End> {
     let first = tokio::time::timeout(FIRST, requests.message()).await;
     let late = |_| Status::deadline_exceeded("no subscription arrived in time");
     let Some(first) = first.map_err(late)?? else { return Ok(()) };
     let Some(Request::Subscribe(list)) = first.request else {
-        return Err(Status::invalid_argument("the first message of a stream must be a subscription").into());
+        return Err(Status::invalid_argument(
+            "the first message of a stream must be a subscription",
+        )
+        .into());
     };
     plain_only(&list.use_models, &first.extension)?;
     if list.qos.is_some_and(|qos| qos.marking != 0) {
-        return Err(
-            Status::unimplemented("qos is not supported: omit it").into()
-        );
+        return Err(Status::unimplemented("qos is not supported: omit it").into());
     }
-    let coding = Coding::of(list.encoding)?;
+    let coding = ValueEncoding::of(list.encoding)?;
     let mode = Mode::try_from(list.mode);
-    let mode = mode.map_err(|_| Status::invalid_argument("unknown mode: use STREAM, ONCE or POLL"))?;
+    let mode =
+        mode.map_err(|_| Status::invalid_argument("unknown mode: use STREAM, ONCE or POLL"))?;
     let (prefix, updates_only) = (echoed(list.prefix.as_ref()), list.updates_only);
     let broken = |_| Status::internal("cannot parse the paths");
     let watches = tokio::task::spawn_blocking(move || watches(&list, mode));
@@ -181,13 +183,13 @@ fn watches(list: &SubscriptionList, mode: Mode) -> Result<Vec<Watch>, Status> {
 struct Stream<'a> {
     service: Arc<Service>,
     caller: Caller,
-    open: Open,
-    coding: Coding,
+    open: OpenStream,
+    coding: ValueEncoding,
     prefix: Option<Path>,
     watches: Vec<Watch>,
     /// Total duration of reads since the last reset.
     looked: Duration,
-    sender: &'a Sender<Told>,
+    sender: &'a Sender<StreamItem>,
 }
 
 impl Stream<'_> {
@@ -195,9 +197,9 @@ impl Stream<'_> {
         for at in 0..self.watches.len() {
             if !updates_only {
                 let difference = self.look(at).await?;
-                self.tell(difference).await?;
+                self.report(difference).await?;
                 self.watches[at].forget();
-                self.remember()?;
+                self.count_values()?;
             }
         }
         self.sync().await
@@ -218,12 +220,12 @@ impl Stream<'_> {
                     tokio::time::sleep_until(rest.into()).await;
                     requests.message().await
                 } => next?,
-                () = self.lasts() => return Err(End::Told(out())),
+                () = self.until_denied() => return Err(End::Error(out())),
                 () = self.sender.closed() => return Err(End::Gone),
             };
             match next.map(|next| next.request) {
                 None => return Ok(()),
-                Some(Some(Request::Poll(_))) => self.again()?,
+                Some(Some(Request::Poll(_))) => self.check_rights()?,
                 Some(_) => {
                     let words = "in mode POLL, only poll messages may follow the first message";
                     return Err(Status::invalid_argument(words).into());
@@ -238,11 +240,11 @@ impl Stream<'_> {
         updates_only: bool,
     ) -> Result<(), End> {
         // Subscribe before the first read, so that the next read has concurrent changes.
-        let mut events = self.service.front.datastore.subscribe();
+        let mut events = self.service.app.datastore.subscribe();
         for at in 0..self.watches.len() {
             let difference = self.look(at).await?;
             if !updates_only {
-                self.tell(difference).await?;
+                self.report(difference).await?;
             }
         }
         self.sync().await?;
@@ -272,22 +274,22 @@ impl Stream<'_> {
                 },
                 () = self.sender.closed() => return Err(End::Gone),
             }
-            self.again()?;
-            self.turn().await?;
+            self.check_rights()?;
+            self.run_once().await?;
         }
     }
 
     /// Reads what is due and reports the changes.
-    async fn turn(&mut self) -> Result<(), End> {
+    async fn run_once(&mut self) -> Result<(), End> {
         for at in 0..self.watches.len() {
             let now = Instant::now();
             if self.watches[at].due().is_none_or(|due| due > now) {
                 continue;
             }
             match self.look(at).await {
-                Ok(difference) => self.tell(difference).await?,
+                Ok(difference) => self.report(difference).await?,
                 // The forwarder restarts: its state is reported afterwards.
-                Err(End::Told(status)) if status.code() == tonic::Code::Unavailable => {
+                Err(End::Error(status)) if status.code() == tonic::Code::Unavailable => {
                     tracing::debug!("stream waits for the forwarder: {}", status.message());
                     self.watches[at].postpone(now);
                 }
@@ -301,26 +303,26 @@ impl Stream<'_> {
     async fn look(&mut self, at: usize) -> Result<Difference, End> {
         let watch = &self.watches[at];
         let closed = |_| Status::unavailable("the router is shutting down");
-        let turn = self.service.looks.acquire().await.map_err(closed)?;
+        let run_once = self.service.looks.acquire().await.map_err(closed)?;
         let begun = Instant::now();
         let room = self.open.room(watch.count());
-        let (front, picker) = (&self.service.front, watch.picker(self.coding, room));
-        let seen = look(front, &self.caller, &watch.way, Content::All, picker).await;
-        drop(turn);
+        let (app, picker) = (&self.service.app, watch.picker(self.coding, room));
+        let seen = look(app, &self.caller, &watch.pattern, Content::All, picker).await;
+        drop(run_once);
         let seen = seen.map_err(|faults| status::of_faults(&faults))?;
         let seen = seen.ok_or_else(too_many_values)?;
         let now = Instant::now();
         self.looked += now.duration_since(begun);
         let difference = self.watches[at].take(seen, begun, now);
-        self.remember()?;
+        self.count_values()?;
         Ok(difference)
     }
 
-    fn remember(&mut self) -> Result<(), Status> {
-        self.open.remembers(self.watches.iter().map(Watch::count).sum())
+    fn count_values(&mut self) -> Result<(), Status> {
+        self.open.set_values(self.watches.iter().map(Watch::count).sum())
     }
 
-    async fn tell(&self, difference: Difference) -> Result<(), End> {
+    async fn report(&self, difference: Difference) -> Result<(), End> {
         for message in messages(difference, self.coding, self.prefix.as_ref()) {
             self.send(Response::Update(message)).await?;
         }
@@ -347,17 +349,18 @@ impl Stream<'_> {
     }
 
     /// Checks that the client's credentials are still valid, and updates its rights.
-    fn again(&mut self) -> Result<(), Status> {
-        let front = &self.service.front;
-        let again = front.gate.again(&front.management(), &self.caller.identity);
-        self.caller.identity = again.ok_or_else(out)?;
+    fn check_rights(&mut self) -> Result<(), Status> {
+        let app = &self.service.app;
+        let check_rights =
+            app.authenticator.reauthenticate(&app.management(), &self.caller.identity);
+        self.caller.identity = check_rights.ok_or_else(out)?;
         Ok(())
     }
 
     /// Ends when the credentials are no longer valid.
-    async fn lasts(&self) {
-        let front = &self.service.front;
-        while front.gate.again(&front.management(), &self.caller.identity).is_some() {
+    async fn until_denied(&self) {
+        let app = &self.service.app;
+        while app.authenticator.reauthenticate(&app.management(), &self.caller.identity).is_some() {
             tokio::time::sleep(RIGHTS).await;
         }
     }

@@ -4,20 +4,20 @@ use serde_json::{Map, Value};
 use tonic::Status;
 use yang5::schema::SchemaNodeKind;
 
-use super::path::{Elem, Way};
+use super::path::{Elem, PathPattern};
 use super::set::at;
 use super::tree::plain;
 use crate::restconf::body;
 use crate::restconf::fault::{Fault, Faults};
 use crate::restconf::media::Media;
-use crate::restconf::path::{Place, Step};
+use crate::restconf::path::{Resource, Step};
 
 /// The target of a value.
 pub enum Target<'a> {
     /// One node, or the root.
-    One(&'a Place),
+    One(&'a Resource),
     /// All values of a leaf-list below a resource.
-    Values(&'a Place, Step),
+    Values(&'a Resource, Step),
 }
 
 impl Target<'_> {
@@ -25,20 +25,23 @@ impl Target<'_> {
     ///
     /// # Errors
     /// When the path matches more than one node.
-    pub fn of(way: &Way) -> Result<Target<'_>, Status> {
-        match (way.rest.as_slice(), way.ends.as_slice()) {
-            ([], _) => Ok(Target::One(&way.place)),
+    pub fn of(pattern: &PathPattern) -> Result<Target<'_>, Status> {
+        match (pattern.rest.as_slice(), pattern.ends.as_slice()) {
+            ([], _) => Ok(Target::One(&pattern.resource)),
             ([Elem::Named { .. }], [node]) if node.kind() == SchemaNodeKind::LeafList => {
                 let module = node.module().name().to_owned();
                 let step = Step { module, name: node.name().to_owned(), keys: Vec::new() };
-                Ok(Target::Values(&way.place, step))
+                Ok(Target::Values(&pattern.resource, step))
             }
             ([Elem::Named { .. }], [node]) => {
                 let keys = super::path::key_names(node).join(", ");
                 let words = format!("{} is a list: give all of its keys, {keys}", node.name());
-                Err(at(Status::invalid_argument(words), way))
+                Err(at(Status::invalid_argument(words), pattern))
             }
-            _ => Err(at(Status::invalid_argument("the path of a value must not have wildcards"), way)),
+            _ => Err(at(
+                Status::invalid_argument("the path of a value must not have wildcards"),
+                pattern,
+            )),
         }
     }
 
@@ -47,21 +50,21 @@ impl Target<'_> {
     /// # Errors
     /// When the value does not match the node.
     pub fn body(&self, value: Value) -> Result<String, Faults> {
-        let (place, members) = match self {
-            Target::Values(place, step) => ((*place).clone(), only(step, value)),
-            Target::One(place) => match (place.kind(), place.steps.last()) {
-                (Some(SchemaNodeKind::Leaf), Some(step)) => (place.parent(), only(step, value)),
+        let (resource, members) = match self {
+            Target::Values(resource, step) => ((*resource).clone(), only(step, value)),
+            Target::One(resource) => match (resource.kind(), resource.steps.last()) {
+                (Some(SchemaNodeKind::Leaf), Some(step)) => (resource.parent(), only(step, value)),
                 (Some(SchemaNodeKind::LeafList), Some(step)) => {
-                    (place.parent(), only(step, vec![value].into()))
+                    (resource.parent(), only(step, vec![value].into()))
                 }
-                _ => ((*place).clone(), members(place, value)?),
+                _ => ((*resource).clone(), members(resource, value)?),
             },
         };
-        let text = body::json(&place, members)?;
+        let text = body::json(&resource, members)?;
         if text.contains("\\u0000") {
             return Err(Fault::malformed("the value contains a NUL character: remove it").into());
         }
-        let given = body::Given { tree: body::parse(&text, Media::Json)?, step: None };
+        let given = body::RequestBody { tree: body::parse(&text, Media::Json)?, step: None };
         Ok(given.text()?)
     }
 }
@@ -71,18 +74,19 @@ fn only(step: &Step, value: Value) -> Map<String, Value> {
 }
 
 /// The members of an object, without the keys of the path.
-fn members(place: &Place, value: Value) -> Result<Map<String, Value>, Faults> {
+fn members(resource: &Resource, value: Value) -> Result<Map<String, Value>, Faults> {
     let Value::Object(mut members) = value else {
         let fault = Fault::malformed("the value of this node must be a JSON object");
-        return Err(fault.at(place.data_path()).into());
+        return Err(fault.at(resource.data_path()).into());
     };
-    let Some(last) = place.steps.last() else { return Ok(members) };
+    let Some(last) = resource.steps.last() else { return Ok(members) };
     for (name, wanted) in &last.keys {
         let full = format!("{}:{name}", last.module);
         for name in [name, &full] {
             if members.shift_remove(name).is_some_and(|found| plain(&found) != *wanted) {
-                let fault = Fault::value(format!("the key {name} differs from the one in the path"));
-                return Err(fault.at(place.data_path()).into());
+                let fault =
+                    Fault::value(format!("the key {name} differs from the one in the path"));
+                return Err(fault.at(resource.data_path()).into());
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
-use super::path::{Elem, Way, key_names};
+use super::path::{Elem, PathPattern, key_names};
 use crate::restconf::path::{self, Step};
 
 /// A node that matches a path.
@@ -25,14 +25,14 @@ pub fn plain(value: &Value) -> String {
 }
 
 /// All matches of a path; `value` is the value at its resource.
-pub fn find<'a>(way: &Way, value: &'a Value) -> Vec<Found<'a>> {
-    let is_deep = way.rest.contains(&Elem::Deep);
+pub fn find<'a>(pattern: &PathPattern, value: &'a Value) -> Vec<Found<'a>> {
+    let is_deep = pattern.rest.contains(&Elem::Deep);
     let mut search = Search {
-        steps: way.place.steps.clone(),
+        steps: pattern.resource.steps.clone(),
         found: Vec::new(),
         seen: is_deep.then(HashSet::new),
     };
-    search.go(way.place.node.as_ref(), value, &way.rest);
+    search.go(pattern.resource.node.as_ref(), value, &pattern.rest);
     search.found
 }
 
@@ -167,16 +167,16 @@ mod tests {
         let list: Vec<_> = (0..1_000).map(interface).collect();
         let value = json!({ "interface": list });
         let count = |text: &str| {
-            let way = Way::read(None, Some(&path(text))).unwrap();
-            (way.rest.len(), find(&way, &value).len())
+            let pattern = PathPattern::read(None, Some(&path(text))).unwrap();
+            (pattern.rest.len(), find(&pattern, &value).len())
         };
         // Walked separately, the branches to one leaf would be millions.
         assert_eq!(count(&format!("interfaces/{}mtu", ".../".repeat(60))), (2, 1_000));
         assert_eq!(count("interfaces/.../*/.../mtu"), (4, 1_000), "each is found once");
-        // A pattern that `Way::read` refuses also terminates.
-        let mut way = Way::read(None, Some(&path("interfaces/.../mtu"))).unwrap();
-        let last = way.rest.pop().unwrap();
-        way.rest = [vec![Elem::Deep; 60], vec![last]].concat();
-        assert_eq!(find(&way, &value).len(), 1_000);
+        // A pattern that `PathPattern::read` refuses also terminates.
+        let mut pattern = PathPattern::read(None, Some(&path("interfaces/.../mtu"))).unwrap();
+        let last = pattern.rest.pop().unwrap();
+        pattern.rest = [vec![Elem::Deep; 60], vec![last]].concat();
+        assert_eq!(find(&pattern, &value).len(), 1_000);
     }
 }

@@ -14,14 +14,14 @@ const PRECISION_LIMIT: u32 = 18;
 
 /// A supported encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coding {
+pub enum ValueEncoding {
     /// RFC 7951: names with their modules.
     JsonIetf,
     /// The same values, names without modules.
     Json,
 }
 
-impl Coding {
+impl ValueEncoding {
     /// All encodings, the preferred one first.
     pub const ALL: [Encoding; 2] = [Encoding::JsonIetf, Encoding::Json];
 
@@ -29,26 +29,28 @@ impl Coding {
     ///
     /// # Errors
     /// When it is not supported.
-    pub fn of(number: i32) -> Result<Coding, Status> {
+    pub fn of(number: i32) -> Result<ValueEncoding, Status> {
         match Encoding::try_from(number) {
-            Ok(Encoding::JsonIetf) => Ok(Coding::JsonIetf),
-            Ok(Encoding::Json) => Ok(Coding::Json),
+            Ok(Encoding::JsonIetf) => Ok(ValueEncoding::JsonIetf),
+            Ok(Encoding::Json) => Ok(ValueEncoding::Json),
             Ok(other) => {
                 let name = other.as_str_name();
                 Err(Status::unimplemented(format!(
                     "encoding {name} is not supported: use JSON_IETF or JSON"
                 )))
             }
-            Err(_) => Err(Status::invalid_argument(format!("unknown encoding {number}: use JSON_IETF or JSON"))),
+            Err(_) => Err(Status::invalid_argument(format!(
+                "unknown encoding {number}: use JSON_IETF or JSON"
+            ))),
         }
     }
 
     /// Encodes a value of this node, which may be an object; `None`: the root.
-    pub fn told(self, node: Option<&SchemaNode<'static>>, value: &Value) -> TypedValue {
+    pub fn encode(self, node: Option<&SchemaNode<'static>>, value: &Value) -> TypedValue {
         let value = match (self, value, node) {
-            (Coding::Json, ..) => self.text(&bare(value)),
+            (ValueEncoding::Json, ..) => self.text(&bare(value)),
             // RFC 7951, section 4: the top names of a text have their modules.
-            (Coding::JsonIetf, Value::Object(members), Some(node)) => {
+            (ValueEncoding::JsonIetf, Value::Object(members), Some(node)) => {
                 let module = node.module().name().to_owned();
                 let named = members.iter().map(|(name, value)| match name.contains(':') {
                     true => (name.clone(), value.clone()),
@@ -56,24 +58,24 @@ impl Coding {
                 });
                 self.text(&Value::Object(named.collect()))
             }
-            (Coding::JsonIetf, ..) => self.text(value),
+            (ValueEncoding::JsonIetf, ..) => self.text(value),
         };
         TypedValue { value: Some(value) }
     }
 
     /// A text that is already encoded.
-    pub fn ready(self, text: String) -> TypedValue {
+    pub fn preencoded(self, text: String) -> TypedValue {
         let value = match self {
-            Coding::JsonIetf => Typed::JsonIetfVal(text.into_bytes()),
-            Coding::Json => Typed::JsonVal(text.into_bytes()),
+            ValueEncoding::JsonIetf => Typed::JsonIetfVal(text.into_bytes()),
+            ValueEncoding::Json => Typed::JsonVal(text.into_bytes()),
         };
         TypedValue { value: Some(value) }
     }
 
     /// The text of a value.
-    pub fn kept(self, value: &Value) -> String {
+    pub fn text_of(self, value: &Value) -> String {
         match (self, value) {
-            (Coding::Json, Value::Object(_) | Value::Array(_)) => bare(value).to_string(),
+            (ValueEncoding::Json, Value::Object(_) | Value::Array(_)) => bare(value).to_string(),
             _ => value.to_string(),
         }
     }
@@ -81,8 +83,8 @@ impl Coding {
     fn text(self, value: &Value) -> Typed {
         let bytes = value.to_string().into_bytes();
         match self {
-            Coding::JsonIetf => Typed::JsonIetfVal(bytes),
-            Coding::Json => Typed::JsonVal(bytes),
+            ValueEncoding::JsonIetf => Typed::JsonIetfVal(bytes),
+            ValueEncoding::Json => Typed::JsonVal(bytes),
         }
     }
 }
@@ -108,7 +110,7 @@ fn bare(value: &Value) -> Value {
 ///
 /// # Errors
 /// When its type is not supported, or it is not valid JSON.
-pub fn given(
+pub fn decode(
     value: Option<&TypedValue>,
     node: Option<&SchemaNode<'static>>,
 ) -> Result<Value, Status> {
@@ -124,8 +126,11 @@ fn read(value: &Typed) -> Result<Value, Status> {
         number.ok_or_else(|| Status::invalid_argument("the number is not finite"))
     };
     match value {
-        Typed::JsonIetfVal(bytes) | Typed::JsonVal(bytes) => serde_json::from_slice(bytes)
-            .map_err(|error| Status::invalid_argument(format!("the value is not valid JSON: {error}"))),
+        Typed::JsonIetfVal(bytes) | Typed::JsonVal(bytes) => {
+            serde_json::from_slice(bytes).map_err(|error| {
+                Status::invalid_argument(format!("the value is not valid JSON: {error}"))
+            })
+        }
         Typed::StringVal(text) | Typed::AsciiVal(text) => Ok(Value::String(text.clone())),
         Typed::IntVal(number) => Ok((*number).into()),
         Typed::UintVal(number) => Ok((*number).into()),
@@ -144,7 +149,8 @@ fn read(value: &Typed) -> Result<Value, Status> {
             list.element.iter().map(one).collect()
         }
         Typed::BytesVal(_) | Typed::AnyVal(_) | Typed::ProtoBytes(_) => {
-            let words = "unsupported type of value: use json_ietf_val, json_val or a scalar of one leaf";
+            let words =
+                "unsupported type of value: use json_ietf_val, json_val or a scalar of one leaf";
             Err(Status::unimplemented(words))
         }
     }
@@ -239,16 +245,16 @@ fn scalar(node: Option<&SchemaNode<'static>>, value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gnmi::path::Way;
+    use crate::gnmi::path::PathPattern;
     use crate::gnmi::tests::path;
     use serde_json::json;
 
     fn node(text: &str) -> SchemaNode<'static> {
-        Way::read(None, Some(&path(text))).unwrap().ends.remove(0)
+        PathPattern::read(None, Some(&path(text))).unwrap().ends.remove(0)
     }
 
     fn of(text: &str, value: Typed) -> Value {
-        given(Some(&TypedValue { value: Some(value) }), Some(&node(text))).unwrap()
+        decode(Some(&TypedValue { value: Some(value) }), Some(&node(text))).unwrap()
     }
 
     #[test]
@@ -292,8 +298,8 @@ mod tests {
         assert_eq!(bare(&value), json!({ "x": 1, "b:x": [{ "y": "d:z" }], "e": null }));
         let lan = node("interfaces/interface[name=lan]");
         let value = json!({ "name": "lan", "ietf-ip:ipv4": { "mtu": 1400 } });
-        let told = Coding::JsonIetf.told(Some(&lan), &value).value;
+        let encode = ValueEncoding::JsonIetf.encode(Some(&lan), &value).value;
         let wanted = json!({ "ietf-interfaces:name": "lan", "ietf-ip:ipv4": { "mtu": 1400 } });
-        assert_eq!(told, Some(Typed::JsonIetfVal(wanted.to_string().into_bytes())));
+        assert_eq!(encode, Some(Typed::JsonIetfVal(wanted.to_string().into_bytes())));
     }
 }

@@ -10,9 +10,9 @@ use stoa_api::gnmi::{Path, Subscription, SubscriptionMode};
 use tonic::Status;
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
-use super::path::{Elem, Way};
+use super::path::{Elem, PathPattern};
 use super::tree::{find, values};
-use super::value::Coding;
+use super::value::ValueEncoding;
 
 /// Minimum and default sample interval.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub type Values = BTreeMap<String, String>;
 
 /// Which values a subscription has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum ValueClass {
     All,
     /// Values that change rarely.
     Slow,
@@ -39,8 +39,8 @@ enum Which {
 #[derive(Debug)]
 pub struct Watch {
     /// The path.
-    pub way: Arc<Way>,
-    which: Which,
+    pub pattern: Arc<PathPattern>,
+    which: ValueClass,
     /// The sample interval; `None`: report on change.
     interval: Option<Duration>,
     is_suppressed: bool,
@@ -54,7 +54,7 @@ pub struct Watch {
 
 /// The result of one read.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ReadResult {
     /// The values of the subscription.
     pub picked: Values,
     /// Paths of other values below the same nodes.
@@ -88,13 +88,15 @@ impl Watch {
     /// # Errors
     /// When its path is not in the schema, or an interval is too short.
     pub fn of(prefix: Option<&Path>, subscription: &Subscription) -> Result<Vec<Watch>, Status> {
-        let way = Arc::new(Way::read(prefix, subscription.path.as_ref())?);
+        let pattern = Arc::new(PathPattern::read(prefix, subscription.path.as_ref())?);
         let mode = SubscriptionMode::try_from(subscription.mode);
-        let mode = mode.map_err(|_| Status::invalid_argument("unknown mode: use TARGET_DEFINED, ON_CHANGE or SAMPLE"))?;
+        let mode = mode.map_err(|_| {
+            Status::invalid_argument("unknown mode: use TARGET_DEFINED, ON_CHANGE or SAMPLE")
+        })?;
         let interval = period(subscription.sample_interval, "sample_interval")?;
         let heartbeat = period(subscription.heartbeat_interval, "heartbeat_interval")?;
         let watch = |which, interval| Watch {
-            way: Arc::clone(&way),
+            pattern: Arc::clone(&pattern),
             which,
             interval,
             is_suppressed: subscription.suppress_redundant,
@@ -104,13 +106,13 @@ impl Watch {
             beat: None,
         };
         Ok(match mode {
-            SubscriptionMode::OnChange => vec![watch(Which::All, None)],
+            SubscriptionMode::OnChange => vec![watch(ValueClass::All, None)],
             SubscriptionMode::Sample => {
-                vec![watch(Which::All, Some(interval.unwrap_or(INTERVAL_MIN)))]
+                vec![watch(ValueClass::All, Some(interval.unwrap_or(INTERVAL_MIN)))]
             }
             SubscriptionMode::TargetDefined => {
                 let own = Some(interval.unwrap_or(INTERVAL_OWN));
-                vec![watch(Which::Slow, None), watch(Which::Fast, own)]
+                vec![watch(ValueClass::Slow, None), watch(ValueClass::Fast, own)]
             }
         })
     }
@@ -146,21 +148,21 @@ impl Watch {
     /// A function that picks the values of this subscription from the read data; `None`: they exceed `room`.
     pub fn picker(
         &self,
-        coding: Coding,
+        coding: ValueEncoding,
         room: usize,
-    ) -> impl FnOnce(Option<&Value>) -> Option<Seen> + Send + 'static {
-        let (way, which) = (Arc::clone(&self.way), self.which);
+    ) -> impl FnOnce(Option<&Value>) -> Option<ReadResult> + Send + 'static {
+        let (pattern, which) = (Arc::clone(&self.pattern), self.which);
         move |value| {
-            let mut seen = Seen::default();
+            let mut seen = ReadResult::default();
             let mut is_full = false;
-            for found in value.map(|value| find(&way, value)).unwrap_or_default() {
+            for found in value.map(|value| find(&pattern, value)).unwrap_or_default() {
                 values(&found, &mut |path, node, value| {
                     is_full |= seen.picked.len() > room;
                     if is_full {
                         return;
                     }
-                    if which == Which::All || (which == Which::Fast) == is_fast(node) {
-                        seen.picked.insert(path.to_owned(), coding.kept(value));
+                    if which == ValueClass::All || (which == ValueClass::Fast) == is_fast(node) {
+                        seen.picked.insert(path.to_owned(), coding.text_of(value));
                     } else {
                         seen.others.insert(path.to_owned());
                     }
@@ -171,7 +173,7 @@ impl Watch {
     }
 
     /// Takes the result of a read from `begun` to `moment`; returns the changes to report.
-    pub fn take(&mut self, seen: Seen, begun: Instant, moment: Instant) -> Difference {
+    pub fn take(&mut self, seen: ReadResult, begun: Instant, moment: Instant) -> Difference {
         let is_beat = self.beat.is_some_and(|beat| beat <= moment);
         if is_beat || self.beat.is_none() {
             self.beat = self.heartbeat.map(|period| moment + period);
@@ -189,7 +191,7 @@ impl Watch {
             Some(_) => self.due,
             None => {
                 let pause = LOOK.max(rest);
-                self.way.has_facts().then_some(moment + pause)
+                self.pattern.has_facts().then_some(moment + pause)
             }
         };
         let is_all = is_beat || is_sampled && is_due;
@@ -200,9 +202,9 @@ impl Watch {
 
     /// Minimum number of steps of a deleted path: nodes above are not subscribed to.
     fn depth(&self) -> usize {
-        match self.way.rest.contains(&Elem::Deep) {
+        match self.pattern.rest.contains(&Elem::Deep) {
             true => usize::MAX,
-            false => (self.way.place.steps.len() + self.way.rest.len()).max(1),
+            false => (self.pattern.resource.steps.len() + self.pattern.rest.len()).max(1),
         }
     }
 }
@@ -224,10 +226,12 @@ fn is_fast(node: &SchemaNode<'_>) -> bool {
 }
 
 /// The changes from `held` to `seen`; with `is_all`, all values.
-fn difference(held: &Values, seen: &Seen, is_all: bool, depth: usize) -> Difference {
-    let is_told = |(path, value): &(&String, &String)| is_all || held.get(*path) != Some(*value);
+fn difference(held: &Values, seen: &ReadResult, is_all: bool, depth: usize) -> Difference {
+    let is_generated =
+        |(path, value): &(&String, &String)| is_all || held.get(*path) != Some(*value);
     let picked = &seen.picked;
-    let updates = picked.iter().filter(is_told).map(|(path, value)| (path.clone(), value.clone()));
+    let updates =
+        picked.iter().filter(is_generated).map(|(path, value)| (path.clone(), value.clone()));
     let gone = held.keys().filter(|path| !picked.contains_key(*path));
     let deletes: BTreeSet<&str> = gone.filter_map(|path| top(path, seen, depth)).collect();
     Difference {
@@ -238,7 +242,7 @@ fn difference(held: &Values, seen: &Seen, is_all: bool, depth: usize) -> Differe
 
 /// The topmost deleted node of a deleted value. `None`: values remain below the path, because an empty container got
 /// content.
-fn top<'a>(path: &'a str, seen: &Seen, depth: usize) -> Option<&'a str> {
+fn top<'a>(path: &'a str, seen: &ReadResult, depth: usize) -> Option<&'a str> {
     let has_below = |above: &str| {
         let start = format!("{above}/");
         let from = (Bound::Included(start.as_str()), Bound::Unbounded);
@@ -278,8 +282,8 @@ mod tests {
         list.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn seen(picked: Values) -> Seen {
-        Seen { picked, others: BTreeSet::new() }
+    fn seen(picked: Values) -> ReadResult {
+        ReadResult { picked, others: BTreeSet::new() }
     }
 
     #[test]
@@ -303,7 +307,7 @@ mod tests {
             difference(&made(&[("/a/b", "{}")]), &seen(made(&[("/a/b/c", "1")])), false, 1);
         assert!(held_empty.deletes.is_empty(), "a container that got something: {held_empty:?}");
         let others = BTreeSet::from([format!("{lan}/statistics/in-octets")]);
-        let left = Seen { picked: made(&[(up, "true")]), others };
+        let left = ReadResult { picked: made(&[(up, "true")]), others };
         let deletes = difference(&held, &left, false, 1).deletes;
         assert_eq!(deletes, [text.as_str(), name.as_str()], "what others watch is still there");
     }
@@ -320,7 +324,7 @@ mod tests {
         let interface = |number| serde_json::json!({ "name": number, "description": "x" });
         let list: Vec<_> = (0..50).map(|number: u32| interface(number.to_string())).collect();
         let value = serde_json::json!({ "interface": list });
-        let picked = |room| watch.picker(Coding::Json, room)(Some(&value));
+        let picked = |room| watch.picker(ValueEncoding::Json, room)(Some(&value));
         assert_eq!(picked(100).map(|seen| seen.picked.len()), Some(100));
         assert!(picked(99).is_none());
     }
@@ -331,11 +335,11 @@ mod tests {
         for mode in [SubscriptionMode::OnChange, SubscriptionMode::Sample] {
             let mut watch = watch(mode);
             let moment = begun + Duration::from_secs(3);
-            watch.take(Seen::default(), begun, moment);
+            watch.take(ReadResult::default(), begun, moment);
             assert_eq!(watch.due(), Some(moment + Duration::from_secs(30)), "{mode:?}");
             let (begun, moment) =
                 (moment + Duration::from_secs(30), moment + Duration::from_secs(30));
-            watch.take(Seen::default(), begun, moment);
+            watch.take(ReadResult::default(), begun, moment);
             assert_eq!(watch.due(), Some(moment + Duration::from_secs(1)), "{mode:?}");
         }
     }
@@ -343,8 +347,8 @@ mod tests {
     #[test]
     fn counters_are_recognized() {
         let is = |text: &str| {
-            let way = Way::read(None, Some(&crate::gnmi::tests::path(text))).unwrap();
-            is_fast(&way.ends[0])
+            let pattern = PathPattern::read(None, Some(&crate::gnmi::tests::path(text))).unwrap();
+            is_fast(&pattern.ends[0])
         };
         for fast in [
             "interfaces/interface/statistics/in-octets",
@@ -369,13 +373,13 @@ mod tests {
     proptest! {
         #[test]
         fn updates_and_deletes_reproduce_the_data(held in some(), now in some(), depth in 1_usize..5) {
-            let told = difference(&held, &seen(now.clone()), false, depth);
+            let reported = difference(&held, &seen(now.clone()), false, depth);
             let mut known = held;
-            for gone in &told.deletes {
+            for gone in &reported.deletes {
                 let below = format!("{gone}/");
                 known.retain(|path, _| path != gone && !path.starts_with(&below));
             }
-            known.extend(told.updates);
+            known.extend(reported.updates);
             prop_assert_eq!(known, now);
         }
     }

@@ -131,12 +131,12 @@ fn marks_in_the_modules_are_those_known_here() {
 
 #[test]
 fn paths_of_rules_are_read_with_their_quotes() {
-    let way = way("/a:b/c[x='/]'][d:y = \"'\"]/e");
-    let names: Vec<&str> = way.iter().map(|way| way.name.as_str()).collect();
+    let rule_path = rule_path("/a:b/c[x='/]'][d:y = \"'\"]/e");
+    let names: Vec<&str> = rule_path.iter().map(|rule_path| rule_path.name.as_str()).collect();
     assert_eq!(names, ["b", "c", "e"]);
-    assert!(way.iter().all(|way| way.module == "a"));
+    assert!(rule_path.iter().all(|rule_path| rule_path.module == "a"));
     let keys = [("x".to_owned(), "/]".to_owned()), ("y".to_owned(), "'".to_owned())];
-    assert_eq!(way[1].keys, keys);
+    assert_eq!(rule_path[1].keys, keys);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_path_that_may_be_another_nodes_is_not_read() {
     );
     assert_eq!(read(&format!("/a:b[c='{}']", "x".repeat(PATH_BYTES))), None);
     for clear in ["/a:b[c=\"it's\"]/d", "/a:b[c='say \"x\"']", "/a:b[c='x']"] {
-        assert_eq!(read(clear), Some(way(clear)), "{clear}");
+        assert_eq!(read(clear), Some(rule_path(clear)), "{clear}");
     }
 }
 
@@ -177,14 +177,14 @@ fn what_stands_below_a_denied_node_is_not_read() {
     ]));
     let ann = Rights::of(&user("ann", false), &management);
     assert!(ann.may(Operation::Read, &steps(LAN)) && !ann.may(Operation::Read, &steps(WAN)));
-    assert!(ann.has_rules_below(&way(lan)) && !ann.has_rules_below(&steps(WAN)[..2]));
-    assert!(!ann.has_rules_below(&way(vrf)), "a right to write shows nothing");
+    assert!(ann.has_rules_below(&rule_path(lan)) && !ann.has_rules_below(&steps(WAN)[..2]));
+    assert!(!ann.has_rules_below(&rule_path(vrf)), "a right to write shows nothing");
     let management = with_rules(json!([
         rule("no-interfaces", "deny", "*", interfaces),
         rule("late", "permit", "*", text)
     ]));
     let ann = Rights::of(&user("ann", false), &management);
-    assert!(!ann.has_rules_below(&way(interfaces)), "the earlier rule wins");
+    assert!(!ann.has_rules_below(&rule_path(interfaces)), "the earlier rule wins");
 }
 
 #[test]

@@ -9,19 +9,19 @@ use yang5::schema::SchemaNodeKind;
 use super::fault::{Fault, Faults, NAMESPACE, of_errors};
 use super::keys;
 use super::media::{Media, escape};
-use super::path::{Place, Step, child, inside_mut};
+use super::path::{Resource, Step, child, inside_mut};
 use super::read::step;
 
 /// A parsed body.
 #[derive(Debug)]
-pub struct Given {
+pub struct RequestBody {
     /// The data from the root on.
     pub tree: DataTree<'static>,
     /// The node in the body; `None` for the whole datastore.
     pub step: Option<Step>,
 }
 
-impl Given {
+impl RequestBody {
     /// The data in RFC 7951 encoding from the root on.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Given {
 ///
 /// # Errors
 /// When it cannot be parsed, does not match the schema, or contains something else.
-pub fn below(parent: &Place, media: Media, bytes: &[u8]) -> Result<Given, Faults> {
+pub fn below(parent: &Resource, media: Media, bytes: &[u8]) -> Result<RequestBody, Faults> {
     let text = text(bytes)?;
     let wrapped = match media {
         Media::Json => json(parent, members(text)?)?,
@@ -48,27 +48,28 @@ pub fn below(parent: &Place, media: Media, bytes: &[u8]) -> Result<Given, Faults
     };
     let tree = parse(&wrapped, media)?;
     let step = Some(only(&tree, &parent.steps)?);
-    Ok(Given { tree, step })
+    Ok(RequestBody { tree, step })
 }
 
 /// Reads a body that contains the whole datastore.
 ///
 /// # Errors
 /// As [`below`].
-pub fn whole(media: Media, bytes: &[u8]) -> Result<Given, Faults> {
+pub fn whole(media: Media, bytes: &[u8]) -> Result<RequestBody, Faults> {
     let text = text(bytes)?;
     let data = match media {
         Media::Json => {
             let mut members = members(text)?;
             let data = members.remove("ietf-restconf:data").filter(|_| members.is_empty());
             let data = data.filter(Value::is_object);
-            let data =
-                data.ok_or_else(|| Fault::malformed("the body must be {\"ietf-restconf:data\": {...}}"));
+            let data = data.ok_or_else(|| {
+                Fault::malformed("the body must be {\"ietf-restconf:data\": {...}}")
+            });
             data?.to_string()
         }
         Media::Xml => inner(text, "data", NAMESPACE)?,
     };
-    Ok(Given { tree: parse(&data, media)?, step: None })
+    Ok(RequestBody { tree: parse(&data, media)?, step: None })
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Fault> {
@@ -111,7 +112,7 @@ pub fn parse(text: &str, media: Media) -> Result<DataTree<'static>, Faults> {
 ///
 /// # Errors
 /// When the path to `parent` is invalid, or a member is one of its keys.
-pub fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Faults> {
+pub fn json(parent: &Resource, members: Map<String, Value>) -> Result<String, Faults> {
     if parent.is_root() {
         return Ok(Value::Object(members).to_string());
     }
@@ -136,14 +137,17 @@ pub fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Fault
         let bare = name.strip_prefix(module).and_then(|rest| rest.strip_prefix(':'));
         let name = bare.map(str::to_owned).unwrap_or(name);
         if lowest.insert(name.clone(), value).is_some() {
-            return Err(Fault::value(format!("{name} is a key in the URL: remove it from the body")).into());
+            return Err(Fault::value(format!(
+                "{name} is a key in the URL: remove it from the body"
+            ))
+            .into());
         }
     }
     Ok(whole.to_string())
 }
 
 /// The text inside the elements of the nodes above it.
-fn xml(parent: &Place, text: &str) -> String {
+fn xml(parent: &Resource, text: &str) -> String {
     let context = yang::schema().context();
     let namespace = |module: &str| {
         let module = context.get_module_implemented(module);
@@ -229,7 +233,7 @@ fn only(tree: &DataTree<'static>, steps: &[Step]) -> Result<Step, Fault> {
 ///
 /// # Errors
 /// When it is not configuration.
-pub fn place_of(parent: &Place, step: &Step) -> Result<Place, Fault> {
+pub fn place_of(parent: &Resource, step: &Step) -> Result<Resource, Fault> {
     let node = match &parent.node {
         Some(node) => child(node, &step.module, &step.name),
         None => {
@@ -241,10 +245,10 @@ pub fn place_of(parent: &Place, step: &Step) -> Result<Place, Fault> {
     let node = node.ok_or_else(|| Fault::malformed("the node in the body is not in the schema"))?;
     let mut steps = parent.steps.clone();
     steps.push(step.clone());
-    let place = Place { steps, node: Some(node) };
-    let has_keys = !matches!(place.kind(), Some(SchemaNodeKind::List)) || !step.keys.is_empty();
-    match place.is_config() && has_keys {
-        true => Ok(place),
+    let resource = Resource { steps, node: Some(node) };
+    let has_keys = !matches!(resource.kind(), Some(SchemaNodeKind::List)) || !step.keys.is_empty();
+    match resource.is_config() && has_keys {
+        true => Ok(resource),
         false => Err(Fault::value("this is state data, which cannot be configured")),
     }
 }

@@ -14,9 +14,9 @@ use yang5::schema::SchemaNodeKind;
 use super::condition::Tags;
 use super::fault::{Fault, Faults};
 use super::media::Media;
-use super::path::{self, Place};
+use super::path::{self, Resource};
 use super::query::{Content, Defaults, Query};
-use super::read::Asked;
+use super::read::ReadRequest;
 use super::write::{self, Change};
 use super::{Call, ROOT, library, not_allowed, options};
 use crate::nacm::Rights;
@@ -40,8 +40,8 @@ pub struct Target {
 
 /// Answers a request for the data at the path `raw`.
 pub async fn serve(call: Call, target: Target, raw: &str, body: Body) -> Result<Response, Faults> {
-    let place = path::parse(raw)?;
-    let allowed = match (place.is_config(), place.is_root()) {
+    let resource = path::parse(raw)?;
+    let allowed = match (resource.is_config(), resource.is_root()) {
         (false, _) => ALLOWED_STATE,
         (true, true) => ALLOWED_ROOT,
         (true, false) => ALLOWED,
@@ -49,18 +49,18 @@ pub async fn serve(call: Call, target: Target, raw: &str, body: Body) -> Result<
     let allowed = if target.store == Store::Startup { ALLOWED_STATE } else { allowed };
     let method = call.parts.method.clone();
     match method {
-        Method::GET | Method::HEAD => get(call, target, place).await,
+        Method::GET | Method::HEAD => get(call, target, resource).await,
         Method::OPTIONS => Ok(options(allowed)),
         _ if !allowed.split(", ").any(|one| one == method.as_str()) => Err(not_allowed(allowed)),
-        _ => change(call, target, place, body).await,
+        _ => change(call, target, resource, body).await,
     }
 }
 
 /// Answers a request for operational data.
 pub async fn operational(call: Call, target: Target, raw: &str) -> Result<Response, Faults> {
-    let place = path::parse(raw)?;
+    let resource = path::parse(raw)?;
     match call.parts.method {
-        Method::GET | Method::HEAD => get(call, target, place).await,
+        Method::GET | Method::HEAD => get(call, target, resource).await,
         Method::OPTIONS => Ok(options(ALLOWED_STATE)),
         _ => Err(not_allowed(ALLOWED_STATE)),
     }
@@ -68,26 +68,26 @@ pub async fn operational(call: Call, target: Target, raw: &str) -> Result<Respon
 
 // ===== reads =====
 
-async fn get(call: Call, target: Target, place: Place) -> Result<Response, Faults> {
+async fn get(call: Call, target: Target, resource: Resource) -> Result<Response, Faults> {
     let query = Query::parse(call.parts.uri.query().unwrap_or_default(), &call.parts.method)?;
-    let media = Media::wanted(&call.parts.headers)?;
-    let snapshot = call.front.datastore.tree(target.store);
+    let media = Media::accepted(&call.parts.headers)?;
+    let snapshot = call.app.datastore.tree(target.store);
     let tags = tags(&call, &snapshot);
-    let state = state(&call, target, &place, query.content).await?;
+    let state = state(&call, target, &resource, query.content).await?;
     // State changes without a new tag.
     if state.is_none()
         && let Some(response) = tags.unmodified(&call.parts.headers)
     {
         return Ok(response);
     }
-    let is_small =
-        matches!(place.kind(), Some(SchemaNodeKind::Leaf)) && query.defaults != Defaults::ReportAll;
+    let is_small = matches!(resource.kind(), Some(SchemaNodeKind::Leaf))
+        && query.defaults != Defaults::ReportAll;
     let work = move || {
-        let management = call.front.management();
+        let management = call.app.management();
         let rights = Rights::of(&call.identity, &management);
-        let asked = Asked { place: &place, query: &query, rights: &rights, media };
-        let path = place.data_path();
-        let text = text(&snapshot, state.as_ref(), &asked, &call.host())?;
+        let request = ReadRequest { resource: &resource, query: &query, rights: &rights, media };
+        let path = resource.data_path();
+        let text = text(&snapshot, state.as_ref(), &request, &call.host())?;
         text.ok_or_else(|| Faults::from(Fault::nowhere("no such resource").at(path)))
     };
     // Large trees are printed off the threads that answer clients.
@@ -110,20 +110,20 @@ async fn get(call: Call, target: Target, place: Place) -> Result<Response, Fault
 pub fn text(
     snapshot: &Arc<Snapshot>,
     state: Option<&DataTree<'static>>,
-    asked: &Asked<'_>,
+    request: &ReadRequest<'_>,
     host: &str,
 ) -> Result<Option<String>, Faults> {
     let broken = |_| Fault::broken("libyang cannot copy the data");
-    let first = asked.place.steps.first().map(|step| step.module.as_str());
-    if first.is_some_and(library::is_told) {
-        return Ok(match asked.query.content {
+    let first = request.resource.steps.first().map(|step| step.module.as_str());
+    if first.is_some_and(library::is_generated) {
+        return Ok(match request.query.content {
             Content::Config => None,
-            _ => asked.read(&library::facts(host)?)?,
+            _ => request.read(&library::facts(host)?)?,
         });
     }
     let mut full;
     let mut tree: &DataTree<'static> = &snapshot.tree;
-    if asked.query.defaults == Defaults::ReportAll {
+    if request.query.defaults == Defaults::ReportAll {
         full = tree.duplicate().map_err(broken)?;
         full.add_implicit(yang5::data::DataImplicitFlags::NO_STATE).map_err(broken)?;
         tree = &full;
@@ -132,29 +132,29 @@ pub fn text(
     if let Some(state) = state {
         whole = tree.duplicate().map_err(broken)?;
         whole.merge(state).map_err(broken)?;
-        if asked.place.is_root() {
+        if request.resource.is_root() {
             whole.merge(&library::facts(host)?).map_err(broken)?;
         }
         tree = &whole;
     }
-    Ok(asked.read(tree)?)
+    Ok(request.read(tree)?)
 }
 
 /// The forwarder's state for a resource; `None`: none is needed.
 async fn state(
     call: &Call,
     target: Target,
-    place: &Place,
+    resource: &Resource,
     content: Content,
 ) -> Result<Option<DataTree<'static>>, Faults> {
     // A configured leaf is not state: the forwarder need not be asked.
-    let is_leaf = matches!(place.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList));
-    let is_value = is_leaf && place.is_config();
+    let is_leaf = matches!(resource.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList));
+    let is_value = is_leaf && resource.is_config();
     if content == Content::Config || target.store != Store::Running || is_value {
         return Ok(None);
     }
-    let may_lack = content == Content::All && place.is_config();
-    facts(&call.front.datastore, &place.data_path(), may_lack).await
+    let may_lack = content == Content::All && resource.is_config();
+    facts(&call.app.datastore, &resource.data_path(), may_lack).await
 }
 
 /// The forwarder's state at or below a path, whose lists may lack their keys; `None`: none is needed, or the forwarder
@@ -186,24 +186,29 @@ pub async fn facts(
 }
 
 fn tags(call: &Call, snapshot: &Snapshot) -> Tags {
-    Tags::new(call.front.started, snapshot.revision, snapshot.modified)
+    Tags::new(call.app.started, snapshot.revision, snapshot.modified)
 }
 
 // ===== changes =====
 
-async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<Response, Faults> {
+async fn change(
+    call: Call,
+    target: Target,
+    resource: Resource,
+    body: Body,
+) -> Result<Response, Faults> {
     let method = call.parts.method.clone();
     let query = Query::parse(call.parts.uri.query().unwrap_or_default(), &method)?;
     let (media, bytes) = if method == Method::DELETE {
         (None, Vec::new())
     } else {
-        let media = Media::given(&call.parts.headers)?;
+        let media = Media::content_type(&call.parts.headers)?;
         (Some(media), call.body(body).await?)
     };
     let author = call.author();
-    let datastore = call.front.datastore.clone();
+    let datastore = call.app.datastore.clone();
     let call = Arc::new(call);
-    let job = Arc::new((place, query, media, bytes, target, method));
+    let job = Arc::new((resource, query, media, bytes, target, method));
     for turn in 1.. {
         let snapshot = datastore.tree(target.store);
         let is_asked = tags(&call, &snapshot).check(&call.parts.headers)?;
@@ -211,15 +216,15 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
         let task = Arc::clone(&job);
         // Large bodies are parsed off the threads that answer clients.
         let made = tokio::task::spawn_blocking(move || {
-            let (place, query, media, bytes, target, method) = &*task;
+            let (resource, query, media, bytes, target, method) = &*task;
             let change = Change {
                 method,
-                place: place.clone(),
+                resource: resource.clone(),
                 given: media.map(|media| (media, bytes.as_slice())),
                 insert: query.insert.clone(),
             };
-            let made = change.made(&store, target.store)?;
-            let management = worker.front.management();
+            let made = change.plan(&store, target.store)?;
+            let management = worker.app.management();
             let rights = Rights::of(&worker.identity, &management);
             let is_change = write::permitted(&store, target.store, &made, &rights)?;
             Ok::<_, Faults>((made, rights.is_whole(), is_change))
@@ -246,7 +251,7 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
             Ok((created, status)) => {
                 let mut response = status.into_response();
                 tags(&call, &datastore.tree(target.store)).add(response.headers_mut());
-                if let Some(location) = created.and_then(|place| location(&place, target)) {
+                if let Some(location) = created.and_then(|resource| location(&resource, target)) {
                     response.headers_mut().insert(header::LOCATION, location);
                 }
                 return Ok(response);
@@ -258,14 +263,14 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
 }
 
 /// The URL of a resource.
-fn location(place: &Place, target: Target) -> Option<HeaderValue> {
+fn location(resource: &Resource, target: Target) -> Option<HeaderValue> {
     let mut url = match (target.is_ds, target.store) {
         (false, _) => format!("{ROOT}/data"),
         (true, Store::Candidate) => format!("{ROOT}/ds/ietf-datastores:candidate"),
         (true, Store::Running) => format!("{ROOT}/ds/ietf-datastores:running"),
         (true, Store::Startup) => format!("{ROOT}/ds/ietf-datastores:startup"),
     };
-    for (name, step) in path::named(&place.steps) {
+    for (name, step) in path::named(&resource.steps) {
         url.push('/');
         url.push_str(&name);
         let keys: Vec<String> =

@@ -9,7 +9,7 @@ use stoa_controller::yang;
 
 use super::media::{Media, escape};
 use crate::auth::Denied;
-use crate::server::front::Unread;
+use crate::server::app::BodyError;
 
 /// Namespace of ietf-restconf.
 pub const NAMESPACE: &str = "urn:ietf:params:xml:ns:yang:ietf-restconf";
@@ -174,7 +174,7 @@ impl Faults {
     }
 
     /// All errors as text, each with its data path if it has one.
-    pub fn told(&self) -> Vec<String> {
+    pub fn messages(&self) -> Vec<String> {
         let one = |fault: &Fault| match is_path(&fault.path) {
             true => format!("{}: {}", fault.path, fault.message),
             false => fault.message.clone(),
@@ -239,10 +239,10 @@ impl Faults {
     }
 }
 
-impl From<Unread> for Faults {
-    fn from(unread: Unread) -> Faults {
+impl From<BodyError> for Faults {
+    fn from(unread: BodyError) -> Faults {
         let tag = match unread {
-            Unread::TooLarge(_) => "too-big",
+            BodyError::TooLarge(_) => "too-big",
             _ => "malformed-message",
         };
         Fault::protocol(unread.status(), tag, unread.words()).into()

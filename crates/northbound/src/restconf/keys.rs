@@ -19,10 +19,10 @@ pub fn is_clear(value: &str) -> bool {
 /// The first such value.
 pub fn check(tree: &DataTree<'static>) -> Result<(), Fault> {
     let tops = tree.reference();
-    tops.iter().flat_map(DataNodeRef::inclusive_siblings).try_for_each(|top| look(&top, 0))
+    tops.iter().flat_map(DataNodeRef::inclusive_siblings).try_for_each(|top| check_node(&top, 0))
 }
 
-fn look(node: &DataNodeRef<'_>, above_bytes: usize) -> Result<(), Fault> {
+fn check_node(node: &DataNodeRef<'_>, above_bytes: usize) -> Result<(), Fault> {
     let schema = node.schema();
     // "/MODULE:NAME", and "[NAME='VALUE']" of each key.
     let mut bytes = above_bytes + schema.module().name().len() + schema.name().len() + 2;
@@ -31,9 +31,9 @@ fn look(node: &DataNodeRef<'_>, above_bytes: usize) -> Result<(), Fault> {
         bytes += name.len() + value.len() + 5;
         match is_clear(&value) {
             true => Ok(()),
-            false => {
-                Err(Fault::value(format!("a key or entry cannot contain both kinds of quotes: {value}")))
-            }
+            false => Err(Fault::value(format!(
+                "a key or entry cannot contain both kinds of quotes: {value}"
+            ))),
         }
     };
     match schema.kind() {
@@ -44,8 +44,9 @@ fn look(node: &DataNodeRef<'_>, above_bytes: usize) -> Result<(), Fault> {
         _ => {}
     }
     if bytes > PATH_BYTES {
-        let words = format!("the data path of a node has more than {PATH_BYTES} bytes: use shorter keys");
+        let words =
+            format!("the data path of a node has more than {PATH_BYTES} bytes: use shorter keys");
         return Err(Fault::value(words));
     }
-    node.children().try_for_each(|child| look(&child, bytes))
+    node.children().try_for_each(|child| check_node(&child, bytes))
 }

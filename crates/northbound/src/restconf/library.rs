@@ -19,7 +19,7 @@ const CAPABILITIES: &[&str] = &[
 ];
 
 /// Whether data of this module comes from here, not from a datastore.
-pub fn is_told(module: &str) -> bool {
+pub fn is_generated(module: &str) -> bool {
     ["ietf-yang-library", "ietf-restconf-monitoring"].contains(&module)
 }
 
@@ -107,7 +107,9 @@ pub fn schema(call: &Call, below: &str) -> Result<Response, Faults> {
             || text.contains(&format!("revision {revision}"))
             || text.contains(&format!("revision \"{revision}\""))
     });
-    let text = text.ok_or_else(|| Fault::nowhere("no such module or revision: see ietf-yang-library:yang-library"))?;
+    let text = text.ok_or_else(|| {
+        Fault::nowhere("no such module or revision: see ietf-yang-library:yang-library")
+    })?;
     Ok(([(header::CONTENT_TYPE, "application/yang")], text).into_response())
 }
 

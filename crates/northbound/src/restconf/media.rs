@@ -36,7 +36,7 @@ impl Media {
     ///
     /// # Errors
     /// When the client accepts neither.
-    pub fn wanted(headers: &HeaderMap) -> Result<Media, Fault> {
+    pub fn accepted(headers: &HeaderMap) -> Result<Media, Fault> {
         let mut best: Option<(u32, Media)> = None;
         let mut is_asked = false;
         for value in headers.get_all(header::ACCEPT) {
@@ -73,7 +73,7 @@ impl Media {
 
     /// The encoding of errors: JSON, unless the client requests XML.
     pub fn for_faults(headers: &HeaderMap) -> Media {
-        match Media::wanted(headers) {
+        match Media::accepted(headers) {
             Ok(media) => media,
             Err(_) => Media::Json,
         }
@@ -83,7 +83,7 @@ impl Media {
     ///
     /// # Errors
     /// When it is neither, or missing.
-    pub fn given(headers: &HeaderMap) -> Result<Media, Fault> {
+    pub fn content_type(headers: &HeaderMap) -> Result<Media, Fault> {
         let name = headers.get(header::CONTENT_TYPE).and_then(|name| name.to_str().ok());
         name.and_then(Media::of).ok_or_else(|| {
             Fault::protocol(
@@ -118,21 +118,21 @@ pub fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn wanted(accept: &str) -> Option<Media> {
+    fn accepted(accept: &str) -> Option<Media> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        Media::wanted(&headers).ok()
+        Media::accepted(&headers).ok()
     }
 
     #[test]
     fn the_preferred_encoding_is_used() {
-        assert_eq!(wanted("*/*"), Some(Media::Json));
-        assert_eq!(wanted("application/yang-data+xml"), Some(Media::Xml));
+        assert_eq!(accepted("*/*"), Some(Media::Json));
+        assert_eq!(accepted("application/yang-data+xml"), Some(Media::Xml));
         let both = "application/yang-data+json;q=0.5, application/yang-data+xml;q=0.9";
-        assert_eq!(wanted(both), Some(Media::Xml));
-        assert_eq!(wanted("text/html, */*;q=0.1"), Some(Media::Json));
-        assert_eq!(wanted("text/html"), None);
-        assert_eq!(wanted("application/json;q=0"), None);
-        assert_eq!(Media::wanted(&HeaderMap::new()).ok(), Some(Media::Json));
+        assert_eq!(accepted(both), Some(Media::Xml));
+        assert_eq!(accepted("text/html, */*;q=0.1"), Some(Media::Json));
+        assert_eq!(accepted("text/html"), None);
+        assert_eq!(accepted("application/json;q=0"), None);
+        assert_eq!(Media::accepted(&HeaderMap::new()).ok(), Some(Media::Json));
     }
 }

@@ -9,12 +9,12 @@ pub mod data;
 pub mod fault;
 pub mod keys;
 pub mod library;
-mod look;
 pub mod media;
 mod openapi;
 pub mod path;
 pub mod query;
 pub mod read;
+mod read_only;
 pub mod rpc;
 mod streams;
 #[cfg(test)]
@@ -32,9 +32,9 @@ use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::json;
 use stoa_controller::datastore::{Author, Client, Store};
 
-use crate::audit::Deed;
+use crate::audit::AuditRecord;
 use crate::auth::{Identity, Proof};
-use crate::server::front::{Front, author, peer};
+use crate::server::app::{AppState, author, peer};
 use fault::{Fault, Faults, NAMESPACE};
 use media::Media;
 
@@ -44,7 +44,7 @@ const ROOT: &str = "/restconf";
 const LIBRARY: &str = "2019-01-04";
 
 /// The routes of RESTCONF.
-pub fn router() -> Router<Arc<Front>> {
+pub fn router() -> Router<Arc<AppState>> {
     Router::new()
         .route("/.well-known/host-meta", get(host_meta))
         .route("/openapi.json", get(open_api))
@@ -63,9 +63,9 @@ async fn host_meta() -> Response {
 }
 
 /// The OpenAPI description, for authenticated users only: it reveals what the router can do.
-async fn open_api(State(front): State<Arc<Front>>, request: Request) -> Response {
+async fn open_api(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    match front.identify(&parts).await {
+    match app.identify(&parts).await {
         Ok(_) => {
             let text = tokio::task::spawn_blocking(openapi::text).await.unwrap_or("{}");
             ([(header::CONTENT_TYPE, "application/json")], text).into_response()
@@ -77,7 +77,7 @@ async fn open_api(State(front): State<Arc<Front>>, request: Request) -> Response
 /// An authenticated request.
 #[derive(Debug)]
 pub struct Call {
-    front: Arc<Front>,
+    app: Arc<AppState>,
     identity: Identity,
     parts: Parts,
     media: Media,
@@ -98,15 +98,15 @@ impl Call {
     }
 
     async fn body(&self, body: axum::body::Body) -> Result<Vec<u8>, Faults> {
-        let limit = self.front.management().limits.body_bytes;
-        Ok(self.front.body(body, usize::try_from(limit).unwrap_or(usize::MAX)).await?)
+        let limit = self.app.management().limits.body_bytes;
+        Ok(self.app.body(body, usize::try_from(limit).unwrap_or(usize::MAX)).await?)
     }
 }
 
 /// Answers any request below the root.
-async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
+async fn serve(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let identity = match front.identify(&parts).await {
+    let identity = match app.identify(&parts).await {
         Ok(identity) => identity,
         Err(denied) => {
             let media = Media::for_faults(&parts.headers);
@@ -120,14 +120,20 @@ async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
     let user = identity.name.clone();
     let media = Media::for_faults(&parts.headers);
     let is_change = !parts.method.is_safe() && !rpc::only_reads(parts.uri.path());
-    let call = Call { front: Arc::clone(&front), identity, parts, media };
+    let call = Call { app: Arc::clone(&app), identity, parts, media };
     let work = async move {
         let answered = dispatch(call, body).await;
         note(
-            &front,
+            &app,
             is_change,
             &answered,
-            &Deed { user: &user, from: Some(from), client: "restconf", what: &what, result: "" },
+            &AuditRecord {
+                user: &user,
+                from: Some(from),
+                client: "restconf",
+                what: &what,
+                result: "",
+            },
         );
         answered
     };
@@ -144,14 +150,19 @@ async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
 }
 
 /// Writes an audit record for changes and for forbidden requests.
-fn note(front: &Front, is_change: bool, answered: &Result<Response, Faults>, deed: &Deed<'_>) {
+fn note(
+    app: &AppState,
+    is_change: bool,
+    answered: &Result<Response, Faults>,
+    record: &AuditRecord<'_>,
+) {
     if is_change || answered.as_ref().is_err_and(|faults| faults.status() == StatusCode::FORBIDDEN)
     {
         let result = match answered {
             Ok(response) => response.status().to_string(),
             Err(faults) => format!("{}: {}", faults.status(), faults.words()),
         };
-        front.audit.write(&Deed { result: &result, ..*deed });
+        app.audit.write(&AuditRecord { result: &result, ..*record });
     }
 }
 
@@ -220,7 +231,7 @@ fn root(call: &Call) -> String {
 fn only_read(call: &Call, text: String) -> Result<Response, Faults> {
     match call.parts.method {
         Method::GET | Method::HEAD => {
-            let media = Media::wanted(&call.parts.headers)?;
+            let media = Media::accepted(&call.parts.headers)?;
             Ok(([(header::CONTENT_TYPE, media.name())], format!("{text}\n")).into_response())
         }
         Method::OPTIONS => Ok(options("OPTIONS, GET, HEAD")),

@@ -26,17 +26,17 @@ pub struct Step {
 
 /// A schema node, with the keys of the lists above it.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Resource {
     /// From the root; empty: the datastore.
     pub steps: Vec<Step>,
     /// The schema node; `None`: the datastore.
     pub node: Option<SchemaNode<'static>>,
 }
 
-impl Place {
+impl Resource {
     /// The whole datastore.
-    pub fn root() -> Place {
-        Place { steps: Vec::new(), node: None }
+    pub fn root() -> Resource {
+        Resource { steps: Vec::new(), node: None }
     }
 
     /// Whether it is the whole datastore.
@@ -65,11 +65,11 @@ impl Place {
     }
 
     /// The parent.
-    pub fn parent(&self) -> Place {
+    pub fn parent(&self) -> Resource {
         let mut steps = self.steps.clone();
         steps.pop();
         let node = self.node.as_ref().and_then(data_parent);
-        Place { steps, node }
+        Resource { steps, node }
     }
 }
 
@@ -167,17 +167,17 @@ pub fn child(
     module: &str,
     name: &str,
 ) -> Option<SchemaNode<'static>> {
-    look(parent.children(), module, name)
+    find(parent.children(), module, name)
 }
 
-fn look(
+fn find(
     nodes: impl Iterator<Item = SchemaNode<'static>>,
     module: &str,
     name: &str,
 ) -> Option<SchemaNode<'static>> {
     for node in nodes {
         if is_schema_only(&node) {
-            if let Some(found) = look(node.children(), module, name) {
+            if let Some(found) = find(node.children(), module, name) {
                 return Some(found);
             }
         } else if node.name() == name && node.module().name() == module {
@@ -192,29 +192,29 @@ pub fn in_nodes(
     nodes: impl Iterator<Item = SchemaNode<'static>>,
     step: &Step,
 ) -> Option<SchemaNode<'static>> {
-    look(nodes, &step.module, &step.name)
+    find(nodes, &step.module, &step.name)
 }
 
 /// The resource of a URL path; empty: the datastore.
 ///
 /// # Errors
 /// When the schema has no such node, or keys are missing.
-pub fn parse(raw: &str) -> Result<Place, Fault> {
+pub fn parse(raw: &str) -> Result<Resource, Fault> {
     let raw = raw.strip_suffix('/').unwrap_or(raw);
-    let mut place = Place::root();
+    let mut resource = Resource::root();
     if raw.is_empty() {
-        return Ok(place);
+        return Ok(resource);
     }
     for (index, segment) in raw.split('/').enumerate() {
         if index >= STEPS_LIMIT {
             return Err(Fault::value(format!("the path has more than {STEPS_LIMIT} steps")));
         }
-        step(&mut place, segment)?;
+        step(&mut resource, segment)?;
     }
-    if place.data_path().len() > keys::PATH_BYTES {
+    if resource.data_path().len() > keys::PATH_BYTES {
         return Err(Fault::value(format!("the path has more than {} bytes", keys::PATH_BYTES)));
     }
-    Ok(place)
+    Ok(resource)
 }
 
 fn decode(text: &str) -> Result<String, Fault> {
@@ -226,7 +226,7 @@ fn decode(text: &str) -> Result<String, Fault> {
     Ok(decoded.into_owned())
 }
 
-fn step(place: &mut Place, segment: &str) -> Result<(), Fault> {
+fn step(resource: &mut Resource, segment: &str) -> Result<(), Fault> {
     let (name, keys) = match segment.split_once('=') {
         Some((name, keys)) => (name, Some(keys)),
         None => (segment, None),
@@ -236,17 +236,17 @@ fn step(place: &mut Place, segment: &str) -> Result<(), Fault> {
         Some((module, name)) => (Some(module.to_owned()), name.to_owned()),
         None => (None, name),
     };
-    let above = place.steps.last().map(|step| step.module.clone());
+    let above = resource.steps.last().map(|step| step.module.clone());
     let Some(module) = module.or(above) else {
         let words = format!("the first name of a path needs its module: MODULE:{name}");
         return Err(Fault::nowhere(words));
     };
-    let found = match &place.node {
+    let found = match &resource.node {
         Some(parent) => child(parent, &module, &name),
         None => top(&module, &name),
     };
     let unknown = || {
-        let above = place.data_path();
+        let above = resource.data_path();
         Fault::nowhere(format!("there is no node {module}:{name} below {above} in the schema"))
     };
     let node = found.ok_or_else(unknown)?;
@@ -256,8 +256,8 @@ fn step(place: &mut Place, segment: &str) -> Result<(), Fault> {
         _ => Vec::new(),
     };
     let keys = values(&node, &names, keys)?;
-    place.steps.push(Step { module, name, keys });
-    place.node = Some(node);
+    resource.steps.push(Step { module, name, keys });
+    resource.node = Some(node);
     Ok(())
 }
 
@@ -267,7 +267,7 @@ pub fn top(module: &str, name: &str) -> Option<SchemaNode<'static>> {
         return None;
     }
     let context = yang::schema().context();
-    look(context.get_module_implemented(module)?.data(), module, name)
+    find(context.get_module_implemented(module)?.data(), module, name)
 }
 
 /// The keys of a step.
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn identifiers_are_those_of_the_rfc() {
-        let path = |raw: &str| parse(raw).map(|place| place.data_path());
+        let path = |raw: &str| parse(raw).map(|resource| resource.data_path());
         let lan = "ietf-interfaces:interfaces/interface=lan/ietf-ip:ipv4/address=10.0.0.1";
         let there = "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv4/\
                      address[ip='10.0.0.1']";

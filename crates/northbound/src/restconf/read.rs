@@ -6,15 +6,15 @@ use yang5::schema::SchemaNodeKind;
 
 use super::fault::{Fault, NAMESPACE};
 use super::media::Media;
-use super::path::{Place, Step};
+use super::path::{Resource, Step};
 use super::query::{Content, Field, Query};
 use crate::nacm::{self, Operation, Rights};
 
 /// A read request.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct ReadRequest<'a> {
     /// The target.
-    pub place: &'a Place,
+    pub resource: &'a Resource,
     /// Its query parameters.
     pub query: &'a Query,
     /// The rights of the client.
@@ -27,20 +27,20 @@ fn broken(error: &yang5::Error) -> Fault {
     Fault::broken(format!("libyang: {}", error.msg.as_deref().unwrap_or("it gave no reason")))
 }
 
-impl Asked<'_> {
+impl ReadRequest<'_> {
     /// The text of the response; `None`: the resource does not exist, or may not be read.
     ///
     /// # Errors
     /// When libyang fails.
     pub fn read(&self, tree: &DataTree<'static>) -> Result<Option<String>, Fault> {
-        if self.place.is_root() {
+        if self.resource.is_root() {
             return self.whole(tree).map(Some);
         }
-        let steps = &self.place.steps;
+        let steps = &self.resource.steps;
         if tree.reference().is_none() || !self.is_seen(steps) {
             return Ok(None);
         }
-        let path = self.place.data_path();
+        let path = self.resource.data_path();
         let (found, _) = yang::collect_errors(|| tree.find_path(&path));
         let Ok(node) = found else { return Ok(None) };
         if self.is_all_shown() {
@@ -54,7 +54,7 @@ impl Asked<'_> {
 
     /// Whether nothing has to be removed.
     fn is_all_shown(&self) -> bool {
-        let has_secrets = nacm::may_hold_secret(&self.place.steps);
+        let has_secrets = nacm::may_hold_secret(&self.resource.steps);
         self.query.is_whole()
             && self.query.content == Content::All
             && self.rights.is_whole()
@@ -72,7 +72,7 @@ impl Asked<'_> {
         for top in copy.reference().iter().flat_map(DataNodeRef::inclusive_siblings) {
             let step = step(&top);
             let fields = self.query.fields.as_deref();
-            let is_wanted = fields.is_none_or(|all| wanted(all, &step).is_some())
+            let is_wanted = fields.is_none_or(|all| selected(all, &step).is_some())
                 && self.query.depth != Some(1)
                 && fits(&top, self.query.content);
             let path = format!("/{}:{}", step.module, step.name);
@@ -85,7 +85,7 @@ impl Asked<'_> {
         }
         for top in copy.reference().iter().flat_map(DataNodeRef::inclusive_siblings) {
             let step = step(&top);
-            let fields = self.query.fields.as_deref().and_then(|all| wanted(all, &step));
+            let fields = self.query.fields.as_deref().and_then(|all| selected(all, &step));
             let mut steps = vec![step];
             let depth = self.query.depth.map(|depth| depth - 1);
             self.prune_below(&top, &mut steps, depth, below(fields));
@@ -114,7 +114,7 @@ impl Asked<'_> {
             // An entry keeps its keys.
             let is_key = child.schema().is_list_key();
             let step = step(&child);
-            let field = fields.and_then(|all| wanted(all, &step));
+            let field = fields.and_then(|all| selected(all, &step));
             let is_wanted = is_key
                 || depth != Some(1)
                     && (fields.is_none() || field.is_some())
@@ -189,13 +189,13 @@ pub fn step(node: &DataNodeRef<'_>) -> Step {
 }
 
 /// The steps from the root to a node.
-pub fn way(node: &DataNodeRef<'_>) -> Vec<Step> {
+pub fn steps_to(node: &DataNodeRef<'_>) -> Vec<Step> {
     let mut steps: Vec<Step> = node.inclusive_ancestors().map(|one| step(&one)).collect();
     steps.reverse();
     steps
 }
 
-fn wanted<'a>(fields: &'a [Field], step: &Step) -> Option<&'a Field> {
+fn selected<'a>(fields: &'a [Field], step: &Step) -> Option<&'a Field> {
     fields.iter().find(|field| {
         let is_module = field.module.as_ref().is_none_or(|module| *module == step.module);
         is_module && field.name == step.name

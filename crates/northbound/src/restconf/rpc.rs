@@ -13,7 +13,7 @@ use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterF
 use super::body;
 use super::fault::{Fault, Faults, NAMESPACE};
 use super::media::Media;
-use super::{Call, look, not_allowed, only_read, options};
+use super::{Call, not_allowed, only_read, options, read_only};
 use crate::audit::timestamp;
 use crate::nacm::{self, Rights};
 
@@ -43,7 +43,7 @@ pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faul
         Method::OPTIONS => return Ok(options("OPTIONS, POST")),
         _ => return Err(not_allowed("OPTIONS, POST")),
     }
-    let management = call.front.management();
+    let management = call.app.management();
     if !Rights::of(&call.identity, &management).may_call(module, name) {
         return Err(Fault::forbidden(format!("/{module}:{name}")).into());
     }
@@ -51,10 +51,10 @@ pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faul
     let input = if bytes.iter().all(u8::is_ascii_whitespace) {
         Input { tree: None, module, name }
     } else {
-        let media = Media::given(&call.parts.headers)?;
+        let media = Media::content_type(&call.parts.headers)?;
         Input { tree: Some(input((module, name), media, &bytes)?), module, name }
     };
-    let media = Media::wanted(&call.parts.headers)?;
+    let media = Media::accepted(&call.parts.headers)?;
     match run(&call, &input).await? {
         None => Ok(StatusCode::NO_CONTENT.into_response()),
         Some(output) => answer((module, name), &output, media),
@@ -141,7 +141,8 @@ fn input(
         Media::Json => {
             let mut members = body::members(text)?;
             let input = members.remove(&format!("{module}:input")).filter(|_| members.is_empty());
-            let wrong = || Fault::malformed(format!("the body must be {{\"{module}:input\": {{...}}}}"));
+            let wrong =
+                || Fault::malformed(format!("the body must be {{\"{module}:input\": {{...}}}}"));
             let input = input.filter(Value::is_object).ok_or_else(wrong)?;
             let mut whole = serde_json::Map::new();
             whole.insert(format!("{module}:{name}"), input);
@@ -167,12 +168,12 @@ fn input(
 
 /// Runs the operation. Returns its output, if any.
 async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
-    let datastore = call.front.datastore.clone();
+    let datastore = call.app.datastore.clone();
     let author = call.author();
     let comment = input.value("comment").unwrap_or_default();
     match input.name {
         "commit" => {
-            let is_whole = Rights::of(&call.identity, &call.front.management()).is_whole();
+            let is_whole = Rights::of(&call.identity, &call.app.management()).is_whole();
             // Read before the rights are checked: later edits of others are not committed with it.
             let seen = datastore.tree(Store::Candidate).revision;
             let commit = Commit {
@@ -201,10 +202,10 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
             datastore.rollback(&author, back).await?;
             Ok(None)
         }
-        "compare" => Ok(Some(look::compare(call, input).await?)),
-        "status" => Ok(Some(look::status(&datastore))),
-        "find-routes" => Ok(Some(look::find_routes(call, input).await?)),
-        "capture" => Ok(Some(look::capture(call, input).await?)),
+        "compare" => Ok(Some(read_only::compare(call, input).await?)),
+        "status" => Ok(Some(read_only::status(&datastore))),
+        "find-routes" => Ok(Some(read_only::find_routes(call, input).await?)),
+        "capture" => Ok(Some(read_only::capture(call, input).await?)),
         _ => {
             let list: Vec<Value> = datastore
                 .history()
@@ -236,7 +237,7 @@ pub fn allow_confirm(datastore: &Datastore, rights: &Rights<'_>) -> Result<(), F
 /// A commit changes running, so it needs the rights to write these nodes. Returns whether there is something to
 /// commit for this client.
 async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Result<bool, Faults> {
-    let management = call.front.management();
+    let management = call.app.management();
     let (identity, datastore) = (call.identity.clone(), datastore.clone());
     let check = move || {
         let rights = Rights::of(&identity, &management);

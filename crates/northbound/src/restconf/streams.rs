@@ -18,9 +18,9 @@ use super::{Call, not_allowed, options, path, rpc};
 use crate::audit::timestamp;
 use crate::auth::Identity;
 use crate::nacm::{Operation, Rights};
-use crate::server::front::{Front, peer};
+use crate::server::app::{AppState, peer};
 use crate::server::links::Link;
-use crate::server::share::{Share, quarter};
+use crate::server::quota::{QuotaSlot, quarter};
 
 /// The streams and their descriptions.
 pub const STREAMS: &[(&str, &str)] = &[
@@ -28,7 +28,7 @@ pub const STREAMS: &[(&str, &str)] = &[
     ("interfaces", "Interfaces that go up or down."),
 ];
 /// Interval of keepalives on an idle stream.
-const ALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Maximum number of changes in an event.
 const CHANGES: usize = 100;
 /// Maximum number of changes that are checked for an event.
@@ -38,7 +38,7 @@ const EVENT_BYTES: usize = 64 << 10;
 /// Maximum size of a value in an event, in bytes.
 const VALUE_BYTES: usize = 4 << 10;
 /// Concurrent streams: each may hold a few events of that size.
-const LISTENERS: usize = 128;
+const SUBSCRIBERS_LIMIT: usize = 128;
 /// The namespace of notifications (RFC 5277).
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:netconf:notification:1.0";
 
@@ -63,66 +63,71 @@ pub fn serve(call: Call, below: &str) -> Result<Response, Faults> {
         return Err(Fault::value(words).into());
     }
     let from = peer(&call.parts).address;
-    let share = call.front.listeners.take(from, quarter(LISTENERS), LISTENERS);
-    let share = share.ok_or_else(|| {
+    let quota = call.app.listeners.take(from, quarter(SUBSCRIBERS_LIMIT), SUBSCRIBERS_LIMIT);
+    let quota = quota.ok_or_else(|| {
         let words = format!(
-            "too many event streams: the limit is {LISTENERS}, and {} for one client: close one",
-            quarter(LISTENERS)
+            "too many event streams: the limit is {SUBSCRIBERS_LIMIT}, and {} for one client: close one",
+            quarter(SUBSCRIBERS_LIMIT)
         );
         Fault::application(StatusCode::TOO_MANY_REQUESTS, "resource-denied", words)
     })?;
     let source = match name {
-        "interfaces" => Source::Interfaces(call.front.links.subscribe()),
-        _ => Source::Configuration(call.front.datastore.subscribe()),
+        "interfaces" => EventSource::Interfaces(call.app.links.subscribe()),
+        _ => EventSource::Configuration(call.app.datastore.subscribe()),
     };
-    let front = Arc::clone(&call.front);
-    let listener = Listener { source, front, identity: call.identity, media, _share: share };
-    let alive = KeepAlive::new().interval(ALIVE);
-    Ok(Sse::new(listener.stream()).keep_alive(alive).into_response())
+    let app = Arc::clone(&call.app);
+    let subscriber = Subscriber { source, app, identity: call.identity, media, _share: quota };
+    let alive = KeepAlive::new().interval(KEEPALIVE_INTERVAL);
+    Ok(Sse::new(subscriber.stream()).keep_alive(alive).into_response())
 }
 
 /// The source of a stream.
-enum Source {
+enum EventSource {
     Configuration(Receiver<Event>),
     Interfaces(Receiver<Link>),
 }
 
 /// An event.
-enum Happened {
+enum StreamEvent {
     Configuration(Event),
     Interface(Link),
 }
 
-impl Source {
-    async fn next(&mut self) -> Result<Happened, RecvError> {
+impl EventSource {
+    async fn next(&mut self) -> Result<StreamEvent, RecvError> {
         match self {
-            Source::Configuration(events) => events.recv().await.map(Happened::Configuration),
-            Source::Interfaces(links) => links.recv().await.map(Happened::Interface),
+            EventSource::Configuration(events) => {
+                events.recv().await.map(StreamEvent::Configuration)
+            }
+            EventSource::Interfaces(links) => links.recv().await.map(StreamEvent::Interface),
         }
     }
 }
 
 /// A subscriber.
-struct Listener {
-    source: Source,
-    front: Arc<Front>,
+struct Subscriber {
+    source: EventSource,
+    app: Arc<AppState>,
     identity: Identity,
     media: Media,
-    _share: Share,
+    _share: QuotaSlot,
 }
 
-impl Listener {
+impl Subscriber {
     fn stream(self) -> impl Stream<Item = Result<Sent, std::convert::Infallible>> {
-        stream::unfold(self, |mut listener| async move {
+        stream::unfold(self, |mut subscriber| async move {
             loop {
-                match listener.source.next().await {
-                    Ok(happened) => {
+                match subscriber.source.next().await {
+                    Ok(event) => {
                         // A removed user, or one whose credentials are no longer valid, receives no more.
-                        let management = listener.front.management();
-                        let again = listener.front.gate.again(&management, &listener.identity);
-                        listener.identity = again?;
-                        if let Some(text) = listener.text(&happened) {
-                            return Some((Ok(Sent::default().data(text)), listener));
+                        let management = subscriber.app.management();
+                        let again = subscriber
+                            .app
+                            .authenticator
+                            .reauthenticate(&management, &subscriber.identity);
+                        subscriber.identity = again?;
+                        if let Some(text) = subscriber.text(&event) {
+                            return Some((Ok(Sent::default().data(text)), subscriber));
                         }
                     }
                     // A slow client lost some events; it receives the later ones.
@@ -134,16 +139,16 @@ impl Listener {
     }
 
     /// The notification, if the client may receive it.
-    fn text(&self, happened: &Happened) -> Option<String> {
-        let management = self.front.management();
+    fn text(&self, event: &StreamEvent) -> Option<String> {
+        let management = self.app.management();
         let rights = Rights::of(&self.identity, &management);
-        let (module, name, content) = match happened {
-            Happened::Configuration(Event::Edited) => ("stoa-datastore", "edited", json!({})),
-            Happened::Configuration(Event::Changed { author, number, changes }) => {
+        let (module, name, content) = match event {
+            StreamEvent::Configuration(Event::Edited) => ("stoa-datastore", "edited", json!({})),
+            StreamEvent::Configuration(Event::Changed { author, number, changes }) => {
                 let content = changed(&author.name, author.client, *number, changes, &rights);
                 ("stoa-datastore", "changed", content)
             }
-            Happened::Interface(link) => {
+            StreamEvent::Interface(link) => {
                 if !rights.may(Operation::Read, &path::interface(&link.name)) {
                     return None;
                 }
@@ -152,7 +157,7 @@ impl Listener {
                 ("stoa-interfaces", "interface-state-changed", content)
             }
         };
-        if !rights.may_hear(module, name) {
+        if !rights.may_receive(module, name) {
             return None;
         }
         let time = timestamp(SystemTime::now());
@@ -182,7 +187,7 @@ fn changed(
     if number > 0 {
         content["number"] = number.to_string().into();
     }
-    let (mut told, mut bytes, mut more) = (Vec::new(), 0, 0);
+    let (mut reported, mut bytes, mut more) = (Vec::new(), 0, 0);
     for change in changes.iter().take(LOOKED_AT) {
         let Some(mut value) = rpc::change(change, rights) else { continue };
         for name in ["old", "new"] {
@@ -191,15 +196,15 @@ fn changed(
             }
         }
         bytes += value.to_string().len();
-        match told.len() < CHANGES && bytes <= EVENT_BYTES {
-            true => told.push(value),
+        match reported.len() < CHANGES && bytes <= EVENT_BYTES {
+            true => reported.push(value),
             false => more += 1,
         }
     }
     if rights.is_whole() {
         more += changes.len().saturating_sub(LOOKED_AT);
     }
-    content["change"] = told.into();
+    content["change"] = reported.into();
     if more > 0 {
         content["more"] = more.into();
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::body;
 use super::media::Media;
-use super::path::{self, Place};
+use super::path::{self, Resource};
 use super::query::Query;
 
 /// Pieces that paths, queries and bodies are made of, and what breaks them.
@@ -85,7 +85,7 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![pieces.prop_map(|pieces| pieces.concat()), any::<String>()]
 }
 
-fn lan() -> Place {
+fn lan() -> Resource {
     path::parse("ietf-interfaces:interfaces/interface=lan").unwrap()
 }
 
@@ -94,9 +94,9 @@ proptest! {
 
     #[test]
     fn paths_are_read_or_refused(raw in text()) {
-        if let Ok(place) = path::parse(&raw) {
+        if let Ok(resource) = path::parse(&raw) {
             // What is read can be said again, and is the same.
-            prop_assert_eq!(crate::nacm::way(&place.data_path()), place.steps);
+            prop_assert_eq!(crate::nacm::rule_path(&resource.data_path()), resource.steps);
         }
     }
 
@@ -110,7 +110,7 @@ proptest! {
     #[test]
     fn bodies_bring_one_node_of_their_parent_or_are_refused(raw in text()) {
         for media in [Media::Json, Media::Xml] {
-            for parent in [Place::root(), lan()] {
+            for parent in [Resource::root(), lan()] {
                 let Ok(given) = body::below(&parent, media, raw.as_bytes()) else { continue };
                 let text = given.text().unwrap();
                 // Nothing of another entry, however the body is written.

@@ -9,7 +9,7 @@ use yang5::schema::SchemaNodeKind;
 use super::body;
 use super::fault::{Fault, Faults};
 use super::media::Media;
-use super::path::{self, Place, Step, inside, inside_mut};
+use super::path::{self, Resource, Step, inside, inside_mut};
 use super::query::Insert;
 use super::rpc;
 use crate::nacm::{Operation, Rights};
@@ -20,7 +20,7 @@ pub struct Change<'a> {
     /// The method.
     pub method: &'a Method,
     /// The target.
-    pub place: Place,
+    pub resource: Resource,
     /// The encoding and the text of the body; `None` for DELETE.
     pub given: Option<(Media, &'a [u8])>,
     /// The position of a new entry.
@@ -29,11 +29,11 @@ pub struct Change<'a> {
 
 /// The edits of a change.
 #[derive(Debug)]
-pub struct Made {
+pub struct PlannedEdits {
     /// The edits.
     pub edits: Vec<Edit>,
     /// The created resource, if any.
-    pub created: Option<Place>,
+    pub created: Option<Resource>,
     /// Whether the edits are valid only while the datastore is unchanged.
     pub is_bound: bool,
 }
@@ -42,7 +42,9 @@ fn is_there(datastore: &Datastore, store: Store, path: &str) -> bool {
     let snapshot = datastore.tree(store);
     let tree = &snapshot.tree;
     tree.reference().is_some()
-        && stoa_controller::yang::collect_errors(|| tree.find_path(path)).0.is_ok_and(|it| !it.is_default())
+        && stoa_controller::yang::collect_errors(|| tree.find_path(path))
+            .0
+            .is_ok_and(|it| !it.is_default())
 }
 
 impl Change<'_> {
@@ -50,23 +52,27 @@ impl Change<'_> {
     ///
     /// # Errors
     /// When the body is invalid or for another resource, or the method is not allowed.
-    pub fn made(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
-        if !self.place.is_config() {
+    pub fn plan(&self, datastore: &Datastore, store: Store) -> Result<PlannedEdits, Faults> {
+        if !self.resource.is_config() {
             let words = "this is state data, which cannot be configured";
-            return Err(Fault::unsupported(words).at(self.place.data_path()).into());
+            return Err(Fault::unsupported(words).at(self.resource.data_path()).into());
         }
-        match (self.method.as_str(), self.place.is_root()) {
+        match (self.method.as_str(), self.resource.is_root()) {
             ("DELETE", true) => {
                 Err(Fault::unsupported("a datastore cannot be deleted: PUT an empty one").into())
             }
             ("DELETE", false) => {
-                let path = self.place.data_path();
-                Ok(Made { edits: vec![Edit::Delete { path }], created: None, is_bound: false })
+                let path = self.resource.data_path();
+                Ok(PlannedEdits {
+                    edits: vec![Edit::Delete { path }],
+                    created: None,
+                    is_bound: false,
+                })
             }
             ("PUT", true) => {
                 let body = self.whole()?;
                 let path = "/".to_owned();
-                Ok(Made {
+                Ok(PlannedEdits {
                     edits: vec![Edit::Replace { path, body }],
                     created: None,
                     is_bound: false,
@@ -74,7 +80,11 @@ impl Change<'_> {
             }
             ("PATCH", true) => {
                 let body = self.whole()?;
-                Ok(Made { edits: vec![Edit::Merge { body }], created: None, is_bound: false })
+                Ok(PlannedEdits {
+                    edits: vec![Edit::Merge { body }],
+                    created: None,
+                    is_bound: false,
+                })
             }
             ("POST", _) => self.post(datastore, store),
             ("PUT", false) => self.put(datastore, store),
@@ -95,30 +105,30 @@ impl Change<'_> {
     /// The body, which must contain the node of the URL.
     fn same(&self) -> Result<String, Faults> {
         let (media, bytes) = self.bytes()?;
-        let parent = self.place.parent();
+        let parent = self.resource.parent();
         let given = body::below(&parent, media, bytes)?;
         let found = given.step.as_ref();
-        let wanted = self.place.steps.last();
+        let wanted = self.resource.steps.last();
         let is_same = match (found, wanted) {
-            (Some(found), Some(wanted)) => is_same(found, wanted, &self.place),
+            (Some(found), Some(wanted)) => is_same(found, wanted, &self.resource),
             _ => false,
         };
         if !is_same {
             let words = "the body must be the node of the URL, with the same keys";
-            return Err(Fault::value(words).at(self.place.data_path()).into());
+            return Err(Fault::value(words).at(self.resource.data_path()).into());
         }
         Ok(given.text()?)
     }
 
-    fn post(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
+    fn post(&self, datastore: &Datastore, store: Store) -> Result<PlannedEdits, Faults> {
         let (media, bytes) = self.bytes()?;
-        if matches!(self.place.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList)) {
+        if matches!(self.resource.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList)) {
             return Err(Fault::unsupported("a leaf has no nodes below it: use PUT").into());
         }
-        can_hold(datastore, store, &self.place)?;
-        let given = body::below(&self.place, media, bytes)?;
+        can_hold(datastore, store, &self.resource)?;
+        let given = body::below(&self.resource, media, bytes)?;
         let step = given.step.as_ref().ok_or_else(|| Fault::malformed("the body is empty"))?;
-        let target = body::place_of(&self.place, step)?;
+        let target = body::place_of(&self.resource, step)?;
         let path = target.data_path();
         let body = given.text()?;
         if let Some(insert) = &self.insert {
@@ -128,27 +138,27 @@ impl Change<'_> {
             return self.inserted(datastore, store, insert, &target, &body);
         }
         let edits = vec![Edit::Create { path, body }];
-        Ok(Made { edits, created: Some(target), is_bound: false })
+        Ok(PlannedEdits { edits, created: Some(target), is_bound: false })
     }
 
-    fn put(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
-        let parent = self.place.parent();
+    fn put(&self, datastore: &Datastore, store: Store) -> Result<PlannedEdits, Faults> {
+        let parent = self.resource.parent();
         can_hold(datastore, store, &parent)?;
         let body = self.same()?;
-        let path = self.place.data_path();
+        let path = self.resource.data_path();
         let is_new = !is_there(datastore, store, &path);
-        let created = is_new.then(|| self.place.clone());
+        let created = is_new.then(|| self.resource.clone());
         if let Some(insert) = &self.insert {
-            let made = self.inserted(datastore, store, insert, &self.place, &body)?;
-            return Ok(Made { created, ..made });
+            let plan = self.inserted(datastore, store, insert, &self.resource, &body)?;
+            return Ok(PlannedEdits { created, ..plan });
         }
-        Ok(Made { edits: vec![Edit::Replace { path, body }], created, is_bound: false })
+        Ok(PlannedEdits { edits: vec![Edit::Replace { path, body }], created, is_bound: false })
     }
 
-    fn patch(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
-        stands(datastore, store, &self.place)?;
+    fn patch(&self, datastore: &Datastore, store: Store) -> Result<PlannedEdits, Faults> {
+        stands(datastore, store, &self.resource)?;
         let body = self.same()?;
-        Ok(Made { edits: vec![Edit::Merge { body }], created: None, is_bound: false })
+        Ok(PlannedEdits { edits: vec![Edit::Merge { body }], created: None, is_bound: false })
     }
 
     /// Inserts an entry at its position in the list: replaces the parent, with the entry in it.
@@ -157,9 +167,9 @@ impl Change<'_> {
         datastore: &Datastore,
         store: Store,
         insert: &Insert,
-        target: &Place,
+        target: &Resource,
         body: &str,
-    ) -> Result<Made, Faults> {
+    ) -> Result<PlannedEdits, Faults> {
         let is_ordered = target.node.as_ref().is_some_and(|node| node.is_user_ordered());
         if !is_ordered {
             let words = "insert is only for lists that are ordered-by user";
@@ -172,7 +182,7 @@ impl Change<'_> {
         let entries = Entries::read(datastore, store, &parent, target, body)?;
         let body = entries.with(insert)?;
         let edits = vec![Edit::Replace { path: parent.data_path(), body }];
-        Ok(Made { edits, created: Some(target.clone()), is_bound: true })
+        Ok(PlannedEdits { edits, created: Some(target.clone()), is_bound: true })
     }
 }
 
@@ -190,8 +200,8 @@ impl Entries {
     fn read(
         datastore: &Datastore,
         store: Store,
-        parent: &Place,
-        target: &Place,
+        parent: &Resource,
+        target: &Resource,
         body: &str,
     ) -> Result<Entries, Faults> {
         let snapshot = datastore.tree(store);
@@ -269,38 +279,38 @@ fn is_entry_of(entry: &Value, step: &Step, keys: &[String]) -> bool {
 }
 
 /// Requires that the resource exists. A non-presence container exists with its parent.
-fn stands(datastore: &Datastore, store: Store, place: &Place) -> Result<(), Faults> {
-    above(datastore, store, place.clone(), Place::comes_by_itself)
+fn stands(datastore: &Datastore, store: Store, resource: &Resource) -> Result<(), Faults> {
+    above(datastore, store, resource.clone(), Resource::comes_by_itself)
 }
 
 /// Requires that the entries above exist: a PUT creates containers above its target, but not entries.
-fn can_hold(datastore: &Datastore, store: Store, place: &Place) -> Result<(), Faults> {
-    let is_container = |place: &Place| place.kind() == Some(SchemaNodeKind::Container);
-    above(datastore, store, place.clone(), is_container)
+fn can_hold(datastore: &Datastore, store: Store, resource: &Resource) -> Result<(), Faults> {
+    let is_container = |resource: &Resource| resource.kind() == Some(SchemaNodeKind::Container);
+    above(datastore, store, resource.clone(), is_container)
 }
 
 fn above(
     datastore: &Datastore,
     store: Store,
-    mut place: Place,
-    is_skipped: impl Fn(&Place) -> bool,
+    mut resource: Resource,
+    is_skipped: impl Fn(&Resource) -> bool,
 ) -> Result<(), Faults> {
-    while is_skipped(&place) {
-        place = place.parent();
+    while is_skipped(&resource) {
+        resource = resource.parent();
     }
-    match place.is_root() || is_there(datastore, store, &place.data_path()) {
+    match resource.is_root() || is_there(datastore, store, &resource.data_path()) {
         true => Ok(()),
-        false => Err(missing(&place)),
+        false => Err(missing(&resource)),
     }
 }
 
-fn missing(place: &Place) -> Faults {
-    stoa_controller::datastore::Refusal::Missing(place.data_path()).into()
+fn missing(resource: &Resource) -> Faults {
+    stoa_controller::datastore::Refusal::Missing(resource.data_path()).into()
 }
 
 /// Whether the node of the body is the node of the URL. Values can have several forms, so both are compared in the
 /// canonical form of libyang.
-fn is_same(found: &Step, wanted: &Step, place: &Place) -> bool {
+fn is_same(found: &Step, wanted: &Step, resource: &Resource) -> bool {
     if (&found.module, &found.name) != (&wanted.module, &wanted.name) {
         return false;
     }
@@ -308,11 +318,11 @@ fn is_same(found: &Step, wanted: &Step, place: &Place) -> bool {
         return true;
     }
     let mut tree = yang5::data::DataTree::new(stoa_controller::yang::schema().context());
-    let path = place.data_path();
-    let (made, _) = stoa_controller::yang::collect_errors(|| {
+    let path = resource.data_path();
+    let (plan, _) = stoa_controller::yang::collect_errors(|| {
         tree.new_path(&path, None, false).map(|node| node.map(|node| super::read::step(&node)))
     });
-    made.ok().flatten().is_some_and(|step| step.keys == found.keys)
+    plan.ok().flatten().is_some_and(|step| step.keys == found.keys)
 }
 
 /// Checks every changed node against the rights of the client. Returns whether there are changes.
@@ -322,11 +332,11 @@ fn is_same(found: &Step, wanted: &Step, place: &Place) -> bool {
 pub fn permitted(
     datastore: &Datastore,
     store: Store,
-    made: &Made,
+    plan: &PlannedEdits,
     rights: &Rights<'_>,
 ) -> Result<bool, Faults> {
     let before = datastore.tree(store);
-    let after = datastore.preview(store, &made.edits)?;
+    let after = datastore.preview(store, &plan.edits)?;
     let mut is_change = false;
     let mut denied = None;
     visit(&before.tree, &after, |kind, node| {
@@ -355,7 +365,7 @@ pub fn may(rights: &Rights<'_>, kind: Kind, node: &DataNodeRef<'_>) -> bool {
         Kind::Delete => Operation::Delete,
     };
     // An administrator needs no check of the path.
-    rights.is_whole() || rights.may(operation, &super::read::way(node))
+    rights.is_whole() || rights.may(operation, &super::read::steps_to(node))
 }
 
 /// Applies the edits.
@@ -366,10 +376,10 @@ pub async fn make(
     datastore: &Datastore,
     author: &Author,
     store: Store,
-    made: Made,
+    plan: PlannedEdits,
     if_match: Option<u64>,
-) -> Result<(Option<Place>, StatusCode), Faults> {
-    datastore.edit(author, store, made.edits, if_match).await?;
-    let status = if made.created.is_some() { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
-    Ok((made.created, status))
+) -> Result<(Option<Resource>, StatusCode), Faults> {
+    datastore.edit(author, store, plan.edits, if_match).await?;
+    let status = if plan.created.is_some() { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
+    Ok((plan.created, status))
 }

@@ -124,8 +124,8 @@ fn own_certificate(addresses: &[IpAddr]) -> Result<(String, String), rcgen::Erro
         Some(host.trim().to_owned())
             .filter(|name| name != "localhost" && name.is_ascii() && !name.is_empty()),
     );
-    let told = addresses.iter().filter(|it| !it.is_unspecified() && !it.is_loopback());
-    names.extend(told.map(ToString::to_string));
+    let specific = addresses.iter().filter(|it| !it.is_unspecified() && !it.is_loopback());
+    names.extend(specific.map(ToString::to_string));
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(names)?;
     let mut subject = DistinguishedName::new();

@@ -22,8 +22,8 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
+use super::app::Local;
 use super::certificate::common_name;
-use super::front::Local;
 use crate::auth::Peer;
 use crate::gnmi::HangUp;
 
@@ -36,22 +36,22 @@ pub const BODY_FRAME: Duration = Duration::from_secs(10);
 /// Time without an active request.
 const IDLE: Duration = Duration::from_secs(60);
 /// Time for the client to acknowledge sent data.
-const UNSENT: Duration = Duration::from_secs(30);
+const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between checks for idle connections.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Concurrent requests of one HTTP/2 connection.
 const STREAMS: u32 = 64;
 /// Maximum size of all header fields of a request, in bytes.
 const HEADERS_BYTES: usize = 32 << 10;
 
 /// The activity of a connection.
-struct Busy {
+struct Activity {
     begun: Instant,
     requests: AtomicUsize,
     last_ms: AtomicU64,
 }
 
-impl Busy {
+impl Activity {
     fn touch(&self) {
         let passed = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_ms.store(passed, Ordering::Relaxed);
@@ -65,16 +65,16 @@ impl Busy {
 }
 
 /// A request, or a response that is still being sent.
-struct Underway(Arc<Busy>);
+struct ActiveRequest(Arc<Activity>);
 
-impl Underway {
-    fn begin(busy: &Arc<Busy>) -> Underway {
-        busy.requests.fetch_add(1, Ordering::Relaxed);
-        Underway(Arc::clone(busy))
+impl ActiveRequest {
+    fn begin(activity: &Arc<Activity>) -> ActiveRequest {
+        activity.requests.fetch_add(1, Ordering::Relaxed);
+        ActiveRequest(Arc::clone(activity))
     }
 }
 
-impl Drop for Underway {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.touch();
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
@@ -90,7 +90,7 @@ pub async fn serve(
     router: Router,
 ) {
     let _ = stream.set_nodelay(true);
-    let unsent_ms = u32::try_from(UNSENT.as_millis()).unwrap_or(u32::MAX);
+    let unsent_ms = u32::try_from(ACK_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &unsent_ms);
     let config = Arc::clone(&tls.borrow_and_update());
     let handshake = TlsAcceptor::from(config).accept(stream);
@@ -104,17 +104,17 @@ pub async fn serve(
     // A v4 address mapped to v6 is the same client.
     let peer = Peer { address: from.ip().to_canonical(), certificate: shown.and_then(common_name) };
     let local = stream.get_ref().0.local_addr().ok().map(Local);
-    let busy = Arc::new(Busy {
+    let activity = Arc::new(Activity {
         begun: Instant::now(),
         requests: AtomicUsize::new(0),
         last_ms: AtomicU64::new(0),
     });
     let hang_up = HangUp::default();
     let service = service_fn({
-        let (busy, hang_up) = (Arc::clone(&busy), hang_up.clone());
+        let (activity, hang_up) = (Arc::clone(&activity), hang_up.clone());
         move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(hang_up.clone());
-            answer(router.clone(), (peer.clone(), local), Underway::begin(&busy), request)
+            answer(router.clone(), (peer.clone(), local), ActiveRequest::begin(&activity), request)
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
@@ -129,12 +129,12 @@ pub async fn serve(
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
         .max_header_list_size(u32::try_from(HEADERS_BYTES).unwrap_or(u32::MAX))
-        .keep_alive_interval(UNSENT)
+        .keep_alive_interval(ACK_TIMEOUT)
         .keep_alive_timeout(HANDSHAKE);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     loop {
         let served = tokio::select! {
-            served = tokio::time::timeout(LOOK, connection.as_mut()) => served,
+            served = tokio::time::timeout(POLL_INTERVAL, connection.as_mut()) => served,
             () = hang_up.0.notified() => return tracing::debug!(%from, "connection aborted"),
             () = replaced(&mut tls), if is_certified => {
                 return tracing::debug!(%from, "certificates reloaded: closing the connection of a client certificate");
@@ -143,10 +143,10 @@ pub async fn serve(
         match served {
             Ok(Ok(())) => return,
             Ok(Err(error)) => return tracing::debug!(%from, "connection failed: {error}"),
-            Err(_) if busy.is_idle() => {
+            Err(_) if activity.is_idle() => {
                 connection.as_mut().graceful_shutdown();
                 // A client that does not even read the end of the connection.
-                let _ = tokio::time::timeout(LOOK, connection.as_mut()).await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, connection.as_mut()).await;
                 return;
             }
             Err(_) => {}
@@ -166,7 +166,7 @@ async fn replaced(tls: &mut watch::Receiver<Arc<ServerConfig>>) {
 async fn answer(
     router: Router,
     (peer, local): (Peer, Option<Local>),
-    underway: Underway,
+    underway: ActiveRequest,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, std::convert::Infallible> {
     let mut request = request.map(Body::new);
@@ -179,22 +179,23 @@ async fn answer(
         Ok(Ok(response)) => response,
         Err(_) => {
             tracing::error!("a request handler panicked: see the messages above");
-            let mut response = Response::new(Body::from("internal error: see the log of the router\n"));
+            let mut response =
+                Response::new(Body::from("internal error: see the log of the router\n"));
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             response
         }
     };
     // The request stays active until its response is sent.
-    Ok(response.map(|body| Body::new(Held { body, _underway: underway })))
+    Ok(response.map(|body| Body::new(ActiveBody { body, _underway: underway })))
 }
 
 /// The body of a response, which keeps its connection from being idle.
-struct Held {
+struct ActiveBody {
     body: Body,
-    _underway: Underway,
+    _underway: ActiveRequest,
 }
 
-impl http_body::Body for Held {
+impl http_body::Body for ActiveBody {
     type Data = <Body as http_body::Body>::Data;
     type Error = <Body as http_body::Body>::Error;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use stoa_api::v1;
 
-use super::front::Front;
+use super::app::AppState;
 
 /// Interval between polls of the forwarder.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Changes that one poll reports; the others follow with the next one.
 const CHANGES: usize = 100;
 /// Events that a slow subscriber may lag behind; it loses older ones.
@@ -26,11 +26,11 @@ pub struct Link {
 
 /// The last reported states.
 #[derive(Debug, Default)]
-struct Known {
+struct LinkStates {
     up: BTreeMap<String, bool>,
 }
 
-impl Known {
+impl LinkStates {
     /// Changes since the last poll. A new or removed interface did not go up or down.
     fn changed(&mut self, now: impl Iterator<Item = (String, bool)>) -> Vec<Link> {
         let now: BTreeMap<String, bool> = now.collect();
@@ -51,22 +51,22 @@ impl Known {
 }
 
 /// Reports until the program ends.
-pub(super) async fn watch(front: Arc<Front>) {
-    let mut known: Option<Known> = None;
+pub(super) async fn watch(app: Arc<AppState>) {
+    let mut known: Option<LinkStates> = None;
     loop {
-        tokio::time::sleep(LOOK).await;
-        if front.links.receiver_count() == 0 {
+        tokio::time::sleep(POLL_INTERVAL).await;
+        if app.links.receiver_count() == 0 {
             known = None;
             continue;
         }
         let request = v1::ListInterfacesRequest {};
-        let asked = front.datastore.connection().client().list_interfaces(request).await;
+        let asked = app.datastore.connection().client().list_interfaces(request).await;
         // While the forwarder does not answer, the state is unknown; changes are reported afterwards.
         let Ok(reply) = asked else { continue };
         let interfaces = reply.into_inner().interfaces.into_iter().map(|it| (it.name, it.up));
         for link in known.get_or_insert_default().changed(interfaces) {
             // There may be no subscriber.
-            let _ = front.links.send(link);
+            let _ = app.links.send(link);
         }
     }
 }
@@ -75,14 +75,14 @@ pub(super) async fn watch(front: Arc<Front>) {
 mod tests {
     use super::*;
 
-    fn look(known: &mut Known, now: &[(&str, bool)]) -> Vec<(String, bool)> {
+    fn look(known: &mut LinkStates, now: &[(&str, bool)]) -> Vec<(String, bool)> {
         let now = now.iter().map(|(name, is_up)| ((*name).to_owned(), *is_up));
         known.changed(now).into_iter().map(|link| (link.name, link.is_up)).collect()
     }
 
     #[test]
     fn changes_are_told_once_and_beginnings_are_none() {
-        let mut known = Known::default();
+        let mut known = LinkStates::default();
         assert_eq!(look(&mut known, &[("a", true), ("b", false)]), []);
         assert_eq!(look(&mut known, &[("a", false), ("b", false)]), [("a".into(), false)]);
         assert_eq!(look(&mut known, &[("a", false), ("c", true)]), []);
@@ -96,9 +96,9 @@ mod tests {
     fn what_is_too_much_for_one_look_comes_with_the_next() {
         let names: Vec<String> = (0..250).map(|it| format!("if{it:03}")).collect();
         let all = |is_up: bool| names.iter().map(move |name| (name.clone(), is_up));
-        let mut known = Known::default();
+        let mut known = LinkStates::default();
         assert!(known.changed(all(false)).is_empty());
-        let told: Vec<usize> = (0..4).map(|_| known.changed(all(true)).len()).collect();
-        assert_eq!(told, [100, 100, 50, 0]);
+        let reported: Vec<usize> = (0..4).map(|_| known.changed(all(true)).len()).collect();
+        assert_eq!(reported, [100, 100, 50, 0]);
     }
 }

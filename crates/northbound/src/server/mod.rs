@@ -1,11 +1,11 @@
 //! The HTTPS server: listens on the configured addresses and follows the running configuration.
 
+pub mod app;
 pub mod certificate;
 pub mod connection;
-pub mod front;
 pub mod links;
+pub mod quota;
 pub mod rate;
-pub mod share;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,21 +21,21 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
+use app::AppState;
 use certificate::{Files, Stamp};
-use front::Front;
-use share::{Shares, quarter};
+use quota::{ClientQuotas, quarter};
 
 /// Interval between checks of the configuration and the certificate files.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Time until a failed bind is retried.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Length of the accept queue.
 const BACKLOG: u32 = 128;
 
 /// The task of a listener, aborted on drop. Open connections stay.
-struct Listening(JoinHandle<()>);
+struct ListenerTask(JoinHandle<()>);
 
-impl Listening {
+impl ListenerTask {
     /// Ends the task and waits until its port is free.
     async fn end(mut self) {
         self.0.abort();
@@ -43,55 +43,55 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for ListenerTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// Serves until the program ends and follows the running configuration.
-pub async fn keep(datastore: Datastore) {
+pub async fn run(datastore: Datastore) {
     if let Err(refusal) = datastore.create_state_folder() {
         tracing::warn!("{refusal}");
     }
-    let front = Front::new(&datastore);
-    tokio::spawn(links::watch(Arc::clone(&front)));
-    let mut server = Server::new(datastore, front);
+    let app = AppState::new(&datastore);
+    tokio::spawn(links::watch(Arc::clone(&app)));
+    let mut server = Server::new(datastore, app);
     loop {
         let management = server.datastore.connection().management();
         server.follow(&management).await;
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 struct Server {
     datastore: Datastore,
-    front: Arc<Front>,
+    app: Arc<AppState>,
     router: Router,
     https: Option<Https>,
     connections: (u16, Arc<Semaphore>),
     /// Connections of each client.
-    shares: Arc<Shares>,
+    quotas: Arc<ClientQuotas>,
     tls: Option<(Files, Stamp, watch::Sender<Arc<ServerConfig>>)>,
     /// The last reported error of the certificate files.
-    complaint: Option<String>,
-    listening: BTreeMap<SocketAddr, Listening>,
+    reported_error: Option<String>,
+    listening: BTreeMap<SocketAddr, ListenerTask>,
     /// Time of the next attempt and the last reported error, by address.
     failed: BTreeMap<SocketAddr, (Instant, String)>,
 }
 
 impl Server {
-    fn new(datastore: Datastore, front: Arc<Front>) -> Server {
-        let router = front::router(&front);
+    fn new(datastore: Datastore, app: Arc<AppState>) -> Server {
+        let router = app::router(&app);
         Server {
             datastore,
-            front,
+            app,
             router,
             https: None,
             connections: (0, Arc::new(Semaphore::new(0))),
-            shares: Arc::default(),
+            quotas: Arc::default(),
             tls: None,
-            complaint: None,
+            reported_error: None,
             listening: BTreeMap::new(),
             failed: BTreeMap::new(),
         }
@@ -99,7 +99,7 @@ impl Server {
 
     async fn follow(&mut self, management: &Arc<Management>) {
         let https = &management.https;
-        self.front.follow(management);
+        self.app.follow(management);
         if !https.enabled {
             self.listening.clear();
             self.failed.clear();
@@ -115,7 +115,7 @@ impl Server {
             self.connections = (limit, Arc::new(Semaphore::new(usize::from(limit))));
         }
         // A listener that stays configured stays open, so that no client is refused meanwhile.
-        let addresses = wanted(https);
+        let addresses = listen_addresses(https);
         for (address, listening) in std::mem::take(&mut self.listening) {
             match is_resized || !addresses.contains(&address) {
                 true => listening.end().await,
@@ -134,13 +134,13 @@ impl Server {
                 Ok(listener) => {
                     self.failed.remove(&address);
                     tracing::info!(%address, "HTTPS server is listening");
-                    let places = Places {
+                    let limits = ConnectionLimits {
                         all: Arc::clone(&self.connections.1),
-                        shares: Arc::clone(&self.shares),
-                        share: quarter(usize::from(limit)),
+                        quotas: Arc::clone(&self.quotas),
+                        quota: quarter(usize::from(limit)),
                     };
-                    let task = accept(listener, tls.subscribe(), places, self.router.clone());
-                    self.listening.insert(address, Listening(tokio::spawn(task)));
+                    let task = accept(listener, tls.subscribe(), limits, self.router.clone());
+                    self.listening.insert(address, ListenerTask(tokio::spawn(task)));
                 }
                 Err(error) => {
                     let words = error.to_string();
@@ -154,7 +154,7 @@ impl Server {
                             /stoa-management:management/https/port"
                         );
                     }
-                    self.failed.insert(address, (Instant::now() + AGAIN, words));
+                    self.failed.insert(address, (Instant::now() + RETRY_DELAY, words));
                 }
             }
         }
@@ -169,7 +169,7 @@ impl Server {
         }
         match files.read(&https.address) {
             Ok(config) => {
-                self.complaint = None;
+                self.reported_error = None;
                 let stamp = files.stamp();
                 match self.tls.take() {
                     Some((_, _, sender)) => {
@@ -181,9 +181,9 @@ impl Server {
                 }
             }
             Err(words) => {
-                if self.complaint.as_ref() != Some(&words) {
+                if self.reported_error.as_ref() != Some(&words) {
                     tracing::warn!("cannot use the HTTPS certificate: {words}");
-                    self.complaint = Some(words);
+                    self.reported_error = Some(words);
                 }
             }
         }
@@ -198,7 +198,7 @@ fn is_without_family(address: SocketAddr, error: &io::Error) -> bool {
 }
 
 /// The addresses to listen on.
-fn wanted(https: &Https) -> Vec<SocketAddr> {
+fn listen_addresses(https: &Https) -> Vec<SocketAddr> {
     let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let addresses = if https.address.is_empty() { &loopback[..] } else { &https.address };
     addresses.iter().map(|address| SocketAddr::new(*address, https.port)).collect()
@@ -220,33 +220,33 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Limits of connections.
-struct Places {
+struct ConnectionLimits {
     all: Arc<Semaphore>,
-    shares: Arc<Shares>,
+    quotas: Arc<ClientQuotas>,
     /// The limit of one client.
-    share: usize,
+    quota: usize,
 }
 
 async fn accept(
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
-    places: Places,
+    limits: ConnectionLimits,
     router: Router,
 ) {
     loop {
         // Connections beyond the limit wait in the accept queue.
-        let Ok(place) = Arc::clone(&places.all).acquire_owned().await else { return };
+        let Ok(place) = Arc::clone(&limits.all).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let share = places.shares.take(from.ip().to_canonical(), places.share, usize::MAX);
-                let Some(share) = share else {
+                let quota = limits.quotas.take(from.ip().to_canonical(), limits.quota, usize::MAX);
+                let Some(quota) = quota else {
                     tracing::debug!(%from, "connection limit of this client reached: closing a new connection");
                     continue;
                 };
                 let (tls, router) = (tls.clone(), router.clone());
                 tokio::spawn(async move {
                     connection::serve(stream, from, tls, router).await;
-                    drop((place, share));
+                    drop((place, quota));
                 });
             }
             Err(error) => {

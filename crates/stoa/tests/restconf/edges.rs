@@ -9,7 +9,7 @@ use base64::Engine;
 use serde_json::{Value, json};
 
 use crate::https::{DEADLINE, Router};
-use crate::world::{ANN, INTERFACES, JSON, LAN, ROOT, router};
+use crate::testbed::{ANN, INTERFACES, JSON, LAN, ROOT, router};
 
 const HTTPS: &str = "/restconf/data/stoa-management:management/https";
 

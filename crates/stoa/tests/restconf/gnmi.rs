@@ -24,7 +24,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
 use crate::https::{DEADLINE, Router, hash};
-use crate::world::interface;
+use crate::testbed::interface;
 
 /// A path as people write it: `a/b[k=v]/c`; no value has a slash.
 fn path(text: &str) -> Path {
@@ -57,13 +57,13 @@ fn value(update: &Update) -> Value {
     }
 }
 
-struct World {
+struct Testbed {
     router: Router,
     client: GNmiClient<Channel>,
 }
 
-impl World {
-    async fn new() -> World {
+impl Testbed {
+    async fn new() -> Testbed {
         let hash = hash();
         let configuration = json!({
             "ietf-interfaces:interfaces": { "interface": [interface("lan", "10.0.0.1")] },
@@ -75,7 +75,7 @@ impl World {
         let start = move || Router::start(configuration, users);
         let router = tokio::task::spawn_blocking(start).await.unwrap();
         let client = GNmiClient::new(connect(&router).await);
-        World { router, client }
+        Testbed { router, client }
     }
 
     async fn get(&mut self, text: &str) -> Result<Vec<Update>, Status> {
@@ -184,9 +184,9 @@ const LAN: &str = "interfaces/interface[name=lan]";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_is_one_transaction() {
-    let mut world = World::new().await;
+    let mut testbed = Testbed::new().await;
     let description = format!("{LAN}/description");
-    world.update(&description, json!("first")).await.unwrap();
+    testbed.update(&description, json!("first")).await.unwrap();
     // Deleted, then replaced, then updated, whatever the order of the fields.
     let request = SetRequest {
         update: vec![update(&description, json!("second"))],
@@ -198,10 +198,10 @@ async fn a_set_is_one_transaction() {
         delete: vec![path("interfaces/interface[name=*]/description")],
         ..SetRequest::default()
     };
-    world.set(request).await.unwrap();
-    let texts = world.get("interfaces/interface/description").await.unwrap();
+    testbed.set(request).await.unwrap();
+    let texts = testbed.get("interfaces/interface/description").await.unwrap();
     assert_eq!(texts.iter().map(value).collect::<Vec<_>>(), [json!("second")]);
-    let wan = world.get("interfaces/interface[name=wan]").await.unwrap();
+    let wan = testbed.get("interfaces/interface[name=wan]").await.unwrap();
     assert_eq!(value(&wan[0])["ietf-ip:ipv4"]["address"][0]["ip"], "10.0.1.1");
     // One part that cannot be leaves all as it was.
     let request = SetRequest {
@@ -209,20 +209,20 @@ async fn a_set_is_one_transaction() {
         update: vec![update(&format!("{LAN}/ipv4/mtu"), json!(12))],
         ..SetRequest::default()
     };
-    let refused = world.set(request).await.unwrap_err();
+    let refused = testbed.set(request).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
     assert!(refused.message().contains("mtu"), "{refused:?}");
-    assert_eq!(value(&world.get(&description).await.unwrap()[0]), json!("second"));
+    assert_eq!(value(&testbed.get(&description).await.unwrap()[0]), json!("second"));
     // What is not there is gone already. A leaf-list is replaced as a whole.
     let groups = "management/user[name=ann]/group";
     let nothing = SetRequest { delete: vec![path(groups)], ..SetRequest::default() };
-    world.set(nothing).await.unwrap();
+    testbed.set(nothing).await.unwrap();
     for list in [json!(["a", "b"]), json!(["b", "c"])] {
         let replace = vec![update(groups, list.clone())];
-        world.set(SetRequest { replace, ..SetRequest::default() }).await.unwrap();
-        assert_eq!(value(&world.get(groups).await.unwrap()[0]), list);
+        testbed.set(SetRequest { replace, ..SetRequest::default() }).await.unwrap();
+        assert_eq!(value(&testbed.get(groups).await.unwrap()[0]), list);
     }
-    let by_ann = world
+    let by_ann = testbed
         .client
         .set(by("ann", SetRequest { delete: vec![path(LAN)], ..SetRequest::default() }));
     assert_eq!(by_ann.await.unwrap_err().code(), Code::PermissionDenied);
@@ -230,41 +230,41 @@ async fn a_set_is_one_transaction() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_heard_as_they_happen() {
-    let mut world = World::new().await;
+    let mut testbed = Testbed::new().await;
     let (description, status) = (format!("{LAN}/description"), format!("{LAN}/oper-status"));
     let on_change = SubscriptionMode::OnChange;
     let list = watched(&[(&description, on_change), (&status, on_change)]);
-    let mut heard = world.stream("ann", list).await;
+    let mut heard = testbed.stream("ann", list).await;
     let first = heard.first().await;
     assert_eq!(first.iter().map(value).collect::<Vec<_>>(), [json!("up")]);
-    world.update(&description, json!("new")).await.unwrap();
+    testbed.update(&description, json!("new")).await.unwrap();
     let told = heard.until(|told| !told.update.is_empty()).await;
     assert_eq!(value(&told.update[0]), json!("new"));
     let there = "ietf-interfaces:interfaces/interface[name=lan]/description";
     assert_eq!(text(told.update[0].path.as_ref().unwrap()), there);
-    world
+    testbed
         .set(SetRequest { delete: vec![path(&description)], ..SetRequest::default() })
         .await
         .unwrap();
     let told = heard.until(|told| !told.delete.is_empty()).await;
     assert_eq!(text(&told.delete[0]), there);
-    world.update(&format!("{LAN}/enabled"), json!(false)).await.unwrap();
+    testbed.update(&format!("{LAN}/enabled"), json!(false)).await.unwrap();
     let told = heard.until(|told| !told.update.is_empty()).await;
     assert_eq!(value(&told.update[0]), json!("down"));
     // An entry that goes is told as one.
-    let mut all = world
+    let mut all = testbed
         .stream("root", watched(&[("interfaces/interface", SubscriptionMode::TargetDefined)]))
         .await;
     assert!(all.first().await.len() > 10);
     let gone = SetRequest { delete: vec![path(LAN)], ..SetRequest::default() };
-    world.set(gone).await.unwrap();
+    testbed.set(gone).await.unwrap();
     let told = all.until(|told| !told.delete.is_empty()).await;
     let deleted = text(&told.delete[0]);
     assert!(deleted.ends_with("interface[name=lan]"), "{told:?}");
     // A user who is removed hears no more.
     let ann =
         SetRequest { delete: vec![path("management/user[name=ann]")], ..SetRequest::default() };
-    world.set(ann).await.unwrap();
+    testbed.set(ann).await.unwrap();
     let end = loop {
         match heard.next().await {
             Ok(_) => {}
@@ -276,10 +276,10 @@ async fn changes_are_heard_as_they_happen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn samples_come_on_time_and_only_what_was_asked_for() {
-    let mut world = World::new().await;
+    let mut testbed = Testbed::new().await;
     let statistics = format!("{LAN}/statistics");
     let mut list = watched(&[(&statistics, SubscriptionMode::Sample)]);
-    let mut sampled = world.stream("root", list.clone()).await;
+    let mut sampled = testbed.stream("root", list.clone()).await;
     let first = sampled.first().await.len();
     assert!(first > 3, "{first} values");
     let begun = std::time::Instant::now();
@@ -291,12 +291,12 @@ async fn samples_come_on_time_and_only_what_was_asked_for() {
     list.updates_only = true;
     list.subscription[0].suppress_redundant = true;
     list.subscription[0].heartbeat_interval = 2_000_000_000;
-    let mut quiet = world.stream("root", list.clone()).await;
+    let mut quiet = testbed.stream("root", list.clone()).await;
     assert!(quiet.first().await.is_empty());
     // Nothing changes on this interface: what comes is the heartbeat.
     assert_eq!(quiet.until(|_| true).await.update.len(), first);
     list.subscription[0].sample_interval = 1_000;
-    let refused = world.stream("root", list).await.next().await.unwrap_err();
+    let refused = testbed.stream("root", list).await.next().await.unwrap_err();
     assert!(refused.code() == Code::InvalidArgument, "{refused:?}");
     assert!(refused.message().contains("sample_interval"), "{refused:?}");
 }
@@ -312,46 +312,46 @@ fn extended(id: &str, action: Action, list: Vec<Update>) -> SetRequest {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_waits_for_its_confirmation() {
-    let mut world = World::new().await;
+    let mut testbed = Testbed::new().await;
     let description = format!("{LAN}/description");
     let wait = || Action::Commit(CommitRequest::default());
     let text = |words: &str| vec![update(&description, json!(words))];
-    world.set(extended("one", wait(), text("first"))).await.unwrap();
-    assert_eq!(value(&world.get(&description).await.unwrap()[0]), json!("first"));
-    let other = world.update(&description, json!("other")).await.unwrap_err();
+    testbed.set(extended("one", wait(), text("first"))).await.unwrap();
+    assert_eq!(value(&testbed.get(&description).await.unwrap()[0]), json!("first"));
+    let other = testbed.update(&description, json!("other")).await.unwrap_err();
     assert_eq!(other.code(), Code::FailedPrecondition);
     assert!(other.message().contains("confirm"), "{other:?}");
     let cancel = |id| extended(id, Action::Cancel(CommitCancel {}), Vec::new());
-    let wrong = world.set(cancel("two")).await.unwrap_err();
+    let wrong = testbed.set(cancel("two")).await.unwrap_err();
     assert_eq!(wrong.code(), Code::FailedPrecondition);
-    world.set(cancel("one")).await.unwrap();
-    assert_eq!(world.get(&description).await.unwrap_err().code(), Code::NotFound);
-    world.set(extended("two", wait(), text("second"))).await.unwrap();
+    testbed.set(cancel("one")).await.unwrap();
+    assert_eq!(testbed.get(&description).await.unwrap_err().code(), Code::NotFound);
+    testbed.set(extended("two", wait(), text("second"))).await.unwrap();
     let confirm = extended("two", Action::Confirm(CommitConfirm {}), Vec::new());
-    world.set(confirm.clone()).await.unwrap();
-    assert_eq!(value(&world.get(&description).await.unwrap()[0]), json!("second"));
-    assert_eq!(world.set(confirm).await.unwrap_err().code(), Code::FailedPrecondition);
+    testbed.set(confirm.clone()).await.unwrap();
+    assert_eq!(value(&testbed.get(&description).await.unwrap()[0]), json!("second"));
+    assert_eq!(testbed.set(confirm).await.unwrap_err().code(), Code::FailedPrecondition);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_let_in_and_guessing_is_locked_out() {
-    let mut world = World::new().await;
+    let mut testbed = Testbed::new().await;
     let json = ("Content-Type", "application/json");
     let body = json!({ "name": "gnmi" }).to_string();
-    let made = world.router.ask("root:correct horse", "POST", "/tokens", &[json], &body);
+    let made = testbed.router.ask("root:correct horse", "POST", "/tokens", &[json], &body);
     let token = made.json()["token"].as_str().unwrap().to_owned();
     let mut request =
         tonic::Request::new(GetRequest { path: vec![path(LAN)], ..GetRequest::default() });
     request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
-    world.client.get(request).await.unwrap();
+    testbed.client.get(request).await.unwrap();
     let mut codes = Vec::new();
     for _ in 0..5 {
         let mut request = by("ann", GetRequest::default());
         request.metadata_mut().insert("password", "wrong horse".parse().unwrap());
-        codes.push(world.client.get(request).await.unwrap_err().code());
+        codes.push(testbed.client.get(request).await.unwrap_err().code());
     }
     assert_eq!(codes[..4], [Code::Unauthenticated; 4]);
     assert_eq!(codes[4], Code::ResourceExhausted);
-    let log = std::fs::read_to_string(world.router.path("stoa.state/audit-logins.log")).unwrap();
+    let log = std::fs::read_to_string(testbed.router.path("stoa.state/audit-logins.log")).unwrap();
     assert!(log.contains("/gnmi.gNMI/Get") && log.contains("locked out"), "{log}");
 }

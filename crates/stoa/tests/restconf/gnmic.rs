@@ -13,7 +13,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::https::{DEADLINE, Router, hash};
-use crate::world::interface;
+use crate::testbed::interface;
 
 const PASSWORD: &str = "correct horse";
 const LAN: &str = "/interfaces/interface[name=lan]";
@@ -37,19 +37,19 @@ fn fetched() -> Option<PathBuf> {
     None
 }
 
-struct World {
+struct Testbed {
     gnmic: PathBuf,
     router: Router,
 }
 
-impl World {
-    fn new() -> Option<World> {
+impl Testbed {
+    fn new() -> Option<Testbed> {
         let gnmic = gnmic()?;
         let configuration = json!({
             "ietf-interfaces:interfaces": { "interface": [interface("lan", "10.0.0.1")] },
         });
         let users = json!([{ "name": "root", "password-hash": hash(), "admin": true }]);
-        Some(World { gnmic, router: Router::start(configuration, users) })
+        Some(Testbed { gnmic, router: Router::start(configuration, users) })
     }
 
     fn command(&self, password: &str, words: &[&str]) -> Command {
@@ -147,21 +147,21 @@ impl Drop for Listening {
 
 #[test]
 fn it_learns_reads_and_is_refused() {
-    let Some(world) = World::new() else { return };
-    let text = world.told(&["capabilities"]);
+    let Some(testbed) = Testbed::new() else { return };
+    let text = testbed.told(&["capabilities"]);
     for wanted in ["0.10.0", "JSON_IETF", "ietf-interfaces", "stoa-forwarder"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
-    let lan = world.value(LAN);
+    let lan = testbed.value(LAN);
     assert_eq!(lan["ietf-interfaces:type"], "iana-if-type:ethernetCsmacd");
     assert_eq!(lan["ietf-ip:ipv4"]["address"][0]["prefix-length"], 24);
-    let facts = world.told(&["get", "--path", "/interfaces/interface[name=*]/oper-status"]);
+    let facts = testbed.told(&["get", "--path", "/interfaces/interface[name=*]/oper-status"]);
     assert!(facts.contains("\"up\""), "{facts}");
-    let told = world.told(&["--target", "edge", "get", "--path", LAN, "--type", "config"]);
+    let told = testbed.told(&["--target", "edge", "get", "--path", LAN, "--type", "config"]);
     assert!(told.contains("iana-if-type"), "{told}");
-    let wrong = world.refused("wrong horse", &["get", "--path", LAN]);
+    let wrong = testbed.refused("wrong horse", &["get", "--path", LAN]);
     assert!(wrong.contains("Unauthenticated") && wrong.contains("wrong user"), "{wrong}");
-    let nothing = world.refused(PASSWORD, &["get", "--path", "/interfaces/nothing"]);
+    let nothing = testbed.refused(PASSWORD, &["get", "--path", "/interfaces/nothing"]);
     assert!(
         nothing.contains("InvalidArgument") && nothing.contains("no node nothing"),
         "{nothing}"
@@ -170,54 +170,55 @@ fn it_learns_reads_and_is_refused() {
 
 #[test]
 fn it_changes_what_it_may() {
-    let Some(world) = World::new() else { return };
+    let Some(testbed) = Testbed::new() else { return };
     let text = format!("{LAN}/description");
-    world.told(&["set", "--update-path", &text, "--update-value", "to the net"]);
-    assert_eq!(world.value(&text), json!("to the net"));
-    world.told(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
-    assert_eq!(world.value(&format!("{LAN}/enabled")), json!(false));
-    let file = world.router.path("addresses.json");
+    testbed.told(&["set", "--update-path", &text, "--update-value", "to the net"]);
+    assert_eq!(testbed.value(&text), json!("to the net"));
+    testbed.told(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
+    assert_eq!(testbed.value(&format!("{LAN}/enabled")), json!(false));
+    let file = testbed.router.path("addresses.json");
     let addresses = json!({ "address": [{ "ip": "10.0.9.1", "prefix-length": 24 }] });
     std::fs::write(&file, addresses.to_string()).unwrap();
     let ip4 = format!("{LAN}/ipv4");
     let file = file.to_string_lossy();
-    world.told(&["set", "--replace-path", &ip4, "--replace-file", &file]);
-    let told = world.value(&ip4);
+    testbed.told(&["set", "--replace-path", &ip4, "--replace-file", &file]);
+    let told = testbed.value(&ip4);
     assert_eq!(told["ietf-ip:address"], json!([{ "ip": "10.0.9.1", "prefix-length": 24 }]));
-    world.told(&["set", "--delete", &text]);
-    let gone = world.refused(PASSWORD, &["get", "--path", &text, "--type", "config"]);
+    testbed.told(&["set", "--delete", &text]);
+    let gone = testbed.refused(PASSWORD, &["get", "--path", &text, "--type", "config"]);
     assert!(gone.contains("NotFound"), "{gone}");
     // What is refused says where and why, and changes nothing.
     let mtu = format!("{ip4}/mtu");
-    let refused = world.refused(PASSWORD, &["set", "--update-path", &mtu, "--update-value", "12"]);
+    let refused =
+        testbed.refused(PASSWORD, &["set", "--update-path", &mtu, "--update-value", "12"]);
     assert!(refused.contains("InvalidArgument") && refused.contains("mtu"), "{refused}");
-    let there = world.value(&ip4);
+    let there = testbed.value(&ip4);
     assert_eq!(there, told);
-    let history = std::fs::read_to_string(world.router.path("stoa.state/audit.log")).unwrap();
+    let history = std::fs::read_to_string(testbed.router.path("stoa.state/audit.log")).unwrap();
     assert!(history.lines().filter(|line| line.contains("\"gnmi\"")).count() >= 5, "{history}");
 }
 
 #[test]
 fn it_hears_of_values_once_again_and_when_they_change() {
-    let Some(world) = World::new() else { return };
+    let Some(testbed) = Testbed::new() else { return };
     let status = format!("{LAN}/oper-status");
-    let once = world.told(&["subscribe", "--mode", "once", "--path", &status]);
+    let once = testbed.told(&["subscribe", "--mode", "once", "--path", &status]);
     assert!(once.contains("oper-status\": \"up\""), "{once}");
     let statistics = format!("{LAN}/statistics");
     let sampled = ["--mode", "stream", "--stream-mode", "sample", "--sample-interval", "1s"];
     let words = [&["subscribe", "--format", "event", "--path", &statistics][..], &sampled].concat();
-    let mut samples = world.listen(&words);
+    let mut samples = testbed.listen(&words);
     for _ in 0..3 {
         samples.until(&["in-octets"]);
     }
     let text = format!("{LAN}/description");
     let words = ["subscribe", "--path", &text, "--path", &status, "--stream-mode", "on-change"];
-    let mut changes = world.listen(&words);
+    let mut changes = testbed.listen(&words);
     changes.until(&["\"up\""]);
-    world.told(&["set", "--update-path", &text, "--update-value", "heard of"]);
+    testbed.told(&["set", "--update-path", &text, "--update-value", "heard of"]);
     changes.until(&["heard of"]);
-    world.told(&["set", "--delete", &text]);
+    testbed.told(&["set", "--delete", &text]);
     changes.until(&["deletes"]);
-    world.told(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
+    testbed.told(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
     changes.until(&["\"down\""]);
 }

@@ -10,7 +10,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, conn
 use serde_json::{Value, json};
 
 use crate::https::Router;
-use crate::world::{JSON, LAN, ROOT, router};
+use crate::testbed::{JSON, LAN, ROOT, router};
 
 /// How long an honest client waits at most: less than any limit that a greedy one could make it wait for, and time
 /// enough for a busy machine.

@@ -7,15 +7,15 @@ mod greedy;
 #[path = "../https/mod.rs"]
 mod https;
 mod schemathesis;
+mod testbed;
 mod users;
-mod world;
 
 use std::io::{BufRead, BufReader, Write};
 
 use base64::Engine;
 use https::Router;
 use serde_json::{Value, json};
-use world::{ANN, AS_XML, INTERFACES, JSON, LAN, ROOT, XML, interface, router};
+use testbed::{ANN, AS_XML, INTERFACES, JSON, LAN, ROOT, XML, interface, router};
 
 #[test]
 fn reading_shows_what_is_asked_and_may_be_seen() {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::world::{JSON, ROOT, router};
+use crate::testbed::{JSON, ROOT, router};
 
 /// The seed of what is asked: the same every time. `STOA_SEED` says another one.
 const SEED: &str = "8040";

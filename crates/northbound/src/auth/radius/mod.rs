@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::account::Account;
 use super::secret;
-use packet::{Claim, Request, Verdict};
+use packet::{Credentials, Reply, Request};
 
 /// Concurrent logins.
 const AT_ONCE: usize = 16;
@@ -34,14 +34,14 @@ const REMEMBER_LIMIT: usize = 256;
 
 /// No server answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Silent;
+pub struct NoRadiusReply;
 
 /// Asks the servers and caches their responses.
 #[derive(Debug)]
 pub struct Servers {
     places: Semaphore,
     /// Servers that did not answer, and when.
-    silent: Mutex<HashMap<SocketAddr, Instant>>,
+    unresponsive: Mutex<HashMap<SocketAddr, Instant>>,
     /// Accepted accounts by a keyed digest of the credentials.
     right: Mutex<HashMap<String, (Account, Instant)>>,
     key: [u8; 32],
@@ -54,7 +54,7 @@ impl Default for Servers {
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Servers {
             places: Semaphore::new(AT_ONCE),
-            silent: Mutex::default(),
+            unresponsive: Mutex::default(),
             right: Mutex::default(),
             key: secret::random(),
             machine: machine.trim().to_owned(),
@@ -63,8 +63,8 @@ impl Default for Servers {
 }
 
 impl Servers {
-    fn silent(&self) -> MutexGuard<'_, HashMap<SocketAddr, Instant>> {
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unresponsive(&self) -> MutexGuard<'_, HashMap<SocketAddr, Instant>> {
+        self.unresponsive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn right(&self) -> MutexGuard<'_, HashMap<String, (Account, Instant)>> {
@@ -72,13 +72,13 @@ impl Servers {
     }
 
     fn digest(&self, settings: &Radius, user: &str, password: &str) -> String {
-        let mark = Account::mark_of_servers(settings);
-        let shown = format!("{mark} {} {user} {password}", user.len());
+        let fingerprint = Account::radius_fingerprint(settings);
+        let shown = format!("{fingerprint} {} {user} {password}", user.len());
         super::encoded(&secret::digest(&[&self.key[..], shown.as_bytes()]))
     }
 
     /// The account, if these credentials were accepted recently.
-    pub fn was_right(&self, settings: &Radius, user: &str, password: &str) -> Option<Account> {
+    pub fn was_verified(&self, settings: &Radius, user: &str, password: &str) -> Option<Account> {
         let digest = self.digest(settings, user, password);
         let right = self.right();
         let (account, since) = right.get(&digest)?;
@@ -113,67 +113,75 @@ impl Servers {
         from: IpAddr,
         user: &str,
         password: &str,
-    ) -> Result<Option<Account>, Silent> {
+    ) -> Result<Option<Account>, NoRadiusReply> {
         let from = from.to_canonical().to_string();
-        let claim = Claim { user, password, from: &from };
-        let asked = tokio::time::timeout(WHOLE, self.ask_all(settings, claim)).await;
-        let verdict = asked.unwrap_or(Err(Silent))?;
+        let credentials = Credentials { user, password, from: &from };
+        let asked = tokio::time::timeout(WHOLE, self.ask_all(settings, credentials)).await;
+        let reply = asked.unwrap_or(Err(NoRadiusReply))?;
         let digest = self.digest(settings, user, password);
-        let account = verdict.user(user, settings).map(|it| Account::told(it, settings, digest));
+        let account =
+            reply.user(user, settings).map(|it| Account::from_radius(it, settings, digest));
         account.iter().for_each(|account| self.remember(account));
         Ok(account)
     }
 
-    async fn ask_all(&self, settings: &Radius, claim: Claim<'_>) -> Result<Verdict, Silent> {
-        let _place = self.places.acquire().await.map_err(|_| Silent)?;
+    async fn ask_all(
+        &self,
+        settings: &Radius,
+        credentials: Credentials<'_>,
+    ) -> Result<Reply, NoRadiusReply> {
+        let _place = self.places.acquire().await.map_err(|_| NoRadiusReply)?;
         let mut servers: Vec<&RadiusServer> = settings.server.iter().collect();
-        servers.sort_by_key(|server| self.is_silent(server));
+        servers.sort_by_key(|server| self.is_unresponsive(server));
         let name = settings.nas_identifier.as_deref().unwrap_or(&self.machine);
         for server in servers {
-            let Some(request) = Request::new(claim, name, &server.shared_secret) else {
+            let Some(request) = Request::new(credentials, name, &server.shared_secret) else {
                 // No server could accept it.
-                return Ok(Verdict::Rejected);
+                return Ok(Reply::Rejected);
             };
-            let heard = exchange(settings, server, &request).await;
-            self.note(server, heard.is_some());
-            match heard {
-                Some(Verdict::Challenged) => {
+            let response = exchange(settings, server, &request).await;
+            self.note(server, response.is_some());
+            match response {
+                Some(Reply::Challenged) => {
                     let server = &server.name;
-                    tracing::warn!(server, "RADIUS server sent Access-Challenge, which is not supported: login refused");
-                    return Ok(Verdict::Rejected);
+                    tracing::warn!(
+                        server,
+                        "RADIUS server sent Access-Challenge, which is not supported: login refused"
+                    );
+                    return Ok(Reply::Rejected);
                 }
-                Some(verdict) => return Ok(verdict),
+                Some(reply) => return Ok(reply),
                 None => {}
             }
         }
-        Err(Silent)
+        Err(NoRadiusReply)
     }
 
-    fn is_silent(&self, server: &RadiusServer) -> bool {
-        let place = SocketAddr::new(server.address, server.port);
-        self.silent().get(&place).is_some_and(|since| since.elapsed() < SILENT)
+    fn is_unresponsive(&self, server: &RadiusServer) -> bool {
+        let slot = SocketAddr::new(server.address, server.port);
+        self.unresponsive().get(&slot).is_some_and(|since| since.elapsed() < SILENT)
     }
 
     fn note(&self, server: &RadiusServer, has_answered: bool) {
-        let place = SocketAddr::new(server.address, server.port);
-        let mut silent = self.silent();
+        let slot = SocketAddr::new(server.address, server.port);
+        let mut unresponsive = self.unresponsive();
         let name = &server.name;
         if has_answered {
-            if silent.remove(&place).is_some() {
-                tracing::info!(server = name, %place, "RADIUS server answers again");
+            if unresponsive.remove(&slot).is_some() {
+                tracing::info!(server = name, %slot, "RADIUS server answers again");
             }
             return;
         }
         // Servers that are no longer configured.
-        silent.retain(|_, since| since.elapsed() < 10 * SILENT);
-        if silent.insert(place, Instant::now()).is_none() {
-            tracing::warn!(server = name, %place, "RADIUS server does not answer");
+        unresponsive.retain(|_, since| since.elapsed() < 10 * SILENT);
+        if unresponsive.insert(slot, Instant::now()).is_none() {
+            tracing::warn!(server = name, %slot, "RADIUS server does not answer");
         }
     }
 }
 
 /// Asks one server; `None`: no valid response.
-async fn exchange(settings: &Radius, server: &RadiusServer, request: &Request) -> Option<Verdict> {
+async fn exchange(settings: &Radius, server: &RadiusServer, request: &Request) -> Option<Reply> {
     let any: IpAddr = match server.address {
         IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -187,9 +195,9 @@ async fn exchange(settings: &Radius, server: &RadiusServer, request: &Request) -
         if socket.send(&request.packet).await.is_err() {
             continue;
         }
-        let heard = listen(&socket, settings, server, request);
-        if let Ok(Some(verdict)) = tokio::time::timeout(patience, heard).await {
-            return Some(verdict);
+        let response = listen(&socket, settings, server, request);
+        if let Ok(Some(reply)) = tokio::time::timeout(patience, response).await {
+            return Some(reply);
         }
     }
     None
@@ -201,17 +209,17 @@ async fn listen(
     settings: &Radius,
     server: &RadiusServer,
     request: &Request,
-) -> Option<Verdict> {
+) -> Option<Reply> {
     let mut bytes = vec![0; LENGTH_MAX];
-    let mut is_told = false;
+    let mut is_generated = false;
     loop {
         let length = socket.recv(&mut bytes).await.ok()?;
         let answer = bytes.get(..length).unwrap_or_default();
-        let verdict = request.verdict(answer, &server.shared_secret, settings.group_attribute);
-        if verdict.is_some() {
-            return verdict;
+        let reply = request.reply(answer, &server.shared_secret, settings.group_attribute);
+        if reply.is_some() {
+            return reply;
         }
-        if !std::mem::replace(&mut is_told, true) {
+        if !std::mem::replace(&mut is_generated, true) {
             tracing::warn!(
                 server = server.name,
                 "discarded a response of a RADIUS server: check its shared-secret; the response must \

@@ -28,7 +28,7 @@ pub struct Request {
 
 /// The response of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Reply {
     /// Access-Accept.
     Accepted {
         /// Values of the attribute that names groups.
@@ -44,7 +44,7 @@ pub enum Verdict {
 
 /// The user to authenticate.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim<'a> {
+pub struct Credentials<'a> {
     /// The name.
     pub user: &'a str,
     /// The password.
@@ -95,8 +95,8 @@ fn value(text: &str) -> &[u8] {
 
 impl Request {
     /// A request for these credentials. `None`: they do not fit into a packet.
-    pub fn new(claim: Claim<'_>, name: &str, shared_secret: &str) -> Option<Request> {
-        let Claim { user, password, from } = claim;
+    pub fn new(credentials: Credentials<'_>, name: &str, shared_secret: &str) -> Option<Request> {
+        let Credentials { user, password, from } = credentials;
         if password.len() > PASSWORD_MAX || password.is_empty() || user.len() > radius::VALUE_MAX {
             return None;
         }
@@ -128,7 +128,7 @@ impl Request {
     }
 
     /// The response in these bytes; `None`: it is not an authentic response to this request.
-    pub fn verdict(&self, bytes: &[u8], secret: &str, groups: GroupAttribute) -> Option<Verdict> {
+    pub fn reply(&self, bytes: &[u8], secret: &str, groups: GroupAttribute) -> Option<Reply> {
         let view = radius::check(bytes).ok()?;
         if view.header().identifier != self.packet[1] || !self.is_proved(&view, secret.as_bytes()) {
             return None;
@@ -137,13 +137,13 @@ impl Request {
             radius::ACCESS_ACCEPT => {
                 let administrative = radius::SERVICE_ADMINISTRATIVE.to_be_bytes();
                 let mut services = view.values(radius::SERVICE_TYPE);
-                Some(Verdict::Accepted {
+                Some(Reply::Accepted {
                     groups: named(&view, groups),
                     is_administrative: services.any(|service| service == administrative),
                 })
             }
-            radius::ACCESS_REJECT => Some(Verdict::Rejected),
-            radius::ACCESS_CHALLENGE => Some(Verdict::Challenged),
+            radius::ACCESS_REJECT => Some(Reply::Rejected),
+            radius::ACCESS_CHALLENGE => Some(Reply::Challenged),
             _ => None,
         }
     }
@@ -180,10 +180,10 @@ fn named(view: &View<'_>, attribute: GroupAttribute) -> Vec<String> {
     texts.filter(is_name).take(GROUPS_MAX).map(str::to_owned).collect()
 }
 
-impl Verdict {
+impl Reply {
     /// The user of a response; `None`: the server did not accept the user.
     pub fn user(self, name: &str, settings: &Radius) -> Option<User> {
-        let Verdict::Accepted { groups, is_administrative } = self else { return None };
+        let Reply::Accepted { groups, is_administrative } = self else { return None };
         let admin = is_administrative && settings.administrators;
         Some(User { name: name.to_owned(), password_hash: None, group: groups, admin })
     }
@@ -223,8 +223,8 @@ pub(crate) mod tests {
     }
 
     fn request() -> Request {
-        let claim = Claim { user: "ann", password: "correct horse", from: "192.0.2.1" };
-        Request::new(claim, "edge", SECRET).unwrap()
+        let credentials = Credentials { user: "ann", password: "correct horse", from: "192.0.2.1" };
+        Request::new(credentials, "edge", SECRET).unwrap()
     }
 
     #[test]
@@ -248,7 +248,7 @@ pub(crate) mod tests {
         let view = radius::check(&request.packet).unwrap();
         let first = view.attributes().next().unwrap();
         assert_eq!(first.kind, radius::MESSAGE_AUTHENTICATOR);
-        let said = |bytes: &[u8]| request.verdict(bytes, SECRET, GroupAttribute::default());
+        let said = |bytes: &[u8]| request.reply(bytes, SECRET, GroupAttribute::default());
         let groups = [
             (radius::MANAGEMENT_POLICY_ID, &b"noc"[..]),
             (radius::MANAGEMENT_POLICY_ID, &b"bad\n"[..]),
@@ -256,13 +256,16 @@ pub(crate) mod tests {
             (radius::SERVICE_TYPE, &[0, 0, 0, 6][..]),
         ];
         let good = answer(&request.packet, radius::ACCESS_ACCEPT, SECRET, &groups, true);
-        let verdict = said(&good).unwrap();
-        let accepted = Verdict::Accepted { groups: vec!["noc".into()], is_administrative: true };
-        assert_eq!(verdict, accepted);
+        let reply = said(&good).unwrap();
+        let accepted = Reply::Accepted { groups: vec!["noc".into()], is_administrative: true };
+        assert_eq!(reply, accepted);
         let careful = Radius::default();
-        assert!(!verdict.clone().user("ann", &careful).unwrap().admin, "not permitted by the configuration");
+        assert!(
+            !reply.clone().user("ann", &careful).unwrap().admin,
+            "not permitted by the configuration"
+        );
         let trusting = Radius { administrators: true, ..Radius::default() };
-        assert!(verdict.user("ann", &trusting).unwrap().admin);
+        assert!(reply.user("ann", &trusting).unwrap().admin);
 
         let plain = answer(&request.packet, radius::ACCESS_ACCEPT, SECRET, &groups, false);
         assert_eq!(said(&plain), None, "MD5 alone can be forged");
@@ -272,8 +275,8 @@ pub(crate) mod tests {
         assert_eq!(said(&to_another), None);
         let twice = [(radius::MESSAGE_AUTHENTICATOR, &[0; 16][..])];
         assert_eq!(said(&answer(&request.packet, 2, SECRET, &twice, true)), None);
-        for (code, verdict) in [(3, Verdict::Rejected), (11, Verdict::Challenged)] {
-            assert_eq!(said(&answer(&request.packet, code, SECRET, &[], true)), Some(verdict));
+        for (code, reply) in [(3, Reply::Rejected), (11, Reply::Challenged)] {
+            assert_eq!(said(&answer(&request.packet, code, SECRET, &[], true)), Some(reply));
         }
         assert_eq!(said(&request.packet), None, "a request is not a response");
     }
@@ -281,7 +284,7 @@ pub(crate) mod tests {
     #[test]
     fn credentials_that_do_not_fit_are_refused() {
         let ask = |user: &str, password: &str| {
-            Request::new(Claim { user, password, from: "" }, "edge", SECRET).is_some()
+            Request::new(Credentials { user, password, from: "" }, "edge", SECRET).is_some()
         };
         assert!(ask("ann", &"x".repeat(PASSWORD_MAX)) && !ask("ann", &"x".repeat(129)));
         assert!(!ask(&"x".repeat(254), "x") && !ask("ann", ""));
@@ -296,7 +299,7 @@ pub(crate) mod tests {
             let mut bytes = answer(&request.packet, 2, SECRET, &groups, true);
             prop_assert_eq!(bytes.len(), 43);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert_eq!(request.verdict(&bytes, SECRET, GroupAttribute::default()), None);
+            prop_assert_eq!(request.reply(&bytes, SECRET, GroupAttribute::default()), None);
         }
     }
 }

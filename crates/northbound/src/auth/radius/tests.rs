@@ -36,11 +36,11 @@ fn forge_then_reject(request: &[u8]) -> Vec<Vec<u8>> {
 pub(crate) async fn server(habit: Habit) -> (RadiusServer, tokio::sync::watch::Receiver<usize>) {
     let socket = UdpSocket::bind((HERE, 0)).await.unwrap();
     let port = socket.local_addr().unwrap().port();
-    let (heard, count) = tokio::sync::watch::channel(0);
+    let (response, count) = tokio::sync::watch::channel(0);
     tokio::spawn(async move {
         let mut bytes = [0; LENGTH_MAX];
         while let Ok((length, from)) = socket.recv_from(&mut bytes).await {
-            heard.send_modify(|count| *count += 1);
+            response.send_modify(|count| *count += 1);
             for answer in habit(&bytes[..length]) {
                 socket.send_to(&answer, from).await.unwrap();
             }
@@ -57,20 +57,20 @@ fn settings(server: Vec<RadiusServer>) -> Radius {
 
 #[tokio::test]
 async fn who_is_right_has_groups_and_is_remembered_for_a_while() {
-    let (one, heard) = server(accept).await;
+    let (one, response) = server(accept).await;
     let settings = settings(vec![one]);
     let servers = Servers::default();
-    assert_eq!(servers.was_right(&settings, "ann", "correct horse"), None);
+    assert_eq!(servers.was_verified(&settings, "ann", "correct horse"), None);
     let account = servers.ask(&settings, HERE, "ann", "correct horse").await.unwrap().unwrap();
     assert_eq!((account.user.name.as_str(), account.user.admin), ("ann", false));
     assert_eq!(account.user.group, ["noc", "night"]);
-    assert_eq!(*heard.borrow(), 1);
-    assert_eq!(servers.was_right(&settings, "ann", "correct horse"), Some(account.clone()));
+    assert_eq!(*response.borrow(), 1);
+    assert_eq!(servers.was_verified(&settings, "ann", "correct horse"), Some(account.clone()));
     assert_eq!(servers.account(&account.digest), Some(account));
-    assert_eq!(servers.was_right(&settings, "ann", "correct hors"), None);
+    assert_eq!(servers.was_verified(&settings, "ann", "correct hors"), None);
     let mut other = settings.clone();
     other.server[0].shared_secret.push('x');
-    assert_eq!(servers.was_right(&other, "ann", "correct horse"), None, "other servers");
+    assert_eq!(servers.was_verified(&other, "ann", "correct horse"), None, "other servers");
     for turn in 0..2 * REMEMBER_LIMIT {
         let user = account_of(&settings, turn);
         servers.remember(&user);
@@ -79,8 +79,8 @@ async fn who_is_right_has_groups_and_is_remembered_for_a_while() {
 }
 
 fn account_of(settings: &Radius, number: usize) -> Account {
-    let user = packet::Verdict::Accepted { groups: vec![], is_administrative: false };
-    Account::told(user.user("ann", settings).unwrap(), settings, number.to_string())
+    let user = packet::Reply::Accepted { groups: vec![], is_administrative: false };
+    Account::from_radius(user.user("ann", settings).unwrap(), settings, number.to_string())
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn without_an_answer_nobody_is_right() {
     let gone = UdpSocket::bind((HERE, 0)).await.unwrap().local_addr().unwrap().port();
     let gone = RadiusServer { port: gone, ..dead.clone() };
     let settings = Radius { attempts: 1, ..settings(vec![gone, dead]) };
-    assert_eq!(Servers::default().ask(&settings, HERE, "ann", "x").await, Err(Silent));
+    assert_eq!(Servers::default().ask(&settings, HERE, "ann", "x").await, Err(NoRadiusReply));
     let none = Radius::default();
-    assert_eq!(Servers::default().ask(&none, HERE, "ann", "x").await, Err(Silent));
+    assert_eq!(Servers::default().ask(&none, HERE, "ann", "x").await, Err(NoRadiusReply));
 }

@@ -1,9 +1,9 @@
 //! An OpenAPI 3.1 description of the data, generated from the schema.
 //!
-//! This module generates the resources and their schemas; `answers` the requests and responses; `types` the values;
+//! This module generates the resources and their schemas; `methods` the requests and responses; `types` the values;
 //! `source` parses the modules' texts.
 
-mod answers;
+mod methods;
 mod source;
 mod types;
 
@@ -15,7 +15,7 @@ use stoa_controller::yang;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::rpc;
-use answers::{Node, reference};
+use methods::{Node, reference};
 
 /// Maximum length of a description in characters.
 const WORDS: usize = 400;
@@ -26,11 +26,11 @@ const DATA: &str = "/restconf/data";
 pub fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
-        let mut made = Made::default();
+        let mut made = Builder::default();
         for module in yang::schema().context().modules(true) {
             if module.is_implemented() {
                 for node in module.data() {
-                    made.add(&node, &Above { url: Some(DATA.into()), ..Above::default() });
+                    made.add(&node, &Parent { url: Some(DATA.into()), ..Parent::default() });
                 }
             }
         }
@@ -41,14 +41,14 @@ pub fn text() -> &'static str {
 
 /// The generated paths and schemas.
 #[derive(Default)]
-struct Made {
+struct Builder {
     paths: Map<String, Value>,
     schemas: Map<String, Value>,
 }
 
 /// The parent of a node.
 #[derive(Clone, Default)]
-struct Above {
+struct Parent {
     /// `None`: nodes below have no URL, as in the input of an operation.
     url: Option<String>,
     parameters: Vec<Value>,
@@ -67,9 +67,9 @@ fn is_data(node: &SchemaNode<'_>) -> bool {
     matches!(node.kind(), Container | List | Leaf | LeafList)
 }
 
-impl Made {
+impl Builder {
     /// Adds a node with all below it; returns the name and the schema for its parent.
-    fn add(&mut self, node: &SchemaNode<'static>, above: &Above) -> Vec<(String, Value)> {
+    fn add(&mut self, node: &SchemaNode<'static>, above: &Parent) -> Vec<(String, Value)> {
         if matches!(node.kind(), SchemaNodeKind::Choice | SchemaNodeKind::Case) {
             return node.children().flat_map(|child| self.add(&child, above)).collect();
         }
@@ -110,7 +110,7 @@ impl Made {
     fn object(
         &mut self,
         node: &SchemaNode<'static>,
-        here: &Above,
+        here: &Parent,
         keys: &[SchemaNode<'static>],
     ) -> Value {
         let mut members = Map::new();
@@ -138,7 +138,7 @@ impl Made {
     fn resource(
         &mut self,
         node: &SchemaNode<'static>,
-        here: &Above,
+        here: &Parent,
         keys: &[SchemaNode<'static>],
         schema: &Value,
     ) {
@@ -165,7 +165,7 @@ impl Made {
     }
 
     /// The nodes that POST can create below a node: their schemas exist already.
-    fn children(&self, child: &SchemaNode<'static>, here: &Above, all: &mut Map<String, Value>) {
+    fn children(&self, child: &SchemaNode<'static>, here: &Parent, all: &mut Map<String, Value>) {
         if matches!(child.kind(), SchemaNodeKind::Choice | SchemaNodeKind::Case) {
             child.children().for_each(|below| self.children(&below, here, all));
             return;
@@ -198,13 +198,13 @@ impl Made {
         for node in all {
             let module = node.module().name().to_owned();
             let below = |kind| node.children().find(|one| one.kind() == kind);
-            let part = |made: &mut Made, part: Option<SchemaNode<'static>>, what: &str| {
+            let part = |made: &mut Builder, part: Option<SchemaNode<'static>>, what: &str| {
                 let part = part.filter(|part| part.children().next().is_some())?;
                 let component = format!("{module}.{}.{what}", node.name());
-                let here = Above {
+                let here = Parent {
                     module: module.clone(),
                     component: component.clone(),
-                    ..Above::default()
+                    ..Parent::default()
                 };
                 let schema = made.object(&part, &here, &[]);
                 made.schemas.insert(component.clone(), schema);
@@ -212,13 +212,13 @@ impl Made {
             };
             let input = part(self, below(SchemaNodeKind::Input), "input");
             let output = part(self, below(SchemaNodeKind::Output), "output");
-            let item = answers::operation(&node, input, output);
+            let item = methods::operation(&node, input, output);
             self.paths.insert(format!("/restconf/operations/{module}:{}", node.name()), item);
         }
     }
 
     fn whole(mut self) -> Value {
-        self.schemas.insert("errors".into(), answers::errors());
+        self.schemas.insert("errors".into(), methods::errors());
         json!({
             "openapi": "3.1.0",
             "info": {
@@ -231,7 +231,7 @@ impl Made {
             "paths": self.paths,
             "components": {
                 "schemas": self.schemas,
-                "responses": answers::responses(),
+                "responses": methods::responses(),
                 "securitySchemes": {
                     "basic": { "type": "http", "scheme": "basic" },
                     "bearer": { "type": "http", "scheme": "bearer" },
@@ -241,7 +241,7 @@ impl Made {
     }
 }
 
-impl Above {
+impl Parent {
     /// Adds the keys of an entry as parameters of its URL.
     fn keys(&mut self, list: &SchemaNode<'_>, keys: &[SchemaNode<'_>]) {
         let Some(url) = &mut self.url else { return };

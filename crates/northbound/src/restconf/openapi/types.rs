@@ -115,7 +115,7 @@ fn declared(node: &SchemaNode<'_>) -> Vec<(&'static Statement, &'static Statemen
     for module in modules().values() {
         let is_own = module.argument == own || module.value("belongs-to") == Some(own.as_str());
         let mut here = Vec::new();
-        look(module, node.name(), &mut Vec::new(), &above, &mut here);
+        search(module, node.name(), &mut Vec::new(), &above, &mut here);
         let kind = |(same, leaf): (usize, &'static Statement)| {
             Some(((same, is_own), leaf.all("type").next()?, module))
         };
@@ -126,7 +126,7 @@ fn declared(node: &SchemaNode<'_>) -> Vec<(&'static Statement, &'static Statemen
     found.into_iter().map(|(_, kind, module)| (kind, module)).collect()
 }
 
-fn look(
+fn search(
     statement: &'static Statement,
     name: &str,
     way: &mut Vec<String>,
@@ -151,7 +151,7 @@ fn look(
             _ if is_named(one) => way.push(one.argument.clone()),
             _ => {}
         }
-        look(one, name, way, above, found);
+        search(one, name, way, above, found);
         way.truncate(before);
     }
 }
@@ -230,14 +230,14 @@ fn restrict(made: &mut Value, kind: &Statement) {
         }
     }
     for pattern in kind.all("pattern") {
-        let told = json!({ "pattern": ecma(&pattern.argument) });
-        let told = match pattern.value("modifier") {
-            Some("invert-match") => json!({ "not": told }),
-            _ => told,
+        let schema_part = json!({ "pattern": ecma(&pattern.argument) });
+        let schema_part = match pattern.value("modifier") {
+            Some("invert-match") => json!({ "not": schema_part }),
+            _ => schema_part,
         };
         match made["allOf"].as_array_mut() {
-            Some(all) => all.push(told),
-            None => made["allOf"] = json!([told]),
+            Some(all) => all.push(schema_part),
+            None => made["allOf"] = json!([schema_part]),
         }
     }
 }

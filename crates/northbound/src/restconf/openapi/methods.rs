@@ -70,11 +70,11 @@ pub fn errors() -> Value {
 /// The error responses by status.
 pub fn responses() -> Value {
     let one = |(status, words): &(&str, &str)| {
-        let mut told = json!({ "description": words });
+        let mut response = json!({ "description": words });
         if !BARE.contains(status) {
-            told["content"] = content(&reference("errors"));
+            response["content"] = content(&reference("errors"));
         }
-        ((*status).to_owned(), told)
+        ((*status).to_owned(), response)
     };
     Value::Object(REFUSALS.iter().map(one).collect())
 }

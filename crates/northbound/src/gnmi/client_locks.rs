@@ -10,11 +10,11 @@ use crate::server::rate::client;
 
 /// The lock of each client.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct ClientLocks {
     held: Mutex<HashMap<IpAddr, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-impl Turns {
+impl ClientLocks {
     /// Waits until the client at this address has no other request in progress, which is until the guard is dropped.
     pub async fn take(&self, from: IpAddr) -> OwnedMutexGuard<()> {
         let own = {
@@ -40,14 +40,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_waits_for_itself_and_for_nobody_else() {
-        let turns = Turns::default();
+        let client_locks = ClientLocks::default();
         let [one, same, other] =
             ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());
-        let first = turns.take(one).await;
-        assert!(turns.take(same).now_or_never().is_none(), "the same client by another address");
-        assert!(turns.take(other).now_or_never().is_some());
+        let first = client_locks.take(one).await;
+        assert!(
+            client_locks.take(same).now_or_never().is_none(),
+            "the same client by another address"
+        );
+        assert!(client_locks.take(other).now_or_never().is_some());
         drop(first);
-        assert!(turns.take(same).now_or_never().is_some());
-        assert!(turns.held.lock().unwrap().len() <= 1, "idle clients are removed");
+        assert!(client_locks.take(same).now_or_never().is_some());
+        assert!(client_locks.held.lock().unwrap().len() <= 1, "idle clients are removed");
     }
 }

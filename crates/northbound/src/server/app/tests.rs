@@ -4,22 +4,22 @@ use super::*;
 use crate::auth::password;
 use tower::ServiceExt;
 
-struct World {
+struct Testbed {
     _folder: tempfile::TempDir,
     router: Router,
-    front: Arc<Front>,
+    app: Arc<AppState>,
 }
 
-impl World {
-    fn new(users: &[(&str, bool)], requests_per_second: u32) -> World {
+impl Testbed {
+    fn new(users: &[(&str, bool)], requests_per_second: u32) -> Testbed {
         let folder = tempfile::tempdir().unwrap();
         let hash = password::hash("correct horse").unwrap();
         let user = |(name, admin): &(&str, bool)| json!({ "name": name, "password-hash": hash, "admin": admin });
         let users: Vec<Value> = users.iter().map(user).collect();
         let limits = json!({ "requests-per-second": requests_per_second });
         let text = json!({ "stoa-management:management": { "user": users, "limits": limits } });
-        let front = Front::new(&crate::tests::datastore(folder.path(), &text.to_string()));
-        World { router: router(&front), _folder: folder, front }
+        let app = AppState::new(&crate::tests::datastore(folder.path(), &text.to_string()));
+        Testbed { router: router(&app), _folder: folder, app }
     }
 
     async fn ask(
@@ -48,12 +48,12 @@ async fn json_of(response: Response) -> Value {
 
 #[tokio::test]
 async fn a_session_from_log_in_to_log_out() {
-    let world = World::new(&[("ann", false)], 1_000);
+    let testbed = Testbed::new(&[("ann", false)], 1_000);
     let wrong = r#"{"user": "ann", "password": "wrong horse"}"#;
-    let refused = world.ask("POST", "/login", &[], wrong).await;
+    let refused = testbed.ask("POST", "/login", &[], wrong).await;
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
     let right = r#"{"user": "ann", "password": "correct horse"}"#;
-    let response = world.ask("POST", "/login", &[], right).await;
+    let response = testbed.ask("POST", "/login", &[], right).await;
     assert_eq!(response.status(), StatusCode::OK);
     let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
     for word in ["HttpOnly", "Secure", "SameSite=Strict"] {
@@ -61,15 +61,15 @@ async fn a_session_from_log_in_to_log_out() {
     }
     let cookie = cookie.split(';').next().unwrap();
     let mine = [("cookie", cookie), (sessions::HEADER, "1")];
-    let known = json_of(world.ask("GET", "/whoami", &mine, "").await).await;
+    let known = json_of(testbed.ask("GET", "/whoami", &mine, "").await).await;
     assert_eq!(known["user"], "ann");
-    let forged = world.ask("POST", "/logout", &[("cookie", cookie)], "").await;
+    let forged = testbed.ask("POST", "/logout", &[("cookie", cookie)], "").await;
     assert_eq!(forged.status(), StatusCode::FORBIDDEN);
-    assert_eq!(world.ask("POST", "/logout", &mine, "").await.status(), StatusCode::OK);
-    let after = world.ask("GET", "/whoami", &mine, "").await;
+    assert_eq!(testbed.ask("POST", "/logout", &mine, "").await.status(), StatusCode::OK);
+    let after = testbed.ask("GET", "/whoami", &mine, "").await;
     assert_eq!(after.status(), StatusCode::UNAUTHORIZED);
     let results = |name: &str| -> Vec<String> {
-        let log = std::fs::read_to_string(world.front.datastore.state().join(name)).unwrap();
+        let log = std::fs::read_to_string(testbed.app.datastore.state().join(name)).unwrap();
         let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.map(|line| line["result"].as_str().unwrap().to_owned()).collect()
     };
@@ -79,7 +79,7 @@ async fn a_session_from_log_in_to_log_out() {
 
 #[tokio::test]
 async fn tokens_are_made_used_and_removed() {
-    let world = World::new(&[("ann", false), ("root", true)], 1_000);
+    let testbed = Testbed::new(&[("ann", false), ("root", true)], 1_000);
     let login = |user: &str| {
         let pair = base64::Engine::encode(
             &base64::engine::general_purpose::STANDARD,
@@ -93,7 +93,7 @@ async fn tokens_are_made_used_and_removed() {
         let proof = basic(proof);
         let headers: Vec<(&str, &str)> =
             proof.iter().map(|(name, it)| (*name, it.as_str())).collect();
-        world.ask(method, path, &headers, body).await
+        testbed.ask(method, path, &headers, body).await
     };
     let made = ask(&ann, "POST", "/tokens", r#"{"name": "script"}"#).await;
     assert_eq!(made.status(), StatusCode::CREATED);
@@ -122,14 +122,14 @@ async fn tokens_are_made_used_and_removed() {
 
 #[tokio::test]
 async fn limits_hold_before_anybody_is_known() {
-    let world = World::new(&[("ann", false)], 1_000);
+    let testbed = Testbed::new(&[("ann", false)], 1_000);
     let large = format!(r#"{{"user": "{}", "password": ""}}"#, "x".repeat(WORDS_BYTES));
-    let refused = world.ask("POST", "/login", &[], &large).await;
+    let refused = testbed.ask("POST", "/login", &[], &large).await;
     assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
-    let world = World::new(&[("ann", false)], 5);
+    let testbed = Testbed::new(&[("ann", false)], 5);
     let mut statuses = Vec::new();
     for _ in 0..10 {
-        statuses.push(world.ask("GET", "/nowhere", &[], "").await.status());
+        statuses.push(testbed.ask("GET", "/nowhere", &[], "").await.status());
     }
     assert!(statuses.contains(&StatusCode::TOO_MANY_REQUESTS), "{statuses:?}");
     assert_eq!(statuses[0], StatusCode::NOT_FOUND);
@@ -137,14 +137,17 @@ async fn limits_hold_before_anybody_is_known() {
 
 #[tokio::test]
 async fn pages_of_others_and_their_forms_are_refused() {
-    let world = World::new(&[("ann", false)], 1_000);
+    let testbed = Testbed::new(&[("ann", false)], 1_000);
     let right = r#"{"user": "ann", "password": "correct horse"}"#;
     let foreign = [("sec-fetch-site", "cross-site")];
     for path in ["/login", "/restconf/operations/stoa-datastore:commit"] {
-        assert_eq!(world.ask("POST", path, &foreign, right).await.status(), StatusCode::FORBIDDEN);
+        assert_eq!(
+            testbed.ask("POST", path, &foreign, right).await.status(),
+            StatusCode::FORBIDDEN
+        );
     }
     let request = http::Request::builder().method("POST").uri("/login");
     let request = request.header("content-type", "text/plain").body(Body::from(right)).unwrap();
-    let refused = world.router.clone().oneshot(request).await.unwrap();
+    let refused = testbed.router.clone().oneshot(request).await.unwrap();
     assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }

@@ -8,14 +8,14 @@ use super::rate::client;
 
 /// Use by client.
 #[derive(Debug, Default)]
-pub struct Shares {
+pub struct ClientQuotas {
     held: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// One unit in use by a client, released on drop.
 #[derive(Debug)]
-pub struct Share {
-    of: Arc<Shares>,
+pub struct QuotaSlot {
+    of: Arc<ClientQuotas>,
     client: IpAddr,
 }
 
@@ -24,14 +24,19 @@ pub fn quarter(all: usize) -> usize {
     (all / 4).max(2).min(all.saturating_sub(1)).max(1)
 }
 
-impl Shares {
+impl ClientQuotas {
     /// Units in use by all clients.
     pub fn held(&self) -> usize {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
     /// Takes one unit for the client at an address; `None`: the client uses `most`, or all clients use `most_of_all`.
-    pub fn take(self: &Arc<Self>, from: IpAddr, most: usize, most_of_all: usize) -> Option<Share> {
+    pub fn take(
+        self: &Arc<Self>,
+        from: IpAddr,
+        most: usize,
+        most_of_all: usize,
+    ) -> Option<QuotaSlot> {
         let client = client(from);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let own = held.get(&client).copied().unwrap_or(0);
@@ -39,11 +44,11 @@ impl Shares {
             return None;
         }
         held.insert(client, own + 1);
-        Some(Share { of: Arc::clone(self), client })
+        Some(QuotaSlot { of: Arc::clone(self), client })
     }
 }
 
-impl Drop for Share {
+impl Drop for QuotaSlot {
     fn drop(&mut self) {
         let mut held = self.of.held.lock().unwrap_or_else(PoisonError::into_inner);
         // Idle addresses are removed: strangers cannot make the table grow.
@@ -60,18 +65,18 @@ mod tests {
 
     #[test]
     fn one_client_has_its_share_and_gives_it_back() {
-        let shares = Arc::new(Shares::default());
+        let quotas = Arc::new(ClientQuotas::default());
         let [one, same, other] =
             ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());
-        let held: Vec<Share> = (0..9).filter_map(|_| shares.take(one, 4, 6)).collect();
+        let held: Vec<QuotaSlot> = (0..9).filter_map(|_| quotas.take(one, 4, 6)).collect();
         assert_eq!(held.len(), 4);
-        assert!(shares.take(same, 4, 6).is_none(), "the same client by another address");
-        let others: Vec<Share> = (0..9).filter_map(|_| shares.take(other, 4, 6)).collect();
+        assert!(quotas.take(same, 4, 6).is_none(), "the same client by another address");
+        let others: Vec<QuotaSlot> = (0..9).filter_map(|_| quotas.take(other, 4, 6)).collect();
         assert_eq!(others.len(), 2, "there are no more");
         drop(held);
-        assert!(shares.take(same, 4, 6).is_some());
+        assert!(quotas.take(same, 4, 6).is_some());
         drop(others);
-        assert!(shares.held.lock().unwrap().is_empty());
+        assert!(quotas.held.lock().unwrap().is_empty());
     }
 
     #[test]

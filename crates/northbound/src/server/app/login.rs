@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stoa_controller::datastore::{Author, Client, Edit, Store};
 
-use super::{Front, WORDS_BYTES, answer, answer_denied, failure, peer};
-use crate::audit::{Deed, timestamp};
+use super::{AppState, WORDS_BYTES, answer, answer_denied, failure, peer};
+use crate::audit::{AuditRecord, timestamp};
 use crate::auth::tokens::{LIFE_MAX, Token};
 use crate::auth::{Identity, Proof, password, sessions};
 
@@ -47,7 +47,7 @@ struct SetUp {
 
 /// Reads the body of a request as JSON.
 async fn read<T: for<'de> Deserialize<'de>>(
-    front: &Front,
+    app: &AppState,
     request: Request,
 ) -> Result<(Parts, T), Response> {
     let (parts, body) = request.into_parts();
@@ -58,7 +58,7 @@ async fn read<T: for<'de> Deserialize<'de>>(
         let words = "the body must be JSON: send Content-Type: application/json";
         return Err(failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
     }
-    let bytes = front.body(body, WORDS_BYTES).await;
+    let bytes = app.body(body, WORDS_BYTES).await;
     let bytes = bytes.map_err(|unread| failure(unread.status(), unread.words()))?;
     let value = serde_json::from_slice(&bytes);
     let value = value.map_err(|error| {
@@ -67,30 +67,30 @@ async fn read<T: for<'de> Deserialize<'de>>(
     Ok((parts, value))
 }
 
-async fn known(front: &Front, parts: &Parts) -> Result<Identity, Response> {
-    front.identify(parts).await.map_err(|reason| answer_denied(parts, &reason))
+async fn known(app: &AppState, parts: &Parts) -> Result<Identity, Response> {
+    app.identify(parts).await.map_err(|reason| answer_denied(parts, &reason))
 }
 
-impl Front {
-    fn tell(&self, parts: &Parts, user: &str, what: &str, result: &str) {
+impl AppState {
+    fn audit_login(&self, parts: &Parts, user: &str, what: &str, result: &str) {
         let from = Some(peer(parts).address);
-        self.audit.write(&Deed { user, from, client: "log-in", what, result });
+        self.audit.write(&AuditRecord { user, from, client: "log-in", what, result });
     }
 }
 
 /// `POST /login`: begins a session.
-pub async fn log_in(State(front): State<Arc<Front>>, request: Request) -> Response {
-    let (parts, asked) = match read::<LogIn>(&front, request).await {
+pub async fn log_in(State(app): State<Arc<AppState>>, request: Request) -> Response {
+    let (parts, input) = match read::<LogIn>(&app, request).await {
         Ok(read) => read,
         Err(response) => return response,
     };
-    let management = front.management();
-    match front.gate.log_in(&management, &peer(&parts), &asked.user, &asked.password).await {
+    let management = app.management();
+    match app.authenticator.log_in(&management, &peer(&parts), &input.user, &input.password).await {
         Ok(account) => {
             let limit = usize::from(management.limits.sessions);
-            let cookie = front.gate.sessions.begin(&account, limit, Instant::now());
+            let cookie = app.authenticator.sessions.begin(&account, limit, Instant::now());
             let user = &account.user;
-            front.tell(&parts, &user.name, "log in", "done");
+            app.audit_login(&parts, &user.name, "log in", "done");
             let mut response = answer(
                 StatusCode::OK,
                 &json!({ "user": user.name, "admin": user.admin, "groups": user.group }),
@@ -102,21 +102,21 @@ pub async fn log_in(State(front): State<Arc<Front>>, request: Request) -> Respon
             response
         }
         Err(reason) => {
-            front.tell_denied(&peer(&parts), &reason, "log in");
+            app.audit_failure(&peer(&parts), &reason, "log in");
             answer_denied(&parts, &reason)
         }
     }
 }
 
 /// `POST /logout`: ends the session of the cookie.
-pub async fn log_out(State(front): State<Arc<Front>>, request: Request) -> Response {
+pub async fn log_out(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let cookies = parts.headers.get_all(COOKIE).into_iter().filter_map(|it| it.to_str().ok());
     if let Some(cookie) = cookies.into_iter().find_map(sessions::cookie) {
-        if let Err(response) = known(&front, &parts).await {
+        if let Err(response) = known(&app, &parts).await {
             return response;
         }
-        front.gate.sessions.end(cookie);
+        app.authenticator.sessions.end(cookie);
     }
     let mut response = answer(StatusCode::OK, &json!({}));
     if let Ok(cookie) = HeaderValue::try_from(sessions::set_cookie("")) {
@@ -126,9 +126,9 @@ pub async fn log_out(State(front): State<Arc<Front>>, request: Request) -> Respo
 }
 
 /// `GET /whoami`: the identity of the client.
-pub async fn who_am_i(State(front): State<Arc<Front>>, request: Request) -> Response {
+pub async fn who_am_i(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    match known(&front, &parts).await {
+    match known(&app, &parts).await {
         Ok(identity) => {
             let proof = format!("{:?}", identity.proof).to_lowercase();
             let Identity { name, groups, is_admin, .. } = identity;
@@ -141,37 +141,45 @@ pub async fn who_am_i(State(front): State<Arc<Front>>, request: Request) -> Resp
 }
 
 /// `POST /setup`: creates the first user, an administrator. The setup token is in the log.
-pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Response {
-    let (parts, asked) = match read::<SetUp>(&front, request).await {
+pub async fn set_up(State(app): State<Arc<AppState>>, request: Request) -> Response {
+    let (parts, input) = match read::<SetUp>(&app, request).await {
         Ok(read) => read,
         Err(response) => return response,
     };
-    if !front.management().user.is_empty() {
-        return failure(StatusCode::CONFLICT, "setup is complete, users exist: log in as one of them");
+    if !app.management().user.is_empty() {
+        return failure(
+            StatusCode::CONFLICT,
+            "setup is complete, users exist: log in as one of them",
+        );
     }
-    if let Err(reason) = front.gate.check_setup(&peer(&parts), &asked.token) {
-        front.tell_denied(&peer(&parts), &reason, "setup");
+    if let Err(reason) = app.authenticator.check_setup(&peer(&parts), &input.token) {
+        app.audit_failure(&peer(&parts), &reason, "setup");
         return answer_denied(&parts, &reason);
     }
-    let password = asked.password;
+    let password = input.password;
     let hash = tokio::task::spawn_blocking(move || password::hash(&password)).await;
     let hash = match hash {
         Ok(Ok(hash)) => hash,
         Ok(Err(words)) => return failure(StatusCode::BAD_REQUEST, words),
-        Err(_) => return failure(StatusCode::INTERNAL_SERVER_ERROR, "cannot hash the password: see the log of the router"),
+        Err(_) => {
+            return failure(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "cannot hash the password: see the log of the router",
+            );
+        }
     };
-    let user = json!({ "name": asked.user, "password-hash": hash, "admin": true });
+    let user = json!({ "name": input.user, "password-hash": hash, "admin": true });
     let body = json!({ "stoa-management:management": { "user": [user] } }).to_string();
-    let author = Author::new(asked.user.clone(), Client::Web);
+    let author = Author::new(input.user.clone(), Client::Web);
     // A disconnect interrupts neither the change nor its audit record.
     let made = tokio::spawn(async move {
         let edits = vec![Edit::Merge { body }];
-        let made = front.datastore.edit(&author, Store::Running, edits, None).await;
+        let made = app.datastore.edit(&author, Store::Running, edits, None).await;
         let user = &author.name;
         match made {
             Ok(_) => {
-                front.follow(&front.management());
-                front.tell(&parts, user, "setup", "done");
+                app.follow(&app.management());
+                app.audit_login(&parts, user, "setup", "done");
                 answer(StatusCode::CREATED, &json!({ "user": user }))
             }
             Err(refusal) => {
@@ -179,12 +187,17 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
                 let words =
                     errors.iter().map(|it| format!("{}: {}. {}", it.path, it.cause, it.fix));
                 let words = words.collect::<Vec<_>>().join(" ");
-                front.tell(&parts, user, "setup", &words);
+                app.audit_login(&parts, user, "setup", &words);
                 failure(StatusCode::BAD_REQUEST, words)
             }
         }
     });
-    let broken = |_| failure(StatusCode::INTERNAL_SERVER_ERROR, "cannot create the user: see the log of the router");
+    let broken = |_| {
+        failure(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "cannot create the user: see the log of the router",
+        )
+    };
     made.await.unwrap_or_else(broken)
 }
 
@@ -200,12 +213,12 @@ fn shown(token: &Token) -> Value {
 }
 
 /// `GET /tokens`: the tokens of the user, or all for an administrator. The token texts are not stored.
-pub async fn list_tokens(State(front): State<Arc<Front>>, request: Request) -> Response {
+pub async fn list_tokens(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    match known(&front, &parts).await {
+    match known(&app, &parts).await {
         Ok(identity) => {
             let of = (!identity.is_admin).then_some(identity.name.as_str());
-            let list: Vec<Value> = front.gate.tokens.list(of).iter().map(shown).collect();
+            let list: Vec<Value> = app.authenticator.tokens.list(of).iter().map(shown).collect();
             answer(StatusCode::OK, &json!({ "tokens": list }))
         }
         Err(response) => response,
@@ -213,30 +226,34 @@ pub async fn list_tokens(State(front): State<Arc<Front>>, request: Request) -> R
 }
 
 /// `POST /tokens`: creates a token, whose text is shown only this once.
-pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Response {
+pub async fn make_token(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let identity = match known(&front, &parts).await {
+    let identity = match known(&app, &parts).await {
         Ok(identity) => identity,
         Err(response) => return response,
     };
     let request = Request::from_parts(parts, body);
-    let (parts, asked) = match read::<NewToken>(&front, request).await {
+    let (parts, input) = match read::<NewToken>(&app, request).await {
         Ok(read) => read,
         Err(response) => return response,
     };
-    let user = asked.user.unwrap_or_else(|| identity.name.clone());
+    let user = input.user.unwrap_or_else(|| identity.name.clone());
     if user != identity.name && !identity.is_admin {
-        return failure(StatusCode::FORBIDDEN, "only administrators can create tokens for other users");
+        return failure(
+            StatusCode::FORBIDDEN,
+            "only administrators can create tokens for other users",
+        );
     }
-    if !front.management().user.iter().any(|one| one.name == user) {
-        let words =
-            format!("user {user:?} is not in the configuration: only configured users can have tokens");
+    if !app.management().user.iter().any(|one| one.name == user) {
+        let words = format!(
+            "user {user:?} is not in the configuration: only configured users can have tokens"
+        );
         return failure(StatusCode::BAD_REQUEST, words);
     }
-    if asked.name.is_empty() || asked.name.len() > 64 {
+    if input.name.is_empty() || input.name.len() > 64 {
         return failure(StatusCode::BAD_REQUEST, "name must have 1 to 64 bytes");
     }
-    let life = Duration::from_secs(asked.life_s.unwrap_or(TOKEN_LIFE_S));
+    let life = Duration::from_secs(input.life_s.unwrap_or(TOKEN_LIFE_S));
     if life.is_zero() || life > LIFE_MAX {
         let words = format!("life-s must be 1 to {} seconds", LIFE_MAX.as_secs());
         return failure(StatusCode::BAD_REQUEST, words);
@@ -245,16 +262,16 @@ pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Re
     let life = match identity.proof {
         Proof::Token => {
             let now = SystemTime::now();
-            let until = front.gate.tokens.expires(&identity.digest, now).unwrap_or_default();
+            let until = app.authenticator.tokens.expires(&identity.digest, now).unwrap_or_default();
             let left = SystemTime::UNIX_EPOCH + Duration::from_secs(until);
             life.min(left.duration_since(now).unwrap_or_default())
         }
         _ => life,
     };
-    match front.gate.tokens.make(&user, &asked.name, life, SystemTime::now()) {
+    match app.authenticator.tokens.make(&user, &input.name, life, SystemTime::now()) {
         Ok((token, text)) => {
             let what = format!("create token {} for {user}", token.id);
-            front.tell(&parts, &identity.name, &what, "done");
+            app.audit_login(&parts, &identity.name, &what, "done");
             let mut value = shown(&token);
             value["token"] = text.into();
             answer(StatusCode::CREATED, &value)
@@ -265,23 +282,25 @@ pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Re
 
 /// `DELETE /tokens/ID`: revokes a token.
 pub async fn remove_token(
-    State(front): State<Arc<Front>>,
+    State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
     request: Request,
 ) -> Response {
     let (parts, _) = request.into_parts();
-    let identity = match known(&front, &parts).await {
+    let identity = match known(&app, &parts).await {
         Ok(identity) => identity,
         Err(response) => return response,
     };
     let of = (!identity.is_admin).then_some(identity.name.as_str());
-    let removed = id.parse().map(|id| front.gate.tokens.remove(id, of));
+    let removed = id.parse().map(|id| app.authenticator.tokens.remove(id, of));
     match removed {
         Ok(Ok(true)) => {
-            front.tell(&parts, &identity.name, &format!("remove token {id}"), "done");
+            app.audit_login(&parts, &identity.name, &format!("remove token {id}"), "done");
             answer(StatusCode::OK, &json!({}))
         }
-        Ok(Ok(false)) | Err(_) => failure(StatusCode::NOT_FOUND, "no such token: list yours with GET /tokens"),
+        Ok(Ok(false)) | Err(_) => {
+            failure(StatusCode::NOT_FOUND, "no such token: list yours with GET /tokens")
+        }
         Ok(Err(error)) => {
             failure(StatusCode::INSUFFICIENT_STORAGE, format!("cannot store the tokens: {error}"))
         }

@@ -15,20 +15,21 @@ use super::fault::{Fault, Faults};
 use super::path;
 use super::rpc::{Input, shown};
 use crate::audit::timestamp;
-use crate::capture::{self, Asked};
+use crate::capture::{self, CaptureParameters};
 use crate::nacm::{Operation, Rights};
 
 /// Concurrent comparisons: each may read two trees from the disk.
 static COMPARISONS: Semaphore = Semaphore::const_new(2);
 /// Maximum number of changes in a response.
-const TOLD: usize = 10_000;
+const CHANGES_LIMIT: usize = 10_000;
 
 /// `stoa-datastore:status`.
 pub fn status(datastore: &Datastore) -> Value {
     let mut output = json!({ "edited": datastore.is_edited() });
     if let Some(waits) = datastore.unconfirmed() {
         output["confirm-by"] = timestamp(waits.deadline).into();
-        output["confirm-left"] = u32::try_from(waits.remaining().as_secs()).unwrap_or(u32::MAX).into();
+        output["confirm-left"] =
+            u32::try_from(waits.remaining().as_secs()).unwrap_or(u32::MAX).into();
         output["author"] = waits.author.into();
     }
     if let Some(holder) = datastore.holder() {
@@ -50,8 +51,8 @@ pub async fn compare(call: &Call, input: &Input) -> Result<Value, Faults> {
     };
     let old = side("old-number", "old", Store::Running);
     let new = side("new-number", "new", Store::Candidate);
-    let (datastore, identity) = (call.front.datastore.clone(), call.identity.clone());
-    let management = call.front.management();
+    let (datastore, identity) = (call.app.datastore.clone(), call.identity.clone());
+    let management = call.app.management();
     let _one = COMPARISONS.acquire().await;
     // Reads and parses files of the history: not on a thread that answers clients.
     let compared = tokio::task::spawn_blocking(move || {
@@ -59,10 +60,10 @@ pub async fn compare(call: &Call, input: &Input) -> Result<Value, Faults> {
         let rights = Rights::of(&identity, &management);
         let (mut list, mut more) = (Vec::new(), 0_u64);
         visit(&old.tree, &new.tree, |kind, node| {
-            if !rights.may(Operation::Read, &super::read::way(node)) {
+            if !rights.may(Operation::Read, &super::read::steps_to(node)) {
                 return;
             }
-            match list.len() < TOLD {
+            match list.len() < CHANGES_LIMIT {
                 true => list.push(shown(&change(kind, node))),
                 false => more += 1,
             }
@@ -98,7 +99,8 @@ pub async fn find_routes(call: &Call, input: &Input) -> Result<Value, Faults> {
         None => Ok(None),
         Some(text) => match net(&text) {
             Some(net) => Ok(Some(net)),
-            None => Err(Fault::value(format!("{text:?} is not a prefix: write ADDRESS/LENGTH")).at(at(leaf))),
+            None => Err(Fault::value(format!("{text:?} is not a prefix: write ADDRESS/LENGTH"))
+                .at(at(leaf))),
         },
     };
     let search = Search {
@@ -108,12 +110,12 @@ pub async fn find_routes(call: &Call, input: &Input) -> Result<Value, Faults> {
         limit: input.number("limit").and_then(|it| it.try_into().ok()).unwrap_or(100),
     };
     // A search reveals routes, so it needs the right to read them.
-    let management = call.front.management();
+    let management = call.app.management();
     let rights = Rights::of(&call.identity, &management);
     if !rights.may(Operation::Read, &path::routes(&search.table)) {
         return Err(Fault::forbidden(at("table")).into());
     }
-    let found = find_routes::find(call.front.datastore.connection(), &search).await;
+    let found = find_routes::find(call.app.datastore.connection(), &search).await;
     found.map_err(|error| {
         let words = error.to_string();
         match error {
@@ -135,7 +137,7 @@ fn unavailable(words: String) -> Faults {
 
 /// `stoa-forwarder:capture`: checks the parameters and returns the URL.
 pub async fn capture(call: &Call, input: &Input) -> Result<Value, Faults> {
-    let mut asked = Asked::default();
+    let mut asked = CaptureParameters::default();
     let at = |leaf: &str| format!("/stoa-forwarder:capture/{leaf}");
     for leaf in ["interface", "packets", "seconds", "snap-length", "filter"] {
         if let Some(value) = input.value(leaf) {
@@ -145,7 +147,7 @@ pub async fn capture(call: &Call, input: &Input) -> Result<Value, Faults> {
     for value in input.values("direction") {
         asked.set("direction", &value).map_err(|words| Fault::value(words).at(at("direction")))?;
     }
-    let line = call.front.datastore.connection();
+    let line = call.app.datastore.connection();
     let compiled = filter::of_interface(line, &asked.interface, &asked.filter).await;
     compiled.map_err(|status| match capture::status_of(&status) {
         StatusCode::SERVICE_UNAVAILABLE => unavailable(status.message().to_owned()),

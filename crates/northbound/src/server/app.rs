@@ -21,10 +21,10 @@ use tokio::sync::broadcast;
 
 use super::connection::BODY_FRAME;
 use super::links::{self, Link};
+use super::quota::ClientQuotas;
 use super::rate::Rate;
-use super::share::Shares;
-use crate::audit::{Audit, Deed};
-use crate::auth::{Denied, Gate, Identity, Peer, Proof, sessions};
+use crate::audit::{Audit, AuditRecord};
+use crate::auth::{Authenticator, Denied, Identity, Peer, Proof, sessions};
 use crate::capture;
 use crate::gnmi;
 use crate::restconf;
@@ -44,9 +44,9 @@ pub const WORDS_BYTES: usize = 64 << 10;
 
 /// State that all endpoints share.
 #[derive(Debug)]
-pub struct Front {
+pub struct AppState {
     /// Authentication.
-    pub gate: Gate,
+    pub authenticator: Authenticator,
     /// The audit log.
     pub audit: Audit,
     /// The datastores of the controller.
@@ -56,15 +56,15 @@ pub struct Front {
     /// Link changes of interfaces.
     pub links: broadcast::Sender<Link>,
     /// Event streams by client.
-    pub listeners: Arc<Shares>,
+    pub listeners: Arc<ClientQuotas>,
     /// Captures by client.
-    pub captures: Arc<Shares>,
+    pub captures: Arc<ClientQuotas>,
     rate: Rate,
 }
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unread {
+pub enum BodyError {
     /// It is larger than this, in bytes.
     TooLarge(usize),
     /// It did not arrive in time.
@@ -73,12 +73,12 @@ pub enum Unread {
     Broken,
 }
 
-impl Front {
+impl AppState {
     /// The state for a router.
-    pub fn new(datastore: &Datastore) -> Arc<Front> {
+    pub fn new(datastore: &Datastore) -> Arc<AppState> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Arc::new(Front {
-            gate: Gate::new(datastore.state()),
+        Arc::new(AppState {
+            authenticator: Authenticator::new(datastore.state()),
             audit: Audit::new(datastore.state()),
             datastore: datastore.clone(),
             started: since.unwrap_or_default().as_secs(),
@@ -96,14 +96,14 @@ impl Front {
 
     /// Creates or removes the setup token, and removes sessions and tokens of removed users.
     pub fn follow(&self, management: &Management) {
-        self.gate.setup.follow(!management.user.is_empty());
-        self.gate.end_sessions(management);
+        self.authenticator.setup.follow(!management.user.is_empty());
+        self.authenticator.end_sessions(management);
         // An unconfirmed commit may be rolled back, which restores its users: check before and after.
         let is_settled = || self.datastore.unconfirmed().is_none();
         if is_settled() {
             let management = self.management();
             if is_settled() {
-                self.gate.tokens.follow(&management.user);
+                self.authenticator.tokens.follow(&management.user);
             }
         }
     }
@@ -115,47 +115,48 @@ impl Front {
     pub async fn identify(&self, parts: &Parts) -> Result<Identity, Denied> {
         let peer = peer(parts);
         let management = self.management();
-        let known = self.gate.identify(&management, &peer, &parts.method, &parts.headers).await;
+        let known =
+            self.authenticator.identify(&management, &peer, &parts.method, &parts.headers).await;
         if let Err(denied) = &known {
-            self.tell_denied(&peer, denied, &format!("{} {}", parts.method, parts.uri.path()));
+            self.audit_failure(&peer, denied, &format!("{} {}", parts.method, parts.uri.path()));
         }
         known
     }
 
-    fn tell_denied(&self, peer: &Peer, denied: &Denied, what: &str) {
+    fn audit_failure(&self, peer: &Peer, denied: &Denied, what: &str) {
         let (user, result) = match denied {
             // Browsers and programs send such requests to learn the authentication schemes.
             Denied::Unknown => return,
             Denied::Wrong(user, _) => (user, "wrong credentials"),
             Denied::Wait(user, _) => (user, "locked out"),
             Denied::Busy(user) => (user, "too many attempts at the same time"),
-            Denied::Silent(user) => (user, "no RADIUS server answered"),
-            Denied::Forged(user) => (user, "cross-site request"),
+            Denied::NoRadiusReply(user) => (user, "no RADIUS server answered"),
+            Denied::CrossSite(user) => (user, "cross-site request"),
         };
         let from = Some(peer.address);
-        self.audit.write_refused(&Deed { user, from, client: "log-in", what, result });
+        self.audit.write_refused(&AuditRecord { user, from, client: "log-in", what, result });
     }
 
     /// Reads the body of a request within the limits.
     ///
     /// # Errors
     /// When it is too large, too slow or incomplete.
-    pub async fn body(&self, body: Body, limit: usize) -> Result<Vec<u8>, Unread> {
-        tokio::time::timeout(BODY, collect(body, limit)).await.unwrap_or(Err(Unread::TooSlow))
+    pub async fn body(&self, body: Body, limit: usize) -> Result<Vec<u8>, BodyError> {
+        tokio::time::timeout(BODY, collect(body, limit)).await.unwrap_or(Err(BodyError::TooSlow))
     }
 }
 
-async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, Unread> {
+async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, BodyError> {
     let mut bytes = Vec::new();
     loop {
         let frame = tokio::time::timeout(BODY_FRAME, body.frame()).await;
-        match frame.map_err(|_| Unread::TooSlow)? {
+        match frame.map_err(|_| BodyError::TooSlow)? {
             None => return Ok(bytes),
-            Some(Err(_)) => return Err(Unread::Broken),
+            Some(Err(_)) => return Err(BodyError::Broken),
             Some(Ok(frame)) => {
                 let Ok(data) = frame.into_data() else { continue };
                 if bytes.len() + data.len() > limit {
-                    return Err(Unread::TooLarge(limit));
+                    return Err(BodyError::TooLarge(limit));
                 }
                 bytes.extend_from_slice(&data);
             }
@@ -163,25 +164,25 @@ async fn collect(mut body: Body, limit: usize) -> Result<Vec<u8>, Unread> {
     }
 }
 
-impl Unread {
+impl BodyError {
     /// The HTTP status.
     pub fn status(self) -> StatusCode {
         match self {
-            Unread::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Unread::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Unread::Broken => StatusCode::BAD_REQUEST,
+            BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Broken => StatusCode::BAD_REQUEST,
         }
     }
 
     /// The message.
     pub fn words(self) -> String {
         match self {
-            Unread::TooLarge(limit) => format!(
+            BodyError::TooLarge(limit) => format!(
                 "the body is larger than {limit} bytes: for a configuration, raise \
                 /stoa-management:management/limits/body-bytes"
             ),
-            Unread::TooSlow => "the body did not arrive in time: send it faster".into(),
-            Unread::Broken => "the body is incomplete: the connection broke".into(),
+            BodyError::TooSlow => "the body did not arrive in time: send it faster".into(),
+            BodyError::Broken => "the body is incomplete: the connection broke".into(),
         }
     }
 }
@@ -198,7 +199,8 @@ pub fn author(extensions: &http::Extensions, identity: &Identity, client: Client
         Proof::Certificate => datastore::Credential::Certificate,
     };
     let local = extensions.get::<Local>();
-    let way = local.map(|Local(local)| datastore::AccessPath { local: *local, credential: Some(proof) });
+    let way =
+        local.map(|Local(local)| datastore::AccessPath { local: *local, credential: Some(proof) });
     Author::new(identity.name.clone(), client).with_access_path(way)
 }
 
@@ -214,8 +216,8 @@ impl Denied {
         match self {
             Denied::Unknown | Denied::Wrong(..) => StatusCode::UNAUTHORIZED,
             Denied::Wait(..) => StatusCode::TOO_MANY_REQUESTS,
-            Denied::Busy(_) | Denied::Silent(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Denied::Forged(_) => StatusCode::FORBIDDEN,
+            Denied::Busy(_) | Denied::NoRadiusReply(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Denied::CrossSite(_) => StatusCode::FORBIDDEN,
         }
     }
 
@@ -231,10 +233,12 @@ impl Denied {
                 format!("too many failed logins: wait {} s", wait.as_secs() + 1)
             }
             Denied::Busy(_) => "too many logins at the same time: try again".into(),
-            Denied::Silent(_) => "no RADIUS server answered: try again, or log in as a user of the \
+            Denied::NoRadiusReply(_) => {
+                "no RADIUS server answered: try again, or log in as a user of the \
             configuration"
-                .into(),
-            Denied::Forged(_) => format!(
+                    .into()
+            }
+            Denied::CrossSite(_) => format!(
                 "a state-changing request with a session cookie needs the header {}",
                 sessions::HEADER
             ),
@@ -251,7 +255,7 @@ impl Denied {
                     fields.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(proof));
                 }
             }
-            Denied::Busy(_) | Denied::Silent(_) => {
+            Denied::Busy(_) | Denied::NoRadiusReply(_) => {
                 fields.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Denied::Wait(_, wait) => {
@@ -282,7 +286,7 @@ pub fn answer(status: StatusCode, value: &Value) -> Response {
 }
 
 /// The routes of all endpoints.
-pub fn router(front: &Arc<Front>) -> Router {
+pub fn router(app: &Arc<AppState>) -> Router {
     Router::new()
         .route("/setup", post(login::set_up))
         .route("/login", post(login::log_in))
@@ -294,31 +298,33 @@ pub fn router(front: &Arc<Front>) -> Router {
         .route("/capture", get(capture::serve))
         .merge(restconf::router())
         .merge(web::router())
-        .merge(gnmi::router(front))
-        .fallback(any(async || failure(StatusCode::NOT_FOUND, "not found: no such path on this server")))
+        .merge(gnmi::router(app))
+        .fallback(any(async || {
+            failure(StatusCode::NOT_FOUND, "not found: no such path on this server")
+        }))
         .method_not_allowed_fallback(async || {
             failure(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed for this path")
         })
-        .layer(middleware::from_fn_with_state(Arc::clone(front), guard))
-        .with_state(Arc::clone(front))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), guard))
+        .with_state(Arc::clone(app))
 }
 
 /// `GET /metrics`: all metrics, for every authenticated user.
-async fn metrics(State(front): State<Arc<Front>>, request: Request) -> Response {
+async fn metrics(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    if let Err(denied) = front.identify(&parts).await {
+    if let Err(denied) = app.identify(&parts).await {
         return answer_denied(&parts, &denied);
     }
-    let page = stoa_controller::metrics::render(front.datastore.connection()).await;
+    let page = stoa_controller::metrics::render(app.datastore.connection()).await;
     ([(header::CONTENT_TYPE, stoa_controller::metrics::CONTENT_TYPE)], page).into_response()
 }
 
 /// Runs for every request: rate limit, cross-site check, security headers of the response.
-async fn guard(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+async fn guard(State(app): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let from = request.extensions().get::<Peer>().map(|peer| peer.address);
-    let limit = front.management().limits.requests_per_second;
+    let limit = app.management().limits.requests_per_second;
     if let Some(from) = from
-        && !front.rate.take(from, limit, Instant::now())
+        && !app.rate.take(from, limit, Instant::now())
     {
         let words = format!(
             "more than {limit} requests per second: wait, or raise \

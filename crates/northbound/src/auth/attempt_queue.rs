@@ -21,26 +21,26 @@ struct Queue {
 
 /// The queues of all addresses with pending attempts.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct AttemptQueues {
     queues: Mutex<HashMap<IpAddr, Queue>>,
 }
 
 /// A slot in the queue of an address, released on drop.
 #[derive(Debug)]
-pub struct Place<'a> {
-    turns: &'a Turns,
+pub struct QueueSlot<'a> {
+    attempts: &'a AttemptQueues,
     from: IpAddr,
     /// Its permit belongs to the running attempt.
     pub turn: Arc<Semaphore>,
 }
 
-impl Turns {
+impl AttemptQueues {
     fn queues(&self) -> MutexGuard<'_, HashMap<IpAddr, Queue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A slot in the queue; `None`: the queue is full.
-    pub fn place(&self, from: IpAddr) -> Option<Place<'_>> {
+    pub fn slot(&self, from: IpAddr) -> Option<QueueSlot<'_>> {
         let from = client(from);
         let mut queues = self.queues();
         if queues.values().map(|queue| queue.tries).sum::<usize>() >= LIMIT {
@@ -52,13 +52,13 @@ impl Turns {
             return None;
         }
         queue.tries += 1;
-        Some(Place { turns: self, from, turn: Arc::clone(&queue.turn) })
+        Some(QueueSlot { attempts: self, from, turn: Arc::clone(&queue.turn) })
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
-        let mut queues = self.turns.queues();
+        let mut queues = self.attempts.queues();
         if let Some(queue) = queues.get_mut(&self.from) {
             queue.tries -= 1;
             if queue.tries == 0 {
@@ -74,17 +74,17 @@ mod tests {
 
     #[test]
     fn queues_are_bounded_and_removed_when_empty() {
-        let turns = Turns::default();
+        let attempts = AttemptQueues::default();
         let [here, there] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse().unwrap());
-        let places: Vec<_> = (0..ADDRESS_LIMIT).map(|_| turns.place(here).unwrap()).collect();
-        assert!(turns.place(here).is_none());
-        assert!(turns.place(there).is_some());
+        let places: Vec<_> = (0..ADDRESS_LIMIT).map(|_| attempts.slot(here).unwrap()).collect();
+        assert!(attempts.slot(here).is_none());
+        assert!(attempts.slot(there).is_some());
         assert_eq!(places[0].turn.available_permits(), 1);
         drop(places);
-        assert!(turns.queues().is_empty() && turns.place(here).is_some());
+        assert!(attempts.queues().is_empty() && attempts.slot(here).is_some());
         let many: Vec<_> = (0..2 * LIMIT)
             .map(|host| IpAddr::from(std::net::Ipv4Addr::from(u32::try_from(host).unwrap())))
-            .filter_map(|from| turns.place(from))
+            .filter_map(|from| attempts.slot(from))
             .collect();
         assert_eq!(many.len(), LIMIT);
     }
