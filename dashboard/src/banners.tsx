@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useCell } from "./cell";
-import { look, news, standing } from "./events";
+import { look, notice, datastoreStatus } from "./events";
 import { duration } from "./figures";
 import { Notice } from "./parts";
 import { call, lostSince } from "./server";
@@ -31,7 +31,7 @@ function Lost(): JSX.Element | null {
 }
 
 function Unconfirmed(): JSX.Element | null {
-  const { until, author } = useCell(standing);
+  const { until, author } = useCell(datastoreStatus);
   const now = useSeconds(until !== undefined);
   const [why, setWhy] = useState("");
   if (until === undefined) return null;
@@ -61,15 +61,15 @@ function Unconfirmed(): JSX.Element | null {
 }
 
 export function Banners(): JSX.Element {
-  const said = useCell(news);
+  const saved = useCell(notice);
   return (
     <div class="banners">
       <Lost />
       <Unconfirmed />
-      {said && (
+      {saved && (
         <Notice mood="idle" live>
-          {said}{" "}
-          <button class="quiet" onClick={() => news.set("")}>
+          {saved}{" "}
+          <button class="quiet" onClick={() => notice.set("")}>
             Dismiss
           </button>
         </Notice>

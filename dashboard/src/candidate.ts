@@ -47,7 +47,7 @@ async function arrange(now: Members, one: Arrangement, known: Model): Promise<bo
   const last = parts[parts.length - 1] ?? "";
   const module = [...parts].reverse().find((part) => part.includes(":"))?.split(":")[0] ?? "";
   const name = last.includes(":") ? last : `${module}:${last}`;
-  for (const { spot, after } of moves(marks(now, one, known), one.wanted)) {
+  for (const { spot, after } of moves(marks(now, one, known), one.desired)) {
     const url = `${one.url}=${spot.mark}`;
     // An existing entry keeps the changes of others. With hidden parts, only the entered text is complete.
     const value = spot.role === "moves" && !isTyped ? (lookUp(now, url, known) ?? spot.value) : spot.value;
@@ -67,9 +67,9 @@ async function arrange(now: Members, one: Arrangement, known: Model): Promise<bo
  * Returns the data paths of lists that the router stores in another order.
  * On failure, it throws the errors of the router.
  */
-export async function save(old: Members, wanted: Members): Promise<string[]> {
+export async function save(old: Members, desired: Members): Promise<string[]> {
   const known = await model();
-  const { merge, remove, unclear, order } = edits(old, wanted, known);
+  const { merge, remove, unclear, order } = edits(old, desired, known);
   if (unclear.length > 0) throw wrong(`The keys of ${unclear.join(", ")} are unknown to this page: use the console.`);
   for (const one of order) {
     const why = obstacle(one, pathOf(one.url, known), known, user.value?.admin === true);
@@ -93,7 +93,7 @@ export async function save(old: Members, wanted: Members): Promise<string[]> {
     void look().catch(() => undefined);
   }
   const whole = candidate.value ?? {};
-  return meant.filter((one) => !isArranged(marks(whole, one, known), one.wanted)).map((one) => pathOf(one.url, known));
+  return meant.filter((one) => !isArranged(marks(whole, one, known), one.desired)).map((one) => pathOf(one.url, known));
 }
 
 /** A deep copy. */

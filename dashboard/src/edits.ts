@@ -47,13 +47,13 @@ export const markOf = (value: Json, names: string[] | undefined): string =>
   names && isMembers(value) ? names.map((name) => inUrl(value[name] ?? "")).join(",") : inUrl(value);
 
 /** The edits that change `old` into `desired`. */
-export function edits(old: Members, wanted: Members, model: Model): Edits {
+export function edits(old: Members, desired: Members, model: Model): Edits {
   const found: Edits = { merge: undefined, remove: [], unclear: [], order: [] };
 
   const arrange = (from: Json[], to: Json[], url: string, schema: string, names?: string[]): void => {
     const marked = to.map((value) => ({ mark: markOf(value, names), value }));
-    const wanted = arrangement(from.map((value) => markOf(value, names)), marked);
-    if (wanted) found.order.push({ url, schema, wanted });
+    const desired = arrangement(from.map((value) => markOf(value, names)), marked);
+    if (desired) found.order.push({ url, schema, desired });
   };
 
   const entries = (before: Json, after: Json, url: string, schema: string): Json | undefined => {
@@ -70,9 +70,9 @@ export function edits(old: Members, wanted: Members, model: Model): Edits {
     const known = new Map(from.map((entry) => [mark(entry), entry]));
     const different: Json[] = [];
     for (const entry of to) {
-      const twin = known.get(mark(entry));
+      const previous = known.get(mark(entry));
       known.delete(mark(entry));
-      const part = twin ? members(twin, entry, `${url}=${mark(entry)}`, schema) : entry;
+      const part = previous ? members(previous, entry, `${url}=${mark(entry)}`, schema) : entry;
       if (part) different.push({ ...Object.fromEntries(names.map((name) => [name, entry[name] ?? null])), ...part });
     }
     for (const gone of known.keys()) found.remove.push(`${url}=${gone}`);
@@ -102,21 +102,21 @@ export function edits(old: Members, wanted: Members, model: Model): Edits {
       if (!(name in after)) gone(value, join(url, name), join(schema, name));
     }
     for (const [name, value] of Object.entries(after)) {
-      const twin = before[name];
+      const previous = before[name];
       const [here, place] = [join(url, name), join(schema, name)];
       let part: Json | undefined;
-      if (twin === undefined) part = value;
-      else if (isMembers(value) && isMembers(twin)) part = members(twin, value, here, place);
-      else if (isSame(value, twin)) part = undefined;
-      else if (isEntries(value) || isEntries(twin)) part = entries(twin, value, here, place);
-      else if (Array.isArray(value) && Array.isArray(twin)) part = values(twin, value, here, place);
+      if (previous === undefined) part = value;
+      else if (isMembers(value) && isMembers(previous)) part = members(previous, value, here, place);
+      else if (isSame(value, previous)) part = undefined;
+      else if (isEntries(value) || isEntries(previous)) part = entries(previous, value, here, place);
+      else if (Array.isArray(value) && Array.isArray(previous)) part = values(previous, value, here, place);
       else part = value;
       if (part !== undefined) different[name] = part;
     }
     return Object.keys(different).length > 0 ? different : undefined;
   };
 
-  found.merge = members(old, wanted, "", "");
+  found.merge = members(old, desired, "", "");
   return found;
 }
 

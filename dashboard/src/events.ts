@@ -1,24 +1,24 @@
 // Events and status of the datastores.
 import { Cell } from "./cell";
 import { call, user } from "./server";
-import type { Standing } from "./yang";
+import type { DatastoreStatus } from "./yang";
 
 /** The status of the datastores, with the confirmation deadline by the clock of the page. */
-export const standing = new Cell<Standing & { until?: number }>({});
+export const datastoreStatus = new Cell<DatastoreStatus & { until?: number }>({});
 /** Counts changes of running. */
 export const changes = new Cell(0);
 /** Counts changes of the candidate. */
 export const editions = new Cell(0);
 /** A message about the last change of running. */
-export const news = new Cell("");
+export const notice = new Cell("");
 
 /** Poll interval without events. */
 const LOOK_MS = 5_000;
 
 export async function look(): Promise<void> {
-  const found = await call<Standing>("stoa-datastore:status");
+  const found = await call<DatastoreStatus>("stoa-datastore:status");
   const left = found["confirm-left"];
-  standing.set(left === undefined ? found : { ...found, until: performance.now() + left * 1000 });
+  datastoreStatus.set(left === undefined ? found : { ...found, until: performance.now() + left * 1000 });
 }
 
 interface Heard {
@@ -33,7 +33,7 @@ function hear(event: MessageEvent<string>): void {
   const changed = heard?.["stoa-datastore:changed"];
   if (changed) {
     const own = changed.author === user.value?.user && changed.client === "web";
-    news.set(own ? "" : `${changed.author ?? "Somebody"} changed the configuration (${changed.client ?? ""}).`);
+    notice.set(own ? "" : `${changed.author ?? "Somebody"} changed the configuration (${changed.client ?? ""}).`);
     changes.set(changes.value + 1);
   }
   editions.set(editions.value + 1);

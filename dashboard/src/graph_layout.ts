@@ -6,7 +6,7 @@ import type { Node } from "./yang";
 /** A node, as the sum of all workers. */
 export interface Stop {
   name: string;
-  sentence: string;
+  description: string;
   calls: number;
   packets: number;
   cycles: number;
@@ -19,13 +19,13 @@ export const BOX = { width: 176, height: 56 };
 export function stops(nodes: Node[]): Stop[] {
   const found = new Map<string, Stop>();
   const named = (name: string): Stop => {
-    const stop = found.get(name) ?? { name, sentence: "", calls: 0, packets: 0, cycles: 0, next: [] };
+    const stop = found.get(name) ?? { name, description: "", calls: 0, packets: 0, cycles: 0, next: [] };
     found.set(name, stop);
     return stop;
   };
   for (const node of nodes) {
     const stop = named(node.name);
-    stop.sentence = node.description ?? "";
+    stop.description = node.description ?? "";
     stop.calls += number(node.calls);
     stop.packets += number(node.packets);
     stop.cycles += number(node.cycles);

@@ -3,7 +3,7 @@ import { type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Banners } from "./banners";
 import { useCell } from "./cell";
-import { listen, news, standing } from "./events";
+import { listen, notice, datastoreStatus } from "./events";
 import { Notice } from "./parts";
 import { Capture } from "./pages/capture";
 import { Configuration } from "./pages/configuration";
@@ -82,9 +82,9 @@ const ThemeChoice = (): JSX.Element => (
 function Frame(): JSX.Element {
   const here = useCell(place);
   const known = useCell(user);
-  const edited = useCell(standing).edited;
+  const edited = useCell(datastoreStatus).edited;
   const [isOpen, setOpen] = useState(false);
-  const leave = (): void => void logOut().catch((error: Error) => news.set(`Logout failed. ${error.message}`));
+  const leave = (): void => void logOut().catch((error: Error) => notice.set(`Logout failed. ${error.message}`));
   const title = PAGES.find(([page]) => page === here.page)?.[1] ?? "Stoa";
   useEffect(() => {
     document.title = `${here.rest[0] ?? title} · Stoa ${location.hostname}`;

@@ -18,7 +18,7 @@ export interface Arrangement {
   url: string;
   /** The names from the root. */
   schema: string;
-  wanted: Spot[];
+  desired: Spot[];
 }
 
 /** One request: `spot` goes after `after`; `undefined`: before all others. */
@@ -61,13 +61,13 @@ export function arrangement(from: string[], to: { mark: string; value: Json }[])
 }
 
 /** The requests that produce the desired order. Entries that others added meanwhile stay in place. */
-export function moves(now: string[], wanted: Spot[]): Move[] {
+export function moves(now: string[], desired: Spot[]): Move[] {
   const there = new Set(now);
-  const asked = new Set(wanted.map(({ mark }) => mark));
+  const asked = new Set(desired.map(({ mark }) => mark));
   const row = now.filter((mark) => asked.has(mark));
   const found: Move[] = [];
   let after: string | undefined;
-  for (const spot of wanted.filter(({ mark }) => there.has(mark))) {
+  for (const spot of desired.filter(({ mark }) => there.has(mark))) {
     const goal = (): number => (after === undefined ? 0 : row.indexOf(after) + 1);
     const place = row.indexOf(spot.mark);
     if (spot.role !== "stays" && place !== goal()) {
@@ -81,10 +81,10 @@ export function moves(now: string[], wanted: Spot[]): Move[] {
 }
 
 /** Whether the list has the desired order. Entries that others added meanwhile may be in between. */
-export function isArranged(now: string[], wanted: Spot[]): boolean {
-  const asked = new Set(wanted.map(({ mark }) => mark));
+export function isArranged(now: string[], desired: Spot[]): boolean {
+  const asked = new Set(desired.map(({ mark }) => mark));
   const row = now.filter((mark) => asked.has(mark));
-  return row.length === wanted.length && wanted.every(({ mark }, place) => row[place] === mark);
+  return row.length === desired.length && desired.every(({ mark }, place) => row[place] === mark);
 }
 
 /** The hidden parts of an entry that a move would lose, as they are not in the text. */
@@ -102,7 +102,7 @@ export function lost({ schema }: Arrangement, { value }: Spot, { hidden }: Model
 /** Why a new order would lose data; `undefined`: it would not. A move sends the whole entry as it was read. */
 export function obstacle(one: Arrangement, path: string, model: Model, isAdmin: boolean): string | undefined {
   if (!model.keys.has(one.schema)) return undefined;
-  const moved = one.wanted.filter(({ role }) => role === "moves");
+  const moved = one.desired.filter(({ role }) => role === "moves");
   if (moved.length === 0) return undefined;
   const entries = moved.map(({ mark }) => mark.split(",").map(decodeURIComponent).join(" ")).join(", ");
   if (!isAdmin) {

@@ -30,8 +30,8 @@ export class FrameCounter {
         if (this.skip === 0) this.whole = this.taken;
         continue;
       }
-      const wanted = 12 - this.rest.length;
-      const more = piece.subarray(at, at + wanted);
+      const missing = 12 - this.rest.length;
+      const more = piece.subarray(at, at + missing);
       const head = new Uint8Array(this.rest.length + more.length);
       head.set(this.rest);
       head.set(more, this.rest.length);

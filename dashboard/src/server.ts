@@ -24,26 +24,26 @@ export interface User {
   admin: boolean;
 }
 
-const FAREWELL = "stoa-farewell";
+const LOGOUT_REASON = "stoa-logout-reason";
 
 /** The message that the previous page left. */
-function told(): string {
+function takeLogoutReason(): string {
   if (typeof sessionStorage === "undefined") return "";
-  const words = sessionStorage.getItem(FAREWELL) ?? "";
-  sessionStorage.removeItem(FAREWELL);
+  const words = sessionStorage.getItem(LOGOUT_REASON) ?? "";
+  sessionStorage.removeItem(LOGOUT_REASON);
   return words;
 }
 
 /** Reloads the page, so that no data of one user is left for the next. */
 function leave(words: string): void {
-  sessionStorage.setItem(FAREWELL, words);
+  sessionStorage.setItem(LOGOUT_REASON, words);
   location.reload();
 }
 
 /** The user; `undefined`: not known yet, `null`: not logged in. */
 export const user = new Cell<User | null | undefined>(undefined);
 /** Why the last session ended, for the login page. */
-export const farewell = new Cell(told());
+export const logoutReason = new Cell(takeLogoutReason());
 /** Time since which the router does not answer; 0: it answers. */
 export const lostSince = new Cell(0);
 
@@ -51,7 +51,7 @@ const JSON_TYPE = "application/yang-data+json";
 /** Timeout of a request. */
 const PATIENCE_MS = 20_000;
 
-const sentence = (words: string): string => {
+const asSentence = (words: string): string => {
   const text = words.trim();
   const first = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?]$/.test(first) ? first : `${first}.`;
@@ -59,22 +59,22 @@ const sentence = (words: string): string => {
 
 /** The errors in a response of any endpoint. */
 export function faultsOf(status: number, text: string, retryAfter: string | null): Fault[] {
-  let told: unknown;
+  let parsed: unknown;
   try {
-    told = JSON.parse(text);
+    parsed = JSON.parse(text);
   } catch {
-    told = undefined;
+    parsed = undefined;
   }
-  const object = (told ?? {}) as Record<string, unknown>;
+  const object = (parsed ?? {}) as Record<string, unknown>;
   const errors = object["ietf-restconf:errors"] as { error?: Record<string, string>[] } | undefined;
   const list = (errors?.error ?? []).map((error) => ({
     path: error["error-path"] ?? "",
-    message: sentence(error["error-message"] ?? error["error-tag"] ?? "refused"),
+    message: asSentence(error["error-message"] ?? error["error-tag"] ?? "refused"),
     tag: error["error-tag"] ?? "",
   }));
   if (list.length > 0) return list;
   if (typeof object["error"] === "string") {
-    return [{ path: "", message: sentence(object["error"]), tag: "" }];
+    return [{ path: "", message: asSentence(object["error"]), tag: "" }];
   }
   const wait = retryAfter ? ` Try again in ${retryAfter} s.` : "";
   return [{ path: "", message: `The router answered with status ${status}.${wait}`, tag: "" }];
@@ -167,7 +167,7 @@ export async function greet(): Promise<void> {
 
 export async function logIn(name: string, password: string): Promise<void> {
   const known = (await ask("POST", "/login", { user: name, password })) as User;
-  farewell.set("");
+  logoutReason.set("");
   user.set(known);
 }
 

@@ -14,9 +14,9 @@ export const theme = new Cell<Theme>(kept());
 /** The theme in use, which also follows the system. */
 export const isDark = new Cell(false);
 
-export function choose(wanted: Theme): void {
-  theme.set(wanted);
-  localStorage.setItem(KEY, wanted);
+export function choose(chosen: Theme): void {
+  theme.set(chosen);
+  localStorage.setItem(KEY, chosen);
   show();
 }
 

@@ -123,7 +123,7 @@ export interface Entry {
   comment?: string;
 }
 
-export interface Standing {
+export interface DatastoreStatus {
   edited?: boolean;
   "confirm-by"?: string;
   "confirm-left"?: number;
@@ -141,7 +141,7 @@ async function get<T>(path: string, name: string, signal?: AbortSignal): Promise
 const FIGURES = "interface(name;admin-status;oper-status;statistics;lower-layer-if)";
 
 /** State and counters of all interfaces, without addresses and neighbours. */
-export async function interfaceFigures(signal: AbortSignal): Promise<Interface[]> {
+export async function interfaceCounters(signal: AbortSignal): Promise<Interface[]> {
   const path = `ietf-interfaces:interfaces?content=nonconfig&fields=${encodeURIComponent(FIGURES)}`;
   const found = await get<{ interface?: Interface[] }>(path, "ietf-interfaces:interfaces", signal);
   return found?.interface ?? [];

@@ -50,7 +50,7 @@ const check = (is, words) => {
 const number = (words) => Number.parseFloat(words);
 
 async function logIn() {
-  begin("the first user is made with the setup token");
+  begin("create the first user with the setup token");
   await page.goto(url);
   await button("This router has no user yet").click();
   await page.locator("input[name=token]").fill(token);
@@ -60,7 +60,7 @@ async function logIn() {
   await page.keyboard.press("Enter");
   await see("Overview", "h1");
 
-  begin("log out, which leaves nothing in the page; a wrong password, and in again");
+  begin("log out, which clears the page; a wrong password; log in again");
   await page.evaluate(() => void (window.former = true));
   await button("Log out").click();
   await page.waitForFunction(() => !window.former);
@@ -141,7 +141,7 @@ async function refuse() {
 }
 
 async function order() {
-  begin("rules come to stand in the order in which they were typed");
+  begin("rules keep the entered order");
   await go("#/configuration/json");
   const name = "ietf-netconf-acm:nacm";
   const put = async (rules) => {

@@ -14,7 +14,7 @@ const DESCRIBED = {
   },
 };
 
-/** A router as far as is wanted here: one container with lists of names; new entries go to the end. */
+/** A router as far as is desired here: one container with lists of names; new entries go to the end. */
 let top: Record<string, Members[]>;
 let asked: string[];
 /** It does as if it put an entry to its place. */
@@ -71,7 +71,7 @@ test("a rule that is typed above the others comes to stand there", async () => {
   assert.deepEqual((candidate.value?.["m:top"] as Members)["rule"], [rule("n", "deny"), rule("a"), rule("b")]);
 });
 
-test("another order alone is sent, with what changed meanwhile in the entry that moves", async () => {
+test("a change of order alone is sent, with concurrent changes of the moved entry", async () => {
   const old = whole({ rule: [rule("a"), rule("b")] });
   (top["rule"]?.[0] ?? {})["action"] = "deny";
   const other = await save(old, whole({ rule: [rule("b"), rule("a")] }));
@@ -80,7 +80,7 @@ test("another order alone is sent, with what changed meanwhile in the entry that
   assert.ok(asked.every((one) => one.startsWith("PUT /m:top/rule=")), asked.join());
 });
 
-test("a router that keeps another order is said to, with the path", async () => {
+test("a list that the router orders differently is reported with its path", async () => {
   isDeaf = true;
   const other = await save(whole({ rule: [rule("a"), rule("b")] }), whole({ rule: [rule("b"), rule("a")] }));
   assert.deepEqual(other, ["/m:top/rule"]);

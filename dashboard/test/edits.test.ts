@@ -31,7 +31,7 @@ test("the keys of lists are read from URLs", () => {
   assert.equal(keys.size, 6);
 });
 
-test("the order of a list, and what is hidden in it, come from the description", () => {
+test("the order and hidden nodes of a list come from the description", () => {
   assert.deepEqual([...model.ordered], ["ietf-netconf-acm:nacm/rule-list", "ietf-netconf-acm:nacm/rule-list/rule", "m:radius/server"]);
   assert.deepEqual(model.hidden.get("m:radius/server"), ["shared-secret"]);
   assert.deepEqual(model.hidden.get("ietf-netconf-acm:nacm/rule-list"), []);
@@ -42,14 +42,14 @@ test("nothing is sent when nothing is different", () => {
   assert.deepEqual(same, { merge: undefined, remove: [], unclear: [], order: [] });
 });
 
-test("only what is different is merged, with the keys on the way", () => {
+test("only differences are merged, with the keys above them", () => {
   const old = interfaces(wan({ mtu: 1500 }), { name: "lan" });
   const found = edits(old, interfaces(wan({ mtu: 9000 }), { name: "lan" }), model);
   assert.deepEqual(found.merge, interfaces({ name: "wan", mtu: 9000 }));
   assert.deepEqual(found.remove, []);
 });
 
-test("what goes has a URL, entries of lists one by one", () => {
+test("deleted nodes have a URL, list entries one by one", () => {
   const address = (ip: string): Members => ({ ip, "prefix-length": 24 });
   const old = interfaces(
     wan({ description: "to", "ietf-ip:ipv4": { address: [address("10.0.0.1"), address("10.0.1.1")] } }),
@@ -72,7 +72,7 @@ test("values of leaf-lists come and go alone; an empty leaf is a leaf", () => {
   assert.deepEqual(found.remove, ["a:b/d", "a:b/c=x"]);
 });
 
-test("a list without known keys is said", () => {
+test("a list without known keys is reported", () => {
   assert.deepEqual(edits({ "a:l": [{ b: 1 }] }, { "a:l": [{ b: 2 }] }, model).unclear, ["a:l"]);
   assert.ok(isSame({ a: [1, { b: null }] }, { a: [1, { b: null }] }) && !isSame([1], [2]));
 });
@@ -80,8 +80,8 @@ test("a list without known keys is said", () => {
 const rules = (...names: string[]): Members => ({
   "ietf-netconf-acm:nacm": { "rule-list": [{ name: "it's", rule: names.map((name) => ({ name })) }] },
 });
-const roles = (old: Members, wanted: Members): string[][] =>
-  edits(old, wanted, model).order.map((one) => [one.url, ...one.wanted.map(({ mark, role }) => `${mark} ${role}`)]);
+const roles = (old: Members, desired: Members): string[][] =>
+  edits(old, desired, model).order.map((one) => [one.url, ...one.desired.map(({ mark, role }) => `${mark} ${role}`)]);
 
 test("lists that their users order are arranged; as few entries as can be move", () => {
   const url = "ietf-netconf-acm:nacm/rule-list=it%27s/rule";
@@ -94,7 +94,7 @@ test("lists that their users order are arranged; as few entries as can be move",
   assert.equal(edits(rules("a", "b"), rules("b", "a"), model).merge, undefined);
 });
 
-test("what stands at a URL is found, and told as a data path", () => {
+test("a value is found by its URL, which becomes a data path", () => {
   const url = "ietf-netconf-acm:nacm/rule-list=it%27s/rule";
   assert.deepEqual(lookUp(rules("a", "b"), `${url}=b`, model), { name: "b" });
   assert.equal(lookUp(rules("a"), `${url}=b`, model), undefined);

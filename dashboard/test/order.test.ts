@@ -31,7 +31,7 @@ test("every order is reached from every other, with new entries at the end first
   }
 });
 
-test("what need not move stays, and entries that were there do not move for new ones", () => {
+test("entries move only when necessary, and not for new ones", () => {
   const roles = (from: string[], to: string[]) => (spots(from, to) ?? []).filter(({ role }) => role === "moves").map(({ mark }) => mark);
   assert.deepEqual(roles(["a", "b", "c", "d"], ["d", "a", "b", "c"]), ["d"]);
   assert.deepEqual(roles(["a"], ["x", "y", "z", "a"]), []);
@@ -39,9 +39,9 @@ test("what need not move stays, and entries that were there do not move for new 
   assert.deepEqual(moves(["a", "b", "n"], spots(["a", "b"], ["a", "b", "n"]) ?? []), []);
 });
 
-test("what others did meanwhile stays, and is not taken for another order", () => {
-  const wanted = spots(["a", "b"], ["b", "a"]) ?? [];
+test("concurrent changes stay, and are no change of order", () => {
+  const desired = spots(["a", "b"], ["b", "a"]) ?? [];
   assert.deepEqual(moved(["a", "x", "b"], ["a", "b"], ["b", "a"]).filter((mark) => mark !== "x"), ["b", "a"]);
-  assert.ok(isArranged(["b", "x", "a"], wanted));
-  assert.ok(!isArranged(["a", "x", "b"], wanted) && !isArranged(["b"], wanted));
+  assert.ok(isArranged(["b", "x", "a"], desired));
+  assert.ok(!isArranged(["a", "x", "b"], desired) && !isArranged(["b"], desired));
 });

@@ -17,7 +17,7 @@ const section = (little: boolean): number[] => {
   return block(0x0a0d0d0a, [...(little ? magic.reverse() : magic), 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255], little);
 };
 
-test("frames are counted whatever pieces they come in", () => {
+test("packets are counted independent of chunk boundaries", () => {
   for (const little of [true, false]) {
     const frame = block(6, Array.from({ length: 32 }, (_, at) => at), little);
     const file = [...section(little), ...block(1, [1, 0, 0, 0, 0, 0, 0, 0], little), ...frame, ...frame, ...frame];
@@ -34,7 +34,7 @@ test("frames are counted whatever pieces they come in", () => {
   }
 });
 
-test("what is no pcapng is seen", () => {
+test("a stream that is not pcapng is detected", () => {
   const counter = new FrameCounter();
   counter.take(new TextEncoder().encode("{ \"error\": \"no\" }"));
   assert.ok(counter.isBroken);

@@ -38,7 +38,7 @@ test("paths have steps and keys, slashes in quotes too", () => {
   ]);
 });
 
-test("what is no JSON has a line", () => {
+test("a syntax error has a line", () => {
   assert.equal(broken("{}"), undefined);
   assert.equal(broken("[1]")?.line, 1);
   assert.equal(broken('{\n  "a": 1,\n  b\n}')?.line, 3);

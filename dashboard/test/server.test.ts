@@ -25,14 +25,14 @@ beforeEach(() => {
 test("after log-out the page begins anew, at its first place", async () => {
   status = 200;
   await logOut();
-  assert.deepEqual([reloads, page.hash, kept.get("stoa-farewell")], [1, "", ""]);
+  assert.deepEqual([reloads, page.hash, kept.get("stoa-logout-reason")], [1, "", ""]);
 });
 
 test("a session that ended begins the page anew, and says why", async () => {
   status = 401;
   await assert.rejects(ask("GET", "/restconf/data"), Failure);
   assert.equal(reloads, 1);
-  assert.match(kept.get("stoa-farewell") ?? "", /session has ended/);
+  assert.match(kept.get("stoa-logout-reason") ?? "", /session has ended/);
 });
 
 test("a wrong password does not begin it anew", async () => {
@@ -42,7 +42,7 @@ test("a wrong password does not begin it anew", async () => {
   assert.equal(reloads, 0);
 });
 
-test("without an answer nobody is logged out", async () => {
+test("without a response the user stays logged in", async () => {
   status = 0;
   await assert.rejects(logOut(), Failure);
   assert.deepEqual([reloads, page.hash], [0, "#/configuration/json"]);

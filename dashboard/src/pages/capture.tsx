@@ -8,7 +8,7 @@ import { FrameCounter } from "../pcapng";
 import { usePoll } from "../poll";
 import { place } from "../route";
 import { Failure, call, open } from "../server";
-import { interfaceFigures } from "../yang";
+import { interfaceCounters } from "../yang";
 
 /** Maximum size; the capture ends there. */
 const MOST_BYTES = 128 << 20;
@@ -104,7 +104,7 @@ function Result({ progress, name, stop }: { progress: Progress; name: string; st
 
 export function Capture(): JSX.Element {
   const { query } = useCell(place);
-  const { data } = usePoll(interfaceFigures, 0, []);
+  const { data } = usePoll(interfaceCounters, 0, []);
   const [wish, setWish] = useState<Wish>({ interface: query.get("interface") ?? "any", packets: 100, seconds: 30, filter: "", direction: ["rx", "tx"] });
   const [progress, setProgress] = useState<Progress>();
   const [failure, setFailure] = useState<Failure>();

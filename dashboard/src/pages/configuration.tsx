@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { candidate, load } from "../candidate";
 import { useCell } from "../cell";
-import { editions, standing } from "../events";
+import { editions, datastoreStatus } from "../events";
 import { Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { link, place } from "../route";
@@ -22,7 +22,7 @@ const TABS: [string, string][] = [
 export function Configuration(): JSX.Element {
   const { rest } = useCell(place);
   const turn = useCell(editions);
-  const edited = useCell(standing).edited;
+  const edited = useCell(datastoreStatus).edited;
   const held = useCell(candidate);
   const { data, failure, again } = usePoll(load, 0, []);
   useEffect(() => {

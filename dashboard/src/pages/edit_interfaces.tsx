@@ -47,13 +47,13 @@ function put(one: Members, form: Form, before: Form): void {
   if (form.description.trim() === "") delete one["description"];
   else one["description"] = form.description;
   for (const version of [4, 6] as const) {
-    const wanted = form[version];
-    const texts = wanted.addresses.map((text) => text.trim()).filter((text) => text !== "");
+    const desired = form[version];
+    const texts = desired.addresses.map((text) => text.trim()).filter((text) => text !== "");
     const isThere = at(one, nameOf(version)) !== undefined;
-    if (!isThere && texts.length === 0 && !wanted.forwarding) continue;
+    if (!isThere && texts.length === 0 && !desired.forwarding) continue;
     const family = below(one, nameOf(version));
-    if (wanted.forwarding !== before[version].forwarding) {
-      if (wanted.forwarding) family["forwarding"] = true;
+    if (desired.forwarding !== before[version].forwarding) {
+      if (desired.forwarding) family["forwarding"] = true;
       else delete family["forwarding"];
     }
     const old = entries(family, "address");
@@ -120,25 +120,25 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
   const mark = JSON.stringify(before);
   const [form, setForm] = useState<Form | undefined>(before);
   const [failure, setFailure] = useState<Failure>();
-  const [said, setSaid] = useState("");
+  const [saved, setSaved] = useState("");
   useEffect(() => setForm(before), [name, mark]);
   useEffect(() => {
-    setSaid("");
+    setSaved("");
     setFailure(undefined);
   }, [name]);
   if (list.length === 0) return <Notice mood="idle">The candidate has no interface. Add one as JSON.</Notice>;
   const send = async (event: Event): Promise<void> => {
     event.preventDefault();
     if (!form || !before) return;
-    const wanted = copy(whole);
-    const mine = entries(at(wanted, INTERFACES), "interface").find((it) => it["name"] === name);
+    const desired = copy(whole);
+    const mine = entries(at(desired, INTERFACES), "interface").find((it) => it["name"] === name);
     if (!mine) return;
     put(mine, form, before);
-    setSaid("");
+    setSaved("");
     setFailure(undefined);
     try {
-      await save(whole, wanted);
-      setSaid(`${name} is saved in the candidate.`);
+      await save(whole, desired);
+      setSaved(`${name} is saved in the candidate.`);
     } catch (error) {
       setFailure(error as Failure);
     }
@@ -179,9 +179,9 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
         )}
       </form>
       <Faults faults={failure?.faults ?? []} />
-      {said && (
+      {saved && (
         <Notice mood="good" live>
-          {said} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
+          {saved} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
         </Notice>
       )}
     </Card>

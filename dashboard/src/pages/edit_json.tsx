@@ -49,11 +49,11 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
     setFailure(undefined);
     setSaved(false);
     setDisordered([]);
-    const wanted = JSON.parse(text) as Members;
+    const desired = JSON.parse(text) as Members;
     try {
-      setDisordered(await save(base, wanted));
+      setDisordered(await save(base, desired));
       // The form and order that the router stores, which may differ from the text.
-      const made = candidate.value ?? wanted;
+      const made = candidate.value ?? desired;
       setBase(made);
       setText(shown(made));
       setSaved(true);

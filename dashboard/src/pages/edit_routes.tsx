@@ -91,18 +91,18 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
   const [wish, setWish] = useState(NOTHING);
   const [search, setSearch] = useState("");
   const [failure, setFailure] = useState<Failure>();
-  const [said, setSaid] = useState("");
+  const [saved, setSaved] = useState("");
   const names = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((it) => String(it["name"]));
   const all = rowsOf(whole);
   const found = all.filter((row) => `${String(row.route["destination-prefix"])} ${hopOf(row.route)} ${String(row.route["description"] ?? "")}`.includes(search.trim()));
-  const change = async (work: (wanted: Members) => void, words: string): Promise<void> => {
-    const wanted = copy(whole);
-    work(wanted);
+  const change = async (work: (desired: Members) => void, words: string): Promise<void> => {
+    const desired = copy(whole);
+    work(desired);
     setFailure(undefined);
-    setSaid("");
+    setSaved("");
     try {
-      await save(whole, wanted);
-      setSaid(words);
+      await save(whole, desired);
+      setSaved(words);
       setWish(NOTHING);
     } catch (error) {
       setFailure(error as Failure);
@@ -119,7 +119,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
       right: true,
       show: (row) => (
         <button
-          onClick={() => void change((wanted) => remove(wanted, row), `${String(row.route["destination-prefix"])} is removed from the candidate.`)}
+          onClick={() => void change((desired) => remove(desired, row), `${String(row.route["destination-prefix"])} is removed from the candidate.`)}
           aria-label={`Remove ${String(row.route["destination-prefix"])}`}
         >
           Remove
@@ -134,7 +134,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
           class="row"
           onSubmit={(event) => {
             event.preventDefault();
-            void change((wanted) => add(wanted, wish), `${wish.prefix} is saved in the candidate.`);
+            void change((desired) => add(desired, wish), `${wish.prefix} is saved in the candidate.`);
           }}
         >
           <Field label="Prefix">
@@ -172,9 +172,9 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
         </form>
         {wish.prefix !== "" && wrong && <p class="wrong">{wrong}</p>}
         <Faults faults={failure?.faults ?? []} />
-        {said && (
+        {saved && (
           <Notice mood="good" live>
-            {said} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
+            {saved} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
           </Notice>
         )}
       </Card>

@@ -81,7 +81,7 @@ function Picture(props: { list: Stop[]; now: Map<string, Now>; chosen: string; c
               transform={`translate(${box.x - BOX.width / 2} ${box.y - BOX.height / 2})`}
               onClick={() => props.choose(stop.name)}
             >
-              <title>{stop.sentence}</title>
+              <title>{stop.description}</title>
               <rect width={BOX.width} height={BOX.height} rx="6" />
               <rect class="heat" x="1" y={BOX.height - 5} width={(BOX.width - 2) * (now?.share ?? 0)} height="4" />
               <text x="10" y="20" class="name">
@@ -123,7 +123,7 @@ export function Graph(): JSX.Element {
     { name: "Share of cycles", right: true, show: (stop) => percent(now.get(stop.name)?.share ?? 0) },
     { name: "Vector size", right: true, extra: true, show: (stop) => (now.get(stop.name)?.together === undefined ? "–" : `${now.get(stop.name)?.together?.toFixed(1)} pkt`) },
     { name: "Total", right: true, extra: true, show: (stop) => `${count(stop.packets)} packets` },
-    { name: "Description", extra: true, show: (stop) => stop.sentence },
+    { name: "Description", extra: true, show: (stop) => stop.description },
   ];
   return (
     <>
@@ -141,7 +141,7 @@ export function Graph(): JSX.Element {
         <Picture list={list} now={now} chosen={chosen} choose={setChosen} />
         {known && (
           <p class="chosen" aria-live="polite">
-            <b class="mono">{known.name}</b> {known.sentence}. {count(known.packets)} packets in {count(known.calls)} calls since the start.
+            <b class="mono">{known.name}</b> {known.description}. {count(known.packets)} packets in {count(known.calls)} calls since the start.
           </p>
         )}
       </Card>

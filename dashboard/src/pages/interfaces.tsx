@@ -48,8 +48,8 @@ export function Interfaces(): JSX.Element {
     return value === undefined ? "–" : words(value);
   };
   if (!data) return <Waiting failure={failure} data={data} />;
-  const wanted = search.trim().toLowerCase();
-  const found = data.filter((one) => `${one.name} ${one.description ?? ""} ${addressesOf(one).join(" ")}`.toLowerCase().includes(wanted));
+  const query = search.trim().toLowerCase();
+  const found = data.filter((one) => `${one.name} ${one.description ?? ""} ${addressesOf(one).join(" ")}`.toLowerCase().includes(query));
   const columns: Column<Interface>[] = [
     {
       name: "Interface",

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useCell } from "../cell";
 import { Field, Notice, typed } from "../parts";
-import { ask, farewell, logIn } from "../server";
+import { ask, logoutReason, logIn } from "../server";
 
 /** Submits a form and shows its error. */
 function useForm(work: () => Promise<void>): { why: string; isBusy: boolean; send: (event: Event) => void } {
@@ -22,12 +22,12 @@ function useForm(work: () => Promise<void>): { why: string; isBusy: boolean; sen
 function Known({ change }: { change: () => void }): JSX.Element {
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
-  const said = useCell(farewell);
+  const message = useCell(logoutReason);
   const { why, isBusy, send } = useForm(() => logIn(name, password));
   return (
     <form class="card" onSubmit={send}>
       <h1>Log in</h1>
-      {said && !why && <Notice mood="warn" live>{said}</Notice>}
+      {message && !why && <Notice mood="warn" live>{message}</Notice>}
       {why && <Notice mood="bad">{why}</Notice>}
       <Field label="User">
         <input name="user" value={name} onInput={(event) => setName(typed(event))} autocomplete="username" autocapitalize="none" required autofocus />

@@ -49,8 +49,8 @@ export function Neighbors(): JSX.Element {
   const { data, failure } = usePoll(interfaces, 2_000, []);
   if (!data) return <Waiting failure={failure} data={data} />;
   const all = neighborsOf(data);
-  const wanted = search.trim().toLowerCase();
-  const found = all.filter((it) => `${it.ip} ${it["link-layer-address"] ?? ""} ${it.interface} ${it["stoa-interfaces:neighbor-state"] ?? ""}`.toLowerCase().includes(wanted));
+  const query = search.trim().toLowerCase();
+  const found = all.filter((it) => `${it.ip} ${it["link-layer-address"] ?? ""} ${it.interface} ${it["stoa-interfaces:neighbor-state"] ?? ""}`.toLowerCase().includes(query));
   return (
     <>
       <Waiting failure={failure} data={data} />

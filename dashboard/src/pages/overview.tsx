@@ -3,13 +3,13 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { useCell } from "../cell";
 import { Chart, DROPPED, RECEIVED, SENT, SPAN_S } from "../chart";
-import { standing } from "../events";
+import { datastoreStatus } from "../events";
 import { bitRate, count, duration, moment, number, packetRate, percent } from "../figures";
 import { Bar, Card, Figure, type Mood, Notice, State, Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { Meter, Series } from "../rates";
 import { link } from "../route";
-import { type Forwarder, type Interface, type Limit, type Standing, forwarder, interfaceFigures } from "../yang";
+import { type Forwarder, type Interface, type Limit, type DatastoreStatus, forwarder, interfaceCounters } from "../yang";
 
 /** Use of a limit that is reported as a problem. */
 const NEAR = 0.8;
@@ -49,7 +49,7 @@ interface Problem {
 }
 
 /** Problems, the worst first. */
-export function problems(look: Look, stands: Standing, rates: Map<string, number>): Problem[] {
+export function problems(look: Look, stands: DatastoreStatus, rates: Map<string, number>): Problem[] {
   const found: Problem[] = [];
   if (look.forwarder["in-sync"] === false) {
     found.push({ mood: "bad", words: "The forwarder is not in sync with the running configuration, which is being sent again. If this persists, check the log." });
@@ -158,11 +158,11 @@ function Facts({ it }: { it: Forwarder }): JSX.Element {
 }
 
 export function Overview(): JSX.Element {
-  const stands = useCell(standing);
+  const stands = useCell(datastoreStatus);
   const { data, failure, at } = usePoll<Look>(
     async (signal) => {
-      const [told, list] = await Promise.all([forwarder(signal), interfaceFigures(signal)]);
-      return { forwarder: told, interfaces: list };
+      const [state, list] = await Promise.all([forwarder(signal), interfaceCounters(signal)]);
+      return { forwarder: state, interfaces: list };
     },
     1_000,
     [],

@@ -145,13 +145,13 @@ export function Routes(): JSX.Element {
   const names = list.some((rib) => rib.name === table) ? list.map((rib) => rib.name) : [table, ...list.map((rib) => rib.name)];
   const send = (event: Event): void => {
     event.preventDefault();
-    const wanted = text.trim();
-    if (wanted !== "" && !prefix(wanted)) {
-      setWhy(`“${wanted}” is neither an address nor a prefix: enter one like 192.0.2.1, 10.0.0.0/8 or 2001:db8::/32.`);
+    const entered = text.trim();
+    if (entered !== "" && !prefix(entered)) {
+      setWhy(`“${entered}” is neither an address nor a prefix: enter one like 192.0.2.1, 10.0.0.0/8 or 2001:db8::/32.`);
       return;
     }
     setWhy("");
-    go(link("routes", [], { table: tableFor(table, wanted), search: wanted }));
+    go(link("routes", [], { table: tableFor(table, entered), search: entered }));
   };
   return (
     <>
