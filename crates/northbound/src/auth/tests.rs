@@ -1,4 +1,4 @@
-//! Who is let in, by each proof.
+//! Authentication by each kind of credentials.
 
 use super::*;
 
@@ -44,13 +44,13 @@ fn basic_header(pair: &str) -> (&'static str, String) {
 }
 
 #[tokio::test]
-async fn passwords_let_in_and_wrong_ones_lock_out() {
+async fn passwords_authenticate_and_failures_lock_out() {
     let testbed = testbed();
     let known = testbed.ask(Method::GET, &[basic_header("ann:correct horse")]).await.unwrap();
     assert_eq!((known.name.as_str(), known.is_admin), ("ann", false));
     assert_eq!(known.groups, ["operators"]);
     assert_eq!(testbed.ask(Method::GET, &[]).await, Err(Denied::Unknown));
-    // Where nobody was right within the last minute.
+    // From an address without a recent login.
     let testbed = self::testbed();
     for name in ["bob", "nobody"] {
         let wrong = testbed.ask(Method::GET, &[basic_header(&format!("{name}:x"))]).await;
@@ -68,7 +68,7 @@ async fn passwords_let_in_and_wrong_ones_lock_out() {
 }
 
 #[tokio::test]
-async fn tokens_are_good_while_their_user_is_there() {
+async fn tokens_are_valid_while_their_user_exists() {
     let mut testbed = testbed();
     let life = Duration::from_secs(60);
     let made = testbed.authenticator.tokens.make("bob", "script", life, SystemTime::now());
@@ -80,7 +80,7 @@ async fn tokens_are_good_while_their_user_is_there() {
 }
 
 #[tokio::test]
-async fn a_cookie_changes_nothing_without_the_header_of_our_page() {
+async fn a_cookie_needs_the_header_of_our_page_for_changes() {
     let testbed = testbed();
     let cookie = testbed.authenticator.sessions.begin(
         &Account::local(&testbed.management.user[0]),
@@ -99,7 +99,7 @@ async fn a_cookie_changes_nothing_without_the_header_of_our_page() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_the_user_of_its_name() {
+async fn a_certificate_authenticates_the_user_of_its_common_name() {
     let testbed = testbed();
     let mut management = testbed.management.clone();
     management.https.client_ca = Some("/ca.pem".into());
@@ -112,13 +112,13 @@ async fn a_certificate_is_the_user_of_its_name() {
     assert_eq!(bob.proof, Proof::Certificate);
     assert_eq!(ask(&management, "mallory").await, Err(Denied::Unknown));
     assert!(testbed.authenticator.reauthenticate(&management, &bob).is_some());
-    // No authority is named any more: what an open connection showed is good for nothing.
+    // Without a client CA, the certificate of an open connection is invalid.
     assert_eq!(ask(&testbed.management, "bob").await, Err(Denied::Unknown));
     assert_eq!(testbed.authenticator.reauthenticate(&testbed.management, &bob), None);
 }
 
 #[tokio::test]
-async fn tries_at_the_same_time_are_counted_one_by_one() {
+async fn concurrent_attempts_are_counted_one_by_one() {
     let testbed = std::sync::Arc::new(testbed());
     let tries = (0..12).map(|turn| {
         let testbed = std::sync::Arc::clone(&testbed);
@@ -130,12 +130,12 @@ async fn tries_at_the_same_time_are_counted_one_by_one() {
     for one in tries.collect::<Vec<_>>() {
         compared += usize::from(matches!(one.await.unwrap(), Err(Denied::Wrong(..))));
     }
-    // Three for nothing, and the fourth that begins the waiting; a second may pass on a slow machine.
+    // Three without a delay, the fourth begins it; a second may pass on a slow machine.
     assert!((4..8).contains(&compared), "{compared}");
 }
 
 #[tokio::test]
-async fn who_was_right_is_not_locked_out_by_guesses_from_there() {
+async fn guesses_do_not_lock_out_a_verified_user_of_the_same_address() {
     let testbed = testbed();
     let right = basic_header("ann:correct horse");
     assert!(testbed.ask(Method::GET, std::slice::from_ref(&right)).await.is_ok());
@@ -158,7 +158,7 @@ fn radius(server: stoa_controller::management::RadiusServer) -> Radius {
 }
 
 #[tokio::test]
-async fn a_server_knows_whom_the_configuration_does_not_have() {
+async fn a_radius_server_authenticates_unconfigured_users() {
     use super::radius::tests::{accept, server};
     let mut testbed = testbed();
     let (one, response) = server(accept).await;
@@ -169,7 +169,7 @@ async fn a_server_knows_whom_the_configuration_does_not_have() {
     assert_eq!(known.groups, ["noc", "night"]);
     assert!(testbed.ask(Method::GET, &[shown]).await.is_ok());
     assert_eq!(*response.borrow(), 1, "remembered for a while");
-    // Users of the configuration go first, and what is no name is no question.
+    // Users of the configuration take precedence, and invalid names are not sent to servers.
     for pair in ["ann:wrong", "bob:anything", "no name:x"] {
         let wrong = testbed.ask(Method::GET, &[basic_header(pair)]).await;
         assert!(matches!(wrong, Err(Denied::Wrong(..))), "{pair}: {wrong:?}");
@@ -190,7 +190,7 @@ async fn a_server_knows_whom_the_configuration_does_not_have() {
             Some(one)
         );
     }
-    // Other servers, or none, or a user of that name in the configuration: it is proved anew.
+    // Other servers, none, or a user of that name in the configuration: a new login is needed.
     let before = testbed.management.clone();
     let mut others = [before.clone(), before.clone(), before];
     others[0].radius.administrators = true;
@@ -205,7 +205,7 @@ async fn a_server_knows_whom_the_configuration_does_not_have() {
 }
 
 #[tokio::test]
-async fn silence_of_a_server_is_no_wrong_password() {
+async fn a_radius_timeout_is_not_a_wrong_password() {
     let mut testbed = testbed();
     let (one, _) = super::radius::tests::server(|_| vec![]).await;
     testbed.management.radius = radius(one);
@@ -217,7 +217,7 @@ async fn silence_of_a_server_is_no_wrong_password() {
 }
 
 #[tokio::test]
-async fn silent_servers_hold_up_no_user_of_the_configuration() {
+async fn unresponsive_servers_do_not_delay_configured_users() {
     let mut testbed = testbed();
     let (one, _) = super::radius::tests::server(|_| vec![]).await;
     testbed.management.radius = Radius { timeout: 60, ..radius(one) };
@@ -231,7 +231,7 @@ async fn silent_servers_hold_up_no_user_of_the_configuration() {
 }
 
 #[tokio::test]
-async fn who_listens_is_asked_again() {
+async fn stream_clients_are_reauthenticated() {
     let mut testbed = testbed();
     let ann = Account::local(&testbed.management.user[0]);
     let cookie = testbed.authenticator.sessions.begin(&ann, 10, Instant::now());
@@ -255,7 +255,7 @@ async fn who_listens_is_asked_again() {
     assert!(again(&testbed, &password).unwrap().is_admin, "the rights of now");
     testbed.authenticator.tokens.remove(token.id, None).unwrap();
     assert_eq!(again(&testbed, &by_token), None);
-    // Another password: the cookie is not good any more, even before the sessions are looked through.
+    // Another password: the cookie is invalid, even before the sessions are cleaned up.
     testbed.management.user[0].password_hash = Some("other".into());
     assert_eq!(again(&testbed, &password), None);
     assert_eq!(testbed.ask(Method::GET, &[cookie]).await, Err(Denied::Unknown));

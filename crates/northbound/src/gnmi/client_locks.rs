@@ -46,7 +46,7 @@ mod tests {
         let first = client_locks.take(one).await;
         assert!(
             client_locks.take(same).now_or_never().is_none(),
-            "the same client by another address"
+            "the same client with another address"
         );
         assert!(client_locks.take(other).now_or_never().is_some());
         drop(first);

@@ -1,4 +1,4 @@
-//! Paths that strangers send, and the service without a connection.
+//! Paths of untrusted clients, and the service without a connection.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use super::path::{PathPattern, to_gnmi};
 use super::*;
 use crate::auth::password;
 
-/// A path as people write it: `a/b[k=v]/c`.
+/// Parses a path such as `a/b[k=v]/c`.
 pub fn path(text: &str) -> Path {
     let mut elems = Vec::new();
     let mut rest = text;
@@ -123,7 +123,7 @@ fn names_get_their_modules_and_wildcards_stay() {
 }
 
 #[test]
-fn wrong_paths_say_what_is_wrong() {
+fn wrong_paths_have_clear_errors() {
     let reason = |text: &str| read(text).unwrap_err().message().to_owned();
     assert!(
         reason("interfaces/nothing").contains("no node nothing below /ietf-interfaces:interfaces")
@@ -194,7 +194,7 @@ fn by<T>(who: &str, message: T) -> tonic::Request<T> {
     request
 }
 
-/// An update as its last name with the keys, and its value.
+/// An update as its last element with keys, and its value.
 fn shown(update: Update) -> (String, Value) {
     let path = update.path.unwrap();
     let last = path.elem.last().cloned().unwrap_or_default();
@@ -228,7 +228,7 @@ fn subscribe(text: &str, mode: subscription_list::Mode) -> SubscribeRequest {
 }
 
 #[tokio::test]
-async fn a_get_shows_what_may_be_seen() {
+async fn a_get_returns_permitted_data() {
     let mut testbed = Testbed::new(interfaces(2, "text"), PATIENCE);
     let types = testbed.get("ann", "interfaces/interface/description").await.unwrap();
     assert_eq!(types, BTreeMap::from([("description".to_owned(), json!("text"))]));
@@ -256,7 +256,7 @@ async fn a_get_shows_what_may_be_seen() {
 }
 
 #[tokio::test]
-async fn a_get_has_an_end() {
+async fn a_get_has_a_size_limit() {
     let mut testbed = Testbed::new(interfaces(400, &"text ".repeat(3_000)), PATIENCE);
     let mut action = async |paths: &[&str]| {
         let path = paths.iter().map(|text| path(text)).collect();
@@ -264,7 +264,7 @@ async fn a_get_has_an_end() {
         let status = testbed.client.get(by("root", request)).await.unwrap_err();
         (status.code(), status.message().to_owned())
     };
-    // The same 6 MB by many names.
+    // The same 6 MB under many names.
     let many = [
         "interfaces",
         "interfaces/interface",
@@ -288,7 +288,7 @@ async fn a_get_has_an_end() {
 }
 
 #[tokio::test]
-async fn a_set_is_refused_with_its_reason() {
+async fn a_refused_set_has_its_reason() {
     let mut testbed = Testbed::new(interfaces(1, "text"), PATIENCE);
     let text = path("interfaces/interface[name=if0]/description");
     let value = |value: Value| {
@@ -329,7 +329,7 @@ async fn a_set_is_refused_with_its_reason() {
 }
 
 #[tokio::test]
-async fn once_and_poll_tell_all_and_say_so() {
+async fn once_and_poll_send_all_values_and_sync() {
     let mut testbed = Testbed::new(interfaces(2, "text"), PATIENCE);
     let text = "interfaces/interface/description";
     let once = subscribe(text, subscription_list::Mode::Once);
@@ -366,8 +366,8 @@ async fn once_and_poll_tell_all_and_say_so() {
 }
 
 #[tokio::test]
-async fn streams_have_a_limit_and_who_does_not_read_is_cut() {
-    // More than what may wait, with nobody reading.
+async fn streams_have_a_limit_and_slow_readers_are_disconnected() {
+    // More messages than the queue holds, without a reader.
     let mut testbed =
         Testbed::new(interfaces(400, &"text ".repeat(1_000)), Duration::from_millis(200));
     let one = || subscribe("interfaces", subscription_list::Mode::Stream);
@@ -379,7 +379,7 @@ async fn streams_have_a_limit_and_who_does_not_read_is_cut() {
     cut.await.expect("the connection is ended");
     testbed.until("the stream is gone", |service| service.streams.held() == 0).await;
     drop(quiet);
-    // Those that are open and have not said what they want count as well. One client has a quarter.
+    // Streams without a subscription count as well. One client can have a quarter.
     let mut open = Vec::new();
     for _ in 0..2 {
         let silent = stream::pending::<SubscribeRequest>();

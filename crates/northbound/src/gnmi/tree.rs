@@ -39,8 +39,8 @@ pub fn find<'a>(pattern: &PathPattern, value: &'a Value) -> Vec<Found<'a>> {
 struct Search<'a> {
     steps: Vec<Step>,
     found: Vec<Found<'a>>,
-    /// Visited nodes with the rest of the pattern there: with `...`, many branches lead to the same node, and each would
-    /// be walked. `None`: the pattern has no `...`.
+    /// Visited nodes, each with the rest of the pattern: with `...`, many branches lead to the same node, and each
+    /// would be walked. `None`: the pattern has no `...`.
     seen: Option<HashSet<(*const Value, usize)>>,
 }
 

@@ -1,4 +1,4 @@
-//! The rules of RFC 8341 on nodes of ours.
+//! The rules of RFC 8341 on nodes of our modules.
 
 use super::*;
 use crate::auth::Proof;
@@ -40,7 +40,7 @@ const WAN: &str = "ietf-interfaces:interfaces/interface=wan/description";
 const HASH: &str = "stoa-management:management/user=ann/password-hash";
 
 #[test]
-fn without_rules_all_is_read_and_nothing_written() {
+fn defaults_permit_reads_and_deny_writes() {
     let management = with_rules(json!([]));
     let ann = Rights::of(&user("ann", false), &management);
     assert!(ann.may(Operation::Read, &steps(LAN)));
@@ -51,11 +51,11 @@ fn without_rules_all_is_read_and_nothing_written() {
     let root = Rights::of(&user("root", true), &management);
     assert!(root.may(Operation::Delete, &steps(LAN)));
     assert!(root.may(Operation::Update, &steps(HASH)));
-    assert!(!root.may(Operation::Read, &steps(HASH)), "of no use to them");
+    assert!(!root.may(Operation::Read, &steps(HASH)), "secrets are hidden from administrators");
 }
 
 #[test]
-fn who_may_write_nothing_is_known_without_a_look_at_data() {
+fn may_write_any_needs_no_data() {
     let rule = |operations: &str, action: &str| {
         with_rules(json!([{ "name": "x", "module-name": "*", "access-operations": operations,
             "action": action }]))
@@ -75,7 +75,7 @@ fn who_may_write_nothing_is_known_without_a_look_at_data() {
 }
 
 #[test]
-fn the_first_rule_that_fits_decides() {
+fn the_first_matching_rule_decides() {
     let path = "/ietf-interfaces:interfaces/interface[name='lan']";
     let management = with_rules(json!([
         { "name": "hide", "module-name": "*", "access-operations": "read", "action": "deny",
@@ -92,14 +92,14 @@ fn the_first_rule_that_fits_decides() {
     assert!(may(Operation::Read, LAN) && !may(Operation::Read, WAN));
     assert!(!ann.may_call("stoa-datastore", "commit"));
     assert!(ann.may_call("stoa-datastore", "compare"));
-    assert!(!ann.may_call("stoa-datastore", "cancel"), "the work of others");
-    // bob is in no group: only the defaults are for him.
+    assert!(!ann.may_call("stoa-datastore", "cancel"), "affects the changes of others");
+    // bob is in no group: only the defaults apply.
     let bob = Rights::of(&user("bob", false), &management);
     assert!(bob.may(Operation::Read, &steps(WAN)));
 }
 
 #[test]
-fn groups_of_users_count_when_they_may() {
+fn external_groups_apply_when_enabled() {
     let mut management = management(json!({
         "enable-nacm": true, "read-default": "deny", "write-default": "deny",
         "exec-default": "deny", "enable-external-groups": true,
@@ -114,7 +114,7 @@ fn groups_of_users_count_when_they_may() {
 }
 
 #[test]
-fn marks_in_the_modules_are_those_known_here() {
+fn nacm_extensions_of_the_modules_are_listed() {
     let marks: usize = yang::SOURCES
         .iter()
         .filter(|(name, _)| name.starts_with("stoa-"))
@@ -125,12 +125,12 @@ fn marks_in_the_modules_are_those_known_here() {
     assert_eq!(
         marks,
         ours + calls,
-        "a mark in a stoa module is to be listed in SECRETS or DENY_CALL"
+        "list each nacm:default-deny of a stoa module in SECRETS or DENY_CALL"
     );
 }
 
 #[test]
-fn paths_of_rules_are_read_with_their_quotes() {
+fn paths_of_rules_may_have_quotes() {
     let rule_path = rule_path("/a:b/c[x='/]'][d:y = \"'\"]/e");
     let names: Vec<&str> = rule_path.iter().map(|rule_path| rule_path.name.as_str()).collect();
     assert_eq!(names, ["b", "c", "e"]);
@@ -140,7 +140,7 @@ fn paths_of_rules_are_read_with_their_quotes() {
 }
 
 #[test]
-fn a_path_that_may_be_another_nodes_is_not_read() {
+fn ambiguous_paths_are_refused() {
     // What libyang prints for an interface named `x'"]/description[a="`.
     assert_eq!(
         read("/ietf-interfaces:interfaces/interface[name=\"x'\"]/description[a=\"\"]"),
@@ -153,7 +153,7 @@ fn a_path_that_may_be_another_nodes_is_not_read() {
 }
 
 #[test]
-fn what_stands_below_a_denied_node_is_not_read() {
+fn nodes_below_a_denied_node_are_denied() {
     let vrf = "/stoa-vrf:vrfs";
     let rule = |name: &str, action: &str, operations: &str, path: &str| {
         json!({ "name": name, "module-name": "*", "access-operations": operations,
@@ -163,7 +163,7 @@ fn what_stands_below_a_denied_node_is_not_read() {
     let lan = "/ietf-interfaces:interfaces/interface[name='lan']";
     let text = "/ietf-interfaces:interfaces/interface[name='lan']/description";
     let augmented = "ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port";
-    // Without a path, a rule of the outer module covers what others put below its nodes.
+    // Without a path, a rule of the outer module covers nodes that other modules augment.
     let management = with_rules(json!([
         { "name": "none", "module-name": "ietf-interfaces", "access-operations": "read", "action": "deny" }]));
     let ann = Rights::of(&user("ann", false), &management);
@@ -178,7 +178,7 @@ fn what_stands_below_a_denied_node_is_not_read() {
     let ann = Rights::of(&user("ann", false), &management);
     assert!(ann.may(Operation::Read, &steps(LAN)) && !ann.may(Operation::Read, &steps(WAN)));
     assert!(ann.has_rules_below(&rule_path(lan)) && !ann.has_rules_below(&steps(WAN)[..2]));
-    assert!(!ann.has_rules_below(&rule_path(vrf)), "a right to write shows nothing");
+    assert!(!ann.has_rules_below(&rule_path(vrf)), "a write rule shows nothing");
     let management = with_rules(json!([
         rule("no-interfaces", "deny", "*", interfaces),
         rule("late", "permit", "*", text)
@@ -188,7 +188,7 @@ fn what_stands_below_a_denied_node_is_not_read() {
 }
 
 #[test]
-fn a_call_by_a_rule_is_more_than_by_default() {
+fn a_call_by_rule_differs_from_the_default() {
     let management = with_rules(json!([]));
     let ann = Rights::of(&user("ann", false), &management);
     assert!(ann.may_call("stoa-datastore", "commit"));
@@ -200,8 +200,8 @@ fn a_call_by_a_rule_is_more_than_by_default() {
 }
 
 #[test]
-fn every_leaf_that_sounds_secret_is_one_or_is_known_to_be_none() {
-    /// File names, and names of things.
+fn every_leaf_with_a_secret_name_is_classified() {
+    /// File names and object names.
     const NONE: &[&str] = &["stoa-management:key"];
     let context = yang::schema().context();
     let mut odd = Vec::new();
@@ -222,11 +222,11 @@ fn every_leaf_that_sounds_secret_is_one_or_is_known_to_be_none() {
             }
         }
     }
-    assert!(odd.is_empty(), "list in SECRETS, or as none: {odd:?}");
+    assert!(odd.is_empty(), "list in SECRETS or NONE: {odd:?}");
 }
 
 #[test]
-fn a_secret_of_a_port_is_shown_to_nobody_without_a_rule() {
+fn a_secret_of_a_port_needs_a_rule() {
     let secret = "ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port/memif/secret";
     let management = with_rules(json!([]));
     let root = Rights::of(&user("root", true), &management);

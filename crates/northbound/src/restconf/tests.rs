@@ -1,4 +1,4 @@
-//! Whatever strangers send is read or refused, never a panic.
+//! Any request of an untrusted client is accepted or refused, without a panic.
 
 use http::Method;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use super::media::Media;
 use super::path::{self, Resource};
 use super::query::Query;
 
-/// Pieces that paths, queries and bodies are made of, and what breaks them.
+/// Fragments of paths, queries and bodies, valid and invalid.
 const PIECES: &[&str] = &[
     "ietf-interfaces:interfaces",
     "interface",
@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn paths_are_read_or_refused(raw in text()) {
         if let Ok(resource) = path::parse(&raw) {
-            // What is read can be said again, and is the same.
+            // A parsed path can be printed and parsed again.
             prop_assert_eq!(crate::nacm::rule_path(&resource.data_path()), resource.steps);
         }
     }
@@ -113,7 +113,7 @@ proptest! {
             for parent in [Resource::root(), lan()] {
                 let Ok(given) = body::below(&parent, media, raw.as_bytes()) else { continue };
                 let text = given.text().unwrap();
-                // Nothing of another entry, however the body is written.
+                // Nothing of another entry, whatever the form of the body.
                 if !parent.is_root() {
                     prop_assert_eq!(text.matches("\"name\":").count(), 1, "{}", text);
                 }
@@ -131,7 +131,7 @@ proptest! {
 }
 
 #[test]
-fn bodies_cannot_leave_their_place() {
+fn bodies_cannot_leave_their_resource() {
     let description =
         "<description xmlns=\"urn:ietf:params:xml:ns:yang:ietf-interfaces\">x</description>";
     let good = body::below(&lan(), Media::Xml, description.as_bytes()).unwrap();
@@ -156,7 +156,7 @@ fn bodies_cannot_leave_their_place() {
 }
 
 #[test]
-fn keys_that_a_path_cannot_tell_are_refused() {
+fn ambiguous_keys_are_refused() {
     let interfaces = path::parse("ietf-interfaces:interfaces").unwrap();
     let body = |name: &str| {
         let entry = serde_json::json!({ "name": name, "type": "iana-if-type:ethernetCsmacd" });

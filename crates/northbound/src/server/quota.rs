@@ -70,7 +70,7 @@ mod tests {
             ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());
         let held: Vec<QuotaSlot> = (0..9).filter_map(|_| quotas.take(one, 4, 6)).collect();
         assert_eq!(held.len(), 4);
-        assert!(quotas.take(same, 4, 6).is_none(), "the same client by another address");
+        assert!(quotas.take(same, 4, 6).is_none(), "the same client with another address");
         let others: Vec<QuotaSlot> = (0..9).filter_map(|_| quotas.take(other, 4, 6)).collect();
         assert_eq!(others.len(), 2, "there are no more");
         drop(held);

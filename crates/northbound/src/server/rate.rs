@@ -67,7 +67,7 @@ mod tests {
             ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());
         let taken = (0..20).filter(|_| rate.take(one, 10, now)).count();
         assert_eq!(taken, 10);
-        assert!(!rate.take(same, 10, now), "the same client by another address");
+        assert!(!rate.take(same, 10, now), "the same client with another address");
         assert!(rate.take(other, 10, now));
         let later = now + Duration::from_millis(500);
         assert_eq!((0..20).filter(|_| rate.take(one, 10, later)).count(), 5);

@@ -1,4 +1,4 @@
-//! A client of the management server: plain HTTP/1.1 over TLS, one request a connection.
+//! A client of the management server: HTTP/1.1 over TLS, one request per connection.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,14 +16,14 @@ use serde_json::Value;
 
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A router in a folder of its own whose server listens on a port of its own; it ends with the scenario.
+/// A router with its own folder and HTTPS port; it ends on drop.
 pub struct Router {
     pub folder: tempfile::TempDir,
     pub port: u16,
     child: Child,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -50,13 +50,13 @@ impl Answer {
     }
 }
 
-/// A port that nobody listens on now.
+/// An unused port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Router {
-    /// Starts one with this configuration, whose management is put in.
+    /// Starts a router with this configuration and these users.
     pub fn start(mut configuration: Value, users: Value) -> Router {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
@@ -104,12 +104,12 @@ impl Router {
         }
     }
 
-    /// A connection that trusts the server's own certificate and nothing else.
+    /// A connection that trusts only the server's certificate.
     pub fn connect(&self) -> StreamOwned<ClientConnection, TcpStream> {
         self.connect_over(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
     }
 
-    /// The same over a connection that is there.
+    /// The same over an existing connection.
     pub fn connect_over(&self, stream: TcpStream) -> StreamOwned<ClientConnection, TcpStream> {
         let certificate = self.path("stoa.state/https/certificate.pem");
         let mut roots = RootCertStore::empty();
@@ -126,7 +126,7 @@ impl Router {
         StreamOwned::new(connection, stream)
     }
 
-    /// Asks as somebody: `user:password`, or nothing.
+    /// Sends a request as `user:password`, or without credentials.
     pub fn ask(
         &self,
         who: &str,
@@ -147,7 +147,7 @@ impl Router {
         let mut stream = self.connect();
         stream.write_all(head.as_bytes()).unwrap();
         let mut bytes = Vec::new();
-        // A server that closes without the farewell of TLS has said all the same.
+        // A response is complete without TLS close_notify.
         let _ = stream.read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -176,7 +176,7 @@ fn unchunked(mut rest: &str) -> String {
 
 impl Drop for Router {
     fn drop(&mut self) {
-        // As an operator would; the halves end with their supervisor.
+        // As an operator would; the processes end with their supervisor.
         let pid = self.child.id().to_string();
         let _ = Command::new("/bin/kill").args(["-TERM", &pid]).status();
         let begun = Instant::now();
@@ -193,7 +193,7 @@ impl Drop for Router {
 
 /// The hash of the password of all users.
 pub fn hash() -> String {
-    // Made by the program itself, so that the test knows none.
+    // Created by the program itself.
     let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
     command.args(["user", "hash"]).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();

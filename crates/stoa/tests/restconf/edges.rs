@@ -1,4 +1,4 @@
-//! What is easy to get wrong: places that come by themselves, order, locks, hung-up clients, and the own access.
+//! Edge cases: implicit containers, order, locks, disconnects, and the client's own access.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -18,14 +18,14 @@ fn ask(router: &Router, method: &str, path: &str, body: &Value) -> crate::https:
 }
 
 #[test]
-fn containers_come_by_themselves_and_entries_do_not() {
+fn containers_are_implicit_and_entries_are_not() {
     let router = router();
     let limits = "/restconf/data/stoa-management:management/limits";
     let body = json!({ "stoa-management:limits": { "sessions": 50 } });
     assert_eq!(ask(&router, "PATCH", limits, &body).status, 204);
     let leaf = ask(&router, "GET", &format!("{limits}/sessions"), &json!(null)).json();
     assert_eq!(leaf, json!({ "stoa-management:sessions": 50 }));
-    // Below an entry that is not there nothing comes by itself.
+    // Below a missing entry, no container is implicit.
     let nowhere = format!("{INTERFACES}/interface=none/ietf-ip:ipv4");
     let mtu = json!({ "ietf-ip:mtu": 1_400 });
     assert_eq!(ask(&router, "POST", &nowhere, &mtu).status, 404);
@@ -33,7 +33,7 @@ fn containers_come_by_themselves_and_entries_do_not() {
 }
 
 #[test]
-fn what_is_replaced_keeps_its_place_and_cases_make_way() {
+fn a_replaced_entry_keeps_its_position_and_cases_exclude_each_other() {
     let router = router();
     let rules = "/restconf/data/ietf-netconf-acm:nacm/rule-list=ops";
     let rule = json!({ "ietf-netconf-acm:rule": [
@@ -43,7 +43,7 @@ fn what_is_replaced_keeps_its_place_and_cases_make_way() {
     let list = &read["ietf-netconf-acm:rule-list"][0]["rule"];
     assert_eq!((&list[0]["name"], &list[1]["name"]), (&json!("texts"), &json!("no-vrfs")));
     assert_eq!((&list[0]["comment"], &list[0]["path"]), (&json!("new"), &Value::Null));
-    // RFC 7950, section 7.9: another driver takes the place of the one before.
+    // RFC 7950, section 7.9: a new driver replaces the previous one.
     let lan = "/restconf/ds/ietf-datastores:candidate/ietf-interfaces:interfaces/interface=lan";
     let tap = json!({ "ietf-interfaces:interface": [
         { "name": "lan", "stoa-interfaces:port": { "tap": { "device": "tap7" } } }] });
@@ -52,7 +52,7 @@ fn what_is_replaced_keeps_its_place_and_cases_make_way() {
     assert_eq!(port["stoa-interfaces:port"], json!({ "tap": { "device": "tap7" } }));
 }
 
-/// Somebody at the console, who holds the configuration.
+/// A console session that holds the configuration lock.
 struct Console(Child);
 
 impl Console {
@@ -78,7 +78,7 @@ impl Drop for Console {
 }
 
 #[test]
-fn who_holds_the_configuration_is_told_as_the_rfc_says() {
+fn a_configuration_lock_is_reported_as_in_the_rfc() {
     let router = router();
     let tag = ask(&router, "GET", LAN, &json!(null)).field("etag").unwrap().to_owned();
     let console = Console::hold(&router);
@@ -106,7 +106,7 @@ fn who_holds_the_configuration_is_told_as_the_rfc_says() {
 }
 
 #[test]
-fn a_client_that_hangs_up_cuts_no_change_in_half() {
+fn a_disconnect_interrupts_no_change() {
     let router = router();
     let who = base64::engine::general_purpose::STANDARD.encode(ROOT);
     for turn in 0..8 {
@@ -124,7 +124,7 @@ fn a_client_that_hangs_up_cuts_no_change_in_half() {
     }
     let last = json!({ "ietf-interfaces:description": "the last one" });
     assert!(ask(&router, "PUT", &format!("{LAN}/description"), &last).status < 300);
-    // A hang-up may come before its request was read. What was made was made whole, and has its line.
+    // A disconnect may precede its request. Each change is complete and has its audit record.
     let made = || {
         let history = "/restconf/operations/stoa-datastore:history";
         let told = router.ask(ROOT, "POST", history, &[], "").json();
@@ -146,13 +146,13 @@ fn a_client_that_hangs_up_cuts_no_change_in_half() {
 }
 
 #[test]
-fn nobody_cuts_off_the_own_access_unawares() {
+fn a_change_that_cuts_off_its_author_is_refused() {
     let router = router();
     let refused = |method: &str, path: &str, body: Value| {
         let answer = ask(&router, method, path, &body);
         assert_eq!((answer.status, answer.tag().as_str()), (409, "resource-denied"), "{answer:?}");
         assert!(answer.body.contains("cut off your own access"), "{answer:?}");
-        assert!(answer.body.contains("confirm-within"), "how to go on: {answer:?}");
+        assert!(answer.body.contains("confirm-within"), "no fix: {answer:?}");
     };
     refused("PUT", &format!("{HTTPS}/enabled"), json!({ "stoa-management:enabled": false }));
     refused("PUT", &format!("{HTTPS}/port"), json!({ "stoa-management:port": 1 }));
@@ -160,11 +160,11 @@ fn nobody_cuts_off_the_own_access_unawares() {
     refused("PUT", HTTPS, json!({ "stoa-management:https": other }));
     refused("DELETE", "/restconf/data/stoa-management:management/user=root", json!(null));
     refused("DELETE", "/restconf/data/stoa-management:management/user=root/admin", json!(null));
-    // Others may go.
+    // Other nodes can be deleted.
     let ann = "/restconf/data/stoa-management:management/user=ann";
     assert_eq!(ask(&router, "DELETE", ann, &json!(null)).status, 204);
     assert_eq!(router.ask(ANN, "GET", "/whoami", &[], "").status, 401);
-    // With a time to confirm in it is done, and undoes itself.
+    // With confirm-within it is applied, and rolled back later.
     let candidate =
         "/restconf/ds/ietf-datastores:candidate/stoa-management:management/https/enabled";
     let off = json!({ "stoa-management:enabled": false });
@@ -176,7 +176,7 @@ fn nobody_cuts_off_the_own_access_unawares() {
     let is_open = || TcpStream::connect(("127.0.0.1", router.port)).is_ok();
     router.wait("the server is gone", || !is_open());
     router.wait("the server is there again", is_open);
-    // Asked for all the same.
+    // Forced.
     assert_eq!(ask(&router, "PUT", candidate, &off).status, 201);
     let force = json!({ "stoa-datastore:input": { "force": true } });
     assert_eq!(ask(&router, "POST", commit, &force).status, 200);
@@ -184,7 +184,7 @@ fn nobody_cuts_off_the_own_access_unawares() {
 }
 
 #[test]
-fn interfaces_that_go_up_and_down_are_heard() {
+fn link_changes_are_streamed() {
     let router = router();
     let mut stream = router.connect();
     let who = base64::engine::general_purpose::STANDARD.encode(ROOT);
@@ -197,7 +197,7 @@ fn interfaces_that_go_up_and_down_are_heard() {
     stream.flush().unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     let heard = std::thread::scope(|scope| {
-        // The first look after somebody came is the beginning: what changes before it is not heard.
+        // The first poll after a subscription is the baseline: earlier changes are not reported.
         scope.spawn(|| {
             let begun = Instant::now();
             while !done.load(std::sync::atomic::Ordering::Relaxed) && begun.elapsed() < DEADLINE {

@@ -26,7 +26,7 @@ use tonic::{Code, Status, Streaming};
 use crate::https::{DEADLINE, Router, hash};
 use crate::testbed::interface;
 
-/// A path as people write it: `a/b[k=v]/c`; no value has a slash.
+/// Parses a path such as `a/b[k=v]/c`; values have no slash.
 fn path(text: &str) -> Path {
     let elem = text.split('/').map(|step| {
         let (name, keys) = step.split_once('[').unwrap_or((step, ""));
@@ -114,7 +114,7 @@ impl Stream {
         Ok(told.expect("the stream goes on").response.expect("a response"))
     }
 
-    /// All that is told until the first values are complete.
+    /// All updates until the first sync response.
     async fn first(&mut self) -> Vec<Update> {
         let mut all = Vec::new();
         loop {
@@ -187,7 +187,7 @@ async fn a_set_is_one_transaction() {
     let mut testbed = Testbed::new().await;
     let description = format!("{LAN}/description");
     testbed.update(&description, json!("first")).await.unwrap();
-    // Deleted, then replaced, then updated, whatever the order of the fields.
+    // Delete, then replace, then update, independent of the order of the fields.
     let request = SetRequest {
         update: vec![update(&description, json!("second"))],
         replace: vec![update(
@@ -203,7 +203,7 @@ async fn a_set_is_one_transaction() {
     assert_eq!(texts.iter().map(value).collect::<Vec<_>>(), [json!("second")]);
     let wan = testbed.get("interfaces/interface[name=wan]").await.unwrap();
     assert_eq!(value(&wan[0])["ietf-ip:ipv4"]["address"][0]["ip"], "10.0.1.1");
-    // One part that cannot be leaves all as it was.
+    // One invalid part leaves everything unchanged.
     let request = SetRequest {
         delete: vec![path(&description)],
         update: vec![update(&format!("{LAN}/ipv4/mtu"), json!(12))],
@@ -213,7 +213,7 @@ async fn a_set_is_one_transaction() {
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
     assert!(refused.message().contains("mtu"), "{refused:?}");
     assert_eq!(value(&testbed.get(&description).await.unwrap()[0]), json!("second"));
-    // What is not there is gone already. A leaf-list is replaced as a whole.
+    // Deleting a missing node succeeds. A leaf-list is replaced as a whole.
     let groups = "management/user[name=ann]/group";
     let nothing = SetRequest { delete: vec![path(groups)], ..SetRequest::default() };
     testbed.set(nothing).await.unwrap();
@@ -229,7 +229,7 @@ async fn a_set_is_one_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_heard_as_they_happen() {
+async fn changes_are_streamed_as_they_happen() {
     let mut testbed = Testbed::new().await;
     let (description, status) = (format!("{LAN}/description"), format!("{LAN}/oper-status"));
     let on_change = SubscriptionMode::OnChange;
@@ -251,7 +251,7 @@ async fn changes_are_heard_as_they_happen() {
     testbed.update(&format!("{LAN}/enabled"), json!(false)).await.unwrap();
     let told = heard.until(|told| !told.update.is_empty()).await;
     assert_eq!(value(&told.update[0]), json!("down"));
-    // An entry that goes is told as one.
+    // A deleted entry is one delete.
     let mut all = testbed
         .stream("root", watched(&[("interfaces/interface", SubscriptionMode::TargetDefined)]))
         .await;
@@ -261,7 +261,7 @@ async fn changes_are_heard_as_they_happen() {
     let told = all.until(|told| !told.delete.is_empty()).await;
     let deleted = text(&told.delete[0]);
     assert!(deleted.ends_with("interface[name=lan]"), "{told:?}");
-    // A user who is removed hears no more.
+    // A removed user receives no more updates.
     let ann =
         SetRequest { delete: vec![path("management/user[name=ann]")], ..SetRequest::default() };
     testbed.set(ann).await.unwrap();
@@ -275,7 +275,7 @@ async fn changes_are_heard_as_they_happen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn samples_come_on_time_and_only_what_was_asked_for() {
+async fn samples_are_on_time_and_have_only_the_subscribed_values() {
     let mut testbed = Testbed::new().await;
     let statistics = format!("{LAN}/statistics");
     let mut list = watched(&[(&statistics, SubscriptionMode::Sample)]);
@@ -285,7 +285,7 @@ async fn samples_come_on_time_and_only_what_was_asked_for() {
     let begun = std::time::Instant::now();
     for _ in 0..2 {
         let told = sampled.until(|_| true).await;
-        assert_eq!(told.update.len(), first, "all of them, changed or not");
+        assert_eq!(told.update.len(), first, "all values, changed or not");
     }
     assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
     list.updates_only = true;
@@ -293,7 +293,7 @@ async fn samples_come_on_time_and_only_what_was_asked_for() {
     list.subscription[0].heartbeat_interval = 2_000_000_000;
     let mut quiet = testbed.stream("root", list.clone()).await;
     assert!(quiet.first().await.is_empty());
-    // Nothing changes on this interface: what comes is the heartbeat.
+    // Nothing changes on this interface: the updates are heartbeats.
     assert_eq!(quiet.until(|_| true).await.update.len(), first);
     list.subscription[0].sample_interval = 1_000;
     let refused = testbed.stream("root", list).await.next().await.unwrap_err();
@@ -334,7 +334,7 @@ async fn a_commit_waits_for_its_confirmation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_let_in_and_guessing_is_locked_out() {
+async fn tokens_authenticate_and_guessing_locks_out() {
     let mut testbed = Testbed::new().await;
     let json = ("Content-Type", "application/json");
     let body = json!({ "name": "gnmi" }).to_string();

@@ -1,6 +1,6 @@
-//! gNMI by a foreign client: the real gnmic against the real router, over TLS, on ports in memory.
+//! gNMI with another implementation: gnmic against the real router, over TLS, on ports in memory.
 //!
-//! `scripts/fetch-gnmic` builds it. Where that cannot be, these tests say so and do nothing; `make test` and the
+//! `scripts/fetch-gnmic` builds it. Without it, these tests print a note and are skipped; `make test` and the
 //! continuous integration set `STOA_NEEDS_GNMIC`, and then they fail.
 
 use std::io::{BufRead, BufReader, Read};
@@ -18,7 +18,7 @@ use crate::testbed::interface;
 const PASSWORD: &str = "correct horse";
 const LAN: &str = "/interfaces/interface[name=lan]";
 
-/// The program; `None`: it cannot be had here. It is looked for once.
+/// The program; `None`: not available. The result is cached.
 fn gnmic() -> Option<PathBuf> {
     static GNMIC: OnceLock<Option<PathBuf>> = OnceLock::new();
     GNMIC.get_or_init(fetched).clone()
@@ -32,7 +32,7 @@ fn fetched() -> Option<PathBuf> {
     }
     let reason = String::from_utf8_lossy(&fetched.stderr).into_owned();
     let is_needed = ["STOA_NEEDS_GNMIC", "CI"].iter().any(|name| std::env::var_os(name).is_some());
-    assert!(!is_needed, "gnmic is needed and is not there: {reason}");
+    assert!(!is_needed, "STOA_NEEDS_GNMIC is set, but gnmic is missing: {reason}");
     eprintln!("NOT RUN: the tests with the real gnmic, which is not there: {reason}");
     None
 }
@@ -61,7 +61,7 @@ impl Testbed {
             .args(["--username", "root", "--password", password, "--encoding", "json_ietf"])
             .args(["--timeout", "20s"])
             .args(words)
-            // It looks for a configuration of its own there.
+            // gnmic reads its own configuration from there.
             .env("HOME", self.router.folder.path())
             .stdin(Stdio::null());
         command
@@ -71,7 +71,7 @@ impl Testbed {
         self.command(PASSWORD, words).output().unwrap()
     }
 
-    /// What it says when all is well.
+    /// The output of a successful command.
     fn told(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -89,7 +89,7 @@ impl Testbed {
         values.values().next().unwrap().clone()
     }
 
-    /// Its own words when it is refused something.
+    /// The error of a failed command.
     fn refused(&self, password: &str, words: &[&str]) -> String {
         let output = self.command(password, words).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
@@ -112,14 +112,14 @@ impl Testbed {
     }
 }
 
-/// A gnmic that subscribes; it ends with this.
+/// A gnmic that subscribes; it ends on drop.
 struct Listening {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Listening {
-    /// Waits for a line with all of this in it.
+    /// Waits for a line that contains all of these.
     fn until(&mut self, wanted: &[&str]) {
         let begun = Instant::now();
         let mut seen = String::new();
@@ -146,7 +146,7 @@ impl Drop for Listening {
 }
 
 #[test]
-fn it_learns_reads_and_is_refused() {
+fn capabilities_get_and_errors() {
     let Some(testbed) = Testbed::new() else { return };
     let text = testbed.told(&["capabilities"]);
     for wanted in ["0.10.0", "JSON_IETF", "ietf-interfaces", "stoa-forwarder"] {
@@ -169,7 +169,7 @@ fn it_learns_reads_and_is_refused() {
 }
 
 #[test]
-fn it_changes_what_it_may() {
+fn set_changes_values() {
     let Some(testbed) = Testbed::new() else { return };
     let text = format!("{LAN}/description");
     testbed.told(&["set", "--update-path", &text, "--update-value", "to the net"]);
@@ -187,7 +187,7 @@ fn it_changes_what_it_may() {
     testbed.told(&["set", "--delete", &text]);
     let gone = testbed.refused(PASSWORD, &["get", "--path", &text, "--type", "config"]);
     assert!(gone.contains("NotFound"), "{gone}");
-    // What is refused says where and why, and changes nothing.
+    // An error has a path and a reason, and nothing changes.
     let mtu = format!("{ip4}/mtu");
     let refused =
         testbed.refused(PASSWORD, &["set", "--update-path", &mtu, "--update-value", "12"]);
@@ -199,7 +199,7 @@ fn it_changes_what_it_may() {
 }
 
 #[test]
-fn it_hears_of_values_once_again_and_when_they_change() {
+fn subscriptions_once_sample_and_on_change() {
     let Some(testbed) = Testbed::new() else { return };
     let status = format!("{LAN}/oper-status");
     let once = testbed.told(&["subscribe", "--mode", "once", "--path", &status]);
@@ -215,8 +215,8 @@ fn it_hears_of_values_once_again_and_when_they_change() {
     let words = ["subscribe", "--path", &text, "--path", &status, "--stream-mode", "on-change"];
     let mut changes = testbed.listen(&words);
     changes.until(&["\"up\""]);
-    testbed.told(&["set", "--update-path", &text, "--update-value", "heard of"]);
-    changes.until(&["heard of"]);
+    testbed.told(&["set", "--update-path", &text, "--update-value", "updated"]);
+    changes.until(&["updated"]);
     testbed.told(&["set", "--delete", &text]);
     changes.until(&["deletes"]);
     testbed.told(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);

@@ -1,4 +1,4 @@
-//! Clients that are slow, or want all there is: each is bounded, and the others are answered meanwhile.
+//! Slow and greedy clients: each has limits, and others are served meanwhile.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,22 +12,22 @@ use serde_json::{Value, json};
 use crate::https::Router;
 use crate::testbed::{JSON, LAN, ROOT, router};
 
-/// How long an honest client waits at most: less than any limit that a greedy one could make it wait for, and time
-/// enough for a busy machine.
+/// Maximum response time for a normal client: less than any limit that a greedy one could make it wait for, and enough
+/// for a busy machine.
 const SOON: Duration = Duration::from_secs(8);
 
 fn who() -> String {
     base64::engine::general_purpose::STANDARD.encode(ROOT)
 }
 
-/// What the server says until it closes; nothing when it only closes.
+/// What the server sends until it closes; empty when it only closes.
 fn rest(stream: &mut impl Read) -> String {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// An honest client, whose password is known, is answered soon: from another address of this machine.
+/// A normal client with a cached password, at another address of this machine, gets a response in time.
 fn answers(router: &Router) {
     let begun = Instant::now();
     let mut stream = router.connect_over(from_elsewhere(router.port));
@@ -45,9 +45,9 @@ fn answers(router: &Router) {
 }
 
 #[test]
-fn slow_clients_are_cut() {
+fn slow_clients_are_disconnected() {
     let router = router();
-    // The password is known from here on: what is measured is the way, not argon2.
+    // The password is cached from here on, so that argon2 is not measured.
     assert_eq!(router.ask(ROOT, "GET", LAN, &[], "").status, 200);
     let begun = Instant::now();
     let mut head = router.connect();
@@ -67,7 +67,7 @@ fn slow_clients_are_cut() {
     let mut silent = TcpStream::connect(("127.0.0.1", router.port)).unwrap();
     silent.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
     answers(&router);
-    assert_eq!(rest(&mut silent), "", "no TLS in time");
+    assert_eq!(rest(&mut silent), "", "TLS handshake timed out");
     let told = rest(&mut body);
     assert!(told.starts_with("HTTP/1.1 408") && told.contains("ietf-restconf:errors"), "{told}");
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
@@ -78,7 +78,7 @@ fn slow_clients_are_cut() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn too_large_requests_are_refused() {
     let router = router();
     let limits = "/restconf/data/stoa-management:management/limits";
     let small = json!({ "stoa-management:limits": { "body-bytes": 2_048 } }).to_string();
@@ -87,7 +87,7 @@ fn what_is_too_large_is_refused() {
     let refused = router.ask(ROOT, "PUT", &format!("{LAN}/description"), &[JSON], &large);
     assert_eq!((refused.status, refused.tag().as_str()), (413, "too-big"), "{refused:?}");
     assert_eq!(router.ask(ROOT, "GET", &format!("{LAN}/description"), &[], "").status, 404);
-    // Heads: too many fields, one that is too long, a URL that is.
+    // Headers: too many fields, a field that is too long, a URL that is too long.
     let many: String = (0..200).map(|it| format!("x-{it}: y\r\n")).collect();
     let heads = [
         format!("GET {LAN} HTTP/1.1\r\nHost: localhost\r\n{many}\r\n"),
@@ -96,13 +96,13 @@ fn what_is_too_large_is_refused() {
     ];
     for head in heads {
         let mut stream = router.connect();
-        // The server may close before all is sent.
+        // The server may close before the request is sent.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.flush());
         let told = rest(&mut stream);
         let status = told.split(' ').nth(1).unwrap_or_default();
         assert!(["", "400", "414", "431"].contains(&status), "{told}");
     }
-    // What would cost its square is not begun.
+    // Queries of quadratic cost are refused.
     let nested = format!("{LAN}?fields={}", vec!["a(b;c(d;e))"; 3_000].join(";"));
     let begun = Instant::now();
     assert_eq!(router.ask(ROOT, "GET", &nested, &[], "").status, 400);
@@ -110,7 +110,7 @@ fn what_is_too_large_is_refused() {
     answers(&router);
 }
 
-/// Whether the other side has closed.
+/// Whether the peer has closed.
 fn is_closed(stream: &TcpStream) -> bool {
     let mut byte = [0];
     match stream.peek(&mut byte) {
@@ -128,14 +128,14 @@ fn from_elsewhere(port: u16) -> TcpStream {
 }
 
 #[test]
-fn one_client_does_not_have_all_connections() {
+fn one_client_cannot_use_all_connections() {
     let router = router();
     assert_eq!(router.ask(ROOT, "GET", LAN, &[], "").status, 200);
     let flood: Vec<TcpStream> =
         (0..300).map(|_| TcpStream::connect(("127.0.0.1", router.port)).unwrap()).collect();
     flood.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
     let open = || flood.iter().filter(|stream| !is_closed(stream)).count();
-    // A quarter of the 256; those are cut as well when no TLS comes.
+    // A quarter of the 256; they are closed as well without a TLS handshake.
     router.wait("the others are closed", || open() <= 64);
     answers(&router);
     drop(flood);
@@ -143,7 +143,7 @@ fn one_client_does_not_have_all_connections() {
         let mut byte = [0];
         let stream = TcpStream::connect(("127.0.0.1", router.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        // Nothing is said before TLS begins: silence is an open door.
+        // The server sends nothing before TLS: silence means an open connection.
         stream.peek(&mut byte).is_err()
     });
 }
@@ -159,12 +159,12 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn requests_that_are_taken_back_at_once_are_bounded() {
+fn requests_that_are_reset_at_once_are_bounded() {
     let router = router();
     assert_eq!(router.ask(ROOT, "GET", LAN, &[], "").status, 200);
     let before = resident_kib(&router);
     let mut stream = router.connect();
-    // A server that reads no more has had enough, too.
+    // A server that stops reading has also given up.
     stream.sock.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     stream.write_all(&frame(4, 0, 0, &[])).unwrap();
@@ -175,7 +175,7 @@ fn requests_that_are_taken_back_at_once_are_bounded() {
         let id = 2 * turn + 1;
         let mut both = frame(1, 0x4 | 0x1, id, &head);
         both.extend(frame(3, 0, id, &8_u32.to_be_bytes()));
-        // The server says goodbye to such a client.
+        // The server closes such a connection.
         if stream.write_all(&both).and_then(|()| stream.flush()).is_err() {
             break;
         }
@@ -186,9 +186,9 @@ fn requests_that_are_taken_back_at_once_are_bounded() {
     }
     assert!(sent > 10, "{sent}");
     answers(&router);
-    // A stream of heads that never end is cut, too.
+    // An endless header block is refused as well.
     let mut stream = router.connect();
-    // A server that reads no more has had enough, too.
+    // A server that stops reading has also given up.
     stream.sock.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     stream.write_all(&frame(4, 0, 0, &[])).unwrap();
@@ -219,7 +219,7 @@ fn resident_kib(router: &Router) -> u64 {
 }
 
 #[test]
-fn event_streams_are_few_and_small() {
+fn event_streams_have_limits() {
     let router = router();
     let mut streams = Vec::new();
     let mut statuses = Vec::new();
@@ -241,7 +241,7 @@ fn event_streams_are_few_and_small() {
     let count = |status: &str| statuses.iter().filter(|one| *one == status).count();
     assert_eq!((count("200"), count("429")), (32, 8), "{statuses:?}");
     let before = resident_kib(&router);
-    // Nobody reads what is told of these: 2 MiB each of old and new value, for each of 32 streams.
+    // Nobody reads these events: 2 MiB each of old and new value, for each of 32 streams.
     let comment = "/restconf/data/ietf-netconf-acm:nacm/rule-list=ops/rule=texts/comment";
     for turn in 0..8 {
         let text = format!("{turn}").repeat(2 << 20);

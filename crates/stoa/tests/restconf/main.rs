@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use testbed::{ANN, AS_XML, INTERFACES, JSON, LAN, ROOT, XML, interface, router};
 
 #[test]
-fn reading_shows_what_is_asked_and_may_be_seen() {
+fn reads_return_the_requested_and_permitted_nodes() {
     let router = router();
     let get = |who: &str, path: &str| router.ask(who, "GET", path, &[], "");
     let found = get("", "/.well-known/host-meta");
@@ -46,7 +46,7 @@ fn reading_shows_what_is_asked_and_may_be_seen() {
     let all = get(ROOT, &format!("{LAN}/enabled?with-defaults=report-all"));
     assert_eq!(all.json(), json!({ "ietf-interfaces:enabled": true }));
     assert_eq!(get(ROOT, &format!("{LAN}/enabled")).status, 404);
-    // Nobody reads hashes, and ann sees neither the rules nor the VRFs.
+    // Nobody can read hashes, and ann can read neither the rules nor the VRFs.
     let whole = get(ROOT, "/restconf/data");
     assert!(!whole.body.contains("argon2") && whole.body.contains("rule-list"), "{whole:?}");
     assert!(whole.body.contains("ietf-yang-library:yang-library"), "{whole:?}");
@@ -72,7 +72,7 @@ fn reading_shows_what_is_asked_and_may_be_seen() {
 }
 
 #[test]
-fn changes_are_made_whole_or_refused() {
+fn changes_are_atomic() {
     let router = router();
     let ask = |method: &str, path: &str, body: Value| {
         router.ask(ROOT, method, path, &[JSON], &body.to_string())
@@ -84,7 +84,7 @@ fn changes_are_made_whole_or_refused() {
     assert_eq!(place, format!("{INTERFACES}/interface=wan"));
     let again = ask("POST", INTERFACES, wan);
     assert_eq!((again.status, again.tag().as_str()), (409, "data-exists"));
-    // What the forwarder holds follows.
+    // The forwarder follows.
     router.wait("the interface is there", || {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_stoa"))
             .args(["show", "interfaces", "--json", "--socket"])
@@ -111,7 +111,7 @@ fn changes_are_made_whole_or_refused() {
     );
     let nowhere = format!("{INTERFACES}/interface=none");
     assert_eq!(ask("PATCH", &nowhere, patch).status, 404, "there is no such entry");
-    // A fault of the whole changes nothing, and tells what the console would.
+    // A validation error changes nothing, and has the text of the console.
     let configured = format!("{INTERFACES}?content=config");
     let before = router.ask(ROOT, "GET", &configured, &[], "");
     let wrong = json!({ "ietf-interfaces:interface": [interface("dmz", "10.0.0.7")] });
@@ -163,7 +163,7 @@ fn rules_hold_on_every_change() {
         put(ANN, &format!("{LAN}/enabled"), json!({ "ietf-interfaces:enabled": false })),
         403
     );
-    // The same by a body that names more than it may, and by another way.
+    // The same with a body that has more than permitted, and with another method.
     let more = json!({ "ietf-interfaces:interface": [
         { "name": "lan", "description": "more", "enabled": false }] });
     assert_eq!(router.ask(ANN, "PATCH", LAN, &[JSON], &more.to_string()).status, 403);
@@ -177,7 +177,7 @@ fn rules_hold_on_every_change() {
 }
 
 #[test]
-fn entries_go_where_they_are_wanted() {
+fn entries_are_inserted_at_their_position() {
     let router = router();
     let lists = "/restconf/data/ietf-netconf-acm:nacm/rule-list=ops";
     let rule = |name: &str| {
@@ -201,7 +201,7 @@ fn entries_go_where_they_are_wanted() {
 }
 
 #[test]
-fn the_candidate_is_worked_on_and_committed() {
+fn the_candidate_is_edited_and_committed() {
     let router = router();
     let rpc = |name: &str, input: Value| {
         let body = json!({ "stoa-datastore:input": input }).to_string();
@@ -225,7 +225,7 @@ fn the_candidate_is_worked_on_and_committed() {
         (change["operation"].as_str(), change["new"].as_str()),
         (Some("create"), Some("new"))
     );
-    // Who may not change the candidate's nodes in running may not commit them.
+    // A commit needs the right to change its nodes in running.
     let by_ann = router.ask(ANN, "POST", "/restconf/operations/stoa-datastore:commit", &[], "");
     assert_eq!(by_ann.status, 200, "ann may write descriptions: {by_ann:?}");
     assert_eq!(router.ask(ROOT, "GET", &running, &[], "").status, 200);
@@ -235,7 +235,7 @@ fn the_candidate_is_worked_on_and_committed() {
     let done = rpc("commit", json!({ "comment": "no text", "confirm-within": 600 }));
     assert_eq!(done.status, 200, "{done:?}");
     assert!(done.json()["stoa-datastore:output"]["confirm-by"].is_string(), "{done:?}");
-    // While it waits, who may not confirm it does not do so by another change; what changes nothing does not.
+    // A pending commit is confirmed neither by a change of a user without that right, nor by an empty change.
     let commit = "/restconf/operations/stoa-datastore:commit";
     assert_eq!(router.ask(ANN, "POST", commit, &[], "").status, 403);
     assert_eq!(router.ask(ANN, "PUT", &running, &[JSON], &body).status, 403);
@@ -263,7 +263,7 @@ fn the_candidate_is_worked_on_and_committed() {
 }
 
 #[test]
-fn what_happens_is_heard() {
+fn events_are_streamed() {
     let router = router();
     let mut stream = router.connect();
     let who = base64::engine::general_purpose::STANDARD.encode(ROOT);
@@ -301,7 +301,7 @@ fn what_happens_is_heard() {
 }
 
 #[test]
-fn odd_requests_are_refused_and_never_a_fault_of_the_program() {
+fn malformed_requests_are_refused_without_internal_errors() {
     let router = router();
     let statuses = [
         ("GET", "/restconf/nothing", "", 404),

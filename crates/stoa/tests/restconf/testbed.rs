@@ -1,4 +1,4 @@
-//! The router of these tests: two users, and rules for one of them.
+//! The router of these tests: two users, and access rules for one of them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! `stoa user`: the first user from nothing, by a program and at a terminal; who there is.
+//! `stoa user`: the first user, from a script and at a terminal; the list of users.
 
 use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
@@ -40,7 +40,7 @@ fn out(output: &Output) -> String {
 }
 
 #[test]
-fn a_program_makes_the_first_user_and_no_second() {
+fn a_script_creates_the_first_user_only() {
     let router = fresh();
     router.wait("there is a setup token", || router.path("stoa.state/setup-token").exists());
     let list = out(&router.user(&["list"], ""));
@@ -68,7 +68,7 @@ fn a_program_makes_the_first_user_and_no_second() {
     assert_eq!(list["users"], json!([root]));
 }
 
-/// What a terminal shows, until the words come.
+/// The output of a terminal up to a text.
 fn until(screen: &mut impl Read, words: &str) -> String {
     let mut text = String::new();
     let mut byte = [0];
@@ -80,14 +80,14 @@ fn until(screen: &mut impl Read, words: &str) -> String {
 }
 
 #[test]
-fn at_a_terminal_it_asks_and_shows_no_password() {
+fn a_terminal_prompts_and_hides_the_password() {
     let router = fresh();
     let line = format!(
         "{} user setup --socket {}",
         env!("CARGO_BIN_EXE_stoa"),
         router.path("stoa.sock").display()
     );
-    // A terminal of its own, by util-linux, which every Debian has.
+    // A pseudo-terminal by `script` of util-linux, which every Debian has.
     let mut child = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .stdin(Stdio::piped())

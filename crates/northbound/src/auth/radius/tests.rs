@@ -1,4 +1,4 @@
-//! Servers that answer, lie, and are silent, on loopback.
+//! RADIUS servers on loopback that answer, forge responses or stay silent.
 
 use stoa_controller::management::GroupAttribute;
 use stoa_wire::radius::{ACCESS_ACCEPT, ACCESS_REJECT, MANAGEMENT_POLICY_ID};
@@ -8,10 +8,10 @@ use super::*;
 
 const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-/// What a server does with each question.
+/// The response of a server to each request.
 pub(crate) type Habit = fn(&[u8]) -> Vec<Vec<u8>>;
 
-/// It is so.
+/// Access-Accept.
 pub(crate) fn accept(request: &[u8]) -> Vec<Vec<u8>> {
     let groups = [(MANAGEMENT_POLICY_ID, &b"noc"[..]), (MANAGEMENT_POLICY_ID, &b"night"[..])];
     vec![answer(request, ACCESS_ACCEPT, SECRET, &groups, true)]
@@ -25,14 +25,14 @@ fn say_nothing(_: &[u8]) -> Vec<Vec<u8>> {
     vec![]
 }
 
-/// Somebody on the way, before the server itself.
+/// A forged response before the one of the server.
 fn forge_then_reject(request: &[u8]) -> Vec<Vec<u8>> {
     let forged = answer(request, ACCESS_ACCEPT, "guess", &[], true);
     let plain = answer(request, ACCESS_ACCEPT, SECRET, &[], false);
     [vec![vec![0; 3], forged, plain], reject(request)].concat()
 }
 
-/// A server on a port of its own, and how many questions it has heard.
+/// A RADIUS server on its own port, and the number of requests it received.
 pub(crate) async fn server(habit: Habit) -> (RadiusServer, tokio::sync::watch::Receiver<usize>) {
     let socket = UdpSocket::bind((HERE, 0)).await.unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -56,7 +56,7 @@ fn settings(server: Vec<RadiusServer>) -> Radius {
 }
 
 #[tokio::test]
-async fn who_is_right_has_groups_and_is_remembered_for_a_while() {
+async fn an_accepted_user_has_groups_and_is_cached() {
     let (one, response) = server(accept).await;
     let settings = settings(vec![one]);
     let servers = Servers::default();
@@ -84,14 +84,14 @@ fn account_of(settings: &Radius, number: usize) -> Account {
 }
 
 #[tokio::test]
-async fn forged_answers_are_as_if_they_had_not_come() {
+async fn forged_responses_are_discarded() {
     let (one, _) = server(forge_then_reject).await;
     let settings = settings(vec![one]);
     assert_eq!(Servers::default().ask(&settings, HERE, "ann", "x").await, Ok(None));
 }
 
 #[tokio::test]
-async fn a_silent_server_is_passed_over_and_asked_last() {
+async fn an_unresponsive_server_is_tried_last() {
     let (dead, dead_heard) = server(say_nothing).await;
     let (next, next_heard) = server(accept).await;
     let settings = settings(vec![dead, next]);
@@ -105,7 +105,7 @@ async fn a_silent_server_is_passed_over_and_asked_last() {
 }
 
 #[tokio::test]
-async fn without_an_answer_nobody_is_right() {
+async fn without_a_response_nobody_is_authenticated() {
     let (dead, _) = server(say_nothing).await;
     let gone = UdpSocket::bind((HERE, 0)).await.unwrap().local_addr().unwrap().port();
     let gone = RadiusServer { port: gone, ..dead.clone() };

@@ -1,4 +1,4 @@
-//! The clients of logging in, without a connection.
+//! The login endpoints, without a connection.
 
 use super::*;
 use crate::auth::password;
@@ -78,7 +78,7 @@ async fn a_session_from_log_in_to_log_out() {
 }
 
 #[tokio::test]
-async fn tokens_are_made_used_and_removed() {
+async fn tokens_are_created_used_and_removed() {
     let testbed = Testbed::new(&[("ann", false), ("root", true)], 1_000);
     let login = |user: &str| {
         let pair = base64::Engine::encode(
@@ -100,7 +100,7 @@ async fn tokens_are_made_used_and_removed() {
     let made = json_of(made).await;
     let bearer = format!("Bearer {}", made["token"].as_str().unwrap());
     assert_eq!(json_of(ask(&bearer, "GET", "/whoami", "").await).await["proof"], "token");
-    // A token of a token lives no longer than it.
+    // A token cannot create one that outlives it.
     let more =
         json_of(ask(&bearer, "POST", "/tokens", r#"{"name": "y", "life-s": 9000000}"#).await);
     assert!(more.await["expires"].as_str() <= made["expires"].as_str());
@@ -121,7 +121,7 @@ async fn tokens_are_made_used_and_removed() {
 }
 
 #[tokio::test]
-async fn limits_hold_before_anybody_is_known() {
+async fn limits_apply_before_authentication() {
     let testbed = Testbed::new(&[("ann", false)], 1_000);
     let large = format!(r#"{{"user": "{}", "password": ""}}"#, "x".repeat(WORDS_BYTES));
     let refused = testbed.ask("POST", "/login", &[], &large).await;
@@ -136,7 +136,7 @@ async fn limits_hold_before_anybody_is_known() {
 }
 
 #[tokio::test]
-async fn pages_of_others_and_their_forms_are_refused() {
+async fn cross_site_requests_and_forms_are_refused() {
     let testbed = Testbed::new(&[("ann", false)], 1_000);
     let right = r#"{"user": "ann", "password": "correct horse"}"#;
     let foreign = [("sec-fetch-site", "cross-site")];
