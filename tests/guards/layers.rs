@@ -9,7 +9,7 @@
 //!                               memif
 //! ```
 //!
-//! The table below is exact; the picture leaves out who uses `api`, `log` and `wire` from afar.
+//! The table below is exact; the picture omits some users of `api`, `log` and `wire`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use crate::root;
 
-/// The crates and what each may depend on.
-const MAY_USE: [(&str, &[&str]); 16] = [
+/// The crates, and the crates that each may depend on.
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("wire", &[]),
     ("tables", &[]),
     ("memif", &[]),
@@ -51,8 +51,8 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("scenarios", &["lab"]),
 ];
 
-/// What the lower layers must not pull in: run times, servers, YANG.
-const NEVER: [(&str, &[&str]); 8] = [
+/// External crates that lower layers must not use: run times, servers, YANG.
+const FORBIDDEN: [(&str, &[&str]); 8] = [
     ("memif", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),
     ("bgp", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
     ("wire", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
@@ -63,16 +63,16 @@ const NEVER: [(&str, &[&str]); 8] = [
     ("api", &["yang5"]),
 ];
 
-/// Packages of the workspace with their direct dependencies, those for tests left out.
+/// Packages of the workspace with their direct dependencies, except those for tests.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(root())
         .output()
-        .expect("cargo can be called");
+        .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo says JSON");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
     let packages = metadata["packages"].as_array().expect("packages");
     let names = packages.iter().map(|package| {
         let dependencies = package["dependencies"].as_array().expect("dependencies");
@@ -93,34 +93,39 @@ fn a_crate_depends_only_on_crates_below_it() {
     let packages = dependencies();
     let mut faults = Vec::new();
     for (name, used) in &packages {
-        let Some((_, may)) = MAY_USE.iter().find(|(one, _)| one == name) else {
-            faults.push(format!("{name} has no layer yet: say in this test what it may use"));
+        let Some((_, may)) = ALLOWED.iter().find(|(one, _)| one == name) else {
+            faults.push(format!(
+                "{name} is not in the table of this test: add it with its dependencies"
+            ));
             continue;
         };
         let ours = used.iter().filter(|one| packages.contains_key(one.as_str()));
         let above = ours.filter(|one| !may.contains(&one.as_str()));
-        faults.extend(above.map(|one| format!("{name} uses {one}, which does not lie below it")));
-        let never = NEVER.iter().find(|(one, _)| one == name).map_or(&[][..], |(_, not)| *not);
+        faults.extend(above.map(|one| format!("{name} uses {one}, which is not below it")));
+        let never = FORBIDDEN.iter().find(|(one, _)| one == name).map_or(&[][..], |(_, not)| *not);
         let foreign = never.iter().filter(|one| used.contains(**one));
-        faults.extend(foreign.map(|one| format!("{name} uses {one}, which belongs higher up")));
+        faults.extend(
+            foreign.map(|one| format!("{name} uses {one}, which only higher layers may use")),
+        );
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// What is no longer there must not stay in the table.
 #[test]
 fn the_table_has_no_stale_entries() {
     let packages = dependencies();
     let mut faults = Vec::new();
-    for (name, may) in MAY_USE {
+    for (name, may) in ALLOWED {
         let Some(used) = packages.get(name) else {
             faults.push(format!("{name} does not exist"));
             continue;
         };
         let unused = may.iter().filter(|one| !used.contains(**one));
-        faults.extend(unused.map(|one| format!("{name} may use {one}, and does not")));
+        faults.extend(
+            unused.map(|one| format!("{name} does not use {one}: remove it from the table")),
+        );
     }
-    let never = NEVER.iter().filter(|(name, _)| !packages.contains_key(*name));
+    let never = FORBIDDEN.iter().filter(|(name, _)| !packages.contains_key(*name));
     faults.extend(never.map(|(name, _)| format!("{name} does not exist")));
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

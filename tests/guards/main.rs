@@ -1,4 +1,4 @@
-//! Guards: what holds for the source as a whole. They read files and `cargo metadata`, and need no root.
+//! Guards: rules for the whole source. They read files and `cargo metadata`, and need no root.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! A source file is short, says what it is, has a name that means something, and is part of a program.
+//! A source file is short, has a description and a specific name, and is part of a program.
 
 use std::path::PathBuf;
 
 use crate::{read, root, sources};
 
-/// Lines of a source file at most.
+/// Maximum number of lines of a source file.
 const LINES: usize = 400;
 
 fn all_sources() -> Vec<PathBuf> {
@@ -12,7 +12,7 @@ fn all_sources() -> Vec<PathBuf> {
     for folder in ["crates", "tests", "fuzz/src", "fuzz/fuzz_targets"] {
         sources(&root().join(folder), &mut files);
     }
-    assert!(files.len() > 20, "the sources were found");
+    assert!(files.len() > 20, "the sources are found");
     files
 }
 
@@ -26,22 +26,22 @@ fn source_files_are_short_and_documented() {
             faults.push(format!("{} has {lines} lines, {LINES} at most", file.display()));
         }
         if !text.starts_with("//!") {
-            faults.push(format!("{} does not begin by saying what it is (//!)", file.display()));
+            faults.push(format!("{} does not begin with a description (//!)", file.display()));
         }
         if text.contains(&format!("allow({})", "dead_code")) {
-            faults.push(format!("{} keeps code that nobody uses", file.display()));
+            faults.push(format!("{} contains unused code", file.display()));
         }
         let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let words = stem.unwrap_or_default();
         let vague = ["util", "utils", "common", "helper", "helpers", "manager", "misc"];
         if words.split('_').any(|word| vague.contains(&word)) {
-            faults.push(format!("{} has a name that says nothing", file.display()));
+            faults.push(format!("{} has an unspecific name", file.display()));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A file that no module names is never compiled, so its tests never run.
+/// A file without `mod` is not compiled, and its tests do not run.
 #[test]
 fn every_scenario_is_a_module() {
     let program = read(&root().join("tests/scenarios/main.rs"));

@@ -1,8 +1,8 @@
-//! The table of standards names tests that exist: `file::test`.
+//! The tests named in the table of standards (`file::test`) exist.
 
 use crate::{read, root};
 
-/// What the first word of a file stands for.
+/// Folders by the prefix of a file.
 const FOLDERS: [(&str, &str); 4] = [
     ("forwarder/", "crates/forwarder/src/"),
     ("scenarios/", "crates/forwarder/tests/scenarios/"),
@@ -18,7 +18,7 @@ fn standards_name_existing_tests() {
         .filter_map(|word| word.split_once("::"))
         .filter(|(file, _)| file.contains('/'))
         .collect();
-    assert!(named.len() > 100, "{} tests are named", named.len());
+    assert!(named.len() > 100, "only {} tests are named", named.len());
     for (file, test) in named {
         let (short, folder) =
             FOLDERS.iter().find(|(short, _)| file.starts_with(short)).expect("a known folder");

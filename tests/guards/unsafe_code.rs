@@ -1,14 +1,14 @@
-//! `unsafe` is where it may be, in every crate of the workspace.
+//! `unsafe` is only in the named files of the workspace.
 
 use std::path::{Path, PathBuf};
 
 use crate::{read, root, sources};
 
-/// Crates that need it, and the files that may have it, by the end of their name. In all other crates it is forbidden.
-const MAY: [(&str, &[&str]); 6] = [
+/// Files that may contain `unsafe`, by crate and the end of their path. All other crates forbid it.
+const ALLOWED: [(&str, &[&str]); 6] = [
     ("lab", &["src/bpf.rs"]),
     ("tables", &["kernel.rs"]),
-    // The vector kernels are called `NODE_avx2.rs` and `NODE_avx512.rs`.
+    // Vector kernels, `NODE_avx2.rs` and `NODE_avx512.rs`; the allocator of a test.
     ("forwarder", &["avx2.rs", "avx512.rs", "tests/scenarios/harness/allocations.rs"]),
     (
         "engine",
@@ -18,7 +18,7 @@ const MAY: [(&str, &[&str]); 6] = [
             "src/pool/cache.rs",
             "src/pool/memory.rs",
             "src/pool/mod.rs",
-            // Packets without bounds checks, and what nodes do with a whole vector of them.
+            // Packets and vectors without bounds checks.
             "src/column.rs",
             "src/output.rs",
             "src/packet.rs",
@@ -29,7 +29,7 @@ const MAY: [(&str, &[&str]); 6] = [
             "src/vector/lend.rs",
             "src/worker/main_loop.rs",
             "src/worker/urgency.rs",
-            // The time-stamp counter, and memory that readers may still see.
+            // The time-stamp counter, and memory that readers may still access.
             "src/clock.rs",
             "src/quiescence.rs",
         ],
@@ -37,7 +37,7 @@ const MAY: [(&str, &[&str]); 6] = [
     (
         "memif",
         &[
-            // Memory shared with a peer, descriptors that come by a socket, eventfds.
+            // Memory shared with a peer, descriptors from a socket, eventfds.
             "src/cursor.rs",
             "src/doorbell.rs",
             "src/fuzzing.rs",
@@ -54,7 +54,7 @@ const MAY: [(&str, &[&str]); 6] = [
     (
         "ports",
         &[
-            // System calls, rings that the kernel shares, and the C of DPDK.
+            // System calls, rings shared with the kernel, and the C of DPDK.
             "src/af_packet/ring.rs",
             "src/af_packet/sys.rs",
             "src/af_packet/tx.rs",
@@ -84,24 +84,24 @@ const MAY: [(&str, &[&str]); 6] = [
 
 /// The workspace's packages by name, each with its folder.
 fn packages() -> Vec<(String, PathBuf)> {
-    let crates = std::fs::read_dir(root().join("crates")).expect("the crates are there").flatten();
+    let crates = std::fs::read_dir(root().join("crates")).expect("the folder of crates").flatten();
     let mut all: Vec<(String, PathBuf)> = crates
         .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
         .filter(|(_, folder)| folder.join("Cargo.toml").exists())
         .collect();
-    assert!(all.len() > 10, "the crates were found");
+    assert!(all.len() > 10, "the crates are found");
     all.push(("tests".to_owned(), root().join("tests")));
     all
 }
 
-/// Whether a line of code, not of a comment, opens something unsafe.
+/// Whether a line of code, not of a comment, contains `unsafe`.
 fn has_unsafe(text: &str) -> bool {
     let words = ["{", "fn", "impl", "extern", "trait"].map(|word| ["unsafe", word].join(" "));
     let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     code.any(|line| words.iter().any(|word| line.contains(word)))
 }
 
-/// The first file of every program and library of a package: those on which a `forbid` has to stand.
+/// The root file of every program and library of a package, which must have the `forbid`.
 fn first_files(folder: &Path) -> Vec<PathBuf> {
     let known =
         ["src/lib.rs", "src/main.rs", "harness/lib.rs", "scenarios/main.rs", "guards/main.rs"];
@@ -112,7 +112,7 @@ fn first_files(folder: &Path) -> Vec<PathBuf> {
 fn crates_without_unsafe_code_forbid_it() {
     let mut faults = Vec::new();
     for (name, folder) in packages() {
-        if MAY.iter().any(|(one, _)| *one == name) {
+        if ALLOWED.iter().any(|(one, _)| *one == name) {
             continue;
         }
         let first = first_files(&folder);
@@ -123,12 +123,13 @@ fn crates_without_unsafe_code_forbid_it() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Tests and examples of a crate are programs of their own, which a `forbid` in the library does not reach.
+/// Tests and examples are separate programs, to which the `forbid` of the library does not apply.
 #[test]
 fn unsafe_code_is_in_named_files_only() {
     let mut faults = Vec::new();
     for (name, folder) in packages() {
-        let named = MAY.iter().find(|(one, _)| *one == name).map_or(&[][..], |(_, files)| *files);
+        let named =
+            ALLOWED.iter().find(|(one, _)| *one == name).map_or(&[][..], |(_, files)| *files);
         let mut files = Vec::new();
         sources(&folder, &mut files);
         let mut used = vec![false; named.len()];

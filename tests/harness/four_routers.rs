@@ -54,7 +54,8 @@ pub struct FourRouters {
 }
 
 impl FourRouters {
-    /// Starts everything except the daemons. `route_sources` returns the control-plane protocols for the namespace of the daemon.
+    /// Starts everything except the daemons. `route_sources` returns the control-plane protocols for the namespace of
+    /// the daemon.
     ///
     /// # Errors
     /// Errors of the lab.

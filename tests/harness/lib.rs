@@ -81,7 +81,7 @@ impl Scenario {
     /// # Errors
     /// When one of the checks fails.
     pub fn end(self) -> Result<()> {
-        self.router.at_rest()?;
+        self.router.wait_idle()?;
         self.router.stop()
     }
 

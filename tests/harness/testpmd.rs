@@ -77,7 +77,7 @@ impl Testpmd {
         if status.and_then(|status| status.signal()) != Some(SIGSEGV) {
             let (what, reason) =
                 ("dpdk-testpmd".to_owned(), format!("it exited: {status:?}: {log}"));
-            return Err(LabError::NotUnderstood { what, reason });
+            return Err(LabError::ParseFailed { what, reason });
         }
         self.crashes += 1;
         self.start(topology)

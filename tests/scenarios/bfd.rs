@@ -1,5 +1,5 @@
-//! BFD with real neighbours: FRR's bfdd on one link, BIRD on another. Sessions come up over IPv4 and IPv6. When a daemon
-//! is killed while its link stays up, BFD detects it and packets take the other path.
+//! BFD with real neighbours: FRR's bfdd on one link, BIRD on another. Sessions come up over IPv4 and IPv6. When a
+//! daemon is killed while its link stays up, BFD detects it and packets take the other path.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ fn routes_leave_a_neighbour_that_dies() -> Result<()> {
 
     // The session comes back after a restart of the daemon.
     bird.kill();
-    bird.start_again()?;
+    bird.restart()?;
     wait_for(&scenario, "198.18.3.2", "up")?;
     assert_eq!(egress(&scenario, BOTH)?, ["host-b", "host-c"]);
     drop((frr, bird));

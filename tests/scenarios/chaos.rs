@@ -1,6 +1,6 @@
 //! Chaos: under continuous traffic, processes of the router are killed, a link flaps, a host is replaced, another
-//! changes its MAC address, valid and invalid configurations are loaded, the memif peer is killed. At the end traffic flows
-//! again, the packet accounting balances, and nothing has leaked.
+//! changes its MAC address, valid and invalid configurations are loaded, the memif peer is killed. At the end traffic
+//! flows again, the packet accounting balances, and nothing has leaked.
 //!
 //! `STOA_CHAOS_SECONDS` sets the duration (30 by default), `STOA_CHAOS_SEED` repeats the events of a run.
 

@@ -1,5 +1,5 @@
-//! The controller is killed in the midst of commits: what is in force, on disk and in the forwarder is one of two
-//! states, and nothing that was said to be in force is lost. `STOA_KILLS` says how often (100).
+//! The controller is killed during commits: the running and startup configuration and the forwarder agree on the old or
+//! the new state, and no confirmed commit is lost. `STOA_KILLS` sets the number of kills (100).
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use stoa_lab::{Background, Command, Output, Result, Scratch, stoa_binary, wait_u
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// One half of Stoa, started by hand.
+/// Forwarder and controller without a supervisor.
 struct Halves {
     scratch: Scratch,
     forwarder: Option<Background>,
     controller: Option<Background>,
 }
 
-/// A configuration that says which round it is of, in a field and in what the forwarder shows.
+/// A configuration with the number of the round in a description and in an address.
 fn configuration(round: u32) -> Value {
     let address = format!("10.{}.{}.1", round / 250, round % 250);
     json!({ "ietf-interfaces:interfaces": { "interface": [{
@@ -28,7 +28,7 @@ fn configuration(round: u32) -> Value {
     }] } })
 }
 
-/// The round that a configuration says it is of.
+/// The round of a configuration.
 fn round(configuration: &Value) -> Option<u32> {
     let interface = &configuration["ietf-interfaces:interfaces"]["interface"][0];
     interface["description"].as_str()?.strip_prefix("round ")?.parse().ok()
@@ -70,7 +70,7 @@ impl Halves {
             &forwarder,
         ];
         self.controller = Some(Command::program(stoa_binary()?).args(half).spawn()?);
-        wait_until("the forwarder holds the configuration", DEADLINE, || {
+        wait_until("controller and forwarder are in sync", DEADLINE, || {
             let status = self.stoa(&["status", "--json"]).map_err(|error| error.to_string())?;
             let answer: Value = serde_json::from_str(&status.stdout).unwrap_or_default();
             if answer["in_sync"] == true { Ok(()) } else { Err(status.stdout + &status.stderr) }
@@ -85,15 +85,15 @@ impl Halves {
             .run()
     }
 
-    /// The round of what is configured, by a store's name.
-    fn held(&self, store: &[&str]) -> Result<Option<u32>> {
+    /// The round of a datastore.
+    fn configured(&self, store: &[&str]) -> Result<Option<u32>> {
         let mut words = vec!["show", "configuration", "--json"];
         words.extend(store);
         let output = self.stoa(&words)?.ok()?;
         Ok(round(&serde_json::from_str(&output.stdout).expect("JSON")))
     }
 
-    /// The round of what the forwarder does.
+    /// The round of the forwarder's state.
     fn forwarded(&self) -> Result<Option<u32>> {
         let shown = self.stoa(&["show", "interfaces", "--json"])?.ok()?.stdout;
         let shown: Value = serde_json::from_str(&shown).expect("JSON");
@@ -113,7 +113,7 @@ fn end(half: Option<Background>) {
     }
 }
 
-/// A number that is different each time; printed by the test, so that a failure can be repeated.
+/// The next pseudo-random number (xorshift64).
 fn next(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -127,7 +127,7 @@ fn a_killed_controller_loses_nothing() -> Result<()> {
     let mut seed = u64::from(std::process::id()) | 0x5704_0000;
     println!("seed {seed}");
     let mut halves = Halves::start()?;
-    let (mut said, mut done, mut undone) = (0, 0, 0);
+    let (mut current, mut done, mut undone) = (0, 0, 0);
     for number in 1..=kills {
         let body = configuration(number).to_string();
         let file = halves.scratch.write("next.json", body)?.to_string_lossy().into_owned();
@@ -138,8 +138,8 @@ fn a_killed_controller_loses_nothing() -> Result<()> {
             .spawn()?;
         std::thread::sleep(Duration::from_micros(next(&mut seed) % 25_000));
         end(halves.controller.take());
-        let was_said = commit.finish(DEADLINE)?.2;
-        // Now and then all of it dies: then the startup file is all there is.
+        let was_confirmed = commit.finish(DEADLINE)?.2;
+        // Every fourth time the forwarder is killed as well: only the startup file remains.
         let is_all = number % 4 == 0;
         if is_all {
             end(halves.forwarder.take());
@@ -147,19 +147,25 @@ fn a_killed_controller_loses_nothing() -> Result<()> {
             halves.start_forwarder()?;
         }
         halves.start_controller()?;
-        let running = halves.held(&[])?;
-        assert!(running == Some(said) || running == Some(number), "{running:?}: {said}, {number}");
-        assert!(!was_said || running == Some(number), "round {number} was said to be in force");
+        let running = halves.configured(&[])?;
+        assert!(
+            running == Some(current) || running == Some(number),
+            "{running:?}: {current}, {number}"
+        );
+        assert!(!was_confirmed || running == Some(number), "round {number} was confirmed");
         assert_eq!(halves.forwarded()?, running, "round {number}");
         let startup = std::fs::read_to_string(halves.scratch.file("stoa.json")).expect("there");
         let startup = round(&serde_json::from_str(&startup).expect("whole"));
-        assert!(startup == Some(said) || startup == Some(number), "{startup:?}: {said}, {number}");
+        assert!(
+            startup == Some(current) || startup == Some(number),
+            "{startup:?}: {current}, {number}"
+        );
         match running == Some(number) {
             true => done += 1,
             false => undone += 1,
         }
-        assert_eq!(startup, running, "round {number}: what comes back is what was in force");
-        said = running.expect("one of them");
+        assert_eq!(startup, running, "round {number}: startup and running configuration are equal");
+        current = running.expect("one of them");
     }
     println!("{kills} kills: {done} took effect, {undone} did not");
     let history = halves.stoa(&["show", "history", "--json"])?.ok()?.stdout;

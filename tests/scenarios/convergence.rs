@@ -1,17 +1,18 @@
-//! The scale lab in small: `stoa bench convergence` with each daemon by each of its route sources, by BGP and OSPF, with both families, and with the
-//! kernel alone. Every prefix is proved by a packet, twice, and what a cut link interrupts is measured. Controller and daemon are killed.
+//! Small runs of `stoa bench convergence`: each daemon with each of its route sources, BGP and OSPF, both families,
+//! and the kernel alone. A packet verifies every prefix twice. A cut link, and kills of controller and daemon, are
+//! measured.
 //!
-//! Labs wait most of their time for daemons: zebra connects after three seconds, is done after five of silence, and OSPF tells nothing for
-//! five. So labs stand beside each other where no packet that is lost counts.
+//! Runs mostly wait for daemons: zebra connects after three seconds and waits for five idle seconds, and so does
+//! OSPF. Runs that count no lost packets therefore run concurrently.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use stoa_lab::{Command, Result, stoa_binary};
 
-/// More than what the repair is measured with a second time, in a lab of its own.
+/// Enough routes for a second measurement of the repair in a separate lab with 1,000 routes.
 const MANY: u64 = 5000;
-/// As many as that: one lab tells both.
+/// 1,000 routes: one lab measures both.
 const FEW: u64 = 1000;
 
 fn bench(arguments: &[&str], routes: u64) -> Result<Value> {
@@ -23,7 +24,7 @@ fn bench(arguments: &[&str], routes: u64) -> Result<Value> {
         .run()?
         .ok()?;
     println!("{}", output.stdout);
-    Ok(serde_json::from_str(&output.stdout).expect("it says JSON"))
+    Ok(serde_json::from_str(&output.stdout).expect("it prints JSON"))
 }
 
 fn learns(daemon: &str, route_source: &str, more: &[&str], routes: u64) -> Result<Value> {
@@ -42,8 +43,8 @@ fn learns(daemon: &str, route_source: &str, more: &[&str], routes: u64) -> Resul
     Ok(figures)
 }
 
-/// Whoever was killed has said all again, and the forwarder is as it was.
-fn is_back(figures: &Value, who: &str) {
+/// Checks that a killed process has recovered all routes without loss.
+fn check_recovery(figures: &Value, who: &str) {
     assert!(figures[format!("kill_{who}_s")].is_f64(), "{figures}");
     assert_eq!(figures[format!("kill_{who}_audit")], "equal", "{figures}");
     assert_eq!(figures[format!("kill_{who}_lost")], 0, "{figures}");
@@ -61,14 +62,14 @@ fn learns_by_ospf(daemon: &str, route_source: &str) -> Result<()> {
     Ok(())
 }
 
-/// Labs beside each other. What the first one that failed says fails the test.
-fn beside(labs: &[&(dyn Fn() -> Result<()> + Sync)]) -> Result<()> {
+/// Runs labs concurrently and returns the first error.
+fn run_concurrently(labs: &[&(dyn Fn() -> Result<()> + Sync)]) -> Result<()> {
     std::thread::scope(|scope| {
         let all: Vec<_> = labs.iter().map(|lab| scope.spawn(lab)).collect();
-        // Each has ended before any fails: what it wrote is told.
+        // Wait for all, so that the output of each is complete.
         let ended: Vec<_> = all.into_iter().map(|lab| lab.join()).collect();
         ended.into_iter().try_for_each(|lab| match lab {
-            Ok(said) => said,
+            Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         })
     })
@@ -77,22 +78,22 @@ fn beside(labs: &[&(dyn Fn() -> Result<()> + Sync)]) -> Result<()> {
 #[test]
 fn frr_by_the_fpm() -> Result<()> {
     let figures = learns("frr", "fpm", &["--kill", "controller,daemon"], FEW)?;
-    is_back(&figures, "controller");
-    is_back(&figures, "daemon");
+    check_recovery(&figures, "controller");
+    check_recovery(&figures, "daemon");
     Ok(())
 }
 
 #[test]
 fn bird_by_its_bgp_session() -> Result<()> {
     let figures = learns("bird", "bgp", &["--kill", "controller,daemon"], MANY)?;
-    is_back(&figures, "controller");
-    is_back(&figures, "daemon");
+    check_recovery(&figures, "controller");
+    check_recovery(&figures, "daemon");
     Ok(())
 }
 
 #[test]
 fn the_other_route_sources() -> Result<()> {
-    beside(&[&|| learns("frr", "netlink", &[], FEW).map(|_| ()), &|| {
+    run_concurrently(&[&|| learns("frr", "netlink", &[], FEW).map(|_| ()), &|| {
         learns("bird", "netlink", &[], FEW).map(|_| ())
     }])
 }
@@ -100,7 +101,7 @@ fn the_other_route_sources() -> Result<()> {
 #[test]
 fn frr_by_its_bgp_session() -> Result<()> {
     let figures = learns("frr", "bgp", &["--kill", "daemon"], FEW)?;
-    is_back(&figures, "daemon");
+    check_recovery(&figures, "daemon");
     Ok(())
 }
 
@@ -112,7 +113,7 @@ fn learns_six(daemon: &str, route_source: &str) -> Result<()> {
 
 #[test]
 fn ipv6_and_ospf_of_both_daemons() -> Result<()> {
-    beside(&[
+    run_concurrently(&[
         &|| learns_six("bird", "bgp"),
         &|| learns_six("frr", "fpm"),
         &|| learns_by_ospf("bird", "bgp"),

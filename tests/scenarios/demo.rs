@@ -1,4 +1,4 @@
-//! The demo without a terminal: its last line is one JSON object, and every step went well.
+//! The demo without a terminal: its last line is a JSON object, and every step succeeds.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn every_step_succeeds() -> Result<()> {
         .run()?;
     let last = output.stdout.lines().last().unwrap_or_default();
     let report: Value = serde_json::from_str(last).unwrap_or_else(|error| {
-        panic!("the last line is no JSON ({error}): {}\n{}", output.stdout, output.stderr)
+        panic!("the last line is not JSON ({error}): {}\n{}", output.stdout, output.stderr)
     });
     let steps = report["steps"].as_array().expect("steps");
     for step in steps {
@@ -23,12 +23,12 @@ fn every_step_succeeds() -> Result<()> {
     }
     assert_eq!(report["ok"], true);
     assert!(output.success());
-    let asked =
+    let expected =
         ["ping4", "ping6", "traceroute4", "traceroute6", "TCP, IPv4", "TCP, IPv6", "UDP", "Linux"];
-    for word in asked.into_iter().chain(["conserved", "clean up"]) {
-        let there =
+    for word in expected.into_iter().chain(["conserved", "clean up"]) {
+        let is_present =
             steps.iter().any(|step| step["name"].as_str().is_some_and(|name| name.contains(word)));
-        assert!(there, "no step about {word}");
+        assert!(is_present, "no step contains {word}");
     }
     Ok(())
 }

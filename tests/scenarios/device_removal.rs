@@ -1,5 +1,5 @@
-//! Ports that disappear: the device is deleted, renamed or set down, its namespace goes, or it was never there. Each is
-//! an event: the interface goes down, senders are told, the rest goes on, and all comes back by itself.
+//! Devices that are deleted, renamed, set down, missing from the start, or whose namespace is deleted: the interface
+//! goes down, senders receive ICMP errors, other ports forward, and the port recovers when the device returns.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use stoa_lab::{Command, Configuration, Namespace, Result, Router, Side, wait_unt
 use stoa_lab::{Topology, stoa_binary};
 use stoa_scenarios::{Scenario, side, two_sides};
 
-/// How long anything may take: devices are looked for four times a second.
+/// Deadline: the router looks for devices four times a second.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The plain configuration with this driver under all sides.
+/// The default configuration with this driver on all sides.
 fn with_driver(sides: &[Side], driver: &str) -> Configuration {
     let mut configuration = Configuration::new(sides);
     for side in sides {
@@ -27,13 +27,13 @@ fn until_up(router: &Router, label: &str) -> Result<()> {
     until(router, label, |up, _| up)
 }
 
-/// Waits until the interface is down and says all these words of why: a device that is deleted is set down first.
+/// Waits until the interface is down and its detail contains these words: a device that is deleted is set down first.
 fn until_down(router: &Router, label: &str, words: &[&str]) -> Result<()> {
     until(router, label, |up, detail| !up && words.iter().all(|word| detail.contains(word)))
 }
 
 fn until(router: &Router, label: &str, is_so: impl Fn(bool, &str) -> bool) -> Result<()> {
-    wait_until(&format!("{label} is as it should be"), SOON, || {
+    wait_until(&format!("{label} has the expected state"), SOON, || {
         let shown = router.show("interfaces").map_err(|error| error.to_string())?;
         let list = shown["interfaces"].as_array().cloned().unwrap_or_default();
         let one = list.iter().find(|one| one["name"] == label).cloned().unwrap_or_default();
@@ -42,7 +42,7 @@ fn until(router: &Router, label: &str, is_so: impl Fn(bool, &str) -> bool) -> Re
     })
 }
 
-/// Makes the link between the router's namespace and a host anew, as the lab did at first.
+/// Creates the link between the router's namespace and a host again, as the lab did.
 fn join(router: &Namespace, host: &Namespace, label: &str, number: u8) -> Result<()> {
     let peer = ["peer", "name", "eth0", "netns", host.name()];
     router.ip(&[&["link", "add", label, "type", "veth"][..], &peer].concat())?;
@@ -65,19 +65,19 @@ fn ticks(scenario: &Scenario) -> Result<u64> {
     Ok(field(11).unwrap_or(0) + field(12).unwrap_or(0))
 }
 
-/// With the second side gone the first one goes on, senders are told, and nobody is busy about it.
+/// With the second side down the first one works, senders receive errors, and the forwarder stays idle.
 fn other_ports_forward(scenario: &Scenario) -> Result<()> {
     let a = scenario.host("host-a");
     for six in [false, true] {
         assert!(ping(a, a.gateway(six)?, 1, &[])?.all(), "the router answers");
         let far = if six { "2001:db8:2::2" } else { "198.18.2.2" };
         let printed = stoa_scenarios::run_ping(a, &["-c", "1", "-W", "2", far])?.stdout;
-        assert!(printed.contains("nreachable"), "the sender is told: {printed}");
+        assert!(printed.contains("nreachable"), "the sender receives an error: {printed}");
     }
     let (before, lines) = (ticks(scenario)?, scenario.router.log().lines().count());
     std::thread::sleep(Duration::from_secs(1));
     let (spent, printed) = (ticks(scenario)? - before, scenario.router.log());
-    assert!(spent < 30, "{spent} ticks of 100 in a second without traffic");
+    assert!(spent < 30, "{spent} of 100 ticks in a second without traffic");
     assert!(printed.lines().count() < lines + 5, "{printed}");
     Ok(())
 }
@@ -117,7 +117,7 @@ fn a_device_of_af_xdp_disappears_and_returns() -> Result<()> {
     disappears_and_returns("af-xdp")
 }
 
-/// The device lies in a namespace of its own, whose name is deleted: it is let go of, and found again.
+/// The device is in another namespace, which is deleted and created again.
 #[test]
 fn a_namespace_disappears_and_returns() -> Result<()> {
     let (sides, away) = ([side("host-a", 1)?], Namespace::new("away")?);
@@ -152,7 +152,7 @@ fn a_namespace_disappears_and_returns() -> Result<()> {
     scenario.end()
 }
 
-/// Kills the forwarder and waits until another one is in sync.
+/// Kills the forwarder and waits until the next one is in sync.
 fn kill_forwarder(scenario: &Scenario) -> Result<()> {
     let pid = |status: &Value| status["forwarder_pid"].as_u64().unwrap_or(0);
     let old = pid(&scenario.router.status()?);
@@ -174,7 +174,7 @@ fn a_new_forwarder_starts_without_a_missing_device() -> Result<()> {
     kill_forwarder(&scenario)?;
     until_up(&scenario.router, "host-a")?;
     until_down(&scenario.router, "host-b", &["there is no device \"host-b\""])?;
-    // What was killed has left nothing on its devices.
+    // The killed forwarder has left no XDP program behind.
     let shown = router.ip(&["link", "show", "host-a"])?;
     assert_eq!(shown.matches("prog/xdp").count(), 1, "{shown}");
     other_ports_forward(&scenario)?;

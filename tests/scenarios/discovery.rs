@@ -1,5 +1,5 @@
-//! Hosts find the router by themselves: Linux by IPv6 router advertisements (RFC 4861, RFC 8106), `rdisc6` by asking, and a
-//! client with scapy by ICMP router discovery (RFC 1256). They forget it when it says that it goes.
+//! Router discovery: Linux by IPv6 router advertisements (RFC 4861, RFC 8106), `rdisc6` by solicitations, and a
+//! client with scapy by ICMP router discovery (RFC 1256). Linux removes its route on the final advertisement.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use stoa_scenarios::{Scenario, run_ping, scapy, side};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A host that has no IPv6 address and no route, and takes what routers say.
-fn newcomer() -> Result<Side> {
+/// A host without IPv6 address and default route.
+fn unconfigured_host() -> Result<Side> {
     Side::new("host-a", &[("198.18.1.2/24", "198.18.1.1/24")])
 }
 
@@ -44,10 +44,10 @@ fn configuration(sides: &[Side], advertises: bool) -> Configuration {
 
 /// The state of an interface, as YANG data.
 fn state(scenario: &Scenario, interface: &str) -> Result<Value> {
-    let place = format!("/ietf-interfaces:interfaces/interface[name='{interface}']");
-    let output = scenario.router.call(&["show", "state", &place])?.ok()?;
-    let told: Value = serde_json::from_str(&output.stdout).expect("JSON");
-    Ok(told["ietf-interfaces:interface"][0].clone())
+    let path = format!("/ietf-interfaces:interfaces/interface[name='{interface}']");
+    let output = scenario.router.call(&["show", "state", &path])?.ok()?;
+    let state: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    Ok(state["ietf-interfaces:interface"][0].clone())
 }
 
 fn default_route(host: &Host) -> Result<String> {
@@ -62,7 +62,7 @@ fn wait_for_route(host: &Host, is_there: bool) -> Result<()> {
 }
 
 fn begin() -> Result<(Scenario, [Side; 2])> {
-    let sides = [newcomer()?, side("host-b", 2)?];
+    let sides = [unconfigured_host()?, side("host-b", 2)?];
     let scenario = Scenario::with(&sides, &configuration(&sides, true))?;
     let host = scenario.host("host-a").namespace();
     for (setting, value) in [("accept_ra", "1"), ("autoconf", "1"), ("forwarding", "0")] {
@@ -85,7 +85,7 @@ fn linux_gets_address_and_route_and_loses_the_route() -> Result<()> {
     })?;
     let route = default_route(host)?;
     assert!(route.contains("pref high") && route.contains("mtu 1480"), "{route}");
-    // By what it has learnt alone, to a host behind the router.
+    // A host behind the router, reached with discovered address and route only.
     let pings = run_ping(host, &["-c", "3", "-i", "0.2", "2001:db8:2::2"])?;
     assert!(pings.stdout.contains(" 0% packet loss"), "{}", pings.stdout);
 
@@ -112,7 +112,7 @@ fn linux_gets_address_and_route_and_loses_the_route() -> Result<()> {
     let begun = Instant::now();
     wait_for_route(host, false)?;
     println!(
-        "the default route is gone {:.3} s after it was switched off",
+        "the default route is removed {:.3} s after the reload",
         begun.elapsed().as_secs_f64()
     );
     scenario.end()
@@ -124,25 +124,25 @@ fn linux_removes_a_router_that_ends() -> Result<()> {
     wait_for_route(scenario.host("host-a"), true)?;
     let Scenario { router, topology } = scenario;
     router.stop()?;
-    // Its lifetime is a minute.
+    // The advertised lifetime is a minute.
     let begun = Instant::now();
     wait_for_route(topology.host("host-a"), false)?;
-    println!("the default route is gone {:.3} s after the end", begun.elapsed().as_secs_f64());
+    println!("the default route is removed {:.3} s after the stop", begun.elapsed().as_secs_f64());
     Ok(())
 }
 
 const CLIENT: &str = "
-def is_told(packet):
+def is_advertisement(packet):
     return ICMP in packet and packet[ICMP].type == 9
-sniffer = AsyncSniffer(iface=IFACE, lfilter=is_told, timeout=8, count=1)
+sniffer = AsyncSniffer(iface=IFACE, lfilter=is_advertisement, timeout=8, count=1)
 sniffer.start()
 import time
 time.sleep(0.3)
 sendp(Ether(dst='01:00:5e:00:00:02') / IP(dst='224.0.0.2', src=SOURCE, ttl=1) / ICMP(type=10), iface=IFACE)
 sniffer.join()
-told = sniffer.results[0]
-raw = bytes(told[ICMP])
-assert told[IP].dst == '224.0.0.1' and told[IP].ttl == 1, told.show(dump=True)
+advertisement = sniffer.results[0]
+raw = bytes(advertisement[ICMP])
+assert advertisement[IP].dst == '224.0.0.1' and advertisement[IP].ttl == 1, advertisement.show(dump=True)
 assert in4_chksum is not None and checksum(raw) == 0, raw.hex()
 count, size, lifetime = raw[4], raw[5], int.from_bytes(raw[6:8], 'big')
 print(count, size, lifetime, '.'.join(map(str, raw[8:12])), int.from_bytes(raw[12:16], 'big', signed=True))
@@ -154,7 +154,7 @@ fn an_icmp_router_discovery_client_receives_advertisements() -> Result<()> {
     let host = scenario.host("host-a");
     for source in ["198.18.1.2", "0.0.0.0"] {
         let printed = scapy(host, CLIENT, &[("SOURCE", source)])?;
-        assert_eq!(printed.trim(), "1 2 12 198.18.1.1 0", "asked from {source}");
+        assert_eq!(printed.trim(), "1 2 12 198.18.1.1 0", "solicited from {source}");
     }
     let state = &state(&scenario, "host-a")?["ietf-ip:ipv4"]["stoa-ip:router-discovery"];
     assert_eq!(state["advertising-state"]["solicitations"], "2", "{state}");

@@ -1,5 +1,5 @@
-//! DPDK under the router, by devices that need no card: net_af_packet towards the hosts, net_memif towards
-//! testpmd. Real ping and TCP; refused configurations; a forwarder that dies.
+//! DPDK ports with devices that need no hardware: net_af_packet towards the hosts, net_memif towards testpmd. Ping and
+//! TCP, refused configurations, a killed forwarder.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use stoa_lab::{
 };
 use stoa_scenarios::{Scenario, Testpmd, two_sides};
 
-/// Whether `make build` found DPDK; a word about it when it did not.
+/// Whether Stoa was built with DPDK.
 fn is_built() -> Result<bool> {
-    let file = std::fs::read(stoa_binary()?).expect("the program is there");
+    let file = std::fs::read(stoa_binary()?).expect("the program exists");
     let found = file.windows(13).any(|bytes| bytes == b"librte_eal.so");
     if !found {
         eprintln!("SKIPPED: this build of Stoa is without DPDK (libdpdk-dev, then make build)");
@@ -25,7 +25,7 @@ fn dpdk(device: &str) -> Value {
     json!({ "dpdk": { "device": device } })
 }
 
-/// The plain configuration with DPDK's packet sockets under all sides, two queues and two workers.
+/// The default configuration with DPDK's packet sockets on all sides, two queues and two workers.
 fn over_packet_sockets(sides: &[Side]) -> Configuration {
     let mut made = Configuration::new(sides).workers(json!({ "count": 2 }));
     for (number, side) in sides.iter().enumerate() {
@@ -49,7 +49,7 @@ fn hosts_communicate_over_packet_sockets_of_dpdk() -> Result<()> {
     if !is_built()? {
         return Ok(());
     }
-    // Its packet socket knows nothing of unfinished checksums.
+    // DPDK's packet socket does not complete checksums.
     let sides = two_sides(&[Tag::customer(100)])?.map(Side::without_offloads);
     let scenario = Scenario::with(&sides, &over_packet_sockets(&sides))?;
     scenario.hosts_reach_each_other()?;
@@ -74,11 +74,11 @@ fn hosts_communicate_over_packet_sockets_of_dpdk() -> Result<()> {
     }
     invalid_devices_are_refused(&scenario, &sides)?;
     a_changed_device_is_reopened(&scenario, &sides)?;
-    a_new_forwarder_starts_dpdk_again(&scenario)?;
+    a_new_forwarder_reopens_dpdk(&scenario)?;
     scenario.end()
 }
 
-/// The reload is refused with a reason, and packets go on.
+/// The reload is refused with a reason, and forwarding continues.
 fn invalid_devices_are_refused(scenario: &Scenario, sides: &[Side]) -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     let cases = [
@@ -100,7 +100,7 @@ fn invalid_devices_are_refused(scenario: &Scenario, sides: &[Side]) -> Result<()
     Ok(())
 }
 
-/// The same device with another ring: closed and opened again, and back.
+/// Another ring size closes and reopens the device.
 fn a_changed_device_is_reopened(scenario: &Scenario, sides: &[Side]) -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for ring in [json!(256), Value::Null] {
@@ -115,7 +115,7 @@ fn a_changed_device_is_reopened(scenario: &Scenario, sides: &[Side]) -> Result<(
     Ok(())
 }
 
-fn a_new_forwarder_starts_dpdk_again(scenario: &Scenario) -> Result<()> {
+fn a_new_forwarder_reopens_dpdk(scenario: &Scenario) -> Result<()> {
     let pid = scenario.router.status()?["forwarder_pid"].as_u64().unwrap_or(0);
     assert_ne!(pid, 0);
     Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
@@ -152,14 +152,14 @@ fn hosts_communicate_over_memif_of_dpdk() -> Result<()> {
     let rate = iperf(b, a, false, Load::Tcp, 1)?;
     println!("TCP over memif of DPDK: {:.2} Gbit/s", rate.bits_per_second / 1e9);
     assert!(rate.bits_per_second > 1e5, "{rate:?}");
-    // DPDK may die of it, as testpmd does ([`Testpmd::survive`]); the router does not.
+    // testpmd may crash here ([`Testpmd::survive`]); the router must not.
     peer.stop()?;
     link(&scenario.router, false)?;
     reach(a, a.gateway(false)?)?;
     scenario.end()
 }
 
-/// Waits until an address answers.
+/// Waits until an address answers pings.
 fn reach(from: &Host, to: IpAddr) -> Result<()> {
     wait_until("an answer", Duration::from_secs(20), || match ping(from, to, 1, &[]) {
         Ok(pings) if pings.all() => Ok(()),
@@ -167,7 +167,7 @@ fn reach(from: &Host, to: IpAddr) -> Result<()> {
     })
 }
 
-/// Waits until the port towards the second host is up, or is not.
+/// Waits until the port towards the second host is up or down.
 fn link(router: &Router, up: bool) -> Result<()> {
     wait_until("the link", Duration::from_secs(30), || {
         let list = router.interfaces().map_err(|error| error.to_string())?;

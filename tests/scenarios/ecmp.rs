@@ -1,4 +1,5 @@
-//! Equal and unequal cost paths: flows are spread by weight, each flow stays on one path, a lost path is left at once.
+//! Equal and unequal cost paths: flows are distributed by weight, each flow stays on one path, a removed path carries
+//! none.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use stoa_lab::{Configuration, NextHop, Result, Side, wait_until};
 use stoa_scenarios::{Scenario, side};
 
-/// Where the flows go: an address behind both next hops.
+/// The destination of the flows, behind both next hops.
 const FAR: [&str; 2] = ["198.18.99.9", "2001:db8:99::9"];
 const FAR_NETS: [&str; 2] = ["198.18.99.0/24", "2001:db8:99::/48"];
 const FLOWS: u16 = 400;
@@ -23,15 +24,15 @@ fn configuration(sides: &[Side], weights: [u16; 2]) -> Configuration {
         .route(FAR_NETS[1], NextHop::Among(&six))
 }
 
-/// Packets that the router has sent towards b and c.
+/// Packets sent towards b and c.
 fn sent(scenario: &Scenario) -> Result<[u64; 2]> {
     let list = scenario.router.interfaces()?;
     let of = |name| list.iter().find(|one| one.name == name).map_or(0, |one| one.tx_packets);
     Ok([of("host-b"), of("host-c")])
 }
 
-/// Sends one datagram for each flow `repeat` times and says how many left towards b and c.
-fn spread(scenario: &Scenario, six: bool, flows: u16, repeat: u16) -> Result<[u64; 2]> {
+/// Sends `repeat` datagrams of each flow and returns how many left towards b and c.
+fn send_flows(scenario: &Scenario, six: bool, flows: u16, repeat: u16) -> Result<[u64; 2]> {
     let before = sent(scenario)?;
     let to: IpAddr = FAR[usize::from(six)].parse().expect("an address");
     let any: IpAddr = if six { "::".parse() } else { "0.0.0.0".parse() }.expect("an address");
@@ -52,7 +53,7 @@ fn spread(scenario: &Scenario, six: bool, flows: u16, repeat: u16) -> Result<[u6
     })
 }
 
-/// Both next hops take what comes for the far address and say nothing.
+/// Both next hops accept packets for the far address and send no ICMP errors.
 fn begin(weights: [u16; 2]) -> Result<Scenario> {
     let sides = sides()?;
     let scenario = Scenario::with(&sides, &configuration(&sides, weights))?;
@@ -62,7 +63,7 @@ fn begin(weights: [u16; 2]) -> Result<Scenario> {
             let length = if far.contains(':') { 128 } else { 32 };
             namespace.ip(&["addr", "add", &format!("{far}/{length}"), "dev", "lo"])?;
         }
-        // Next hops are known before the count begins; a closed port is not worth an answer here.
+        // Resolve the next hops before the count begins.
         for six in [false, true] {
             let host = scenario.host(label);
             let pings = stoa_lab::measure::ping(host, host.gateway(six)?, 1, &[])?;
@@ -80,11 +81,11 @@ fn begin(weights: [u16; 2]) -> Result<Scenario> {
 fn flows_are_balanced_and_keep_their_path() -> Result<()> {
     let scenario = begin([1, 1])?;
     for six in [false, true] {
-        let [b, c] = spread(&scenario, six, FLOWS, 1)?;
+        let [b, c] = send_flows(&scenario, six, FLOWS, 1)?;
         assert!(b > 120 && c > 120, "about half each: {b} and {c}");
-        // One flow of 100 packets takes one way; a few packets of others (neighbour discovery) may be counted, too.
-        let [b, c] = spread(&scenario, six, 1, 100)?;
-        assert!(b.min(c) < 20 && b.max(c) >= 100, "one flow, one way: {b} and {c}");
+        // 100 packets of one flow take one path; a few other packets (neighbour discovery) may be counted as well.
+        let [b, c] = send_flows(&scenario, six, 1, 100)?;
+        assert!(b.min(c) < 20 && b.max(c) >= 100, "one flow, one path: {b} and {c}");
     }
     scenario.end()
 }
@@ -93,7 +94,7 @@ fn flows_are_balanced_and_keep_their_path() -> Result<()> {
 fn weights_are_shares() -> Result<()> {
     let scenario = begin([3, 1])?;
     for six in [false, true] {
-        let [b, c] = spread(&scenario, six, FLOWS, 1)?;
+        let [b, c] = send_flows(&scenario, six, FLOWS, 1)?;
         assert!(b > 2 * c && c > 40, "about three to one: {b} and {c}");
     }
     scenario.end()
@@ -109,8 +110,8 @@ fn removing_a_path_loses_no_flow() -> Result<()> {
     let output = scenario.router.reload(&only_c.json())?;
     assert!(output.success(), "{}{}", output.stdout, output.stderr);
     for six in [false, true] {
-        let [b, c] = spread(&scenario, six, FLOWS, 1)?;
-        assert!(b < 20 && c >= u64::from(FLOWS), "all to the one that is left: {b} and {c}");
+        let [b, c] = send_flows(&scenario, six, FLOWS, 1)?;
+        assert!(b < 20 && c >= u64::from(FLOWS), "all to the remaining one: {b} and {c}");
     }
     scenario.end()
 }

@@ -1,5 +1,5 @@
-//! A flood of everything that the control plane dreads, on one port: neighbours, pings and new resolutions on the
-//! others go on, and so does the operator's route source.
+//! A flood of control-plane packets on one port: neighbours, pings and new resolutions on the other ports, and the
+//! operator's commands, are not affected.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use stoa_lab::measure::ping;
 use stoa_lab::{Result, Tool, wait_until};
 use stoa_scenarios::{Scenario, side};
 
-/// ARP requests, neighbour solicitations, packets whose TTL runs out, and packets to hosts that are not there, as fast
-/// as one socket takes them.
+/// ARP requests, neighbour solicitations, packets with an expiring TTL, and packets to hosts that do not exist, as fast
+/// as one socket sends them.
 const FLOOD: &str = "
 import logging, socket, sys, time
 logging.getLogger('scapy').setLevel(logging.ERROR)
@@ -40,7 +40,7 @@ fn a_flood_on_one_port_does_not_affect_the_others() -> Result<()> {
     let sides = [side("host-a", 1)?, side("host-b", 2)?, side("host-c", 3)?];
     let scenario = Scenario::begin(&sides)?;
     let (a, b, c) = (scenario.host("host-a"), scenario.host("host-b"), scenario.host("host-c"));
-    assert!(ping(a, b.address(false)?, 2, &[])?.all(), "all is well before");
+    assert!(ping(a, b.address(false)?, 2, &[])?.all(), "before the flood");
     let mac = scenario.topology.router_mac("host-a")?;
     let flood = a.command(Tool::PYTHON)?.args(["-c", FLOOD, &mac, "8"]).spawn()?;
     flood.wait_for("begins", Duration::from_secs(20))?;
@@ -53,24 +53,24 @@ fn a_flood_on_one_port_does_not_affect_the_others() -> Result<()> {
     for class in ["arp", "nd", "resolve", "icmp-error"] {
         wait_until(&format!("{class} to be limited"), Duration::from_secs(10), || {
             match dropped(class) {
-                Ok(0) => Err("none yet".to_owned()),
+                Ok(0) => Err("no packet dropped yet".to_owned()),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
             }
         })?;
     }
-    // Nobody has spoken to the third host yet: it is resolved in the middle of the flood.
+    // The third host is resolved during the flood.
     for six in [false, true] {
         let pings = ping(b, c.address(six)?, 3, &[])?;
         assert!(pings.all(), "{pings:?}");
         assert!(ping(b, b.gateway(six)?, 3, &[])?.all(), "the router itself");
     }
     for _ in 0..3 {
-        let asked = Instant::now();
+        let begun = Instant::now();
         scenario.router.show("interfaces")?;
-        assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
-    // Whoever answers keeps its place, on the flooded port and beside those that are not there.
+    // Neighbours that answer keep their entries, also beside the unresolved ones.
     let neighbors = scenario.router.show("neighbors")?;
     for address in ["198.18.1.2", "198.18.2.2", "198.18.3.2"] {
         let all = neighbors["neighbors"].as_array().cloned().unwrap_or_default();

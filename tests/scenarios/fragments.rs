@@ -1,5 +1,5 @@
-//! Fragments: hosts' large pings pass in pieces and are cut where a link is narrow; the router itself answers 8,000
-//! bytes; record route comes back.
+//! Fragments: large pings pass, IPv4 is fragmented towards a link with a small MTU, the router reassembles and answers
+//! pings for itself; record route lists the router.
 
 use serde_json::json;
 use stoa_lab::measure::ping;
@@ -10,7 +10,7 @@ use stoa_scenarios::{Scenario, run_ping, two_sides};
 fn large_pings_reach_the_router_and_pass_it() -> Result<()> {
     let sides = two_sides(&[])?;
     let mut configuration = Configuration::new(&sides);
-    // IPv4 is cut on the way to the far side, and to no multiple of what hosts send.
+    // The router fragments IPv4 towards the far side; this MTU is no divisor of the hosts' one.
     configuration.interface(&interface_name(&sides[1]))["ietf-ip:ipv4"]["mtu"] = json!(700);
     let scenario = Scenario::with(&sides, &configuration)?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
@@ -22,7 +22,7 @@ fn large_pings_reach_the_router_and_pass_it() -> Result<()> {
             let through = ping(a, b.address(six)?, 2, &size)?;
             assert!(through.all(), "through the router {size:?}: {through:?}");
         }
-        // More than is put together for ourselves is refused; for others it passes.
+        // The router does not reassemble packets of this size; it forwards their fragments.
         let too_long = ["-s", "20000"];
         assert_eq!(ping(a, a.gateway(six)?, 1, &too_long)?.received, 0);
         let through = ping(a, b.address(six)?, 1, &too_long)?;

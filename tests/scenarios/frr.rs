@@ -1,5 +1,5 @@
-//! FRR on host interfaces: its daemons run in a namespace of the router itself and speak OSPF with one host and BGP with another, in a
-//! VLAN, as if the ports were Linux's. What they learn is good for packets: what Linux sends by it arrives. IS-IS, whose frames are no IP, comes up as well.
+//! FRR on host interfaces: its daemons run in the router's namespace for local programs, with OSPF and IS-IS to one
+//! host and BGP to another, in a VLAN. Packets that Linux sends by the learned routes arrive.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use stoa_lab::{
 };
 use stoa_scenarios::{Scenario, run_ping, two_sides};
 
-/// How long adjacencies and sessions may take: with the timers below they take about five seconds.
+/// Deadline for adjacencies and sessions; with the timers below they take about five seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn ospf(interface: &str, own: &str, networks: &[&str]) -> String {
@@ -31,7 +31,7 @@ fn bgp(number: u32, own: &str, peer: (&str, u32), networks: &[&str]) -> String {
     )
 }
 
-/// `number` tells the routers of a network apart.
+/// `number` is part of the system id.
 fn isis(interface: &str, number: u8) -> String {
     format!(
         "interface {interface}\n ip router isis one\n isis hello-interval 1\n\
@@ -39,8 +39,8 @@ fn isis(interface: &str, number: u8) -> String {
     )
 }
 
-/// The router with a host interface of each interface in `local`, and an address on each host that only
-/// its daemon tells of.
+/// The router with a host interface of each interface in `local`. Each host has an address that only its daemon
+/// advertises.
 fn begin(local: &Namespace) -> Result<Scenario> {
     let sides = two_sides(&[Tag::customer(100)])?;
     let topology = Topology::new(&sides)?;
@@ -86,10 +86,10 @@ fn ospf_bgp_and_isis_work_over_host_interfaces() -> Result<()> {
     a.wait_for("show ip ospf neighbor", &["198.18.1.1", "Full/"], PATIENCE)?;
     frr.wait_for("show bgp ipv4 unicast", &["203.0.113.2/32"], PATIENCE)?;
     b.wait_for("show bgp ipv4 unicast", &[link], PATIENCE)?;
-    // IS-IS is no IP: frames with a length, to groups of ISO 10589.
+    // IS-IS uses 802.3 frames to the groups of ISO 10589.
     frr.wait_for("show isis neighbor detail", &["State: Up"], PATIENCE)?;
     a.wait_for("show isis neighbor detail", &["State: Up"], PATIENCE)?;
-    // zebra gave both to Linux, by the host interfaces.
+    // zebra installed both in Linux, via the host interfaces.
     wait_until("Linux has the routes", PATIENCE, || {
         let routes = local.ip(&["route", "show"]).map_err(|error| error.to_string())?;
         let expected = ["203.0.113.1 ", "via 198.18.1.2 dev host-a", "via 198.18.2.2 dev host-b"];
@@ -101,7 +101,7 @@ fn ospf_bgp_and_isis_work_over_host_interfaces() -> Result<()> {
         let output = ping.run()?;
         assert!(output.success(), "{to}: {}", output.stdout);
     }
-    // The peer's Linux reaches the router by the route that BGP told it.
+    // The peer reaches the router by the route from BGP.
     let output = run_ping(scenario.host("host-b"), &["-c", "2", "-W", "3", "198.18.1.1"])?;
     assert!(output.success(), "{}", output.stdout);
     assert_eq!(scenario.router.dropped("routing-limited")?, 0);

@@ -1,5 +1,5 @@
-//! Host interfaces: programs in a namespace of the router itself speak through it, with untagged hosts and in a VLAN, and a
-//! forwarder that is killed takes none of their connections along.
+//! Host interfaces: programs in a namespace of the router communicate through it, untagged and in a VLAN, and their
+//! connections survive a kill of the forwarder.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use stoa_lab::{
 };
 use stoa_scenarios::{Scenario, two_sides};
 
-/// A router with a host interface of each interface in a namespace for its own programs.
+/// A router with a host interface of each interface in a namespace for local programs.
 fn begin() -> Result<(Scenario, Namespace)> {
     let sides = two_sides(&[Tag::customer(100)])?;
     let topology = Topology::new(&sides)?;
@@ -87,11 +87,11 @@ fn programs_of_the_router_communicate_through_it() -> Result<()> {
     let output = client.deadline(Duration::from_secs(30)).run()?;
     assert!(output.success(), "{}", output.stdout);
     println!("{}", output.stdout);
-    // What passes between the hosts is no business of Linux.
+    // Forwarded packets do not reach Linux.
     scenario.hosts_reach_each_other()?;
     scenario.end()?;
     let left = local.ip(&["link", "show"])?;
-    assert!(!left.contains("host-"), "the host interfaces go with the router: {left}");
+    assert!(!left.contains("host-"), "the router removes the host interfaces: {left}");
     Ok(())
 }
 
@@ -107,7 +107,7 @@ fn a_connection_survives_the_forwarder() -> Result<()> {
     assert_ne!(pid, 0);
     Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
     let killed = Instant::now();
-    wait_until("the router speaks by its host interface again", Duration::from_secs(20), || {
+    wait_until("the host interface forwards again", Duration::from_secs(20), || {
         let once = ["-n", "-c", "1", "-W", "0.2", "198.18.1.2"];
         let ping = local.command(Tool::PING).and_then(|ping| ping.args(once).run());
         let output = ping.map_err(|error| error.to_string())?;
@@ -121,10 +121,10 @@ fn a_connection_survives_the_forwarder() -> Result<()> {
     scenario.end()
 }
 
-/// How often the devices of the host interfaces lost or got a carrier.
+/// Carrier changes of the devices of the host interfaces.
 fn carrier_changes(local: &Namespace) -> Result<Vec<(String, u64)>> {
     let shown = local.ip(&["-s", "-s", "-j", "link", "show"])?;
-    let shown: Value = serde_json::from_str(&shown).expect("it says JSON");
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
     let host_interfaces = shown.as_array().into_iter().flatten().filter_map(|link| {
         let name = link["ifname"].as_str().filter(|name| name.starts_with("host-"))?;
         Some((name.to_owned(), link["stats64"]["tx"]["carrier_changes"].as_u64()?))
@@ -136,7 +136,7 @@ fn carrier_changes(local: &Namespace) -> Result<Vec<(String, u64)>> {
 fn the_carrier_survives_the_forwarder() -> Result<()> {
     let (scenario, local) = begin()?;
     wait_until(
-        "the controller has a queue of each host interface",
+        "the controller holds a queue of each host interface",
         Duration::from_secs(20),
         || {
             let shown = local.ip(&["-d", "link", "show"]).map_err(|error| error.to_string())?;
@@ -155,8 +155,8 @@ fn the_carrier_survives_the_forwarder() -> Result<()> {
     })?;
     scenario.router.wait_up(&["host-a", "host-b"])?;
     ping(&local, "198.18.1.2")?;
-    assert_eq!(carrier_changes(&local)?, before, "daemons saw nothing");
-    // A link that goes is still told.
+    assert_eq!(carrier_changes(&local)?, before, "the carrier did not change");
+    // A link that goes down is still reported.
     scenario.host("host-a").namespace().ip(&["link", "set", "eth0", "down"])?;
     wait_until("the host interface lost its carrier", Duration::from_secs(10), || {
         let shown = local.ip(&["link", "show", "host-a"]).map_err(|error| error.to_string())?;
@@ -166,7 +166,7 @@ fn the_carrier_survives_the_forwarder() -> Result<()> {
     scenario.end()
 }
 
-const HEAR: &str = "
+const RECEIVE: &str = "
 import socket, struct, sys
 one = socket.socket(socket.AF_INET, socket.SOCK_RAW, 89)
 one.settimeout(15)
@@ -174,10 +174,10 @@ member = socket.inet_aton('224.0.0.5') + socket.inet_aton(sys.argv[1])
 one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
 print('listening', flush=True)
 packet, sender = one.recvfrom(2000)
-print('heard', packet[20:].decode(), 'from', sender[0])
+print('received', packet[20:].decode(), 'from', sender[0])
 ";
 
-const SAY: &str = "
+const SEND: &str = "
 import socket, sys
 one = socket.socket(socket.AF_INET, socket.SOCK_RAW, 89)
 one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
@@ -192,12 +192,12 @@ fn hellos_of_routing_daemons_pass_both_ways() -> Result<()> {
         let host = scenario.host(host).namespace();
         let (ours, theirs) = (format!("198.18.{number}.1"), format!("198.18.{number}.2"));
         let ends = [(host, theirs.as_str()), (&local, ours.as_str())];
-        for ((from, speaker), (to, listener)) in [(ends[0], ends[1]), (ends[1], ends[0])] {
-            let hears = to.command(Tool::PYTHON)?.args(["-c", HEAR, listener]).spawn()?;
-            hears.wait_for("listening", Duration::from_secs(10))?;
-            from.command(Tool::PYTHON)?.args(["-c", SAY, speaker]).run()?.ok()?;
-            let (stdout, stderr, _) = hears.finish(Duration::from_secs(20))?;
-            assert!(stdout.contains(&format!("heard hello from {speaker}")), "{stdout}{stderr}");
+        for ((from, sender), (to, listener)) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+            let receiver = to.command(Tool::PYTHON)?.args(["-c", RECEIVE, listener]).spawn()?;
+            receiver.wait_for("listening", Duration::from_secs(10))?;
+            from.command(Tool::PYTHON)?.args(["-c", SEND, sender]).run()?.ok()?;
+            let (stdout, stderr, _) = receiver.finish(Duration::from_secs(20))?;
+            assert!(stdout.contains(&format!("received hello from {sender}")), "{stdout}{stderr}");
         }
     }
     scenario.end()
@@ -208,7 +208,7 @@ fn tcpdump_on_the_host_interface_sees_what_is_for_the_router() -> Result<()> {
     let (scenario, local) = begin()?;
     let arguments = ["-n", "-l", "-i", "host-a", "-c", "2", "icmp"];
     let dump = local.command(Tool::TCPDUMP)?.args(arguments).spawn()?;
-    // It says so on standard error.
+    // Printed on standard error.
     wait_until("tcpdump listens", Duration::from_secs(10), || {
         let log = dump.log();
         if log.contains("listening") { Ok(()) } else { Err(log) }
@@ -217,6 +217,6 @@ fn tcpdump_on_the_host_interface_sees_what_is_for_the_router() -> Result<()> {
     ping(scenario.host("host-a").namespace(), "198.18.1.1")?;
     let (stdout, _, _) = dump.finish(Duration::from_secs(10))?;
     assert!(stdout.contains("198.18.1.2 > 198.18.1.1: ICMP echo request"), "{stdout}");
-    assert!(!stdout.contains("198.18.2.2"), "what passes is not seen: {stdout}");
+    assert!(!stdout.contains("198.18.2.2"), "forwarded packets are not visible: {stdout}");
     scenario.end()
 }

@@ -1,10 +1,9 @@
-//! Instructions per packet of each node, counted by callgrind, against a committed budget.
+//! Instructions per packet of each node, counted by callgrind, compared with a committed budget.
 //!
-//! The program runs without threads by the scalar kernel, so the counts come out the same on
-//! every machine. Counts of two runs of different length are set against each other, which takes
-//! the start out. Each profile has a budget of its own: `make test` counts what `ci` built, `make soak`
-//! what is shipped. `STOA_UPDATE=1` writes a new budget: look at the difference before you commit it.
-//! Needs `valgrind` (`scripts/setup test`).
+//! The program runs single-threaded with the scalar kernel, so the counts are the same on every machine. The
+//! difference of two runs of different length excludes the startup. Each profile has its own budget: `make test`
+//! checks the `ci` build, `make soak` the release build. `STOA_UPDATE=1` writes a new budget: review the difference
+//! before you commit it. Needs `valgrind` (`scripts/setup test`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +11,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// How much more than its budget a node may take, in hundredths.
+/// How much a node may exceed its budget, in percent.
 const TOLERANCE: f64 = 5.0;
-/// Turns of 256 packets in the short and the long run.
-const TURNS: [u32; 2] = [40, 240];
+/// Loops of 256 packets in the short and the long run.
+const LOOPS: [u32; 2] = [40, 240];
 
-/// What is counted: a name, and options of `stoa bench forward`.
+/// Cases: a name, and options of `stoa bench forward`.
 const CASES: [(&str, &[&str]); 4] = [
     ("ip4", &["--routes", "1000", "--destinations", "1000"]),
     ("ip6", &["--family", "ip6", "--routes", "1000", "--destinations", "1000"]),
@@ -28,8 +27,7 @@ const CASES: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Whose instructions are told, and what the names of the functions have in them; what these
-/// call counts as theirs.
+/// Nodes, and substrings of their function's name. Counts include called functions.
 const NODES: [(&str, [&str; 2]); 6] = [
     ("ethernet-input", ["EthernetInput", "::process"]),
     ("ip4-input", ["Ip4Input", "::process"]),
@@ -39,10 +37,10 @@ const NODES: [(&str, [&str; 2]); 6] = [
     ("main-loop", ["worker::main_loop::Worker", "Worker::run_once"]),
 ];
 
-/// By case and node, instructions per packet that leaves.
+/// Instructions per transmitted packet by case and node.
 type Budget = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// The profile that built a program: the folder in which cargo put it.
+/// The cargo profile of a program, from its folder.
 fn profile(program: &Path) -> String {
     let folder = program.parent().and_then(Path::file_name);
     let profile = folder.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -55,7 +53,7 @@ fn nodes_keep_their_budgets() {
     let folder = stoa_lab::Scratch::new().unwrap();
     let mut counted = Budget::new();
     for (case, options) in CASES {
-        let [short, long] = TURNS.map(|turns| count(&stoa, options, turns, folder.path()));
+        let [short, long] = LOOPS.map(|loops| count(&stoa, options, loops, folder.path()));
         let packets = (long.0 - short.0) as f64;
         let nodes = counted.entry(case.to_owned()).or_default();
         for (node, _) in NODES {
@@ -77,29 +75,28 @@ fn nodes_keep_their_budgets() {
         return std::fs::write(path, text + "\n").unwrap();
     }
     let budget = budgets.remove(&profile).unwrap_or_default();
-    let mut faults = Vec::new();
+    let mut exceeded = Vec::new();
     for (case, nodes) in &counted {
         for (node, each) in nodes {
             let allowed = budget.get(case).and_then(|nodes| nodes.get(node)).copied();
             println!("{case:>6} {node:>16} {each:>7.1} of {:.1}", allowed.unwrap_or(0.0));
             if allowed.is_none_or(|allowed| *each > allowed * (1.0 + TOLERANCE / 100.0)) {
-                faults.push(format!("{case}: {node} takes {each}, its budget is {allowed:?}"));
+                exceeded.push(format!("{case}: {node} takes {each}, its budget is {allowed:?}"));
             }
         }
     }
     assert!(
-        faults.is_empty(),
-        "instructions per packet: {}\nMake it leaner, or say in the commit why it is worth more \
-         and write a new budget by STOA_UPDATE=1.",
-        faults.join("; ")
+        exceeded.is_empty(),
+        "instructions per packet: {}\nReduce them, or justify the increase in the commit and write a new budget with STOA_UPDATE=1.",
+        exceeded.join("; ")
     );
 }
 
-/// Packets that left in so many turns, and instructions node by node.
+/// Packets transmitted in this many loops, and instructions by node.
 fn count(
     stoa: &Path,
     options: &[&str],
-    turns: u32,
+    loops: u32,
     folder: &Path,
 ) -> (u64, BTreeMap<&'static str, u64>) {
     let file = folder.join("callgrind.out");
@@ -109,26 +106,26 @@ fn count(
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(stoa)
         .args(["bench", "forward", "--kernel", "scalar", "--json", "--turns"])
-        .arg(turns.to_string())
+        .arg(loops.to_string())
         .args(options)
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{printed}\nvalgrind comes by scripts/setup test");
+    assert!(done.status.success(), "{printed}\ninstall valgrind with `scripts/setup test`");
     let counts: Value = serde_json::from_slice(&done.stdout).unwrap();
     let profile = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
     (counts["packets"].as_u64().unwrap(), inclusive(&profile))
 }
 
-/// What each node took with all that it called, from callgrind's file: under each `fn=` stand
-/// lines with costs, of its own and (after `calls=`) of a call.
+/// Inclusive instructions of each node, from callgrind's file: each `fn=` is followed by lines with its own costs and,
+/// after `calls=`, those of calls.
 fn inclusive(profile: &str) -> BTreeMap<&'static str, u64> {
     let mut all = BTreeMap::new();
     let mut node = None;
     for line in profile.lines() {
         if let Some(name) = line.strip_prefix("fn=") {
-            let is_it = |words: &[&str; 2]| words.iter().all(|word| name.contains(word));
-            node = NODES.iter().find(|(_, words)| is_it(words)).map(|(node, _)| *node);
+            let is_node = |words: &[&str; 2]| words.iter().all(|word| name.contains(word));
+            node = NODES.iter().find(|(_, words)| is_node(words)).map(|(node, _)| *node);
         } else if let Some(node) = node
             && line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
         {

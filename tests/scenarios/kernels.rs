@@ -1,5 +1,5 @@
-//! Forwarding by each kernel in turn: reachability, VLAN tags, traceroute, several paths, what cannot be delivered, large
-//! packets, TCP, and frames that nobody should send. A kernel that the processor lacks is refused by name and left out.
+//! Forwarding with each vector kernel: reachability, VLAN tags, traceroute, multipath, unreachable destinations, large
+//! packets, TCP, and malformed frames. A kernel that the processor does not support is skipped.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use stoa_lab::measure::{Load, iperf, ping, traceroute};
 use stoa_lab::{Configuration, NextHop, Result, Side, Tag};
 use stoa_scenarios::{Scenario, run_ping, scapy, side};
 
-/// The instruction that a kernel is asked for by.
+/// Kernels, and the processor flag that each requires.
 const KERNELS: [(&str, &str); 3] = [("scalar", ""), ("avx2", "avx2"), ("avx512", "avx512vl")];
 
 const FLOWS: &str = r#"
@@ -27,7 +27,7 @@ const REASONS: [&str; 7] = [
     "ip6-hop-limit",
 ];
 
-/// Prints the reasons for which five of each must be dropped.
+/// Sends five frames for each drop reason and prints the reasons.
 const WRONG: &str = r#"
 socket = conf.L2socket(iface=IFACE)
 UD = UDP(sport=7, dport=9) / (b'x' * 26)
@@ -49,8 +49,8 @@ for reason, frame in wrong.items():
     print(reason)
 "#;
 
-/// Whether this processor has it.
-fn is_here(flag: &str) -> bool {
+/// Whether this processor has a flag.
+fn is_supported(flag: &str) -> bool {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     flag.is_empty() || cpuinfo.split_whitespace().any(|word| word == flag)
 }
@@ -70,13 +70,13 @@ fn begin(kernel: &str) -> Result<Scenario> {
     Scenario::with(&sides, &configuration)
 }
 
-fn tell(kernel: &str) -> Result<()> {
+fn check(kernel: &str) -> Result<()> {
     let scenario = begin(kernel)?;
     let (a, b, c) = (scenario.host("host-a"), scenario.host("host-b"), scenario.host("host-c"));
     scenario.hosts_reach_each_other()?;
     for six in [false, true] {
         for to in [b, c] {
-            // Full packets and more than fits: fragments come whole, by both families.
+            // Also packets that need fragmentation.
             for size in ["56", "1400", "3000"] {
                 let pings = ping(a, to.address(six)?, 2, &["-s", size, "-i", "0.05"])?;
                 assert!(pings.all(), "{kernel}, {size} bytes to {}: {pings:?}", to.label());
@@ -102,7 +102,7 @@ fn tell(kernel: &str) -> Result<()> {
     scenario.end()
 }
 
-/// Flows are spread among two paths.
+/// Flows use both paths.
 fn paths(scenario: &Scenario, kernel: &str) -> Result<()> {
     let sent = || -> Result<[u64; 2]> {
         let list = scenario.router.interfaces()?;
@@ -112,15 +112,15 @@ fn paths(scenario: &Scenario, kernel: &str) -> Result<()> {
     let before = sent()?;
     let mac = scenario.topology.router_mac("host-a")?;
     scapy(scenario.host("host-a"), FLOWS, &[("MAC", &mac)])?;
-    // The pipeline is short: what was sent is counted when the router is at rest.
-    scenario.router.at_rest()?;
+    // Counters are complete when the router is idle.
+    scenario.router.wait_idle()?;
     let now = sent()?;
     let [b, c] = [now[0] - before[0], now[1] - before[1]];
     assert!(b > 50 && c > 50, "{kernel}: about half each: {b} and {c}");
     Ok(())
 }
 
-/// Wrong packets among right ones: each is dropped by its name.
+/// Malformed packets among valid ones: each is dropped with its reason.
 fn malformed(scenario: &Scenario, kernel: &str) -> Result<()> {
     let mac = scenario.topology.router_mac("host-a")?;
     let dropped = || -> Result<Vec<u64>> {
@@ -129,7 +129,7 @@ fn malformed(scenario: &Scenario, kernel: &str) -> Result<()> {
     let before = dropped()?;
     let sent = scapy(scenario.host("host-a"), WRONG, &[("MAC", &mac)])?;
     assert_eq!(sent.lines().collect::<Vec<_>>(), REASONS);
-    scenario.router.at_rest()?;
+    scenario.router.wait_idle()?;
     for ((reason, before), after) in REASONS.iter().zip(before).zip(dropped()?) {
         assert!(after - before >= 5, "{kernel}: {reason}: {before} before, {after} after");
     }
@@ -138,11 +138,11 @@ fn malformed(scenario: &Scenario, kernel: &str) -> Result<()> {
 
 fn run(index: usize) -> Result<()> {
     let (kernel, flag) = KERNELS[index];
-    if !is_here(flag) {
-        println!("this processor has no {flag}: {kernel} is left out");
+    if !is_supported(flag) {
+        println!("this processor has no {flag}: {kernel} is skipped");
         return Ok(());
     }
-    tell(kernel)
+    check(kernel)
 }
 
 #[test]

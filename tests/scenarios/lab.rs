@@ -1,4 +1,4 @@
-//! The lab by itself, with the Linux kernel as the router: hosts, tags on the wire, fast TCP, nothing left behind.
+//! The lab with the Linux kernel as the router: hosts, tags on the wire, TCP throughput, cleanup.
 //!
 //! Needs root and the programs of `scripts/setup test`.
 
@@ -18,8 +18,7 @@ fn sides(tags: &[Tag]) -> Result<[Side; 2]> {
 fn tags_are_on_the_wire(tags: &[Tag], expected: &[&str]) -> Result<()> {
     let topology = Topology::new(&sides(tags)?)?;
     let _linux = Linux::start(&topology)?;
-    // A copy of each frame as it is on the link, seen from outside: the router's BPF programs run after the tap on the
-    // way in and before it on the way out.
+    // tcpdump sees frames as they are on the link: BPF programs run after its tap on receive and before it on transmit.
     let capture = topology
         .router()
         .command(Tool::TCPDUMP)?
@@ -31,8 +30,8 @@ fn tags_are_on_the_wire(tags: &[Tag], expected: &[&str]) -> Result<()> {
         let ping = ["-c", "2", "-i", "0.2", "-W", "2", &to];
         topology.host("host-a").command(Tool::PING)?.args(ping).run()?.ok()?;
     }
-    // Two of each family, both ways; how many frames of other kinds come in between is the kernels' business.
-    let seen = wait_until("all pings are seen", Duration::from_secs(10), || {
+    // Two of each family in both directions, possibly with other frames in between.
+    let seen = wait_until("all pings are captured", Duration::from_secs(10), || {
         let seen = capture.stdout();
         let count = |word: &str| seen.lines().filter(|line| line.contains(word)).count();
         let all = count("echo request") >= 4 && count("echo reply") >= 4;
@@ -60,7 +59,7 @@ fn two_tags_are_on_the_wire_both_ways() -> Result<()> {
 #[test]
 fn frames_with_another_tag_are_discarded() -> Result<()> {
     let topology = Topology::new(&sides(&[Tag::customer(100)])?)?;
-    // The router speaks untagged on the tagged side.
+    // The router sends untagged frames on the tagged side.
     let router = topology.router();
     router.ip(&["addr", "add", "198.18.2.1/24", "dev", "host-b"])?;
     let ping = router.command(Tool::PING)?.args(["-c", "1", "-W", "1", "198.18.2.2"]).run()?;
@@ -83,7 +82,7 @@ fn tcp_is_fast_over_the_tag() -> Result<()> {
         .deadline(Duration::from_secs(20))
         .run()?
         .ok()?;
-    let report: serde_json::Value = serde_json::from_str(&client.stdout).expect("iperf3 says JSON");
+    let report: serde_json::Value = serde_json::from_str(&client.stdout).expect("JSON");
     let rate = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
     println!("kernel to kernel over a tagged link: {:.2} Gbit/s", rate / 1e9);
     assert!(rate > 0.2e9, "{rate}");

@@ -1,5 +1,5 @@
-//! Linux beside Stoa drives it: what an operator does on host interfaces with `ip`, and what zebra pushes by FPM, decides where packets go. News that
-//! are lost are read again, and a controller that is killed loses nothing.
+//! Routes from Linux: `ip` commands on host interfaces, and zebra over FPM, determine forwarding. Lost netlink messages
+//! cause a resync, and a kill of the controller loses nothing.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,14 +11,15 @@ use stoa_lab::{
 };
 use stoa_scenarios::{Scenario, two_sides};
 
-/// How long an order may take. It takes a tenth of a second; the machine may have other things to do.
+/// Deadline for a change. It takes a tenth of a second on an idle machine.
 const SOON: Duration = Duration::from_secs(20);
-/// How long daemons may take to start and speak.
+/// Deadline for daemons to start and connect.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Behind host-b: only who is told the way gets there.
+/// Behind host-b: reachable by learned routes only.
 const BEHIND: [&str; 2] = ["203.0.113.2", "2001:db8:113::2"];
 
-/// The router with a host interface of each interface in `local`, a route source there, and addresses on host-b that no address of the router leads to.
+/// The router with a host interface of each interface and a route source in `local`, and addresses on host-b outside
+/// of all connected subnets.
 fn begin(local: &Namespace, kind: &str, route_source: Value) -> Result<Scenario> {
     let sides = two_sides(&[])?;
     let topology = Topology::new(&sides)?;
@@ -34,7 +35,10 @@ fn begin(local: &Namespace, kind: &str, route_source: Value) -> Result<Scenario>
     }
     let mut settings = route_source;
     settings["netns"] = json!(local.name());
-    let route_source = json!({ "type": format!("stoa-routing:{kind}"), "name": "route-source", "stoa-routing:route-source": settings });
+    let route_source = json!({
+        "type": format!("stoa-routing:{kind}"), "name": "route-source",
+        "stoa-routing:route-source": settings,
+    });
     configuration["ietf-routing:routing"]["control-plane-protocols"]["control-plane-protocol"] =
         json!([route_source]);
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
@@ -47,35 +51,35 @@ fn begin(local: &Namespace, kind: &str, route_source: Value) -> Result<Scenario>
     Ok(Scenario { router, topology })
 }
 
-/// Whether a ping from a host arrives and comes back.
+/// Whether a ping from a host is answered.
 fn reaches(from: &Host, to: &str) -> std::result::Result<bool, String> {
     let once = ["-n", "-c", "1", "-W", "0.5", to];
     let ping = from.command(Tool::PING).and_then(|ping| ping.args(once).run());
     ping.map(|output| output.success()).map_err(|error| error.to_string())
 }
 
-/// Waits until packets from host-a get there, or do not any more.
+/// Waits until packets from host-a reach an address, or no longer do.
 fn wait_for(scenario: &Scenario, to: &str, arrives: bool) -> Result<()> {
-    let what = if arrives { "packets get to" } else { "no packet gets to" };
+    let what = if arrives { "packets reach" } else { "no packet reaches" };
     wait_until(&format!("{what} {to}"), SOON, || {
         let is = reaches(scenario.host("host-a"), to)? == arrives;
         if is { Ok(()) } else { Err(scenario.router.log()) }
     })
 }
 
-/// A figure of the route source's session.
-fn figure(scenario: &Scenario, name: &str) -> std::result::Result<u64, String> {
+/// A counter of the route source's session.
+fn counter(scenario: &Scenario, name: &str) -> std::result::Result<u64, String> {
     let path = "/ietf-routing:routing/control-plane-protocols";
     let output =
         scenario.router.call(&["show", "state", path]).map_err(|error| error.to_string())?;
     let state: Value = serde_json::from_str(&output.stdout)
         .map_err(|error| format!("{error}: {}{}", output.stdout, output.stderr))?;
     let route_sources = &state["ietf-routing:control-plane-protocols"]["control-plane-protocol"];
-    let figure = &route_sources[0]["stoa-routing:route-source"]["session"][name];
-    figure.as_str().and_then(|it| it.parse().ok()).ok_or(format!("{name}: {state}"))
+    let counter = &route_sources[0]["stoa-routing:route-source"]["session"][name];
+    counter.as_str().and_then(|it| it.parse().ok()).ok_or(format!("{name}: {state}"))
 }
 
-/// Learned routes that the forwarder has in the default table of IPv4.
+/// Routes of a protocol in the default IPv4 table of the forwarder.
 fn learned(scenario: &Scenario, protocol: &str) -> std::result::Result<u64, String> {
     let path = "/ietf-routing:routing/ribs/rib[name='ipv4-default']/stoa-routing:route-counts";
     let output =
@@ -92,7 +96,7 @@ fn kill_controller(scenario: &Scenario) -> Result<()> {
     let pid = scenario.router.status()?["controller_pid"].as_u64().unwrap_or(0);
     assert_ne!(pid, 0);
     Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
-    wait_until("another controller is there", SOON, || {
+    wait_until("another controller is in sync", SOON, || {
         let now = scenario.router.status().map_err(|error| error.to_string())?;
         let is_other = now["controller_pid"].as_u64() != Some(pid) && now["in_sync"] == true;
         if is_other { Ok(()) } else { Err(now.to_string()) }
@@ -121,7 +125,7 @@ fn ip_commands_take_effect() -> Result<()> {
     })?;
     local.ip(&["nexthop", "replace", "id", "7", "via", "198.18.2.2", "dev", "host-b"])?;
     wait_for(&scenario, "203.0.113.3", true)?;
-    // Linux takes the routes along without a word.
+    // Linux deletes the routes without a message.
     local.ip(&["nexthop", "del", "id", "7"])?;
     wait_for(&scenario, "203.0.113.3", false)?;
     local.ip(&["route", "replace", "blackhole", "203.0.113.2/32"])?;
@@ -134,15 +138,15 @@ fn ip_commands_take_effect() -> Result<()> {
     assert_eq!(reaches(scenario.host("host-a"), "198.18.9.2"), Ok(false));
     local.ip(&["addr", "add", "198.18.9.1/24", "dev", "host-b"])?;
     wait_for(&scenario, "198.18.9.2", true)?;
-    // One that cannot be is said, and the rest stands.
+    // An invalid address is logged and has no effect.
     local.ip(&["addr", "add", "198.18.1.77/24", "dev", "host-b"])?;
-    wait_until("it is said", SOON, || {
+    wait_until("the address is logged", SOON, || {
         let log = scenario.router.log();
         let is_logged = log.contains("the subnet 198.18.1.0/24 is already on interface host-a");
         if is_logged { Ok(()) } else { Err(log) }
     })?;
 
-    // A neighbour for good: nobody has that MAC address.
+    // A permanent neighbour with a MAC address that no host has.
     local.ip(&[
         "neigh",
         "replace",
@@ -158,7 +162,7 @@ fn ip_commands_take_effect() -> Result<()> {
     local.ip(&["neigh", "del", "198.18.2.2", "dev", "host-b"])?;
     wait_for(&scenario, "198.18.2.2", true)?;
 
-    // All of it outlives the controller, and no packet is lost meanwhile.
+    // Everything survives the controller, and no packet is lost.
     let arguments = ["-n", "-c", "40", "-i", "0.1", "-W", "2", "198.18.9.2"];
     let pings = scenario.host("host-a").command(Tool::PING)?.args(arguments).spawn()?;
     pings.wait_for("icmp_seq=3 ", SOON)?;
@@ -167,10 +171,10 @@ fn ip_commands_take_effect() -> Result<()> {
     assert!(stdout.contains(" 0% packet loss"), "{stdout}");
     wait_for(&scenario, four, true)?;
 
-    // The link, down and up; its routes go with it and come back by hand, as Linux has it.
+    // Link down and up: Linux deletes its routes and does not restore them.
     local.ip(&["link", "set", "host-b", "down"])?;
     wait_for(&scenario, "198.18.2.2", false)?;
-    wait_until("the interface is down by order", SOON, || {
+    wait_until("the interface is disabled", SOON, || {
         let shown = scenario.router.show("interfaces").map_err(|error| error.to_string())?;
         if shown.to_string().contains("\"enabled\":false") {
             Ok(())
@@ -186,7 +190,7 @@ fn ip_commands_take_effect() -> Result<()> {
     scenario.end()
 }
 
-/// Many routes at once, more than a small room for news holds.
+/// Many routes at once overflow a small receive buffer.
 #[test]
 fn lost_netlink_messages_cause_a_resync() -> Result<()> {
     const ROUTES: usize = 50_000;
@@ -217,17 +221,17 @@ fn lost_netlink_messages_cause_a_resync() -> Result<()> {
     let path = scenario.router.scratch().write("routes", batch("add"))?;
     local.ip(&["-batch", &path.display().to_string()])?;
     all(ROUTES)?;
-    let resyncs = figure(&scenario, "resyncs").unwrap_or(0);
-    assert!(resyncs > 0, "nothing was lost: the test tests nothing");
-    // An address behind the last one is reached.
+    let resyncs = counter(&scenario, "resyncs").unwrap_or(0);
+    assert!(resyncs > 0, "no message was lost: the test tests nothing");
+    // An address of the last route is reachable.
     scenario.host("host-b").namespace().ip(&["addr", "add", "11.195.79.9/32", "dev", "lo"])?;
     wait_for(&scenario, "11.195.79.9", true)?;
     let path = scenario.router.scratch().write("routes", batch("del"))?;
     local.ip(&["-batch", &path.display().to_string()])?;
     all(0)?;
     println!(
-        "{ROUTES} routes there and back, {} resyncs",
-        figure(&scenario, "resyncs").unwrap_or(0)
+        "{ROUTES} routes added and deleted, {} resyncs",
+        counter(&scenario, "resyncs").unwrap_or(0)
     );
     scenario.end()
 }
@@ -244,12 +248,12 @@ fn zebra_drives_stoa_by_fpm() -> Result<()> {
     let [four, six] = BEHIND;
     wait_for(&scenario, four, true)?;
     wait_for(&scenario, six, true)?;
-    assert_eq!(figure(&scenario, "malformed"), Ok(0));
-    // Several ways of one route, by a group of next hops.
+    assert_eq!(counter(&scenario, "malformed"), Ok(0));
+    // A multipath route, as a next-hop group.
     let shown = scenario.router.show("routes")?.to_string();
     assert!(shown.contains("203.0.113.128/25"), "{shown}");
 
-    // zebra dies: its routes stay. It comes back and says the same again: no packet is lost.
+    // zebra is killed: its routes stay. It restarts and sends the same routes: no packet is lost.
     let arguments = ["-n", "-c", "100", "-i", "0.1", "-W", "2", four];
     let pings = scenario.host("host-a").command(Tool::PING)?.args(arguments).spawn()?;
     pings.wait_for("icmp_seq=3 ", SOON)?;
@@ -266,22 +270,22 @@ fn zebra_drives_stoa_by_fpm() -> Result<()> {
     frr.add(Tool::STATICD, routes, &[])?;
     let (stdout, _, _) = pings.finish(PATIENCE)?;
     assert!(stdout.contains(" 0% packet loss"), "{stdout}");
-    wait_until("zebra has connected again", PATIENCE, || match figure(&scenario, "sessions")? {
+    wait_until("zebra has connected again", PATIENCE, || match counter(&scenario, "sessions")? {
         0 | 1 => Err(scenario.router.log()),
         _ => Ok(()),
     })?;
 
-    // The controller dies, and hears all of it again.
+    // The controller is killed and receives all routes again.
     kill_controller(&scenario)?;
     wait_until("zebra has connected to the new one", PATIENCE, || {
-        match figure(&scenario, "updates")? {
+        match counter(&scenario, "updates")? {
             0..4 => Err(scenario.router.log()),
             _ => Ok(()),
         }
     })?;
     wait_for(&scenario, four, true)?;
-    // A route is taken back.
-    frr.tell(&["configure terminal", "no ip route 203.0.113.2/32 198.18.2.2"])?;
+    // A route is withdrawn.
+    frr.configure(&["configure terminal", "no ip route 203.0.113.2/32 198.18.2.2"])?;
     wait_for(&scenario, four, false)?;
     wait_for(&scenario, six, true)?;
     drop(frr);

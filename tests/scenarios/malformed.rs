@@ -1,15 +1,14 @@
-//! Malformed and forbidden packets: each is dropped under its own name, and its neighbours go on.
+//! Malformed and forbidden packets: each is dropped with its own reason, and valid packets pass.
 
 use std::time::Duration;
 
 use stoa_lab::{Result, wait_until};
 use stoa_scenarios::{Scenario, scapy, two_sides};
 
-/// How many of each are sent, between good packets.
+/// How many of each are sent, between valid packets.
 const EACH: u64 = 5;
 
-/// Frames by the reason under which they must be counted. `ETH` is a frame header towards the router, `A` and `B` the
-/// hosts, `R` the router's address. What scapy would fix by itself is written out.
+/// Frames by drop reason. `ETH` is an Ethernet header to the router, `A` and `B` are the hosts, `R` is the router.
 const FRAMES: &str = r#"
 ETH = Ether(dst=MAC)
 A, B, R = '198.18.1.2', '198.18.2.2', '198.18.1.1'
@@ -92,7 +91,6 @@ fn each_packet_is_dropped_with_its_own_reason() -> Result<()> {
         missing.join("\n"),
         scenario.router.drops()?
     );
-    // The good packets between them arrived: the far host has counted them.
     scenario.hosts_reach_each_other()?;
     scenario.end()
 }
@@ -118,21 +116,21 @@ print('done')
     let mac = scenario.topology.router_mac("host-a")?;
     let (b, router) =
         (scenario.host("host-b"), scenario.host("host-b").gateway(false)?.to_string());
-    let conversation = b
+    let running = b
         .command(stoa_lab::Tool::PING)?
         .args(["-n", "-i", "0.01", "-c", "300", "-W", "2", &router])
         .spawn()?;
     let printed = scapy(scenario.host("host-a"), &format!("{FRAMES}{NOISE}"), &[("MAC", &mac)])?;
     assert!(printed.contains("done"));
-    let (stdout, _, _) = conversation.finish(Duration::from_secs(60))?;
+    let (stdout, _, _) = running.finish(Duration::from_secs(60))?;
     assert!(stdout.contains("300 received"), "{stdout}");
     assert!(scenario.router.is_running(), "{}", scenario.router.log());
-    // What was garbled may have taught it a wrong neighbour for host-a, which host-a fixes by speaking for itself.
+    // A random frame may have changed the neighbour entry of host-a, which ARP of host-a corrects.
     let a = scenario.host("host-a");
     let router = a.gateway(false)?.to_string();
     let arping = ["-I", "eth0", "-c", "1", "-w", "2", &router];
     a.command(stoa_lab::Tool::ARPING)?.args(arping).run()?;
-    wait_until("host-a is heard again", Duration::from_secs(10), || {
+    wait_until("host-a is answered again", Duration::from_secs(10), || {
         let pings = stoa_lab::measure::ping(
             a,
             a.gateway(false).map_err(|error| error.to_string())?,

@@ -1,4 +1,4 @@
-//! The memif library's examples with DPDK's own driver as the peer: dpdk-testpmd between an example and a host.
+//! The memif library's examples with DPDK's driver as the peer: dpdk-testpmd between an example and a host.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use stoa_lab::measure::ping;
 use stoa_lab::{Command, Result, Topology, wait_until};
 use stoa_scenarios::{Testpmd, two_sides};
 
-/// An example of `stoa-memif`: of the folder that `make test` names, or built now.
+/// An example of `stoa-memif`: from the folder that `make test` sets, or built now.
 fn example(name: &str) -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("STOA_BUILT_EXAMPLES") {
         return Ok(PathBuf::from(folder).join(name));
@@ -21,7 +21,7 @@ fn example(name: &str) -> Result<PathBuf> {
         .deadline(Duration::from_secs(300))
         .run()?
         .ok()?;
-    // This program is target/PROFILE/deps/scenarios-HASH.
+    // The path is target/PROFILE/deps/scenarios-HASH.
     let here = std::env::current_exe().expect("a test has a path");
     let profile = here.parent().and_then(Path::parent).expect("it lies in two folders");
     Ok(profile.join("examples").join(name))
@@ -60,7 +60,7 @@ fn testpmd_listens_and_the_responder_connects() -> Result<()> {
     answers_pings(&[], "server")
 }
 
-/// A network function is killed again and again, `STOA_LIVES` (4) times, and each new one finds its peer.
+/// A network function is killed `STOA_LIVES` (4) times, and each new one connects to its peer.
 #[test]
 fn a_killed_responder_reconnects() -> Result<()> {
     let lives = std::env::var("STOA_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
@@ -88,7 +88,7 @@ fn a_killed_responder_reconnects() -> Result<()> {
 #[test]
 fn the_counter_counts_what_testpmd_sends() -> Result<()> {
     let topology = Topology::new(&two_sides(&[])?)?;
-    // 256-byte frames from both ports; what comes by the link to host-b is of no matter.
+    // 256-byte frames from both ports; packets from the link to host-b do not count.
     let mut peer = Testpmd::new("client", 0, &["--forward-mode=txonly", "--txpkts=256"])?;
     let counter = example("packet_counter")?;
     let counter = Command::program(counter).args([&peer.socket(), "master"]).spawn()?;

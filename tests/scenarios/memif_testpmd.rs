@@ -1,8 +1,8 @@
-//! memif with DPDK's own driver as the peer, in both roles: host-a, the router, memif, dpdk-testpmd, host-b.
+//! memif with DPDK's driver as the peer, in both roles: host-a, the router, memif, dpdk-testpmd, host-b.
 //!
-//! testpmd joins its `net_memif` port to the far host's link, so that every packet between the hosts crosses the shared
-//! memory both ways: real ping of all sizes and real TCP. Then either side stops and dies, `STOA_LIVES` (4) times each,
-//! our own forwarder at most 8 times (`memif_library.rs` kills the library more often).
+//! testpmd connects its `net_memif` port to the far host's link, so that every packet between the hosts passes
+//! through the shared memory: ping of all sizes and TCP. Then either side is stopped or killed `STOA_LIVES` (4)
+//! times, the forwarder at most 8 times (`memif_library.rs` kills the library more often).
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,15 @@ use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{Command, Configuration, Result, Router, Topology, stoa_binary, wait_until};
 use stoa_scenarios::{Resources, Scenario, Testpmd, two_sides};
 
-/// A link that is leaked would be some megabytes for each life.
+/// A leaked link would be several megabytes for each restart.
 const MEMORY_KB: u64 = 12 << 10;
 
 /// The router and its peer.
 struct Pair {
-    /// Before the topology, which it uses.
+    /// Declared before the topology, which it uses.
     peer: Testpmd,
     scenario: Scenario,
-    /// Our role.
+    /// The role of the router.
     role: &'static str,
 }
 
@@ -33,7 +33,7 @@ fn configuration(socket: &str, role: &str, enabled: bool) -> Result<Configuratio
 }
 
 impl Pair {
-    /// Both run, and the far host answers. A slave looks for its master before that is there.
+    /// Starts both and waits until the far host answers. A slave starts before its master.
     fn start(role: &'static str, theirs: &'static str) -> Result<Self> {
         let [a, b] = two_sides(&[])?;
         let topology = Topology::new(&[a, b.without_offloads()])?;
@@ -46,7 +46,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Waits until the far host answers; a testpmd that crashed is started again.
+    /// Waits until the far host answers; a crashed testpmd is restarted.
     fn reach(&mut self) -> Result<()> {
         let Self { peer, scenario, .. } = self;
         let to = scenario.host("host-b").address(false)?;
@@ -70,7 +70,7 @@ impl Pair {
     }
 
     fn wait_listening(&self) -> Result<()> {
-        wait_until("memif waits for its peer", Duration::from_secs(20), || {
+        wait_until("memif listens", Duration::from_secs(20), || {
             let list = self.scenario.router.interfaces().map_err(|error| error.to_string())?;
             let waits = |detail: &str| detail.starts_with("waits for a slave");
             let is = list.iter().any(|one| one.name == "host-b" && waits(&one.detail));
@@ -94,29 +94,29 @@ impl Pair {
 
     fn peer_stops(&mut self) -> Result<()> {
         self.peer.stop()?;
-        self.begin_anew()
+        self.restart_peer()
     }
 
     fn peer_dies(&mut self) -> Result<()> {
         self.peer.kill()?;
-        self.begin_anew()
+        self.restart_peer()
     }
 
-    /// With a new peer in the place of one that is gone.
-    fn begin_anew(&mut self) -> Result<()> {
+    /// Starts a new peer after the previous one ended.
+    fn restart_peer(&mut self) -> Result<()> {
         self.wait_down()?;
         self.peer.start(&self.scenario.topology)?;
         self.reach()
     }
 
-    /// The forwarder is killed, and a new one finds its peer again.
+    /// Kills the forwarder and waits until a new one has connected to the peer.
     fn forwarder_dies(&mut self) -> Result<()> {
         let pid = self.scenario.router.status()?["forwarder_pid"].as_u64().unwrap_or(0);
         assert_ne!(pid, 0);
         Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
         let killed = Instant::now();
         if self.role == "master" {
-            // A DPDK client looks for its master once, when it starts.
+            // A DPDK client connects to its master once, when it starts.
             self.peer.kill()?;
             self.wait_listening()?;
             self.peer.start(&self.scenario.topology)?;
@@ -153,16 +153,16 @@ fn all_sizes_pass(role: &'static str, theirs: &'static str) -> Result<()> {
     scenario.end()
 }
 
-/// Either side stops and dies again and again: no link stays away, and nothing is held for those that ended.
+/// Either side is stopped and killed repeatedly: each link recovers, and nothing leaks.
 fn either_side_restarts(role: &'static str, theirs: &'static str) -> Result<()> {
     let mut pair = Pair::start(role, theirs)?;
-    // The first life brings what stays.
+    // The first connection allocates memory that stays.
     pair.peer_stops()?;
     let first = Resources::of(&pair.scenario.router, &pair.scenario.topology)?;
     let lives = lives();
     for life in 0..lives {
         if role == "slave" {
-            // A DPDK client would not come back.
+            // A DPDK client would not reconnect.
             pair.rest()?;
         }
         if life % 2 == 0 {
@@ -174,11 +174,11 @@ fn either_side_restarts(role: &'static str, theirs: &'static str) -> Result<()> 
     let grown = Resources::of(&pair.scenario.router, &pair.scenario.topology)?
         .grown_since(&first, MEMORY_KB);
     assert!(grown.is_empty(), "{grown:?}");
-    // Forwarders that die too often are held back for ten seconds each.
+    // After too many exits the supervisor delays each start by ten seconds.
     for _ in 0..lives.min(8) {
         pair.forwarder_dies()?;
     }
-    // The peer goes and the router stays; the packet accounting are those of the router.
+    // Stop the peer first: the router must still balance.
     pair.peer.stop()?;
     pair.wait_down()?;
     let Pair { peer, scenario, .. } = pair;

@@ -1,4 +1,4 @@
-//! MTU: a packet that does not fit is answered with the size that does, and path MTU discovery finds it.
+//! MTU: an oversized packet is answered with the MTU, and path MTU discovery works.
 
 use serde_json::json;
 use stoa_lab::measure::{Load, iperf, ping};
@@ -25,7 +25,7 @@ fn oversized_packets_are_answered_with_the_mtu() -> Result<()> {
         let output = run_ping(a, &["-M", "do", "-c", "1", "-W", "2", "-s", size, &to])?;
         let printed = format!("{}{}", output.stdout, output.stderr);
         assert!(printed.contains(words), "{printed}");
-        assert!(printed.contains(&router), "the router says so: {printed}");
+        assert!(printed.contains(&router), "the router is the source: {printed}");
     }
     scenario.end()
 }
@@ -46,14 +46,13 @@ fn tcp_discovers_the_path_mtu() -> Result<()> {
     let scenario = begin()?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for six in [false, true] {
-        // The far host would answer with its own 1,500 bytes, too: both ends have to learn.
+        // The far host also starts with 1,500 bytes: both ends must learn the MTU.
         let rate = iperf(a, b, six, Load::Tcp, 1)?;
-        // Bytes arrive, however busy the machine is.
         assert!(rate.bits_per_second > 1e5, "{rate:?}");
         let family = if six { "-6" } else { "-4" };
         let to = b.address(six)?.to_string();
         let route = a.namespace().ip(&[family, "route", "get", &to])?;
-        assert!(route.contains("mtu 1400"), "the host has learnt: {route}");
+        assert!(route.contains("mtu 1400"), "the host has learned the MTU: {route}");
     }
     scenario.end()
 }
@@ -63,7 +62,7 @@ fn jumbo_packets_pass_unfragmented() -> Result<()> {
     let [a, b] = two_sides(&[])?;
     let scenario = Scenario::begin(&[a.mtu(9000), b.mtu(9000)])?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
-    // Whole packets of 1,500 to 9,000 bytes, and the router's own answers.
+    // Packets of 1,500 to 9,000 bytes; also replies of the router itself.
     for (six, headers) in [(false, 28), (true, 48)] {
         for size in [1500, 2090, 2091, 4096, 9000] {
             let size = (size - headers).to_string();
@@ -73,7 +72,7 @@ fn jumbo_packets_pass_unfragmented() -> Result<()> {
             }
         }
     }
-    // TCP by super-frames, which the driver cuts to the MTU.
+    // TCP with super-frames, which the driver segments.
     let rate = iperf(a, b, false, Load::Tcp, 1)?;
     println!("TCP at MTU 9000: {:.2} Gbit/s", rate.bits_per_second / 1e9);
     assert!(rate.bits_per_second > 1e6, "{rate:?}");

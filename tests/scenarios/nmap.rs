@@ -1,5 +1,4 @@
-//! nmap and hping3 against the router's own address: the scan ends, every port is closed, and the router and its
-//! neighbours go on.
+//! nmap and hping3 against the router's own address: every port is closed, and forwarding is not affected.
 
 use std::time::Duration;
 
@@ -11,9 +10,9 @@ fn scans_end_and_find_nothing_open() -> Result<()> {
     let scenario = Scenario::begin(&two_sides(&[])?)?;
     scenario.hosts_reach_each_other()?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
-    let beside = b.command(Tool::PING)?.args(["-n", "-i", "0.02", "-c", "1500", "-W", "2"]);
-    let beside = beside.args([&b.gateway(false)?.to_string()]).spawn()?;
-    beside.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
+    let running = b.command(Tool::PING)?.args(["-n", "-i", "0.02", "-c", "1500", "-W", "2"]);
+    let running = running.args([&b.gateway(false)?.to_string()]).spawn()?;
+    running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
     for (six, kind) in [
         (false, ["-sS", "-p", "1-200"]),
         (false, ["-sU", "-p", "53,67,161,500"]),
@@ -33,8 +32,8 @@ fn scans_end_and_find_nothing_open() -> Result<()> {
         assert!(!output.stdout.contains("/tcp open"), "{kind:?}: {}", output.stdout);
     }
     scenario.hosts_reach_each_other()?;
-    let (printed, _, _) = beside.finish(Duration::from_secs(90))?;
-    assert!(printed.contains("1500 received"), "a ping beside lost nothing: {printed}");
+    let (printed, _, _) = running.finish(Duration::from_secs(90))?;
+    assert!(printed.contains("1500 received"), "a concurrent ping loses nothing: {printed}");
     scenario.end()
 }
 
@@ -45,7 +44,7 @@ fn malformed_segments_and_fragments_of_hping3_do_no_harm() -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     for to in [a.gateway(false)?.to_string(), b.address(false)?.to_string()] {
         for kind in [
-            // A christmas tree, no flag at all, a wrong checksum, tiny fragments, a lying source, raw IP.
+            // All flags, no flag, a wrong checksum, tiny fragments, a spoofed source, raw IP.
             vec!["-S", "-F", "-P", "-U", "-A", "-R", "-X", "-Y", "-p", "80"],
             vec!["-p", "0"],
             vec!["--udp", "-b", "-p", "53"],

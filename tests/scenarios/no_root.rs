@@ -1,4 +1,4 @@
-//! Without root: what needs a capability says which and why, what needs none just works.
+//! Without root: ports that need a capability name it in the error, ports in memory work.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ const NOBODY: &str = "65534";
 const AS_NOBODY: [&str; 6] =
     ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all"];
 
-/// A folder and a binary that nobody may use.
+/// A folder and a binary that the user nobody can access.
 fn for_nobody() -> Result<(Scratch, PathBuf)> {
     let scratch = Scratch::new()?;
     let open = |path: &std::path::Path| {
@@ -35,7 +35,7 @@ fn as_nobody(binary: &std::path::Path, arguments: &[&str]) -> Result<Output> {
 #[test]
 fn a_packet_socket_without_root_names_the_capability() -> Result<()> {
     let (scratch, binary) = for_nobody()?;
-    // A device that is there everywhere: only the right is missing.
+    // A device that always exists: only the capability is missing.
     let configuration = Configuration::new(&[]).port("lo", json!({ "af-packet": {} }));
     let file = scratch.write("stoa.json", configuration.json().to_string())?;
     let socket = scratch.file("stoa.sock");
@@ -53,7 +53,7 @@ fn the_demo_without_root_names_the_command() -> Result<()> {
     let output = as_nobody(&binary, &["demo", "--once", "--json"])?;
     assert!(!output.success());
     let last = output.stdout.lines().last().unwrap_or_default();
-    let report: serde_json::Value = serde_json::from_str(last).expect("JSON all the same");
+    let report: serde_json::Value = serde_json::from_str(last).expect("JSON");
     assert_eq!(report["ok"], false);
     assert!(last.contains("sudo make run"), "{last}");
     Ok(())
@@ -62,7 +62,7 @@ fn the_demo_without_root_names_the_command() -> Result<()> {
 #[test]
 fn ports_in_memory_need_no_root() -> Result<()> {
     let (scratch, binary) = for_nobody()?;
-    // What is started as the router is this: itself, but as nobody.
+    // The router binary is replaced by a wrapper that runs it as nobody.
     let wrapper = scratch.file("as-nobody");
     let line = format!(
         "#!/bin/sh\nexec /usr/bin/setpriv {} {} \"$@\"\n",
@@ -83,10 +83,10 @@ fn ports_in_memory_need_no_root() -> Result<()> {
     configuration.interface("out")["ietf-ip:ipv4"]["neighbor"] =
         json!([{ "ip": "198.18.2.2", "link-layer-address": "02:00:00:00:02:02" }]);
     let router = Router::start_in(scratch, &wrapper, None, &configuration.json())?;
-    wait_until("a thousand packets are through", Duration::from_secs(10), || {
+    wait_until("a thousand packets are sent", Duration::from_secs(10), || {
         let list = router.interfaces().map_err(|error| error.to_string())?;
         let out = list.iter().find(|one| one.name == "out").map_or(0, |one| one.tx_packets);
-        // The router announces its own address on top.
+        // The router also announces its own address.
         if out >= 1000 { Ok(()) } else { Err(format!("{list:?}")) }
     })?;
     let accounting = router.conservation()?;

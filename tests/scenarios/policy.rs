@@ -1,4 +1,4 @@
-//! Policy routing: what `ip rule` orders in Linux, and what the configuration says, decides by which table packets go.
+//! Policy routing: rules of `ip rule` in Linux and rules of the configuration select the table.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use stoa_lab::{
 };
 use stoa_scenarios::{Scenario, side};
 
-/// How long an order may take. It takes a tenth of a second; the machine may have other things to do.
+/// Deadline for a change. It takes a tenth of a second on an idle machine.
 const SOON: Duration = Duration::from_secs(20);
-/// Behind host-b, where the own table leads, and behind host-c, where table 100 leads.
+/// Behind host-b, the next hop of the main table, and behind host-c, the next hop of table 100.
 const BEHIND_B: [&str; 2] = ["203.0.113.2", "2001:db8:113::2"];
 const BEHIND_C: [&str; 2] = ["203.0.113.3", "2001:db8:113::3"];
 const FAR: [&str; 2] = ["203.0.113.0/24", "2001:db8:113::/48"];
 
-/// Three hosts, host interfaces in `local`, and table 100 of it as the table of the VRF "other", which has no interface.
+/// Three hosts, host interfaces in `local`, and the VRF "other" without interfaces, which imports table 100 of `local`.
 fn begin(local: &Namespace) -> Result<(Scenario, Value)> {
     let sides = [side("host-a", 1)?, side("host-b", 2)?, side("host-c", 3)?];
     let topology = Topology::new(&sides)?;
@@ -55,7 +55,7 @@ fn begin(local: &Namespace) -> Result<(Scenario, Value)> {
     Ok((Scenario { router, topology }, configuration))
 }
 
-/// Waits until packets of host-a get to one of two addresses and not to the other.
+/// Waits until packets of host-a reach one of two addresses and not the other.
 fn wait_for(scenario: &Scenario, to: &str, not: &str) -> Result<()> {
     let reaches = |address: &str| {
         let once = ["-n", "-c", "1", "-W", "0.5", address];
@@ -63,7 +63,7 @@ fn wait_for(scenario: &Scenario, to: &str, not: &str) -> Result<()> {
             scenario.host("host-a").command(Tool::PING).and_then(|ping| ping.args(once).run());
         ping.map(|output| output.success()).map_err(|error| error.to_string())
     };
-    wait_until(&format!("packets get to {to}, and not to {not}"), SOON, || {
+    wait_until(&format!("packets reach {to}, not {not}"), SOON, || {
         if reaches(to)? && !reaches(not)? {
             return Ok(());
         }
@@ -72,7 +72,7 @@ fn wait_for(scenario: &Scenario, to: &str, not: &str) -> Result<()> {
     })
 }
 
-/// Waits until the rules of the namespace hold a text, or do not any more.
+/// Waits until the rules of the namespace contain a text, or no longer do.
 fn wait_shown(local: &Namespace, text: &str, is_there: bool) -> Result<()> {
     wait_until(&format!("rules of Linux: {text}, {is_there}"), SOON, || {
         let shown = local.ip(&["rule", "show"]).map_err(|error| error.to_string())?;
@@ -88,7 +88,7 @@ fn rules_of_linux_and_of_the_configuration_choose_the_table() -> Result<()> {
         wait_for(&scenario, BEHIND_B[family], BEHIND_C[family])?;
     }
 
-    // By Linux: sources of host-a's subnet, of each family on its own.
+    // Rules of Linux: sources of host-a's subnet, one family at a time.
     local.ip(&["rule", "add", "pref", "50", "from", "198.18.1.0/24", "lookup", "100"])?;
     wait_for(&scenario, BEHIND_C[0], BEHIND_B[0])?;
     wait_for(&scenario, BEHIND_B[1], BEHIND_C[1])?;
@@ -99,9 +99,9 @@ fn rules_of_linux_and_of_the_configuration_choose_the_table() -> Result<()> {
     let first = &rules["rules"][0];
     assert_eq!((&first["by"], &first["table"]), (&json!("Linux"), &json!("other")), "{rules}");
     assert!(first["packets"].as_u64().is_some_and(|packets| packets > 0), "{rules}");
-    // What cannot be followed is said, and stays.
+    // An unsupported rule is logged and stays in Linux.
     local.ip(&["rule", "add", "pref", "300", "fwmark", "5", "lookup", "100"])?;
-    wait_until("it is said", SOON, || {
+    wait_until("the unsupported rule is logged", SOON, || {
         let log = scenario.router.log();
         if log.contains("the rule uses packet marks (fwmark)") { Ok(()) } else { Err(log) }
     })?;
@@ -111,7 +111,7 @@ fn rules_of_linux_and_of_the_configuration_choose_the_table() -> Result<()> {
         wait_for(&scenario, BEHIND_B[family], BEHIND_C[family])?;
     }
 
-    // By the configuration: Linux shows it with our mark, and it goes from there with it.
+    // Rules of the configuration appear in Linux with Stoa's protocol number.
     configuration["ietf-routing:routing"]["stoa-policy:policy"] = json!({ "rule": [
         { "vrf": "default", "address-family": "ipv4", "priority": 200,
           "match": { "source-prefix": "198.18.1.2/32", "interface": "host-a" }, "table": "other" },
@@ -122,12 +122,12 @@ fn rules_of_linux_and_of_the_configuration_choose_the_table() -> Result<()> {
     assert!(output.success(), "{}{}", output.stdout, output.stderr);
     wait_for(&scenario, BEHIND_C[0], BEHIND_B[0])?;
     wait_shown(&local, "from 198.18.1.2 iif host-a lookup 100 proto 83", true)?;
-    // Without an interface, it is about each of ours, and not about programs there.
+    // A rule without an interface is added for each host interface, so that it does not match local programs.
     for device in ["host-a", "host-b", "host-c"] {
         wait_shown(&local, &format!("from 192.0.2.7 iif {device} prohibit"), true)?;
     }
     assert!(!scenario.router.log().contains("was not added to Linux"), "{}", scenario.router.log());
-    // Who takes it out there finds it again.
+    // A deleted rule is restored.
     local.ip(&["rule", "del", "pref", "200"])?;
     wait_shown(&local, "from 198.18.1.2 iif host-a lookup 100 proto 83", true)?;
     configuration["ietf-routing:routing"]["stoa-policy:policy"] = json!({});

@@ -1,5 +1,4 @@
-//! A real Prometheus reads the metrics over HTTPS, with a password: every family with its unit, and figures that are
-//! those of the router.
+//! Prometheus scrapes the metrics over HTTPS with a password: every family has a help text, and the values match.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,14 +16,14 @@ fn system(what: &str) -> impl FnOnce(std::io::Error) -> LabError {
     |error| LabError::system(what, error)
 }
 
-/// A port of this machine that nobody listens on.
+/// A free TCP port.
 fn free_port() -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(system("a free port"))?;
     Ok(listener.local_addr().map_err(system("its address"))?.port())
 }
 
-/// What Prometheus answers to a GET.
-fn ask(port: u16, path: &str) -> std::result::Result<Value, String> {
+/// The answer of Prometheus to a GET.
+fn get(port: u16, path: &str) -> std::result::Result<Value, String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string())?;
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")
@@ -80,16 +79,16 @@ fn prometheus_reads_what_the_router_counts() -> Result<()> {
             "--log.level=warn",
         ])
         .spawn()?;
-    let figure = |query: &str| -> std::result::Result<String, String> {
-        let answer = ask(port, &format!("/api/v1/query?query={query}"))?;
-        let value = answer["data"]["result"][0]["value"][1].as_str();
-        value.map(str::to_owned).ok_or_else(|| format!("{query}: {answer}"))
+    let value = |query: &str| -> std::result::Result<String, String> {
+        let answer = get(port, &format!("/api/v1/query?query={query}"))?;
+        let text = answer["data"]["result"][0]["value"][1].as_str();
+        text.map(str::to_owned).ok_or_else(|| format!("{query}: {answer}"))
     };
     let is = |query: &str, expected: &str| {
         let what = format!("{query} is {expected}");
-        wait_until(&what, DEADLINE, || match figure(query) {
+        wait_until(&what, DEADLINE, || match value(query) {
             Ok(value) if value == expected => Ok(()),
-            other => Err(format!("{other:?}; Prometheus said: {}", prometheus.log())),
+            other => Err(format!("{other:?}; log of Prometheus: {}", prometheus.log())),
         })
     };
     is("up", "1")?;
@@ -98,13 +97,16 @@ fn prometheus_reads_what_the_router_counts() -> Result<()> {
     is("stoa_in_sync", "1")?;
     is("stoa_routes%7Bfamily=%22ipv4%22,protocol=%22direct%22%7D", "4")?;
     is("stoa_limit_max%7Bname=%22neighbors%22%7D", "16384")?;
-    let families = ask(port, "/api/v1/metadata").expect("it answers");
+    let families = get(port, "/api/v1/metadata").expect("it answers");
     let families = families["data"].as_object().expect("families").clone();
     let ours = families.iter().filter(|(name, _)| name.starts_with("stoa_"));
     let mut counted = 0;
-    for (name, told) in ours {
+    for (name, metadata) in ours {
         counted += 1;
-        assert!(told[0]["help"].as_str().is_some_and(|help| help.len() > 3), "{name}: {told}");
+        assert!(
+            metadata[0]["help"].as_str().is_some_and(|help| help.len() > 3),
+            "{name}: {metadata}"
+        );
     }
     assert!(counted > 40, "{counted} families");
     assert_eq!(families["stoa_interface_receive_packets"][0]["unit"], "packets");

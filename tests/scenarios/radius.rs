@@ -1,5 +1,5 @@
-//! Users whom a real FreeRADIUS knows log in: rights by the groups that it tells; wrong passwords, a forged answer and
-//! servers that are silent let nobody in, and users of the configuration get in whatever the servers do.
+//! Logins with FreeRADIUS: rights by the groups of the response. Wrong passwords, forged responses and servers without
+//! response refuse the login; local users can always log in.
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use stoa_lab::{
 const DEADLINE: Duration = Duration::from_secs(40);
 const SECRET: &str = "long and random";
 
-/// FreeRADIUS with users of its own on a port of its own. It ends when dropped.
+/// FreeRADIUS with its own users and port. Dropping it ends it.
 struct Server {
     process: Background,
     _scratch: Scratch,
@@ -35,8 +35,8 @@ impl Server {
              local Cleartext-Password := \"what RADIUS says\"\n",
         )?;
         let folder = scratch.path().display();
-        // Debian's 3.2.1 proves its answers only when it is told to.
-        let prove = "  update reply {\n   Message-Authenticator := 0x00\n  }\n";
+        // Debian's 3.2.1 sends Message-Authenticator only if configured.
+        let authenticator = "  update reply {\n   Message-Authenticator := 0x00\n  }\n";
         let text = format!(
             "prefix = /usr\nlogdir = {folder}\nrun_dir = {folder}\npidfile = {folder}/pid\n\
              libdir = /usr/lib/freeradius\nmax_request_time = 5\ncleanup_delay = 1\n\
@@ -47,7 +47,7 @@ impl Server {
                listen {{\n  type = auth\n  ipaddr = 127.0.0.1\n  port = {port}\n }}\n \
                authorize {{\n  files\n  pap\n }}\n \
                authenticate {{\n  Auth-Type PAP {{\n   pap\n  }}\n }}\n \
-               post-auth {{\n{prove}  Post-Auth-Type REJECT {{\n{prove}  }}\n }}\n}}\n",
+               post-auth {{\n{authenticator}  Post-Auth-Type REJECT {{\n{authenticator}  }}\n }}\n}}\n",
             users.display(),
         );
         scratch.write("radiusd.conf", text)?;
@@ -65,18 +65,18 @@ fn system(what: &str) -> impl FnOnce(std::io::Error) -> LabError {
     |error| LabError::system(what, error)
 }
 
-/// A UDP port that nobody listens on.
+/// A free UDP port.
 fn free_port() -> Result<u16> {
     let socket = UdpSocket::bind("127.0.0.1:0").map_err(system("a free port"))?;
     Ok(socket.local_addr().map_err(system("its address"))?.port())
 }
 
-/// Somebody who answers everything with "it is so" and does not know the secret; how often it was asked.
-fn liar() -> Result<(u16, Arc<AtomicUsize>)> {
+/// A server that sends Access-Accept without the secret; its port and its count of requests.
+fn forging_server() -> Result<(u16, Arc<AtomicUsize>)> {
     let socket = UdpSocket::bind("127.0.0.1:0").map_err(system("a port"))?;
     let port = socket.local_addr().map_err(system("its address"))?.port();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
     // It ends with the test.
     std::thread::spawn(move || {
         let mut bytes = [0; 4_096];
@@ -87,7 +87,7 @@ fn liar() -> Result<(u16, Arc<AtomicUsize>)> {
             let _ = socket.send_to(&answer, from);
         }
     });
-    Ok((port, asked))
+    Ok((port, requests))
 }
 
 struct Testbed {
@@ -141,7 +141,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// The status and the body of an answer to curl.
+    /// Status and body of a request with curl.
     fn curl(&self, user: &str, password: &str, path: &str, more: &[&str]) -> Result<(u16, String)> {
         let url = format!("https://localhost:{}{path}", self.https);
         let certificate = self.router.scratch().file("stoa.state/https/certificate.pem");
@@ -167,7 +167,7 @@ impl Testbed {
         Ok(self.whoami(user, password)?.0)
     }
 
-    /// Tries to change a text.
+    /// The status of a change of a description.
     fn changes(&self, user: &str, password: &str) -> Result<u16> {
         let path = "/restconf/data/ietf-interfaces:interfaces/interface=lan/description";
         let body = format!("{{\"ietf-interfaces:description\": \"by {user}\"}}");
@@ -179,7 +179,7 @@ impl Testbed {
 #[test]
 fn freeradius_authenticates_users_and_returns_their_groups() -> Result<()> {
     let server = Server::start(free_port()?)?;
-    // A socket that nobody reads from: a server that is silent.
+    // A socket without a reader: a server that does not answer.
     let dead = UdpSocket::bind("127.0.0.1:0").map_err(system("a port"))?;
     let dead_port = dead.local_addr().map_err(system("its address"))?.port();
     let testbed = Testbed::start(&[("dead", dead_port, SECRET), ("next", server.port, SECRET)])?;
@@ -187,19 +187,19 @@ fn freeradius_authenticates_users_and_returns_their_groups() -> Result<()> {
     let (status, ann) = testbed.whoami("ann", "correct horse")?;
     assert_eq!(status, 200, "{ann}\n{}", server.process.log());
     assert_eq!((&ann["groups"], &ann["admin"]), (&json!(["noc"]), &json!(false)));
-    assert!(testbed.router.log().contains("RADIUS server does not answer"), "the first one");
-    assert_eq!(testbed.changes("ann", "correct horse")?, 201, "her group may");
-    assert_eq!(testbed.changes("carl", "battery staple")?, 403, "his may not");
+    assert!(testbed.router.log().contains("RADIUS server does not answer"), "the first server");
+    assert_eq!(testbed.changes("ann", "correct horse")?, 201, "her group may write");
+    assert_eq!(testbed.changes("carl", "battery staple")?, 403, "his group may not");
     let (status, root) = testbed.whoami("root-of-radius", "all of it")?;
     assert_eq!((status, &root["admin"]), (200, &json!(true)));
 
     assert_eq!(testbed.status("ann", "wrong horse")?, 401);
     assert_eq!(testbed.status("nobody", "correct horse")?, 401);
-    assert_eq!(testbed.status("local", "what RADIUS says")?, 401, "local users go first");
+    assert_eq!(testbed.status("local", "what RADIUS says")?, 401, "local users take precedence");
     assert_eq!(testbed.status("local", "what the router says")?, 200);
-    let asked = server.process.log();
-    assert!(!asked.contains("User-Name = \"local\""), "nobody asks about local users:\n{asked}");
-    // The audit log and the history have the name that was proved.
+    let log = server.process.log();
+    assert!(!log.contains("User-Name = \"local\""), "no request for local users:\n{log}");
+    // The history contains the authenticated name.
     let history = testbed.router.call(&["show", "history"])?.ok()?.stdout;
     assert!(history.contains("ann"), "{history}");
     testbed.router.stop()
@@ -207,10 +207,10 @@ fn freeradius_authenticates_users_and_returns_their_groups() -> Result<()> {
 
 #[test]
 fn forged_and_missing_answers_refuse_the_login() -> Result<()> {
-    let (liar, asked) = liar()?;
-    let testbed = Testbed::start(&[("liar", liar, SECRET)])?;
+    let (forger, requests) = forging_server()?;
+    let testbed = Testbed::start(&[("forger", forger, SECRET)])?;
     assert_eq!(testbed.status("ann", "correct horse")?, 503);
-    assert_eq!(asked.load(Ordering::Relaxed), 2, "asked twice, believed never");
+    assert_eq!(requests.load(Ordering::Relaxed), 2, "two attempts, none accepted");
     assert!(
         testbed.router.log().contains("discarded a response of a RADIUS server"),
         "{}",
@@ -222,7 +222,7 @@ fn forged_and_missing_answers_refuse_the_login() -> Result<()> {
     let server = Server::start(port)?;
     testbed.servers(&[("radius", port, "another secret")])?;
     assert_eq!(testbed.status("ann", "correct horse")?, 503, "{}", server.process.log());
-    // Silence is no wrong password: it locks nobody out.
+    // A missing response does not count as a wrong password for the lockout.
     testbed.servers(&[("radius", port, SECRET)])?;
     assert_eq!(testbed.status("ann", "correct horse")?, 200, "{}", server.process.log());
     drop(server);

@@ -1,4 +1,4 @@
-//! Reload: a good configuration is taken as a whole, a bad one is refused as a whole, and traffic goes on.
+//! Reload: a valid configuration is applied as a whole, an invalid one is refused as a whole, and traffic continues.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const FAR: &str = "198.18.50.1";
 #[test]
 fn a_good_change_takes_effect_and_nothing_else_does() -> Result<()> {
     let sides = sides()?;
-    // At first the third host is not there for the router.
+    // The first configuration does not contain the third host.
     let scenario = Scenario::with(&sides, &Configuration::new(&sides[..2]))?;
     scenario.hosts_reach_each_other()?;
     let (a, b, c) = (scenario.host("host-a"), scenario.host("host-b"), scenario.host("host-c"));
@@ -27,7 +27,7 @@ fn a_good_change_takes_effect_and_nothing_else_does() -> Result<()> {
     assert_eq!(ping(c, c.gateway(false)?, 1, &[])?.received, 0);
 
     let more = Configuration::new(&sides).route("198.18.50.0/24", NextHop::Via("198.18.2.2"));
-    // A ping runs over the change: not one is lost.
+    // A ping runs during the change and loses nothing.
     let to = b.address(false)?.to_string();
     let running = a
         .command(stoa_lab::Tool::PING)?
@@ -57,8 +57,8 @@ fn a_hang_up_signal_reloads() -> Result<()> {
     let scenario = Scenario::begin(&sides)?;
     let more = Configuration::new(&sides).route("198.18.50.0/24", NextHop::Via("198.18.2.2"));
     scenario.router.write_configuration(&more.json())?;
-    scenario.router.hang_up();
-    wait_until("the route is there", Duration::from_secs(10), || {
+    scenario.router.send_sighup();
+    wait_until("the router has the route", Duration::from_secs(10), || {
         let routes = scenario.router.show("routes").map_err(|error| error.to_string())?.to_string();
         if routes.contains("198.18.50.0") { Ok(()) } else { Err(routes) }
     })?;
@@ -82,18 +82,18 @@ fn a_bad_change_is_refused_as_a_whole() -> Result<()> {
     let device = good.port("host-z", json!({ "af-packet": { "device": "not-there" } }));
 
     for (what, bad, word) in [
-        ("a leaf that the model does not know", unknown, "colour"),
+        ("an unknown leaf", unknown, "colour"),
         ("a prefix length out of range", range.json(), "33"),
-        ("a next hop that is ourselves", nowhere.json(), "198.18.2.1"),
+        ("a next hop of the router itself", nowhere.json(), "198.18.2.1"),
         ("one address on two interfaces", twice.json(), "198.18.1.1"),
-        ("a device that is not there", device.json(), "not-there"),
+        ("a missing device", device.json(), "not-there"),
     ] {
         let output = scenario.router.reload(&bad)?;
         let printed = format!("{}{}", output.stdout, output.stderr);
         assert!(!output.success(), "{what} must be refused: {printed}");
         assert!(printed.contains(word), "{what}: `{word}` is missing in: {printed}");
         let routes = scenario.router.show("routes")?;
-        assert_eq!(prefixes(&routes), prefixes(&before), "{what}: nothing of it took effect");
+        assert_eq!(prefixes(&routes), prefixes(&before), "{what}: no part may take effect");
     }
     let output = scenario.router.reload(&json!("no configuration at all"))?;
     assert!(!output.success());
@@ -109,7 +109,7 @@ fn a_refused_change_of_a_port_does_not_interrupt_it() -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     let mut bad = Configuration::new(&sides);
     bad.interface("host-b")["stoa-interfaces:port"] = json!({ "af-packet": { "device": "gone0" } });
-    // A ping runs over the change: not one is lost.
+    // A ping runs during the change and loses nothing.
     let to = b.address(false)?.to_string();
     let ping = a.command(stoa_lab::Tool::PING)?;
     let running = ping.args(["-n", "-i", "0.02", "-c", "150", "-W", "2", &to]).spawn()?;
@@ -124,7 +124,7 @@ fn a_refused_change_of_a_port_does_not_interrupt_it() -> Result<()> {
     scenario.end()
 }
 
-/// The routes without their counters.
+/// The prefixes and addresses of the routes.
 fn prefixes(routes: &serde_json::Value) -> Vec<String> {
     let text = routes.to_string();
     let mut found: Vec<String> = text

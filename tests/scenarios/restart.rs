@@ -1,4 +1,5 @@
-//! One half dies: packets go on without the controller, and what is wanted comes back by itself.
+//! Forwarder or controller are killed: forwarding continues without the controller, and a new forwarder receives the
+//! desired state.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ fn begin() -> Result<Scenario> {
     Ok(scenario)
 }
 
-/// Pings from one host to the other that are under way: so many, with `interval` seconds in between.
+/// Starts `count` pings between the hosts at an interval in seconds.
 fn pings(scenario: &Scenario, six: bool, interval: &str, count: u32) -> Result<Background> {
     let to = scenario.host("host-b").address(six)?.to_string();
     let arguments = ["-D", "-n", "-W", "2", "-i", interval, "-c", &count.to_string(), &to];
@@ -22,7 +23,7 @@ fn pings(scenario: &Scenario, six: bool, interval: &str, count: u32) -> Result<B
     Ok(running)
 }
 
-/// Waits until the router says that it is as it should be, or that it is not.
+/// Waits until the router reports that it is in sync, or that it is not.
 fn wait_in_sync(scenario: &Scenario, in_sync: bool) -> Result<Value> {
     wait_until(&format!("in_sync is {in_sync}"), Duration::from_secs(15), || {
         let status = scenario.router.status().map_err(|error| error.to_string())?;
@@ -30,7 +31,7 @@ fn wait_in_sync(scenario: &Scenario, in_sync: bool) -> Result<Value> {
     })
 }
 
-/// Kills a half of the router, which this scenario has started, and waits until another has taken its place.
+/// Kills the forwarder or the controller and waits until the next one is in sync.
 fn kill_half(scenario: &Scenario, half: &str) -> Result<()> {
     let old = pid(&scenario.router.status()?, half);
     Command::program("/bin/kill").args(["-KILL", &old.to_string()]).run()?.ok()?;
@@ -52,7 +53,7 @@ fn forwarding_continues_without_the_controller() -> Result<()> {
     let running = pings(&scenario, false, "0.02", 200)?;
     kill_half(&scenario, "controller")?;
     let (stdout, _, _) = running.finish(Duration::from_secs(30))?;
-    assert!(stdout.contains("200 received"), "not one packet is lost: {stdout}");
+    assert!(stdout.contains("200 received"), "no packet is lost: {stdout}");
     scenario.hosts_reach_each_other()?;
     scenario.end()
 }
@@ -65,7 +66,7 @@ fn a_new_forwarder_receives_the_desired_state() -> Result<()> {
     scenario.end()
 }
 
-/// The longest time between two answers in what `ping -D` says.
+/// The longest time between two answers in the output of `ping -D`.
 fn longest_silence(printed: &str) -> f64 {
     let stamp = |line: &str| line.strip_prefix('[')?.split_once(']')?.0.parse::<f64>().ok();
     let stamps: Vec<f64> = printed.lines().filter_map(stamp).collect();
@@ -76,12 +77,12 @@ fn longest_silence(printed: &str) -> f64 {
 fn repeated_kills_of_the_controller_lose_no_packet() -> Result<()> {
     let scenario = begin()?;
     let running = pings(&scenario, false, "0.02", 600)?;
-    // Each is started later than the one before: the last one after 3.2 s.
+    // The delay before a restart doubles: 3.2 s before the last one.
     for _ in 0..6 {
         kill_half(&scenario, "controller")?;
     }
     let (stdout, _, _) = running.finish(Duration::from_secs(60))?;
-    assert!(stdout.contains("600 received"), "not one packet is lost: {stdout}");
+    assert!(stdout.contains("600 received"), "no packet is lost: {stdout}");
     let output = scenario.router.call(&["reload"])?;
     assert!(output.success(), "{}{}", output.stdout, output.stderr);
     scenario.end()
@@ -95,8 +96,8 @@ fn a_killed_forwarder_forwards_again_by_itself() -> Result<()> {
         kill_half(&scenario, "forwarder")?;
         let (stdout, _, _) = running.finish(Duration::from_secs(60))?;
         let silence = longest_silence(&stdout);
-        println!("silent for {silence:.3} s after kill -9 of the forwarder");
-        // Two seconds are promised; the machine of a test may be busy with others.
+        println!("no answer for {silence:.3} s after kill -9 of the forwarder");
+        // The documented limit is two seconds; a test machine may be busy.
         assert!(silence > 0.0 && silence < 4.0, "{silence} s: {stdout}");
     }
     scenario.end()

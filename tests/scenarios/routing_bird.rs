@@ -1,6 +1,6 @@
-//! BIRD beside Stoa: two providers by BGP, one router inside by OSPF, both families. Both providers carry what they share. Its routes come
-//! through Linux: a provider's link goes and comes back, BIRD is started again. Or those of BGP by an internal session: BFD finds a provider
-//! that falls silent.
+//! BIRD beside Stoa: two providers by BGP, one router inside by OSPF, both families, ECMP over both providers. Stoa
+//! imports all routes from Linux, or those of BGP over iBGP. A provider's link goes down and up, BIRD restarts, BFD
+//! detects a provider that is unreachable while its link stays up.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use serde_json::json;
 use stoa_lab::{Bird, Result, wait_until};
 use stoa_scenarios::{FourRouters, SHARED};
 
-/// How long sessions and routes may take; about ten seconds are usual.
+/// Deadline for sessions and routes, which usually take about ten seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How long a failure that everybody sees may interrupt traffic.
+/// Maximum interruption after a failure that all routers detect.
 const FAIL_OVER: Duration = Duration::from_secs(10);
 
-/// What all four have. BIRD's kernel protocol leaves routes alone while it is started again.
+/// Common to all four routers. BIRD's kernel protocol keeps routes during a restart.
 const ALL: &str = "log stderr all;\ngraceful restart wait 20;\nprotocol device { scan time 1; }\n\
                    protocol bfd { interface \"*\" { interval 100 ms; multiplier 3; }; }\n";
 
-/// Routes of OSPF, in words of a filter.
+/// Filter expression for routes of OSPF.
 const OSPF: &str = "[ RTS_OSPF, RTS_OSPF_IA, RTS_OSPF_EXT1, RTS_OSPF_EXT2 ]";
 
-/// How routes of BGP come to Stoa.
+/// How Stoa imports routes of BGP.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RouteSource {
-    /// Through Linux's main table, as those of OSPF.
+    /// From Linux's main table, as those of OSPF.
     Linux,
-    /// By an internal session.
-    Session,
+    /// Over iBGP.
+    Ibgp,
 }
 
-/// The router in the middle. Stoa takes over what it puts into Linux's main table, and what it says by the session.
+/// The router in the middle. Stoa imports its routes from Linux's main table and over iBGP.
 fn middle(route_source: RouteSource) -> String {
     let mut text = format!("router id 198.18.3.1;\n{ALL}");
-    // Peers take a BIRD that is started again for a failure when they have BFD with it.
-    let bfd = if route_source == RouteSource::Session { "bfd; " } else { "" };
+    // With BFD, peers would treat a restart of BIRD as a failure.
+    let bfd = if route_source == RouteSource::Ibgp { "bfd; " } else { "" };
     let to_linux = if route_source == RouteSource::Linux { "source = RTS_BGP ||" } else { "" };
     for (family, version, number) in [("ipv4", "v2", 4), ("ipv6", "v3", 6)] {
         text += &format!(
@@ -61,7 +61,7 @@ fn middle(route_source: RouteSource) -> String {
             );
         }
     }
-    if route_source == RouteSource::Session {
+    if route_source == RouteSource::Ibgp {
         let families = ["ipv4", "ipv6"].map(|family| {
             format!("{family} {{ import none; export where source = RTS_BGP; add paths tx; }};")
         });
@@ -109,7 +109,7 @@ fn inside() -> String {
     text
 }
 
-/// The daemons of the three around, once packets pass by the better provider.
+/// Starts the other three daemons and waits until packets pass through both providers.
 fn start_around(routers: &FourRouters, bird: &Bird) -> Result<[Bird; 3]> {
     let start = |label: &str, text: &str| Bird::start(routers.around(label), text);
     let around = [
@@ -136,13 +136,13 @@ fn provider_failover_and_bird_restart() -> Result<()> {
 
     routers.fail_over_and_back(FAIL_OVER, PATIENCE)?;
 
-    // BIRD is started again; Stoa, its peers and the router inside keep its routes until it is back.
+    // BIRD restarts; Stoa, its peers and the router inside retain its routes.
     let stream = routers.stream()?;
     bird.restart_gracefully()?;
     bird.wait_for("show protocols", &["provider1_4", "Established"], PATIENCE)?;
     routers.wait_passes("provider-1", PATIENCE)?;
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(stream.lost()?, [0, 0], "BIRD was restarted: no packet was lost");
+    assert_eq!(stream.lost()?, [0, 0], "no packet is lost during the restart of BIRD");
     drop((bird, around));
     routers.end()
 }
@@ -160,7 +160,7 @@ fn bfd_detects_a_silent_provider_over_ibgp() -> Result<()> {
             }),
         ]
     })?;
-    let bird = Bird::start(&routers.local, &middle(RouteSource::Session))?;
+    let bird = Bird::start(&routers.local, &middle(RouteSource::Ibgp))?;
     let around = start_around(&routers, &bird)?;
     bird.wait_for("show bfd sessions", &["198.18.1.2", "2001:db8:1::2", "Up"], PATIENCE)?;
 
@@ -168,16 +168,16 @@ fn bfd_detects_a_silent_provider_over_ibgp() -> Result<()> {
     routers.silence("provider-1")?;
     for protocol in ["provider1_4", "provider1_6"] {
         wait_until(&format!("BFD ends {protocol}"), FAIL_OVER, || {
-            let printed = bird.says(&format!("show protocols {protocol}"));
+            let printed = bird.query(&format!("show protocols {protocol}"));
             let printed = printed.map_err(|error| error.to_string())?;
-            // The provider's BFD may be first, and its Cease still comes through.
+            // The provider may detect the failure first and send a Cease.
             let has_ended =
                 ["BFD session down", "Received: Cease"].iter().any(|it| printed.contains(it));
             if has_ended { Ok(()) } else { Err(printed) }
         })?;
     }
     routers.wait_passes("provider-2", FAIL_OVER)?;
-    println!("it fell silent: {:?} pings of 50 a second were lost", stream.lost()?);
+    println!("provider-1 unreachable: {:?} pings of 50 a second were lost", stream.lost()?);
     routers.end_silence("provider-1")?;
     routers.wait_passes("provider-1", PATIENCE)?;
     drop((bird, around));

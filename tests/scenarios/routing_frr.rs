@@ -1,6 +1,6 @@
-//! FRR beside Stoa, its routes by the FPM: two providers by BGP, one router inside by OSPF, both families. Both providers carry what they
-//! share, a provider's link goes and comes back, BFD finds one that falls silent, bgpd is killed and comes again, a flood of packets does not
-//! keep hellos from their daemon.
+//! FRR beside Stoa, routes over FPM: two providers by BGP, one router inside by OSPF, both families, ECMP over both
+//! providers. A provider's link goes down and up, BFD detects an unreachable provider, bgpd is killed and restarted,
+//! and hellos pass during a flood of packets.
 
 use std::time::Duration;
 
@@ -8,14 +8,15 @@ use serde_json::{Value, json};
 use stoa_lab::{Frr, Namespace, Result, Tool, wait_until};
 use stoa_scenarios::{FourRouters, SHARED};
 
-/// How long sessions and routes may take; about ten seconds are usual.
+/// Deadline for sessions and routes, which usually take about ten seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How long a failure that everybody sees may interrupt traffic.
+/// Maximum interruption after a failure that all routers detect.
 const FAIL_OVER: Duration = Duration::from_secs(10);
 /// Zebra's side of the route source.
 const ZEBRA: (&str, &[&str]) = ("fpm address 127.0.0.1 port 2620\n", &["-M", "dplane_fpm_nl"]);
 
-/// Transit packets, packets for the router itself, connections to it, and such whose TTL runs out, as fast as one socket takes them.
+/// Transit packets, packets and connections to the router, and packets with an expiring TTL, as fast as one socket
+/// sends them.
 const FLOOD: &str = "
 import logging, socket, sys, time
 logging.getLogger('scapy').setLevel(logging.ERROR)
@@ -40,7 +41,7 @@ while time.time() < end:
 print('sent', sent, flush=True)
 ";
 
-/// BGP of the router in the middle: the second provider is the worse one.
+/// BGP of the router in the middle: the first provider is preferred.
 fn bgp_of_middle() -> String {
     let mut text = String::from(
         "router bgp 65001\n bgp router-id 198.18.3.1\n no bgp ebgp-requires-policy\n \
@@ -149,18 +150,18 @@ fn begin() -> Result<FourRouters> {
     })
 }
 
-/// How often the state of the neighbour inside has changed.
+/// The state changes of the OSPF neighbour inside.
 fn state_changes(frr: &Frr) -> Result<String> {
-    let printed = frr.says("show ip ospf neighbor detail")?;
+    let printed = frr.query("show ip ospf neighbor detail")?;
     let line = printed.lines().find(|line| line.contains("state changes"));
     Ok(line.map(|line| line.trim().to_owned()).unwrap_or(printed))
 }
 
-/// The better provider falls silent while its link stays up.
-fn bfd_finds_who_falls_silent(routers: &FourRouters, daemons: &Daemons) -> Result<()> {
+/// The preferred provider becomes unreachable while its link stays up.
+fn bfd_detects_an_unreachable_provider(routers: &FourRouters, daemons: &Daemons) -> Result<()> {
     let peers = |up: &str| -> Result<()> {
         wait_until(&format!("BFD with provider-1 is {up}"), PATIENCE, || {
-            let printed = daemons.middle.says("show bfd peers brief json");
+            let printed = daemons.middle.query("show bfd peers brief json");
             let printed: String = printed.map_err(|error| error.to_string())?;
             let list: Value =
                 serde_json::from_str(&printed).map_err(|error| format!("{error}: {printed}"))?;
@@ -173,9 +174,9 @@ fn bfd_finds_who_falls_silent(routers: &FourRouters, daemons: &Daemons) -> Resul
     routers.silence("provider-1")?;
     routers.wait_passes("provider-2", FAIL_OVER)?;
     peers("down")?;
-    let printed = daemons.middle.says("show bgp neighbors 198.18.1.2")?;
-    // It says "(Cease/BFD Down)" where its peer was told, "BFD down received" where a new attempt has begun.
-    assert!(printed.to_lowercase().contains("bfd down"), "bgpd heard it of bfdd: {printed}");
+    let printed = daemons.middle.query("show bgp neighbors 198.18.1.2")?;
+    // "(Cease/BFD Down)" if bgpd notified its peer, "BFD down received" after a new attempt.
+    assert!(printed.to_lowercase().contains("bfd down"), "bgpd reports the cause: {printed}");
     routers.end_silence("provider-1")?;
     routers.wait_passes("provider-1", PATIENCE)
 }
@@ -185,7 +186,6 @@ fn provider_failover_and_bgpd_restart() -> Result<()> {
     let routers = begin()?;
     let mut daemons = start(&routers)?;
     routers.wait_passes("provider-1", PATIENCE)?;
-    // What operators look at.
     daemons.middle.wait_for(
         "show bgp ipv4 unicast summary",
         &["198.18.1.2", "198.18.2.2"],
@@ -199,23 +199,23 @@ fn provider_failover_and_bgpd_restart() -> Result<()> {
     routers.wait_shared(PATIENCE)?;
 
     routers.fail_over_and_back(FAIL_OVER, PATIENCE)?;
-    bfd_finds_who_falls_silent(&routers, &daemons)?;
+    bfd_detects_an_unreachable_provider(&routers, &daemons)?;
 
-    // bgpd is killed: its peers and zebra, and Stoa behind it, keep its routes.
+    // bgpd is killed: its peers, zebra and Stoa retain its routes.
     let stream = routers.stream()?;
     daemons.middle.kill(Tool::BGPD);
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(stream.lost()?, [0, 0], "no packet is lost while bgpd is away");
-    // Zebra 8.4 deletes them once a new bgpd has connected, until that has its sessions again.
+    assert_eq!(stream.lost()?, [0, 0], "no packet is lost while bgpd is down");
+    // Zebra 8.4 deletes them when a new bgpd connects, until it has established its sessions.
     let stream = routers.stream()?;
     daemons.middle.add(Tool::BGPD, &bgp_of_middle(), &[])?;
     wait_until("bgpd has its sessions again", PATIENCE, || {
-        let printed = daemons.middle.says("show bgp summary established json");
+        let printed = daemons.middle.query("show bgp summary established json");
         let printed = printed.map_err(|error| error.to_string())?;
         if printed.matches("\"Established\"").count() >= 4 { Ok(()) } else { Err(printed) }
     })?;
     routers.wait_passes("provider-1", PATIENCE)?;
-    println!("bgpd came: {:?} were lost", stream.lost()?);
+    println!("bgpd restarted: {:?} were lost", stream.lost()?);
     drop(daemons);
     routers.end()
 }
@@ -229,7 +229,7 @@ fn hellos_pass_while_packets_flood_the_router() -> Result<()> {
     let before = state_changes(&daemons.middle)?;
     let mac = routers.scenario.topology.router_mac("inside")?;
     let inside = routers.scenario.host("inside");
-    // Twice as long as the neighbours of OSPF wait for a hello.
+    // Twice the OSPF dead interval.
     let flood = inside.command(Tool::PYTHON)?.args(["-c", FLOOD, &mac, "8"]).spawn()?;
     flood.wait_for("begins", Duration::from_secs(20))?;
     let (printed, errors, _) = flood.finish(Duration::from_secs(40))?;

@@ -1,4 +1,4 @@
-//! A second router on the same socket: it says so and ends; the first one does not notice.
+//! A second router on the same socket exits with an error and does not affect the first one.
 
 use stoa_lab::{Command, Result, stoa_binary};
 use stoa_scenarios::{Scenario, two_sides};
@@ -23,7 +23,7 @@ fn a_second_router_reports_the_running_one() -> Result<()> {
 #[test]
 fn a_stale_socket_is_replaced() -> Result<()> {
     let scratch = stoa_lab::Scratch::new()?;
-    // What a router that was killed leaves: a socket that nobody listens on.
+    // A killed router leaves a socket without a listener.
     drop(std::os::unix::net::UnixListener::bind(scratch.file("stoa.sock")).expect("bound"));
     let sides = two_sides(&[])?;
     let topology = stoa_lab::Topology::new(&sides)?;

@@ -1,4 +1,5 @@
-//! Packets that attack routers: each is dropped under its own name, or passes as the standards say, and neighbours go on.
+//! Attack packets: each is dropped with its own reason or processed as the standards require, and other traffic is not
+//! affected.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use stoa_scenarios::{Scenario, run_ping, scapy, two_sides};
 /// How many of each are sent.
 const EACH: u64 = 5;
 
-/// Frames and the reason under which each must be counted. What scapy would fix by itself is written out.
+/// Names, drop reasons and frames.
 const FRAMES: &str = r#"
 ETH = Ether(dst=MAC)
 A, B, R, RB = '198.18.1.2', '198.18.2.2', '198.18.1.1', '198.18.2.1'
@@ -37,8 +38,8 @@ frames = [
     ('bad TCP checksum', 'tcp-no-listener', ETH / IP(src=A, dst=R) / TCP(dport=80, chksum=0x1234)),
     ('routing header 0', 'ip6-header', ETH / IPv6(src=A6, dst=R6) / IPv6ExtHdrRouting(type=0, addresses=[B6], segleft=1) / UD),
     ('options for the router', 'ip6-option', ETH / IPv6(src=A6, dst=R6) / IPv6ExtHdrDestOpt(options=[HBHOptUnknown(otype=0x80, optdata=b'abcd')]) / UD),
-    ('error about nothing', 'icmp4-ignored', ETH / IP(src=A, dst=R) / ICMP(type=3, code=4) / IP(src=R, dst='203.0.113.9') / UD),
-    ('error about nothing, six', 'icmp6-ignored', ETH / IPv6(src=A6, dst=R6) / ICMPv6PacketTooBig(mtu=68) / IPv6(src=R6, dst='2001:db8:99::1') / UD),
+    ('error for an unknown flow', 'icmp4-ignored', ETH / IP(src=A, dst=R) / ICMP(type=3, code=4) / IP(src=R, dst='203.0.113.9') / UD),
+    ('error for an unknown flow, six', 'icmp6-ignored', ETH / IPv6(src=A6, dst=R6) / ICMPv6PacketTooBig(mtu=68) / IPv6(src=R6, dst='2001:db8:99::1') / UD),
     ('a redirect from a host', 'redirect-ignored', ETH / IP(src=A, dst=R) / ICMP(type=5, code=1, gw=A) / IP(src=R, dst=B) / UD),
     ('tiny fragment', 'fragment-tiny', ETH / IP(src=A, dst=R, flags='MF', id=7, proto=6) / (b'x' * 8)),
     ('last fragment beyond the end', 'fragment-overrun', ETH / IP(src=A, dst=R, frag=8189, id=8, proto=17) / (b'x' * 800)),
@@ -78,8 +79,8 @@ const NAMES: [&str; 18] = [
     "bad TCP checksum",
     "routing header 0",
     "options for the router",
-    "error about nothing",
-    "error about nothing, six",
+    "error for an unknown flow",
+    "error for an unknown flow, six",
     "a redirect from a host",
     "tiny fragment",
     "last fragment beyond the end",
@@ -92,7 +93,7 @@ fn dropped(scenario: &Scenario) -> Result<Vec<(String, u64)>> {
     Ok(scenario.router.drops()?.into_iter().map(|one| (one.reason, one.packets)).collect())
 }
 
-/// What was counted since `before`.
+/// Drop reasons counted since `before`.
 fn since(before: &[(String, u64)], scenario: &Scenario) -> Result<Vec<(String, u64)>> {
     let then = |reason: &str| before.iter().find(|one| one.0 == reason).map_or(0, |one| one.1);
     let now = dropped(scenario)?.into_iter().map(|(reason, packets)| {
@@ -108,9 +109,9 @@ fn each_packet_is_counted_by_its_reason() -> Result<()> {
     scenario.hosts_reach_each_other()?;
     let mac = scenario.topology.router_mac("host-a")?;
     let b = scenario.host("host-b");
-    let beside = b.command(Tool::PING)?.args(["-n", "-i", "0.02", "-c", "500", "-W", "2"]);
-    let beside = beside.args([&b.gateway(false)?.to_string()]).spawn()?;
-    let mut wrong = Vec::new();
+    let running = b.command(Tool::PING)?.args(["-n", "-i", "0.02", "-c", "500", "-W", "2"]);
+    let running = running.args([&b.gateway(false)?.to_string()]).spawn()?;
+    let mut failed = Vec::new();
     for name in NAMES {
         let before = dropped(&scenario)?;
         let script = format!("{FRAMES}EACH = {EACH}\n{SEND}");
@@ -126,12 +127,12 @@ fn each_packet_is_counted_by_its_reason() -> Result<()> {
         });
         match seen {
             Ok(seen) => println!("{name}: {seen:?}"),
-            Err(error) => wrong.push(error.to_string()),
+            Err(error) => failed.push(error.to_string()),
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let (printed, _, _) = beside.finish(Duration::from_secs(60))?;
-    assert!(printed.contains("500 received"), "a ping beside lost nothing: {printed}");
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    let (printed, _, _) = running.finish(Duration::from_secs(60))?;
+    assert!(printed.contains("500 received"), "a concurrent ping loses nothing: {printed}");
     assert!(scenario.router.is_running(), "{}", scenario.router.log());
     scenario.hosts_reach_each_other()?;
     scenario.end()
@@ -145,7 +146,7 @@ whole = [bytes(ETH / packet) for packet in quiet]
 for turn in range(100):
     for frame in whole:
         socket.send(frame)
-# Fragments of a thousand packets that never become whole.
+# Fragments of a thousand packets that are never complete.
 for at in range(1000):
     socket.send(bytes(ETH / IP(src=A, dst=R, flags='MF', id=1000 + at, proto=17) / (b'x' * 512)))
     socket.send(bytes(ETH / IPv6(src=A6, dst=R6) / IPv6ExtHdrFragment(m=1, id=1000 + at) / (b'x' * 512)))
@@ -155,12 +156,12 @@ print('done')
     scenario.hosts_reach_each_other()?;
     let mac = scenario.topology.router_mac("host-a")?;
     let b = scenario.host("host-b");
-    let beside = b.command(Tool::PING)?.args(["-n", "-i", "0.02", "-c", "200", "-W", "2"]);
-    let beside = beside.args([&b.gateway(true)?.to_string()]).spawn()?;
+    let running = b.command(Tool::PING)?.args(["-n", "-i", "0.02", "-c", "200", "-W", "2"]);
+    let running = running.args([&b.gateway(true)?.to_string()]).spawn()?;
     let printed = scapy(scenario.host("host-a"), &format!("{FRAMES}{FLOOD}"), &[("MAC", &mac)])?;
     assert!(printed.contains("done"));
-    let (printed, _, _) = beside.finish(Duration::from_secs(60))?;
-    assert!(printed.contains("200 received"), "a ping beside lost nothing: {printed}");
+    let (printed, _, _) = running.finish(Duration::from_secs(60))?;
+    assert!(printed.contains("200 received"), "a concurrent ping loses nothing: {printed}");
     assert!(scenario.router.is_running(), "{}", scenario.router.log());
     scenario.hosts_reach_each_other()?;
     scenario.end()
@@ -177,10 +178,10 @@ fn record_route_and_timestamps_are_processed() -> Result<()> {
         let printed = run_ping(a, &arguments)?.stdout;
         assert!(printed.contains("2 received"), "{option:?}: {printed}");
     }
-    // The router writes the address of the interface that it sends by.
+    // The router records the address of the outgoing interface.
     let printed = run_ping(a, &["-R", "-c", "1", "-W", "2", &to])?.stdout;
     assert!(printed.contains(&b.gateway(false)?.to_string()), "{printed}");
-    // More than one packet's worth, in pieces, to the router and through it.
+    // Fragmented pings to the router and through it.
     for to in [a.gateway(false)?, b.address(false)?, a.gateway(true)?, b.address(true)?] {
         let pings = run_ping(a, &["-s", "6000", "-c", "2", "-W", "2", &to.to_string()])?;
         assert!(pings.stdout.contains("2 received"), "{to}: {}", pings.stdout);

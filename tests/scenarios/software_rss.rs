@@ -1,5 +1,5 @@
-//! `software-rss`: one receive queue, two workers, real ports. The workers share the flows, each flow keeps its order, and
-//! the packet accounting balances.
+//! `software-rss`: one receive queue, two workers, real ports. The workers share the flows, each flow keeps its
+//! order, and the packet accounting balances.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,10 +14,10 @@ use stoa_scenarios::{Scenario, two_sides};
 
 const FLOWS: u16 = 32;
 const ROUNDS: u32 = 40;
-/// Datagrams of one flow that follow each other at once.
+/// Datagrams of one flow in a burst.
 const BURST: u32 = 4;
 const PORT: u16 = 9_999;
-/// How long datagrams of one round may take; after that they are lost.
+/// Deadline for datagrams of one round; later ones count as lost.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Two untagged sides, each behind one port with one receive queue.
@@ -30,20 +30,20 @@ fn begin() -> Result<Scenario> {
         port["software-rss"] = json!(true);
     }
     let scenario = Scenario::with(&sides, &configuration)?;
-    // Whoever is asked for first waits a while: not what is told here.
+    // Resolve the neighbours first.
     scenario.hosts_reach_each_other()?;
     Ok(scenario)
 }
 
-/// Packets that each worker has looked at so far.
-fn looked_at(scenario: &Scenario) -> Result<BTreeMap<u64, u64>> {
+/// Packets of each worker.
+fn packets_by_worker(scenario: &Scenario) -> Result<BTreeMap<u64, u64>> {
     let nodes = scenario.router.show("nodes")?;
     let list = nodes["nodes"].as_array().expect("a list");
     let share = |node: &Value| Some((node["worker"].as_u64()?, node["packets"].as_u64()?));
     Ok(list.iter().filter(|node| node["name"] == "ethernet-input").filter_map(share).collect())
 }
 
-/// Packets that one worker gave and another took.
+/// Packets handed out and handed in by the workers.
 fn handed(scenario: &Scenario) -> Result<(u64, u64)> {
     let workers = scenario.router.show("workers")?;
     let list = workers["workers"].as_array().expect("a list");
@@ -54,7 +54,7 @@ fn handed(scenario: &Scenario) -> Result<(u64, u64)> {
 fn bind(host: &Host, port: u16, six: bool) -> Result<UdpSocket> {
     let address = SocketAddr::new(host.address(six)?, port);
     let socket = host.namespace().enter(|| UdpSocket::bind(address).expect("a free port"))?;
-    socket.set_nonblocking(true).expect("it can");
+    socket.set_nonblocking(true).expect("non-blocking");
     Ok(socket)
 }
 
@@ -63,7 +63,7 @@ fn bind(host: &Host, port: u16, six: bool) -> Result<UdpSocket> {
 struct Arrived(BTreeMap<(u16, u16), Vec<u32>>);
 
 impl Arrived {
-    fn take(&mut self, socket: &UdpSocket) {
+    fn receive(&mut self, socket: &UdpSocket) {
         let mut data = [0; 4];
         let to = socket.local_addr().expect("it is bound").port();
         while let Ok((4, from)) = socket.recv_from(&mut data) {
@@ -76,7 +76,7 @@ impl Arrived {
         self.0.values().map(Vec::len).sum()
     }
 
-    /// Numbers that came after a greater one of their flow, or twice.
+    /// Number of datagrams that are duplicates or arrive after a later one of their flow.
     fn late(&self) -> usize {
         let late = |numbers: &Vec<u32>| {
             let mut most = None;
@@ -106,56 +106,56 @@ fn exchange(scenario: &Scenario, six: bool) -> Result<Arrived> {
             }
         }
         let expected = arrived.count() + 2 * usize::from(FLOWS) * BURST as usize;
-        // Datagrams may be lost on a busy machine: what is there by then counts.
+        // A busy machine may lose datagrams.
         let deadline = Instant::now() + PATIENCE;
         while arrived.count() < expected && Instant::now() < deadline {
-            near.iter().chain([&far]).for_each(|socket| arrived.take(socket));
+            near.iter().chain([&far]).for_each(|socket| arrived.receive(socket));
             std::thread::yield_now();
         }
     }
     Ok(arrived)
 }
 
-/// Keeps this thread on one processor, the first that it may use: when Linux moves a sender, what it sent
-/// before and after stands in two processors' backlogs, and passes each other before the router sees it.
+/// Pins this thread to one processor: when Linux migrates a sender, its packets are in the backlogs of two processors
+/// and may be reordered before the router receives them.
 fn stay_on_one_processor() {
     let this = Pid::from_raw(0);
-    let allowed = sched_getaffinity(this).expect("it can be asked");
+    let allowed = sched_getaffinity(this).expect("the affinity");
     let first = (0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap_or(false));
     let mut one = CpuSet::new();
-    one.set(first.expect("we run on one")).expect("it is there");
+    one.set(first.expect("an allowed processor")).expect("it is there");
     sched_setaffinity(this, &one).expect("it is allowed");
 }
 
 #[test]
 fn flows_of_one_queue_are_distributed_in_order() -> Result<()> {
     let scenario = begin()?;
-    // After the router has begun: it keeps its processors.
+    // After the start of the router, which would inherit the affinity.
     stay_on_one_processor();
     for six in [false, true] {
-        let (before, handed_before) = (looked_at(&scenario)?, handed(&scenario)?.0);
+        let (before, handed_before) = (packets_by_worker(&scenario)?, handed(&scenario)?.0);
         let arrived = exchange(&scenario, six)?;
         let packets = u64::from(2 * u32::from(FLOWS) * ROUNDS * BURST);
         let came = arrived.count() as u64;
         assert!(came <= packets && came * 100 >= packets * 99, "{came} of {packets} arrived");
         assert_eq!(arrived.0.len(), 2 * usize::from(FLOWS));
-        // Spread packet by packet, about half would be late or twice.
-        assert_eq!(arrived.late(), 0, "of {came} out of order");
-        let after = looked_at(&scenario)?;
+        // Distribution by packet would reorder about half of them.
+        assert_eq!(arrived.late(), 0, "of {came} are out of order");
+        let after = packets_by_worker(&scenario)?;
         let shares: Vec<u64> = after.iter().map(|(worker, n)| n - before[worker]).collect();
         assert_eq!(shares.len(), 2);
         // 32 flows over two workers: fewer than 4 at one of them in 1 of 100,000 seeds, and the seed is fixed.
         assert!(shares.iter().all(|share| share * 8 >= packets), "{shares:?}");
         assert!(handed(&scenario)?.0 - handed_before >= packets / 8);
     }
-    wait_until("who was given packets has taken them", Duration::from_secs(5), || {
+    wait_until("all packets handed out are handed in", Duration::from_secs(5), || {
         let (out, back) = handed(&scenario).map_err(|error| error.to_string())?;
-        if out == back { Ok(()) } else { Err(format!("{out} given, {back} taken")) }
+        if out == back { Ok(()) } else { Err(format!("{out} handed out, {back} handed in")) }
     })?;
     scenario.end()
 }
 
-/// What the kernel of a host says of its connections: how often it found segments out of order.
+/// Reordering events of TCP in the kernel of a host.
 fn reordered(host: &Host) -> Result<u64> {
     let read = || std::fs::read_to_string("/proc/thread-self/net/netstat").expect("it is there");
     let text = host.namespace().enter(read)?;
@@ -174,7 +174,7 @@ fn tcp_stays_in_order() -> Result<()> {
     let [a, b] = ["host-a", "host-b"].map(|label| scenario.host(label));
     let mut segments = 0;
     for six in [false, true] {
-        // Both directions at once, and each connection has another port: another worker.
+        // Both directions at once; ports differ, so connections use different workers.
         for _ in 0..2 {
             let (there, back) = std::thread::scope(|scope| {
                 let there = scope.spawn(|| iperf(a, b, six, Load::Tcp, 1));
@@ -185,7 +185,7 @@ fn tcp_stays_in_order() -> Result<()> {
                 assert!(rate.bits_per_second > 1e5, "{rate:?}");
                 segments += (rate.bits_per_second / 8.0 / 1448.0) as u64;
                 println!(
-                    "{:.2} Gbit/s, {} sent again",
+                    "{:.2} Gbit/s, {} retransmits",
                     rate.bits_per_second / 1e9,
                     rate.retransmits
                 );
@@ -194,7 +194,7 @@ fn tcp_stays_in_order() -> Result<()> {
     }
     let reordered = reordered(a)? + reordered(b)?;
     println!("{reordered} of {segments} segments found out of order");
-    // Packets of one connection over two workers would be found out of order all the time.
+    // If one connection used two workers, most segments would be out of order.
     assert!(reordered * 10_000 <= segments + 10_000, "{reordered} of {segments}");
     scenario.end()
 }

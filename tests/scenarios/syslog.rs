@@ -1,5 +1,5 @@
-//! A real rsyslogd receives the log by UDP, TCP and its Unix socket: every message once, with its parts, also those of
-//! the time when it was killed and started again.
+//! rsyslogd receives the log by UDP, TCP and its Unix socket: every message once and complete, including those logged
+//! while it was killed.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use stoa_lab::{
 };
 
 const DEADLINE: Duration = Duration::from_secs(40);
-/// What the controller says of each reload, with a number that goes up.
-const TOLD: &str = "committed";
+/// The controller's message for each reload, which has an increasing number.
+const COMMITTED: &str = "committed";
 
 /// rsyslogd with a file for each input.
 struct Receiver {
@@ -74,8 +74,8 @@ impl Receiver {
         Ok(process)
     }
 
-    /// What came in by one input.
-    fn got(&self, input: &str) -> Vec<Value> {
+    /// Messages of one input.
+    fn messages(&self, input: &str) -> Vec<Value> {
         let file = self.scratch.file(&format!("{input}.log"));
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -85,11 +85,11 @@ impl Receiver {
         whole.lines().map(read).collect()
     }
 
-    /// The numbers of the reloads that were told by one input, in their order.
-    fn told(&self, input: &str) -> Vec<u64> {
-        let got = self.got(input);
-        let told = got.iter().filter(|it| it["msg"].as_str() == Some(TOLD));
-        told.filter_map(|message| field(message, "number")?.parse().ok()).collect()
+    /// The numbers of the reloads logged to one input, in order of arrival.
+    fn commits(&self, input: &str) -> Vec<u64> {
+        let messages = self.messages(input);
+        let commits = messages.iter().filter(|it| it["msg"].as_str() == Some(COMMITTED));
+        commits.filter_map(|message| field(message, "number")?.parse().ok()).collect()
     }
 }
 
@@ -135,22 +135,22 @@ fn rsyslogd_receives_every_message_once_even_after_a_kill() -> Result<()> {
         router.reload(&configuration(&receiver, routes))?.ok()?;
         Ok(())
     };
-    // The configuration of the start is number 1.
-    let heard = |input: &str, last: u64| {
+    // The startup configuration is number 1.
+    let wait_for = |input: &str, last: u64| {
         let expected: Vec<u64> = (2..=last).collect();
-        wait_until(&format!("{expected:?} came by {input}"), DEADLINE, || {
-            let told = receiver.told(input);
-            if told == expected { Ok(()) } else { Err(format!("{told:?}: {}", router.log())) }
+        wait_until(&format!("{expected:?} received by {input}"), DEADLINE, || {
+            let commits = receiver.commits(input);
+            if commits == expected { Ok(()) } else { Err(format!("{commits:?}: {}", router.log())) }
         })
     };
     for routes in 2..=20 {
         reload(routes)?;
     }
     for input in ["udp", "tcp", "unix"] {
-        heard(input, 20)?;
+        wait_for(input, 20)?;
     }
     for (input, facility) in [("udp", 20), ("tcp", 20), ("unix", 3)] {
-        for message in receiver.got(input) {
+        for message in receiver.messages(input) {
             let priority = message["pri"].as_str().and_then(|it| it.parse::<u8>().ok());
             let severity = priority.map(|it| (it / 8, it % 8));
             assert!([Some((facility, 6)), Some((facility, 4))].contains(&severity), "{message}");
@@ -161,8 +161,8 @@ fn rsyslogd_receives_every_message_once_even_after_a_kill() -> Result<()> {
         }
     }
 
-    // Killed at once, and back: what was told meanwhile comes then, in its order.
-    kill(Pid::from_raw(first.pid().cast_signed()), Signal::SIGKILL).expect("it is ours");
+    // After a kill and a restart, messages logged in between arrive in order.
+    kill(Pid::from_raw(first.pid().cast_signed()), Signal::SIGKILL).expect("our own process");
     wait_until("rsyslogd is gone", DEADLINE, || {
         if first.is_running() { Err(String::new()) } else { Ok(()) }
     })?;
@@ -173,14 +173,14 @@ fn rsyslogd_receives_every_message_once_even_after_a_kill() -> Result<()> {
     }
     let second = receiver.start()?;
     for input in ["tcp", "unix"] {
-        heard(input, 30)?;
+        wait_for(input, 30)?;
     }
-    // By datagrams nobody knows what was lost, but what comes now is heard.
+    // Over UDP, messages may be lost, but later ones arrive.
     let mut routes = 30;
-    wait_until("UDP is heard again", DEADLINE, || {
+    wait_until("UDP messages arrive again", DEADLINE, || {
         routes = 31 + (routes + 1) % 100;
         reload(routes).map_err(|error| error.to_string())?;
-        let last = receiver.told("udp").pop();
+        let last = receiver.commits("udp").pop();
         if last > Some(30) { Ok(()) } else { Err(format!("{last:?}")) }
     })?;
     router.stop()?;

@@ -1,4 +1,4 @@
-//! A TAP port: the router makes the device in a namespace that is its host, and packets pass to a host on a veth pair.
+//! A TAP port: the router creates the device in another namespace, which communicates with a host on a veth pair.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn a_host_on_a_tap_and_a_host_on_a_veth() -> Result<()> {
     assert!(output.success(), "{}", output.stdout);
     println!("{}", output.stdout);
     scenario.end()?;
-    // The device was the router's and went with it.
+    // The router removes its device.
     assert!(host.ip(&["link", "show", "dev", "tap0"]).is_err());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Trace and capture: traces of real packets, and captures that tcpdump and tshark read: files, rings of files, streams.
+//! Traces of packets, and captures for tcpdump and tshark: files, rings of files, streams.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use stoa_scenarios::{Scenario, two_sides};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// `stoa capture ARGUMENTS`, once it runs.
+/// Starts `stoa capture ARGUMENTS`.
 fn capture(scenario: &Scenario, arguments: &[&str]) -> Result<Background> {
     let socket = scenario.router.socket().to_string_lossy().into_owned();
     let command = Command::program(scenario.router.binary()).args(["capture"]).args(arguments);
@@ -18,7 +18,7 @@ fn capture(scenario: &Scenario, arguments: &[&str]) -> Result<Background> {
     Ok(capture)
 }
 
-/// Interface, direction, comment and ICMP type of each frame, as tshark reads them.
+/// Interface, direction, comment and ICMP type of each frame, by tshark.
 fn tshark(file: &str) -> Result<String> {
     let fields =
         ["frame.interface_name", "frame.packet_flags_direction", "frame.comment", "icmp.type"];
@@ -90,7 +90,7 @@ fn drops_stream_into_tshark_with_their_reason() -> Result<()> {
     let running = Command::program("sh").args(["-c", &line]).spawn()?;
     running.wait_for("Capturing", DEADLINE)?;
     ping(host, "192.0.2.1".parse().expect("an address"), 2, &["-i", "0.2"])?;
-    let words = wait_until("both drops are read", DEADLINE, || {
+    let words = wait_until("tshark has read both drops", DEADLINE, || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         if text.lines().count() >= 2 { Ok(text) } else { Err(text) }
     })?;

@@ -1,4 +1,4 @@
-//! tracepath finds the size of the path, both families, and every hop.
+//! tracepath finds the path MTU and every hop, in both families.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn tracepath_finds_the_mtu_of_the_far_link() -> Result<()> {
         let command = a.command(Tool::TRACEPATH)?.args(["-n", "-m", "4", &to]);
         let printed = command.deadline(Duration::from_secs(30)).run()?.stdout;
         assert!(printed.contains("pmtu 1400"), "{printed}");
-        assert!(printed.contains(&router), "the router shows itself: {printed}");
+        assert!(printed.contains(&router), "the router is a hop: {printed}");
         assert!(printed.contains("reached"), "{printed}");
         assert!(printed.contains("Resume: pmtu 1400 hops 2 back 2"), "{printed}");
     }

@@ -1,4 +1,4 @@
-//! `stoa traffic` tests a router of Linux: nothing is lost at a modest rate, and what a bad link does is found.
+//! `stoa traffic` tests a Linux router: nothing is lost at a modest rate, and faults of a link are measured.
 //!
 //! Needs root and the programs of `scripts/setup test`.
 
@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::Value;
 use stoa_lab::{Command, Linux, Output, Result, Scratch, Side, Topology, stoa_binary};
 
-/// Packets that are sent each way.
+/// Packets sent in each direction.
 const COUNT: u64 = 4000;
 
-/// Two hosts around the kernel: the tester takes addresses of its own on their links.
+/// Two hosts around the kernel; the tester uses its own addresses on their links.
 fn topology() -> Result<(Topology, Linux)> {
     let a = [("198.18.1.2/24", "198.18.1.1/24"), ("2001:db8:1::2/64", "2001:db8:1::1/64")];
     let b = [("198.18.2.2/24", "198.18.2.1/24"), ("2001:db8:2::2/64", "2001:db8:2::1/64")];
@@ -19,7 +19,7 @@ fn topology() -> Result<(Topology, Linux)> {
     Ok((topology, linux))
 }
 
-/// A run file for two ports in the hosts' namespaces, and these streams.
+/// A run file with two ports in the hosts' namespaces and these streams.
 fn run_file(topology: &Topology, streams: &str) -> String {
     let port = |label: &str, number: u8| {
         let netns = topology.host(label).namespace().name().to_owned();
@@ -37,7 +37,7 @@ fn run_file(topology: &Topology, streams: &str) -> String {
     )
 }
 
-/// Streams of both families from one host to the other and back, so many packets each.
+/// One stream of each family, in opposite directions.
 fn streams(rate: &str) -> String {
     let stream = |name: &str, from: &str, to: &str, more: &str| {
         format!(
@@ -63,8 +63,8 @@ fn run(topology: &Topology, streams: &str) -> Result<(Output, Value)> {
     Ok((output, results))
 }
 
-/// A figure of a stream.
-fn figure(results: &Value, stream: usize, name: &str) -> u64 {
+/// A counter of a stream.
+fn counter(results: &Value, stream: usize, name: &str) -> u64 {
     results["streams"][stream][name].as_u64().unwrap_or_else(|| panic!("{name}: {results}"))
 }
 
@@ -73,10 +73,10 @@ fn linux_loses_nothing_at_a_modest_rate() -> Result<()> {
     let (topology, _linux) = topology()?;
     let (_, results) = run(&topology, &streams("2kpps"))?;
     for stream in 0..2 {
-        assert_eq!(figure(&results, stream, "sent"), COUNT, "{results}");
-        assert_eq!(figure(&results, stream, "received"), COUNT, "{results}");
+        assert_eq!(counter(&results, stream, "sent"), COUNT, "{results}");
+        assert_eq!(counter(&results, stream, "received"), COUNT, "{results}");
         for name in ["lost", "duplicates", "reordered", "stray"] {
-            assert_eq!(figure(&results, stream, name), 0, "{name} of {results}");
+            assert_eq!(counter(&results, stream, name), 0, "{name} of {results}");
         }
         let latency = &results["streams"][stream]["latency"];
         let of = |name: &str| latency[name].as_u64().expect("a latency");
@@ -102,21 +102,21 @@ fn a_missing_gateway_is_named() -> Result<()> {
     Ok(())
 }
 
-/// A link of 200 kbit/s takes some 420 frames of 60 bytes in a second, in which 4,000 are offered, and next to none waits.
+/// A link of 200 kbit/s carries about 420 frames of 60 bytes per second of the 4,000 offered, and queues almost none.
 #[test]
 fn drops_of_a_slow_link_are_counted_as_lost() -> Result<()> {
     let (topology, _linux) = topology()?;
-    thin(&topology)?;
+    limit_rate(&topology)?;
     let (_, results) = run(&topology, &streams("4kpps"))?;
-    let (received, lost) = (figure(&results, 0, "received"), figure(&results, 0, "lost"));
+    let (received, lost) = (counter(&results, 0, "received"), counter(&results, 0, "lost"));
     assert!((1..1000).contains(&received) && lost > 0, "{results}");
-    assert_eq!(received + lost, figure(&results, 0, "sent"));
-    assert_eq!(figure(&results, 0, "duplicates") + figure(&results, 0, "reordered"), 0);
-    assert_eq!(figure(&results, 1, "lost"), 0, "the other way is as wide as before");
+    assert_eq!(received + lost, counter(&results, 0, "sent"));
+    assert_eq!(counter(&results, 0, "duplicates") + counter(&results, 0, "reordered"), 0);
+    assert_eq!(counter(&results, 1, "lost"), 0, "the other direction is not limited");
     Ok(())
 }
 
-fn thin(topology: &Topology) -> Result<()> {
+fn limit_rate(topology: &Topology) -> Result<()> {
     let words = [
         "qdisc", "add", "dev", "host-b", "root", "tbf", "rate", "200kbit", "burst", "2000",
         "limit", "4000",
@@ -125,7 +125,7 @@ fn thin(topology: &Topology) -> Result<()> {
     Ok(())
 }
 
-/// What the kernel's network emulator does; it is not everywhere, and then there is nothing to see.
+/// Results with the kernel's network emulator; `None` if the kernel has none.
 fn emulated(words: &[&str]) -> Result<Option<Value>> {
     let (topology, _linux) = topology()?;
     let whole = [&["qdisc", "add", "dev", "host-b", "root", "netem"], words].concat();
@@ -140,25 +140,25 @@ fn emulated(words: &[&str]) -> Result<Option<Value>> {
 #[test]
 fn lost_packets_are_counted() -> Result<()> {
     let Some(results) = emulated(&["loss", "10%"])? else { return Ok(()) };
-    // Five standard deviations of 4,000 throws around 400.
-    assert!((305..=495).contains(&figure(&results, 0, "lost")), "{results}");
-    assert_eq!(figure(&results, 1, "lost"), 0, "{results}");
+    // 400 of 4,000 are expected, within five standard deviations.
+    assert!((305..=495).contains(&counter(&results, 0, "lost")), "{results}");
+    assert_eq!(counter(&results, 1, "lost"), 0, "{results}");
     Ok(())
 }
 
 #[test]
 fn duplicate_packets_are_counted() -> Result<()> {
     let Some(results) = emulated(&["duplicate", "10%"])? else { return Ok(()) };
-    assert!((305..=495).contains(&figure(&results, 0, "duplicates")), "{results}");
-    assert_eq!(figure(&results, 0, "lost"), 0, "{results}");
+    assert!((305..=495).contains(&counter(&results, 0, "duplicates")), "{results}");
+    assert_eq!(counter(&results, 0, "lost"), 0, "{results}");
     Ok(())
 }
 
 #[test]
 fn packets_out_of_order_are_counted() -> Result<()> {
-    // One in ten goes at once; those sent before it come after it.
+    // One in ten is sent without delay and overtakes earlier ones.
     let Some(results) = emulated(&["delay", "5ms", "reorder", "10%"])? else { return Ok(()) };
-    assert!(figure(&results, 0, "reordered") >= 300, "{results}");
-    assert_eq!(figure(&results, 0, "lost") + figure(&results, 0, "duplicates"), 0, "{results}");
+    assert!(counter(&results, 0, "reordered") >= 300, "{results}");
+    assert_eq!(counter(&results, 0, "lost") + counter(&results, 0, "duplicates"), 0, "{results}");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Tunnels between two routers: host-a, a router, the way, another router, host-b. Each kind of tunnel carries both
-//! families; tshark, which knows nothing of Stoa, says what is on the way.
+//! Tunnels between two routers: host-a, a router, the underlay, another router, host-b. Each kind of tunnel carries
+//! both families; tshark checks the encapsulation on the underlay.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use stoa_scenarios::{Scenario, run_ping, two_sides};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// One end of a tunnel over a memif link, the way: the router of side 0 or 1.
+/// The configuration of the router of side 0 or 1, with a tunnel over a memif link, the underlay.
 fn end(side: &Side, which: usize, kind: (&str, bool), socket: &str) -> Result<Value> {
     let (encapsulation, outer_is_ip4) = kind;
-    let way = |end: usize| {
+    let outer = |end: usize| {
         if outer_is_ip4 {
             format!("192.0.2.{}", end + 1)
         } else {
@@ -28,12 +28,11 @@ fn end(side: &Side, which: usize, kind: (&str, bool), socket: &str) -> Result<Va
     let length = if outer_is_ip4 { 24 } else { 64 };
     let address =
         |text: String, length: u8| -> Result<Address> { format!("{text}/{length}").parse() };
-    let tunnel =
-        json!({ "encapsulation": encapsulation, "local": way(which), "remote": way(1 - which) });
+    let tunnel = json!({ "encapsulation": encapsulation, "local": outer(which), "remote": outer(1 - which) });
     let own = inner(which);
     let mut made = Configuration::new(std::slice::from_ref(side))
-        .port("way", json!({ "memif": { "socket": socket, "role": role } }))
-        .addresses("way", &[address(way(which), length)?])
+        .port("underlay", json!({ "memif": { "socket": socket, "role": role } }))
+        .addresses("underlay", &[address(outer(which), length)?])
         .port("tun", json!({ "tunnel": tunnel }))
         .addresses("tun", &[address(own.0, 30)?, address(own.1, 64)?]);
     made.interface("tun")["type"] = json!("iana-if-type:tunnel");
@@ -45,7 +44,7 @@ fn end(side: &Side, which: usize, kind: (&str, bool), socket: &str) -> Result<Va
     Ok(made.json())
 }
 
-/// What tshark reads on the way: all protocols of each packet.
+/// The protocols of each captured packet, by tshark.
 fn protocols(file: &str) -> Result<String> {
     let fields = ["-T", "fields", "-e", "frame.protocols"];
     Ok(Command::tool(Tool::TSHARK)?.args(["-n", "-r", file]).args(fields).run()?.ok()?.stdout)
@@ -55,23 +54,23 @@ fn scenario(kind: (&str, bool)) -> Result<()> {
     let sides = two_sides(&[])?;
     let topology = Topology::new(&sides)?;
     let scratch = Scratch::new()?;
-    let socket = scratch.file("way.sock").to_string_lossy().into_owned();
+    let socket = scratch.file("underlay.sock").to_string_lossy().into_owned();
     let binary = stoa_binary()?;
     let start = |which: usize| {
         Router::start(&binary, Some(topology.router()), &end(&sides[which], which, kind, &socket)?)
     };
     let (first, second) = (start(0)?, start(1)?);
-    first.wait_up(&["host-a", "way", "tun"])?;
-    second.wait_up(&["host-b", "way", "tun"])?;
+    first.wait_up(&["host-a", "underlay", "tun"])?;
+    second.wait_up(&["host-b", "underlay", "tun"])?;
     let scenario = Scenario { router: first, topology };
-    let file = scratch.file("way.pcapng").to_string_lossy().into_owned();
+    let file = scratch.file("underlay.pcapng").to_string_lossy().into_owned();
     let own_socket = scenario.router.socket().to_string_lossy().into_owned();
-    let arguments = ["capture", "way", "--write", &file, "--socket", &own_socket];
+    let arguments = ["capture", "underlay", "--write", &file, "--socket", &own_socket];
     let capture = Command::program(&binary).args(arguments).spawn()?;
     capture.wait_for("Capturing", DEADLINE)?;
     scenario.hosts_reach_each_other()?;
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
-    // What just fits, and what is told that it does not.
+    // A packet of exactly the MTU, and an oversized one.
     let overhead = if kind.1 { 20 } else { 40 } + if kind.0 == "gre" { 4 } else { 0 };
     let most = 1500 - overhead - 28;
     let size = most.to_string();
@@ -96,8 +95,8 @@ fn scenario(kind: (&str, bool)) -> Result<()> {
     }
     let shown = scenario.router.call(&["show", "interfaces"])?.ok()?.stdout;
     assert!(shown.contains("tun"), "{shown}");
-    scenario.router.at_rest()?;
-    second.at_rest()?;
+    scenario.router.wait_idle()?;
+    second.wait_idle()?;
     second.stop()?;
     scenario.end()
 }

@@ -1,4 +1,4 @@
-//! What cannot be delivered: each reason with its own answer, or with silence where silence was asked for.
+//! Undeliverable packets: each reason causes its own ICMP error; a blackhole causes none.
 
 use stoa_lab::{Configuration, NextHop, Result};
 use stoa_scenarios::{Scenario, run_ping, two_sides};
@@ -19,8 +19,8 @@ fn begin() -> Result<Scenario> {
     Scenario::with(&sides, &configuration)
 }
 
-/// What the first host hears when it pings an address.
-fn heard(scenario: &Scenario, to: &str, wait_s: &str) -> Result<String> {
+/// The output of a ping of the first host that fails.
+fn ping_output(scenario: &Scenario, to: &str, wait_s: &str) -> Result<String> {
     let output = run_ping(scenario.host("host-a"), &["-c", "1", "-W", wait_s, to])?;
     assert!(!output.success(), "{to} does not exist: {}", output.stdout);
     Ok(output.stdout)
@@ -28,10 +28,10 @@ fn heard(scenario: &Scenario, to: &str, wait_s: &str) -> Result<String> {
 
 fn answers(to: &str, words: &str, reason: &str) -> Result<()> {
     let scenario = begin()?;
-    let printed = heard(&scenario, to, "3")?;
+    let printed = ping_output(&scenario, to, "3")?;
     assert!(printed.contains(words), "expected `{words}`: {printed}");
     let router = scenario.host("host-a").gateway(to.contains(':'))?.to_string();
-    assert!(printed.contains(&router), "the router says so: {printed}");
+    assert!(printed.contains(&router), "the router is the source: {printed}");
     assert_eq!(scenario.router.dropped(reason)?, 1, "{reason}: {:?}", scenario.router.drops()?);
     scenario.hosts_reach_each_other()?;
     scenario.end()
@@ -56,7 +56,7 @@ fn unreachable_by_configuration() -> Result<()> {
 
 #[test]
 fn unreachable_by_configuration_6() -> Result<()> {
-    // RFC 4443, Section 3.1, code 6: a reject route. This ping knows no words for it.
+    // RFC 4443, Section 3.1, code 6: a reject route. ping prints it as a number.
     answers("2001:db8:12::9", "code 6", "ip6-unreachable")
 }
 
@@ -75,9 +75,12 @@ fn prohibited_by_configuration_6() -> Result<()> {
 fn a_black_hole_is_silent() -> Result<()> {
     let scenario = begin()?;
     for (to, reason) in [("198.18.11.9", "ip4-blackhole"), ("2001:db8:11::9", "ip6-blackhole")] {
-        let printed = heard(&scenario, to, "1")?;
-        assert!(!printed.contains("nreachable") && !printed.contains("From"), "silence: {printed}");
-        assert_eq!(scenario.router.dropped(reason)?, 1, "but a drop has a name");
+        let printed = ping_output(&scenario, to, "1")?;
+        assert!(
+            !printed.contains("nreachable") && !printed.contains("From"),
+            "no ICMP error: {printed}"
+        );
+        assert_eq!(scenario.router.dropped(reason)?, 1, "the drop is counted");
     }
     scenario.end()
 }
@@ -88,8 +91,8 @@ fn a_neighbour_that_never_answers() -> Result<()> {
     for (to, words) in
         [("198.18.2.77", "Destination Host Unreachable"), ("2001:db8:2::77", "Address unreachable")]
     {
-        // Three tries a second apart (RFC 4861, Section 7.2.2) come before the answer.
-        let printed = heard(&scenario, to, "8")?;
+        // Three attempts at intervals of one second (RFC 4861, Section 7.2.2) come before the answer.
+        let printed = ping_output(&scenario, to, "8")?;
         assert!(printed.contains(words), "expected `{words}`: {printed}");
         let failed = scenario.router.dropped("neighbor-failed")?;
         assert!(failed >= 1, "{:?}", scenario.router.drops()?);

@@ -1,4 +1,4 @@
-//! VLAN and QinQ: tagged on one side or both, one tag or two; frames with other tags are dropped by name.
+//! VLAN and QinQ: tagged on one side or both, one tag or two; frames with other tags are dropped and counted.
 
 use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{Configuration, Result, Tag};
@@ -33,7 +33,7 @@ fn two_tags_of_type_802_1q() -> Result<()> {
 
 #[test]
 fn the_same_tag_on_both_sides_is_distinguished() -> Result<()> {
-    // The same number on both sides: a tag means something on its own port only.
+    // The same VLAN on both sides: tags are local to a port.
     let sides = [
         side("host-a", 1)?.tagged(&[Tag::customer(100)]),
         side("host-b", 2)?.tagged(&[Tag::service(100), Tag::customer(100)]),
@@ -45,16 +45,16 @@ fn the_same_tag_on_both_sides_is_distinguished() -> Result<()> {
 
 #[test]
 fn another_tag_is_dropped_by_name() -> Result<()> {
-    // The host speaks VLAN 101, the router expects 100.
+    // The host sends VLAN 101, the router expects 100.
     let expected = two_sides(&[Tag::customer(100)])?;
-    let spoken = two_sides(&[Tag::customer(101)])?;
-    let scenario = Scenario::with(&spoken, &Configuration::new(&expected))?;
+    let sent = two_sides(&[Tag::customer(101)])?;
+    let scenario = Scenario::with(&sent, &Configuration::new(&expected))?;
     let before = scenario.router.dropped("vlan-unknown")?;
     let b = scenario.host("host-b");
     let pings = ping(b, b.gateway(false)?, 2, &[])?;
     assert_eq!(pings.received, 0, "{pings:?}");
     assert!(scenario.router.dropped("vlan-unknown")? > before, "{:?}", scenario.router.drops()?);
-    // The other side does not notice.
+    // The other side is not affected.
     let a = scenario.host("host-a");
     assert!(ping(a, a.gateway(false)?, 2, &[])?.all());
     scenario.end()

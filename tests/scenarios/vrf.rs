@@ -1,4 +1,4 @@
-//! VRFs: two customers with the same addresses, on ports and on VLANs, never meet; one of them uses a shared service.
+//! VRFs: two customers with the same addresses, on ports and on VLANs, are isolated; one of them uses a shared service.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use stoa_lab::measure::ping;
 use stoa_lab::{Configuration, NextHop, Result, Side, Tag, wait_until};
 use stoa_scenarios::{Scenario, run_ping, side};
 
-/// Customer red has networks 1, 2 and 3 on ports of its own; customer blue has 1 and 2 again, on VLAN 100 of other ports; the
-/// shared service is in network 9 of the default VRF.
+/// Customer red has networks 1, 2 and 3 on ports of its own; customer blue has 1 and 2 again, on VLAN 100 of other
+/// ports; the shared service is in network 9 of the default VRF.
 fn sides() -> Result<[Side; 6]> {
     let vlan = [Tag::customer(100)];
     Ok([
@@ -22,7 +22,7 @@ fn sides() -> Result<[Side; 6]> {
 
 fn begin() -> Result<Scenario> {
     let sides = sides()?;
-    // The service is leaked into red, and the way back to one network of red out of it.
+    // The service is leaked into red, and one network of red into the default VRF for the reverse path.
     let configuration = Configuration::new(&sides)
         .vrf("red", &["red-a", "red-b", "red-c"])
         .vrf("blue", &["blue-a.100", "blue-b.100"])
@@ -44,7 +44,7 @@ fn customers_with_the_same_addresses_never_meet() -> Result<()> {
                 assert!(pings.all(), "{customer}: {pings:?}");
             }
         }
-        // What only red has blue cannot reach, and is told so by its own gateway.
+        // Blue cannot reach a network of red: its own gateway sends an ICMP error.
         let red = scenario.host("red-c").address(six)?.to_string();
         let printed =
             run_ping(scenario.host("blue-a"), &["-c", "2", "-i", "0.2", "-W", "1", &red])?;
@@ -64,14 +64,14 @@ fn a_shared_service_is_leaked_to_one_customer() -> Result<()> {
             let pings = ping(from, to.address(six)?, 2, &[])?;
             assert!(pings.all(), "{pings:?}");
         }
-        // Nobody leaked it to blue.
+        // It is not leaked into blue.
         let pings = ping(scenario.host("blue-a"), shared.address(six)?, 2, &["-W", "1"])?;
         assert_eq!(pings.received, 0, "{pings:?}");
     }
     scenario.end()
 }
 
-/// Memory that the forwarder has touched, in KiB.
+/// Resident memory of the forwarder, KiB.
 fn resident(scenario: &Scenario) -> Result<u64> {
     let pid = scenario.router.status()?["forwarder_pid"].as_u64().unwrap_or(0);
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
@@ -99,7 +99,7 @@ fn vrfs_use_little_memory_and_release_it() -> Result<()> {
         assert!(cost < 200, "{cost} KiB for each VRF");
         scenario.router.reload(&plain.json())?.ok()?;
     }
-    wait_until("the memory is back", Duration::from_secs(5), || {
+    wait_until("the memory is released", Duration::from_secs(5), || {
         let more = resident(&scenario).map_err(|error| error.to_string())?.saturating_sub(before);
         if more < 20 * 1024 { Ok(()) } else { Err(format!("{more} KiB more than before")) }
     })?;

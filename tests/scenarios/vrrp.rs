@@ -1,6 +1,6 @@
-//! A pair of routers with keepalived as the other one: a host's packets through the virtual address go on when either of them
-//! ends, dies or falls behind. VRRP version 3 for both families, and version 2; keepalived with a MAC address of its own and
-//! with the virtual one.
+//! VRRP with keepalived as the other router: a host's packets through the virtual address continue when either router
+//! stops, is killed or gets a lower priority. Version 3 for both families, and version 2; keepalived with its own MAC
+//! address and with the virtual one.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use stoa_scenarios::side;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const VIRTUAL: &str = "198.18.1.254";
-/// Far behind both routers.
+/// Behind both routers.
 const FAR: &str = "203.0.113.7";
 
 /// ```text
@@ -22,7 +22,7 @@ const FAR: &str = "203.0.113.7";
 ///   peer   ──┘                                  │
 ///     └─────────────────────────────────────────┘
 /// ```
-/// Answers of the far host come back by the peer's kernel, whoever is active.
+/// Answers of the far host return through the peer's kernel, whichever router is active.
 struct Pair {
     router: Option<Router>,
     keepalived: Option<Background>,
@@ -118,8 +118,8 @@ impl Pair {
 
     fn start_router(&mut self, priority: u8) -> Result<()> {
         let configuration = self.configuration(priority)?;
-        let place = Some(self.topology.router());
-        let router = self.router.insert(Router::start(&stoa_binary()?, place, &configuration)?);
+        let namespace = Some(self.topology.router());
+        let router = self.router.insert(Router::start(&stoa_binary()?, namespace, &configuration)?);
         router.wait_up(&["host-a", "host-b"])
     }
 
@@ -154,12 +154,12 @@ impl Pair {
         self.router.as_ref().expect("it runs")
     }
 
-    /// How the virtual routers of the first interface stand, IPv4 first.
+    /// The virtual routers of the first interface, IPv4 first.
     fn instances(&self) -> Result<Vec<Value>> {
-        let place = "/ietf-interfaces:interfaces/interface[name='host-a']";
-        let output = self.router().call(&["show", "state", place])?.ok()?;
-        let told: Value = serde_json::from_str(&output.stdout).expect("JSON");
-        let interface = &told["ietf-interfaces:interface"][0];
+        let path = "/ietf-interfaces:interfaces/interface[name='host-a']";
+        let output = self.router().call(&["show", "state", path])?.ok()?;
+        let state: Value = serde_json::from_str(&output.stdout).expect("JSON");
+        let interface = &state["ietf-interfaces:interface"][0];
         let of =
             |family: &str| interface[family]["ietf-vrrp:vrrp"]["vrrp-instance"].as_array().cloned();
         let both = ["ietf-ip:ipv4", "ietf-ip:ipv6"].map(|it| of(it).unwrap_or_default());
@@ -179,7 +179,7 @@ impl Pair {
         self.keepalived.as_ref().expect("it runs").wait_for(words, PATIENCE)
     }
 
-    /// Where the client sends what goes by the virtual address.
+    /// The client's neighbour entry of the virtual address.
     fn gateway_mac(&self) -> Result<String> {
         self.client.ip(&["neigh", "show", VIRTUAL])
     }
@@ -220,7 +220,7 @@ impl Stream {
     }
 }
 
-/// The interval, three of them and one more for the skew, and what a busy machine adds.
+/// The maximum gap: four advertisement intervals, and a margin for a busy machine.
 fn within(version: u8) -> f64 {
     if version == 3 { 0.8 + 1.2 } else { 4.0 + 1.2 }
 }
@@ -235,21 +235,21 @@ fn fail_over(version: u8, is_virtual_mac: bool) -> Result<()> {
     let mac = pair.gateway_mac()?;
     assert!(mac.contains("00:00:5e:00:01:33"), "{mac}");
 
-    // Ours ends: it says so.
+    // Stoa stops and resigns.
     let before = stream.answers().len();
     pair.router.take().expect("it runs").stop()?;
     pair.wait_for_peer("Entering MASTER STATE")?;
-    let gap = stream.gap_since(before, "Stoa ends")?;
+    let gap = stream.gap_since(before, "Stoa stops")?;
     assert!(gap < within(version), "{gap}");
 
-    // It comes back, and is the higher one.
+    // Stoa starts again, with the higher priority.
     let before = stream.answers().len();
     pair.start_router(150)?;
     pair.wait_for("master")?;
-    let gap = stream.gap_since(before, "Stoa comes back")?;
+    let gap = stream.gap_since(before, "Stoa starts")?;
     assert!(gap < within(version), "{gap}");
 
-    // It dies: nobody says so, and nobody starts it again.
+    // The forwarder is killed without resigning, and its supervisor is stopped.
     let before = stream.answers().len();
     let log = pair.keepalived.as_ref().expect("it runs").log();
     let times = log.matches("Entering MASTER STATE").count();
@@ -266,22 +266,22 @@ fn fail_over(version: u8, is_virtual_mac: bool) -> Result<()> {
         if now > times { Ok(()) } else { Err(log) }
     })?;
     println!("keepalived takes over {:.0} ms after kill -9", killed.elapsed().as_millis());
-    let gap = stream.gap_since(before, "Stoa dies")?;
+    let gap = stream.gap_since(before, "the forwarder is killed")?;
     assert!(gap < within(version), "{gap}");
     signal("-CONT", &supervisor)?;
     pair.wait_for("master")?;
 
-    // It becomes the lower one, gives way, and takes over again when keepalived ends.
+    // Stoa gets the lower priority, and takes over again when keepalived stops.
     let before = stream.answers().len();
     let lower = pair.configuration(50)?;
     pair.router().reload(&lower)?.ok()?;
     pair.wait_for("backup")?;
-    let gap = stream.gap_since(before, "Stoa falls behind")?;
+    let gap = stream.gap_since(before, "Stoa has the lower priority")?;
     assert!(gap < within(version), "{gap}");
     let before = stream.answers().len();
     pair.keepalived.take().expect("it runs").stop()?;
     pair.wait_for("master")?;
-    let gap = stream.gap_since(before, "keepalived ends")?;
+    let gap = stream.gap_since(before, "keepalived stops")?;
     assert!(gap < within(version), "{gap}");
     let statistics = &pair.instances()?[0]["statistics"];
     assert_eq!(statistics["address-list-errors"], "0", "{statistics}");
@@ -319,7 +319,7 @@ fn wireshark_accepts_the_advertisements() -> Result<()> {
         let is_right = line.starts_with("150\t1\t00:00:5e:00:0") && line.ends_with(":33");
         assert!(is_right, "{line}");
     }
-    // The address of IPv6 is accepted, that of IPv4 is not.
+    // Packets to the IPv6 address are accepted (accept-mode), to the IPv4 address not.
     let ping = |address: &str| -> Result<bool> {
         let arguments = ["-n", "-c", "2", "-i", "0.2", "-W", "1", address];
         Ok(pair.client.command(Tool::PING)?.args(arguments).run()?.success())

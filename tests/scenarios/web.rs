@@ -1,6 +1,6 @@
-//! The web page in a real browser, as an operator uses it: the first user is made, an address changed and committed,
-//! traffic seen to move, a wrong change refused at its place, a commit undone, a capture downloaded, the change rolled
-//! back. `dashboard/test/browser.mjs` is the operator's hand; what it says it saw is compared with the router here.
+//! The web page in a browser: the first user is created, an address is changed and committed, counters move, an invalid
+//! change is refused with its path, a commit is cancelled, a capture is downloaded, the change is rolled back.
+//! `dashboard/test/browser.mjs` controls the browser; this test compares its result with the router.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use stoa_lab::{
     Command, Configuration, LabError, Result, Router, Scratch, Tool, stoa_binary, wait_until,
 };
 
-/// For all that is clicked.
+/// Deadline of the script.
 const DEADLINE: Duration = Duration::from_secs(240);
 
 fn free_port() -> Result<u16> {
@@ -21,7 +21,7 @@ fn free_port() -> Result<u16> {
     Ok(address.map_err(|error| LabError::system("its address", error))?.port())
 }
 
-/// The browser: what `CHROMIUM` names, or Debian's. Ubuntu has none that runs without snap: nothing is looked at there.
+/// The browser: `CHROMIUM`, or Debian's. `None` on Ubuntu, which has no package without snap.
 fn browser() -> Result<Option<PathBuf>> {
     if let Some(named) = std::env::var_os("CHROMIUM") {
         return Ok(Some(named.into()));
@@ -37,7 +37,7 @@ fn browser() -> Result<Option<PathBuf>> {
     }
 }
 
-/// Two ports that need no root: packets come out of one and go into the other.
+/// Two ports that need no root: a generator and a sink.
 fn configuration(https: u16) -> Value {
     let generator = json!({ "generator": {
         "rate": "2000", "source": "198.18.1.2", "destination": "198.18.2.2",
@@ -83,13 +83,13 @@ fn an_operator_changes_an_address_in_a_browser_and_rolls_back() -> Result<()> {
         .run()?
         .ok()?;
     let printed: Value = serde_json::from_str(output.stdout.lines().last().unwrap_or_default())
-        .map_err(|error| LabError::NotUnderstood {
+        .map_err(|error| LabError::ParseFailed {
             what: "the browser's script".into(),
             reason: format!("{error}: {}", output.stdout),
         })?;
     assert_eq!(printed["done"], true, "{printed}");
 
-    // The page did what it said: a commit, one that was undone, and the way back.
+    // A commit, a cancelled commit, and the rollback.
     let listed = router.call(&["show", "interfaces", "--json"])?.ok()?.stdout;
     assert!(listed.contains("198.18.2.1") && !listed.contains("198.18.2.9"), "{listed}");
     let audit = router.scratch().file("stoa.state/audit.log");
@@ -99,7 +99,7 @@ fn an_operator_changes_an_address_in_a_browser_and_rolls_back() -> Result<()> {
         assert!(audit.contains(action), "{action} is not in the audit log: {audit}");
     }
 
-    // Wireshark's own reader takes what was downloaded.
+    // tshark reads the download.
     let frames = scratch.file("stoa-in.pcapng");
     let read = Command::tool(Tool::TSHARK)?
         .args(["-r", &frames.to_string_lossy(), "-T", "fields", "-e", "ip.dst"])

@@ -154,7 +154,7 @@ impl Testbed {
     pub fn replace_host(&mut self) -> Result<()> {
         // Sockets would keep the namespace alive.
         self.host_c_flows.clear();
-        self.hosts.remake("host-c")?;
+        self.hosts.recreate("host-c")?;
         self.start_host_c_flows()
     }
 
