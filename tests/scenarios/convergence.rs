@@ -44,10 +44,10 @@ fn learns(daemon: &str, route_source: &str, more: &[&str], routes: u64) -> Resul
 }
 
 /// Checks that a killed process has recovered all routes without loss.
-fn check_recovery(figures: &Value, who: &str) {
-    assert!(figures[format!("kill_{who}_s")].is_f64(), "{figures}");
-    assert_eq!(figures[format!("kill_{who}_audit")], "equal", "{figures}");
-    assert_eq!(figures[format!("kill_{who}_lost")], 0, "{figures}");
+fn check_recovery(figures: &Value, process: &str) {
+    assert!(figures[format!("kill_{process}_s")].is_f64(), "{figures}");
+    assert_eq!(figures[format!("kill_{process}_audit")], "equal", "{figures}");
+    assert_eq!(figures[format!("kill_{process}_lost")], 0, "{figures}");
 }
 
 fn learns_by_ospf(daemon: &str, route_source: &str) -> Result<()> {

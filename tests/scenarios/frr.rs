@@ -81,7 +81,7 @@ fn ospf_bgp_and_isis_work_over_host_interfaces() -> Result<()> {
     let of_b = bgp(65002, "198.18.2.2", ("198.18.2.1", 65001), &["203.0.113.2/32"]);
     let b = Frr::start(peer_b, ("", &[]), &[(Tool::BGPD, &of_b)])?;
 
-    // Hellos to 224.0.0.5 both ways, a designated router, databases exchanged.
+    // Hellos to 224.0.0.5 in both directions, designated router election, database exchange.
     frr.wait_for("show ip ospf neighbor", &["198.18.1.2", "Full/"], PATIENCE)?;
     a.wait_for("show ip ospf neighbor", &["198.18.1.1", "Full/"], PATIENCE)?;
     frr.wait_for("show bgp ipv4 unicast", &["203.0.113.2/32"], PATIENCE)?;

@@ -1,6 +1,6 @@
 //! Scenarios: the router between real peers in network namespaces. One file is one capability.
 //!
-//! A single program is linked once. `docs/dev/scenarios.md` says how to run one and how to add one.
+//! A single program is linked once. `docs/dev/scenarios.md` describes how to run and add one.
 
 #![forbid(unsafe_code)]
 

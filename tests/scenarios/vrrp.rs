@@ -208,7 +208,7 @@ impl Stream {
     /// The longest time without an answer since `first` answers, once there are a hundred more.
     fn gap_since(&self, first: usize, what: &str) -> Result<f64> {
         let first = first.saturating_sub(1);
-        wait_until(&format!("packets go on after {what}"), PATIENCE, || {
+        wait_until(&format!("packets pass after {what}"), PATIENCE, || {
             let now = self.answers().len();
             if now > first + 100 { Ok(()) } else { Err(format!("{now} answers")) }
         })?;
