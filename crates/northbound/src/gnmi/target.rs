@@ -35,7 +35,7 @@ impl Target<'_> {
             }
             ([Elem::Named { .. }], [node]) => {
                 let keys = super::path::key_names(node).join(", ");
-                let words = format!("{} is a list: give all of its keys, {keys}", node.name());
+                let words = format!("{} is a list: select one entry, its keys are {keys}", node.name());
                 Err(at(Status::invalid_argument(words), pattern))
             }
             _ => Err(at(

@@ -166,7 +166,7 @@ mod tests {
         }
         let management = &modules()["stoa-management"];
         assert_eq!(management.imported("nacm"), Some("ietf-netconf-acm"));
-        assert_eq!(management.typedef("file").unwrap().value("description").unwrap().len(), 50);
+        assert_eq!(management.typedef("file").unwrap().value("description").unwrap().len(), 42);
     }
 
     #[test]
