@@ -1,4 +1,4 @@
-//! Builds the C part of the `dpdk` driver when that is asked for.
+//! Builds the C part of the `dpdk` driver when its feature is enabled.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -10,16 +10,16 @@ fn main() {
 #[cfg(feature = "dpdk")]
 fn dpdk() {
     println!("cargo:rerun-if-changed=src/dpdk");
-    let asked = std::process::Command::new("pkg-config")
+    let requested = std::process::Command::new("pkg-config")
         .args(["--cflags", "libdpdk >= 22.11"])
         .output()
         .unwrap_or_else(|error| panic!("pkg-config cannot be called: {error}"));
     assert!(
-        asked.status.success(),
+        requested.status.success(),
         "the feature `dpdk` needs DPDK 22.11 or later (Debian package libdpdk-dev): {}",
-        String::from_utf8_lossy(&asked.stderr)
+        String::from_utf8_lossy(&requested.stderr)
     );
-    let flags = String::from_utf8_lossy(&asked.stdout).into_owned();
+    let flags = String::from_utf8_lossy(&requested.stdout).into_owned();
     let mut shim = cc::Build::new();
     shim.files(["src/dpdk/device.c", "src/dpdk/packet.c"]).opt_level(3).warnings(true);
     for flag in flags.split_whitespace() {

@@ -118,7 +118,7 @@ fn open(
     Err(port.detail().into())
 }
 
-/// UDP from 198.18.0.1 to 198.18.0.2 (RFC 2544, C.2.2); nobody listens.
+/// UDP from 198.18.0.1 to 198.18.0.2 (RFC 2544, C.2.2); no socket receives it.
 fn template(frame: usize) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
     bytes.extend(((frame - 14) as u16).to_be_bytes());
@@ -154,7 +154,7 @@ fn send(
     }
 }
 
-/// Receives until it is told to stop; returns how many frames.
+/// Receives until `stop` is set; returns how many frames.
 fn receive(mut queues: Queues, pool: &'static Pool, stop: &AtomicBool) -> u64 {
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
     let mut received = 0;

@@ -13,12 +13,12 @@ use stoa_engine::{Doze, Pool, PoolCache, Port, PortEvent, Queues, Vector};
 use stoa_lab::{Namespace, Tool};
 use stoa_ports::{AfPacketConfig, PortConfig, TapConfig};
 
-/// How long to look for frames before a nap, as adaptive polling does.
+/// How long to poll for frames before a nap, as adaptive polling does.
 const PATIENCE: Duration = Duration::from_micros(50);
 
-/// What a relay has seen.
+/// What a relay counts.
 #[derive(Default)]
-struct Seen {
+struct Stats {
     bursts: u64,
     packets: u64,
     lost: u64,
@@ -46,18 +46,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let relay = scope.spawn(|| relay([queues0, queues1], pool, &stop));
         let rate = iperf(&hosts, &seconds);
         stop.store(true, Ordering::Relaxed);
-        let seen = relay.join().map_err(|_| "the relay panicked")?;
+        let stats = relay.join().map_err(|_| "the relay panicked")?;
         println!("{:.2} Gbit/s", rate? / 1e9);
         println!(
             "{} packets in {} bursts, {} not sent, {} naps; missed {} and {}",
-            seen.packets,
-            seen.bursts,
-            seen.lost,
-            seen.naps,
+            stats.packets,
+            stats.bursts,
+            stats.lost,
+            stats.naps,
             port0.missed(),
             port1.missed()
         );
-        let each = seen.busy.as_nanos() as f64 / seen.packets.max(1) as f64;
+        let each = stats.busy.as_nanos() as f64 / stats.packets.max(1) as f64;
         println!("{each:.0} ns of processor time a packet");
         Ok(())
     })
@@ -114,23 +114,23 @@ fn open(
 }
 
 /// Carries frames both ways; naps when there are none.
-fn relay(mut ends: [Queues; 2], pool: &'static Pool, stop: &AtomicBool) -> Seen {
+fn relay(mut ends: [Queues; 2], pool: &'static Pool, stop: &AtomicBool) -> Stats {
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
-    let mut seen = Seen::default();
+    let mut stats = Stats::default();
     let mut idle = Instant::now();
     while !stop.load(Ordering::Relaxed) {
-        let before = seen.packets;
+        let before = stats.packets;
         for (from, to) in [(0, 1), (1, 0)] {
             let got = ends[from].rx[0].receive(&mut vector, &mut cache);
             if got > 0 {
                 let sent = ends[to].tx[0].transmit(&mut vector, &mut cache);
                 cache.free_from(&mut vector, 0);
-                seen.bursts += 1;
-                seen.packets += got as u64;
-                seen.lost += (got - sent) as u64;
+                stats.bursts += 1;
+                stats.packets += got as u64;
+                stats.lost += (got - sent) as u64;
             }
         }
-        if seen.packets != before {
+        if stats.packets != before {
             idle = Instant::now();
         } else if idle.elapsed() >= PATIENCE
             && ends.iter_mut().all(|end| end.rx[0].doze() == Doze::OnDescriptor)
@@ -140,10 +140,10 @@ fn relay(mut ends: [Queues; 2], pool: &'static Pool, stop: &AtomicBool) -> Seen 
                 watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             let _ = poll(&mut watched, 100u8);
             drop(watched);
-            seen.naps += 1;
+            stats.naps += 1;
         }
     }
     let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
-    seen.busy = clock.now().map_or(Duration::ZERO, Duration::from);
-    seen
+    stats.busy = clock.now().map_or(Duration::ZERO, Duration::from);
+    stats
 }

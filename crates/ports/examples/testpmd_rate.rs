@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
             if testpmd.ended().is_some() || start.elapsed() > DEADLINE {
-                return Err(format!("testpmd does not come: {}", testpmd.said()).into());
+                return Err(format!("testpmd does not connect: {}", testpmd.log()).into());
             }
             std::thread::sleep(Duration::from_millis(2));
         }

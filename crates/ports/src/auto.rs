@@ -54,7 +54,7 @@ impl Inner {
 pub fn open(config: &AutoConfig) -> Result<Auto, OpenError> {
     let (inner, reason) = choose(config)?;
     let mut retry = Retry::new();
-    // It was looked at just now.
+    // It was examined just now.
     retry.failed();
     Ok(Auto { config: config.clone(), inner, reason, is_open: false, retry })
 }
@@ -88,7 +88,7 @@ fn packet(config: &AutoConfig) -> Result<Inner, OpenError> {
 }
 
 impl Auto {
-    /// A driver that cannot open the device gives way; a device that is made anew is looked at
+    /// On failure the other driver is tried; a device that is made anew is examined
     /// anew.
     fn reconsider(&mut self) {
         if let Inner::Xdp(port) = &self.inner

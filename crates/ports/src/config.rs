@@ -52,7 +52,7 @@ impl PortConfig {
     }
 
     /// Whether a port with these settings can only be opened when one with those `others` is
-    /// closed: both want the same device, socket or file for themselves.
+    /// closed: both need exclusive use of the same device, socket or file.
     pub fn excludes(&self, others: &Self) -> bool {
         match (self, others) {
             (Self::Memif(one), Self::Memif(other)) => {
@@ -114,7 +114,7 @@ pub enum XdpAttach {
     Generic,
 }
 
-/// Who writes frames to the memory that is shared with the kernel.
+/// The writer of frames to the memory that is shared with the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpBind {
     /// The device when it can, else the kernel.
@@ -137,7 +137,7 @@ pub struct AfXdpConfig {
     pub queues: u16,
     /// Where the program is attached.
     pub attach: XdpAttach,
-    /// Who writes frames.
+    /// The writer of frames.
     pub bind: XdpBind,
     /// The kernel signals when it must be called, otherwise it is called for each burst.
     pub need_wakeup: bool,
@@ -196,12 +196,12 @@ pub struct HostInterfaceConfig {
     pub netns: Option<String>,
     /// Queues in each direction, 1 to 64; 0: one.
     pub queues: u16,
-    /// What marks the device as ours, so that it is known again: 255 bytes at most. Empty: a
+    /// Marks the device as ours, so that it is recognized again: 255 bytes at most. Empty: a
     /// device that is there is never taken over.
     pub alias: String,
 }
 
-/// Who listens and who owns the memory.
+/// The side that listens, and the side that owns the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemifRole {
     /// Listens on the socket; maps the peer's memory.
@@ -218,9 +218,9 @@ pub struct MemifConfig {
     pub socket: String,
     /// Distinguishes links that share a socket.
     pub id: u32,
-    /// Who listens and who owns the memory.
+    /// The side that listens, and the side that owns the memory.
     pub role: MemifRole,
-    /// What both ends must know, 24 bytes at most.
+    /// The shared secret, 24 bytes at most.
     pub secret: Option<String>,
     /// Descriptors of each ring: a power of two, 64 to 16,384; 0: 1,024. Slave only.
     pub ring_size: u32,
@@ -251,7 +251,7 @@ pub struct DpdkConfig {
     pub tx_queues: u16,
     /// Transmit queues when their number is left open: so many, or as many as the device has.
     pub workers: u16,
-    /// Descriptors of each ring; 0: what the driver likes best, else 1,024. The device may have more
+    /// Descriptors of each ring; 0: the driver's preferred number, else 1,024. The device may have more
     /// or fewer.
     pub ring_size: u16,
     /// Bytes of an IP packet, 68 to 11,050; 0: the device's.
@@ -268,7 +268,7 @@ impl DpdkConfig {
 /// Capture files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PcapConfig {
-    /// A pcap or pcapng file whose frames are received once. `None`: nothing comes.
+    /// A pcap or pcapng file whose frames are received once. `None`: the port receives nothing.
     pub input: Option<PathBuf>,
     /// A pcap file, made anew, for what is sent. `None`: what is sent is gone.
     pub output: Option<PathBuf>,
@@ -370,7 +370,7 @@ pub struct Kind {
     pub destinations: Destinations,
 }
 
-/// A port that nothing comes from and that swallows what is sent.
+/// A port that receives nothing and discards what is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NullConfig {
     /// Transmit queues, 1 to 64; 0: one.

@@ -1,5 +1,5 @@
-//! One router for a device: who opens it holds a lock on a file of its name. The kernel lets go
-//! of it with the process, however that ends.
+//! One router for a device: the process that opens it locks a file of its name. The kernel releases
+//! the lock with the process, however that ends.
 //!
 //! The file is where only root can create one, and only its owner can open it: no other user can
 //! keep a device from its router. Its name includes the device's network namespace.
@@ -22,7 +22,7 @@ const PLACE: &str = "/run/stoa/devices";
 /// Files that are opened at most, when one is deleted while it is being locked.
 const TRIES: usize = 8;
 
-/// A device that is ours while this lives.
+/// Reserves a device while this value lives.
 #[derive(Debug)]
 pub(crate) struct DeviceLock {
     /// `None`: we may write no file there. Without root, which a device needs as a rule, routers
@@ -33,7 +33,7 @@ pub(crate) struct DeviceLock {
 impl Drop for DeviceLock {
     fn drop(&mut self) {
         if let Some((path, _)) = &self.file {
-            // Still locked. One that stays is no obstacle to anyone.
+            // Still locked. A file that stays is no obstacle.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -71,7 +71,7 @@ fn take_in(place: &Path, device: &str) -> std::result::Result<Arc<DeviceLock>, O
             return Err(OpenError::Busy { what });
         }
         Err(error) if may_not(error.kind()) => None,
-        Err(error) => return Err(system("claim a network device")(error)),
+        Err(error) => return Err(system("lock a network device")(error)),
     };
     let device_lock = Arc::new(DeviceLock { file });
     held.insert(name, Arc::downgrade(&device_lock));
@@ -99,7 +99,7 @@ fn lock(place: &Path, path: &Path) -> Result<Locked> {
         let mut file = options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut file) => {
-                // Who held it before may have deleted it meanwhile: then it protects nothing.
+                // The previous holder may have deleted the file meanwhile: then the lock protects nothing.
                 let is_there = std::fs::metadata(path).is_ok_and(|now| {
                     file.metadata()
                         .is_ok_and(|ours| (ours.dev(), ours.ino()) == (now.dev(), now.ino()))
@@ -139,8 +139,9 @@ mod tests {
         HELD.lock().unwrap().clear();
         let error = take_in(&place, &device).unwrap_err();
         assert!(error.may_pass(), "{error}");
-        let told = format!("device {device} of another router (process {})", std::process::id());
-        assert!(error.to_string().starts_with(&told), "{error}");
+        let expected =
+            format!("device {device} of another router (process {})", std::process::id());
+        assert!(error.to_string().starts_with(&expected), "{error}");
         drop(first);
         drop(take_in(&place, &device).unwrap());
         assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "nothing is left");

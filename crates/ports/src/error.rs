@@ -10,7 +10,7 @@ pub enum OpenError {
     Config {
         /// The field of the configuration.
         field: &'static str,
-        /// What is wrong and what would be right.
+        /// What is wrong, and the valid values.
         reason: String,
     },
     /// The device does not support the settings in its present state.
@@ -38,7 +38,7 @@ pub enum OpenError {
         /// The capability that it needs.
         capability: &'static str,
     },
-    /// The system does not let us, for one of several reasons.
+    /// The system refuses, for one of several reasons.
     #[error("{what}: {source}; {reason}")]
     Rights {
         /// What was tried.
@@ -95,11 +95,11 @@ pub enum OpenError {
     },
     /// The pool has too few buffers for this port.
     #[error(
-        "the port wants {wanted} packet buffers, {buffers} are there: raise /stoa-system:system/workers/buffers"
+        "the port needs {required} packet buffers, {buffers} exist: raise /stoa-system:system/workers/buffers"
     )]
     Buffers {
         /// Buffers that the port would hold.
-        wanted: u64,
+        required: u64,
         /// Buffers of the pool.
         buffers: u32,
     },
@@ -114,7 +114,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether it may pass by itself: the device, namespace or socket is not there yet, or
+    /// Whether the error may pass by itself: the device, namespace or socket is not there yet, or
     /// still in use, or the device cannot do now what it can when it is set up otherwise.
     pub fn may_pass(&self) -> bool {
         match self {

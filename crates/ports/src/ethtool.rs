@@ -65,7 +65,7 @@ pub(crate) struct Driver {
 }
 
 /// Queries `what`, whose first word is the command, of the device `name` in the namespace of `watch`.
-fn ask<T>(watch: &OwnedFd, name: &str, what: &mut T) -> Result<()> {
+fn query<T>(watch: &OwnedFd, name: &str, what: &mut T) -> Result<()> {
     let mut request = request(name);
     request.ifr_ifru.ifru_data = (&raw mut *what).cast();
     // SAFETY: SIOCETHTOOL takes an ifreq whose data points to the struct that its first word
@@ -79,7 +79,7 @@ pub(crate) fn driver(watch: &OwnedFd, name: &str) -> Driver {
     // SAFETY: all-zero is a valid DriverInfo.
     let mut info: DriverInfo = unsafe { std::mem::zeroed() };
     info.command = GET_DRIVER;
-    if ask(watch, name, &mut info).is_err() {
+    if query(watch, name, &mut info).is_err() {
         return Driver { name: "unknown".into(), is_virtual: true };
     }
     let text = |bytes: &[u8]| {
@@ -93,18 +93,18 @@ pub(crate) fn driver(watch: &OwnedFd, name: &str) -> Driver {
 }
 
 /// Makes Linux report the device's carrier at once. Otherwise it reports at most one change a second, and
-/// routing daemons learn that late of a link that is gone; a question has to be answered with what is true.
+/// routing daemons would learn of a lost link that late; a query must return the present state.
 ///
 /// # Errors
 /// The device is gone.
 pub(crate) fn tell_link(watch: &OwnedFd, name: &str) -> Result<()> {
-    ask(watch, name, &mut Value { command: GET_LINK, data: 0 })
+    query(watch, name, &mut Value { command: GET_LINK, data: 0 })
 }
 
 /// Receive queues that the device uses now, at least one.
 pub(crate) fn receive_queues(watch: &OwnedFd, name: &str) -> u32 {
     let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
-    match ask(watch, name, &mut channels) {
+    match query(watch, name, &mut channels) {
         Ok(()) => (channels.combined + channels.rx).max(1),
         Err(_) => 1,
     }
@@ -113,11 +113,11 @@ pub(crate) fn receive_queues(watch: &OwnedFd, name: &str) -> u32 {
 /// Makes the device leave tags in frames, or take them off again; whether that is a change.
 pub(crate) fn keep_tags(watch: &OwnedFd, name: &str, keep: bool) -> Result<bool> {
     let mut flags = Value { command: GET_FLAGS, data: 0 };
-    ask(watch, name, &mut flags)?;
+    query(watch, name, &mut flags)?;
     if (flags.data & STRIP_TAGS == 0) == keep {
         return Ok(false);
     }
     let data = flags.data ^ STRIP_TAGS;
-    ask(watch, name, &mut Value { command: SET_FLAGS, data })?;
+    query(watch, name, &mut Value { command: SET_FLAGS, data })?;
     Ok(true)
 }

@@ -1,5 +1,5 @@
 //! Follows a network device by its name: down, up, renamed, deleted, made anew, and its
-//! namespace deleted and made anew. Here, too, is how often something is tried again.
+//! namespace deleted and made anew. It also holds the retry interval.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
 use crate::netns;
 
-/// How often a namespace that is gone is looked for.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How often the follower checks for a namespace that is gone.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The first wait after a failure.
 const FIRST: Duration = Duration::from_millis(100);
 /// The longest wait after a failure.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// A device's name, and where it is looked for.
+/// A device's name, and the namespace that contains it.
 pub(crate) struct Follower {
     name: String,
     netns: Option<String>,
     /// Queries the device and receives its changes; `None`: its namespace is gone.
     ///
-    /// A socket keeps its namespace alive, so that one whose name is gone is let go of.
+    /// A socket keeps its namespace alive, so the follower closes it when the name is gone.
     watch: Option<OwnedFd>,
-    /// That the device is ours and no other router's; let go of with `watch`.
+    /// Reserves the device for this router; released together with `watch`.
     device_lock: Option<Arc<DeviceLock>>,
-    /// Why the device is not ours although its namespace is there.
+    /// Why the device could not be locked in an existing namespace.
     refused: Option<String>,
     home: Option<netns::Identity>,
-    looked: Instant,
+    last_check: Instant,
 }
 
 impl Follower {
@@ -53,9 +53,9 @@ impl Follower {
             return Err(OpenError::Config { field: "device", reason });
         }
         let device_lock = Some(netns::within(netns.as_deref(), || device_lock::take(name))??);
-        let (name, looked) = (name.to_owned(), Instant::now());
+        let (name, last_check) = (name.to_owned(), Instant::now());
         let (watch, refused) = (Some(watch), None);
-        Ok((Self { name, netns, watch, device_lock, refused, home, looked }, device))
+        Ok((Self { name, netns, watch, device_lock, refused, home, last_check }, device))
     }
 
     /// The device's name.
@@ -68,31 +68,31 @@ impl Follower {
         self.netns.as_deref()
     }
 
-    /// Where the device is, for people: ` in blue`.
+    /// The namespace as text: ` in blue`.
     pub fn place(&self) -> String {
         self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default()
     }
 
-    /// The socket that knows the device.
+    /// The netlink socket of the device's namespace.
     pub fn watch(&self) -> Option<&OwnedFd> {
         self.watch.as_ref()
     }
 
-    /// What becomes readable when devices change.
+    /// Descriptors that become readable when a device changes.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.watch.iter().map(|watch| watch.as_fd()).collect()
     }
 
-    /// What is true of the device now.
-    pub fn look(&mut self) -> Option<Device> {
+    /// Queries the device's present state.
+    pub fn refresh(&mut self) -> Option<Device> {
         if self.netns.is_some() {
             let now = netns::identity(self.netns.as_deref());
             if now.is_none() || now != self.home {
                 (self.watch, self.device_lock, self.home) = (None, None, None);
             }
         }
-        if self.watch.is_none() && self.looked.elapsed() >= LOOK_AGAIN {
-            self.looked = Instant::now();
+        if self.watch.is_none() && self.last_check.elapsed() >= CHECK_INTERVAL {
+            self.last_check = Instant::now();
             let home = netns::identity(self.netns.as_deref());
             self.refused = None;
             match home.map(|_| self.enter()) {
@@ -109,7 +109,7 @@ impl Follower {
         netdevice::device(watch, &self.name).ok()?.filter(|device| device.ethernet)
     }
 
-    /// Watches devices in the namespace, and takes ours.
+    /// Watches devices in the namespace, and locks ours.
     fn enter(&self) -> Result<(OwnedFd, Arc<DeviceLock>), OpenError> {
         let open = || (netdevice::watch(), device_lock::take(&self.name));
         let (watch, device_lock) = netns::within(self.netns.as_deref(), open)?;
@@ -151,7 +151,7 @@ impl Retry {
         self.wait = (self.wait * 2).min(LONGEST);
     }
 
-    /// It succeeded, or the world has changed.
+    /// It succeeded, or a new attempt is likely to succeed.
     pub fn reset(&mut self) {
         *self = Self::new();
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_device_is_said() {
+    fn the_holder_of_the_device_is_reported() {
         let mut follower = Follower {
             name: "lan".into(),
             netns: Some("blue".into()),
@@ -184,7 +184,7 @@ mod tests {
             device_lock: None,
             refused: None,
             home: None,
-            looked: Instant::now(),
+            last_check: Instant::now(),
         };
         assert_eq!(follower.obstacle(None).as_deref(), Some("network namespace blue is gone"));
         let busy = OpenError::Busy { what: "device lan of another router (process 7)".into() };

@@ -3,7 +3,7 @@
 //! A driver gives the forwarder a [`stoa_engine::Port`]: a control side that the
 //! control thread services, and queues that workers own. Everything that a peer can
 //! write (rings, control messages, files, packets) is read once, checked, then
-//! used: a lying peer loses its own packets or its link, nothing else.
+//! used: a malicious peer loses its own packets or its link, nothing else.
 //!
 //! This crate is one of the crates that may use `unsafe`: each block states why it is sound.
 
@@ -69,7 +69,7 @@ pub fn input_of(driver: &str) -> usize {
 /// Opens a port. Its queues come with the first [`Port::service`] that finds the link up.
 ///
 /// # Errors
-/// What is wrong with the configuration or the system, and what to do about it.
+/// The fault of the configuration or the system, and how to fix it.
 pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, OpenError> {
     match config {
         PortConfig::AfPacket(config) => Ok(Box::new(af_packet::open(config)?)),

@@ -1,10 +1,10 @@
-//! What links without a network device need: an address of their own and a size.
+//! The MAC address, MTU and queue count of links without a network device.
 
 use stoa_engine::pool::{FRAME_MAX, JUMBO_FRAME_MAX};
 
 use crate::error::OpenError;
 
-/// Bytes of an IP packet on a link that has no limit of its own: what every peer takes.
+/// Bytes of an IP packet on a link that has no limit of its own: every peer accepts it.
 pub(crate) const MTU: u32 = 1500;
 /// Bytes of the largest IP packet that any port carries: what a jumbo buffer holds less
 /// Ethernet header and two tags.
@@ -19,8 +19,8 @@ pub(crate) const LINK_HEADER: usize = 14 + 8;
 pub(crate) const QUEUES_MAX: u16 = 64;
 
 /// The configured MAC address, or a locally administered one from random.
-pub(crate) fn mac(asked: Option<[u8; 6]>) -> [u8; 6] {
-    if let Some(mac) = asked {
+pub(crate) fn mac(requested: Option<[u8; 6]>) -> [u8; 6] {
+    if let Some(mac) = requested {
         return mac;
     }
     let mut mac = [0; 6];
@@ -36,12 +36,12 @@ pub(crate) fn mac(asked: Option<[u8; 6]>) -> [u8; 6] {
 }
 
 /// The configured MTU; 0 means `usual`.
-pub(crate) fn mtu(asked: u32, usual: u32) -> Result<u32, OpenError> {
-    match asked {
+pub(crate) fn mtu(requested: u32, usual: u32) -> Result<u32, OpenError> {
+    match requested {
         0 => Ok(usual.min(MTU_MAX)),
-        MTU_MIN..=MTU_MAX => Ok(asked),
+        MTU_MIN..=MTU_MAX => Ok(requested),
         _ => {
-            let reason = format!("{asked} bytes requested: configure {MTU_MIN} to {MTU_MAX}");
+            let reason = format!("{requested} bytes requested: configure {MTU_MIN} to {MTU_MAX}");
             Err(OpenError::Config { field: "mtu", reason })
         }
     }
@@ -55,12 +55,12 @@ pub(crate) fn longest(mtu: u32) -> usize {
 }
 
 /// The configured number of queues; 0 means one.
-pub(crate) fn queues(field: &'static str, asked: u16, most: u16) -> Result<u16, OpenError> {
-    if asked > most {
-        let reason = format!("{asked} queues requested: configure 1 to {most}");
+pub(crate) fn queues(field: &'static str, requested: u16, most: u16) -> Result<u16, OpenError> {
+    if requested > most {
+        let reason = format!("{requested} queues requested: configure 1 to {most}");
         return Err(OpenError::Config { field, reason });
     }
-    Ok(asked.max(1))
+    Ok(requested.max(1))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `memif`: shared memory with another program, memif 2.0, in both roles, by `stoa-memif`.
 //!
-//! What comes is copied into buffers of the pool, what goes into the shared buffers: the pool is
-//! never shared, so a peer sees and changes nothing but what was meant for it.
+//! Received frames are copied into buffers of the pool, sent ones into the shared buffers: the pool is
+//! never shared, so a peer can read and change nothing else.
 
 use std::os::fd::BorrowedFd;
 
@@ -26,7 +26,7 @@ pub struct Memif {
 /// Opens the port. A master listens from now on.
 ///
 /// # Errors
-/// A senseless configuration, or a socket that cannot be listened on.
+/// An invalid configuration, or a socket that cannot be listened on.
 pub fn open(config: &MemifConfig) -> Result<Memif, OpenError> {
     let mtu = link::mtu(config.mtu, link::MTU)?;
     let config_of_memif = Config {

@@ -14,7 +14,7 @@ pub(crate) struct Device {
     pub index: c_int,
     /// It has Ethernet frames.
     pub ethernet: bool,
-    /// It was set up and its link has carrier.
+    /// It is set up and its link has carrier.
     pub running: bool,
     /// It was set up.
     pub admin_up: bool,
@@ -169,7 +169,7 @@ pub(crate) fn set_mtu(watch: &OwnedFd, name: &str, mtu: u32) -> Result<()> {
 
 fn describe(watch: &OwnedFd, name: &str) -> Result<Device> {
     let mut request = request(name);
-    let mut ask = |what| {
+    let mut query = |what| {
         // SAFETY: these requests write an ifreq and nothing else.
         check(unsafe { libc::ioctl(watch.as_raw_fd(), what, &raw mut request) })?;
         Ok::<_, Error>(request.ifr_ifru)
@@ -177,13 +177,13 @@ fn describe(watch: &OwnedFd, name: &str) -> Result<Device> {
     // SAFETY: SIOCGIFINDEX, -FLAGS and -MTU each fill the member that is read.
     let (index, flags, mtu) = unsafe {
         (
-            ask(libc::SIOCGIFINDEX)?.ifru_ifindex,
-            c_int::from(ask(libc::SIOCGIFFLAGS)?.ifru_flags),
-            ask(libc::SIOCGIFMTU)?.ifru_mtu,
+            query(libc::SIOCGIFINDEX)?.ifru_ifindex,
+            c_int::from(query(libc::SIOCGIFFLAGS)?.ifru_flags),
+            query(libc::SIOCGIFMTU)?.ifru_mtu,
         )
     };
     // SAFETY: SIOCGIFHWADDR fills this member.
-    let address = unsafe { ask(libc::SIOCGIFHWADDR)?.ifru_hwaddr };
+    let address = unsafe { query(libc::SIOCGIFHWADDR)?.ifru_hwaddr };
     let up = flags & libc::IFF_UP != 0;
     Ok(Device {
         index,

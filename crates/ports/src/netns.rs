@@ -78,7 +78,7 @@ mod tests {
     }
 
     /// In a process of its own, whose limit on memory does not disturb other tests: a stack
-    /// finds no room.
+    /// finds no space.
     #[test]
     fn a_missing_thread_is_an_error() {
         const ALONE: &str = "STOA_TEST_NO_THREAD";

@@ -9,7 +9,7 @@ use stoa_engine::{Port, PortEvent, Queues};
 use crate::error::OpenError;
 use crate::link;
 
-/// What stands between the two IP headers of a tunnel's packet.
+/// The encapsulation between the two IP headers of a tunnel's packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encapsulation {
     /// Nothing: IP in IP (RFC 2003, RFC 2473, RFC 4213).
@@ -26,7 +26,7 @@ pub struct TunnelConfig {
     pub local: IpAddr,
     /// The other end, of the same family.
     pub remote: IpAddr,
-    /// What stands between the headers.
+    /// The encapsulation between the headers.
     pub encapsulation: Encapsulation,
     /// TTL or hop limit of outer packets, at least 1; 0: 64.
     pub hop_limit: u8,
@@ -34,7 +34,7 @@ pub struct TunnelConfig {
     pub mtu: u32,
 }
 
-/// What the way between the ends carries, bytes of an IP packet.
+/// The path MTU between the ends, in bytes of an IP packet.
 const WAY: u32 = 1500;
 
 /// The port of a tunnel.

@@ -1,6 +1,6 @@
 //! memif against an independent peer: DPDK's `net_memif`, driven by `dpdk-testpmd`.
 //!
-//! Needs root and Debian's `dpdk` package; without them the tests say so and pass.
+//! Needs root and Debian's `dpdk` package; without them the tests report it and pass.
 
 mod harness;
 #[path = "harness/testpmd.rs"]
@@ -44,12 +44,12 @@ fn end_with_queues(
 
 fn up(end: &mut End, testpmd: &mut Testpmd) {
     let ended = link(end, testpmd);
-    assert!(ended.is_none(), "testpmd ended with {ended:?}:\n{}", testpmd.said());
+    assert!(ended.is_none(), "testpmd ended with {ended:?}:\n{}", testpmd.log());
 }
 
 /// As [`up`], after a peer of testpmd has gone. DPDK 22.11 takes the rings of such a peer away
-/// while its forwarding thread may still read them, and now and then dies of it on a busy machine:
-/// `false` then, for nothing of ours can be seen any more.
+/// while its forwarding thread may still read them, and sometimes crashes on a busy machine:
+/// `false` then, because the test can go no further.
 fn up_again(end: &mut End, testpmd: &mut Testpmd) -> bool {
     match link(end, testpmd) {
         None => true,
@@ -57,7 +57,7 @@ fn up_again(end: &mut End, testpmd: &mut Testpmd) -> bool {
             println!("testpmd did not survive that its peer went");
             false
         }
-        Some(status) => panic!("testpmd ended with {status}:\n{}", testpmd.said()),
+        Some(status) => panic!("testpmd ended with {status}:\n{}", testpmd.log()),
     }
 }
 
@@ -68,7 +68,7 @@ fn link(end: &mut End, testpmd: &mut Testpmd) -> Option<ExitStatus> {
         if let Some(status) = testpmd.ended() {
             return Some(status);
         }
-        assert!(start.elapsed() < DEADLINE, "no link: {}\n{}", end.port.detail(), testpmd.said());
+        assert!(start.elapsed() < DEADLINE, "no link: {}\n{}", end.port.detail(), testpmd.log());
         std::thread::sleep(Duration::from_millis(5));
     }
     println!("{}", end.port.detail());
@@ -81,7 +81,7 @@ fn warm_up(end: &mut End, testpmd: &Testpmd) {
     while end.receive().is_empty() {
         end.send(&[[2_u8; 60]]);
         std::thread::sleep(Duration::from_millis(5));
-        assert!(start.elapsed() < DEADLINE, "nothing comes back:\n{}", testpmd.said());
+        assert!(start.elapsed() < DEADLINE, "no frame comes back:\n{}", testpmd.log());
     }
     let mut quiet = Instant::now();
     while quiet.elapsed() < Duration::from_millis(200) {
@@ -102,7 +102,7 @@ fn frame(length: usize) -> Vec<u8> {
 fn come_back(end: &mut End, frames: &[Vec<u8>]) {
     let (mut sent, mut got) = (0, Vec::new());
     until("all frames back", || {
-        // No more on the way than a ring holds: testpmd drops what it cannot send.
+        // No more in flight than a ring holds: testpmd drops what it cannot send.
         if sent < frames.len() && sent - got.len() < 128 {
             sent += end.send(&frames[sent..frames.len().min(sent + 32)]);
         }
@@ -115,8 +115,8 @@ fn come_back(end: &mut End, frames: &[Vec<u8>]) {
     }
 }
 
-/// Frames of all sizes through each queue; then we die and come again, where testpmd hears
-/// it: as a client, DPDK connects once when its port starts. Then testpmd dies.
+/// Frames of all sizes through each queue; then our port closes and reopens where testpmd
+/// reconnects: as a client, DPDK connects once when its port starts. Then testpmd is killed.
 fn answers(ours: MemifRole, theirs: &str, queues: u16) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("memif.sock").display().to_string();

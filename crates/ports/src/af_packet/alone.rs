@@ -1,8 +1,8 @@
-//! Keeps Linux from working on frames that are ours.
+//! Keeps Linux from processing frames that the port receives.
 //!
 //! A packet socket receives a copy: Linux processes the frame further, looks up a route, and drops
-//! it or answers a second time. Two BPF instructions at the device's ingress, where frames come
-//! when the sockets have them, end that. They go with their descriptor.
+//! it or answers a second time. Two BPF instructions at the device's ingress, which frames reach
+//! behind the sockets, prevent that. They are removed with their descriptor.
 
 use std::ffi::c_int;
 use std::net::Ipv6Addr;
@@ -20,13 +20,13 @@ use crate::af_xdp::bpf;
 
 /// What Linux does with the frames that a device receives.
 pub(super) enum Linux {
-    /// It sees none, as long as this lives.
-    Deaf {
+    /// Linux receives none while this value lives.
+    Blocked {
         /// Holds the program on the device.
         _link: OwnedFd,
     },
-    /// It works on them as well; why.
-    Hears(String),
+    /// Linux processes them as well, for this reason.
+    Active(String),
 }
 
 impl Linux {
@@ -35,22 +35,22 @@ impl Linux {
     /// it may be in use, perhaps to reach this machine.
     pub fn keep_out(index: c_int, name: &str) -> Self {
         if has_address(name) {
-            return Self::Hears("it has an address there".into());
+            return Self::Active("it has an address there".into());
         }
         if is_below_another(index as u32).unwrap_or(true) {
-            return Self::Hears("another device there stands on it".into());
+            return Self::Active("another device there is on top of it".into());
         }
         match bpf::drop_behind_sockets(index as u32) {
-            Ok(link) => Self::Deaf { _link: link },
-            Err(error) => Self::Hears(format!("no BPF program at its ingress: {error}")),
+            Ok(link) => Self::Blocked { _link: link },
+            Err(error) => Self::Active(format!("no BPF program at its ingress: {error}")),
         }
     }
 
-    /// For the port's detail.
+    /// Text for the port's detail.
     pub fn words(&self) -> String {
         match self {
-            Self::Deaf { .. } => String::new(),
-            Self::Hears(reason) => format!(", Linux works on the frames, too ({reason})"),
+            Self::Blocked { .. } => String::new(),
+            Self::Active(reason) => format!(", Linux processes the frames as well ({reason})"),
         }
     }
 }
@@ -77,14 +77,14 @@ fn is_below_another(index: u32) -> std::io::Result<bool> {
     socket.connect(&SocketAddr::new(0, 0))?;
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
-    let mut ask = NetlinkMessage::new(header, NetlinkPayload::from(ask));
-    ask.finalize();
-    let mut bytes = vec![0; ask.buffer_len()];
-    ask.serialize(&mut bytes);
+    let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let mut request = NetlinkMessage::new(header, NetlinkPayload::from(request));
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
     socket.send(&bytes, 0)?;
     loop {
-        // A dump ends with a message of its own: no wait is in vain.
+        // A dump ends with a message of its own: `recv` always returns.
         let (answer, _) = socket.recv_from_full()?;
         let mut rest = answer.as_slice();
         while !rest.is_empty() {
@@ -117,7 +117,7 @@ fn stands_on(link: &LinkMessage, index: u32) -> bool {
         link.attributes.iter().any(|one| matches!(one, LinkAttribute::LinkNetNsId(_)));
     link.attributes.iter().any(|one| match one {
         LinkAttribute::Controller(above) => link.header.index == index && *above != 0,
-        // The ends of a pair name each other; a number of another namespace is another device's.
+        // The ends of a pair name each other; an index of another namespace is another device.
         LinkAttribute::Link(below) => *below == index && !is_pair && !is_elsewhere,
         _ => false,
     })

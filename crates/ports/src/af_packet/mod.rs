@@ -6,8 +6,8 @@
 //! packets -> coalesce -> sendmmsg -> device
 //! ```
 //! The port follows the device: down, up, deleted, made anew. Frames that the driver sends
-//! itself are not seen; what the kernel sends by the same device is none of ours either. Linux is kept
-//! from what we receive, where it has no address there.
+//! itself are not received; nor are those that the kernel sends by the same device. Linux does not
+//! process what we receive, unless it has an address there.
 
 mod alone;
 mod ring;
@@ -62,7 +62,7 @@ pub struct AfPacket {
     up: Option<i32>,
     /// The reported reason why the port is down.
     down: Option<String>,
-    /// The receiving sockets, for the kernel's own count of what it shed.
+    /// The receiving sockets, for the kernel's count of drops.
     sockets: Vec<Arc<OwnedFd>>,
     /// What Linux does with our frames while the port is up.
     linux: Option<Linux>,
@@ -211,7 +211,7 @@ impl Port for AfPacket {
 
     fn service(&mut self) -> Vec<PortEvent> {
         let mut events = Vec::new();
-        let device = self.follower.look();
+        let device = self.follower.refresh();
         let mtu = self.mtu();
         if let Some(device) = device {
             self.last = device;
@@ -223,7 +223,7 @@ impl Port for AfPacket {
                 self.go_down(reason, &mut events);
             }
         } else if self.up != index || self.mtu() != mtu {
-            // Another MTU: new queues for frames of that size, without a word to the peers.
+            // Another MTU: new queues for frames of that size, without a notice to the peers.
             if self.up.is_some() && self.up != index {
                 let name = self.follower.name();
                 self.go_down(format!("device {name} was made anew"), &mut events);

@@ -105,7 +105,7 @@ impl Ring {
     }
 
     /// The frame at our place, which [`Self::next`] called [`Next::Frame`]; `None`: it was cut,
-    /// because the socket's queue had no room for it.
+    /// because the socket's queue had no space for it.
     #[inline]
     pub fn frame(&self) -> Option<Frame<'_>> {
         let start = self.slot(0);

@@ -1,4 +1,4 @@
-//! A receive queue: ring slots to buffers; super-frames from the socket's queue by way of
+//! A receive queue: ring slots to buffers; super-frames from the socket's queue through
 //! [`Staging`].
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -59,7 +59,7 @@ impl Receiver {
         lanes > 0
     }
 
-    /// Fetches the frame that the ring had no room for from the socket's queue. Frames of
+    /// Fetches the frame that the ring had no space for, from the socket's queue. Frames of
     /// several processors may stand there in another order than in the ring, so the slot
     /// itself does not carry it.
     fn fetch(&mut self) {
@@ -119,7 +119,7 @@ impl RxQueue for Receiver {
 }
 
 /// Writes a frame that is one packet to a fresh lane; `false`: it does not fit or its header
-/// lies.
+/// is wrong.
 #[inline]
 fn write(frame: &Frame<'_>, vector: &mut Vector, lane: usize) -> bool {
     let (bytes, mut header) = (frame.bytes, frame.header);

@@ -28,12 +28,12 @@ fn set_at<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> Result
 
 /// Requests socket buffers of `bytes` in both directions; what the system grants is fine.
 pub(crate) fn enlarge(socket: &OwnedFd, bytes: c_int) {
-    for (force, ask) in
+    for (force, option) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
     {
         if set_at(socket, libc::SOL_SOCKET, force, &bytes).is_err() {
             // Without CAP_NET_ADMIN the limit of the system holds.
-            let _ = set_at(socket, libc::SOL_SOCKET, ask, &bytes);
+            let _ = set_at(socket, libc::SOL_SOCKET, option, &bytes);
         }
     }
 }
@@ -61,11 +61,11 @@ pub(crate) fn promiscuous(socket: &OwnedFd, index: c_int) -> Result<()> {
 /// the group. Returns the group.
 pub(super) fn fan_out(socket: &OwnedFd, group: Option<u16>) -> Result<u16> {
     let kind = libc::PACKET_FANOUT_HASH;
-    let asked = match group {
+    let requested = match group {
         Some(group) => u32::from(group) | kind << 16,
         None => (kind | libc::PACKET_FANOUT_FLAG_UNIQUEID) << 16,
     };
-    set(socket, libc::PACKET_FANOUT, &asked)?;
+    set(socket, libc::PACKET_FANOUT, &requested)?;
     let is: u32 = get(socket, libc::PACKET_FANOUT)?;
     Ok(is as u16)
 }
@@ -81,7 +81,7 @@ fn get<T: Copy + Default>(socket: &OwnedFd, option: c_int) -> Result<T> {
     Ok(value)
 }
 
-/// Frames that the kernel had no place for since the last question.
+/// Frames that the kernel had no space for since the last query.
 pub(super) fn drops(socket: &OwnedFd) -> u64 {
     // struct tpacket_stats: packets, drops.
     let [_, drops]: [u32; 2] = get(socket, libc::PACKET_STATISTICS).unwrap_or_default();
@@ -119,7 +119,7 @@ pub(super) fn receive(
         libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() },
         libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() },
     ];
-    // Room for one control message, aligned as such.
+    // Space for one control message, aligned as such.
     let mut control = [0u64; 8];
     // SAFETY: all-zero is a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
@@ -185,7 +185,7 @@ pub(super) struct Messages {
 unsafe impl Send for Messages {}
 
 impl Messages {
-    /// Room for `messages` with `parts` in all.
+    /// Space for `messages` with `parts` in all.
     pub fn new(messages: usize, parts: usize) -> Self {
         // SAFETY: all-zero is a valid mmsghdr and a valid iovec.
         let (head, part): (libc::mmsghdr, libc::iovec) = unsafe { (zeroed(), zeroed()) };

@@ -101,7 +101,7 @@ impl TxQueue for Sender {
                         self.refused.add(vector, lanes);
                         done += 1;
                     }
-                    // No room now, or no device: the worker drops and counts the rest.
+                    // No space now, or no device: the worker drops and counts the rest.
                     _ => break,
                 },
             }

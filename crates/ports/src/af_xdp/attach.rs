@@ -1,4 +1,4 @@
-//! Our program on a device: which way it is attached, and what holds it there.
+//! Our program on a device: its attach mode, and the link that holds it.
 //!
 //! The hold is a BPF link: it ends with its descriptor, however this program ends.
 

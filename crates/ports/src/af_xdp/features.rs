@@ -1,7 +1,7 @@
 //! The XDP features of a device, queried before the port is opened: so a reload
 //! that requires more is refused, and the old port goes on.
 //!
-//! The generic netlink family `netdev` (Linux 6.3, linux/netdev.h) knows. An older kernel, or an
+//! The generic netlink family `netdev` (Linux 6.3, linux/netdev.h) reports them. An older kernel, or an
 //! answer that is not understood, forbids nothing: binding the socket decides.
 
 use netlink_packet_core::{
@@ -50,15 +50,15 @@ impl Features {
         socket.bind_auto().ok()?;
         socket.connect(&SocketAddr::new(0, 0)).ok()?;
         let name = GenlCtrlAttrs::FamilyName(About::family_name().into());
-        let ask = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![name] };
-        let family = exchange(&socket, GenlMessage::from_payload(ask))?;
+        let request = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: vec![name] };
+        let family = exchange(&socket, GenlMessage::from_payload(request))?;
         let family = family.nlas.iter().find_map(|one| match one {
             GenlCtrlAttrs::FamilyId(family) => Some(*family),
             _ => None,
         })?;
-        let mut ask = GenlMessage::from_payload(About { index, features: None });
-        ask.set_resolved_family_id(family);
-        let about = exchange(&socket, ask).filter(|about| about.index == index)?;
+        let mut request = GenlMessage::from_payload(About { index, features: None });
+        request.set_resolved_family_id(family);
+        let about = exchange(&socket, request).filter(|about| about.index == index)?;
         about.features.map(Self)
     }
 
@@ -74,8 +74,8 @@ impl Features {
         let (device, driver) = (&config.device, &driver.name);
         // The kernel attaches without checking these: a driver that reports none may be one
         // that does not report features at all.
-        let tells = self.0 != 0 || driver == "veth";
-        if config.attach == XdpAttach::Native && tells && !self.has(Self::BASIC) {
+        let reports = self.0 != 0 || driver == "veth";
+        if config.attach == XdpAttach::Native && reports && !self.has(Self::BASIC) {
             let reason = match driver.as_str() {
                 "veth" => format!(
                     "veth device {device} attaches natively only with a receive queue for each \
@@ -155,13 +155,13 @@ impl ParseableParametrized<[u8], GenlHeader> for About {
 }
 
 /// Sends a request and reads the answer; `None`: the kernel refused it, or it is not understood.
-fn exchange<T>(socket: &Socket, ask: GenlMessage<T>) -> Option<T>
+fn exchange<T>(socket: &Socket, request: GenlMessage<T>) -> Option<T>
 where
     T: GenlFamily + Emitable + ParseableParametrized<[u8], GenlHeader> + std::fmt::Debug,
 {
-    let mut ask = NetlinkMessage::from(ask);
-    ask.header.flags = NLM_F_REQUEST;
-    socket.send(&bytes_of(ask), 0).ok()?;
+    let mut request = NetlinkMessage::from(request);
+    request.header.flags = NLM_F_REQUEST;
+    socket.send(&bytes_of(request), 0).ok()?;
     let mut answer = Vec::with_capacity(ANSWER);
     socket.recv(&mut answer, 0).ok()?;
     payload(&answer)
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// An answer as the kernel writes it, in host byte order: attributes that we do not know, and padding.
+    /// An answer as the kernel writes it, in host byte order: unknown attributes, and padding.
     fn answer(features: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend([0; 16]);
@@ -257,13 +257,13 @@ mod tests {
         for (attach, bind, features) in fine {
             assert_eq!(refused(attach, bind, features, "ice"), None);
         }
-        let said = refused(Native, XdpBind::Auto, 0, "veth").expect("refused");
-        assert!(said.starts_with("attach: ") && said.contains("ethtool -L eth1"), "{said}");
-        let said = refused(Native, XdpBind::ZeroCopy, !1, "dull").expect("refused");
-        assert!(said.starts_with("attach: ") && said.contains("eth1 (dull)"), "{said}");
+        let error = refused(Native, XdpBind::Auto, 0, "veth").expect("refused");
+        assert!(error.starts_with("attach: ") && error.contains("ethtool -L eth1"), "{error}");
+        let error = refused(Native, XdpBind::ZeroCopy, !1, "dull").expect("refused");
+        assert!(error.starts_with("attach: ") && error.contains("eth1 (dull)"), "{error}");
         for features in [0, 0b0011, 0b1010, 0b1001] {
-            let said = refused(Auto, XdpBind::ZeroCopy, features, "veth").expect("refused");
-            assert!(said.starts_with("bind: ") && said.contains("eth1 (veth)"), "{said}");
+            let error = refused(Auto, XdpBind::ZeroCopy, features, "veth").expect("refused");
+            assert!(error.starts_with("bind: ") && error.contains("eth1 (veth)"), "{error}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! `af-xdp`: a Linux network device whose frames go by the kernel's network stack.
+//! `af-xdp`: a Linux network device whose frames bypass the kernel's network stack.
 //!
 //! ```text
 //! device -> our XDP program -> RX ring -> copy -> packets
@@ -63,7 +63,7 @@ impl Shared {
     }
 }
 
-/// What is true while the port is up.
+/// The state while the port is up.
 struct Up {
     index: i32,
     mtu: u32,
@@ -165,7 +165,7 @@ impl AfXdp {
         }
     }
 
-    /// Attaches where that is to be done, and opens the queues.
+    /// Attaches the program if necessary, and opens the queues.
     fn go_up(&mut self, device: Device, events: &mut Vec<PortEvent>) {
         if !self.retry.is_due() {
             return;
@@ -217,7 +217,7 @@ impl AfXdp {
         let of = self.follower.watch().map_or(1, |watch| ethtool::receive_queues(watch, name));
         let count = match self.config.queues {
             0 => of.min(link::QUEUES_MAX.into()),
-            asked => of.min(asked.into()),
+            requested => of.min(requested.into()),
         };
         let mut queues = Queues::default();
         let (index, mtu, sockets) = (device.index, device.mtu, Vec::new());
@@ -326,7 +326,7 @@ impl Port for AfXdp {
 
     fn service(&mut self) -> Vec<PortEvent> {
         let mut events = Vec::new();
-        let device = self.follower.look();
+        let device = self.follower.refresh();
         if let Some(device) = device {
             self.last = device;
         }

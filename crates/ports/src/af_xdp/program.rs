@@ -104,14 +104,14 @@ pub(super) fn with_tags(map: &OwnedFd, tag_of: u32) -> Vec<Instruction> {
     program
 }
 
-/// Makes room for a tag and writes it; goes on behind its last instruction.
+/// Makes space for a tag and writes it; continues behind its last instruction.
 fn insert_tag() -> Vec<Instruction> {
     let mut program = vec![
         op(MOVE, 1, CONTEXT, 0, 0),
         op(MOVE_IMMEDIATE, 2, 0, 0, -4),
         op(CALL, 0, 0, 0, ADJUST_HEAD),
         op(JUMP_IF_EQUAL, 0, 0, 2, 0),
-        // No room: better lost than in another network.
+        // No space: a frame without its tag would enter another network.
         op(MOVE_IMMEDIATE, 0, 0, 0, DROP),
         op(EXIT, 0, 0, 0, 0),
         op(LOAD_32, 2, CONTEXT, DATA, 0),

@@ -1,6 +1,6 @@
 //! The four rings of an AF_XDP socket: memory that the kernel and we share, each ring with one
-//! giver and one taker (`Documentation/networking/af_xdp.rst`). The other side is the kernel,
-//! and is believed but for the numbers that address memory.
+//! producer and one consumer (`Documentation/networking/af_xdp.rst`). The other side is the kernel,
+//! and is trusted except for numbers that address memory.
 
 use std::io::Result;
 use std::marker::PhantomData;
@@ -38,7 +38,7 @@ pub(super) struct Ring<T> {
 // SAFETY: no thread owns a mapping, and this value alone unmaps its own. The ring behind it may be
 // mapped once more by another value (`Socket::sent`): what both touch are the three words, as
 // atomics. Entries are written by `set` alone, which needs the value for itself; of a ring mapped
-// twice one value is shared for good, and is read for `taken` only. Kernel and giver hand
+// twice one value is shared for good, and is read for `taken` only. Kernel and producer hand
 // entries to each other through the atomic indexes.
 unsafe impl<T> Send for Ring<T> {}
 // SAFETY: by a shared value the words are loaded as atomics, and entries are read (`get`), which
@@ -93,14 +93,14 @@ impl<T: Entry> Ring<T> {
         self.word(self.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// As taker: entries that wait.
+    /// As consumer: entries that wait.
     #[inline]
     pub fn waiting(&self) -> u32 {
         let theirs = self.word(self.producer).load(Ordering::Acquire);
         theirs.wrapping_sub(self.mine).min(self.size)
     }
 
-    /// As taker: the entry `ahead` of our place, one of those that wait.
+    /// As consumer: the entry `ahead` of our place, one of those that wait.
     #[inline]
     pub fn get(&self, ahead: u32) -> T {
         // SAFETY: inside the ring; any bytes are a valid entry. A giver that wrote now would
@@ -108,27 +108,27 @@ impl<T: Entry> Ring<T> {
         unsafe { self.entry(ahead).read_volatile() }
     }
 
-    /// As taker: `count` entries are done with.
+    /// As consumer: `count` entries are done with.
     #[inline]
     pub fn release(&mut self, count: u32) {
         self.mine = self.mine.wrapping_add(count);
         self.word(self.consumer).store(self.mine, Ordering::Release);
     }
 
-    /// As giver: the taker's place.
+    /// As producer: the taker's place.
     #[inline]
     pub fn taken(&self) -> u32 {
         self.word(self.consumer).load(Ordering::Acquire)
     }
 
-    /// As giver: writes the entry `ahead` of our place, one of those that the taker has left.
+    /// As producer: writes the entry `ahead` of our place, one of those that the consumer has left.
     #[inline]
     pub fn set(&mut self, ahead: u32, entry: T) {
         // SAFETY: inside the ring, and the consumer does not read there before `offer`.
         unsafe { self.entry(ahead).write(entry) };
     }
 
-    /// As giver: shows `count` entries to the taker.
+    /// As producer: shows `count` entries to the consumer.
     #[inline]
     pub fn offer(&mut self, count: u32) {
         self.mine = self.mine.wrapping_add(count);

@@ -117,7 +117,7 @@ impl Receiver {
     /// Gives the chunks of the first `count` descriptors back.
     #[inline]
     fn give_back(&mut self, count: u32) {
-        // There is always room: the fill ring has a place for each chunk.
+        // Always fits: the fill ring has an entry for each chunk.
         let chunk = self.socket.umem.chunk as u64;
         for ahead in 0..count {
             let at = self.rx.get(ahead).addr & !(chunk - 1);
@@ -130,7 +130,7 @@ impl Receiver {
         }
     }
 
-    /// Frames of the other half that the kernel had no room for when they were sent.
+    /// Frames of the other half that the kernel had no space for when they were sent.
     #[cold]
     fn push_on(&self) {
         let tx_tracker = &self.socket.tx_tracker;

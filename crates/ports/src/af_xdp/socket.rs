@@ -89,9 +89,9 @@ pub(super) struct Socket {
     /// Closed before the memory goes.
     pub fd: OwnedFd,
     pub umem: Umem,
-    /// Frames on their way out.
+    /// Frames in the TX ring.
     pub tx_tracker: TxTracker,
-    /// The TX ring once more, for the kernel's place in it.
+    /// A second mapping of the TX ring, to read the kernel's index.
     sent: Ring<libc::xdp_desc>,
     zero_copy: OnceLock<bool>,
 }
@@ -172,7 +172,7 @@ impl Socket {
         })
     }
 
-    /// Frames that the kernel had no place for since the socket was made.
+    /// Frames that the kernel had no space for since the socket was made.
     pub fn missed(&self) -> u64 {
         // SAFETY: all-zero is a valid xdp_statistics.
         let mut statistics: libc::xdp_statistics = unsafe { zeroed() };
@@ -196,13 +196,13 @@ impl Socket {
 
     /// Reads the kernel's progress in the TX ring. Only the holder of the transmit lock may call it.
     #[inline]
-    pub fn look(&self) {
+    pub fn update_progress(&self) {
         self.tx_tracker.saw(self.sent.taken());
     }
 
-    /// Calls the kernel until it has taken all frames, or takes no more now. Who has the claim of
-    /// the outlet may; `refused` is called for each frame that the device refused (too long for its
-    /// peer, or no room there) and the place of its last entry.
+    /// Calls the kernel until it has taken all frames, or takes no more now. Only the holder of the
+    /// transmit lock may call it; `refused` is called for each frame that the device refused (too long for its
+    /// peer, or no space there), with the index of its last entry.
     pub fn push(&self, mut refused: impl FnMut(u32, Frame)) {
         let tx_tracker = &self.tx_tracker;
         tx_tracker.set_pending(false);
@@ -216,7 +216,7 @@ impl Socket {
                     let (place, frame) = tx_tracker.refuse(self.sent.taken());
                     refused(place, frame);
                 }
-                _ => self.look(),
+                _ => self.update_progress(),
             }
             if tx_tracker.waiting() >= before {
                 break;

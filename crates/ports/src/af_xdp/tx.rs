@@ -50,7 +50,7 @@ impl Sender {
         let done = self.completion.waiting();
         for ahead in 0..done {
             let at = self.completion.get(ahead);
-            // Each chunk comes back once; the list has room for all of them. One that is none of
+            // Each chunk comes back once; the list has space for all of them. One that is none of
             // ours could not be written to in the middle of a frame.
             if self.free.len() < TX_FRAMES as usize && self.socket.umem.is_to_send(at) {
                 self.free.push(at);
@@ -61,7 +61,7 @@ impl Sender {
         }
     }
 
-    /// Chunks that a frame of so many bytes takes; 0: the device would not take it.
+    /// Chunks that a frame of `length` bytes takes; 0: the device would refuse it.
     #[inline]
     fn pieces(&self, bytes: usize) -> usize {
         match bytes {
@@ -71,7 +71,7 @@ impl Sender {
         }
     }
 
-    /// Copies a lane into so many free chunks and writes their descriptors.
+    /// Copies a lane into free chunks and writes their descriptors.
     #[inline]
     fn place(&mut self, ahead: u32, bytes: &[u8], pieces: usize, lane: usize) {
         let frame = Frame { bytes: bytes.len() as u16, pieces: pieces as u8, lane: lane as u8 };
@@ -113,7 +113,7 @@ impl TxQueue for Sender {
         // Without it, the receiving half calls the kernel just now.
         let mut may_call = self.socket.tx_tracker.try_lock();
         if may_call {
-            self.socket.look();
+            self.socket.update_progress();
         }
         let room = self.socket.tx_tracker.room() as usize;
         let room = room.min(self.free.len());
@@ -163,7 +163,7 @@ impl TxQueue for Sender {
         if !(0..CLOSE_TRIES).any(|_| socket.tx_tracker.try_lock() || pause()) {
             return Refused::default();
         }
-        socket.look();
+        socket.update_progress();
         socket.push(|_, frame| {
             shared.refuse(1);
             *refused += Refused { packets: 1, bytes: frame.bytes.into() };

@@ -1,13 +1,13 @@
 //! Frames between the TX ring and the device: the state that both halves of a queue share.
 //!
 //! Either half may call the kernel: the sending one for its burst, the receiving one for what
-//! was left. One at a time does, under a lock, and sees which frames the device has refused.
+//! was left. A lock admits one at a time, which reads what frames the device has refused.
 //!
 //! No frame may stay in the ring while both rely on the other one to call. A sender that
 //! finds the lock taken marks that frames wait and tries the lock once more
 //! ([`TxTracker::leave_pending`]). The two words are written by exchanges only, each of which sees what
 //! the one before it saw: either the sender gets the lock now, or its holder sees after the release
-//! that frames wait, and the mark is not cleared without its frames being seen.
+//! that frames wait, and the mark is not cleared before its frames are seen.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -129,7 +129,7 @@ impl TxTracker {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// As sender: so many entries more were given to the kernel.
+    /// As sender: `pieces` more entries were given to the kernel.
     #[inline]
     pub fn give(&self, count: u32) {
         self.given.store(self.given().wrapping_add(count), Ordering::Release);
@@ -149,7 +149,7 @@ impl TxTracker {
         is_news
     }
 
-    /// With the claim: the call just now ended with a frame that the device refused, and the
+    /// With the lock: the call just now ended with a frame that the device refused, and the
     /// kernel's word stands at `place`. The place of that frame's last entry, and the frame.
     pub fn refuse(&self, place: u32) -> (u32, Frame) {
         if !self.saw(place) {
@@ -163,7 +163,7 @@ impl TxTracker {
         (last, self.read(last))
     }
 
-    /// With the claim, as sender: frames that the kernel did not take.
+    /// With the lock, as sender: frames that the kernel did not take.
     pub fn left(&self) -> Refused {
         let (mut left, mut place) = (Refused::default(), self.taken.load(Ordering::Relaxed));
         while place != self.given() {
@@ -308,7 +308,7 @@ mod loom_tests {
     }
 
     /// Frames of an earlier burst wait; the sender brings more while the receiver calls the
-    /// kernel for them and goes to sleep. Whatever waits then, one of them knows.
+    /// kernel for them and goes to sleep. One of them always knows of the frames that wait then.
     #[test]
     fn no_frame_waits_unknown() {
         loom::model(|| {
@@ -343,17 +343,17 @@ mod loom_tests {
                     theirs.release();
                 }
             });
-            let mut told = Refused::default();
+            let mut refused = Refused::default();
             if tx_tracker.try_lock() {
                 if tx_tracker.waiting() > 0 {
                     let (_, frame) = tx_tracker.refuse(0);
-                    told += Refused { packets: 1, bytes: frame.bytes.into() };
+                    refused += Refused { packets: 1, bytes: frame.bytes.into() };
                 }
                 tx_tracker.release();
             }
             receiver.join().unwrap();
-            told += tx_tracker.owed();
-            assert_eq!((told, tx_tracker.waiting()), (Refused { packets: 1, bytes: 60 }, 0));
+            refused += tx_tracker.owed();
+            assert_eq!((refused, tx_tracker.waiting()), (Refused { packets: 1, bytes: 60 }, 0));
         });
     }
 }

@@ -14,7 +14,7 @@ use crate::config::DpdkConfig;
 use crate::error::OpenError;
 use crate::link;
 
-/// Buffers that a device may hold: so many in a hundred of the pool's.
+/// The share of the pool's buffers that a device may hold, in per cent.
 const SHARE: u64 = 75;
 
 /// A device that was started. It ends with the last of the port and its queues.
@@ -27,7 +27,7 @@ pub(super) struct Device {
     pub(super) sending: Vec<AtomicBool>,
     /// Frames in several buffers for which there was none of ours.
     pub(super) missed: Count,
-    /// What the device shed in an earlier life under this number.
+    /// Drops that DPDK counted under this number for an earlier device.
     missed_before: u64,
     facts: shim::Device,
     name: Name,
@@ -59,13 +59,13 @@ impl Device {
         };
         let tx = match config.tx_queues {
             0 => config.workers.clamp(1, device.facts.tx_queues_max.max(1)),
-            asked => asked,
+            requested => requested,
         };
         device.fits("rx-queues", rx, device.facts.rx_queues_max)?;
         device.fits("tx-queues", tx, device.facts.tx_queues_max)?;
         device.carries(mtu)?;
-        let wanted = if mtu == 0 { link::MTU } else { mtu };
-        let longest = link::longest(wanted) as u32;
+        let required = if mtu == 0 { link::MTU } else { mtu };
+        let longest = link::longest(required) as u32;
         let ring = config.ring_size;
         device.configure(&Wish { rx_queues: rx, tx_queues: tx, ring, mtu, longest })?;
         device.leaves_some((rx, tx), pool)?;
@@ -75,12 +75,12 @@ impl Device {
         Ok(device)
     }
 
-    fn fits(&self, field: &'static str, asked: u16, most: u16) -> Result<(), OpenError> {
-        if asked <= most {
+    fn fits(&self, field: &'static str, requested: u16, most: u16) -> Result<(), OpenError> {
+        if requested <= most {
             return Ok(());
         }
         let name = self.name.as_str();
-        let reason = format!("{asked} queues requested: {name} has at most {most}");
+        let reason = format!("{requested} queues requested: {name} has at most {most}");
         Err(OpenError::Config { field, reason })
     }
 
@@ -106,16 +106,16 @@ impl Device {
         })
     }
 
-    /// Whether the device's rings leave buffers for packets on their way.
+    /// Whether the device's rings leave buffers for packets in flight.
     fn leaves_some(&self, (rx, tx): (u16, u16), pool: &Pool) -> Result<(), OpenError> {
         let rings = u64::from(rx) * u64::from(self.facts.rx_ring)
             + u64::from(tx) * u64::from(self.facts.tx_ring);
-        // Virtual devices hold no more than a burst, whatever their rings are called.
+        // Virtual devices hold no more than a burst, whatever size their rings have.
         let held = if self.facts.is_virtual != 0 { 0 } else { rings };
         if held * 100 <= u64::from(pool.count()) * SHARE {
             return Ok(());
         }
-        Err(OpenError::Buffers { wanted: held * 100 / SHARE, buffers: pool.count() })
+        Err(OpenError::Buffers { required: held * 100 / SHARE, buffers: pool.count() })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -145,7 +145,7 @@ impl Device {
         unsafe { shim::stoa_dpdk_set_link(self.port, is_up.into()) };
     }
 
-    /// Frames that were shed before we could see them, since the start.
+    /// Frames that the device dropped before we received them, since the start.
     pub(super) fn missed(&self) -> u64 {
         // SAFETY: the device is open.
         let by_device = unsafe { shim::stoa_dpdk_missed(self.port) };
@@ -155,7 +155,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // A ring of packets is dropped with what is in it. Queues exist when the start went well.
+        // The remaining packets are freed with their ring. Queues exist after a successful start.
         let is_ring = self.facts.driver.starts_with(b"net_ring\0");
         let queues = if is_ring { self.receiving.len() as u16 } else { 0 };
         // SAFETY: our queues are gone, or were never made: nothing else uses the device.
@@ -163,8 +163,8 @@ impl Drop for Device {
     }
 }
 
-fn probe(asked: &str, name: &Name) -> Result<shim::Device, OpenError> {
-    let (arguments, called) = (c_string(asked)?, c_string(name.as_str())?);
+fn probe(requested: &str, name: &Name) -> Result<shim::Device, OpenError> {
+    let (arguments, called) = (c_string(requested)?, c_string(name.as_str())?);
     let mut facts = shim::Device::default();
     // SAFETY: two strings, and a structure to be filled in.
     let call = || unsafe { shim::stoa_dpdk_probe(arguments.as_ptr(), called.as_ptr(), &mut facts) };

@@ -10,13 +10,13 @@ use crate::error::OpenError;
 /// Lines of DPDK's log that are kept.
 const LINES: usize = 16;
 /// Lines that go into a reason.
-const TOLD: usize = 2;
+const REASON_LINES: usize = 2;
 /// Free bytes of huge pages from which on DPDK's own memory is taken from them.
 const HUGE_BYTES: u64 = 64 << 20;
 /// Processors that DPDK counts.
 const PROCESSORS: usize = 128;
 
-static SAID: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+static LOG: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 /// One call at a time, so that the log lines belong to it.
 static CALLING: Mutex<()> = Mutex::new(());
 static STARTED: Mutex<Option<Result<(), String>>> = Mutex::new(None);
@@ -26,25 +26,25 @@ fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
 }
 
 /// Keeps a log line of DPDK. A worker may be the caller: when another thread holds the lock, the line is lost.
-extern "C" fn hear(text: *const u8, length: usize) {
+extern "C" fn keep_line(text: *const u8, length: usize) {
     // SAFETY: the shim gives the start and the length of one piece of text.
     let text = unsafe { std::slice::from_raw_parts(text, length) };
-    let Ok(mut said) = SAID.try_lock() else { return };
+    let Ok(mut log) = LOG.try_lock() else { return };
     for line in String::from_utf8_lossy(text).lines().map(str::trim).filter(|it| !it.is_empty()) {
-        if said.len() == LINES {
-            said.pop_front();
+        if log.len() == LINES {
+            log.pop_front();
         }
-        said.push_back(line.to_owned());
+        log.push_back(line.to_owned());
     }
 }
 
-/// DPDK's log lines about a failure, without those of every failure.
+/// DPDK's log lines about a failure, without the lines that accompany every failure.
 fn explanation() -> Option<String> {
     const NOISE: [&str; 4] = ["mp action callback", "to attach", "cannot attach", "FATAL"];
-    let said = lock(&SAID);
-    let lines = said.iter().filter(|line| !NOISE.iter().any(|noise| line.contains(noise)));
+    let log = lock(&LOG);
+    let lines = log.iter().filter(|line| !NOISE.iter().any(|noise| line.contains(noise)));
     let lines: Vec<&str> = lines.map(|line| line.trim_start_matches("EAL: ")).collect();
-    let last = &lines[lines.len().saturating_sub(TOLD)..];
+    let last = &lines[lines.len().saturating_sub(REASON_LINES)..];
     (!last.is_empty()).then(|| last.join("; "))
 }
 
@@ -52,28 +52,28 @@ fn explanation() -> Option<String> {
 pub(super) struct Failure {
     /// A positive errno.
     pub(super) errno: c_int,
-    /// In DPDK's words, else the system's.
+    /// DPDK's text, else the system's.
     pub(super) reason: String,
 }
 
 /// Calls DPDK and keeps its log lines for a failure.
 pub(super) fn attempt(call: impl FnOnce() -> c_int) -> Result<(), Failure> {
     let _calling = lock(&CALLING);
-    lock(&SAID).clear();
+    lock(&LOG).clear();
     let result = call();
     if result >= 0 {
         return Ok(());
     }
     let system = || match -result {
-        // Drivers end with -1 for whatever they do not like, and that is the number of this.
+        // Drivers return -1 for any failure, which equals -EPERM.
         libc::EPERM => "its driver refuses it (a setting may be missing or unknown)".to_owned(),
         errno => std::io::Error::from_raw_os_error(errno).to_string(),
     };
     Err(Failure { errno: -result, reason: explanation().unwrap_or_else(system) })
 }
 
-/// Starts DPDK unless it runs; `for_card`: for a device on a bus, whose memory lies better on huge
-/// pages.
+/// Starts DPDK unless it runs; `for_card`: for a device on a bus, which is faster with
+/// its memory on huge pages.
 pub(super) fn start(for_card: bool) -> Result<(), OpenError> {
     let mut started = lock(&STARTED);
     let result = started.get_or_insert_with(|| {
@@ -100,7 +100,7 @@ fn start_here(for_card: bool) -> Result<(), String> {
     let count = words.len() as c_int;
     let words = Box::leak(words.into_boxed_slice()).as_mut_ptr();
     // SAFETY: `count` strings that end in zero, which are never freed.
-    attempt(|| unsafe { shim::stoa_dpdk_start(count, words, hear) }).map_err(|it| it.reason)
+    attempt(|| unsafe { shim::stoa_dpdk_start(count, words, keep_line) }).map_err(|it| it.reason)
 }
 
 /// What DPDK is started with.

@@ -24,7 +24,7 @@ pub(super) struct Mempool {
     pool: &'static Pool,
 }
 
-// SAFETY: the stock is written by `of` alone, before anybody else knows it.
+// SAFETY: the stock is written by `of` alone, before it is published.
 unsafe impl Send for Mempool {}
 // SAFETY: as above; what its functions change belongs to the pool, which is shared, or to the
 // calling thread.
@@ -33,7 +33,7 @@ unsafe impl Sync for Mempool {}
 static MADE: Mutex<Vec<&'static Mempool>> = Mutex::new(Vec::new());
 
 impl Mempool {
-    /// What the functions of the shim know it by.
+    /// The handle that the shim passes back.
     pub(super) fn stock(&self) -> *const Stock {
         self.stock.as_ptr()
     }
@@ -67,7 +67,7 @@ pub(super) fn of(pool: &'static Pool) -> Result<&'static Mempool, c_int> {
     let stock = Box::new(Stock { headers, lend, take_back, count: free, owner });
     let stock = NonNull::from(Box::leak(stock));
     let header = Box::leak(Box::new(MemoryHeader([0; 64])));
-    // Where huge pages were not to be had the whole is told of in pages that it is made of.
+    // Without huge pages, register the memory in pages of the size that the mapping has.
     let page = if pool.backing() == Backing::Plain { 4096 } else { HUGE };
     let layout = Layout {
         base: pool.base().as_ptr(),
@@ -105,7 +105,7 @@ unsafe fn of_shim<'a>(
 }
 
 /// # Safety
-/// Called by the shim with what it was given: see [`of_shim`]; `ids` has room for `count`.
+/// Called by the shim with what it was given: see [`of_shim`]; `ids` has space for `count`.
 unsafe extern "C" fn lend(
     owner: *mut c_void,
     cache: *mut c_void,

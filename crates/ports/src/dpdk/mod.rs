@@ -5,7 +5,7 @@
 //! device -> buffers of the pool -> packets
 //! packets -> their buffers -> device -> pool
 //! ```
-//! The device writes into the pool's buffers and reads out of them: no copy. DPDK wants a header of
+//! The device writes into the pool's buffers and reads out of them: no copy. DPDK requires a header of
 //! its own for each; those lie beside the pool (decision 21). Only frames that lie in
 //! several buffers are copied, into one.
 
@@ -30,7 +30,7 @@ use queue::{Receiver, Sender};
 pub struct Dpdk {
     device: Arc<Device>,
     mac: [u8; 6],
-    /// Speed of the link in Mbit/s; `None`: it is down, or was not looked at yet.
+    /// Speed of the link in Mbit/s; `None`: it is down, or not yet queried.
     speed: Option<u32>,
     was_told: bool,
 }
@@ -38,8 +38,8 @@ pub struct Dpdk {
 /// Opens a port on the device that the configuration names, and starts DPDK if it does not run.
 ///
 /// # Errors
-/// What DPDK cannot do and what to do about it: no such device or driver, a device that another
-/// has, more queues than it has, an MTU that it does not carry.
+/// What DPDK cannot do and what to do about it: no such device or driver, a device in use
+/// by another port, more queues than it has, an MTU that it does not carry.
 pub fn open(config: &DpdkConfig, pool: &'static Pool) -> Result<Dpdk, OpenError> {
     let device = Device::start(config, pool)?;
     let mac = device.facts().mac;

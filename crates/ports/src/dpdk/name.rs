@@ -1,4 +1,4 @@
-//! What devices are called, and that no two ports have the same.
+//! Names of devices; no two ports may have the same one.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -9,7 +9,7 @@ use crate::error::OpenError;
 /// Bytes of a device with its settings at most.
 const LONGEST: usize = 255;
 
-/// Drivers of DPDK that cannot work on our memory, and what to take in their place.
+/// DPDK drivers that cannot use our memory, and their replacement.
 const NOT_THESE: [(&str, &str); 3] = [
     ("net_af_xdp", "it requires its own packet memory: use Stoa's af-xdp driver"),
     ("net_virtio_user", "it shares memory that only DPDK makes: use memif, or net_vhost"),
@@ -19,7 +19,7 @@ const NOT_THESE: [(&str, &str); 3] = [
 
 static OPEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// A device that one port has for itself.
+/// A device that one port uses exclusively.
 #[derive(Debug)]
 pub(super) struct Name {
     name: String,
@@ -35,13 +35,13 @@ impl Name {
         is_address(&self.name)
     }
 
-    /// Takes the device that `asked` names.
+    /// Takes the device that `requested` names.
     ///
     /// # Errors
     /// Not the name of a device, a driver that cannot work here, or a device of another port.
-    pub(super) fn lease(asked: &str) -> Result<Self, OpenError> {
-        check(asked)?;
-        let name = name_of(asked);
+    pub(super) fn lease(requested: &str) -> Result<Self, OpenError> {
+        check(requested)?;
+        let name = name_of(requested);
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if !open.insert(name.clone()) {
             return Err(OpenError::Busy { what: format!("the DPDK device {name}") });
@@ -57,8 +57,8 @@ impl Drop for Name {
 }
 
 /// What DPDK calls the device: without its settings, an address on a bus in full.
-pub(crate) fn name_of(asked: &str) -> String {
-    let name = asked.split(',').next().unwrap_or(asked);
+pub(crate) fn name_of(requested: &str) -> String {
+    let name = requested.split(',').next().unwrap_or(requested);
     match name.matches(':').count() {
         1 if is_address(name) => format!("0000:{}", name.to_ascii_lowercase()),
         2 if is_address(name) => name.to_ascii_lowercase(),
@@ -73,15 +73,18 @@ fn is_address(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'))
 }
 
-fn check(asked: &str) -> Result<(), OpenError> {
+fn check(requested: &str) -> Result<(), OpenError> {
     let wrong = |reason: String| Err(OpenError::Config { field: "device", reason });
-    if asked.is_empty() || asked.len() > LONGEST || !asked.bytes().all(|it| it.is_ascii_graphic()) {
+    if requested.is_empty()
+        || requested.len() > LONGEST
+        || !requested.bytes().all(|it| it.is_ascii_graphic())
+    {
         return wrong(format!(
-            "{asked:?} is not a device: use a PCI address (0000:3b:00.0) or a driver with a number \
+            "{requested:?} is not a device: use a PCI address (0000:3b:00.0) or a driver with a number \
              (net_memif0,role=client), of {LONGEST} letters at most"
         ));
     }
-    let name = name_of(asked);
+    let name = name_of(requested);
     if name.contains(':') && !is_address(&name) {
         return wrong(format!(
             "{name} is no PCI address: give 0000:3b:00.0, without the bus's name"
@@ -105,13 +108,13 @@ mod tests {
 
     #[test]
     fn devices_are_known_by_name() {
-        for (asked, name) in [
+        for (requested, name) in [
             ("net_memif0,role=client", "net_memif0"),
             ("0000:3B:00.0", "0000:3b:00.0"),
             ("3b:00.0,mprq_en=1", "0000:3b:00.0"),
             ("net_ring0", "net_ring0"),
         ] {
-            assert_eq!(name_of(asked), name);
+            assert_eq!(name_of(requested), name);
         }
         let wrong = [
             "",
@@ -124,8 +127,11 @@ mod tests {
             &"x".repeat(256),
             "x\0",
         ];
-        for asked in wrong {
-            assert!(matches!(Name::lease(asked), Err(OpenError::Config { .. })), "{asked:?}");
+        for requested in wrong {
+            assert!(
+                matches!(Name::lease(requested), Err(OpenError::Config { .. })),
+                "{requested:?}"
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! The queues of a device: bursts of packets, whose buffers change hands.
+//! The queues of a device: bursts of packets, passed with their buffers.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::device::Device;
 use super::shim::{self, Mbuf};
 
 /// Microseconds of a worker's sleep: nothing signals packets. At 10 Gbit/s of smallest frames
-/// less than a ring of 1,024 comes meanwhile.
+/// fewer frames arrive meanwhile than a ring of 1,024 holds.
 const NAP_US: u32 = 30;
 /// Bytes of an Ethernet header: what a frame has at least.
 const ETHERNET: usize = 14;
@@ -66,12 +66,12 @@ impl Receiver {
         Self { lease: QueueLease::new(device, queue, |device| &device.receiving), longest }
     }
 
-    /// Takes in a burst in which some frames lie in several buffers, or in none of ours.
+    /// Receives a burst with frames that span several buffers, or lie outside of our pool.
     #[cold]
     #[inline(never)]
-    fn take_in(
+    fn receive_others(
         &self,
-        (got, odd): (usize, &[MaybeUninit<*mut Mbuf>]),
+        (got, others): (usize, &[MaybeUninit<*mut Mbuf>]),
         vector: &mut Vector,
         pool: &mut PoolCache,
     ) -> usize {
@@ -82,7 +82,7 @@ impl Receiver {
             *span = (spare.offset[lane], spare.length[lane]);
         }
         let before = vector.len();
-        let mut odd = odd.iter();
+        let mut others = others.iter();
         for (id, (offset, length)) in ids.into_iter().zip(spans).take(got) {
             if id != NONE {
                 let spare = vector.spare();
@@ -90,11 +90,11 @@ impl Receiver {
                 // SAFETY: the device gave this buffer up when it gave us the frame, and no lane
                 // has taken it over yet.
                 unsafe { vector.adopt(1) };
-            } else if let Some(mbuf) = odd.next() {
+            } else if let Some(mbuf) = others.next() {
                 // SAFETY: the shim has written as many as there are lanes without an id.
                 let mbuf = unsafe { mbuf.assume_init() };
                 match self.copied(mbuf, pool) {
-                    // Lanes are at most as many as there was room for.
+                    // Lanes are at most as many as the vector had space for.
                     Some(packet) => drop(vector.push(packet)),
                     None => self.lease.device.missed.add(1),
                 }
@@ -118,7 +118,7 @@ impl Receiver {
         });
         match packet {
             Some(mut packet) => {
-                // SAFETY: as above; the packet has room for `length` bytes.
+                // SAFETY: as above; the packet has space for `length` bytes.
                 unsafe { shim::stoa_dpdk_copy_out(mbuf, packet.bytes_mut().as_mut_ptr()) };
                 Some(packet)
             }
@@ -140,25 +140,34 @@ impl RxQueue for Receiver {
             return 0;
         }
         let (device, queue) = (self.lease.device.port, self.lease.queue);
-        let mut odd = [const { MaybeUninit::<*mut Mbuf>::uninit() }; VECTOR];
-        let mut odds = 0;
+        let mut others = [const { MaybeUninit::<*mut Mbuf>::uninit() }; VECTOR];
+        let mut others_count = 0;
         let spare = vector.spare();
-        let want = spare.buffer.len() as u32;
+        let limit = spare.buffer.len() as u32;
         let (ids, offsets) = (spare.buffer.as_mut_ptr(), spare.offset.as_mut_ptr());
         let lengths = spare.length.as_mut_ptr();
         // SAFETY: the queue was set up and is ours alone; the cache is of the mempool's pool, as the
-        // vector is, and nothing else uses it meanwhile; each column has room for `want` values,
-        // `odd` for a whole burst, which `want` does not exceed.
+        // vector is, and nothing else uses it meanwhile; each column has space for `limit` values,
+        // `others` for a whole burst, which `limit` does not exceed.
         let got = unsafe {
-            let (stock, odd) = (mempool.stock(), odd.as_mut_ptr());
+            let (stock, others) = (mempool.stock(), others.as_mut_ptr());
             let cache = std::ptr::from_mut(pool).cast();
             shim::stoa_dpdk_receive(
-                stock, cache, device, queue, want, ids, offsets, lengths, odd, &mut odds,
+                stock,
+                cache,
+                device,
+                queue,
+                limit,
+                ids,
+                offsets,
+                lengths,
+                others,
+                &mut others_count,
             )
         };
         let got = got as usize;
-        if odds > 0 {
-            return self.take_in((got, &odd[..odds as usize]), vector, pool);
+        if others_count > 0 {
+            return self.receive_others((got, &others[..others_count as usize]), vector, pool);
         }
         // SAFETY: the shim wrote `got` ids of buffers of this pool, which the device gave up.
         unsafe { vector.adopt(got) };
@@ -219,13 +228,13 @@ impl Sender {
         let lanes = from..from + count;
         let columns = (&vector.buffers()[lanes.clone()], &vector.offset[lanes.clone()]);
         let taken = self.give((columns.0, columns.1, &vector.length[lanes]), pool);
-        // They are the device's, or free already.
+        // The device owns them, or has freed them.
         vector.lend(from..from + taken);
         taken
     }
 
-    /// As [`Self::send`], but with copies, because the lanes are used afterwards. Jumbo frames are lent all
-    /// the same, and when buffers run short, all are. Returns how many lanes it tried, too.
+    /// As [`Self::send`], but with copies, because the lanes are used afterwards. Jumbo frames are lent
+    /// even so, and all frames are when buffers run short. Also returns how many lanes it tried.
     #[cold]
     #[inline(never)]
     fn send_copies(
@@ -244,7 +253,7 @@ impl Sender {
         }
         for (lane, id) in (from..).zip(&ids[..count]) {
             let bytes = vector.bytes(lane);
-            // SAFETY: the buffer is ours, is not the lane's, and has room for FRAME_MAX bytes
+            // SAFETY: the buffer is ours, is not the lane's, and has space for FRAME_MAX bytes
             // behind the headroom.
             unsafe {
                 let place = vector.pool().slot(*id).add(HEADROOM);

@@ -12,7 +12,7 @@ pub(super) const FIRST: usize = 64;
 
 const _: () = assert!(BURST == stoa_engine::VECTOR);
 
-/// What DPDK keeps of a packet: not to be looked into from here.
+/// DPDK's packet header; opaque here.
 pub(super) enum Mbuf {}
 
 /// The headers of a pool's buffers.
@@ -23,7 +23,7 @@ pub(super) struct Headers {
     pub(super) plain: u32,
 }
 
-/// Who owns the buffers of a mempool.
+/// The owner of a mempool's buffers.
 #[repr(C)]
 pub(super) struct Stock {
     pub(super) headers: Headers,
@@ -44,7 +44,7 @@ pub(super) struct Layout {
     pub(super) jumbos: u32,
 }
 
-/// Room for `struct rte_mempool_memhdr`, which has 56 bytes.
+/// Space for `struct rte_mempool_memhdr`, which has 56 bytes.
 #[repr(C, align(64))]
 pub(super) struct MemoryHeader(pub(super) [u8; 64]);
 
@@ -81,7 +81,7 @@ unsafe extern "C" {
     pub(super) fn stoa_dpdk_start(
         count: c_int,
         words: *mut *mut c_char,
-        said: extern "C" fn(*const u8, usize),
+        log: extern "C" fn(*const u8, usize),
     ) -> c_int;
     pub(super) fn stoa_dpdk_mempool(
         name: *const c_char,
@@ -108,12 +108,12 @@ unsafe extern "C" {
         cache: *mut c_void,
         port: u16,
         queue: u16,
-        want: u32,
+        limit: u32,
         ids: *mut u32,
         offsets: *mut u16,
         lengths: *mut u16,
-        odd: *mut MaybeUninit<*mut Mbuf>,
-        odds: *mut u32,
+        others: *mut MaybeUninit<*mut Mbuf>,
+        others_count: *mut u32,
     ) -> u32;
     pub(super) fn stoa_dpdk_length(mbuf: *const Mbuf) -> u32;
     pub(super) fn stoa_dpdk_copy_out(mbuf: *mut Mbuf, to: *mut u8);

@@ -45,12 +45,12 @@ pub struct Generator {
 /// Opens the port and prepares its packets.
 ///
 /// # Errors
-/// A senseless configuration, or fewer free buffers than the port prepares.
+/// An invalid configuration, or fewer free buffers than the port prepares.
 pub fn open(config: &GeneratorConfig, pool: &'static Pool) -> Result<Generator, OpenError> {
     let mac = link::mac(config.mac);
     let queues = u64::from(link::queues("queues", config.queues, link::QUEUES_MAX)?);
     let prepared = prepared(config, queues)?;
-    let wanted = prepared * queues;
+    let required = prepared * queues;
     let is_jumbo = usize::from(config.frame) > FRAME_MAX;
     // Half of the jumbo buffers stay for packets of others.
     let there = if is_jumbo {
@@ -58,8 +58,8 @@ pub fn open(config: &GeneratorConfig, pool: &'static Pool) -> Result<Generator, 
     } else {
         pool.free().saturating_sub(VECTOR as u64)
     };
-    if wanted > there {
-        return Err(OpenError::Buffers { wanted, buffers: there.min(u32::MAX.into()) as u32 });
+    if required > there {
+        return Err(OpenError::Buffers { required, buffers: there.min(u32::MAX.into()) as u32 });
     }
     // Frames of its own are the least that the port carries.
     let usual = link::MTU.max(u32::from(config.frame).saturating_sub(14));
@@ -104,7 +104,7 @@ fn kinds(
     let kind = |config: &GeneratorConfig| {
         let template = Template::new(config, mac)?;
         if !template.has_room_for(flows) {
-            let reason = "give a source address whose last 16 bits leave room for all flows";
+            let reason = "give a source address whose last 16 bits leave space for all flows";
             return Err(wrong("flows", reason.to_owned()));
         }
         let (receivers, order) = receivers(config, share)?;
@@ -141,14 +141,14 @@ fn prepared(config: &GeneratorConfig, queues: u64) -> Result<u64, OpenError> {
         let reason = format!("{}: give at most {PREPARED_MAX}", config.prepared);
         return Err(OpenError::Config { field: "prepared", reason });
     }
-    let asked = match config.prepared {
+    let requested = match config.prepared {
         0 if usize::from(config.frame) > FRAME_MAX => PREPARED_JUMBO,
         0 => PREPARED,
-        asked => asked,
+        requested => requested,
     };
-    // More than there will ever be need not be prepared.
+    // No more than the total count.
     let most = if config.count == 0 { u64::MAX } else { config.count.div_ceil(queues) };
-    Ok(u64::from(asked).min(most))
+    Ok(u64::from(requested).min(most))
 }
 
 /// What `queue` of `queues` gets of `total`.
@@ -174,7 +174,7 @@ impl Port for Generator {
         if rx.is_empty() {
             return Vec::new();
         }
-        // As many ways out as in, so that no worker has to hand packets over.
+        // As many transmit as receive queues, so that no worker hands packets over.
         let tx = rx.iter().map(|_| Box::new(NullTx) as Box<_>).collect();
         vec![PortEvent::Up(Queues { rx, tx })]
     }

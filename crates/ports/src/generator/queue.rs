@@ -1,5 +1,5 @@
 //! The receive queue of a generator: hands out the oldest prepared packets and
-//! writes as many new ones, so that what the graph gets was written long ago.
+//! writes as many new ones, so that the graph receives packets that were written long ago.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,13 +95,13 @@ impl GeneratorRx {
         got
     }
 
-    /// Writes as many packets as the packet FIFO has room for, one vector at most.
+    /// Writes as many packets as the packet FIFO has space for, one vector at most.
     fn restock(&mut self, pool: &mut PoolCache) -> usize {
-        let want = self.packet_fifo.room().min(VECTOR).min(self.unwritten as usize);
-        if want == 0 {
+        let limit = self.packet_fifo.room().min(VECTOR).min(self.unwritten as usize);
+        if limit == 0 {
             return 0;
         }
-        let mut lanes = pool.fill(&mut self.scratch, want);
+        let mut lanes = pool.fill(&mut self.scratch, limit);
         if self.first.template.is_jumbo() {
             lanes = self.enlarge(lanes, pool);
         }
@@ -172,18 +172,18 @@ impl RxQueue for GeneratorRx {
             // All are given: what would be due now is not missed.
             return 0;
         }
-        let mut want = vector.room();
+        let mut limit = vector.room();
         if !self.pace.is_free() {
             let (due, shed) = self.pace.due(clock::tsc());
             if shed > 0 {
                 self.missed.fetch_add(shed, Ordering::Relaxed);
             }
-            want = want.min(due as usize);
-            if want == 0 {
+            limit = limit.min(due as usize);
+            if limit == 0 {
                 return 0;
             }
         }
-        let got = self.packet_fifo.hand_out(vector, want);
+        let got = self.packet_fifo.hand_out(vector, limit);
         self.pace.taken(got as u64);
         self.restock(pool);
         got

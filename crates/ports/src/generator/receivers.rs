@@ -1,4 +1,4 @@
-//! Whom a generator writes to: one, many in turn, or many in a pseudo-random order.
+//! The destinations of a generator: one, many in turn, or many in a pseudo-random order.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) enum Receivers {
 pub(crate) struct Order {
     count: u64,
     at: u64,
-    /// State of the generator of numbers; 0: in turn.
+    /// State of the random number generator; 0: in sequence.
     random: u64,
 }
 
@@ -40,7 +40,7 @@ impl Order {
         self.random == 0
     }
 
-    /// The next number in turn.
+    /// The next number in sequence.
     #[inline(always)]
     pub(crate) fn turn(&mut self) -> u64 {
         let at = self.at;
@@ -65,7 +65,7 @@ impl Order {
     }
 }
 
-/// Checks whom `config` names; `share` is (queue, queues).
+/// Checks the destinations of `config`; `share` is (queue, queues).
 pub(crate) fn receivers(
     config: &GeneratorConfig,
     share: (u64, u64),

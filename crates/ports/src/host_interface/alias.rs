@@ -1,4 +1,4 @@
-//! Whose a device is: the alias that `ip link` shows (rtnetlink(7), IFLA_IFALIAS), and its removal. The three
+//! The owner of a device: the alias that `ip link` shows (rtnetlink(7), IFLA_IFALIAS), and its removal. The three
 //! messages that this takes are built by hand: nothing else here needs netlink.
 
 use std::io::{Error, Result};
@@ -13,7 +13,7 @@ const HEADER: usize = 16;
 const DEVICE: usize = 16;
 /// Bytes of an attribute's header.
 const ATTRIBUTE: usize = 4;
-/// What the kernel answers at most: a device's description with all its statistics.
+/// The kernel's longest answer: a device's description with all its statistics.
 const ANSWER: usize = 32 * 1024;
 
 /// Sets the alias of the device with that number in this namespace.
@@ -24,12 +24,12 @@ pub(super) fn set(index: i32, alias: &str) -> Result<()> {
     message.extend(libc::IFLA_IFALIAS.to_ne_bytes());
     message.extend(bytes);
     message.resize(message.len().next_multiple_of(4), 0);
-    ask(&mut message).map(|_| ())
+    query(&mut message).map(|_| ())
 }
 
 /// The alias of the device with that number in this namespace; empty when it has none.
 pub(super) fn get(index: i32) -> Result<String> {
-    let answer = ask(&mut request(libc::RTM_GETLINK, 0, index))?;
+    let answer = query(&mut request(libc::RTM_GETLINK, 0, index))?;
     let mut rest = answer.get(HEADER + DEVICE..).unwrap_or_default();
     while let Some(head) = rest.first_chunk::<ATTRIBUTE>() {
         let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
@@ -45,7 +45,7 @@ pub(super) fn get(index: i32) -> Result<String> {
 
 /// Deletes the device with that number in this namespace, even if its queues are open.
 pub(super) fn delete(index: i32) -> Result<()> {
-    ask(&mut request(libc::RTM_DELLINK, libc::NLM_F_ACK, index)).map(|_| ())
+    query(&mut request(libc::RTM_DELLINK, libc::NLM_F_ACK, index)).map(|_| ())
 }
 
 fn request(kind: u16, flags: i32, index: i32) -> Vec<u8> {
@@ -57,7 +57,7 @@ fn request(kind: u16, flags: i32, index: i32) -> Vec<u8> {
 }
 
 /// Sends a message and waits for its answer; netlink answers before `send` returns.
-fn ask(message: &mut [u8]) -> Result<Vec<u8>> {
+fn query(message: &mut [u8]) -> Result<Vec<u8>> {
     let length = message.len() as u32;
     message[..4].copy_from_slice(&length.to_ne_bytes());
     let socket: OwnedFd = netdevice::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_device_can_be_asked_and_no_other() {
+    fn only_an_existing_device_has_an_alias() {
         // Number 1 in every namespace; nothing gives it an alias.
         assert_eq!(get(1).unwrap(), "");
         let error = get(i32::MAX).unwrap_err();

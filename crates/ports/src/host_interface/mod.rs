@@ -127,8 +127,8 @@ fn take_over(config: &HostInterfaceConfig, watch: &OwnedFd) -> Result<(OwnedFd, 
 }
 
 impl HostInterface {
-    /// What is true of the device now; one that was deleted is made anew.
-    fn look(&mut self, events: &mut Vec<PortEvent>) -> Option<Device> {
+    /// Queries the device's present state, and makes a deleted one anew.
+    fn refresh(&mut self, events: &mut Vec<PortEvent>) -> Option<Device> {
         let name = &self.config.device;
         let now = netdevice::device(&self.held.watch, name).ok().flatten();
         let ours = now.filter(|device| device.index == self.held.device.index);
@@ -149,7 +149,7 @@ impl HostInterface {
         self.made_at = Instant::now();
         match hold(&self.config) {
             Ok(held) => {
-                // One that was renamed is not ours to leave behind.
+                // A renamed device is not left behind.
                 self.let_go();
                 self.held = held;
                 let followed = self.followed.take();
@@ -184,8 +184,8 @@ impl HostInterface {
         });
     }
 
-    /// What the device is told of its interface: the one of a forwarder that begins is about to come up, and what programs have on a
-    /// device that loses its carrier is gone.
+    /// The carrier that the device gets. It is on while a forwarder starts, because its interface is about to come up, and what programs configure on a
+    /// device is lost with its carrier.
     fn patient(&mut self, followed: &Followed) -> Followed {
         let is_late = self.made_at.elapsed() > PATIENCE;
         self.held.had_carrier &= !followed.is_up && !is_late;
@@ -257,9 +257,9 @@ impl Port for HostInterface {
     fn service(&mut self) -> Vec<PortEvent> {
         netdevice::hush(&self.held.watch);
         let mut events = Vec::new();
-        let Some(device) = self.look(&mut events) else { return events };
+        let Some(device) = self.refresh(&mut events) else { return events };
         self.held.device = device;
-        // Its carrier is ours to set: only the operator's setting counts.
+        // We set its carrier, so only the operator's setting counts.
         if !device.admin_up && self.followed.is_some() {
             let name = &self.config.device;
             self.go_down(format!("device {name} is down: ip link set {name} up"), &mut events);
@@ -282,7 +282,7 @@ impl Port for HostInterface {
                     self.down = None;
                 }
             }
-            // The device is gone, or has a moment of its own: the next look tries again.
+            // The device is gone, or busy for a moment: the next refresh tries again.
             Err(error) => self.down = Some(format!("device {}: {error}", self.config.device)),
         }
     }

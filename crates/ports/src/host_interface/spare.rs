@@ -26,7 +26,7 @@ pub fn spare(netns: &str, device: &str, index: u32) -> Result<OwnedFd> {
         }
         let queue = sys::attach(device, false)?;
         sys::detach(&queue)?;
-        // Went it meanwhile, then we have made one ourselves: it goes with the queue.
+        // If the device was deleted meanwhile, this call made a new one; it goes with the queue.
         if is_it()? { Ok(queue) } else { Err(gone()) }
     };
     netns::within((!netns.is_empty()).then_some(netns), open).map_err(Error::other)?

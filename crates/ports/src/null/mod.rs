@@ -1,4 +1,4 @@
-//! `null`: the end of the world. Nothing comes; what is sent is freed by the worker.
+//! `null`: receives nothing, and discards what is sent; the worker frees it.
 
 use stoa_engine::{Doze, PoolCache, Port, PortEvent, Queues, RxQueue, TxQueue, Vector};
 
@@ -6,7 +6,7 @@ use crate::config::NullConfig;
 use crate::error::OpenError;
 use crate::link;
 
-/// A port that nothing comes from and that swallows what is sent.
+/// A port that receives nothing and discards what is sent.
 pub struct Null {
     mac: [u8; 6],
     tx_queues: u16,

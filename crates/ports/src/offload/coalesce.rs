@@ -1,5 +1,5 @@
 //! Coalescing: packets of one TCP flow that follow each other in a burst go to the kernel as
-//! one super-frame, so that the way through it is paid once. Cutting it gives the very same
+//! one super-frame, so that its path costs once. Cutting it gives the very same
 //! packets back: what would differ, or is not sound, is not joined.
 
 use stoa_engine::Vector;

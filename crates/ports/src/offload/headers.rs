@@ -2,9 +2,9 @@
 
 use super::{sum, word};
 
-/// Tags that are looked through at most.
+/// Tags that are parsed at most.
 const TAGS: usize = 4;
-/// IPv6 extension headers that are looked through at most.
+/// IPv6 extension headers that are parsed at most.
 const EXTENSIONS: usize = 8;
 
 /// The places of a packet's headers, all inside the frame.
@@ -79,7 +79,7 @@ fn four(frame: &[u8], l3: usize) -> Option<(usize, u8, bool)> {
     ))
 }
 
-/// IPv6: hop-by-hop, routing and destination options are looked through.
+/// IPv6: hop-by-hop, routing and destination options are parsed.
 fn six(frame: &[u8], l3: usize) -> Option<(usize, u8, bool)> {
     let header = frame.get(l3..l3 + 40)?;
     if header[0] >> 4 != 6 {

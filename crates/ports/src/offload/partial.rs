@@ -1,10 +1,10 @@
-//! Checksums that Linux left unfinished without saying so: frames of a virtual link that come
+//! Checksums that Linux left unfinished without a notice: frames of a virtual link that come
 //! by AF_XDP carry no offload header.
 //!
 //! An unfinished checksum field holds the sum of the pseudo header alone (the kernel's
-//! `CHECKSUM_PARTIAL`), which can be told: a finished one has that value once in 65,536, and
-//! finishing it again gives the very same value then. Only a frame that was damaged on its way
-//! could be made whole wrongly, and memory damages none: hardware ports are left alone.
+//! `CHECKSUM_PARTIAL`), which is recognizable: a finished one has that value once in 65,536, and
+//! finishing it again gives the very same value then. Only a frame that was damaged in transit
+//! could get a wrong checksum, and memory damages none: hardware ports are not affected.
 
 use super::{Headers, complete_checksum, fold, get, word};
 

@@ -5,7 +5,7 @@ use super::{
     get, get_long, put, sum, word,
 };
 
-/// Packets of one super-frame at most: 64 KiB at the smallest segment that TCP knows.
+/// Packets of one super-frame at most: 64 KiB at the smallest TCP segment.
 const PACKETS: usize = 2048;
 
 /// TCP flags that only the last packet keeps: FIN and PSH.
@@ -169,7 +169,7 @@ fn pseudo(frame: &[u8], header: &VnetHeader, headers: &Headers) -> Option<u64> {
     Some(u64::from(u16::from_ne_bytes([frame[at], frame[at + 1]])) + u64::from(!length))
 }
 
-/// Makes one whole packet of a frame that is no super-frame; `false`: its header lies.
+/// Makes one whole packet of a frame that is no super-frame; `false`: its header is wrong.
 #[must_use]
 pub(crate) fn complete(frame: &mut [u8], header: &VnetHeader) -> bool {
     let (start, offset) = (header.checksum_start, header.checksum_offset);

@@ -1,5 +1,5 @@
-//! Where a frame waits that does not go into one buffer as it is: a super-frame on its way to
-//! becoming packets, as fast as vectors have room.
+//! Holds a frame that does not fit into one buffer as it is: a super-frame,
+//! cut into packets as fast as vectors have space.
 
 use stoa_engine::pool::{FRAME_MAX, HEADROOM};
 use stoa_engine::{PoolCache, Vector};
@@ -12,7 +12,7 @@ const STAGING_ROOM: usize = 4;
 /// The longest super-frame: 64 KiB of IP, Ethernet and tags.
 const LONGEST: usize = (64 << 10) + 64;
 
-/// A place for one frame, and how far it is used up.
+/// One frame, and how much of it is consumed.
 pub(crate) struct Staging {
     bytes: Box<[u8]>,
     start: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Staging {
 
 enum Work {
     Nothing,
-    /// One packet, complete.
+    /// One complete packet.
     Packet,
     Segments(Segments),
 }
@@ -40,7 +40,7 @@ impl Work {
 }
 
 impl Staging {
-    /// An empty place whose packets have `longest` bytes at most.
+    /// An empty staging area whose packets have `longest` bytes at most.
     pub fn new(longest: usize) -> Self {
         let bytes = vec![0; STAGING_ROOM + LONGEST].into_boxed_slice();
         Self { bytes, start: 0, end: 0, work: Work::Nothing, longest }
@@ -91,20 +91,20 @@ impl Staging {
     /// is left; returns how many were lost because no jumbo buffer was free for them.
     pub fn drain(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> u64 {
         let frame = &self.bytes[self.start..self.end];
-        let wanted = match &self.work {
+        let missing = match &self.work {
             Work::Nothing => return 0,
             Work::Packet => 1,
             Work::Segments(segments) => segments.left(),
         };
         let first = vector.len();
-        let got = pool.fill(vector, wanted);
+        let got = pool.fill(vector, missing);
         for lane in first..first + got {
             let is_jumbo = frame.len() > FRAME_MAX && self.work.next(frame) > FRAME_MAX;
             if is_jumbo && !pool.enlarge(vector, lane) {
                 // Waiting could deadlock: their holder may wait for this queue.
                 pool.free_from(vector, lane);
                 self.work = Work::Nothing;
-                return (wanted - (lane - first)) as u64;
+                return (missing - (lane - first)) as u64;
             }
             let into = &mut vector.buffer_mut(lane)[HEADROOM..];
             let length = match &mut self.work {
@@ -116,7 +116,7 @@ impl Staging {
             };
             vector.length[lane] = length as u16;
         }
-        if got == wanted {
+        if got == missing {
             self.work = Work::Nothing;
         }
         0

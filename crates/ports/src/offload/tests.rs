@@ -209,7 +209,7 @@ fn segments_too_long_for_a_buffer_are_cut_smaller() {
 }
 
 #[test]
-fn lies_are_refused() {
+fn wrong_headers_are_refused() {
     let shape = Shape { tags: 1, six: true, tcp: Some(0), flags: ACK };
     let (frame, header) = super_frame(shape, &noise(5000), 1400);
     let refused = |frame: &[u8], header: VnetHeader| {
@@ -252,7 +252,7 @@ fn lanes(packets: &[Vec<u8>]) -> (Box<Vector>, PoolCache) {
     for bytes in packets {
         let mut packet = pool.packet().expect("a buffer");
         assert!(packet.set_bytes(bytes));
-        vector.push(packet).expect("room");
+        vector.push(packet).expect("a free lane");
     }
     (vector, cache)
 }
@@ -283,7 +283,7 @@ fn joined_packets_are_cut_into_the_same_again() {
 }
 
 #[test]
-fn a_super_frame_has_a_longest() {
+fn a_super_frame_has_a_maximum_length() {
     let shape = Shape { tags: 0, six: false, tcp: Some(0), flags: ACK };
     let sent = packets(shape, &noise(62_000), 1400);
     let more: Vec<_> = sent.iter().chain(&sent[..4]).cloned().collect();

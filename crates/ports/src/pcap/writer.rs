@@ -1,5 +1,5 @@
-//! The capture file that is written. A disk may stall for seconds, a worker may not
-//! stall at all: the worker puts records into a bounded ring of bytes, and a thread
+//! The capture file that is written. A disk may stall for seconds, a worker must not
+//! stall: the worker puts records into a bounded ring of bytes, and a thread
 //! of the port writes them. When the ring is full, frames are dropped and counted.
 
 use std::fs::File;

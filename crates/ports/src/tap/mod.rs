@@ -42,7 +42,7 @@ struct Made {
     watch: OwnedFd,
     /// The queues; the device goes when the last one is closed.
     queues: Vec<Arc<OwnedFd>>,
-    /// What it is.
+    /// The device's properties.
     device: Device,
     /// The namespace that it is in.
     home: Option<netns::Identity>,
@@ -56,7 +56,7 @@ pub struct Tap {
     /// What the device gets when it is made; Linux may change it.
     mtu: u32,
     mac: [u8; 6],
-    /// `None`: its namespace is gone, and was let go of, for a queue keeps it alive.
+    /// `None`: its namespace is gone. The queues were closed, because a queue keeps it alive.
     made: Option<Made>,
     last: Device,
     made_at: Instant,
@@ -128,8 +128,8 @@ fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, O
 }
 
 impl Tap {
-    /// What is true of the device now; one that was deleted is made anew.
-    fn look(&mut self, events: &mut Vec<PortEvent>) -> Option<Device> {
+    /// Queries the device's present state, and makes a deleted one anew.
+    fn refresh(&mut self, events: &mut Vec<PortEvent>) -> Option<Device> {
         if let Some(made) = &self.made {
             netdevice::hush(&made.watch);
             let now = netdevice::device(&made.watch, &self.name).ok().flatten();
@@ -201,12 +201,12 @@ impl Port for Tap {
 
     fn service(&mut self) -> Vec<PortEvent> {
         let mut events = Vec::new();
-        let Some(device) = self.look(&mut events) else { return events };
+        let Some(device) = self.refresh(&mut events) else { return events };
         let mtu = self.mtu();
         self.last = device;
         match netdevice::obstacle(&self.name, Some(&device)) {
             Some(reason) => self.go_down(reason, &mut events),
-            // Another MTU: new queues for frames of that size, without a word to Linux.
+            // Another MTU: new queues for frames of that size, without a notice to Linux.
             None if !self.up || self.mtu() != mtu => {
                 (self.up, self.down) = (true, None);
                 events.push(PortEvent::Up(self.queues()));

@@ -46,7 +46,7 @@ impl Receiver {
             [IoSliceMut::new(&mut header), IoSliceMut::new(slot), IoSliceMut::new(rest)];
         let length = match sys::read(&self.queue, &mut parts) {
             Ok(Some(length)) => length.saturating_sub(VNET_HEADER),
-            // The port sees by itself when the device is gone.
+            // The port detects a removed device itself.
             Ok(None) | Err(_) => return Got::Nothing,
         };
         let header = VnetHeader::parse(&header);
@@ -145,7 +145,7 @@ impl TxQueue for Sender {
                         self.shared.refused.fetch_add(group.lanes as u64, Ordering::Relaxed);
                         self.refused.add(vector, lane..lane + group.lanes);
                     }
-                    // No room now, or the device is down: the worker drops and counts the rest.
+                    // No space now, or the device is down: the worker drops and counts the rest.
                     _ => break,
                 },
             }

@@ -87,7 +87,7 @@ fn dpdk_refuses_frames_that_are_none() {
     assert_eq!((pool.free(), pool.jumbo_free()), (4096, u64::from(pool.jumbo_count())));
 }
 
-/// Who looks at lanes after they were sent finds them, whatever the device does with the frames.
+/// Lanes can be read after they were sent, whatever the device does with the frames.
 #[test]
 fn dpdk_leaves_lanes_that_are_watched() {
     let pool = pool();
@@ -153,7 +153,7 @@ fn memif(pool: &'static Pool, server_is_dpdk: bool, client_is_dpdk: bool) -> Pai
 }
 
 /// DPDK is the near end. It unmaps the memory of a peer that went while a worker may read it and may
-/// die of it (22.11), so that nobody receives or sends while the far end goes.
+/// crash (22.11), so no worker receives or sends while the far end goes.
 fn conform_to_memif(make: impl Fn(&'static Pool) -> Pair) {
     conform_while_open(&make);
     let pool = pool();
@@ -203,10 +203,10 @@ fn dpdk_refuses_by_name() {
         (DpdkConfig { mtu: 20_000, ..config("net_ring77") }, "give 68 to 11050"),
     ];
     for (config, words) in cases {
-        let said = refusal(config.clone(), pool).to_string();
-        assert!(said.contains(words), "{config:?}: {said}");
+        let reason = refusal(config.clone(), pool).to_string();
+        assert!(reason.contains(words), "{config:?}: {reason}");
     }
-    // What was refused is gone, and may be opened the right way.
+    // What was refused is closed, and may be opened with valid settings.
     let end = open(config("net_ring77"), pool);
     assert!(matches!(refusal(config("net_ring77"), pool), OpenError::Busy { .. }));
     drop(end);
@@ -248,7 +248,7 @@ fn dpdk_queues_have_one_owner_at_a_time() {
     until("down", || (end.service() == Some(false)).then_some(()));
     end.port.set_enabled(true);
     until("up", || (end.service() == Some(true)).then_some(()));
-    assert_eq!((end.send(&frames), end.receive().len()), (0, 0), "somebody else has them");
+    assert_eq!((end.send(&frames), end.receive().len()), (0, 0), "another owner has them");
     drop(old);
     assert_eq!(end.send(&frames), 1);
     assert!(end.receive() == frames);
@@ -256,7 +256,7 @@ fn dpdk_queues_have_one_owner_at_a_time() {
     assert_eq!(pool.free(), 4096);
 }
 
-/// What is longer than a buffer comes in several, and is joined in a jumbo one where the MTU asks for
+/// What is longer than a buffer comes in several, and is joined in a jumbo one where the MTU requires
 /// it.
 #[test]
 fn dpdk_pcap_from_file_to_file() {

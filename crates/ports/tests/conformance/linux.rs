@@ -1,4 +1,4 @@
-//! The drivers of Linux devices, in namespaces of their own. Needs root; says so and
+//! The drivers of Linux devices, in namespaces of their own. Needs root; reports it and
 //! passes when this user is not.
 
 use stoa_engine::Pool;
@@ -9,7 +9,7 @@ use stoa_ports::{AfPacketConfig, AfXdpConfig, PortConfig, TapConfig, XdpAttach, 
 use crate::harness::{End, until};
 use crate::{Pair, conform, jumbo_frames_come_whole};
 
-/// A namespace where nothing but us speaks; `None` and a word about it when this user may not.
+/// A namespace without other traffic; `None` and a message when this user may not make it.
 fn namespace(test: &str) -> Option<Namespace> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("SKIPPED {test}: network namespaces need root; run the tests as root");

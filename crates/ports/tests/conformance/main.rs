@@ -1,4 +1,4 @@
-//! What every driver owes the forwarder, whatever lies behind it.
+//! What the forwarder requires of every driver.
 //!
 //! A driver with two ends is tested as a [`Pair`]: two ports joined back to back.
 //! To add one, write a function that makes such a pair and one test that gives it
@@ -28,7 +28,7 @@ struct Pair {
     _keep: Box<dyn Any>,
 }
 
-/// A frame that tells its number: Ethernet with a local experimental type, so that a
+/// A frame that carries its number: Ethernet with a local experimental type, so that a
 /// kernel in between leaves it alone.
 fn frame(number: usize, length: usize) -> Vec<u8> {
     let mut frame = vec![0; length.max(20)];
@@ -65,7 +65,7 @@ fn frames_come_whole_and_in_order(pair: &mut Pair) {
     assert!(carry(&mut pair.far, &mut pair.near, &frames) == frames);
 }
 
-/// More frames than any ring holds: the driver takes what it can and says how much.
+/// More frames than any ring holds: the driver takes what it can and reports how much.
 fn a_full_ring_takes_fewer_and_loses_none(pair: &mut Pair) {
     let frames: Vec<Vec<u8>> = (0..3000).map(|number| frame(number, 60)).collect();
     // The far end does not receive until the near end is full, or takes it all.
@@ -90,10 +90,10 @@ fn a_full_ring_takes_fewer_and_loses_none(pair: &mut Pair) {
 }
 
 /// Runts and giants may be dropped, but what comes is whole and neighbours go on.
-fn odd_sizes_do_no_harm(pair: &mut Pair) {
+fn unusual_sizes_do_no_harm(pair: &mut Pair) {
     for length in [14, 15, 20, 59, 1515, 2000, 2048, 2049, FRAME_MAX] {
-        let odd = frame(length, length);
-        let mut taken = pair.near.send(std::slice::from_ref(&odd));
+        let sample = frame(length, length);
+        let mut taken = pair.near.send(std::slice::from_ref(&sample));
         let after = frame(1, 60);
         let mut came = Vec::new();
         until("the frame after", || {
@@ -104,8 +104,9 @@ fn odd_sizes_do_no_harm(pair: &mut Pair) {
             came.contains(&after).then_some(())
         });
         // A link may fill short frames up to 60 bytes.
-        let is_odd = |frame: &Vec<u8>| frame.starts_with(&odd) && frame.len() <= odd.len().max(60);
-        assert!(came.iter().all(|frame| is_odd(frame) || *frame == after), "{length}");
+        let is_sample =
+            |frame: &Vec<u8>| frame.starts_with(&sample) && frame.len() <= sample.len().max(60);
+        assert!(came.iter().all(|frame| is_sample(frame) || *frame == after), "{length}");
     }
 }
 
@@ -115,8 +116,8 @@ fn is_readable(end: &End, milliseconds: u16) -> bool {
     poll(&mut watched, PollTimeout::from(milliseconds)).unwrap() > 0
 }
 
-/// Goes to sleep with nothing to wake it, as a worker does; `false`: the driver tells
-/// in another way than by a descriptor.
+/// Goes to sleep with nothing to wake it, as a worker does; `false`: the driver signals
+/// by other means than a descriptor.
 fn fall_asleep(end: &mut End) -> bool {
     until("a quiet sleep", || {
         while !end.receive().is_empty() {}
@@ -145,7 +146,7 @@ fn a_sleeper_is_woken(pair: &mut Pair) {
         pair.far.queues.rx[0].wake();
         until("the frame", || pair.far.receive().contains(&frame).then_some(()));
     }
-    // What comes before the sleep is seen, or wakes at once.
+    // A frame that comes before the sleep is received, or wakes at once.
     let frame = frame(9, 60);
     until("it is taken", || (pair.near.send(std::slice::from_ref(&frame)) == 1).then_some(()));
     match pair.far.queues.rx[0].doze() {
@@ -203,7 +204,7 @@ fn jumbo_frames_come_whole(mut pair: Pair, pool: &'static Pool) {
     assert_eq!(free, (u64::from(pool.count()), u64::from(pool.jumbo_count())));
 }
 
-/// All duties of a driver with two ends.
+/// All requirements on a driver with two ends.
 fn conform(make: impl Fn(&'static Pool) -> Pair) {
     conform_while_open(&make);
     let pool = Pool::leak(4096, HugePages::Never).unwrap();
@@ -211,13 +212,13 @@ fn conform(make: impl Fn(&'static Pool) -> Pair) {
     assert_eq!(pool.free(), 4096, "buffers leaked at close");
 }
 
-/// Its duties as long as both ends are there.
+/// The requirements while both ends exist.
 fn conform_while_open(make: impl Fn(&'static Pool) -> Pair) {
     type Case = (&'static str, fn(&mut Pair));
     let cases: [Case; 4] = [
         ("whole and in order", frames_come_whole_and_in_order),
         ("full ring", a_full_ring_takes_fewer_and_loses_none),
-        ("odd sizes", odd_sizes_do_no_harm),
+        ("unusual sizes", unusual_sizes_do_no_harm),
         ("sleeper", a_sleeper_is_woken),
     ];
     for (name, case) in cases {

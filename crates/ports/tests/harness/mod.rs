@@ -59,8 +59,8 @@ impl End {
 
     /// Sends the first of `frames` in one burst through queue 0; returns how many were taken.
     pub fn send<F: AsRef<[u8]>>(&mut self, frames: &[F]) -> usize {
-        let want = frames.len().min(VECTOR);
-        let lanes = self.cache.fill(&mut self.vector, want);
+        let count = frames.len().min(VECTOR);
+        let lanes = self.cache.fill(&mut self.vector, count);
         for (lane, frame) in frames[..lanes].iter().enumerate() {
             let frame = frame.as_ref();
             if frame.len() > FRAME_MAX {

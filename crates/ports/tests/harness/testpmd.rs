@@ -11,7 +11,7 @@ static ONE: Mutex<()> = Mutex::new(());
 /// A running testpmd, the only one of this process, ended with the test.
 pub struct Testpmd {
     child: Child,
-    said: Arc<Mutex<String>>,
+    log: Arc<Mutex<String>>,
     _folder: tempfile::TempDir,
     _one: MutexGuard<'static, ()>,
 }
@@ -54,10 +54,10 @@ impl Testpmd {
             })
         };
         let mut child = command.spawn().unwrap();
-        let said = Arc::new(Mutex::new(String::new()));
-        listen(child.stdout.take().unwrap(), said.clone());
-        listen(child.stderr.take().unwrap(), said.clone());
-        Some(Self { child, said, _folder: folder, _one: one })
+        let log = Arc::new(Mutex::new(String::new()));
+        listen(child.stdout.take().unwrap(), log.clone());
+        listen(child.stderr.take().unwrap(), log.clone());
+        Some(Self { child, log, _folder: folder, _one: one })
     }
 
     /// How it ended; `None`: it runs.
@@ -65,15 +65,15 @@ impl Testpmd {
         self.child.try_wait().unwrap()
     }
 
-    pub fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
     }
 }
 
-fn listen(from: impl Read + Send + 'static, said: Arc<Mutex<String>>) {
+fn listen(from: impl Read + Send + 'static, log: Arc<Mutex<String>>) {
     std::thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
-            said.lock().unwrap().push_str(&(line + "\n"));
+            log.lock().unwrap().push_str(&(line + "\n"));
         }
     });
 }

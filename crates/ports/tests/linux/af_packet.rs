@@ -41,7 +41,7 @@ pub fn both_ways(mut near: Side, mut far: Side) {
     let mut frames = Vec::new();
     for number in 0..2000 {
         let tags = tags[number % 4];
-        // Linux grants room above the MTU to one 802.1Q tag only.
+        // Linux grants space above the MTU to one 802.1Q tag only.
         let most = if tags.first().is_some_and(|tag| tag[0] == 0x81) { 1518 } else { 1514 };
         let length = if number % 7 == 0 { most } else { 60 + number % 1000 };
         frames.push(plain(number as u32, tags, length));
@@ -56,7 +56,7 @@ pub fn both_ways(mut near: Side, mut far: Side) {
             }
         }
         assert_eq!((near.port.missed(), far.port.missed()), (0, 0));
-        // What we sent is not heard by ourselves.
+        // We do not receive what we sent.
         assert!(!near.receive_now().iter().any(|frame| is_plain(frame)));
         std::mem::swap(&mut near, &mut far);
     }
@@ -85,11 +85,11 @@ fn several_queues_share_the_frames() {
     assert_eq!(got, numbers, "each frame once");
 }
 
-/// IPv4 packets that Linux has begun to work on in a namespace.
+/// IPv4 packets that Linux has begun to process in a namespace.
 fn packets_of_linux(namespace: &Namespace) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/snmp");
     let text = namespace.enter(read).expect("a namespace").expect("counters");
-    let line = text.lines().filter(|line| line.starts_with("Ip:")).nth(1).expect("figures");
+    let line = text.lines().filter(|line| line.starts_with("Ip:")).nth(1).expect("counters");
     line.split_whitespace().nth(3).expect("InReceives").parse().expect("a number")
 }
 
@@ -103,12 +103,12 @@ fn linux_hears_nothing_where_it_has_no_address() {
             spaces[0].ip(&["address", "add", "192.0.2.1/24", "dev", "near0"]).expect("an address");
         }
         let mut near = Side::open(&config(&spaces[0], "near0"));
-        let hears = near.port.detail().contains("Linux works on the frames");
-        if hears && !has_address {
+        let shared = near.port.detail().contains("Linux processes the frames");
+        if shared && !has_address {
             eprintln!("SKIPPED {name}: {}", near.port.detail());
             return;
         }
-        assert_eq!(hears, has_address, "{}", near.port.detail());
+        assert_eq!(shared, has_address, "{}", near.port.detail());
         let (raw, before) = (Raw::new(&spaces[1], "far0"), packets_of_linux(&spaces[0]));
         let mut frame = plain(1, &[], 60);
         frame[..6].fill(0xff);
@@ -118,11 +118,11 @@ fn linux_hears_nothing_where_it_has_no_address() {
         }
         let got = near.receive(10, |got| got[12..14] == [8, 0]);
         assert_eq!(got.len(), 10);
-        let heard = || packets_of_linux(&spaces[0]) - before;
+        let received = || packets_of_linux(&spaces[0]) - before;
         if has_address {
-            until("Linux has them as well", || heard() >= 10);
+            until("Linux has them as well", || received() >= 10);
         } else {
-            assert_eq!(heard(), 0);
+            assert_eq!(received(), 0);
         }
     }
 }
@@ -143,7 +143,7 @@ fn linux_hears_where_another_device_stands_on_it() {
         }
         let near = Side::open(&config(&spaces[0], "near0"));
         let detail = near.port.detail();
-        assert!(detail.contains("another device there stands on it"), "{detail}");
+        assert!(detail.contains("another device there is on top of it"), "{detail}");
     }
 }
 
@@ -182,9 +182,9 @@ fn the_port_follows_the_link() {
     let mut near = Side::open(&config(near_space, "near0"));
     assert!(near.port.service().is_empty(), "nothing new");
     near_space.ip(&["link", "set", "near0", "down"]).expect("down");
-    let said = near.until_down();
-    assert!(said.contains("near0 is down"), "{said}");
-    assert!(near.port.service().is_empty(), "told once");
+    let reason = near.until_down();
+    assert!(reason.contains("near0 is down"), "{reason}");
+    assert!(near.port.service().is_empty(), "reported once");
     near_space.ip(&["link", "set", "near0", "up"]).expect("up");
     near.until_up();
     far_space.ip(&["link", "set", "far0", "down"]).expect("down");
@@ -193,7 +193,7 @@ fn the_port_follows_the_link() {
     near.until_up();
     Raw::new(far_space, "far0").send(NO, &plain(1, &[], 60));
     near.receive(1, is_plain);
-    // The main thread is told, so that it need not wait for its next round.
+    // The main thread is notified, so that it need not wait for its next round.
     let watched = near.port.descriptors()[0];
     let mut watched = [nix::poll::PollFd::new(watched, nix::poll::PollFlags::POLLIN)];
     near_space.ip(&["link", "set", "near0", "mtu", "1400"]).expect("mtu");
@@ -208,7 +208,7 @@ fn a_device_made_anew_is_found() {
     join(&spaces);
     let [near_space, far_space] = &spaces;
     let mut near = Side::open(&config(near_space, "near0"));
-    // Queues in use when the device goes must not mind.
+    // Queues in use survive the removal of the device.
     near_space.ip(&["link", "delete", "near0"]).expect("delete");
     assert_eq!(near.send(&[plain(1, &[], 60)]), 0);
     assert!(near.receive_now().is_empty());
@@ -218,7 +218,7 @@ fn a_device_made_anew_is_found() {
     let mut far = Side::open(&config(far_space, "far0"));
     assert_eq!(near.send(&[plain(2, &[], 60)]), 1);
     far.receive(1, is_plain);
-    // Gone and back between two looks.
+    // Gone and back between two polls.
     near_space.ip(&["link", "delete", "near0"]).expect("delete");
     join(&spaces);
     near.until_up();
@@ -237,7 +237,7 @@ fn what_cannot_be_taken_is_counted() {
     let mut near = Side::open(&PortConfig::AfPacket(AfPacketConfig { mtu: 1500, ..device }));
     assert_eq!(near.port.mtu(), 1500, "less than the device's");
     let raw = Raw::new(&spaces[1], "far0");
-    // 2,112 bytes fit a plain buffer, though not a slot of the ring; more is not asked for.
+    // 2,112 bytes fit a plain buffer, though not a slot of the ring; a larger MTU is not set.
     raw.send(NO, &plain(1, &[], 2112));
     raw.send(NO, &plain(2, &[], 2113));
     raw.send(NO, &plain(3, &[], 9000));
@@ -249,7 +249,7 @@ fn what_cannot_be_taken_is_counted() {
     assert_eq!(got[1], plain(4, &[[0x81, 0, 0, 100]], 2112));
     assert_eq!(got[2], plain(6, &[], 60));
     assert_eq!(near.port.missed(), 3);
-    // More than the ring holds while nobody looks.
+    // More than the ring holds while the port is not polled.
     let sent = 6000;
     for number in 0..sent {
         raw.send(NO, &plain(number, &[], 60));
@@ -274,7 +274,7 @@ fn a_frame_that_the_device_refuses_is_told_and_does_not_stop_the_next() {
     assert_eq!(near.send(&frames), 4);
     assert_eq!(near.marked, [1, 3]);
     assert_eq!(near.queues.tx[0].refused(), Refused { packets: 2, bytes: 2010 });
-    assert_eq!(near.queues.tx[0].refused(), Refused::default(), "told once");
+    assert_eq!(near.queues.tx[0].refused(), Refused::default(), "reported once");
     let got = far.receive(2, is_plain);
     assert_eq!(got, [frames[0].clone(), frames[2].clone()]);
     assert!(near.port.detail().contains("2 frames refused"), "{}", near.port.detail());

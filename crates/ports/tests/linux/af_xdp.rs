@@ -12,13 +12,13 @@ use crate::side::{Side, join, namespaces};
 
 const NO: [u8; 10] = [0; 10];
 
-fn asked(namespace: &Namespace, device: &str) -> AfXdpConfig {
+fn xdp_config(namespace: &Namespace, device: &str) -> AfXdpConfig {
     let netns = Some(namespace.name().into());
     AfXdpConfig { device: device.into(), netns, ..AfXdpConfig::default() }
 }
 
 pub(crate) fn config(namespace: &Namespace, device: &str) -> PortConfig {
-    PortConfig::AfXdp(asked(namespace, device))
+    PortConfig::AfXdp(xdp_config(namespace, device))
 }
 
 /// Joins the namespaces by a veth pair with so many queues at each end.
@@ -40,7 +40,10 @@ fn frames_go_both_ways_with_their_tags() {
         let Some(spaces) = namespaces("frames_go_both_ways_with_their_tags") else { return };
         join(&spaces);
         let open = |at: usize, device| {
-            Side::open(&PortConfig::AfXdp(AfXdpConfig { attach, ..asked(&spaces[at], device) }))
+            Side::open(&PortConfig::AfXdp(AfXdpConfig {
+                attach,
+                ..xdp_config(&spaces[at], device)
+            }))
         };
         both_ways(open(0, "near0"), open(1, "far0"));
     }
@@ -59,8 +62,8 @@ fn checksums_that_the_far_linux_left_unfinished_are_finished() {
     for attach in [XdpAttach::Native, XdpAttach::Generic] {
         let Some(spaces) = namespaces("checksums_are_finished") else { return };
         join(&spaces);
-        let asked = AfXdpConfig { attach, ..asked(&spaces[0], "near0") };
-        let mut near = Side::open(&PortConfig::AfXdp(asked));
+        let config = AfXdpConfig { attach, ..xdp_config(&spaces[0], "near0") };
+        let mut near = Side::open(&PortConfig::AfXdp(config));
         spaces[1].ip(&["addr", "add", "198.18.0.2/24", "dev", "far0"]).expect("an address");
         let mac = "02:00:00:00:00:01";
         let neighbor = ["neigh", "add", "198.18.0.1", "lladdr", mac, "dev", "far0"];
@@ -91,7 +94,7 @@ fn several_queues_share_the_frames() {
     }
     drop(near);
     // Frames of a queue that is not ours go to Linux.
-    let two = AfXdpConfig { queues: 2, ..asked(&spaces[0], "near0") };
+    let two = AfXdpConfig { queues: 2, ..xdp_config(&spaces[0], "near0") };
     let mut near = Side::open(&PortConfig::AfXdp(two));
     assert_eq!(near.queues.rx.len(), 2);
     let detail = near.port.detail();
@@ -119,15 +122,17 @@ fn too_few_queues_for_the_peer_leave_the_generic_way() {
     Raw::new(&spaces[1], "far0").send(NO, &plain(1, &[], 60));
     near.receive(1, is_plain);
     // Where that is not good enough it is refused, and allowed when there are queues again.
-    let native =
-        PortConfig::AfXdp(AfXdpConfig { attach: XdpAttach::Native, ..asked(&spaces[0], "near0") });
+    let native = PortConfig::AfXdp(AfXdpConfig {
+        attach: XdpAttach::Native,
+        ..xdp_config(&spaces[0], "near0")
+    });
     let pool = near.pool.pool();
     match stoa_ports::open(&native, pool).err() {
         Some(OpenError::Unsupported { field, reason }) => {
             assert!(field == "attach" && reason.contains("ethtool -L near0 rx"), "{reason}");
         }
         Some(error) => panic!("{error}"),
-        // Linux before 6.3 tells only those who try.
+        // Linux before 6.3 reports it only when a program is attached.
         None => return,
     }
     drop(near);
@@ -143,24 +148,24 @@ fn the_port_follows_device_and_link() {
     join(&spaces);
     let [near_space, far_space] = &spaces;
     let mut near = Side::open(&config(near_space, "near0"));
-    let hears = |near: &mut Side, number| {
+    let receives = |near: &mut Side, number| {
         Raw::new(far_space, "far0").send(NO, &plain(number, &[], 60));
         assert_eq!(near.receive(1, is_plain), [plain(number, &[], 60)]);
     };
-    let says = |near: &mut Side, what: &str| {
-        let said = near.until_down();
-        assert!(said.contains(what), "{said}");
-        assert!(near.port.service().is_empty(), "told once");
+    let reports = |near: &mut Side, what: &str| {
+        let reason = near.until_down();
+        assert!(reason.contains(what), "{reason}");
+        assert!(near.port.service().is_empty(), "reported once");
     };
-    hears(&mut near, 1);
+    receives(&mut near, 1);
     for (space, device, what) in
         [(near_space, "near0", "near0 is down"), (far_space, "far0", "no carrier")]
     {
         space.ip(&["link", "set", device, "down"]).expect("down");
-        says(&mut near, what);
+        reports(&mut near, what);
         space.ip(&["link", "set", device, "up"]).expect("up");
         near.until_up();
-        hears(&mut near, 2);
+        receives(&mut near, 2);
     }
     near_space.ip(&["link", "set", "near0", "down"]).expect("down");
     near_space.ip(&["link", "set", "near0", "name", "other"]).expect("renamed");
@@ -168,21 +173,21 @@ fn the_port_follows_device_and_link() {
     near_space.ip(&["link", "set", "other", "name", "near0"]).expect("renamed");
     near_space.ip(&["link", "set", "near0", "up"]).expect("up");
     near.until_up();
-    hears(&mut near, 3);
+    receives(&mut near, 3);
     near_space.ip(&["link", "delete", "near0"]).expect("deleted");
     assert!(near.receive_now().is_empty());
-    says(&mut near, "gone");
+    reports(&mut near, "gone");
     join(&spaces);
     near.until_up();
-    hears(&mut near, 4);
-    // Longer frames want other memory.
+    receives(&mut near, 4);
+    // Longer frames need other memory.
     near_space.ip(&["link", "set", "near0", "mtu", "3000"]).expect("mtu");
     assert!(near.until_down().contains("has changed"));
     near.until_up();
-    hears(&mut near, 5);
+    receives(&mut near, 5);
 }
 
-/// A namespace whose name is deleted is let go of, so that it ends; one of the same name is
+/// A namespace whose name is deleted is released, so that it ends; one of the same name is
 /// another one.
 #[test]
 fn a_namespace_that_is_made_anew_is_found() {
@@ -198,8 +203,8 @@ fn a_namespace_that_is_made_anew_is_found() {
             assert!(done.expect("ip").success(), "ip {arguments:?}");
         };
         ip(&["netns", "delete", &name]);
-        let said = near.until_down();
-        assert!(said.contains("namespace") && said.contains("gone"), "{said}");
+        let reason = near.until_down();
+        assert!(reason.contains("namespace") && reason.contains("gone"), "{reason}");
         // The namespace ends, and its end of the pair takes the other one with it.
         crate::side::until("the link is gone", || spaces[1].ip(&["link", "show", "far0"]).is_err());
         ip(&["netns", "add", &name]);
@@ -217,12 +222,12 @@ fn nothing_is_left_on_the_device() {
     let shows = || spaces[0].ip(&["link", "show", "near0"]).expect("shown").contains("xdp");
     let near = Side::open(&config(&spaces[0], "near0"));
     assert!(shows());
-    // A second one is told who has it.
+    // A second one reports the program that holds it.
     let pool = near.pool.pool();
     let mut second = stoa_ports::open(&config(&spaces[0], "near0"), pool).expect("opened");
-    let said: Vec<_> = second.service().into_iter().collect();
-    let [stoa_engine::PortEvent::Down(said)] = &said[..] else { panic!("it must stay down") };
-    assert!(said.contains("another XDP program"), "{said}");
+    let reason: Vec<_> = second.service().into_iter().collect();
+    let [stoa_engine::PortEvent::Down(reason)] = &reason[..] else { panic!("it must stay down") };
+    assert!(reason.contains("another XDP program"), "{reason}");
     drop((second, near));
     assert!(!shows());
 }
@@ -242,7 +247,7 @@ fn tags_are_given_back_to_a_renamed_device() {
     assert!(!strips("near0"));
     spaces[0].ip(&["link", "set", "near0", "down"]).expect("down");
     spaces[0].ip(&["link", "set", "near0", "name", "other"]).expect("renamed");
-    // A stranger has the name now, and likes it as it is.
+    // Another program's device has the name now, and stays as it is.
     let stranger = ["link", "add", "near0", "type", "veth", "peer", "name", "stranger"];
     spaces[0].ip(&stranger).expect("a veth pair");
     ethtool(&["-K", "near0", "rxvlan", "off"]);
@@ -262,7 +267,7 @@ fn what_the_device_does_not_take_is_told() {
     assert_eq!(near.send(&frames), 4);
     assert_eq!(near.marked, [1, 3]);
     assert_eq!(near.queues.tx[0].refused(), Refused { packets: 2, bytes: 2010 });
-    assert_eq!(near.queues.tx[0].refused(), Refused::default(), "told once");
+    assert_eq!(near.queues.tx[0].refused(), Refused::default(), "reported once");
     assert_eq!(far.receive(2, is_plain), [frames[0].clone(), frames[2].clone()]);
     assert!(near.port.detail().contains("2 frames refused"), "{}", near.port.detail());
 }
@@ -292,15 +297,15 @@ fn what_is_wrong_is_said() {
     let pool = stoa_engine::Pool::leak(512, stoa_engine::pool::HugePages::Never).expect("memory");
     let error = stoa_ports::open(&config(&spaces[0], "none0"), pool).err().expect("refused");
     assert!(matches!(error, OpenError::NoDevice { .. }), "{error}");
-    let wrong = AfXdpConfig { bind: XdpBind::ZeroCopy, ..asked(&spaces[0], "near0") };
+    let wrong = AfXdpConfig { bind: XdpBind::ZeroCopy, ..xdp_config(&spaces[0], "near0") };
     match stoa_ports::open(&PortConfig::AfXdp(wrong), pool) {
         Err(OpenError::Unsupported { field, .. }) => assert_eq!(field, "bind"),
         Err(error) => panic!("{error}"),
-        // Linux before 6.3 tells only those who try.
+        // Linux before 6.3 reports it only when a program is attached.
         Ok(mut port) => {
             let events = port.service();
-            let [stoa_engine::PortEvent::Down(said)] = &events[..] else { panic!("not down") };
-            assert!(said.contains("bind copy"), "{said}");
+            let [stoa_engine::PortEvent::Down(reason)] = &events[..] else { panic!("not down") };
+            assert!(reason.contains("bind copy"), "{reason}");
         }
     }
 }

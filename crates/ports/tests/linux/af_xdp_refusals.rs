@@ -1,4 +1,4 @@
-//! `af-xdp`: what the kernel refuses after it took the descriptors is told in full.
+//! `af-xdp`: every frame that the kernel refuses after it took the descriptors is reported.
 
 use stoa_engine::Refused;
 
@@ -7,7 +7,7 @@ use crate::peer::{is_plain, plain};
 use crate::side::{Side, join, namespaces};
 
 /// What the kernel throws away after it took the descriptors: here, frames that the far end
-/// has no room for in its MTU.
+/// has no space for in its MTU.
 #[test]
 fn what_the_kernel_refuses_later_is_told_in_full() {
     let Some(spaces) = namespaces("what_the_kernel_refuses_later") else { return };
@@ -26,19 +26,19 @@ fn what_the_kernel_refuses_later_is_told_in_full() {
         bytes: all.bytes + frame.len() as u64,
     });
     assert_eq!(near.send(&frames), 250);
-    let mut told = near.queues.tx[0].refused();
+    let mut refused = near.queues.tx[0].refused();
     let long = (0..250).filter(|number| is_long(*number)).map(|number| number as usize);
-    let seen: Vec<_> = long.take(told.packets as usize).collect();
-    assert_eq!(near.marked, seen, "those that were refused within the call");
-    assert!((1..all.packets).contains(&told.packets), "{told:?}");
+    let expected: Vec<_> = long.take(refused.packets as usize).collect();
+    assert_eq!(near.marked, expected, "those that were refused within the call");
+    assert!((1..all.packets).contains(&refused.packets), "{refused:?}");
     // The receiving half goes on where the sending one has stopped.
     assert_eq!(near.queues.rx[0].doze(), stoa_engine::Doze::After(50));
-    crate::side::until("all are told", || {
+    crate::side::until("all are reported", || {
         near.receive_now();
-        told += near.queues.tx[0].refused();
-        told.packets >= all.packets
+        refused += near.queues.tx[0].refused();
+        refused.packets >= all.packets
     });
-    assert_eq!(told, all);
+    assert_eq!(refused, all);
     let short: Vec<_> = frames.iter().filter(|frame| frame.len() == 60).cloned().collect();
     assert_eq!(far.receive(short.len(), is_plain), short);
     assert_eq!(near.queues.rx[0].doze(), stoa_engine::Doze::OnDescriptor);
@@ -53,17 +53,17 @@ fn what_a_queue_leaves_behind_is_told() {
     join(&spaces);
     spaces[1].ip(&["link", "set", "far0", "mtu", "500"]).expect("mtu");
     let mut near = Side::open(&config(&spaces[0], "near0"));
-    // Each is refused, and one burst has not enough system calls to hear of all.
+    // Each is refused, and one burst has too few system calls to report all.
     let frames: Vec<_> = (0..250).map(|number| plain(number, &[], 1000)).collect();
     assert_eq!(near.send(&frames), 250);
-    let mut told = near.queues.tx[0].refused();
+    let mut refused = near.queues.tx[0].refused();
     let left = near.queues.tx[0].close();
-    told += near.queues.tx[0].refused();
-    assert!(told.packets > 0 && left.packets > 0, "{told:?} {left:?}");
+    refused += near.queues.tx[0].refused();
+    assert!(refused.packets > 0 && left.packets > 0, "{refused:?} {left:?}");
     near.receive_now();
     assert_eq!(near.queues.tx[0].refused(), Refused::default());
-    told += left;
-    assert_eq!(told, Refused { packets: 250, bytes: 250_000 });
+    refused += left;
+    assert_eq!(refused, Refused { packets: 250, bytes: 250_000 });
 }
 
 /// Both halves at once, on threads of their own.
@@ -76,7 +76,7 @@ fn refusals_are_right_when_two_threads_share_a_queue() {
     let mut rx = near.queues.rx.remove(0);
     let pool = near.pool.pool();
     let is_done = std::sync::atomic::AtomicBool::new(false);
-    let (mut told, mut wanted, mut taken) = (Refused::default(), Refused::default(), 0);
+    let (mut refused, mut expected, mut taken) = (Refused::default(), Refused::default(), 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut cache = stoa_engine::PoolCache::new(pool);
@@ -92,16 +92,16 @@ fn refusals_are_right_when_two_threads_share_a_queue() {
             let now = near.send(&frames);
             taken += now;
             for frame in frames[..now].iter().filter(|frame| frame.len() > 60) {
-                wanted += Refused { packets: 1, bytes: frame.len() as u64 };
+                expected += Refused { packets: 1, bytes: frame.len() as u64 };
             }
-            told += near.queues.tx[0].refused();
+            refused += near.queues.tx[0].refused();
         }
         let end = std::time::Instant::now() + crate::side::DEADLINE;
-        while told.packets < wanted.packets && std::time::Instant::now() < end {
-            told += near.queues.tx[0].refused();
+        while refused.packets < expected.packets && std::time::Instant::now() < end {
+            refused += near.queues.tx[0].refused();
             std::thread::yield_now();
         }
         is_done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert_eq!((told, taken > 0), (wanted, true));
+    assert_eq!((refused, taken > 0), (expected, true));
 }

@@ -1,4 +1,4 @@
-//! `host_interface`: whose a device is, what outlives whom, and what the device takes on.
+//! `host_interface`: the owner of a device, lifetimes, and what a device inherits.
 
 use stoa_engine::port::Followed;
 use stoa_lab::Namespace;
@@ -20,7 +20,7 @@ fn open(namespace: &Namespace) -> Side {
     side
 }
 
-/// What an earlier forwarder has left when it was killed.
+/// What a killed forwarder leaves behind.
 fn left_behind(namespace: &Namespace, alias: &str) {
     let make = ["tuntap", "add", "dev", "wan0", "mode", "tap", "multi_queue", "vnet_hdr"];
     namespace.ip(&make).expect("a persistent device");

@@ -1,5 +1,5 @@
 //! The drivers of Linux devices against the real kernel, in network namespaces of their own.
-//! Needs root; says so and passes when this user is not.
+//! Needs root; without it each test reports that and passes.
 
 mod af_packet;
 mod af_xdp;

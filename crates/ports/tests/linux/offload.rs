@@ -1,5 +1,5 @@
-//! Offloads against the real kernel: super-frames and unfinished checksums on their way in,
-//! joined packets on their way out.
+//! Offloads against the real kernel: super-frames and unfinished checksums received,
+//! joined packets sent.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -12,7 +12,7 @@ use crate::af_packet::config;
 use crate::peer::{Raw, checked, ip_at, sum};
 use crate::side::{DEADLINE, Side, join, namespaces};
 
-/// A TCP super-frame of IPv4 or IPv6 behind `tags`, and the offload header that says so.
+/// A TCP super-frame of IPv4 or IPv6 behind `tags`, and its offload header.
 fn super_frame(tags: &[[u8; 4]], six: bool, payload: &[u8]) -> ([u8; 10], Vec<u8>) {
     let mut frame = vec![2, 0, 0, 0, 0, 0xfa, 2, 0, 0, 0, 0, 0xce];
     frame.extend(tags.iter().flatten());
@@ -151,7 +151,7 @@ fn a_train_of_datagrams_becomes_datagrams() {
             let socket = UdpSocket::bind("198.18.0.2:0").expect("a socket");
             let size: libc::c_int = 1000;
             let value = (&raw const size).cast();
-            // SAFETY: the value lives through the call and has the length that is said.
+            // SAFETY: the value lives through the call and has the length given.
             let set = unsafe {
                 let fd = socket.as_raw_fd();
                 libc::setsockopt(fd, libc::SOL_UDP, libc::UDP_SEGMENT, value, 4)
@@ -206,7 +206,7 @@ fn joined_packets_arrive_as_they_were() {
     let near = Side::open(&config(&spaces[0], "near0"));
     let far = Side::open(&config(&spaces[1], "far0"));
     packets_come_back(near, far, &Raw::new(&spaces[1], "far0"));
-    // 44 packets went as one frame, as the kernel's counter of the device tells.
+    // 44 packets went as one frame, by the kernel's counter of the device.
     let shown = spaces[0].ip(&["-s", "-j", "link", "show", "near0"]).expect("shown");
     let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
     let frames = shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number");

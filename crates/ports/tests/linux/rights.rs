@@ -1,4 +1,4 @@
-//! What a user without the rights is told.
+//! The errors for a user without the capabilities.
 
 use stoa_engine::Pool;
 use stoa_engine::pool::HugePages;
@@ -40,8 +40,8 @@ fn the_missing_right_is_named() {
     assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
     let device = AfXdpConfig { device: "eth0".into(), ..AfXdpConfig::default() };
     let error = open_without_rights(&PortConfig::AfXdp(device));
-    let said = error.to_string();
-    assert!(said.contains("CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF are missing"), "{said}");
+    let reason = error.to_string();
+    assert!(reason.contains("CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF are missing"), "{reason}");
     let device = TapConfig { device: "stoa-test-tap".into(), ..TapConfig::default() };
     let error = open_without_rights(&PortConfig::Tap(device));
     let there = std::path::Path::new("/dev/net/tun").exists();

@@ -8,7 +8,7 @@ use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, Vector};
 use stoa_lab::Namespace;
 use stoa_ports::PortConfig;
 
-/// Longer than anything takes, shorter than patience.
+/// The deadline of every wait.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Waits until `is_so`.
@@ -20,7 +20,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Two namespaces for a test; `None` and a word about it when this user may not make them.
+/// Two namespaces for a test; `None` and a message when this user may not make them.
 pub fn namespaces(test: &str) -> Option<[Namespace; 2]> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("SKIPPED {test}: network namespaces need root; run the tests as root");
@@ -35,7 +35,7 @@ pub fn join([near, far]: &[Namespace; 2]) {
     let link = [&["link", "add", "near0", "type", "veth"][..], &peer].concat();
     near.ip(&link).expect("a veth pair");
     for (namespace, device) in [(near, "near0"), (far, "far0")] {
-        // The kernel's own chatter would be in the way.
+        // The kernel's own IPv6 messages would disturb the test.
         namespace.sysctl(&format!("ipv6/conf/{device}/disable_ipv6"), "1").expect("quiet");
         namespace.ip(&["link", "set", device, "up"]).expect("up");
     }
@@ -78,7 +78,7 @@ impl Side {
         }
     }
 
-    /// Services the port until it says that it is down; gives the reason.
+    /// Services the port until it reports that it is down; returns the reason.
     pub fn until_down(&mut self) -> String {
         let end = Instant::now() + DEADLINE;
         loop {
@@ -101,7 +101,7 @@ impl Side {
             for frame in burst {
                 let mut packet = self.pool.packet().expect("a buffer");
                 assert!(packet.set_bytes(frame));
-                self.vector.push(packet).expect("room");
+                self.vector.push(packet).expect("a free lane");
             }
             let before = taken;
             taken += self.queues.tx[0].transmit(&mut self.vector, &mut self.pool);
@@ -124,8 +124,8 @@ impl Side {
         frames
     }
 
-    /// Receives until `enough` frames for which `wanted` holds are there.
-    pub fn receive(&mut self, enough: usize, wanted: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    /// Receives until `enough` frames for which `matches` holds are there.
+    pub fn receive(&mut self, enough: usize, matches: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let end = Instant::now() + DEADLINE;
         let mut frames = Vec::new();
         while frames.len() < enough {
@@ -135,7 +135,7 @@ impl Side {
                 assert!(Instant::now() < end, "{} of {enough} frames: {detail}", frames.len());
                 std::thread::yield_now();
             }
-            frames.extend(now.into_iter().filter(|frame| wanted(frame)));
+            frames.extend(now.into_iter().filter(|frame| matches(frame)));
         }
         frames
     }

@@ -62,7 +62,7 @@ fn a_frame_that_the_device_refuses_is_told_and_does_not_stop_the_next() {
     assert_eq!(side.send(&frames), 2);
     assert_eq!(side.marked, [0]);
     assert_eq!(side.queues.tx[0].refused(), Refused { packets: 1, bytes: 10 });
-    assert_eq!(side.queues.tx[0].refused(), Refused::default(), "told once");
+    assert_eq!(side.queues.tx[0].refused(), Refused::default(), "reported once");
     assert_eq!(linux.receive(1, is_plain), frames[1..]);
 }
 
@@ -97,7 +97,7 @@ fn the_device_survives_being_set_down() {
     let end = Instant::now() + DEADLINE;
     while side.port.mtu() != 1400 {
         side.port.service();
-        assert!(Instant::now() < end, "the MTU is not seen");
+        assert!(Instant::now() < end, "the MTU is not detected");
     }
 }
 
@@ -111,8 +111,8 @@ fn a_namespace_that_is_made_anew_gets_the_device_again() {
         assert!(done.expect("ip").success(), "ip {arguments:?}");
     };
     ip(&["netns", "delete", &name]);
-    let said = side.until_down();
-    assert!(said.contains("namespace") && said.contains("gone"), "{said}");
+    let reason = side.until_down();
+    assert!(reason.contains("namespace") && reason.contains("gone"), "{reason}");
     ip(&["netns", "add", &name]);
     near.sysctl("ipv6/conf/default/disable_ipv6", "1").expect("quiet");
     side.until_up();
