@@ -8,13 +8,13 @@ use stoa_memif::{Config, Event, Memif, Role, wait};
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 
-/// Turns a request for `ours` into its answer.
+/// Turns a request for `ours` into its reply.
 fn answer(frame: &mut [u8], ours: [u8; 4]) -> Option<()> {
     let sender = *frame.get(6..)?.first_chunk::<6>()?;
     match (frame.get(12..14)?, frame.get(14..)?) {
         // RFC 826: an Ethernet and IPv4 request for our address.
         ([8, 6], [0, 1, 8, 0, 6, 4, 0, 1, ..]) if frame.get(38..42)? == ours => {
-            frame.copy_within(22..32, 32); // who asked becomes the target
+            frame.copy_within(22..32, 32); // the sender becomes the target
             frame[21] = 2; // a reply
             frame[22..28].copy_from_slice(&MAC);
             frame[28..32].copy_from_slice(&ours);

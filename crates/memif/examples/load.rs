@@ -7,21 +7,21 @@
 //! JSON object at the end.
 //!
 //! `load SEND RECEIVE ROLE SIZE 0`: the other end that does least, for the ceiling of the load itself: what comes
-//! is not looked at, and as many frames of its own go back. It runs until it is ended.
+//! is not inspected, and as many frames of its own go back. It runs until it is ended.
 use std::time::{Duration, Instant};
 
 use stoa_memif::{BATCH, Config, Event, Memif, Receiver, Role, Sender};
 
-/// Where frames go and come from, unless a device tells: Stoa's port is given this address.
+/// Where frames go and come from, unless the device has its own: Stoa's port is given this address.
 const DEVICE: [u8; 6] = [2, 0xfe, 0, 0, 0, 1];
 const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
-/// The device may take so long to begin, and so long to become warm.
+/// Time for the device to start, and to warm up.
 const PATIENCE: Duration = Duration::from_secs(30);
 const WARM: Duration = Duration::from_millis(400);
 /// A run is cut into windows; the least disturbed one counts.
 const WINDOW: Duration = Duration::from_millis(100);
-/// One batch in so many is looked at: whether what comes is what was sent.
-const LOOK: u64 = 1024;
+/// One in so many batches is checked against what was sent.
+const CHECK_INTERVAL: u64 = 1024;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -131,14 +131,14 @@ struct Count {
     sent: u64,
     received: u64,
     bytes: u64,
-    /// Time of turns that moved frames.
+    /// Time of iterations that moved frames.
     busy: Duration,
     looked_at: u64,
     foreign: u64,
 }
 
 /// Receives, and compares what comes with what was sent.
-fn look(receiver: &mut Receiver, frames: &[Vec<u8>], count: &mut Count) {
+fn check(receiver: &mut Receiver, frames: &[Vec<u8>], count: &mut Count) {
     count.received += receiver.receive(|frame| {
         let is_like =
             |sent: &Vec<u8>| frame.len() == sent.len() && frame.get(26..32) == sent.get(26..32);
@@ -151,7 +151,7 @@ fn look(receiver: &mut Receiver, frames: &[Vec<u8>], count: &mut Count) {
 /// Sends and receives until `until`.
 fn drive(links: &mut [Link; 2], frames: &[Vec<u8>], until: Instant, count: &mut Count) {
     let [out, back] = links;
-    let (mut next, mut turn, mut now) = (0, 0_u64, Instant::now());
+    let (mut next, mut iteration, mut now) = (0, 0_u64, Instant::now());
     while now < until {
         let (mut sent, before) = (0, count.received);
         let mut batch = out.sender.batch();
@@ -160,8 +160,8 @@ fn drive(links: &mut [Link; 2], frames: &[Vec<u8>], until: Instant, count: &mut 
             sent += 1;
         }
         drop(batch);
-        if turn.is_multiple_of(LOOK) {
-            back.receivers.iter_mut().for_each(|receiver| look(receiver, frames, count));
+        if iteration.is_multiple_of(CHECK_INTERVAL) {
+            back.receivers.iter_mut().for_each(|receiver| check(receiver, frames, count));
         } else {
             for receiver in &mut back.receivers {
                 let (frames, bytes) = receiver.discard();
@@ -169,10 +169,10 @@ fn drive(links: &mut [Link; 2], frames: &[Vec<u8>], until: Instant, count: &mut 
                 count.bytes += bytes;
             }
         }
-        // What a device sends back by the way it came in is not counted.
+        // What a device returns on the interface that it came from is not counted.
         out.receivers.iter_mut().for_each(|receiver| _ = receiver.discard());
         count.sent += sent;
-        turn += 1;
+        iteration += 1;
         let after = Instant::now();
         if sent > 0 || count.received > before {
             count.busy += after - now;

@@ -1,4 +1,4 @@
-//! Counts what comes in, and lets it go.
+//! Counts received frames, and discards them.
 //!
 //! `packet_counter SOCKET [master]`: connects to (or listens on) SOCKET, and prints each second.
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let role = match arguments.next().as_deref() {
         None => Role::Slave,
         Some("master") => Role::Master,
-        Some(other) => return Err(format!("{other}: say master, or nothing").into()),
+        Some(other) => return Err(format!("{other}: give master, or nothing").into()),
     };
     let mut memif = Memif::open(&Config { socket, role, ..Config::default() })?;
     let mut receivers = Vec::new();

@@ -1,4 +1,4 @@
-//! What an interface is to be, and its check.
+//! The configuration of an interface, and its check.
 
 use crate::error::OpenError;
 use crate::messages::SECRET;
@@ -9,31 +9,31 @@ use crate::slave::Layout;
 pub(crate) const QUEUES_MAX: u16 = 16;
 /// Bytes of a name.
 const NAME_MAX: usize = 31;
-/// Bytes of the longest frame that may be asked for.
+/// The largest configurable frame, in bytes.
 const FRAME_MAX: u32 = 65_535;
 
-/// Who listens and who owns the memory.
+/// The side that listens, and the side that owns the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Listens, and uses the memory of whoever connects.
+    /// Listens, and uses the memory of the slave that connects.
     #[default]
     Master,
     /// Connects, and shares memory of its own.
     Slave,
 }
 
-/// A shared-memory interface. 0 stands for the usual value.
+/// A shared-memory interface. 0 means the default.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// The Unix socket; a name that begins with `@` is an abstract one.
     pub socket: String,
-    /// Tells interfaces apart that share a socket.
+    /// Distinguishes interfaces that share a socket.
     pub id: u32,
-    /// Who listens and who owns the memory.
+    /// The side that listens, and the side that owns the memory.
     pub role: Role,
-    /// What the peer is told of us, 31 bytes at most; empty: `stoa-memif`.
+    /// The name sent to the peer, at most 31 bytes; empty: `stoa-memif`.
     pub name: String,
-    /// What both ends must know, 24 bytes at most.
+    /// The shared secret, 24 bytes at most.
     pub secret: Option<String>,
     /// Descriptors of each ring: a power of two, 64 to 16,384; 0: 1,024. Slave only.
     pub ring_size: u32,
@@ -136,11 +136,11 @@ impl Config {
     }
 }
 
-/// A number of queues that was asked for; 0 means one.
-fn queues(field: &'static str, asked: u16) -> Result<u16, OpenError> {
-    if asked > QUEUES_MAX {
-        let reason = format!("{asked} queues asked for: give 1 to {QUEUES_MAX}");
+/// The configured number of queues; 0 means one.
+fn queues(field: &'static str, requested: u16) -> Result<u16, OpenError> {
+    if requested > QUEUES_MAX {
+        let reason = format!("{requested} queues requested: configure 1 to {QUEUES_MAX}");
         return Err(OpenError::Config { field, reason });
     }
-    Ok(asked.max(1))
+    Ok(requested.max(1))
 }

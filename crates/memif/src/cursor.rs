@@ -2,14 +2,14 @@
 //! all rings, and with a peer that may write anything into its index.
 //!
 //! ```text
-//!              tail (taker's)        head (giver's)
+//!              tail (consumer's)     head (producer's)
 //!                v                     v
-//!   | returned   | offered to the taker | returned ...     size slots, indexes run on
+//!   | returned   | offered to consumer  | returned ...     size slots, indexes run on
 //! ```
-//! The giver moves `head` to offer slots, the taker moves `tail` to return them.
-//! Whether an offered slot holds a frame or room for one is the ring's affair.
-//! Both sides work on the slots from their own index on: the taker on those
-//! offered, the giver on those returned.
+//! The producer moves `head` to offer slots, the consumer moves `tail` to return them.
+//! Whether an offered slot holds a frame or space for one depends on the ring.
+//! Both sides work on the slots from their own index on: the consumer on those
+//! offered, the producer on those returned.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -33,7 +33,7 @@ impl Index for AtomicU16 {
     }
 }
 
-/// The peer's index is where it cannot be: the peer is broken or hostile.
+/// The peer's index is outside its valid range: the peer is broken or hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the peer's ring index jumped")]
 pub(crate) struct Jumped;

@@ -2,9 +2,9 @@
 //!
 //! A peer shares its doorbell's file with us, and with it the flag that decides whether
 //! writing may block. One that clears the flag and fills the counter would hold up the
-//! worker that rings: write(2) on an eventfd knows no "do not wait". So we do not write. We
+//! worker that rings: write(2) on an eventfd has no non-blocking flag. So we do not write. We
 //! submit a read of no bytes from `/dev/null` by io_submit(2) and have its end signalled to
-//! the doorbell (`IOCB_FLAG_RESFD`): the kernel's own way to signal never waits, whatever
+//! the doorbell (`IOCB_FLAG_RESFD`): the kernel's own signal never waits, whatever
 //! the flags and the counter are. It costs one microsecond more than a write, for peers that sleep.
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Requests that may be on the way in this process, those included whose end nobody has
+/// Requests in flight in this process, including completed ones that were not
 /// fetched. Each ringer leaves at most [`FETCH`] of them.
 const REQUESTS: libc::c_long = 4096;
 /// Rings after which a ringer fetches the ends of requests.
@@ -51,7 +51,7 @@ struct Event {
     _words: [u64; 4],
 }
 
-/// The process's way to signal. Never closed: ending it would wait for the kernel.
+/// The process's AIO context. Never closed: ending it would wait for the kernel.
 struct Signals {
     context: libc::c_ulong,
     null: File,
@@ -134,11 +134,11 @@ impl Doorbell {
     /// fills the counter between the two can still make it wait.
     #[cold]
     fn write(&self) {
-        let mut room = [PollFd::new(self.event.as_fd(), PollFlags::POLLOUT)];
-        let is_room = poll(&mut room, PollTimeout::ZERO).is_ok_and(|ready| ready == 1);
+        let mut pollfd = [PollFd::new(self.event.as_fd(), PollFlags::POLLOUT)];
+        let is_writable = poll(&mut pollfd, PollTimeout::ZERO).is_ok_and(|ready| ready == 1);
         let flags = fcntl(&self.event, FcntlArg::F_GETFL).unwrap_or(0);
         let flags = OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK;
-        if is_room && fcntl(&self.event, FcntlArg::F_SETFL(flags)).is_ok() {
+        if is_writable && fcntl(&self.event, FcntlArg::F_SETFL(flags)).is_ok() {
             // A full counter means that the peer has not read yet and wakes anyway.
             let _ = nix::unistd::write(&self.event, &1_u64.to_ne_bytes());
         }

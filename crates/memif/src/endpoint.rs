@@ -1,4 +1,4 @@
-//! The control side of an interface: it agrees with the peer on memory and rings, and begins anew
+//! The control side of an interface: it negotiates memory and rings with the peer, and reconnects
 //! whenever a link ends.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::socket::UnixAddr;
 
-use crate::config::{Config, Role as Asked, Settings};
+use crate::config::{Config, Role as ConfiguredRole, Settings};
 use crate::error::OpenError;
 use crate::listener::IdListener;
 use crate::messages::Message;
@@ -23,9 +23,9 @@ use crate::{master, slave};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a slave waits before it tries again.
 const RETRY: Duration = Duration::from_millis(500);
-/// What a peer is told while the operator wants no link.
+/// The disconnect reason while the operator has the interface disabled.
 const DISABLED: &str = "the interface is disabled";
-/// Messages that are heard in one turn: a whole handshake.
+/// Messages that one call processes at most: a whole handshake.
 const MESSAGES: usize = 512;
 
 /// The rings of a link that is up.
@@ -41,7 +41,7 @@ pub struct Rings {
 pub enum Event {
     /// It is up: frames flow.
     Up(Rings),
-    /// It is down, for this reason; rings of it give and take nothing any more.
+    /// It is down, for this reason; its rings carry no more frames.
     Down(String),
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Handshake {
 pub(crate) enum State {
     /// No peer; a slave tries again at that time.
     Alone(Instant),
-    /// In talks that began at that time.
+    /// In a handshake that began at that time.
     Talking(Handshake, Instant),
     /// Frames flow.
     Up(Channel, Arc<Link>),
@@ -77,9 +77,9 @@ pub struct Memif {
     settings: Settings,
     role: Role,
     pub(crate) state: State,
-    /// Whether the operator wants the link.
+    /// Whether the operator has enabled the interface.
     enabled: bool,
-    /// The detail as long as nobody came.
+    /// The detail until a peer connects.
     alone: String,
     detail: String,
     /// Frames left out by links that ended.
@@ -94,14 +94,14 @@ impl Handshake {
         }
     }
 
-    fn hear(
+    fn handle(
         &mut self,
         message: Message,
         file: Option<OwnedFd>,
     ) -> Result<Option<Established>, Ended> {
         match self {
-            Self::Master(handshake) => handshake.hear(message, file),
-            Self::Slave(handshake) => handshake.hear(message, file),
+            Self::Master(handshake) => handshake.handle(message, file),
+            Self::Slave(handshake) => handshake.handle(message, file),
         }
     }
 
@@ -112,11 +112,11 @@ impl Handshake {
         }
     }
 
-    /// Hears what has come.
+    /// Processes the messages that have arrived.
     fn step(&mut self, since: Instant) -> Result<Option<Established>, Ended> {
         for _ in 0..MESSAGES {
             let Some((message, file)) = self.channel().receive()? else { break };
-            if let Some(established) = self.hear(message, file)? {
+            if let Some(established) = self.handle(message, file)? {
                 return Ok(Some(established));
             }
         }
@@ -131,7 +131,7 @@ impl Memif {
     /// Opens the interface. A master listens from now on.
     ///
     /// # Errors
-    /// A senseless configuration, or a socket that cannot be listened on.
+    /// An invalid configuration, or a socket that cannot be listened on.
     pub fn open(config: &Config) -> Result<Self, OpenError> {
         let settings = config.check()?;
         let refuse = |reason: &str| OpenError::Config { field: "socket", reason: reason.into() };
@@ -140,25 +140,25 @@ impl Memif {
         }
         let at = address(&config.socket).map_err(|_| refuse("give a path of at most 107 bytes"))?;
         let (role, does) = match config.role {
-            Asked::Master => {
+            ConfiguredRole::Master => {
                 let seat = IdListener::take(&config.socket, config.id, &settings.name)?;
                 (Role::Master(seat), "waits for a slave")
             }
-            Asked::Slave => (Role::Slave(at), "looks for a master"),
+            ConfiguredRole::Slave => (Role::Slave(at), "waits for a master"),
         };
         let alone = format!("{does} on {}, id {}", config.socket, config.id);
         let (state, detail) = (State::Alone(Instant::now()), alone.clone());
         Ok(Self { settings, role, state, enabled: true, alone, detail, left_out: 0 })
     }
 
-    /// One that is in talks already.
+    /// One that is in a handshake already.
     #[cfg(fuzzing)]
     pub(crate) fn talking(role: Role, settings: Settings, state: State) -> Self {
         let (alone, detail) = (String::new(), String::new());
         Self { settings, role, state, enabled: true, alone, detail, left_out: 0 }
     }
 
-    /// Begins talks with a peer, when there is one.
+    /// Begins a handshake with a peer, when there is one.
     fn find_peer(&mut self, again: Instant) -> Result<Option<Handshake>, Ended> {
         match &self.role {
             Role::Master(seat) => match seat.next() {
@@ -176,7 +176,7 @@ impl Memif {
     }
 
     /// Looks after a link that is up.
-    fn look_after(&self, channel: &Channel, link: &Link) -> Result<(), Ended> {
+    fn check_link(&self, channel: &Channel, link: &Link) -> Result<(), Ended> {
         if let Some(reason) = link.broken.get() {
             return Err(Ended::refused(reason));
         }
@@ -186,26 +186,26 @@ impl Memif {
         Ok(())
     }
 
-    /// Sends whoever comes away.
-    fn turn_away(&self, reason: &str) {
+    /// Disconnects a peer that connects now.
+    fn refuse_late_peers(&self, reason: &str) {
         if let Role::Master(seat) = &self.role
             && let Some(late) = seat.next()
         {
-            late.channel.say_goodbye(reason);
+            late.channel.disconnect(reason);
         }
     }
 
     /// Gives up the link, because the operator set the interface down.
     fn rest(&mut self, state: State) -> (State, Option<Event>) {
-        self.turn_away(DISABLED);
+        self.refuse_late_peers(DISABLED);
         let event = match state {
             State::Alone(again) => return (State::Alone(again), None),
             State::Talking(handshake, _) => {
-                handshake.channel().say_goodbye(DISABLED);
+                handshake.channel().disconnect(DISABLED);
                 None
             }
             State::Up(channel, link) => {
-                channel.say_goodbye(DISABLED);
+                channel.disconnect(DISABLED);
                 link.break_down(DISABLED);
                 self.left_out += link.left_out.load(Ordering::Relaxed);
                 Some(Event::Down(DISABLED.into()))
@@ -214,14 +214,14 @@ impl Memif {
         (State::Alone(Instant::now()), event)
     }
 
-    /// Goes one step; returns the new state and, when the link changed, what to tell.
+    /// Goes one step; returns the new state, and an event when the link changed.
     fn step(&mut self, state: State) -> (State, Option<Event>) {
         if !self.enabled {
             return self.rest(state);
         }
         if !matches!(state, State::Alone(_)) {
-            // One peer for each id: whoever comes now comes too late.
-            self.turn_away("the id is in use");
+            // One peer for each id: a later one is refused.
+            self.refuse_late_peers("the id is in use");
         }
         let later = || State::Alone(Instant::now() + RETRY);
         match state {
@@ -250,7 +250,7 @@ impl Memif {
                     (later(), None)
                 }
             },
-            State::Up(channel, link) => match self.look_after(&channel, &link) {
+            State::Up(channel, link) => match self.check_link(&channel, &link) {
                 Ok(()) => (State::Up(channel, link), None),
                 Err(ended) => {
                     self.part(&channel, &ended);
@@ -264,7 +264,7 @@ impl Memif {
 
     fn part(&mut self, channel: &Channel, ended: &Ended) {
         if let Ended::Refused(reason) = ended {
-            channel.say_goodbye(reason);
+            channel.disconnect(reason);
         }
         self.detail = format!("{}; last: {ended}", self.alone);
     }
@@ -286,7 +286,7 @@ impl Memif {
         seat.into_iter().chain(channel).collect()
     }
 
-    /// Goes on with the talks with peers, and says when the link comes up or goes down. Never
+    /// Continues the handshakes with peers, and reports when the link comes up or goes down. Never
     /// waits.
     pub fn service(&mut self) -> Option<Event> {
         let state = std::mem::replace(&mut self.state, State::Alone(Instant::now()));
@@ -295,14 +295,14 @@ impl Memif {
         event
     }
 
-    /// Whether the link is wanted; without, peers are told that the interface is disabled.
+    /// Enables or disables the link; while disabled, peers are refused with that reason.
     pub fn set_enabled(&mut self, enabled: bool) {
         if std::mem::replace(&mut self.enabled, enabled) != enabled {
             self.detail = if enabled { self.alone.clone() } else { DISABLED.into() };
         }
     }
 
-    /// Frames that the peer spoiled or that were too long, since the interface was opened.
+    /// Frames that were malformed or too long, since the interface was opened.
     pub fn left_out(&self) -> u64 {
         let now = match &self.state {
             State::Up(_, link) => link.left_out.load(Ordering::Relaxed),
@@ -311,7 +311,7 @@ impl Memif {
         self.left_out + now
     }
 
-    /// What it does now, in words.
+    /// Its present state as text.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -320,7 +320,7 @@ impl Memif {
 impl Drop for Memif {
     fn drop(&mut self) {
         if let State::Up(channel, link) = &self.state {
-            channel.say_goodbye("the interface was closed");
+            channel.disconnect("the interface was closed");
             // Rings that others still hold end with it.
             link.break_down("the interface was closed");
         }

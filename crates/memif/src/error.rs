@@ -10,11 +10,11 @@ pub enum OpenError {
     Config {
         /// The field, as operators write it.
         field: &'static str,
-        /// What is wrong and what would be right.
+        /// What is wrong, and the valid values.
         reason: String,
     },
-    /// Somebody else has it.
-    #[error("{what} is in use: choose another, or end who uses it")]
+    /// Another process uses it.
+    #[error("{what} is in use: choose another, or end the process that uses it")]
     Busy {
         /// What is in use.
         what: String,

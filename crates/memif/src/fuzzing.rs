@@ -1,4 +1,4 @@
-//! What the fuzzer drives: a port's end of the control channel, and the rings, with a peer
+//! The fuzz targets: a port's end of the control channel, and the rings, with a peer
 //! whose every word and byte is the input. Built for `fuzz/` only.
 
 use std::io::IoSlice;
@@ -55,19 +55,19 @@ impl Input<'_> {
     }
 }
 
-/// A basket that has room for frames up to a length, and whose room may be short of a line.
+/// A sink with space for frames up to a length, which may be less than a line.
 struct Picky {
-    room: Vec<u8>,
+    space: Vec<u8>,
     kept: usize,
 }
 
 impl FrameSink for Picky {
     fn place(&mut self, length: usize) -> Option<&mut [u8]> {
-        self.room.get_mut(..).filter(|room| room.len() >= length)
+        self.space.get_mut(..).filter(|space| space.len() >= length)
     }
 
     fn keep(&mut self, length: usize) {
-        assert!((1..=self.room.len()).contains(&length));
+        assert!((1..=self.space.len()).contains(&length));
         self.kept += 1;
     }
 }
@@ -82,7 +82,7 @@ fn receive(receiver: &mut Receiver, input: &mut Input<'_>) {
         });
         std::hint::black_box(sum);
     } else {
-        let mut sink = Picky { room: vec![0; usize::from(kind) * 8], kept: 0 };
+        let mut sink = Picky { space: vec![0; usize::from(kind) * 8], kept: 0 };
         let most = usize::from(input.byte() % 20);
         let got = receiver.receive_into(most, &mut sink);
         assert!(got == sink.kept && got <= most);
@@ -125,7 +125,7 @@ pub fn control(input: &[u8]) {
     let Some(mut memif) = memif(Channel::new(ours), &theirs, kind) else { return };
     let (mut rings, mut memory) = (Rings::default(), None);
     while !input.is_empty() {
-        say(&theirs, &mut input, &mut memory);
+        send_input(&theirs, &mut input, &mut memory);
         match memif.service() {
             Some(Event::Up(now)) => rings = now,
             Some(Event::Down(_)) => rings = Rings::default(),
@@ -139,7 +139,7 @@ pub fn control(input: &[u8]) {
     }
 }
 
-/// An interface in talks over `channel`; `None`: it refuses at once.
+/// An interface in a handshake over `channel`; `None`: it refuses at once.
 fn memif(channel: Channel, theirs: &OwnedFd, kind: u8) -> Option<Memif> {
     let config = Config {
         socket: "@stoa-nobody-listens-here".into(),
@@ -185,12 +185,12 @@ fn raw(to: &OwnedFd, bytes: &[u8], files: &[RawFd]) {
     let rights = [ControlMessage::ScmRights(files)];
     let rights: &[_] = if files.is_empty() { &[] } else { &rights };
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-    // One that has hung up or does not read is no find.
+    // One that has hung up or does not read is no failure.
     let _ = sendmsg::<()>(to.as_raw_fd(), &[IoSlice::new(bytes)], rights, flags, None);
 }
 
-/// Says one thing that the input chooses, or writes into the memory that was shared.
-fn say(to: &OwnedFd, input: &mut Input<'_>, memory: &mut Option<(Region, OwnedFd)>) {
+/// Sends a message that the input chooses, or writes into the shared memory.
+fn send_input(to: &OwnedFd, input: &mut Input<'_>, memory: &mut Option<(Region, OwnedFd)>) {
     let place = |at: u16| RingLayout { region: 0, offset: u32::from(at) * 8, log2_size: 6 };
     let message = match input.byte() % 12 {
         0 => Message::Ack,
@@ -254,7 +254,7 @@ fn file(input: &mut Input<'_>, memory: &mut Option<(Region, OwnedFd)>) -> Option
 /// Writes into shared memory as a peer would, as far as it lies there.
 fn put(memory: &Region, at: u64, bytes: &[u8]) {
     if let Some(to) = memory.at(at, bytes.len() as u64) {
-        // SAFETY: so many bytes lie there in the mapping; no other thread looks at them.
+        // SAFETY: so many bytes lie there in the mapping; no other thread accesses them.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
     }
 }

@@ -41,7 +41,7 @@
 //! descriptor is read once, checked, then used, and each frame is copied into private memory before
 //! it is read. A malicious peer loses its own frames or its link, nothing else; memory
 //! that a peer could withdraw (a file that can shrink, reserved huge pages) is refused unless
-//! [`Config::trust_memory`] says otherwise.
+//! [`Config::trust_memory`] is set.
 
 mod config;
 mod cursor;

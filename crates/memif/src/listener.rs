@@ -142,7 +142,7 @@ impl Listener {
         Ok(Self { name: ours.into(), socket, path, epoll, peers: Mutex::default() })
     }
 
-    /// Accepts peers, reads their INIT, and disconnects those that send none.
+    /// Accepts peers, reads their INIT, and disconnects those that send none in time.
     fn serve(&self, peers: &mut Peers) {
         for _ in 0..PENDING_MAX {
             let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
@@ -151,7 +151,7 @@ impl Listener {
             let channel = Channel::new(unsafe { OwnedFd::from_raw_fd(fd) });
             let event = EpollEvent::new(EpollFlags::EPOLLIN, 1);
             if peers.pending.len() == PENDING_MAX {
-                channel.say_goodbye("too many peers wait");
+                channel.disconnect("too many peers wait");
             } else if channel.send(&hello(&self.name), None).is_ok()
                 && self.epoll.add(channel.descriptor(), event).is_ok()
             {
@@ -168,7 +168,7 @@ impl Listener {
             let _ = self.epoll.delete(channel.descriptor());
             match self.admit(received, peers) {
                 Ok(init) => peers.accepted.push(Accepted { channel, init }),
-                Err(Ended::Refused(reason)) => channel.say_goodbye(&reason),
+                Err(Ended::Refused(reason)) => channel.disconnect(&reason),
                 Err(_) => {}
             }
         }

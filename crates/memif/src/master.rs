@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! master                slave
-//!   HELLO  --------------->          (in the lobby)
-//!          <---------------  INIT    (in the lobby)
+//!   HELLO  --------------->          (listener)
+//!          <---------------  INIT    (listener)
 //!   ACK    --------------->
 //!          <---------------  ADD_REGION + file    } each answered by ACK
 //!          <---------------  ADD_RING + eventfd   }
@@ -39,7 +39,7 @@ struct Offer {
     doorbell: OwnedFd,
 }
 
-/// What the slave has said so far.
+/// The state of a handshake with a slave.
 pub(crate) struct Handshake {
     pub(crate) channel: Channel,
     trust_memory: bool,
@@ -52,12 +52,12 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// Checks who came; on success the slave is told to go on.
+    /// Checks the slave's INIT and acknowledges it.
     pub(crate) fn begin(accepted: Accepted, settings: &Settings) -> Result<Self, Ended> {
         let Accepted { channel, init } = accepted;
         let accepted = check(&init, settings).and_then(|()| channel.send(&Message::Ack, None));
         if let Err(Ended::Refused(reason)) = &accepted {
-            channel.say_goodbye(reason);
+            channel.disconnect(reason);
         }
         accepted?;
         let trust_memory = settings.trust_memory;
@@ -66,8 +66,8 @@ impl Handshake {
         Ok(Self { channel, trust_memory, longest, name, peer: init.name, regions, s2m, m2s })
     }
 
-    /// Hears one message; `None` until the link is up.
-    pub(crate) fn hear(
+    /// Processes one message; `None` until the link is up.
+    pub(crate) fn handle(
         &mut self,
         message: Message,
         file: Option<OwnedFd>,
@@ -150,7 +150,7 @@ fn check(init: &Init, settings: &Settings) -> Result<(), Ended> {
     }
     // In constant time: how much of a guess is right stays unknown.
     let pairs = init.secret.iter().zip(&settings.secret);
-    if pairs.fold(0, |odd, (theirs, ours)| odd | (theirs ^ ours)) != 0 {
+    if pairs.fold(0, |mismatch, (theirs, ours)| mismatch | (theirs ^ ours)) != 0 {
         return Err(Ended::refused("wrong secret"));
     }
     Ok(())

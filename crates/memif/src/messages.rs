@@ -19,7 +19,7 @@ pub enum Message {
     Ack,
     /// The master greets.
     Hello(Hello),
-    /// The slave says who it is.
+    /// The slave identifies itself.
     Init(Init),
     /// The slave shares memory; the file comes with the message.
     AddRegion {
@@ -54,9 +54,9 @@ pub enum Message {
 pub struct Hello {
     /// The program.
     pub name: String,
-    /// Oldest version it speaks.
+    /// Oldest version it supports.
     pub version_min: u16,
-    /// Newest version it speaks.
+    /// Newest version it supports.
     pub version_max: u16,
     /// Highest region number.
     pub region_max: u16,
@@ -68,16 +68,16 @@ pub struct Hello {
     pub log2_size_max: u8,
 }
 
-/// Who the slave is.
+/// The slave's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Init {
-    /// The version it speaks.
+    /// The version it supports.
     pub version: u16,
-    /// Which link of the socket it wants.
+    /// The id of the requested link.
     pub id: u32,
     /// 0 Ethernet, 1 IP, 2 punt and inject.
     pub mode: u8,
-    /// What both ends know, filled with zeros.
+    /// The shared secret, filled with zeros.
     pub secret: [u8; SECRET],
     /// The program.
     pub name: String,

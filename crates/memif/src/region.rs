@@ -25,7 +25,7 @@ pub(crate) enum RegionError {
     Size(u64),
     #[error("a region of {announced} bytes in a file of {file}")]
     Short { announced: u64, file: u64 },
-    #[error("a region whose file can shrink under us (no F_SEAL_SHRINK)")]
+    #[error("a region whose file can shrink while mapped (no F_SEAL_SHRINK)")]
     Unsealed,
     #[error(
         "a region on huge pages, which can be taken from under us: share plain memory, or trust the peer"
@@ -115,8 +115,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: base and length are of the mapping made in `map_whole`, and
-        // whoever holds an address into it holds the region alive. Failure would
-        // mean a bad address, which it is not.
+        // every holder of an address into it keeps the region alive. It fails only
+        // for a bad address.
         let _ = unsafe { munmap(self.base.cast(), self.length) };
     }
 }

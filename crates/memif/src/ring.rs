@@ -5,7 +5,7 @@
 //!   0 cookie u32 | 4 flags u16 | 6 head u16 | 64 tail u16 | 128 descriptors, 16 bytes each
 //!   descriptor: flags u16 | region u16 | length u32 | offset u32 | metadata u32
 //! ```
-//! The slave gives slots (moves `head`), the master takes them (moves `tail`); this
+//! The slave offers slots (moves `head`), the master returns them (moves `tail`); this
 //! holds for both directions, only what lies in the buffers differs.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -29,7 +29,7 @@ pub(crate) const DESCRIPTOR: u64 = 16;
 pub(crate) const LOG2_MAX: u8 = 14;
 /// Descriptor flag: the frame goes on in the next descriptor.
 pub(crate) const NEXT: u16 = 1;
-/// Ring flag: the receiver does not want interrupts.
+/// Ring flag: the receiver needs no interrupts.
 const MASK: u16 = 1;
 
 const FLAGS_AT: usize = 4;
@@ -40,7 +40,7 @@ const TAIL_AT: usize = 64;
 pub(crate) struct Link {
     /// Why the link must end.
     pub(crate) broken: OnceLock<&'static str>,
-    /// Frames that the peer spoiled or that were too long.
+    /// Frames that were malformed or too long.
     pub(crate) left_out: AtomicU64,
     /// Bytes of the longest frame.
     pub(crate) longest: usize,
@@ -52,7 +52,7 @@ impl Link {
         Arc::new(Self { broken: OnceLock::new(), left_out: AtomicU64::new(0), longest })
     }
 
-    /// Says that the peer cannot be worked with.
+    /// Marks the link as broken by the peer.
     #[cold]
     pub(crate) fn break_down(&self, reason: &'static str) {
         let _ = self.broken.set(reason);
@@ -239,14 +239,14 @@ impl Ring {
     }
 
     /// The receiver's side: whether the sender must ring.
-    pub(crate) fn want_interrupts(&self, want: bool) {
-        self.word(FLAGS_AT).store(if want { 0 } else { MASK }, Ordering::Relaxed);
+    pub(crate) fn enable_interrupts(&self, enabled: bool) {
+        self.word(FLAGS_AT).store(if enabled { 0 } else { MASK }, Ordering::Relaxed);
         // The caller checks the ring once more; the sender moves its index and then
         // checks the flag. One of the two must see the other's store.
         fence(Ordering::SeqCst);
     }
 
-    /// The sender's side: rings when the receiver wants it.
+    /// The sender's side: rings when the receiver has enabled interrupts.
     #[inline(always)]
     pub(crate) fn ring_doorbell(&mut self) {
         fence(Ordering::SeqCst);

@@ -60,7 +60,7 @@ pub struct Receiver {
     /// The slave's own buffers, which it offers again after use.
     own: Option<Slots>,
     pieces: Box<[Piece; BATCH]>,
-    /// The rest of a spoiled frame is still to come.
+    /// The rest of a malformed frame follows.
     skipping: bool,
     dozing: bool,
     /// Space for one frame of [`Receiver::receive`].
@@ -74,7 +74,7 @@ unsafe impl Send for Receiver {}
 /// A sink for one frame at a time.
 struct Inspector<'a, F> {
     frame: &'a mut [u8],
-    look: F,
+    inspect: F,
 }
 
 impl<F: FnMut(&[u8])> FrameSink for Inspector<'_, F> {
@@ -83,7 +83,7 @@ impl<F: FnMut(&[u8])> FrameSink for Inspector<'_, F> {
     }
 
     fn keep(&mut self, length: usize) {
-        (self.look)(&self.frame[..length]);
+        (self.inspect)(&self.frame[..length]);
     }
 }
 
@@ -95,7 +95,7 @@ impl Receiver {
             (0..ring.size()).for_each(|slot| own.offer(&ring, slot));
             ring.advance(ring.size());
         }
-        ring.want_interrupts(false);
+        ring.enable_interrupts(false);
         let none = Piece { from: None, length: 0, whole_line: false, more: false };
         let frame = vec![0; ring.link.longest.max(LINE)].into();
         Self { ring, own, pieces: Box::new([none; BATCH]), skipping: false, dozing: false, frame }
@@ -108,14 +108,14 @@ impl Receiver {
     }
 
     /// Shows each frame that waits, up to [`BATCH`] of them; returns how many there were.
-    pub fn receive(&mut self, look: impl FnMut(&[u8])) -> usize {
+    pub fn receive(&mut self, inspect: impl FnMut(&[u8])) -> usize {
         let mut frame = std::mem::take(&mut self.frame);
-        let count = self.receive_into(BATCH, &mut Inspector { frame: &mut frame, look });
+        let count = self.receive_into(BATCH, &mut Inspector { frame: &mut frame, inspect });
         self.frame = frame;
         count
     }
 
-    /// Copies frames that wait, `most` at most, to a basket; returns how many it kept.
+    /// Copies frames that wait, `most` at most, to `sink`; returns how many it kept.
     #[inline]
     pub fn receive_into(&mut self, most: usize, sink: &mut impl FrameSink) -> usize {
         let ready = self.ready();
@@ -123,14 +123,14 @@ impl Receiver {
             return 0;
         }
         let count = ready.min(BATCH);
-        self.look(count);
+        self.inspect(count);
         let mut used = if self.skipping { self.skip(count) } else { 0 };
         let (mut kept, mut left_out) = (0, 0);
         while used < count && kept < most {
             let (after, frame) = self.copy(used, count, sink);
             match frame {
                 Frame::Kept => kept += 1,
-                // More descriptors wait than we looked at: the end is among them.
+                // More descriptors wait than were inspected: the end is among them.
                 Frame::Unfinished if count < ready && used > 0 => break,
                 Frame::Invalid | Frame::Unfinished => {
                     left_out += 1;
@@ -146,14 +146,14 @@ impl Receiver {
         kept
     }
 
-    /// Lets frames go that wait, up to [`BATCH`] descriptors of them, without a look into the
-    /// shared buffers; returns how many frames and bytes the peer says there were.
+    /// Discards frames that wait, up to [`BATCH`] descriptors of them, without reading the
+    /// shared buffers; returns the frames and bytes that the descriptors claim.
     pub fn discard(&mut self) -> (usize, u64) {
         let count = self.ready().min(BATCH);
         let (mut frames, mut bytes) = (0, 0);
         for ahead in 0..count {
             let descriptor = self.ring.read(self.ring.slot(ahead as u16));
-            // A frame counts where it begins; the rest of one belongs to nobody.
+            // A frame counts where it begins; the rest of one counts no more.
             frames += usize::from(!self.skipping);
             self.skipping = descriptor.flags & NEXT != 0;
             bytes += u64::from(descriptor.length);
@@ -164,9 +164,9 @@ impl Receiver {
         (frames, bytes)
     }
 
-    /// Reads and checks descriptors, and asks the cache for what they name.
+    /// Reads and checks descriptors, and prefetches the buffers that they name.
     #[inline(always)]
-    fn look(&mut self, count: usize) {
+    fn inspect(&mut self, count: usize) {
         for ahead in 0..count {
             let Descriptor { flags, region, length, offset } =
                 self.ring.read(self.ring.slot(ahead as u16));
@@ -192,8 +192,8 @@ impl Receiver {
             let length = piece.length as usize;
             let Some(to) = sink.place(length) else { return (at + 1, Frame::Invalid) };
             if let Some(to) = to.first_chunk_mut::<LINE>() {
-                // SAFETY: `look` found LINE readable bytes at `from`, and `to` has as many; the two
-                // never overlap, because a basket is private memory.
+                // SAFETY: `inspect` found LINE readable bytes at `from`, and `to` has as many; the two
+                // never overlap, because a sink is private memory.
                 unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), LINE) };
                 sink.keep(length);
                 return (at + 1, Frame::Kept);
@@ -217,14 +217,14 @@ impl Receiver {
             return (after, Frame::Unfinished);
         }
         let length = length as usize;
-        let room = if length == 0 { None } else { sink.place(length) };
-        let Some(mut to) = room.and_then(|room| room.get_mut(..length)) else {
+        let space = if length == 0 { None } else { sink.place(length) };
+        let Some(mut to) = space.and_then(|space| space.get_mut(..length)) else {
             return (after, Frame::Invalid);
         };
         for piece in pieces {
             let (now, rest) = to.split_at_mut(piece.length as usize);
             if let Some(from) = piece.from {
-                // SAFETY: `look` found as many readable bytes at `from` as `now` has; they
+                // SAFETY: `inspect` found as many readable bytes at `from` as `now` has; they
                 // never overlap (see `copy`).
                 unsafe {
                     std::ptr::copy_nonoverlapping(from.as_ptr(), now.as_mut_ptr(), now.len());
@@ -236,7 +236,7 @@ impl Receiver {
         (after, Frame::Kept)
     }
 
-    /// Passes over the rest of a spoiled frame; returns the first piece after it.
+    /// Skips the rest of a malformed frame; returns the first piece after it.
     fn skip(&mut self, count: usize) -> usize {
         let end = self.pieces[..count].iter().position(|piece| !piece.more);
         self.skipping = end.is_none();
@@ -252,11 +252,11 @@ impl Receiver {
         self.ring.advance(used as u16);
     }
 
-    /// Asks the peer to ring the doorbell, and says whether to sleep. Call [`wake`](Self::wake)
+    /// Enables the peer's doorbell, and returns whether to sleep. Call [`wake`](Self::wake)
     /// after the sleep.
     pub fn doze(&mut self) -> Doze {
         self.dozing = true;
-        self.ring.want_interrupts(true);
+        self.ring.enable_interrupts(true);
         let ready = self.ring.ready();
         match self.ring.link.is_broken() {
             true => Doze::Never,
@@ -265,10 +265,10 @@ impl Receiver {
         }
     }
 
-    /// Polls again: the peer need not ring any more.
+    /// Polls again: disables the peer's doorbell.
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.dozing) {
-            self.ring.want_interrupts(false);
+            self.ring.enable_interrupts(false);
             self.ring.quiet_doorbell();
         }
     }
@@ -279,7 +279,7 @@ impl Receiver {
     }
 }
 
-/// Brings a line on its way to the cache.
+/// Prefetches a line.
 #[inline(always)]
 fn prefetch(at: NonNull<u8>) {
     #[cfg(target_arch = "x86_64")]

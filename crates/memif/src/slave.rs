@@ -22,15 +22,15 @@ use crate::config::Settings;
 use crate::cursor::Side;
 use crate::endpoint::{Established, Rings};
 
-/// What is agreed and still to be said.
+/// The state of a handshake with a master.
 pub(crate) struct Handshake {
     pub(crate) channel: Channel,
     settings: Settings,
-    unsaid: VecDeque<(Message, Option<OwnedFd>)>,
+    pending: VecDeque<(Message, Option<OwnedFd>)>,
     prepared: Option<Prepared>,
 }
 
-/// Rings that the master may use once it says so.
+/// Rings that the master may use once it sends CONNECTED.
 struct Prepared {
     link: Arc<Link>,
     s2m: Vec<(Ring, Slots)>,
@@ -78,13 +78,13 @@ impl Layout {
 }
 
 impl Handshake {
-    /// Waits for the master's greeting.
+    /// Waits for the master's HELLO.
     pub(crate) fn begin(channel: Channel, settings: &Settings) -> Self {
-        Self { channel, settings: settings.clone(), unsaid: VecDeque::new(), prepared: None }
+        Self { channel, settings: settings.clone(), pending: VecDeque::new(), prepared: None }
     }
 
-    /// Hears one message; `None` until the link is up.
-    pub(crate) fn hear(
+    /// Processes one message; `None` until the link is up.
+    pub(crate) fn handle(
         &mut self,
         message: Message,
         file: Option<OwnedFd>,
@@ -92,22 +92,22 @@ impl Handshake {
         match message {
             Message::Hello(hello) if self.prepared.is_none() && file.is_none() => {
                 self.prepare(&hello)?;
-                self.say_next()?;
+                self.send_next()?;
                 Ok(None)
             }
-            Message::Ack if !self.unsaid.is_empty() => {
-                self.say_next()?;
+            Message::Ack if !self.pending.is_empty() => {
+                self.send_next()?;
                 Ok(None)
             }
-            Message::Connected { .. } if self.unsaid.is_empty() && self.prepared.is_some() => {
+            Message::Connected { .. } if self.pending.is_empty() && self.prepared.is_some() => {
                 Ok(self.prepared.take().map(Prepared::establish))
             }
             message => Err(Ended::unexpected(&message, file.as_ref())),
         }
     }
 
-    fn say_next(&mut self) -> Result<(), Ended> {
-        match self.unsaid.pop_front() {
+    fn send_next(&mut self) -> Result<(), Ended> {
+        match self.pending.pop_front() {
             Some((message, file)) => self.channel.send(&message, file.as_ref().map(OwnedFd::as_fd)),
             None => Ok(()),
         }
@@ -116,7 +116,7 @@ impl Handshake {
     /// Makes memory, rings and messages.
     fn prepare(&mut self, hello: &Hello) -> Result<(), Ended> {
         if !(hello.version_min..=hello.version_max).contains(&VERSION) {
-            return Err(Ended::refused("the master does not speak memif 2.0"));
+            return Err(Ended::refused("the master does not support memif 2.0"));
         }
         let settings = &self.settings;
         let s2m = settings.tx_queues.min(hello.s2m_max.saturating_add(1));
@@ -133,9 +133,9 @@ impl Handshake {
             secret: settings.secret,
             name: settings.name.clone(),
         };
-        self.unsaid.push_back((Message::Init(init), None));
+        self.pending.push_back((Message::Init(init), None));
         let share = Message::AddRegion { index: 0, size: layout.total };
-        self.unsaid.push_back((share, Some(file)));
+        self.pending.push_back((share, Some(file)));
         let (mut to_master, mut from_master) = (Vec::new(), Vec::new());
         for number in 0..s2m + m2s {
             let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
@@ -155,9 +155,9 @@ impl Handshake {
                 log2_size,
                 private_header: 0,
             });
-            self.unsaid.push_back((described, Some(theirs)));
+            self.pending.push_back((described, Some(theirs)));
         }
-        self.unsaid.push_back((Message::Connect { name: settings.name.clone() }, None));
+        self.pending.push_back((Message::Connect { name: settings.name.clone() }, None));
         let size = 1_u32 << log2_size;
         let detail = format!(
             "slave of {}: rings: {m2s} in, {s2m} out; {size} buffers of {} bytes each",
@@ -170,7 +170,7 @@ impl Handshake {
 
 impl Prepared {
     /// Begins to use the rings. Not earlier: a master may set all indexes to zero
-    /// when it connects, and would forget what was offered before.
+    /// when it connects, and would lose what was offered before.
     fn establish(self) -> Established {
         let mut rings = Rings::default();
         for (ring, slots) in self.s2m {

@@ -2,8 +2,8 @@
 
 use super::ring::{Descriptor, Ring};
 
-/// Where the buffers of a ring lie. Kept in private memory: what the descriptors in
-/// shared memory say is the peer's word.
+/// Where the buffers of a ring lie. Kept in private memory: the peer can change the
+/// descriptors in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
     /// Bytes from the start of region 0 to the first buffer.

@@ -23,7 +23,7 @@ pub(crate) enum Ended {
     Socket(#[from] Errno),
     #[error("the peer sent {0}")]
     Message(#[from] MessageError),
-    /// We end it and tell the peer why.
+    /// We end it and send the peer the reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -34,7 +34,7 @@ impl Ended {
         Self::Refused(reason.to_string())
     }
 
-    /// A message that has no place here, or comes with a file too many or too few.
+    /// An unexpected message, or one with the wrong number of files.
     pub(crate) fn unexpected(message: &Message, file: Option<&OwnedFd>) -> Self {
         let kind = format!("{message:?}");
         let kind = kind.split([' ', '(']).next().unwrap_or_default();
@@ -101,8 +101,8 @@ impl Channel {
         }
     }
 
-    /// Tells the peer that the link ends; it may be gone already.
-    pub(crate) fn say_goodbye(&self, reason: &str) {
+    /// Sends the peer a DISCONNECT; it may be gone already.
+    pub(crate) fn disconnect(&self, reason: &str) {
         let _ = self.send(&Message::Disconnect { code: 0, reason: reason.into() }, None);
     }
 

@@ -23,7 +23,7 @@ pub struct Sender {
     own: Option<Slots>,
 }
 
-/// Frames that the peer will see together: when this is dropped. It hears one doorbell for all of
+/// Frames that the peer receives together when this is dropped. One doorbell rings for all of
 /// them.
 pub struct Batch<'a> {
     sender: &'a mut Sender,
@@ -61,12 +61,12 @@ impl Sender {
         (offered.length > 0).then_some((offered, at))
     }
 
-    /// Copies a frame into `room` slots at most, the first of them `ahead` of our
+    /// Copies a frame into at most `slots` slots, the first of them `ahead` of our
     /// index; returns how many it took, or `None` when they did not suffice.
     #[inline(always)]
-    fn put(&self, frame: &[u8], ahead: u16, room: u16) -> Option<u16> {
+    fn put(&self, frame: &[u8], ahead: u16, slots: u16) -> Option<u16> {
         let mut rest = frame;
-        for used in 0..room {
+        for used in 0..slots {
             let slot = self.ring.slot(ahead + used);
             let Some((offered, to)) = self.buffer(slot) else {
                 self.ring.link.break_down("the peer offers buffers outside its memory");
@@ -117,7 +117,7 @@ impl Batch<'_> {
     /// Copies a frame.
     ///
     /// # Errors
-    /// There is no room for it, now or ever; nothing was sent.
+    /// There is no space for it, now or ever; nothing was sent.
     #[inline]
     pub fn put(&mut self, frame: &[u8]) -> Result<(), NoRoom> {
         let (used, ready) = (self.used, self.ready);

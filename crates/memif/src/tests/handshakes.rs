@@ -8,7 +8,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 use super::*;
 
-/// The reason that the hero gives when it ends the talk.
+/// The hero's reason for ending the handshake.
 fn reason(answer: Result<Message, Ended>) -> String {
     match answer {
         Err(Ended::Disconnected(reason)) => reason,
@@ -32,7 +32,7 @@ fn changed_ring(change: impl FnOnce(&mut AddRing)) -> Message {
 fn a_proper_peer_comes_up_and_is_described() {
     let mut hero = Hero::new(&config(Role::Master));
     let villain = Villain::meet(&mut hero);
-    villain.behave(&mut hero);
+    villain.complete_handshake(&mut hero);
     assert!(hero.memif.detail().contains("master of villain"), "{}", hero.memif.detail());
     drop(villain);
     assert_eq!(hero.wait_down(), "the peer closed the link");
@@ -46,16 +46,16 @@ fn strangers_are_refused_with_the_reason() {
         (changed(|init| init.mode = 1), "mode 1"),
         (changed(|init| init.secret = [0; SECRET]), "wrong secret"),
         (changed(|init| init.secret[4] = b'!'), "wrong secret"),
-        (changed(|init| init.id = 4), "nobody has id 4"),
+        (changed(|init| init.id = 4), "no interface has id 4"),
         (Message::Ack, "INIT was expected"),
         (Message::Connect { name: String::new() }, "INIT was expected"),
     ];
     for (message, expected) in cases {
         let villain = Villain::meet(&mut hero);
-        let reason = reason(villain.say(&mut hero, &message, None));
+        let reason = reason(villain.exchange(&mut hero, &message, None));
         assert!(reason.contains(expected), "{reason}");
     }
-    Villain::meet(&mut hero).behave(&mut hero);
+    Villain::meet(&mut hero).complete_handshake(&mut hero);
 }
 
 #[test]
@@ -75,12 +75,12 @@ fn bad_regions_are_refused() {
     ];
     for (index, size, file, expected) in cases {
         let villain = Villain::meet(&mut hero);
-        villain.say(&mut hero, &init(), None).unwrap();
+        villain.exchange(&mut hero, &init(), None).unwrap();
         let region = Message::AddRegion { index, size };
-        let reason = reason(villain.say(&mut hero, &region, file));
+        let reason = reason(villain.exchange(&mut hero, &region, file));
         assert!(reason.contains(expected), "{reason}");
     }
-    Villain::meet(&mut hero).behave(&mut hero);
+    Villain::meet(&mut hero).complete_handshake(&mut hero);
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn bad_rings_are_refused() {
     ];
     for (message, expected) in cases {
         let villain = Villain::meet(&mut hero);
-        villain.say(&mut hero, &init(), None).unwrap();
+        villain.exchange(&mut hero, &init(), None).unwrap();
         let region = Message::AddRegion { index: 0, size: MEMORY };
-        villain.say(&mut hero, &region, Some(&villain.file)).unwrap();
-        let answer = match villain.say(&mut hero, &message, Some(&doorbell())) {
-            Ok(Message::Ack) => villain.say(&mut hero, &connect, None),
+        villain.exchange(&mut hero, &region, Some(&villain.file)).unwrap();
+        let answer = match villain.exchange(&mut hero, &message, Some(&doorbell())) {
+            Ok(Message::Ack) => villain.exchange(&mut hero, &connect, None),
             answer => answer,
         };
         let reason = reason(answer);
@@ -115,11 +115,11 @@ fn bad_rings_are_refused() {
     let named = std::fs::File::create(folder.path().join("anon_inode:[eventfd]")).unwrap();
     for impostor in [pipe, named.into()] {
         let villain = Villain::meet(&mut hero);
-        villain.say(&mut hero, &init(), None).unwrap();
-        let reason = reason(villain.say(&mut hero, &ring(true), Some(&impostor)));
+        villain.exchange(&mut hero, &init(), None).unwrap();
+        let reason = reason(villain.exchange(&mut hero, &ring(true), Some(&impostor)));
         assert!(reason.contains("not an eventfd"), "{reason}");
     }
-    Villain::meet(&mut hero).behave(&mut hero);
+    Villain::meet(&mut hero).complete_handshake(&mut hero);
 }
 
 #[test]
@@ -128,12 +128,12 @@ fn bytes_that_are_no_message_end_the_talk() {
     let ack = Message::Ack.encode();
     let raw = |bytes: &[u8], files: &[i32]| {
         let villain = Villain::meet(&mut hero);
-        villain.say(&mut hero, &init(), None).unwrap();
+        villain.exchange(&mut hero, &init(), None).unwrap();
         let socket = villain.channel.descriptor().as_raw_fd();
         let rights = [ControlMessage::ScmRights(files)];
         let rights = if files.is_empty() { &[] } else { &rights[..] };
         sendmsg::<()>(socket, &[IoSlice::new(bytes)], rights, MsgFlags::empty(), None).unwrap();
-        assert!(villain.hear(&mut hero).is_err());
+        assert!(villain.receive(&mut hero).is_err());
     };
     let file = doorbell();
     let fds = [file.as_raw_fd(); 9];
@@ -148,7 +148,7 @@ fn bytes_that_are_no_message_end_the_talk() {
     for (bytes, files) in cases {
         raw(bytes, files);
     }
-    Villain::meet(&mut hero).behave(&mut hero);
+    Villain::meet(&mut hero).complete_handshake(&mut hero);
 }
 
 #[test]
@@ -156,12 +156,14 @@ fn the_silent_and_the_late_do_not_disturb() {
     let mut hero = Hero::new(&config(Role::Master));
     let silent = Villain::meet(&mut hero);
     let good = Villain::meet(&mut hero);
-    good.behave(&mut hero);
+    good.complete_handshake(&mut hero);
     let late = Villain::meet(&mut hero);
-    assert!(reason(late.say(&mut hero, &init(), None)).contains("in use"));
-    assert!(reason(silent.hear(&mut hero)).contains("in time"));
+    assert!(reason(late.exchange(&mut hero, &init(), None)).contains("in use"));
+    assert!(reason(silent.receive(&mut hero)).contains("in time"));
     assert!(hero.rings.is_some() && hero.down.is_none());
-    // A message after CONNECTED is none of the protocol.
-    assert!(reason(good.say(&mut hero, &init(), None)).contains("unexpected Init without a file"));
+    // The protocol has no message after CONNECTED.
+    assert!(
+        reason(good.exchange(&mut hero, &init(), None)).contains("unexpected Init without a file")
+    );
     hero.wait_down();
 }

@@ -1,5 +1,5 @@
 //! Links that come and go: any number of times, at any step, in any order, and as the
-//! operator wants.
+//! operator sets it.
 
 use super::*;
 
@@ -29,10 +29,10 @@ fn master_and_slave() -> [Config; 2] {
 #[test]
 fn either_side_is_born_again_and_again() {
     let [master, slave] = master_and_slave();
-    // The slave is there first, and looks for its master.
+    // The slave starts first, and waits for its master.
     let mut alone = Hero::new(&slave);
     alone.service();
-    assert!(alone.memif.detail().contains("looks for a master"), "{}", alone.memif.detail());
+    assert!(alone.memif.detail().contains("waits for a master"), "{}", alone.memif.detail());
     let mut pair = [Hero::new(&master), alone];
     for dies in [0, 1, 0, 0, 1, 1] {
         let [one, other] = &mut pair;
@@ -90,7 +90,7 @@ fn death_at_every_step_disturbs_nobody() {
             (connect, None),
         ];
         for (message, file) in &talk[..steps] {
-            villain.say(&mut hero, message, *file).unwrap();
+            villain.exchange(&mut hero, message, *file).unwrap();
         }
         // It dies, and the next one is served at once.
         drop(villain);
@@ -99,7 +99,7 @@ fn death_at_every_step_disturbs_nobody() {
             hero.service();
             matches!(hero.memif.state, crate::endpoint::State::Alone(_)).then_some(())
         });
-        next.behave(&mut hero);
+        next.complete_handshake(&mut hero);
         drop(next);
         hero.wait_down();
     }
@@ -111,24 +111,24 @@ fn a_doorbell_that_would_block_holds_nobody_up() {
     let villain = Villain::meet(&mut hero);
     let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC).unwrap();
     let shared = || event.as_fd().try_clone_to_owned().unwrap();
-    villain.say(&mut hero, &init(), None).unwrap();
+    villain.exchange(&mut hero, &init(), None).unwrap();
     let region = Message::AddRegion { index: 0, size: MEMORY };
-    villain.say(&mut hero, &region, Some(&villain.file)).unwrap();
+    villain.exchange(&mut hero, &region, Some(&villain.file)).unwrap();
     for s2m in [true, false] {
-        villain.say(&mut hero, &ring(s2m), Some(&shared())).unwrap();
+        villain.exchange(&mut hero, &ring(s2m), Some(&shared())).unwrap();
     }
-    villain.say(&mut hero, &Message::Connect { name: String::new() }, None).unwrap();
+    villain.exchange(&mut hero, &Message::Connect { name: String::new() }, None).unwrap();
     until("up", || {
         hero.service();
         hero.rings.is_some().then_some(())
     });
-    // The trap: the flag that we set is gone, and the counter is full.
+    // The attack: it clears the flag that we set, and fills the counter.
     nix::fcntl::fcntl(&event, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::empty())).unwrap();
     event.write(u64::MAX - 1).unwrap();
     villain.head(M2S).store(SIZE, Ordering::Release);
     let start = Instant::now();
     for sent in 1..=SIZE {
-        assert_eq!(hero.send(60), 1, "the villain wants interrupts");
+        assert_eq!(hero.send(60), 1, "the villain enabled interrupts");
         assert_eq!(villain.tail(M2S).load(Ordering::Acquire), sent);
     }
     let rx = &mut hero.rings.as_mut().unwrap().receivers[0];

@@ -1,4 +1,4 @@
-//! Peers that lie, cheat and die: they lose their own frames or their link, and the
+//! Malicious and crashing peers: they lose their own frames or their link, and the
 //! port serves the next one.
 
 mod handshakes;
@@ -40,7 +40,7 @@ fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// An abstract socket that nobody else uses.
+/// An abstract socket that no other test uses.
 fn socket() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -104,7 +104,7 @@ struct Villain {
 }
 
 impl Villain {
-    /// Connects to the hero and hears its HELLO.
+    /// Connects to the hero and receives its HELLO.
     fn meet(hero: &mut Hero) -> Self {
         let channel = Channel::connect(&address(&hero.socket).unwrap()).unwrap();
         let (memory, file) = Region::create(MEMORY).unwrap();
@@ -116,12 +116,12 @@ impl Villain {
                 villain.describe(ring, slot, 0, 0, 2048, (BUFFERS + number * 2048) as u32);
             }
         }
-        assert!(matches!(villain.hear(hero), Ok(Message::Hello(_))));
+        assert!(matches!(villain.receive(hero), Ok(Message::Hello(_))));
         villain
     }
 
-    /// What the hero says next.
-    fn hear(&self, hero: &mut Hero) -> Result<Message, Ended> {
+    /// The hero's next message.
+    fn receive(&self, hero: &mut Hero) -> Result<Message, Ended> {
         until("an answer", || {
             hero.service();
             self.channel.receive().transpose()
@@ -129,26 +129,26 @@ impl Villain {
         .map(|(message, _)| message)
     }
 
-    /// Says something and returns the answer.
-    fn say(
+    /// Sends a message and returns the answer.
+    fn exchange(
         &self,
         hero: &mut Hero,
         message: &Message,
         file: Option<&OwnedFd>,
     ) -> Result<Message, Ended> {
         self.channel.send(message, file.map(OwnedFd::as_fd))?;
-        self.hear(hero)
+        self.receive(hero)
     }
 
-    /// Says all that is proper, and the link is up.
-    fn behave(&self, hero: &mut Hero) {
-        assert_eq!(self.say(hero, &init(), None).unwrap(), Message::Ack);
+    /// Completes a valid handshake: the link is up.
+    fn complete_handshake(&self, hero: &mut Hero) {
+        assert_eq!(self.exchange(hero, &init(), None).unwrap(), Message::Ack);
         let region = Message::AddRegion { index: 0, size: MEMORY };
-        assert_eq!(self.say(hero, &region, Some(&self.file)).unwrap(), Message::Ack);
+        assert_eq!(self.exchange(hero, &region, Some(&self.file)).unwrap(), Message::Ack);
         for s2m in [true, false] {
-            assert_eq!(self.say(hero, &ring(s2m), Some(&doorbell())).unwrap(), Message::Ack);
+            assert_eq!(self.exchange(hero, &ring(s2m), Some(&doorbell())).unwrap(), Message::Ack);
         }
-        let answer = self.say(hero, &Message::Connect { name: "villain".into() }, None);
+        let answer = self.exchange(hero, &Message::Connect { name: "villain".into() }, None);
         assert!(matches!(answer, Ok(Message::Connected { .. })), "{answer:?}");
         until("up", || {
             hero.service();

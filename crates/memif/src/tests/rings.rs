@@ -1,4 +1,4 @@
-//! Rings whose other side lies.
+//! Rings whose other side writes invalid values.
 
 use super::*;
 use crate::ring::NEXT;
@@ -7,7 +7,7 @@ use crate::rx::Doze;
 fn pair() -> (Hero, Villain) {
     let mut hero = Hero::new(&config(Role::Master));
     let villain = Villain::meet(&mut hero);
-    villain.behave(&mut hero);
+    villain.complete_handshake(&mut hero);
     (hero, villain)
 }
 
@@ -109,7 +109,7 @@ fn a_jumping_head_costs_the_link() {
         assert!(hero.receive().is_empty());
         assert!(hero.wait_down().contains("jumped"));
         assert_eq!(hero.send(60), 0);
-        Villain::meet(&mut hero).behave(&mut hero);
+        Villain::meet(&mut hero).complete_handshake(&mut hero);
         assert_eq!(hero.memif.left_out(), 0);
     }
 }
@@ -161,7 +161,7 @@ fn a_sleeper_asks_for_interrupts() {
     assert_eq!(receiver.doze(), Doze::Never);
 }
 
-/// Whatever ends a link: who holds its rings still may use them, and nothing comes or goes.
+/// Rings of an ended link can still be used safely, and carry no frames.
 #[test]
 fn rings_end_with_their_link_and_their_memory_does_not() {
     for end in 0..3 {

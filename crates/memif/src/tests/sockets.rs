@@ -1,4 +1,4 @@
-//! Sockets: shared, stale, taken; and masters that lie to our slave.
+//! Sockets: shared, stale, taken; and malicious masters.
 
 use nix::sys::socket::{Backlog, bind, listen};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -17,17 +17,17 @@ fn ids_share_a_socket_and_a_file_is_cleaned_up() {
     let mut three = Hero::new(&with(3));
     let four = Hero::new(&with(4));
     assert!(matches!(Memif::open(&with(3)), Err(OpenError::Busy { .. })));
-    Villain::meet(&mut three).behave(&mut three);
+    Villain::meet(&mut three).complete_handshake(&mut three);
     assert!(four.rings.is_none());
     drop((three, four));
     assert!(!path.exists());
-    // Whoever died could not clean up: its socket is taken over.
+    // A process that died left its socket: it is taken over.
     let stale = seqpacket().unwrap();
     bind(stale.as_raw_fd(), &address(&socket).unwrap()).unwrap();
     drop(stale);
     assert!(path.exists());
     let mut again = Hero::new(&with(3));
-    Villain::meet(&mut again).behave(&mut again);
+    Villain::meet(&mut again).complete_handshake(&mut again);
     drop(again);
     // What is not a socket is not ours to remove.
     std::fs::write(&path, "precious").unwrap();
@@ -101,8 +101,8 @@ fn hello() -> Hello {
     }
 }
 
-/// What the slave says next, with its file.
-fn hear(hero: &mut Hero, channel: &Channel) -> Result<(Message, Option<OwnedFd>), Ended> {
+/// The slave's next message, with its file.
+fn receive(hero: &mut Hero, channel: &Channel) -> Result<(Message, Option<OwnedFd>), Ended> {
     until("a word", || {
         hero.service();
         channel.receive().transpose()
@@ -123,14 +123,14 @@ fn a_slave_ends_nonsense_and_tries_again() {
     for opening in openings {
         let channel = impostor.accept(&mut hero);
         channel.send(&opening, None).unwrap();
-        assert!(matches!(hear(&mut hero, &channel), Err(Ended::Disconnected(_))), "{opening:?}");
+        assert!(matches!(receive(&mut hero, &channel), Err(Ended::Disconnected(_))), "{opening:?}");
     }
-    // CONNECTED before the slave has said all.
+    // CONNECTED before the slave has sent all messages.
     let channel = impostor.accept(&mut hero);
     channel.send(&Message::Hello(hello()), None).unwrap();
-    assert!(matches!(hear(&mut hero, &channel), Ok((Message::Init(_), None))));
+    assert!(matches!(receive(&mut hero, &channel), Ok((Message::Init(_), None))));
     channel.send(&Message::Connected { name: String::new() }, None).unwrap();
-    assert!(matches!(hear(&mut hero, &channel), Err(Ended::Disconnected(_))));
+    assert!(matches!(receive(&mut hero, &channel), Err(Ended::Disconnected(_))));
     assert!(hero.rings.is_none());
 }
 
@@ -144,7 +144,7 @@ fn a_slave_survives_a_master_that_scribbles() {
         channel.send(&Message::Hello(hello()), None).unwrap();
         let (mut memory, mut rings) = (None, Vec::new());
         loop {
-            match hear(&mut hero, &channel).unwrap() {
+            match receive(&mut hero, &channel).unwrap() {
                 (Message::AddRegion { size, .. }, Some(file)) => {
                     memory = Some(Region::map(&file, size, false).unwrap());
                 }
