@@ -1,7 +1,7 @@
 //! Feature arcs: features that an interface inserts between two nodes.
 //!
 //! An arc is an ordered list of feature nodes between a start node and the node
-//! that follows when no feature is on. Per interface, a bit mask says which are
+//! that follows when no feature is on. Per interface, a bit mask holds which are
 //! on. An arc without features costs one predictable test per vector.
 
 use std::sync::atomic::{AtomicU32, Ordering};

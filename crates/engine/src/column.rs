@@ -52,7 +52,7 @@ fn all_are(here: Here, column: &[u32; VECTOR], lanes: usize, value: u32) -> bool
         // SAFETY: the processor has the features.
         #[cfg(target_arch = "x86_64")]
         Width::Avx2 => unsafe { avx2::all_are(&column[..lanes], value) },
-        _ => column[..lanes].iter().fold(0, |odd, it| odd | (it ^ value)) == 0,
+        _ => column[..lanes].iter().fold(0, |diff, it| diff | (it ^ value)) == 0,
     }
 }
 
@@ -68,11 +68,11 @@ pub enum Width {
     Avx512,
 }
 
-/// See [`limit`]; 0 as long as nobody asked.
+/// See [`limit`]; 0 until it is first queried.
 static WIDTH: AtomicU8 = AtomicU8::new(0);
 
-/// Has columns compared and moved no wider than so from now on, in the whole process: for who
-/// forces a kernel. It is narrower where the processor lacks it.
+/// Has columns compared and moved no wider than so from now on, in the whole process: to
+/// force a kernel. It is narrower where the processor lacks it.
 pub fn limit(most: Width) {
     WIDTH.store(Here::at_most(most).0 as u8, Ordering::Relaxed);
 }
@@ -82,7 +82,7 @@ pub fn limit(most: Width) {
 pub(crate) struct Here(Width);
 
 impl Here {
-    /// What is in use. The answer is kept: asking costs a load.
+    /// The width in use. It is cached: a query costs one load.
     #[inline(always)]
     pub(crate) fn now() -> Self {
         Self(match WIDTH.load(Ordering::Relaxed) {
@@ -133,14 +133,14 @@ mod avx2 {
     pub(super) fn all_are(column: &[u32], value: u32) -> bool {
         let (steps, rest) = column.as_chunks::<8>();
         let all = _mm256_set1_epi32(value as i32);
-        let mut odd = _mm256_setzero_si256();
+        let mut diff = _mm256_setzero_si256();
         for step in steps {
             // SAFETY: a step is one vector.
             let step = unsafe { _mm256_loadu_si256(step.as_ptr().cast()) };
-            odd = _mm256_or_si256(odd, _mm256_xor_si256(step, all));
+            diff = _mm256_or_si256(diff, _mm256_xor_si256(step, all));
         }
-        let rest = rest.iter().fold(0, |odd, it| odd | (it ^ value));
-        _mm256_testz_si256(odd, odd) == 1 && rest == 0
+        let rest = rest.iter().fold(0, |diff, it| diff | (it ^ value));
+        _mm256_testz_si256(diff, diff) == 1 && rest == 0
     }
 }
 
@@ -153,18 +153,18 @@ mod avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     pub(super) fn all_are(column: &[u32], value: u32) -> bool {
         let value = _mm512_set1_epi32(value as i32);
-        let mut odd = _mm512_setzero_si512();
+        let mut diff = _mm512_setzero_si512();
         let (steps, rest) = column.as_chunks::<16>();
         for step in steps {
             // SAFETY: a step is one vector.
             let step = unsafe { _mm512_loadu_si512(step.as_ptr().cast()) };
-            odd = _mm512_or_si512(odd, _mm512_xor_si512(step, value));
+            diff = _mm512_or_si512(diff, _mm512_xor_si512(step, value));
         }
         let left = ((1_u32 << rest.len()) - 1) as __mmask16;
         // SAFETY: no more than what is left is loaded.
         let rest = unsafe { _mm512_maskz_loadu_epi32(left, rest.as_ptr().cast()) };
-        let odd = _mm512_mask_or_epi32(odd, left, odd, _mm512_xor_si512(rest, value));
-        _mm512_test_epi32_mask(odd, odd) == 0
+        let diff = _mm512_mask_or_epi32(diff, left, diff, _mm512_xor_si512(rest, value));
+        _mm512_test_epi32_mask(diff, diff) == 0
     }
 }
 

@@ -1,4 +1,4 @@
-//! Counters: plain memory that one worker writes and anybody reads.
+//! Counters: plain memory that one worker writes and any thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

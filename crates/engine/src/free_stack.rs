@@ -17,7 +17,7 @@ pub struct FreeStack {
 }
 
 impl FreeStack {
-    /// A stack that holds nothing yet and has room for ids below `capacity`.
+    /// A stack that holds nothing yet and has space for ids below `capacity`.
     pub fn new(capacity: u32) -> Self {
         Self {
             head: AtomicU64::new(u64::from(NIL)),
@@ -26,7 +26,7 @@ impl FreeStack {
         }
     }
 
-    /// Ids that lie in the stack. Exact only when nobody moves any.
+    /// Ids that lie in the stack. Exact only while no thread moves any.
     pub fn len(&self) -> u64 {
         self.depth.load(Ordering::Relaxed)
     }
@@ -46,7 +46,7 @@ impl FreeStack {
         loop {
             self.next[last as usize].store(head as u32, Ordering::Relaxed);
             let new = (head >> 32).wrapping_add(1) << 32 | u64::from(first);
-            // Release: whoever takes these ids sees the links, and all that the
+            // Release: the thread that takes these ids sees the links, and all that the
             // giver wrote into the buffers.
             match self.head.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
@@ -144,11 +144,11 @@ mod loom_tests {
             let stack = Arc::new(FreeStack::new(3));
             let owned = Arc::new([AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)]);
             stack.give(&[0, 1, 2]);
-            let run = |want: usize| {
+            let run = |count: usize| {
                 let (stack, owned) = (stack.clone(), owned.clone());
                 move || {
                     let mut out = [0; 2];
-                    let n = stack.take(&mut out[..want]);
+                    let n = stack.take(&mut out[..count]);
                     for id in &out[..n] {
                         assert_eq!(owned[*id as usize].fetch_add(1, Ordering::Relaxed), 0);
                     }

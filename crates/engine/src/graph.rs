@@ -2,7 +2,7 @@
 //! dispatch that moves every lane to exactly one place.
 //!
 //! Nodes run in list order (lowest first), so a list in the order of a packet's
-//! way gathers the fullest vectors; `port-output` is the last.
+//! path gathers the fullest vectors; `port-output` is the last.
 
 use crate::clock;
 use crate::counters::{NodeCounters, WorkerCounters};
@@ -223,7 +223,7 @@ impl Graph {
         walk.trace_capture.walked();
     }
 
-    /// Lets time pass in all nodes; what they send waits for the next [`Self::walk`].
+    /// Ticks all nodes; what they send waits for the next [`Self::walk`].
     pub fn tick(&mut self, walk: &mut Walk<'_>) {
         let now = clock::tsc();
         for at in 0..self.slots.len() {
@@ -290,7 +290,7 @@ impl Graph {
             walk.counters.ledger.consumed.add(vector.len() as u64);
             walk.pool.free_from(&mut vector, 0);
         } else if next == HANDED {
-            // Booked when they were handed over; no lane is left.
+            // Counted when they were handed over; no lane is left.
             walk.pool.free_from(&mut vector, 0);
         } else {
             drop_all(&mut vector, Reason(next & !DROP), walk);
@@ -319,7 +319,7 @@ impl Graph {
         self.spare.push(vector);
     }
 
-    /// Puts lanes before a node, so many together as the last vector there has room for: each
+    /// Puts lanes before a node, so many together as the last vector there has space for: each
     /// is filled before the next begins.
     fn move_lanes(&mut self, node: u16, from: &mut Vector, lanes: Lanes, walk: &mut Walk<'_>) {
         let queue = match self.slots.get_mut(node as usize) {

@@ -5,8 +5,8 @@
 //! moves the lanes. A [`worker`] runs to completion: it receives a burst, walks
 //! the graph until nothing is pending, transmits, and passes a quiescent point.
 //!
-//! This crate knows no protocol. It is one of the crates that may use `unsafe`
-//! (see ARCHITECTURE.md): each block says why it is sound.
+//! This crate contains no protocol. It is one of the crates that may use `unsafe`
+//! (see ARCHITECTURE.md): each block states why it is sound.
 
 pub mod arc;
 #[cfg_attr(fuzzing, path = "clock_for_fuzzing.rs")]

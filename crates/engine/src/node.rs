@@ -34,7 +34,7 @@ pub trait Node: Send {
 pub struct NodeSpec<S> {
     /// Name, layer first, with dashes.
     pub name: &'static str,
-    /// What it does, for `stoa show nodes` and the picture.
+    /// What it does, for `stoa show nodes` and the graph picture.
     pub description: &'static str,
     /// The nodes that it sends to, by name; an edge is an index into this list.
     pub edges: &'static [&'static str],
@@ -68,7 +68,7 @@ impl Punts {
 /// Which of a worker's rings to the control thread a punted packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// What keeps the router going: served first.
+    /// Control protocols: served first.
     Urgent,
     /// Everything else.
     Usual,
@@ -133,7 +133,7 @@ impl Context<'_> {
         };
         self.trace_capture.happened(vector, lane, Event::HandedOver { to: worker as u16 });
         if let Some(packet) = vector.take(lane) {
-            // Room was checked above, and this thread is the only producer.
+            // Space was checked above, and this thread is the only producer.
             let _ = ring.push(Inject { packet, node: self.node });
             *self.handed |= 1 << worker;
             vector.next[lane] = HANDED;
@@ -207,7 +207,7 @@ impl Context<'_> {
         }
         self.trace_capture.happened(vector, lane, Event::Punted { cause });
         if let Some(packet) = vector.take(lane) {
-            // Room was checked above, and this thread is the only producer.
+            // Space was checked above, and this thread is the only producer.
             let _ = ring.push(Punt { packet, cause });
         }
         true

@@ -20,7 +20,7 @@ pub enum TxSlot {
     /// The port does not send now.
     #[default]
     Closed,
-    /// By a queue of its own; what its device refused and no burst was large enough for.
+    /// By a queue of its own; refusals that no burst was large enough to be counted against.
     Own(Box<dyn TxQueue>, Refused),
     /// Through another worker.
     Via(usize),
@@ -149,19 +149,19 @@ impl Output {
             walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), interface, base);
             return walk.pool.free_from(vector, 0);
         };
-        let room = ring.slots().min(vector.len());
-        for lane in 0..room {
+        let capacity = ring.slots().min(vector.len());
+        for lane in 0..capacity {
             walk.trace_capture.happened(vector, lane, Event::HandedOver { to: worker as u16 });
             if let Some(packet) = vector.take(lane) {
-                // Room was checked, and this thread is the only producer.
+                // Space was checked, and this thread is the only producer.
                 let _ = ring.push(Inject { packet, node: self.node });
             }
         }
-        let left = vector.len() - room;
-        walk.counters.ledger.handed_out.add(room as u64);
+        let left = vector.len() - capacity;
+        walk.counters.ledger.handed_out.add(capacity as u64);
         walk.counters.drops[drops::HANDOFF_FULL.0 as usize].add(left as u64);
         // Lanes that were taken over are not there any more.
-        walk.trace_capture.sent(vector, (room, drops::HANDOFF_FULL), interface, base);
+        walk.trace_capture.sent(vector, (capacity, drops::HANDOFF_FULL), interface, base);
         self.handed |= 1 << worker;
         walk.pool.free_from(vector, 0);
     }
@@ -191,8 +191,8 @@ fn count(interface: u32, base: u32, sent: usize, bytes: u64, lost: usize, walk: 
     }
 }
 
-/// Packet accounting as dropped what was booked as sent through a port. Of which of its interfaces is not
-/// known any more: the port's own alone is corrected.
+/// Counts as dropped what was counted as sent through a port. The sending interface is unknown by
+/// now, so only the counters of the port's own interface are corrected.
 fn correct(base: u32, owed: &mut Refused, reason: Reason, counters: &WorkerCounters) {
     let Some(port) = counters.interfaces.get(base as usize) else { return };
     let lost = owed.settle(port.tx_packets.get(), port.tx_bytes.get());
@@ -213,16 +213,16 @@ mod tests {
     use crate::pool::{HugePages, PoolCache};
     use crate::quiescence::{Quiescence, Reader};
 
-    /// Takes `room` lanes, of which its device refuses the second.
+    /// Takes `capacity` lanes, of which its device refuses the second.
     struct Picky {
-        room: usize,
+        capacity: usize,
         refused: Refused,
     }
 
     impl TxQueue for Picky {
         fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
             self.refused.add(vector, 1..2);
-            self.room
+            self.capacity
         }
 
         fn refused(&mut self) -> Refused {
@@ -247,7 +247,7 @@ mod tests {
     /// two when it goes.
     #[derive(Default)]
     struct Slow {
-        asked: bool,
+        counted: bool,
     }
 
     impl TxQueue for Slow {
@@ -257,7 +257,7 @@ mod tests {
 
         fn refused(&mut self) -> Refused {
             // Right after the burst nothing is known yet.
-            match std::mem::replace(&mut self.asked, true) {
+            match std::mem::replace(&mut self.counted, true) {
                 false => Refused::default(),
                 true => Refused { packets: 1, bytes: 100 },
             }
@@ -270,11 +270,11 @@ mod tests {
 
     /// Sends six lanes of 100 to 600 bytes each time, by interfaces and their ports, of which 3
     /// has the queue.
-    fn counted(queue: Box<dyn TxQueue>, ways: &[(u32, u32)]) -> WorkerCounters {
-        sent(queue, ways).1
+    fn counted(queue: Box<dyn TxQueue>, paths: &[(u32, u32)]) -> WorkerCounters {
+        sent(queue, paths).1
     }
 
-    fn sent(queue: Box<dyn TxQueue>, ways: &[(u32, u32)]) -> (Output, WorkerCounters) {
+    fn sent(queue: Box<dyn TxQueue>, paths: &[(u32, u32)]) -> (Output, WorkerCounters) {
         let pool = Pool::leak(512, HugePages::Never).unwrap();
         let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
         let counters = WorkerCounters::new(1, drops::ENGINE.len(), 1);
@@ -287,7 +287,7 @@ mod tests {
         let mut trace_capture = crate::trace_capture::TraceCapture::default();
         let mut output = Output::new(pool, 0);
         output.set(3, TxSlot::Own(queue, Refused::default()), &counters);
-        for (interface, base) in ways {
+        for (interface, base) in paths {
             output.map(*interface, *base);
             assert_eq!(cache.fill(&mut vector, 6), 6);
             for lane in 0..6 {
@@ -306,7 +306,7 @@ mod tests {
             assert!(vector.is_empty());
         }
         let drops = counters.dropped();
-        assert_eq!(counters.ledger.sent.get() + drops, 6 * ways.len() as u64, "conserved");
+        assert_eq!(counters.ledger.sent.get() + drops, 6 * paths.len() as u64, "conserved");
         (output, counters)
     }
 
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn what_is_not_sent_is_dropped_by_name() {
-        let queue = Picky { room: 4, refused: Refused::default() };
+        let queue = Picky { capacity: 4, refused: Refused::default() };
         let counters = counted(Box::new(queue), &[(7, 3), (3, 3), (9, NO_INTERFACE)]);
         // Lanes 0, 2 and 3 of four taken: 100 + 300 + 400 bytes.
         let by = [7, 3, 9].map(|interface| of(&counters, interface));

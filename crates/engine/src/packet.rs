@@ -1,10 +1,10 @@
-//! One owned packet outside a vector: on its way between threads, waiting for a
+//! One owned packet outside a vector: in transit between threads, waiting for a
 //! neighbour, or made by us.
 
 use crate::pool::{HEADROOM, Pool};
 use crate::vector::flags;
 
-/// A packet that belongs to whoever holds it. Dropping it frees the buffer.
+/// A packet that its holder owns. Dropping it frees the buffer.
 #[derive(Debug)]
 pub struct Packet {
     pool: &'static Pool,

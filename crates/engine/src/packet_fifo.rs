@@ -5,7 +5,7 @@ use crate::packet::Packet;
 use crate::pool::Pool;
 use crate::vector::{NONE, Vector};
 
-/// A bounded first-in, first-out row of packets that belong to it.
+/// A bounded first-in, first-out queue that owns its packets.
 pub struct PacketFifo {
     pool: &'static Pool,
     ids: Box<[u32]>,
@@ -67,17 +67,17 @@ impl PacketFifo {
         came
     }
 
-    /// Moves the oldest packets, `want` at most, to the end of `vector`; returns how
+    /// Moves the oldest packets, `limit` at most, to the end of `vector`; returns how
     /// many. Their other columns are those of a packet just received.
     #[inline]
-    pub fn hand_out(&mut self, vector: &mut Vector, want: usize) -> usize {
+    pub fn hand_out(&mut self, vector: &mut Vector, limit: usize) -> usize {
         if !std::ptr::eq(vector.pool(), self.pool) {
             return 0;
         }
-        let want = want.min(self.len).min(vector.room());
+        let limit = limit.min(self.len).min(vector.room());
         let mut moved = 0;
-        while moved < want {
-            let run = (want - moved).min(self.ids.len() - self.first);
+        while moved < limit {
+            let run = (limit - moved).min(self.ids.len() - self.first);
             let from = self.first..self.first + run;
             let lanes = vector.len()..vector.len() + run;
             vector.append_fresh(&self.ids[from.clone()]);

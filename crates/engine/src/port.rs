@@ -9,14 +9,14 @@ use crate::vector::{Vector, flags};
 
 /// A receive queue; belongs to one worker at a time.
 pub trait RxQueue: Send {
-    /// Appends received frames to `vector`, at most as many as it has room for, and
+    /// Appends received frames to `vector`, at most as many as it has space for, and
     /// returns how many. Lanes come from [`PoolCache::fill`]; the driver writes the
     /// frame (from the destination MAC on, tags included, without FCS) and sets
     /// `length`. It must not block.
     fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize;
 
-    /// The worker has seen no packets and would like to sleep: ask the peer for
-    /// interrupts and say how the worker learns of new packets.
+    /// The worker has received no packets and is about to sleep: enable the peer's
+    /// interrupts and return how the worker is notified of new packets.
     fn doze(&mut self) -> Doze;
 
     /// The worker polls again.
@@ -28,14 +28,14 @@ pub trait RxQueue: Send {
     }
 }
 
-/// How a sleeping worker learns of packets of a queue.
+/// How a sleeping worker is notified of packets of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doze {
     /// Packets wait already, or may come unannounced: do not sleep.
     Awake,
     /// The queue's descriptor becomes readable.
     OnDescriptor,
-    /// Nothing tells: look again after so many microseconds.
+    /// No notification: poll again after so many microseconds.
     After(u32),
     /// Nothing will ever come.
     Never,
@@ -49,8 +49,8 @@ pub trait TxQueue: Send {
     fn transmit(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize;
 
     /// What a device behind the port refused for good of the lanes that
-    /// [`Self::transmit`] ever took ([`Refused::add`] for those of the burst), since this was last
-    /// asked; the worker asks after each `transmit` and about ten times a second, and counts it
+    /// [`Self::transmit`] ever took ([`Refused::add`] for those of the burst), since the last
+    /// call; the worker calls it after each `transmit` and about ten times a second, and counts it
     /// as dropped. Drivers whose peer takes every frame leave it as it is.
     fn refused(&mut self) -> Refused {
         Refused::default()
@@ -73,7 +73,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Adds `lanes` of a vector, and marks them, so that a trace and a capture tell them from
+    /// Adds `lanes` of a vector, and marks them, so that a trace and a capture distinguish them from
     /// those that were sent.
     pub fn add(&mut self, vector: &mut Vector, lanes: Range<usize>) {
         self.packets += lanes.len() as u64;
@@ -102,13 +102,13 @@ impl AddAssign for Refused {
 /// The queues of a port that came up.
 #[derive(Default)]
 pub struct Queues {
-    /// Receive queues, spread over the workers.
+    /// Receive queues, distributed over the workers.
     pub rx: Vec<Box<dyn RxQueue>>,
     /// Transmit queues; workers beyond their number hand packets over.
     pub tx: Vec<Box<dyn TxQueue>>,
 }
 
-/// What a port tells the forwarder's control thread.
+/// What a port reports to the forwarder's control thread.
 pub enum PortEvent {
     /// The link is up; these queues replace all earlier ones.
     Up(Queues),
@@ -116,7 +116,7 @@ pub enum PortEvent {
     Down(String),
 }
 
-/// An interface whose end in another system a port is.
+/// The interface that a host interface belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
     /// Its MAC address.
@@ -148,22 +148,22 @@ pub trait Port: Send {
     fn service(&mut self) -> Vec<PortEvent>;
 
     /// The operator sets the port up (as it is when it was opened) or down. Down, it gives its
-    /// link up and takes none; the next [`Self::service`] tells. A port that shares its link
-    /// with nobody stays as it is: nothing is sent or received by an interface that is down.
+    /// link up and takes none; the next [`Self::service`] reports it. A port that does not share its link
+    /// stays as it is: nothing is sent or received by an interface that is down.
     fn set_enabled(&mut self, enabled: bool) {
         let _ = enabled;
     }
 
-    /// The port is a host interface: take on what is true of the interface that it host interfaces. Called at
-    /// the start and after each change. Other ports leave it as it is.
+    /// The port is a host interface: apply the state of the interface that it belongs to. Called at
+    /// the start and after each change. Other ports do nothing.
     fn follow(&mut self, _interface: &Followed) {}
 
-    /// Frames that the port shed before we could see them, since it was opened.
+    /// Frames that the port dropped before we received them, since it was opened.
     fn missed(&self) -> u64 {
         0
     }
 
-    /// The driver's own words on its state: peer, rings, modes.
+    /// The driver's own text on its state: peer, rings, modes.
     fn detail(&self) -> String {
         String::new()
     }

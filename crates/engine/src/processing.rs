@@ -1,6 +1,6 @@
-//! Tells whether the current thread runs [`crate::Node::process`], in builds with debug assertions.
+//! Tracks whether the current thread runs [`crate::Node::process`], in builds with debug assertions.
 //!
-//! A test's allocator asks and reports a node that allocates. Release builds have none of it.
+//! A test's allocator uses it to report a node that allocates. Release builds omit it.
 
 use std::cell::Cell;
 

@@ -1,8 +1,8 @@
 //! Publication without locks: a writer swaps a pointer, and frees the old value
 //! after every worker has passed a quiescent point.
 //!
-//! A worker passes one per loop turn, for the price of one load and one store.
-//! While it sleeps it is *offline* and nobody waits for it.
+//! A worker passes one per main loop iteration, for the price of one load and one store.
+//! While it sleeps it is *offline* and no writer waits for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const OFFLINE: u64 = u64::MAX;
 /// The epochs of one writer and its workers.
 pub struct Quiescence {
     epoch: AtomicU64,
-    seen: Box<[CachePadded<AtomicU64>]>,
+    observed: Box<[CachePadded<AtomicU64>]>,
 }
 
 impl Quiescence {
@@ -25,29 +25,29 @@ impl Quiescence {
     pub fn new(workers: usize) -> Arc<Self> {
         Arc::new(Self {
             epoch: AtomicU64::new(1),
-            seen: (0..workers).map(|_| CachePadded::new(AtomicU64::new(OFFLINE))).collect(),
+            observed: (0..workers).map(|_| CachePadded::new(AtomicU64::new(OFFLINE))).collect(),
         })
     }
 
-    /// Worker `worker` holds no reference to anything published.
+    /// Worker `worker` holds no reference to a published value.
     #[inline(always)]
     pub(crate) fn pass(&self, worker: usize) {
-        // Acquire: what was unpublished before the epoch rose is seen as gone after this.
+        // Acquire: what was unpublished before the epoch rose is not reachable after this.
         let now = self.epoch.load(Ordering::Acquire);
-        self.seen[worker].store(now, Ordering::Release);
+        self.observed[worker].store(now, Ordering::Release);
     }
 
     /// The worker begins to read.
     pub(crate) fn online(&self, worker: usize) {
         let now = self.epoch.load(Ordering::Acquire);
-        self.seen[worker].store(now, Ordering::SeqCst);
+        self.observed[worker].store(now, Ordering::SeqCst);
         // Either the writer sees us online, or we see what it published: see `safe`.
         fence(Ordering::SeqCst);
     }
 
     /// The worker reads nothing until it is online again.
     pub(crate) fn offline(&self, worker: usize) {
-        self.seen[worker].store(OFFLINE, Ordering::Release);
+        self.observed[worker].store(OFFLINE, Ordering::Release);
     }
 
     /// Opens a new epoch, to be called after something was unpublished. It may be
@@ -59,16 +59,20 @@ impl Quiescence {
     /// The epoch that every worker has reached.
     pub fn safe(&self) -> u64 {
         fence(Ordering::SeqCst);
-        self.seen.iter().map(|seen| seen.load(Ordering::Acquire)).min().unwrap_or(OFFLINE)
+        self.observed
+            .iter()
+            .map(|observed| observed.load(Ordering::Acquire))
+            .min()
+            .unwrap_or(OFFLINE)
     }
 }
 
-/// Proof that the bearer is between two quiescent points of its worker.
+/// Proof that the holder is between two quiescent points of its worker.
 pub struct Reader(*const Quiescence);
 
 impl Reader {
     /// # Safety
-    /// The bearer's worker is online, and the value does not live on when the
+    /// The holder's worker is online, and the value does not live on when the
     /// worker passes its next quiescent point.
     pub(crate) unsafe fn new(quiescence: &Quiescence) -> Self {
         Self(quiescence)
@@ -124,7 +128,7 @@ impl<T> Drop for Published<T> {
 }
 
 /// An unpublished value. It stays a bare pointer until it is freed: a `Box` would
-/// claim for itself what readers may still be looking at.
+/// assert exclusive access to what readers may still use.
 struct Buried {
     value: *mut (),
     free: unsafe fn(*mut ()),
@@ -134,7 +138,7 @@ struct Buried {
 unsafe impl Send for Buried {}
 
 /// # Safety
-/// `value` came from a `Box<T>`, and nobody uses it any more.
+/// `value` came from a `Box<T>`, and no reader uses it any more.
 unsafe fn free<T>(value: *mut ()) {
     // SAFETY: the caller's promise.
     drop(unsafe { Box::from_raw(value.cast::<T>()) });
@@ -174,7 +178,7 @@ impl Graveyard {
 impl Drop for Graveyard {
     fn drop(&mut self) {
         self.sweep();
-        // What is left may still be seen: better leaked than freed under somebody's eyes.
+        // Readers may still use the rest: leak it rather than free it in use.
     }
 }
 
@@ -191,10 +195,10 @@ mod tests {
         quiescence.online(0);
         // SAFETY: worker 0 is online and passes no quiescent point while `reader` lives.
         let reader = unsafe { Reader::new(&quiescence) };
-        let seen = published.read(&reader);
+        let observed = published.read(&reader);
         published.publish(vec![2], &mut graveyard);
         assert_eq!(graveyard.sweep(), 1);
-        assert_eq!(seen, &[1]);
+        assert_eq!(observed, &[1]);
         quiescence.pass(0);
         assert_eq!(graveyard.sweep(), 0);
         published.publish(vec![3], &mut graveyard);
@@ -252,7 +256,7 @@ mod loom_tests {
         loom::model(|| {
             let quiescence = Arc::new(Quiescence {
                 epoch: AtomicU64::new(1),
-                seen: Box::new([CachePadded::new(AtomicU64::new(OFFLINE))]),
+                observed: Box::new([CachePadded::new(AtomicU64::new(OFFLINE))]),
             });
             let cells = Arc::new([AtomicU32::new(1), AtomicU32::new(1)]);
             let current = Arc::new(AtomicU32::new(0));

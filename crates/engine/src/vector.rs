@@ -22,9 +22,9 @@ pub use lend::Spare;
 /// No buffer: the lane was taken.
 pub const NONE: u32 = u32::MAX;
 
-/// What `next` says of a lane that left as a [`Packet`].
+/// The value of `next` for a lane that left as a [`Packet`].
 pub const TAKEN: u16 = 0x7fff;
-/// What `next` says of a lane that another worker goes on with.
+/// The value of `next` for a lane that was handed to another worker.
 pub const HANDED: u16 = 0x7ffe;
 /// `DROP | reason`: the lane is dropped for that reason.
 pub const DROP: u16 = 0x8000;
@@ -116,7 +116,7 @@ impl Vector {
         &self.buffer
     }
 
-    /// Offset and length of a lane, cut to the buffer whatever the columns say.
+    /// Offset and length of a lane, cut to the buffer whatever the columns contain.
     #[inline(always)]
     fn span(&self, lane: usize) -> (usize, usize) {
         assert!(lane < self.len);
@@ -190,7 +190,7 @@ impl Vector {
         }
     }
 
-    /// Asks the cache for the first line of a lane's data. Harmless beyond `len`.
+    /// Prefetches the first line of a lane's data. Harmless beyond `len`.
     #[inline(always)]
     pub fn prefetch(&self, lane: usize) {
         if lane >= self.len || self.buffer[lane] == NONE {
@@ -255,7 +255,7 @@ impl Vector {
         Ok(())
     }
 
-    /// Appends lanes with fresh buffers; the caller has checked the room.
+    /// Appends lanes with fresh buffers; the caller has checked the space.
     #[inline]
     pub(crate) fn append_fresh(&mut self, ids: &[u32]) {
         let lanes = self.len..self.len + ids.len();
@@ -266,18 +266,18 @@ impl Vector {
         self.len = lanes.end;
     }
 
-    /// Makes offset and length true (looking closer at lanes of jumbo buffers, which may
+    /// Corrects offset and length (with an extra check for lanes of jumbo buffers, which may
     /// be longer than a slot) and moves lanes from `from` on together where
     /// some were taken.
     #[inline]
     pub(crate) fn close_gaps(&mut self, from: usize) {
         let lanes = from..self.len;
         let spans = self.offset[lanes.clone()].iter().zip(&self.length[lanes.clone()]);
-        let odd_spans = spans.fold(false, |odd, (offset, length)| {
-            odd | (offset.saturating_add(*length) > SLOT as u16)
+        let invalid_spans = spans.fold(false, |invalid, (offset, length)| {
+            invalid | (offset.saturating_add(*length) > SLOT as u16)
         });
         // Without a branch per lane: taken lanes are rare.
-        if !self.buffer[lanes].iter().fold(odd_spans, |odd, id| odd | (*id == NONE)) {
+        if !self.buffer[lanes].iter().fold(invalid_spans, |invalid, id| invalid | (*id == NONE)) {
             return;
         }
         let mut kept = from;
@@ -301,7 +301,7 @@ impl Vector {
         &self.buffer[self.len..end]
     }
 
-    /// Moves one lane to the end of `to`, which has room.
+    /// Moves one lane to the end of `to`, which has space.
     #[inline(always)]
     pub(crate) fn move_lane(&mut self, lane: usize, to: &mut Vector) {
         let end = to.len;
@@ -316,7 +316,7 @@ impl Vector {
         to.len += 1;
     }
 
-    /// Moves all lanes to the end of `to`, which has room for them.
+    /// Moves all lanes to the end of `to`, which has space for them.
     pub(crate) fn move_all(&mut self, to: &mut Vector) {
         fn append<T: Copy>(from: &[T], to: &mut [T], at: usize) {
             to[at..at + from.len()].copy_from_slice(from);
@@ -371,7 +371,7 @@ impl Drop for Vector {
     }
 }
 
-/// Asks the cache for the line at `address`; any address will do.
+/// Prefetches the line at `address`; any address will do.
 #[inline(always)]
 pub fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -76,8 +76,8 @@ proptest! {
         for expression in EXPRESSIONS {
             let (program, filter) = compile(expression);
             for frame in &frames {
-                let wanted = program.filter(frame);
-                prop_assert_eq!(filter.takes(frame, frame.len()), wanted, "{} of {:02x?}", expression, frame);
+                let expected = program.filter(frame);
+                prop_assert_eq!(filter.takes(frame, frame.len()), expected, "{} of {:02x?}", expression, frame);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! A worker's own stock of free buffers: what receiving and freeing cost no atomic
-//! operation for, most of the time. Jumbo buffers are fetched one by one.
+//! A worker's own stock of free buffers: receiving and freeing rarely
+//! need an atomic operation. Jumbo buffers are fetched one by one.
 
 use super::{JUMBO, Pool};
 use crate::packet::Packet;
@@ -15,9 +15,9 @@ pub struct PoolCache {
     pool: &'static Pool,
     ids: Box<[u32; CACHE]>,
     len: usize,
-    /// How often a packet was wanted and no buffer was free.
+    /// How often no buffer was free for a packet.
     pub exhausted: u64,
-    /// How often a jumbo buffer was wanted and none was free.
+    /// How often no jumbo buffer was free.
     pub jumbo_exhausted: u64,
 }
 
@@ -42,17 +42,17 @@ impl PoolCache {
         self.len == 0
     }
 
-    /// Appends up to `want` fresh lanes (offset [`HEADROOM`], length 0) to `vector`;
+    /// Appends up to `requested` fresh lanes (offset [`HEADROOM`], length 0) to `vector`;
     /// returns how many. Fewer: the vector is full or buffers ran out.
     #[inline]
-    pub fn fill(&mut self, vector: &mut Vector, want: usize) -> usize {
+    pub fn fill(&mut self, vector: &mut Vector, requested: usize) -> usize {
         assert!(std::ptr::eq(self.pool, vector.pool()), "a vector of another pool");
-        let want = want.min(vector.room());
-        if self.len < want {
-            self.refill(want);
+        let requested = requested.min(vector.room());
+        if self.len < requested {
+            self.refill(requested);
         }
-        let n = want.min(self.len);
-        if n < want {
+        let n = requested.min(self.len);
+        if n < requested {
             self.exhausted += 1;
         }
         self.len -= n;
@@ -124,17 +124,17 @@ impl PoolCache {
     #[must_use]
     pub fn lend(&mut self, ids: &mut [u32]) -> bool {
         for done in (0..ids.len()).step_by(BATCH) {
-            let want = (ids.len() - done).min(BATCH);
-            if self.len < want {
-                self.refill(want);
+            let requested = (ids.len() - done).min(BATCH);
+            if self.len < requested {
+                self.refill(requested);
             }
-            if self.len < want {
+            if self.len < requested {
                 self.exhausted += 1;
                 ids[..done].chunks(BATCH).for_each(|ids| self.keep(ids));
                 return false;
             }
-            self.len -= want;
-            ids[done..done + want].copy_from_slice(&self.ids[self.len..self.len + want]);
+            self.len -= requested;
+            ids[done..done + requested].copy_from_slice(&self.ids[self.len..self.len + requested]);
         }
         true
     }
@@ -171,9 +171,9 @@ impl PoolCache {
     }
 
     #[cold]
-    fn refill(&mut self, want: usize) {
-        let room = (CACHE - self.len).min(want.max(BATCH));
-        self.len += self.pool.free.take(&mut self.ids[self.len..self.len + room]);
+    fn refill(&mut self, requested: usize) {
+        let space = (CACHE - self.len).min(requested.max(BATCH));
+        self.len += self.pool.free.take(&mut self.ids[self.len..self.len + space]);
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Backing, HugePages, PoolError};
 
 const HUGE: usize = 2 << 20;
 
-/// Maps `bytes`, of which the first `plain` shall lie on huge pages where `pages` says so.
+/// Maps `bytes`, of which the first `plain` lie on huge pages as `pages` selects.
 pub(super) fn map(
     plain: usize,
     bytes: usize,
@@ -43,12 +43,12 @@ pub(super) fn mapped((plain, bytes): (usize, usize)) -> usize {
 
 /// Gives the memory of a mapping made by [`map`] back to the system: it reads as zeros from now on
 /// and takes memory again when it is written to. The mapping itself stays, so that an id that
-/// somebody still has names memory of the pool for ever.
+/// is still in use always names memory of the pool.
 pub(super) fn give_back(base: NonNull<u8>, (plain, bytes): (usize, usize)) {
     let (plain, bytes) = (plain.next_multiple_of(HUGE), mapped((plain, bytes)));
     // Huge and plain pages lie in mappings of their own.
     for (from, to) in [(0, plain), (plain, bytes)] {
-        // SAFETY: the range lies in the mapping that `map` made, and the pool says that no
+        // SAFETY: the range lies in the mapping that `map` made, and the pool guarantees that no
         // buffer of it has an owner: no content is lost. A kernel that does not do it for huge
         // pages (before 5.18) leaves all as it is.
         let _ = unsafe { madvise(base.add(from).cast(), to - from, MmapAdvise::MADV_DONTNEED) };
@@ -72,7 +72,7 @@ fn anonymous(bytes: usize) -> Result<NonNull<u8>, PoolError> {
 
 /// Puts reserved huge pages in place of the first `bytes` at `base`, and takes them now:
 /// where a limit forbids them (a container's, say), the first packet would be met by
-/// SIGBUS. After an error the range is not to be used any more.
+/// SIGBUS. After an error the range must not be used.
 fn reserve(base: NonNull<u8>, bytes: usize) -> nix::Result<()> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE
@@ -81,8 +81,8 @@ fn reserve(base: NonNull<u8>, bytes: usize) -> nix::Result<()> {
         | libc::MAP_HUGETLB
         | libc::MAP_HUGE_2MB;
     // SAFETY: the range is the beginning of a mapping that `anonymous` just made and that
-    // nobody has used yet, so that replacing it takes nothing away; populating it changes
-    // no content, and unmapping it ends what nobody uses.
+    // is unused so far, so that replacing it loses nothing; populating it changes
+    // no content, and unmapping it affects no user.
     unsafe {
         let at = libc::mmap(base.as_ptr().cast(), bytes, access, flags, -1, 0);
         if at == libc::MAP_FAILED {

@@ -8,7 +8,7 @@
 //! ```
 //! The odd number of lines is on purpose: with a power of two the first lines of
 //! all packets would fall into a few cache sets and evict each other. A jumbo buffer is
-//! named by its first slot, so that an id is an address in the same way for all; only
+//! named by its first slot, so that an id maps to an address alike for all; only
 //! how much lies behind it differs (decision 11).
 
 mod cache;
@@ -25,7 +25,7 @@ use crate::packet::Packet;
 
 /// Bytes of one buffer, headroom included.
 pub const SLOT: usize = 2240;
-/// Bytes before the data of a fresh packet: room for encapsulation.
+/// Bytes before the data of a fresh packet: space for encapsulation.
 pub const HEADROOM: usize = 128;
 /// The longest frame that a plain buffer holds, in bytes without FCS.
 pub const FRAME_MAX: usize = SLOT - HEADROOM;
@@ -35,7 +35,7 @@ const JUMBO_SLOTS: u32 = 5;
 pub const JUMBO: usize = SLOT * JUMBO_SLOTS as usize;
 /// The longest frame that a jumbo buffer holds, in bytes without FCS.
 pub const JUMBO_FRAME_MAX: usize = JUMBO - HEADROOM;
-/// Jumbo buffers of a pool. What nobody uses of them is address space, not memory.
+/// Jumbo buffers of a pool. Unused ones take address space, not memory.
 pub const JUMBOS: u32 = 1024;
 
 const _: () = assert!(SLOT.is_multiple_of(64) && (SLOT / 64) % 2 == 1);
@@ -51,10 +51,10 @@ pub enum Backing {
     Plain,
 }
 
-/// Whether to ask for huge pages.
+/// Whether to use huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum HugePages {
-    /// Use reserved ones when enough are free, else ask the kernel to join pages.
+    /// Use reserved ones when enough are free, else let the kernel join pages.
     #[default]
     IfAvailable,
     /// Plain pages always.
@@ -67,7 +67,7 @@ pub enum HugePages {
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     /// Not even one vector would fit, or ids would not fit into 32 bits.
-    #[error("{0} buffers asked for: give a number between 512 and 16,777,216")]
+    #[error("{0} buffers requested: configure a number between 512 and 16,777,216")]
     Count(u32),
     /// Huge pages were required and are not there.
     #[error(
@@ -78,7 +78,7 @@ pub enum PoolError {
         bytes: usize,
     },
     /// The system refused the memory.
-    #[error("no packet memory of {bytes} bytes: {source}; ask for fewer buffers")]
+    #[error("no packet memory of {bytes} bytes: {source}; configure fewer buffers")]
     Memory {
         /// What the pool needs.
         bytes: usize,
@@ -94,7 +94,7 @@ pub struct Pool {
     /// Ids in all, those inside jumbo buffers included.
     end: u32,
     backing: Backing,
-    /// What was asked for.
+    /// The requested kind.
     pages: HugePages,
     free: FreeStack,
     /// Jumbo buffers by number, from 0.
@@ -122,8 +122,8 @@ impl Pool {
         Ok(Box::leak(Box::new(Pool { base, count, end, backing, pages, free, free_jumbos })))
     }
 
-    /// The same after `former`, whose users are gone: that one again when it is what is asked
-    /// for; else its memory goes back to the system first, so that huge pages are free again.
+    /// The same after `former`, whose users are gone: the same pool when it is what is
+    /// requested; else its memory goes back to the system first, so that huge pages are free again.
     /// Only its addresses and its list of free ids stay.
     pub fn leak_after(
         former: Option<&'static Pool>,
@@ -138,7 +138,7 @@ impl Pool {
         Self::leak(count, pages)
     }
 
-    /// Whether nobody holds a buffer.
+    /// Whether all buffers are free.
     fn is_whole(&self) -> bool {
         self.free() == u64::from(self.count) && self.jumbo_free() == self.jumbo_count().into()
     }
@@ -163,7 +163,7 @@ impl Pool {
         (self.end - self.count) / JUMBO_SLOTS
     }
 
-    /// Jumbo buffers that nobody holds: workers keep none of them for themselves.
+    /// Free jumbo buffers: workers cache none of them.
     pub fn jumbo_free(&self) -> u64 {
         self.free_jumbos.len()
     }
@@ -232,7 +232,7 @@ impl Pool {
         self.give_back(ids);
     }
 
-    /// Bytes of the mapping from [`Self::base`] on that a device may be told of: all buffers, in whole
+    /// Bytes of the mapping from [`Self::base`] on that may be registered with a device: all buffers, in whole
     /// huge pages.
     pub fn mapped(&self) -> usize {
         memory::mapped(self.bytes())

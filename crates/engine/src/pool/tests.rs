@@ -50,7 +50,7 @@ fn a_pool_that_nobody_uses_any_more_is_used_again_or_given_back() {
     drop(packet);
     let same = Pool::leak_after(Some(former), 512, HugePages::Never).unwrap();
     assert!(std::ptr::eq(former, same));
-    // Somebody holds a buffer: it stays as it is.
+    // A buffer is in use: the pool stays as it is.
     let mut held = former.packet().unwrap();
     assert!(held.set_bytes(&[8; 100]));
     let other = Pool::leak_after(Some(former), 1024, HugePages::Never).unwrap();

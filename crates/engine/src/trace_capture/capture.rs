@@ -1,5 +1,5 @@
 //! Capture: copies of whole frames as they were received, sent or dropped, in a ring
-//! of bytes that somebody outside the worker empties.
+//! of bytes that another thread empties.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::counters::Counter;
 use crate::drops::Reason;
 use crate::vector::{NONE, Vector, flags};
 
-/// Where a frame was seen.
+/// Where a frame was captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Direction {
-    /// Received, before anything looked at it.
+    /// Received, before any processing.
     Rx = 1,
     /// Taken by the port.
     Tx = 2,
@@ -39,7 +39,7 @@ pub struct Head {
     pub reason: u16,
     /// A [`Direction`] as a number.
     pub direction: u8,
-    /// 1: the bytes may be a packet without its link layer, and no filter has seen it.
+    /// 1: the bytes may be a packet without its link layer, and no filter has run on it.
     pub bare: u8,
 }
 
@@ -51,7 +51,7 @@ pub struct Tap {
     /// Bytes of a frame that are kept.
     snap: usize,
     ring: rtrb::Producer<u8>,
-    /// Frames that found no room.
+    /// Frames that found no space.
     missed: Arc<Counter>,
 }
 
@@ -67,12 +67,12 @@ impl Tap {
         Self { selection, directions, snap, ring, missed }
     }
 
-    pub(super) fn wants(&self, direction: Direction) -> bool {
+    pub(super) fn captures(&self, direction: Direction) -> bool {
         self.directions & direction as u8 != 0
     }
 
     pub(super) fn received(&mut self, vector: &Vector, lanes: usize, port: u32) {
-        if !self.wants(Direction::Rx) || !self.selection.has_port(port) {
+        if !self.captures(Direction::Rx) || !self.selection.has_port(port) {
             return;
         }
         let now = clock::tsc();
@@ -86,7 +86,7 @@ impl Tap {
 
     pub(super) fn sent(&mut self, vector: &Vector, taken: usize, (interface, base): (u32, u32)) {
         let at = if self.selection.has(base) { base } else { interface };
-        if !self.wants(Direction::Tx) || !self.selection.has(at) {
+        if !self.captures(Direction::Tx) || !self.selection.has(at) {
             return;
         }
         let now = clock::tsc();
@@ -109,7 +109,7 @@ impl Tap {
         // One branch-free pass: most vectors are sent whole, and other interfaces must not pay.
         let any = vector.flags[..vector.len()].iter().fold(0, |any, flags| any | flags);
         let all_sent = taken >= vector.len() && any & flags::REFUSED == 0;
-        if all_sent || !self.wants(Direction::Drop) {
+        if all_sent || !self.captures(Direction::Drop) {
             return;
         }
         let now = clock::tsc();
@@ -135,7 +135,7 @@ impl Tap {
         (reason, at_start): (Reason, bool),
     ) {
         let interface = vector.rx_if[lane];
-        if !self.wants(Direction::Drop)
+        if !self.captures(Direction::Drop)
             || vector.buffers()[lane] == NONE
             || !self.selection.has(interface)
         {
@@ -143,7 +143,7 @@ impl Tap {
         }
         let now = clock::tsc();
         // A packet of our own may have no link layer yet: its filter runs where
-        // somebody can tell.
+        // the frame type is known.
         let bare = at_start && vector.flags[lane] & flags::OWN != 0;
         if bare || self.selection.takes(vector.bytes(lane)) {
             self.write(vector.bytes(lane), (Direction::Drop, interface), (reason.0, bare), now);
@@ -170,7 +170,7 @@ impl Tap {
         if self.ring.slots() < size_of::<Head>() + kept.len() {
             return self.missed.add(1);
         }
-        // Room was checked, and this thread is the only producer.
+        // Space was checked, and this thread is the only producer.
         let _ = self.ring.push_entire_slice(head.as_bytes());
         let _ = self.ring.push_entire_slice(kept);
     }
@@ -185,7 +185,7 @@ pub fn take(ring: &mut rtrb::Consumer<u8>, bytes: &mut Vec<u8>) -> Option<Head> 
     head[..first.len()].copy_from_slice(first);
     head[first.len()..].copy_from_slice(second);
     let head = Head::read_from_bytes(&head).ok()?;
-    // The worker writes the head first: the bytes may still be on their way.
+    // The worker writes the head first: the bytes may not all be written yet.
     let whole = size_of::<Head>() + head.kept as usize;
     let chunk = ring.read_chunk(whole).ok()?;
     bytes.clear();

@@ -1,8 +1,8 @@
-//! Which frames are wanted: classic BPF programs, checked once and interpreted by
+//! Which frames match: classic BPF programs, checked once and interpreted by
 //! workers before they trace or capture a packet (McCanne and Jacobson, 1993).
 //!
 //! libpcap compiles expressions to such programs in the controller. Here a program
-//! is foreign: it must be short, jump forward only, name known operations, and end
+//! is untrusted: it must be short, jump forward only, name known operations, and end
 //! in a return. Then it ends after as many steps as it has instructions.
 
 /// Instructions of a program at most: the limit of BSD and Linux.
@@ -35,7 +35,7 @@ pub enum BadProgram {
     Unknown {
         /// Where.
         at: usize,
-        /// What it says.
+        /// Its operation code.
         code: u16,
     },
     /// The jump leaves the program.
@@ -102,7 +102,7 @@ impl Filter {
     }
 
     /// Whether the program takes a frame whose first bytes are `bytes` and that has
-    /// `length` bytes in all. A load beyond `bytes` ends it with no, as everywhere.
+    /// `length` bytes in all. A load beyond `bytes` rejects the frame, as in every BPF machine.
     pub fn takes(&self, bytes: &[u8], length: usize) -> bool {
         self.run(bytes, length).unwrap_or(0) != 0
     }
@@ -271,7 +271,7 @@ mod tests {
             assert_eq!(check(&[one(code, 0, 0, 1), end]), Err(unknown), "{code:#x}");
         }
         assert_eq!(check(&[end, one(TAX, 0, 0, 0)]), Err(BadProgram::NoReturn));
-        // Division by an X of zero is a no, not a fault.
+        // Division by an X of zero rejects the frame and is no fault.
         let program = [one(0x3c, 0, 0, 0), end];
         assert!(!Filter::check(program.to_vec()).unwrap().takes(&[], 0));
     }

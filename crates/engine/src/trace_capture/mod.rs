@@ -1,8 +1,8 @@
-//! Trace and capture: what one worker writes down of packets on their way: steps of traced
+//! Trace and capture: what one worker records of packets in the graph: steps of traced
 //! packets ([`trace`]) and copies of captured frames ([`capture`]).
 //!
-//! The control thread arms a worker by a command that brings the room to write into:
-//! a worker allocates nothing, and what finds no room is counted and left out. While
+//! The control thread arms a worker by a command that brings the memory to write into:
+//! a worker allocates nothing, and what finds no space is counted and left out. While
 //! nothing is armed, each hook is one test of a word of the worker's own.
 
 pub mod capture;
@@ -26,7 +26,7 @@ pub const CAPTURES: usize = 4;
 /// What one worker watches.
 #[derive(Default)]
 pub struct TraceCapture {
-    /// A trace is wanted, or traced packets may still be on their way.
+    /// A trace is armed, or traced packets may still be in the graph.
     tracing: bool,
     /// Traced packets are in the graph: true from the moment that one comes in until the
     /// walk ends, for then nothing is left in it.
@@ -55,8 +55,8 @@ impl TraceCapture {
     }
 
     fn review(&mut self) {
-        let wants = |direction| self.taps.iter().flatten().any(|tap| tap.wants(direction));
-        let [rx, tx, drop] = [Direction::Rx, Direction::Tx, Direction::Drop].map(wants);
+        let captures = |direction| self.taps.iter().flatten().any(|tap| tap.captures(direction));
+        let [rx, tx, drop] = [Direction::Rx, Direction::Tx, Direction::Drop].map(captures);
         self.tracing = self.tracer.is_some();
         self.is_hot &= self.tracing;
         self.receiving = rx || self.tracing;
@@ -104,7 +104,7 @@ impl TraceCapture {
         self.is_hot = false;
     }
 
-    /// A node said where the lanes go; `all` when all go one way.
+    /// A node decided where the lanes go; `all` when all go to one place.
     #[inline(always)]
     pub(crate) fn dispatched(&mut self, node: usize, vector: &Vector, all: Option<u16>) {
         if self.is_hot {
@@ -161,11 +161,11 @@ impl TraceCapture {
     #[cold]
     #[inline(never)]
     fn write_dropped(&mut self, vector: &mut Vector, lane: usize, reason: Reason) {
-        // No node has said of these that it drops the lane.
+        // No node has dropped these lanes itself.
         if [drops::GRAPH_FULL, drops::SOFTWARE_RSS_FULL].contains(&reason) {
             self.happened(vector, lane, Event::Dropped { reason: reason.0 });
         }
-        if self.taps.iter().flatten().all(|tap| !tap.wants(Direction::Drop)) {
+        if self.taps.iter().flatten().all(|tap| !tap.captures(Direction::Drop)) {
             return;
         }
         let is_own = vector.flags[lane] & flags::OWN != 0;
@@ -181,7 +181,7 @@ impl TraceCapture {
         let _ = vector.advance(lane, front);
     }
 
-    /// Whether [`Self::sent`] looks at lanes now.
+    /// Whether [`Self::sent`] reads lanes now.
     #[inline(always)]
     pub(crate) fn sees_sent(&self) -> bool {
         self.sending || self.is_hot

@@ -7,7 +7,7 @@ use super::filter::Filter;
 use crate::INTERFACES;
 use crate::output::NO_INTERFACE;
 
-/// Where the bytes lie that tell sub-interfaces apart: behind the MAC addresses.
+/// The offset of the bytes that distinguish sub-interfaces: behind the MAC addresses.
 const MARK: usize = 12;
 
 /// Interfaces and a filter.
@@ -32,7 +32,7 @@ impl Selection {
         }
     }
 
-    /// All interfaces, whatever comes.
+    /// All interfaces, future ones included.
     pub fn select_all(&self) {
         for word in &self.interfaces {
             word.store(u64::MAX, Ordering::Relaxed);
@@ -64,13 +64,13 @@ impl Selection {
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (interface % 64) & 1 != 0)
     }
 
-    /// Whether frames that `port` receives may be meant.
+    /// Whether frames that `port` receives may match.
     #[inline]
     pub(crate) fn has_port(&self, port: u32) -> bool {
         self.has(port) || self.port.load(Ordering::Relaxed) == port
     }
 
-    /// Whether a frame that `port` received is meant.
+    /// Whether a frame that `port` received matches.
     pub(crate) fn takes_received(&self, port: u32, frame: &[u8]) -> bool {
         (self.has(port) || self.is_marked(frame)) && self.takes(frame)
     }

@@ -21,7 +21,7 @@ pub enum Event {
         /// The input, numbered like nodes.
         input: u16,
     },
-    /// A node is done with it and says where it goes: an edge, or `DROP | reason`.
+    /// A node has processed it and decided where it goes: an edge, or `DROP | reason`.
     Passed {
         /// The node.
         node: u16,
@@ -98,7 +98,7 @@ pub struct Tracer {
     /// Packets that may still be traced, all workers together.
     left: Arc<AtomicU32>,
     ring: rtrb::Producer<Record>,
-    /// Steps that found no room.
+    /// Steps that found no space.
     lost: Arc<Counter>,
 }
 
@@ -114,7 +114,7 @@ impl Tracer {
         Self { worker: worker as u16, selection, left, ring, lost }
     }
 
-    /// Marks the packets that are meant; whether there are any.
+    /// Marks the matching packets; returns whether there are any.
     pub(super) fn received(
         &mut self,
         vector: &mut Vector,

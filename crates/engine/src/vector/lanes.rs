@@ -131,7 +131,7 @@ impl Vector {
     /// behind empty, for [`Vector::forget_lanes`].
     ///
     /// # Panics
-    /// When `to` has no room for them, or one is not in use: an error of the graph, never of a
+    /// When `to` has no space for them, or one is not in use: an error of the graph, never of a
     /// packet.
     #[inline]
     pub(crate) fn move_lanes(&mut self, lanes: &Lanes, to: &mut Vector) {
@@ -172,7 +172,7 @@ mod tests {
         POOL.get_or_init(|| Pool::leak(2048, HugePages::Never).unwrap())
     }
 
-    /// A vector whose columns tell each lane from the others.
+    /// A vector whose columns distinguish all lanes.
     fn filled(cache: &mut PoolCache, next: &[u16]) -> Box<Vector> {
         let mut vector = Vector::new(pool());
         assert_eq!(cache.fill(&mut vector, next.len()), next.len());
@@ -239,8 +239,8 @@ mod tests {
                 prop_assert_eq!(&all, &u16::equal(here, &fast.next, value));
                 prop_assert_eq!(&all, &u32::equal(here, &fast.tx_if, value.into()));
                 let lanes = left.take_equal(&fast.next, value);
-                let wanted = (0..next.len()).filter(|lane| next[*lane] == value);
-                prop_assert_eq!(lanes.iter().collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
+                let expected = (0..next.len()).filter(|lane| next[*lane] == value);
+                prop_assert_eq!(lanes.iter().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
                 let before = before.min(VECTOR - lanes.count());
                 let (mut first, mut second) =
                     (filled(&mut cache, &vec![9; before]), filled(&mut cache, &vec![9; before]));

@@ -1,5 +1,5 @@
 //! Sets of lanes, 8 a step with AVX2. It has no instruction that moves some lanes to the front: a
-//! table says for each set of 8 which lane goes where.
+//! table gives for each set of 8 which lane goes where.
 
 use std::arch::x86_64::*;
 
@@ -59,7 +59,7 @@ pub(super) fn equal_32(column: &[u32; VECTOR], value: u32) -> Lanes {
 /// Moves lanes to the end of `to`.
 ///
 /// # Safety
-/// `to` has room for the lanes, and all of them are below `from.len`: what stands beyond are
+/// `to` has space for the lanes, and all of them are below `from.len`: what stands beyond are
 /// ids of buffers that others own, and they would have two owners.
 #[target_feature(enable = "avx2,popcnt")]
 pub(super) unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {

@@ -35,7 +35,7 @@ pub(super) fn equal_32(column: &[u32; VECTOR], value: u32) -> Lanes {
 /// Moves lanes to the end of `to`.
 ///
 /// # Safety
-/// `to` has room for the lanes, and all of them are below `from.len`: what stands beyond are
+/// `to` has space for the lanes, and all of them are below `from.len`: what stands beyond are
 /// ids of buffers that others own, and they would have two owners.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {

@@ -18,7 +18,7 @@ pub struct Spare<'a> {
 }
 
 impl Vector {
-    /// The lanes behind those in use, as many as there is room for. What is written there means
+    /// The lanes behind those in use, as many as fit. What is written there means
     /// nothing until [`Self::adopt`].
     #[inline(always)]
     pub fn spare(&mut self) -> Spare<'_> {
@@ -38,7 +38,7 @@ impl Vector {
     /// them once: from now on the vector does.
     ///
     /// # Panics
-    /// When there is no room for so many.
+    /// When there is no space for so many.
     #[inline(always)]
     pub unsafe fn adopt(&mut self, count: usize) {
         let lanes = self.len..self.len + count;
@@ -46,13 +46,13 @@ impl Vector {
         self.len = lanes.end;
     }
 
-    /// Says whether the lanes are looked at after they were sent: a trace or a capture wants them.
+    /// Sets whether the lanes are read after they were sent, by a trace or a capture.
     #[inline(always)]
     pub fn watch(&mut self, watched: bool) {
         self.watched = watched;
     }
 
-    /// Whether the lanes are looked at after they were sent: a driver then sends copies in place of
+    /// Whether the lanes are read after they were sent: a driver then sends copies in place of
     /// lending them.
     #[inline(always)]
     pub fn is_watched(&self) -> bool {
@@ -112,9 +112,9 @@ mod tests {
         drop(cache);
         assert!(pool.lend(&mut ids[300..]));
         assert!(!pool.lend(&mut more[..1]));
-        let mut seen = ids.to_vec();
-        seen.sort_unstable();
-        assert_eq!(seen, (0..512).collect::<Vec<_>>(), "each once");
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..512).collect::<Vec<_>>(), "each once");
         // SAFETY: all of them were lent, each once.
         unsafe { pool.take_back(&ids) };
         assert_eq!(pool.free(), 512);

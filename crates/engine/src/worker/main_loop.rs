@@ -127,7 +127,7 @@ impl Worker {
                     self.graph.output.set(base, TxSlot::Closed, &self.counters);
                 }
                 Command::Map { interface, base } => self.graph.output.map(interface, base),
-                // The old ones are freed here; their other ends notice.
+                // The old ones are freed here; their other ends detect it.
                 Command::Trace(tracer) => drop(self.trace_capture.set_tracer(tracer)),
                 Command::Capture { slot, tap } => drop(self.trace_capture.set_tap(slot, tap)),
                 Command::Stop => {}

@@ -59,20 +59,20 @@ impl SoftwareRss {
                 lanes.for_each(|lane| vector.move_lane(lane, &mut kept));
                 continue;
             };
-            let room = ring.slots().min(lanes.len());
-            for lane in lanes.clone().skip(room) {
+            let space = ring.slots().min(lanes.len());
+            for lane in lanes.clone().skip(space) {
                 shed(vector, lane, drops::SOFTWARE_RSS_FULL, walk);
             }
             let event = Event::HandedOver { to: worker as u16 };
             lanes
                 .clone()
-                .take(room)
+                .take(space)
                 .for_each(|lane| walk.trace_capture.happened(vector, lane, event));
-            let packets = lanes.take(room).filter_map(|lane| vector.take(lane));
+            let packets = lanes.take(space).filter_map(|lane| vector.take(lane));
             // One store publishes all of them: the cache line that the two workers share moves
             // once per burst.
-            if room > 0
-                && let Ok(places) = ring.write_chunk_uninit(room)
+            if space > 0
+                && let Ok(places) = ring.write_chunk_uninit(space)
             {
                 out += places.fill_from_iter(packets.map(|packet| Inject { packet, node }));
                 handed |= 1 << worker;
@@ -88,12 +88,12 @@ impl SoftwareRss {
     /// Groups the lanes by worker; lanes without a flow stay with `own`.
     fn sort(&mut self, vector: &Vector, flow_of: FlowOf, own: usize) {
         let workers = self.to.len();
-        let mut whose = [0_u8; VECTOR];
+        let mut owner = [0_u8; VECTOR];
         self.begin.fill(0);
-        for (lane, whose) in whose[..vector.len()].iter_mut().enumerate() {
+        for (lane, owner) in owner[..vector.len()].iter_mut().enumerate() {
             let of_hash = |hash: u32| ((u64::from(hash) * workers as u64) >> 32) as usize;
             let worker = flow_of(vector.bytes(lane)).map_or(own, of_hash);
-            *whose = worker as u8;
+            *owner = worker as u8;
             self.begin[worker] += 1;
         }
         // From counts to ends; filling from the back turns ends into beginnings.
@@ -103,7 +103,7 @@ impl SoftwareRss {
             *begin = end;
         }
         for lane in (0..vector.len()).rev() {
-            let begin = &mut self.begin[usize::from(whose[lane])];
+            let begin = &mut self.begin[usize::from(owner[lane])];
             *begin -= 1;
             self.order[usize::from(*begin)] = lane as u8;
         }
@@ -119,7 +119,7 @@ impl SoftwareRss {
             let Some(mut vector) = graph.vector() else { break };
             let waiting = ring.slots().min(VECTOR);
             for Inject { packet, .. } in ring.read_chunk(waiting).into_iter().flatten() {
-                // Room was checked, and there is one pool.
+                // Space was checked, and there is one pool.
                 let _ = vector.push(packet);
                 // Another core has touched it last.
                 vector.prefetch(vector.len() - 1);

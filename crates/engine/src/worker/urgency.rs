@@ -1,7 +1,7 @@
-//! Who goes first on a processor that a worker shares with others.
+//! The scheduling priority of a worker that shares its processor.
 //!
-//! A worker that wakes for a packet goes before ordinary threads (`SCHED_RR`, the lowest real-time
-//! priority): otherwise the packet waits for the end of somebody's time slice, milliseconds at
+//! A worker that wakes for a packet preempts ordinary threads (`SCHED_RR`, the lowest real-time
+//! priority): otherwise the packet waits for the end of another thread's time slice, milliseconds at
 //! worst. One that leaves others less than an eighth of the processor is an ordinary thread again,
 //! so that it never starves the routing daemon or the kernel's own threads beside it.
 
@@ -12,18 +12,18 @@ const WINDOW_US: u64 = 5_000;
 /// The share of its time that an urgent worker leaves to others: one in so many.
 const LEFT_TO_OTHERS: u64 = 8;
 
-/// How the kernel schedules this worker, as far as the worker knows.
+/// How the kernel schedules this worker, as last set by the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// Before ordinary threads.
     RealTime,
     /// As everyone.
     Ordinary,
-    /// As it was: somebody chose its class, or the kernel allows no other (no `CAP_SYS_NICE`).
+    /// Unchanged: the operator chose its class, or the kernel allows no other (no `CAP_SYS_NICE`).
     Fixed,
 }
 
-/// A worker's claim to its processor; belongs to the worker's own thread.
+/// A worker's scheduling state; belongs to the worker's own thread.
 pub(crate) struct Urgency {
     class: Class,
     /// When this window began, and how much of it was slept, in TSC cycles.
@@ -43,7 +43,7 @@ impl Urgency {
         Self { class, began: clock::tsc(), slept: 0, window, may: false }
     }
 
-    /// The worker is about to sleep: who wakes it has something urgent.
+    /// The worker is about to sleep: its wakeup will be urgent.
     pub(crate) fn before_sleep(&mut self) {
         if self.class == Class::Ordinary && self.may {
             self.class = if schedule(libc::SCHED_RR, 1) { Class::RealTime } else { Class::Fixed };
@@ -82,7 +82,7 @@ fn policy() -> i32 {
     unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK }
 }
 
-/// Asks the kernel to schedule the calling thread so; `false` when it refuses.
+/// Sets the calling thread's scheduling class; `false` when it refuses.
 fn schedule(policy: i32, priority: i32) -> bool {
     let parameter = libc::sched_param { sched_priority: priority };
     let policy = policy | libc::SCHED_RESET_ON_FORK;

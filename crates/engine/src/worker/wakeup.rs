@@ -97,7 +97,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// A thread that saw no work after it prepared to sleep is woken by the next producer.
+    /// A thread that found no work after it prepared to sleep is woken by the next producer.
     #[test]
     fn nobody_sleeps_through_work() {
         loom::model(|| {

@@ -1,4 +1,4 @@
-//! Workers, a graph whose nodes do what packets say, and ports in memory.
+//! Workers, a graph whose nodes do what packets contain, and ports in memory.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use stoa_engine::{
     Urgency, Vector, drops, graph,
 };
 
-/// What a node that drops says.
+/// The drop reason of a node.
 pub const REFUSED: Reason = Reason(drops::ENGINE.len() as u16);
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Does with each lane what its first byte says.
+/// Handles each lane by its first byte.
 struct Sort;
 
 impl Node for Sort {
@@ -164,7 +164,7 @@ impl Bench {
         packet
     }
 
-    /// Puts a packet before a node, as soon as there is room.
+    /// Puts a packet before a node, as soon as there is space.
     pub fn inject(&mut self, worker: usize, node: &str, bytes: &[u8]) {
         let node = graph::index_of(&nodes(), node).unwrap();
         let mut inject = Inject { packet: self.packet(bytes), node };
@@ -192,7 +192,7 @@ impl Bench {
         }
     }
 
-    /// Stops the workers: the packet accounting balance and every buffer is back.
+    /// Stops the workers: the packet accounting balances and every buffer is back.
     pub fn close(self) {
         let (mut came, mut gone) = (0, 0);
         let counters: Vec<_> =

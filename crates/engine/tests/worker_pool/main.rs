@@ -35,7 +35,7 @@ fn every_lane_goes_where_it_says() {
     out.sort_unstable();
     assert_eq!(out, [1, u16::from(b'n'), u16::from(b'o')]);
     bench.wait("drops", |bench| bench.dropped(0, REFUSED) == 2);
-    // A reason that nobody knows is the graph's own fault, and is not lost.
+    // An unknown reason counts as the graph's own fault.
     bench.wait("the unknown edge", |bench| bench.dropped(0, GRAPH_FULL) == 1);
     bench.close();
 }
@@ -74,7 +74,7 @@ fn what_is_injected_leaves_before_what_is_received() {
         let [high, low] = n.to_be_bytes();
         bench.inject(0, "sort", &[b'o', 0, high, low]);
     }
-    // The same turn adds the queue, takes in what was injected, and receives.
+    // The same iteration adds the queue, takes injected packets, and receives.
     add_rx(&mut bench, b'o', 1, 10);
     assert_eq!(receive(&sent, 1034), (1000..2024).chain(0..10).collect::<Vec<_>>());
     bench.close();
@@ -135,7 +135,7 @@ fn what_many_colleagues_hand_over_finds_room() {
     bench.worker_pool.workers[0].step();
     assert_eq!(bench.dropped(0, GRAPH_FULL), 0);
     assert_eq!(sent.try_iter().count(), 9 * 256);
-    // The same by the way of those who have no transmit queue.
+    // The same for workers without a transmit queue.
     for worker in 1..10 {
         bench.send(worker, Command::Map { interface: 0, base: 0 });
         bench.send(worker, Command::TxVia { base: 0, worker: 0 });
@@ -190,7 +190,7 @@ fn a_packet_wakes_a_sleeping_worker() {
         for _ in 0..20 {
             let before = bench.sleeps(0);
             bench.wait("sleep", |bench| bench.sleeps(0) > before);
-            // It has just lain down again: by itself it would sleep for 100 ms.
+            // It sleeps again: without a wakeup it would sleep for 100 ms.
             std::thread::sleep(Duration::from_millis(2));
             let start = Instant::now();
             bench.inject(0, "sort", b"o\0\0\0");
@@ -208,7 +208,7 @@ fn a_polling_worker_never_sleeps_until_told() {
     let sent = bench.port(0, 0);
     bench.inject(0, "sort", b"o\0\0\0");
     receive(&sent, 1);
-    bench.wait("turns", |bench| {
+    bench.wait("iterations", |bench| {
         bench.worker_pool.workers[0].counters.main_loop.iterations.get() > 1000
     });
     assert_eq!(bench.sleeps(0), 0);
