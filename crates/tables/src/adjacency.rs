@@ -2,9 +2,9 @@
 //!
 //! One adjacency is one 64-byte line, written before its id is published and never changed after,
 //! so that a worker may read it with plain loads. The header (the *rewrite*) ends at the end of
-//! the line: whoever forwards a packet stores its last 14 (Ethernet), 18 or 22 bytes (with VLAN
+//! the line: the forwarding node stores its last 14 (Ethernet), 18 or 22 bytes (with VLAN
 //! tags) so that they end where the L3 header begins. Whole words may be stored when there are
-//! tags; without, not a byte before the frame, whose cache line nobody needs.
+//! tags; without tags nothing is stored before the frame, which would touch another cache line.
 //!
 //! ```text
 //! word 0  transmit interface (32) | IP MTU (16) | rewrite length (8) | kind (8)
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::grace::{Reclaim, Retired};
 use crate::sync::AtomicU64;
 
-/// The longest rewrite, in bytes: whoever forwards writes three words before the IP header.
+/// The longest rewrite, in bytes: the forwarding node writes three words before the IP header.
 /// Ethernet with two VLAN tags takes 22.
 pub const MAX_REWRITE: usize = 24;
 /// 64-bit words that hold the rewrite.
@@ -36,9 +36,9 @@ pub enum AdjacencyKind {
     Absent = 0,
     /// The rewrite is known: send.
     Complete = 1,
-    /// The neighbour is not resolved yet: hold the packet and ask.
+    /// The neighbour is not resolved yet: hold the packet and resolve it.
     Incomplete = 2,
-    /// A subnet of an interface: the destination itself is the neighbour to ask for.
+    /// A subnet of an interface: the destination itself is the neighbour to resolve.
     Glean = 3,
     /// Drop.
     Drop = 4,
@@ -78,7 +78,7 @@ pub struct Adjacency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdjacencyError {
     /// Every line is in use or waits for its grace period.
-    #[error("no room: all {0} adjacencies are in use; raise the table's capacity")]
+    #[error("no space: all {0} adjacencies are in use; raise the table's capacity")]
     Full(usize),
     /// The link-layer header is longer than [`MAX_REWRITE`].
     #[error("a link-layer header of {0} bytes is too long; at most {MAX_REWRITE} fit")]
@@ -165,7 +165,7 @@ impl AdjacencyLine {
         bytes
     }
 
-    /// The whole adjacency, for whoever shows it; not for the hot path.
+    /// The whole adjacency, for display; not for the fast path.
     pub fn to_adjacency(&self) -> Adjacency {
         let head = self.head();
         let start = REWRITE_BYTES - head.rewrite_len().min(REWRITE_BYTES);
@@ -213,7 +213,7 @@ impl AdjacencyReader {
     }
 }
 
-/// All adjacencies: the writer's side. To change one, add the new one, turn the next hops that
+/// All adjacencies: the writer's side. To change one, add the new one, redirect the next hops that
 /// use the old one ([`NextHops::replace_adjacency`](crate::next_hop::NextHops::replace_adjacency))
 /// and retire the old one.
 #[derive(Debug)]
@@ -228,7 +228,7 @@ pub struct Adjacencies {
 }
 
 impl Adjacencies {
-    /// Room for `capacity` adjacencies (64 bytes each, touched at once); id 0 is one of them.
+    /// Space for `capacity` adjacencies (64 bytes each, touched at once); id 0 is one of them.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.min(u32::MAX as usize);
         let lines = (0..capacity).map(|_| AdjacencyLine::default()).collect();

@@ -3,7 +3,7 @@
 //! Built of 32-bit multiplications, shifts and exclusive-ors only, so that 8 or 16 flows are
 //! hashed at once in vector registers. Each end (address and port) is mixed alone and the two are
 //! joined: by a sum in the symmetric hash (both directions of a flow give the same value, for
-//! spreading flows over workers), with one of them turned in the directed one (for ECMP). The seed
+//! distributing flows over workers), with one of them turned in the directed one (for ECMP). The seed
 //! makes routers along a path choose independently.
 
 const FIRST: u32 = 0x85eb_ca6b;
@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn flow(at: u32) -> Flow<u32> {
-        // Neighbouring hosts talk to neighbouring ports: what real traffic looks like.
+        // Neighbouring hosts and neighbouring ports, as in real traffic.
         Flow {
             source: 0x0a00_0000 + at % 256,
             destination: 0xc0a8_0000 + at / 256 % 16,

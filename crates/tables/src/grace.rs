@@ -1,4 +1,4 @@
-//! Grace periods: what a writer has taken away waits here until no reader can still hold it.
+//! Grace periods: what a writer has removed waits here until no reader can still hold it.
 //!
 //! Workers read the tables without locks, so a freed cell may be in the hands of a worker that
 //! loaded its index a moment ago. The rule for the owner of a table is four steps:
@@ -25,11 +25,11 @@ pub trait Reclaim {
     fn pending(&self) -> usize;
 }
 
-/// First-in first-out list of retired things, grouped by epoch.
+/// First-in first-out list of retired items, grouped by epoch.
 #[derive(Debug)]
 pub(crate) struct Retired<T> {
     things: VecDeque<T>,
-    /// (epoch, number of things that belong to it), oldest first.
+    /// (epoch, number of items that belong to it), oldest first.
     marks: VecDeque<(u64, usize)>,
     unmarked: usize,
 }
@@ -57,7 +57,7 @@ impl<T> Retired<T> {
         self.unmarked = 0;
     }
 
-    /// Hands the oldest thing whose epoch is safe to the caller; `None` when there is no more.
+    /// Returns the oldest item whose epoch is safe; `None` when there is none.
     pub(crate) fn pop_safe(&mut self, safe_epoch: u64) -> Option<T> {
         let (epoch, left) = self.marks.front_mut()?;
         if *epoch > safe_epoch {

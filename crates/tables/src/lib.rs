@@ -1,11 +1,11 @@
-//! What is known: longest-prefix match, next hops, adjacencies, token buckets, flow hashes.
+//! The lookup tables: longest-prefix match, next hops, adjacencies, token buckets, flow hashes.
 //!
-//! Tables know nothing of packets. Workers read them without locks while one writer changes them
+//! Tables do not depend on packets. Workers read them without locks while one writer changes them
 //! in place: every shared cell is an atomic word in an arena that is allocated once (zeroed, and
 //! untouched until it is used, so that a large capacity costs no memory), a change is published
 //! by one word, and what it frees is used again only after a [grace period](grace).
 //!
-//! The way of a look-up:
+//! The path of a look-up:
 //!
 //! ```text
 //! address -> lpm -> next-hop id -> next_hop (one word; for a group: a bucket) -> adjacency

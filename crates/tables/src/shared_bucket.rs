@@ -70,8 +70,8 @@ impl SharedBucket {
             match self.0.compare_exchange_weak(full_at, next, Ordering::Relaxed, Ordering::Relaxed)
             {
                 Ok(_) => return true,
-                // Somebody else took one: whoever loses the race has made that one progress.
-                Err(seen) => full_at = seen,
+                // Another thread took one: each lost race means that another thread made progress.
+                Err(current) => full_at = current,
             }
         }
     }

@@ -124,16 +124,16 @@ fn agree<K: Family>(lpm: &Lpm<K>, model: &Model<K>, more: &[K]) -> Result<(), Te
     for &(_, prefix) in model.keys() {
         keys.extend([0, 1, 2, 3, 0x3f, 0x40, 0xff, 0x100, 0xffff].map(|bits| prefix.near(bits)));
     }
-    let wanted: Vec<u32> = keys.iter().map(|&key| longest(model, key)).collect();
+    let expected: Vec<u32> = keys.iter().map(|&key| longest(model, key)).collect();
     for kernel in [Kernel::Scalar, Kernel::Bits, Kernel::Avx2, Kernel::Avx512] {
         let Some(reader) = lpm.reader().with_kernel(kernel) else { continue };
         let mut found = vec![u32::MAX; keys.len()];
         reader.lookup_batch(&keys, &mut found);
-        prop_assert_eq!(&found, &wanted, "{:?}", kernel);
+        prop_assert_eq!(&found, &expected, "{:?}", kernel);
     }
-    for (&key, &wanted) in keys.iter().zip(&wanted).take(20) {
-        prop_assert_eq!(lpm.lookup(key), wanted);
-        prop_assert_eq!(lpm.reader().lookup(key), wanted);
+    for (&key, &expected) in keys.iter().zip(&expected).take(20) {
+        prop_assert_eq!(lpm.lookup(key), expected);
+        prop_assert_eq!(lpm.reader().lookup(key), expected);
     }
     Ok(())
 }
@@ -227,14 +227,14 @@ fn change_all<K: Family>(
         let done = lpm.change_all(rest, |_, old| old != kept, &mut outcomes);
         for (&(prefix, len, value), &outcome) in rest.iter().zip(&outcomes) {
             let old = model.get(&(len, prefix)).copied();
-            let wanted = match (old, value) {
+            let expected = match (old, value) {
                 (Some(old), _) if old == kept => Outcome::Kept(old),
                 (Some(old), 0) => Outcome::Removed(old),
                 (Some(old), _) => Outcome::Replaced(old),
                 (None, 0) => Outcome::Absent,
                 (None, _) => Outcome::Added,
             };
-            prop_assert_eq!(outcome, wanted);
+            prop_assert_eq!(outcome, expected);
             match outcome {
                 Outcome::Removed(_) => drop(model.remove(&(len, prefix))),
                 Outcome::Added | Outcome::Replaced(_) => {
@@ -263,7 +263,7 @@ fn change_all<K: Family>(
     Ok(())
 }
 
-/// The walk from some places on tells what the model has from there, in order.
+/// The walk from some keys on yields what the model has from there, in order.
 fn agree_from<K: Family>(
     lpm: &Lpm<K>,
     model: &Model<K>,
@@ -349,7 +349,7 @@ fn wrong_requests_are_refused_by_name() {
     let full = lpm.insert(0x0a00_0100, 24, 7).unwrap_err();
     assert_eq!(
         full.to_string(),
-        "no room: the limit of routes is reached; remove routes or raise the table's capacity"
+        "no space: the limit of routes is reached; remove routes or raise the table's capacity"
     );
-    assert_eq!(lpm.insert(0x0a00_0000, 24, 8), Ok(Some(7)), "replacing needs no room");
+    assert_eq!(lpm.insert(0x0a00_0000, 24, 8), Ok(Some(7)), "replacing needs no space");
 }

@@ -11,16 +11,16 @@ use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHops, Resolved
 
 const READERS: usize = 3;
 const CHANGES: u64 = if cfg!(miri) { 60 } else { 100_000 };
-/// The writer goes on until each reader has had other answers than before so many times.
-const NEWS: u64 = 10;
+/// Changed batches that each reader must observe before the writer stops.
+const MIN_CHANGES: u64 = 10;
 
-/// What an engine does: readers say which epoch they have seen, the writer frees up to the
+/// What an engine does: readers publish the epoch that they have observed, the writer frees up to the
 /// smallest of them.
 struct Epochs {
     current: AtomicU64,
-    seen: [AtomicU64; READERS],
-    /// Batches whose answers were others than those of the batch before.
-    news: [AtomicU64; READERS],
+    observed: [AtomicU64; READERS],
+    /// Batches whose answers differ from those of the batch before.
+    changes: [AtomicU64; READERS],
     stop: AtomicBool,
 }
 
@@ -28,8 +28,8 @@ impl Epochs {
     fn new() -> Self {
         Self {
             current: AtomicU64::new(0),
-            seen: [const { AtomicU64::new(0) }; READERS],
-            news: [const { AtomicU64::new(0) }; READERS],
+            observed: [const { AtomicU64::new(0) }; READERS],
+            changes: [const { AtomicU64::new(0) }; READERS],
             stop: AtomicBool::new(false),
         }
     }
@@ -37,20 +37,20 @@ impl Epochs {
     /// A reader between two batches: it holds nothing.
     fn quiesce(&self, reader: usize) -> bool {
         let current = self.current.load(Ordering::SeqCst);
-        self.seen[reader].store(current, Ordering::SeqCst);
+        self.observed[reader].store(current, Ordering::SeqCst);
         !self.stop.load(Ordering::SeqCst)
     }
 
-    /// Whether each reader has seen changes, so that the test says something.
-    fn have_news(&self) -> bool {
-        self.news.iter().all(|news| news.load(Ordering::SeqCst) >= NEWS)
+    /// Whether each reader has observed enough changes for the test to be meaningful.
+    fn have_changed(&self) -> bool {
+        self.changes.iter().all(|changes| changes.load(Ordering::SeqCst) >= MIN_CHANGES)
     }
 
     /// The writer after some changes.
-    fn turn(&self, tables: &mut [&mut dyn Reclaim]) {
+    fn advance(&self, tables: &mut [&mut dyn Reclaim]) {
         let epoch = self.current.fetch_add(1, Ordering::SeqCst) + 1;
         tables.iter_mut().for_each(|table| table.retire_mark(epoch));
-        let safe = self.seen.iter().map(|seen| seen.load(Ordering::SeqCst)).min();
+        let safe = self.observed.iter().map(|observed| observed.load(Ordering::SeqCst)).min();
         tables.iter_mut().for_each(|table| table.reclaim(safe.unwrap_or(0)));
     }
 }
@@ -69,8 +69,8 @@ struct GoneAtEnd<'a>(&'a Epochs, usize);
 
 impl Drop for GoneAtEnd<'_> {
     fn drop(&mut self) {
-        self.0.seen[self.1].store(u64::MAX, Ordering::SeqCst);
-        self.0.news[self.1].store(u64::MAX, Ordering::SeqCst);
+        self.0.observed[self.1].store(u64::MAX, Ordering::SeqCst);
+        self.0.changes[self.1].store(u64::MAX, Ordering::SeqCst);
     }
 }
 
@@ -112,14 +112,14 @@ fn routes_come_and_go<K: Key + 'static>(
                             "{key:x} got {value}: {route:x?}"
                         );
                     }
-                    let is_news = u64::from(out != before);
-                    epochs.news[id].fetch_add(is_news, Ordering::SeqCst);
+                    let is_change = u64::from(out != before);
+                    epochs.changes[id].fetch_add(is_change, Ordering::SeqCst);
                 }
             });
         }
         let mut state = 0x1234_5678_9abc_def1;
         let (mut is_in, mut done) = (vec![false; routes.len()], 0);
-        while done < CHANGES || !epochs.have_news() {
+        while done < CHANGES || !epochs.have_changed() {
             let at = 1 + random(&mut state) as usize % (routes.len() - 1);
             // One goes, or some come together.
             let many = 1 + random(&mut state) as usize % 4;
@@ -143,7 +143,7 @@ fn routes_come_and_go<K: Key + 'static>(
                 Some(LpmError::Full(_)) => thread::yield_now(),
                 Some(other) => panic!("{other}"),
             }
-            epochs.turn(&mut [&mut lpm]);
+            epochs.advance(&mut [&mut lpm]);
         }
         drop(stop);
     });
@@ -236,7 +236,7 @@ fn an_adjacency_is_never_seen_half_written() {
             } else {
                 thread::yield_now();
             }
-            epochs.turn(&mut [&mut adjacencies, &mut next_hops]);
+            epochs.advance(&mut [&mut adjacencies, &mut next_hops]);
         }
         drop(stop);
     });

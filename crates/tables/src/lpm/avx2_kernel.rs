@@ -26,7 +26,7 @@ pub(crate) fn has_avx2() -> bool {
     has_bits() && is_x86_feature_detected!("avx2")
 }
 
-/// Whether the arrays are as the kernels want them and the CPU can run them.
+/// Whether the arrays meet the kernels' requirements and the CPU can run them.
 fn fits<K: Key>(root: &[AtomicU32], words: &[AtomicU64]) -> bool {
     root.len() == 1 << K::ROOT_BITS && words.len() > SLACK_WORDS && has_avx2()
 }

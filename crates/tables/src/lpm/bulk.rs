@@ -2,9 +2,9 @@
 //!
 //! Prefixes that ascend within one root slot go into the bookkeeping first; then the look-up
 //! structure below that slot is planned and published once for all of them. A table that is
-//! loaded in order so has each chunk written once, where single changes write most of them again
-//! for each of their prefixes. Where the next changes are known, what they touch is on its way to
-//! the cache before they come: in a large table waiting for it is most of the work.
+//! loaded in order writes each chunk once, where single changes write most of them again
+//! for each of their prefixes. Where the next changes are known, what they touch is prefetched:
+//! in a large table, waiting for memory is most of the work.
 
 use super::key::Key;
 use super::writer::{Lpm, check, check_value};
@@ -38,7 +38,7 @@ pub enum Outcome {
     Kept(u32),
 }
 
-/// A prefix longer than the root's bits that the bookkeeping has and look-ups do not see yet.
+/// A prefix longer than the root's bits that the bookkeeping has and look-ups do not find yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted<K> {
     pub(super) prefix: K,
@@ -56,7 +56,7 @@ impl<K: Key> Lpm<K> {
     /// is the same in any order, and the fastest when prefixes ascend by address and length.
     ///
     /// # Errors
-    /// The first refusal, as of [`Self::insert`]. What came before is in, what comes after is not
+    /// The first refusal, as of [`Self::insert`]. What came before is applied, what comes after is not
     /// looked at.
     pub fn insert_all(
         &mut self,
@@ -77,13 +77,13 @@ impl<K: Key> Lpm<K> {
     }
 
     /// Points each prefix to its value, or removes it where that is 0, one after the other, unless
-    /// `may_replace` rejects the change of that number and the value that the prefix has. What
-    /// became of them is put into `outcomes`, which is emptied first. The fastest when prefixes
+    /// `may_replace` rejects the change of that number and the value that the prefix has. Their
+    /// outcomes are written to `outcomes`, which is emptied first. The fastest when prefixes
     /// ascend by address and length.
     ///
     /// # Errors
     /// The first refusal, as of [`Self::insert`] and [`Self::remove`]. `outcomes` then has all that
-    /// came before and is done; what comes after is not looked at. A prefix to remove that is not
+    /// came before and is done; what comes after is not examined. A prefix to remove that is not
     /// there is no error.
     pub fn change_all(
         &mut self,
@@ -112,7 +112,7 @@ impl<K: Key> Lpm<K> {
         done
     }
 
-    /// Brings what the changes after the next few touch on its way to the cache.
+    /// Prefetches what the changes after the next few touch.
     #[inline]
     fn look_ahead(&self, changes: &[(K, u8, u32)]) {
         let [slots, nodes, ends] = AHEAD.map(|ahead| changes.get(ahead));
@@ -142,7 +142,7 @@ impl<K: Key> Lpm<K> {
         let _ = block;
     }
 
-    /// Makes a change that look-ups may see later: once what is `noted` is published.
+    /// Makes a change that takes effect in look-ups once what is `noted` is published.
     fn change(
         &mut self,
         noted: &mut Vec<Noted<K>>,
@@ -232,7 +232,7 @@ impl<K: Key> Lpm<K> {
         Outcome::Removed(old)
     }
 
-    /// Lets look-ups see what was noted. Where it does not fit as a whole, as much of it as fits.
+    /// Publishes what was noted; where it does not all fit, as much as fits.
     fn publish(&mut self, noted: &mut Vec<Noted<K>>) -> Result<(), Refused> {
         let Some(first) = noted.first() else { return Ok(()) };
         // Only removals may use the reserve.

@@ -1,6 +1,6 @@
 //! What the words of a look-up structure mean: leaves, and three kinds of chunks.
 //!
-//! Every kernel must know what stands here, and nothing else. A word of 32 bits (of the root, or a
+//! Kernels depend on this layout only. A word of 32 bits (of the root, or a
 //! run of a chunk) is one of these, by its upper bits:
 //!
 //! ```text
@@ -15,11 +15,11 @@
 //! the address) differs from slot `i - 1`; bit 0 always is. So the answer for slot `i` is run
 //! `popcount(bitmap & (2 << i) - 1)`, counted from 1: a leaf, or a chunk for the six bits after.
 //!
-//! A *lone prefix* stands for all nodes on the way to a prefix that has no other beside it: it
-//! ends the walk. Its first word is the address without its first bit, which the root has looked
-//! at, then the marker: a one behind the last bit of the prefix, then zeros. An address hits when
+//! A *lone prefix* stands for all nodes on the path to a prefix that has no other beside it: it
+//! ends the walk. Its first word is the address without its first bit, which the root has
+//! used, then the marker: a one behind the last bit of the prefix, then zeros. An address hits when
 //! it agrees on all bits above the marker, and misses otherwise; hit and miss are leaves. A lone
-//! prefix has at most 64 bits, so all that is looked at are bits 1 to 64 of the address.
+//! prefix has at most 64 bits, so only bits 1 to 64 are compared of the address.
 
 use core::sync::atomic::Ordering;
 
@@ -110,7 +110,7 @@ impl Chunk {
             bitmap |= gathered << (8 * at);
         }
         let mut chunk = Self::with_bitmap(slots, bitmap, CHILD);
-        // Two runs take one word either way, and wide ones can take any value later.
+        // Two runs take one word in both layouts, and wide ones can take any value later.
         if K::NARROWS && chunk.count > 2 && chunk.is_small() {
             chunk.kind |= NARROW;
         }
@@ -294,8 +294,8 @@ mod tests {
             let words = words(&lone);
             for bit in 0..107 {
                 let key = network ^ 1 << bit;
-                let wanted = if bit < 128 - u32::from(len) { 7 } else { 9 };
-                assert_eq!(step(&words, lone.kind(), key, 26), wanted, "/{len}, bit {bit}");
+                let expected = if bit < 128 - u32::from(len) { 7 } else { 9 };
+                assert_eq!(step(&words, lone.kind(), key, 26), expected, "/{len}, bit {bit}");
             }
         }
     }

@@ -78,8 +78,8 @@ pub(crate) struct Fib {
     /// hundreds of tables costs no memory, and changing one is a single store.
     rest: AtomicU32,
     arena: Box<[AtomicU64]>,
-    /// Words to skip so that the first page begins on a cache line. (Asking the allocator for the
-    /// alignment would make it clear, and so touch, the whole arena.)
+    /// Words to skip so that the first page begins on a cache line. (An aligned allocation
+    /// would clear, and so touch, the whole arena.)
     skew: usize,
 }
 
@@ -128,7 +128,7 @@ impl Fib {
         }
     }
 
-    /// Brings the chunk that a word leads to, if it does, on its way to the cache.
+    /// Prefetches the chunk that a word leads to, if it leads to one.
     #[inline]
     pub(crate) fn prefetch(&self, word: u32) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]

@@ -8,7 +8,7 @@ use super::writer::Lpm;
 const WORD: usize = 64;
 
 /// The root slots that have anything in them: a node below, or a short prefix that begins there. A
-/// walk through a table of a few routes so does not look at a million empty slots.
+/// walk through a table of a few routes thus skips a million empty slots.
 #[derive(Debug)]
 pub(super) struct Occupied {
     slots: Vec<u64>,

@@ -15,7 +15,7 @@ use super::key::Key;
 /// Groups of 16 addresses that walk down together.
 const GROUPS: usize = 4;
 
-/// Brings the cache line of an element, if there is one, on its way.
+/// Prefetches the cache line of an element, if there is one.
 #[inline(always)]
 pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {
@@ -75,7 +75,7 @@ pub(crate) fn lookup_bits<K: Key>(
     }
 }
 
-/// Whether the arrays are as the AVX-512 kernels want them and the CPU can run them.
+/// Whether the arrays meet the AVX-512 kernels' requirements and the CPU can run them.
 fn fits_avx512<K: Key>(root: &[AtomicU32], words: &[AtomicU64]) -> bool {
     root.len() == 1 << K::ROOT_BITS && words.len() > SLACK_WORDS && has_avx512()
 }

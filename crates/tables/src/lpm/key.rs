@@ -1,4 +1,4 @@
-//! What an address is to a longest-prefix match: a root index and groups of six bits.
+//! The view that a longest-prefix match has of an address: a root index and groups of six bits.
 
 use core::fmt::{Debug, LowerHex};
 use core::hash::Hash;
@@ -75,7 +75,7 @@ pub trait Key: sealed::Sealed + Copy + Debug + Eq + Hash + LowerHex + Ord + Send
 impl Key for u32 {
     const BITS: u8 = 32;
     const ROOT_BITS: u8 = 18;
-    /// A narrow chunk takes no more room, and the way is short.
+    /// A narrow chunk takes no more space, and the walk is short.
     const LONES: bool = false;
     const NARROWS: bool = true;
 

@@ -8,9 +8,9 @@
 //! look-ups touch the root word and one cache line; chunks of up to 64 bytes never cross a line.
 //! Two more kinds save memory, and with it cache misses: IPv4 chunks of small leaves have runs of 16
 //! bits, and an IPv6 prefix that has no other near it is compared whole, where it would take a chunk
-//! for each six bits. [`chunk`] has the layout, bit by bit: all that a kernel must know.
+//! for each six bits. [`chunk`] has the layout, bit by bit: all that a kernel depends on.
 //!
-//! **Changes** are made in place by one writer, which knows the prefixes from bookkeeping of its
+//! **Changes** are made in place by one writer, which keeps the prefixes in bookkeeping of its
 //! own. A chunk that can take the new runs is changed word by word; otherwise a new chunk is
 //! written and its position stored (release) in the one word that leads to it. So each address
 //! goes from its old answer to its new one, never through a third. Old chunks wait for a
@@ -48,7 +48,7 @@ pub type Ip6LpmReader = LpmReader<u128>;
 /// The greatest value of a route: the top bit of a word distinguishes children from leaves.
 pub const MAX_VALUE: u32 = (1 << 31) - 1;
 
-/// The limits of one table, set when it is made. Memory is mapped lazily: room that is not used
+/// The limits of one table, set when it is made. Memory is mapped lazily: space that is not used
 /// costs address space only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LpmCapacity {
@@ -64,7 +64,7 @@ pub struct LpmCapacity {
 }
 
 impl LpmCapacity {
-    /// Limits that fit `routes` prefixes distributed as in the real Internet with ample room, and
+    /// Limits that fit `routes` prefixes distributed as in the real Internet with ample space, and
     /// up to 64 Ki scattered host routes. A distribution that needs more (millions of /32 that
     /// share nothing) is refused with [`LpmError::Full`], which names the limit that was reached.
     pub const fn for_routes(routes: usize) -> Self {
@@ -83,7 +83,7 @@ impl LpmCapacity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LpmError {
     /// A limit of the table is reached.
-    #[error("no room: the limit of {0} is reached; remove routes or raise the table's capacity")]
+    #[error("no space: the limit of {0} is reached; remove routes or raise the table's capacity")]
     Full(Limit),
     /// The address has bits set beyond the prefix length.
     #[error("host bits are set beyond the prefix length; clear them or use a longer prefix")]
@@ -91,7 +91,7 @@ pub enum LpmError {
     /// The prefix length is greater than the address has bits.
     #[error("prefix length {len} is out of range; the greatest is {max}")]
     LengthOutOfRange {
-        /// The length that was asked for.
+        /// The requested length.
         len: u8,
         /// The greatest length of this family.
         max: u8,

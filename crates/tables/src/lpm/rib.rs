@@ -3,7 +3,7 @@
 //! A node stands for one group of six bits under the root, like a chunk of the shared side. The
 //! prefixes that end in it (1 to 6 bits longer than the node's depth) are bits of a 126-bit set;
 //! their values lie packed in the order of those bits, the children in the order of theirs.
-//! Removing shrinks in place and never needs room.
+//! Removing shrinks in place and never needs space.
 
 use crate::pages::Pages;
 
@@ -85,7 +85,7 @@ impl Rib {
         let mut nodes = Vec::with_capacity(node_limit + 1);
         nodes.push(Node::default()); // NO_NODE
         let words = words.min(u32::MAX as usize / 2);
-        // `vec!` of zeros asks the system for zeroed pages and touches none.
+        // `vec!` of zeros maps zeroed pages and touches none.
         Self {
             nodes,
             free_nodes: Vec::new(),
@@ -103,7 +103,7 @@ impl Rib {
         &mut self.nodes[id as usize]
     }
 
-    /// Brings the values of a node on their way to the cache.
+    /// Prefetches the values of a node.
     #[inline]
     pub(crate) fn prefetch_values(&self, id: u32) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -111,7 +111,7 @@ impl Rib {
         let _ = id;
     }
 
-    /// Brings a node on its way to the cache.
+    /// Prefetches a node.
     #[inline]
     pub(crate) fn prefetch_node(&self, id: u32) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -119,7 +119,7 @@ impl Rib {
         let _ = id;
     }
 
-    /// Brings the children of a node on their way to the cache.
+    /// Prefetches the children of a node.
     #[inline]
     pub(crate) fn prefetch_kids(&self, id: u32) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -226,7 +226,7 @@ impl Rib {
         self.node_mut(id).prefixes[index / 64] &= !(1 << (index % 64));
     }
 
-    /// The value of the longest prefix for the six bits `slot`, looking in this node only.
+    /// The value of the longest prefix for the six bits `slot`, in this node only.
     pub(crate) fn covering(&self, id: u32, slot: usize) -> u32 {
         (1..=6u8)
             .rev()

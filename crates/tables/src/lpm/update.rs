@@ -239,7 +239,7 @@ impl<K: Key> Lpm<K> {
                 continue;
             }
             if node.word == step.old_word {
-                // What was planned last needs no painting again; mostly it is all there is.
+                // What was planned last needs no second pass; mostly it is all there is.
                 if at_step == last {
                     self.rewrite_in_place(step, &self.last_slots);
                 } else {

@@ -1,4 +1,4 @@
-//! The writer of a longest-prefix match: checks, bookkeeping, and what operators may ask.
+//! The writer of a longest-prefix match: checks, bookkeeping, and queries.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Limit, LpmCapacity, LpmError, MAX_VALUE};
 use crate::grace::{Reclaim, Retired};
 use crate::pages::Pages;
 
-/// Share of the look-up arena that only removals may use: they can need a little room when routes
+/// Share of the look-up arena that only removals may use: they can need a little space when routes
 /// of equal value shared a run, and should not be refused.
 const RESERVE_DIVISOR: usize = 64;
 /// Nodes between the root and the last bit of an address, at most.
@@ -316,7 +316,7 @@ impl<K: Key> Lpm<K> {
         self.prune(prefix, len);
     }
 
-    /// Removes the empty nodes on the way to a prefix, deepest first.
+    /// Removes the empty nodes on the path to a prefix, deepest first.
     pub(super) fn prune(&mut self, prefix: K, len: u8) {
         let mut path = Path { ids: [NO_NODE; LEVELS], levels: 0 };
         let mut depth = K::ROOT_BITS;
@@ -347,7 +347,7 @@ impl<K: Key> Lpm<K> {
     }
 
     /// The value of the longest short prefix at or above a cell of the heap. The default route,
-    /// in cell 1, covers nothing: look-ups know it by themselves.
+    /// in cell 1, covers nothing: look-ups read it separately.
     pub(super) fn short_cover(&self, cell: usize) -> u32 {
         let mut cell = cell;
         while cell > 1 && self.short[cell] == 0 {

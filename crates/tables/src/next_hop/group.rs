@@ -1,4 +1,4 @@
-//! Multipath groups: which bucket belongs to which member, and room for the buckets.
+//! Multipath groups: which bucket belongs to which member, and space for the buckets.
 //!
 //! A group owns a power of two of buckets, each naming an adjacency. Members own buckets in
 //! proportion to their weights, exactly but for rounding. When members change, a bucket keeps its
@@ -38,14 +38,14 @@ pub(super) fn check(members: &[Member]) -> Result<u8, NextHopError> {
     if let Some(member) = members.iter().find(|member| member.weight == 0) {
         return Err(NextHopError::ZeroWeight(member.adjacency));
     }
-    let mut seen = BTreeSet::new();
-    if let Some(member) = members.iter().find(|member| !seen.insert(member.adjacency)) {
+    let mut used = BTreeSet::new();
+    if let Some(member) = members.iter().find(|member| !used.insert(member.adjacency)) {
         return Err(NextHopError::DuplicateMember(member.adjacency));
     }
     let total = total_weight(members);
     let least = members.iter().map(|member| u64::from(member.weight)).min().unwrap_or(1);
-    let wanted = (members.len() as u64 * BUCKETS_PER_MEMBER).max(total.div_ceil(least));
-    Ok((wanted.next_power_of_two().ilog2() as u8).clamp(LOG2_MIN, LOG2_MAX))
+    let needed = (members.len() as u64 * BUCKETS_PER_MEMBER).max(total.div_ceil(least));
+    Ok((needed.next_power_of_two().ilog2() as u8).clamp(LOG2_MIN, LOG2_MAX))
 }
 
 fn total_weight(members: &[Member]) -> u64 {
@@ -127,10 +127,10 @@ impl BucketAllocator {
     }
 
     pub(super) fn take(&mut self, log2: u8) -> Option<Range> {
-        let wanted = usize::from(log2 - LOG2_MIN);
-        let found = (wanted..self.free.len()).find(|&order| !self.free[order].is_empty())?;
+        let needed = usize::from(log2 - LOG2_MIN);
+        let found = (needed..self.free.len()).find(|&order| !self.free[order].is_empty())?;
         let start = self.free[found].pop_first()?;
-        for order in (wanted..found).rev() {
+        for order in (needed..found).rev() {
             self.free[order].insert(start + (1 << (order + usize::from(LOG2_MIN))));
         }
         Some(Range { start, log2 })

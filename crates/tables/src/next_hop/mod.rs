@@ -62,10 +62,10 @@ pub struct NextHopCapacity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NextHopError {
     /// Every id is in use or waits for its grace period.
-    #[error("no room: all {0} next hops are in use; raise the table's capacity")]
+    #[error("no space: all {0} next hops are in use; raise the table's capacity")]
     Full(usize),
     /// Not enough buckets in one run.
-    #[error("no room for {0} buckets of a multipath group; raise the table's capacity")]
+    #[error("no space for {0} buckets of a multipath group; raise the table's capacity")]
     BucketsFull(usize),
     /// No members, or more than [`MAX_MEMBERS`].
     #[error("a multipath group has {0} members; give 1 to {MAX_MEMBERS}")]
@@ -164,7 +164,7 @@ impl NextHops {
         Ok(id)
     }
 
-    /// Changes a next hop, and with it the way of every prefix that points to it. A group that
+    /// Changes a next hop, and with it the path of every prefix that points to it. A group that
     /// stays one keeps its flows where it can.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl NextHops {
         })
     }
 
-    /// Removes a next hop that no prefix uses any more: who gave out its id knows. The id is given
+    /// Removes a next hop that no prefix uses any more: the caller checks that. The id is given
     /// out again only after a grace period.
     ///
     /// # Errors
@@ -201,8 +201,8 @@ impl NextHops {
         Ok(())
     }
 
-    /// Turns everything that uses adjacency `old` to `new`, each word at once, and gives how many
-    /// next hops changed: what a neighbour's new address does. `old` may then be retired. A group
+    /// Redirects everything that uses adjacency `old` to `new`, each word at once, and returns how many
+    /// next hops changed. A neighbour's new MAC address needs this. `old` may then be retired. A group
     /// that has both already loses `old`; its flows go to `new`.
     pub fn replace_adjacency(&mut self, old: u32, new: u32) -> usize {
         let word = |adjacency: u32| ADJACENCY << KIND_SHIFT | u64::from(adjacency);
@@ -260,9 +260,9 @@ impl NextHops {
     }
 
     fn write_group(&mut self, id: u32, members: &[Member]) -> Result<(), NextHopError> {
-        let wanted = group::check(members)?;
+        let needed = group::check(members)?;
         let before = self.groups.get(&id).map(|group| group.range);
-        let log2 = before.map_or(wanted, |range| range.log2.max(wanted));
+        let log2 = before.map_or(needed, |range| range.log2.max(needed));
         let range = match before {
             Some(range) if range.log2 == log2 => range,
             _ => self.buckets_free.take(log2).ok_or(NextHopError::BucketsFull(1 << log2))?,
@@ -322,7 +322,7 @@ mod loom_tests {
     use super::*;
     use crate::adjacency::{Adjacencies, Adjacency, AdjacencyKind};
 
-    /// Whoever meets a new adjacency through a next hop sees all of it.
+    /// A reader that reaches a new adjacency through a next hop sees all of it.
     #[test]
     fn an_adjacency_is_published_whole() {
         loom::model(|| {

@@ -71,13 +71,13 @@ impl NextHopReader {
     #[inline]
     pub fn resolve_straight(&self, ids: &[u32], adjacencies: &mut [u32]) -> bool {
         let objects = &*self.0.objects;
-        let mut odd = 0;
+        let mut mismatch = 0;
         for (id, adjacency) in ids.iter().zip(adjacencies) {
             let word = objects.get(*id as usize).map_or(0, |word| word.load(Ordering::Acquire));
-            odd |= word >> KIND_SHIFT ^ ADJACENCY;
+            mismatch |= word >> KIND_SHIFT ^ ADJACENCY;
             *adjacency = word as u32;
         }
-        odd == 0
+        mismatch == 0
     }
 
     /// The adjacencies of an id: of a group, those of all its buckets, most of them
