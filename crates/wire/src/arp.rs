@@ -1,4 +1,4 @@
-//! ARP for IPv4 over Ethernet (RFC 826, RFC 5227): who has which address on a link.
+//! ARP for IPv4 over Ethernet (RFC 826, RFC 5227): the MAC addresses of a link's IPv4 addresses.
 
 use crate::ethernet::{Mac, ethertype};
 use crate::{BuildError, build_error::prefix_of};
@@ -47,7 +47,7 @@ pub struct Packet {
     pub protocol_length: u8,
     /// [`REQUEST`] or [`REPLY`].
     pub operation: U16,
-    /// Who sends this.
+    /// The sender.
     pub sender_mac: Mac,
     /// The sender's IPv4 address; 0.0.0.0 in a probe (RFC 5227 section 2.1.1).
     pub sender: [u8; 4],
@@ -144,7 +144,7 @@ impl Packet {
 /// Checks an ARP packet; trailing bytes are the frame's padding.
 ///
 /// Whether the sender address lies in the link's network, and equals the frame's source, is for
-/// the caller, who knows the link.
+/// the caller, which has the link's configuration.
 ///
 /// # Errors
 /// One cause per rule broken, the first in the order of the fields.

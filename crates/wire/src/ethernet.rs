@@ -60,7 +60,7 @@ pub struct Mac(pub [u8; 6]);
 impl Mac {
     /// All ones: every station.
     pub const BROADCAST: Self = Self([0xff; 6]);
-    /// All zeroes: nobody, "not known".
+    /// All zeroes: unspecified.
     pub const ZERO: Self = Self([0; 6]);
 
     /// Whether this names a group, the broadcast address included.

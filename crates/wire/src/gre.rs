@@ -60,7 +60,7 @@ impl<'a> View<'a> {
 /// Checks a packet, its checksum included when it has one.
 ///
 /// # Errors
-/// One cause per rule broken: length, version, what is not spoken here, checksum.
+/// One cause per rule broken: length, version, unsupported flags, checksum.
 pub fn check(bytes: &[u8]) -> Result<View<'_>, GreError> {
     let (header, rest) = Header::ref_from_prefix(bytes).map_err(|_| GreError::Truncated)?;
     let flags = header.flags.get();

@@ -143,7 +143,7 @@ pub const fn is_error(kind: u8) -> bool {
 /// error, no later fragment, goes to one host and comes from one host.
 ///
 /// Whether it came as a link-layer broadcast, or went to a directed broadcast address, is for
-/// the caller, who knows the link.
+/// the caller, which has the link's configuration.
 pub fn may_answer(refused: &ipv4::View<'_>) -> bool {
     let header = refused.header();
     let (source, destination) = (refused.source(), refused.destination());
@@ -167,9 +167,9 @@ pub enum Unreachable {
     Network = 0,
     /// The host on the last link does not answer.
     Host = 1,
-    /// Nobody here takes the protocol.
+    /// This host does not support the protocol.
     Protocol = 2,
-    /// Nobody here takes the port.
+    /// No socket has the port.
     Port = 3,
     /// The source route cannot be followed.
     SourceRoute = 5,
@@ -199,7 +199,7 @@ pub enum Error {
     TimeExceeded,
     /// Fragments did not all arrive in time.
     ReassemblyTimeExceeded,
-    /// The host had better send to this router of its own link (RFC 1812 section 5.2.7.2).
+    /// The better first hop on the host's own link (RFC 1812 section 5.2.7.2).
     Redirect {
         /// The better router, or the destination itself.
         gateway: core::net::Ipv4Addr,
@@ -221,7 +221,7 @@ impl Error {
             Self::ReassemblyTimeExceeded => (kind::TIME_EXCEEDED, 1, 0, 0),
             Self::Redirect { gateway } => {
                 let [a, b, c, d] = gateway.octets();
-                // Code 1: for the host; nobody knows the network's mask.
+                // Code 1: for the host; the network's mask is unknown.
                 let halves = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
                 (kind::REDIRECT, 1, halves.0, halves.1)
             }

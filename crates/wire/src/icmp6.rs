@@ -171,7 +171,7 @@ pub enum Unreachable {
     BeyondScope = 2,
     /// The host on the last link does not answer.
     Address = 3,
-    /// Nobody here takes the port.
+    /// No socket has the port.
     Port = 4,
     /// The source address fails a filter.
     SourcePolicy = 5,
@@ -185,9 +185,9 @@ pub enum Unreachable {
 pub enum Problem {
     /// A header field makes no sense.
     HeaderField = 0,
-    /// Nobody here knows the next header.
+    /// The next header is unknown.
     NextHeader = 1,
-    /// Nobody here knows the option.
+    /// The option is unknown.
     Option = 2,
     /// The first fragment does not hold all headers (RFC 7112).
     FirstFragment = 3,

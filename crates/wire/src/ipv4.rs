@@ -55,9 +55,9 @@ pub struct Header {
     pub protocol: u8,
     /// Checksum of the header.
     pub checksum: U16,
-    /// Who sent the packet.
+    /// The source address.
     pub source: [u8; 4],
-    /// Who shall get the packet.
+    /// The destination address.
     pub destination: [u8; 4],
 }
 
@@ -130,13 +130,13 @@ impl<'a> View<'a> {
         self.packet
     }
 
-    /// Who sent the packet.
+    /// The source address.
     #[inline]
     pub const fn source(&self) -> Ipv4Addr {
         Ipv4Addr::from_octets(self.header.source)
     }
 
-    /// Who shall get the packet.
+    /// The destination address.
     #[inline]
     pub const fn destination(&self) -> Ipv4Addr {
         Ipv4Addr::from_octets(self.header.destination)
@@ -232,9 +232,9 @@ pub const fn is_martian_destination(destination: Ipv4Addr) -> bool {
 /// The fields of a header to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Builder<'a> {
-    /// Who sends.
+    /// The source address.
     pub source: Ipv4Addr,
-    /// Who shall get it.
+    /// The destination address.
     pub destination: Ipv4Addr,
     /// What the payload is: a number of [`crate::protocol`].
     pub protocol: u8,

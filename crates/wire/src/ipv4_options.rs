@@ -1,4 +1,4 @@
-//! IPv4 options (RFC 791 section 3.1): what stands between the fixed header and the payload.
+//! IPv4 options (RFC 791 section 3.1): the bytes between the fixed header and the payload.
 
 use crate::ipv4::Ip4Error;
 
@@ -54,7 +54,7 @@ impl<'a> Iterator for Options<'a> {
     type Item = Result<Ip4Option<'a>, Ip4Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Each turn takes at least one byte of at most 40.
+        // Each iteration takes at least one byte of at most 40.
         while let [kind, behind @ ..] = self.rest {
             match *kind {
                 END => break,
@@ -93,17 +93,17 @@ pub struct PresentOptions {
 /// # Errors
 /// [`Ip4Error::BadOption`] when an option's length is below 2 or beyond the header.
 pub fn inspect(bytes: &[u8]) -> Result<PresentOptions, Ip4Error> {
-    let mut seen = PresentOptions::default();
+    let mut present = PresentOptions::default();
     for option in Options::new(bytes) {
         match option?.kind {
-            LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => seen.source_route = true,
-            RECORD_ROUTE => seen.record_route = true,
-            TIMESTAMP => seen.timestamp = true,
-            ROUTER_ALERT => seen.router_alert = true,
+            LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => present.source_route = true,
+            RECORD_ROUTE => present.record_route = true,
+            TIMESTAMP => present.timestamp = true,
+            ROUTER_ALERT => present.router_alert = true,
             _ => {}
         }
     }
-    Ok(seen)
+    Ok(present)
 }
 
 #[cfg(test)]
@@ -123,9 +123,9 @@ mod tests {
             ]
         );
         assert!(options[0].unwrap().is_copied());
-        let seen =
+        let present =
             PresentOptions { source_route: true, router_alert: true, ..PresentOptions::default() };
-        assert_eq!(inspect(&bytes), Ok(seen));
+        assert_eq!(inspect(&bytes), Ok(present));
         let strict = inspect(&[137, 3, 4, 0]).unwrap();
         assert!(strict.source_route && !strict.record_route);
         let recorded = inspect(&[7, 3, 4, 68, 4, 5, 0, 0]).unwrap();

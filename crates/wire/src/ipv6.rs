@@ -49,9 +49,9 @@ pub struct Header {
     pub next_header: u8,
     /// Hops left.
     pub hop_limit: u8,
-    /// Who sent the packet.
+    /// The source address.
     pub source: [u8; 16],
-    /// Who shall get the packet, or its next routing stop.
+    /// The destination address, or the next one of a routing header.
     pub destination: [u8; 16],
 }
 
@@ -74,13 +74,13 @@ impl Header {
         self.version_class_flow.get() & 0x000f_ffff
     }
 
-    /// Who sent the packet.
+    /// The source address.
     #[inline]
     pub const fn source(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.source)
     }
 
-    /// Who shall get the packet, or its next routing stop.
+    /// The destination address, or the next one of a routing header.
     #[inline]
     pub const fn destination(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.destination)
@@ -113,13 +113,13 @@ impl<'a> View<'a> {
         self.packet
     }
 
-    /// Who sent the packet.
+    /// The source address.
     #[inline]
     pub const fn source(&self) -> Ipv6Addr {
         self.header.source()
     }
 
-    /// Who shall get the packet, or its next routing stop.
+    /// The destination address, or the next one of a routing header.
     #[inline]
     pub const fn destination(&self) -> Ipv6Addr {
         self.header.destination()
@@ -161,7 +161,7 @@ impl<'a> View<'a> {
 
 /// Checks an IPv6 packet's fixed header; extension headers are checked on request.
 ///
-/// Bytes behind the payload length are the link's padding. Jumbograms (RFC 2675) are not known:
+/// Bytes behind the payload length are the link's padding. Jumbograms (RFC 2675) are not supported:
 /// their payload length of 0 gives an empty payload.
 ///
 /// # Errors
@@ -210,9 +210,9 @@ pub const fn is_martian_destination(destination: Ipv6Addr) -> bool {
 /// The fields of a header to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Builder {
-    /// Who sends.
+    /// The source address.
     pub source: Ipv6Addr,
-    /// Who shall get it.
+    /// The destination address.
     pub destination: Ipv6Addr,
     /// What follows: a number of [`crate::protocol`].
     pub next_header: u8,

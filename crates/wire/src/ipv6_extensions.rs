@@ -257,7 +257,7 @@ impl<'a> Iterator for Options<'a> {
     type Item = Result<Ip6Option<'a>, Ip6Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Each turn takes at least one byte of at most 2,046.
+        // Each iteration takes at least one byte of at most 2,046.
         while let [kind, behind @ ..] = self.rest {
             if *kind == 0 {
                 self.rest = behind;

@@ -65,7 +65,7 @@ impl Iterator for Addresses<'_> {
     }
 }
 
-/// Whether the bytes of an IPv4 payload look like a solicitation; nothing else is checked.
+/// Whether the bytes of an IPv4 payload have a solicitation's type and length; nothing else is checked.
 pub fn is_solicitation(message: &[u8]) -> bool {
     message.first() == Some(&SOLICITATION)
 }
@@ -138,23 +138,23 @@ mod tests {
 
     #[test]
     fn solicitations_are_told_from_others() {
-        let asked = sealed(vec![10, 0, 0, 0, 0, 0, 0, 0]);
-        assert!(is_solicitation(&asked));
-        assert_eq!(check(&asked), Ok(Message::Solicitation));
+        let solicitation = sealed(vec![10, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(is_solicitation(&solicitation));
+        assert_eq!(check(&solicitation), Ok(Message::Solicitation));
         assert_eq!(check(&sealed(vec![10, 1, 0, 0, 0, 0, 0, 0])), Err(IrdpError::BadCode));
         assert_eq!(check(&sealed(vec![8, 0, 0, 0, 0, 0, 0, 0])), Err(IrdpError::BadType));
         assert_eq!(check(&[10, 0, 0, 0, 0, 0, 0, 0]), Err(IrdpError::BadChecksum));
-        assert_eq!(check(&asked[..7]), Err(IrdpError::Truncated));
+        assert_eq!(check(&solicitation[..7]), Err(IrdpError::Truncated));
     }
 
     #[test]
     fn advertisements_that_lie_about_their_length_are_refused() {
-        let told =
+        let entries =
             |count: u8, size: u8| sealed([&[9, 0, 0, 0, count, size, 0, 9][..], &[0; 16]].concat());
-        assert!(check(&told(2, 2)).is_ok() && check(&told(1, 4)).is_ok());
-        assert_eq!(check(&told(0, 2)), Err(IrdpError::BadCount));
-        assert_eq!(check(&told(1, 1)), Err(IrdpError::BadCount));
-        assert_eq!(check(&told(3, 2)), Err(IrdpError::Truncated));
+        assert!(check(&entries(2, 2)).is_ok() && check(&entries(1, 4)).is_ok());
+        assert_eq!(check(&entries(0, 2)), Err(IrdpError::BadCount));
+        assert_eq!(check(&entries(1, 1)), Err(IrdpError::BadCount));
+        assert_eq!(check(&entries(3, 2)), Err(IrdpError::Truncated));
         let many = [(Ipv4Addr::LOCALHOST, 0); 256];
         let built = build_advertisement(&mut [0; 4096], 1, &many);
         assert_eq!(built, Err(BuildError::TooLong { length: 256, limit: 255 }));
@@ -163,18 +163,18 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_built_is_read_back(
-            told in prop::collection::vec((any::<[u8; 4]>(), any::<i32>()), 1..=255),
+            entries in prop::collection::vec((any::<[u8; 4]>(), any::<i32>()), 1..=255),
             lifetime in any::<u16>(),
         ) {
-            let told: Vec<_> = told.into_iter().map(|(ip, level)| (Ipv4Addr::from(ip), level)).collect();
+            let entries: Vec<_> = entries.into_iter().map(|(ip, level)| (Ipv4Addr::from(ip), level)).collect();
             let mut out = [0xaa; 8 + 8 * 255];
-            let length = build_advertisement(&mut out, lifetime, &told).unwrap();
-            prop_assert_eq!(length, 8 + 8 * told.len());
+            let length = build_advertisement(&mut out, lifetime, &entries).unwrap();
+            prop_assert_eq!(length, 8 + 8 * entries.len());
             let Ok(Message::Advertisement { lifetime_s, addresses }) = check(&out[..length]) else {
                 panic!("what is built is valid")
             };
             prop_assert_eq!(lifetime_s, lifetime);
-            prop_assert_eq!(addresses.collect::<Vec<_>>(), told);
+            prop_assert_eq!(addresses.collect::<Vec<_>>(), entries);
         }
 
         #[test]

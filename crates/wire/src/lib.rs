@@ -1,4 +1,4 @@
-//! What bytes mean: one file per header or message, parsed, checked and built; no state, no I/O.
+//! Packet formats: one file per header or message, parsed, checked and built; no state, no I/O.
 //!
 //! Every format follows one plan:
 //!

@@ -7,7 +7,7 @@ use crate::checksum::Pseudo;
 use crate::icmp6::{kind, seal};
 use crate::{BuildError, build_error::prefix_of, ipv6, protocol};
 
-/// All routers that speak MLDv2: where reports go.
+/// All MLDv2 routers: where reports go.
 pub const REPORTS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 /// Hop-by-hop options of eight bytes: router alert for MLD (RFC 2711), and padding.
 const ALERT: [u8; 8] = [protocol::ICMP6, 0, 5, 2, 0, 0, 1, 0];

@@ -1,4 +1,4 @@
-//! Neighbour discovery (RFC 4861): who has which address on an IPv6 link, and who routes.
+//! Neighbour discovery (RFC 4861): the MAC addresses and the routers of an IPv6 link.
 
 use crate::checksum::{self, Pseudo};
 use crate::ethernet::Mac;
@@ -43,7 +43,7 @@ causes! {
         BadTarget = "ndp-bad-target", "the target address is a group, or not what it may be";
         SolicitedToGroup = "ndp-solicited-to-group",
             "an advertisement to a group must not have the solicited flag";
-        MacFromNobody = "ndp-mac-from-nobody",
+        MacFromUnspecified = "ndp-mac-from-unspecified",
             "a solicitation from :: must not have a source link-layer address";
     }
 }
@@ -72,7 +72,7 @@ pub mod flag {
     pub const ROUTER: u32 = 0x8000_0000;
     /// This answers a solicitation.
     pub const SOLICITED: u32 = 0x4000_0000;
-    /// A link-layer address that is known already shall be replaced.
+    /// Override: replace a cached link-layer address.
     pub const OVERRIDE: u32 = 0x2000_0000;
 }
 
@@ -210,16 +210,16 @@ where
 }
 
 /// A sender without an address must not include its link-layer address.
-fn refuse_mac_from_nobody(ip: &ipv6::Header, options: Options<'_>) -> Result<(), NdpError> {
+fn refuse_mac_from_unspecified(ip: &ipv6::Header, options: Options<'_>) -> Result<(), NdpError> {
     if ip.source().is_unspecified() && options.has(option_kind::SOURCE_LINK_LAYER) {
-        return Err(NdpError::MacFromNobody);
+        return Err(NdpError::MacFromUnspecified);
     }
     Ok(())
 }
 
 fn router_solicitation<'a>(ip: &ipv6::Header, message: &'a [u8]) -> Result<Message<'a>, NdpError> {
     let (_, options) = fixed::<[u8; 8]>(message)?;
-    refuse_mac_from_nobody(ip, options)?;
+    refuse_mac_from_unspecified(ip, options)?;
     Ok(Message::RouterSolicitation(options))
 }
 
@@ -242,7 +242,7 @@ fn neighbor_solicitation<'a>(
     if ip.source().is_unspecified() && !is_solicited_node(ip.destination()) {
         return Err(NdpError::BadDestination);
     }
-    refuse_mac_from_nobody(ip, options)?;
+    refuse_mac_from_unspecified(ip, options)?;
     Ok(Message::NeighborSolicitation(neighbor, options))
 }
 

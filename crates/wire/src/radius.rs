@@ -1,4 +1,4 @@
-//! RADIUS packets (RFC 2865): the header, and attributes behind it. Digests over them are for who knows the secret.
+//! RADIUS packets (RFC 2865): the header, and attributes behind it. Digests over them are for the caller, which has the secret.
 
 use crate::{BuildError, build_error::prefix_of};
 use zerocopy::network_endian::U16;
@@ -24,7 +24,7 @@ pub const ACCESS_REJECT: u8 = 3;
 /// "Answer this first."
 pub const ACCESS_CHALLENGE: u8 = 11;
 
-/// Attribute: who it is.
+/// Attribute: the user name.
 pub const USER_NAME: u8 = 1;
 /// Attribute: the password, hidden by RFC 2865 section 5.2.
 pub const USER_PASSWORD: u8 = 2;
@@ -32,7 +32,7 @@ pub const USER_PASSWORD: u8 = 2;
 pub const SERVICE_TYPE: u8 = 6;
 /// Attribute: the name of a filter list.
 pub const FILTER_ID: u8 = 11;
-/// Attribute: the server's own word for the user's class.
+/// Attribute: the server's opaque class of the user.
 pub const CLASS: u8 = 25;
 /// Attribute: where the user comes from.
 pub const CALLING_STATION_ID: u8 = 31;
@@ -42,12 +42,12 @@ pub const NAS_IDENTIFIER: u8 = 32;
 pub const NAS_PORT_TYPE: u8 = 61;
 /// Attribute: HMAC-MD5 over the packet (RFC 3579 section 3.2).
 pub const MESSAGE_AUTHENTICATOR: u8 = 80;
-/// Attribute: the name of the rules for who manages a device (RFC 5607 section 6.3).
+/// Attribute: the management policy (RFC 5607 section 6.3).
 pub const MANAGEMENT_POLICY_ID: u8 = 135;
 
 /// Service type: management of the device, read-only.
 pub const SERVICE_NAS_PROMPT: u32 = 7;
-/// Service type: management of the device, by who may do all.
+/// Service type: management of the device with full rights.
 pub const SERVICE_ADMINISTRATIVE: u32 = 6;
 /// Port type: none of wires, as a network log-in.
 pub const PORT_VIRTUAL: u32 = 5;
@@ -199,9 +199,9 @@ mod tests {
         short[2..4].copy_from_slice(&[0, 19]);
         assert_eq!(check(&short).err(), Some(RadiusError::BadLength));
         for length in [0, 1, 6] {
-            let mut odd = packet;
-            odd[21] = length;
-            assert_eq!(check(&odd).err(), Some(RadiusError::BadAttribute), "{length}");
+            let mut malformed = packet;
+            malformed[21] = length;
+            assert_eq!(check(&malformed).err(), Some(RadiusError::BadAttribute), "{length}");
         }
         let mut half = packet;
         half[2..4].copy_from_slice(&[0, 21]);

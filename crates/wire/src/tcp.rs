@@ -157,7 +157,7 @@ impl<'a> Iterator for Options<'a> {
     type Item = Result<TcpOption<'a>, TcpError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Each turn takes at least one byte of at most 40.
+        // Each iteration takes at least one byte of at most 40.
         while let [kind, behind @ ..] = self.rest {
             match *kind {
                 0 => break,

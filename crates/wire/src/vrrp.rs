@@ -14,7 +14,7 @@ pub const GROUP4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 18);
 pub const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12);
 /// The time to live or hop limit that proves that an advertisement has passed no router.
 pub const HOP_LIMIT: u8 = 255;
-/// The priority of a router that has the addresses by itself.
+/// The priority of the router that owns the addresses.
 pub const OWNER: u8 = 255;
 /// The priority with which an active router resigns.
 pub const RESIGNS: u8 = 0;
@@ -25,7 +25,7 @@ pub const MOST: usize = 255;
 
 /// Version, VRID, priority, count, interval, checksum.
 const FIXED: usize = 8;
-/// What follows the addresses in version 2; nobody checks it (RFC 3768 section 5.3.6).
+/// Authentication data behind the addresses in version 2; not checked (RFC 3768 section 5.3.6).
 const AUTHENTICATION: usize = 8;
 /// The only type there is.
 const ADVERTISEMENT: u8 = 1;

@@ -76,7 +76,7 @@ fn drop_reason(error: NdpError) -> Drop {
         NdpError::BadDestination => Drop::NdDestination,
         NdpError::BadTarget => Drop::NdTarget,
         NdpError::SolicitedToGroup => Drop::NdSolicitedMulticast,
-        NdpError::MacFromNobody => Drop::NdSourceLladdr,
+        NdpError::MacFromUnspecified => Drop::NdSourceLladdr,
         NdpError::Truncated | NdpError::NotNdp | NdpError::BadCode => Drop::NdMalformed,
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of ICMP for IPv4: echo, each error, who may be answered, truncations, an oracle.
+//! Tests of ICMP for IPv4: echo, each error, what may be answered, truncations, an oracle.
 
 use super::*;
 use core::net::Ipv4Addr;

@@ -95,7 +95,7 @@ fn timestamp(
     }
     let flag = option[3] & 0xf;
     let Some(free) = free(option, 5)? else {
-        // Full: count who could not write; sixteen are too many to count.
+        // Full: count the routers without space; the counter ends at fifteen.
         option[3] = option[3].checked_add(0x10).ok_or(3_usize)?;
         return Ok(());
     };
@@ -113,8 +113,8 @@ fn timestamp(
         }
         3 => {
             let free = free.get_mut(..8).ok_or(2_usize)?;
-            let asked = Ipv4Addr::new(free[0], free[1], free[2], free[3]);
-            if !(recorder.is_own)(asked) {
+            let slot = Ipv4Addr::new(free[0], free[1], free[2], free[3]);
+            if !(recorder.is_own)(slot) {
                 return Ok(());
             }
             free[4..].copy_from_slice(&time);
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(taken, Ok(vec![68, 12, 13, 3, 10, 0, 0, 1, 1, 2, 3, 4]));
         let other = [68, 12, 5, 3, 10, 0, 0, 9, 0, 0, 0, 0];
         assert_eq!(recorded(&other), Ok(other.to_vec()));
-        // Full: those who could not write are counted, up to fifteen.
+        // Full: routers without space are counted, up to fifteen.
         assert_eq!(recorded(&[68, 4, 5, 0]), Ok(vec![68, 4, 5, 0x10]));
         assert_eq!(recorded(&[68, 4, 5, 0xf0]), Err(3));
         assert_eq!(recorded(&[68, 6, 5, 0, 0, 0]), Err(2));

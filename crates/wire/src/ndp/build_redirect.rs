@@ -14,7 +14,7 @@ const FIXED: usize = 40;
 /// Type, length and reserved bytes of a redirected header option.
 const REDIRECTED: usize = 8;
 
-/// Writes a redirect: packets to `destination` had better go to `target` of the same link.
+/// Writes a redirect: `target` of the same link is a better first hop to `destination`.
 /// `mac` is the target's, when it is known; `packet` is quoted as far as the least MTU allows.
 /// Returns the length. Send it with hop limit 255.
 ///

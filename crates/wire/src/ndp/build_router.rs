@@ -262,9 +262,9 @@ mod tests {
         let NdpOption::Other { kind: 31, data } = options[4] else { panic!("domains") };
         let (lifetime, names) = names_of(data).unwrap();
         assert_eq!(lifetime, 900);
-        let wanted = b"\x07example\x03net\0\x01a\x07example\x03org\0";
-        assert_eq!(names[..wanted.len()], *wanted);
-        assert!(names[wanted.len()..].iter().all(|byte| *byte == 0));
+        let expected = b"\x07example\x03net\0\x01a\x07example\x03org\0";
+        assert_eq!(names[..expected.len()], *expected);
+        assert!(names[expected.len()..].iter().all(|byte| *byte == 0));
     }
 
     #[test]

@@ -47,20 +47,20 @@ fn a_solicitation_and_its_answer() {
     let ip = header(us, group, HOP_LIMIT);
     let mut out = [0; LENGTH_WITH_MAC];
     assert_eq!(build_solicitation(&mut out, &ip.pseudo(), them, Some(MAC)), Ok(32));
-    let Ok(Message::NeighborSolicitation(asked, options)) = check(&ip, &out) else {
+    let Ok(Message::NeighborSolicitation(solicitation, options)) = check(&ip, &out) else {
         panic!("a neighbour solicitation")
     };
-    assert_eq!((asked.target(), options.source_mac()), (them, Some(MAC)));
+    assert_eq!((solicitation.target(), options.source_mac()), (them, Some(MAC)));
     assert_eq!(check(&ip, &out).unwrap().options().count(), 1);
 
     let ip = header(them, us, HOP_LIMIT);
     let flags = flag::ROUTER | flag::SOLICITED | flag::OVERRIDE;
     assert_eq!(build_advertisement(&mut out, &ip.pseudo(), them, flags, Some(MAC)), Ok(32));
-    let Ok(Message::NeighborAdvertisement(told, mut options)) = check(&ip, &out) else {
+    let Ok(Message::NeighborAdvertisement(advertisement, mut options)) = check(&ip, &out) else {
         panic!("a neighbour advertisement")
     };
-    assert!(told.has(flags));
-    assert_eq!(told.target(), them);
+    assert!(advertisement.has(flags));
+    assert_eq!(advertisement.target(), them);
     assert_eq!(options.next(), Some(NdpOption::TargetLinkLayer(MAC)));
     let oracle = etherparse::Icmpv6Slice::from_slice(&out).unwrap();
     assert!(oracle.is_checksum_valid(them.octets(), us.octets()));
@@ -102,17 +102,26 @@ fn rules_for_all() {
 
 #[test]
 fn rules_for_neighbor_solicitations() {
-    let asking = |target, options: &[u8]| message(135, 0, &[target], options);
-    assert_eq!(checked("::", GROUP, &asking("fe80::2", &[])), Ok(()));
-    assert_eq!(checked("fe80::1", GROUP, &asking("fe80::2", &SOURCE_OPTION)), Ok(()));
-    assert_eq!(checked("fe80::1", GROUP, &asking("ff02::1", &[])), Err(NdpError::BadTarget));
-    assert_eq!(checked("::", "fe80::2", &asking("fe80::2", &[])), Err(NdpError::BadDestination));
-    assert_eq!(checked("::", "ff02::1", &asking("fe80::2", &[])), Err(NdpError::BadDestination));
-    let from_nobody = checked("::", GROUP, &asking("fe80::2", &SOURCE_OPTION));
-    assert_eq!(from_nobody, Err(NdpError::MacFromNobody));
+    let solicitation = |target, options: &[u8]| message(135, 0, &[target], options);
+    assert_eq!(checked("::", GROUP, &solicitation("fe80::2", &[])), Ok(()));
+    assert_eq!(checked("fe80::1", GROUP, &solicitation("fe80::2", &SOURCE_OPTION)), Ok(()));
+    assert_eq!(checked("fe80::1", GROUP, &solicitation("ff02::1", &[])), Err(NdpError::BadTarget));
+    assert_eq!(
+        checked("::", "fe80::2", &solicitation("fe80::2", &[])),
+        Err(NdpError::BadDestination)
+    );
+    assert_eq!(
+        checked("::", "ff02::1", &solicitation("fe80::2", &[])),
+        Err(NdpError::BadDestination)
+    );
+    let from_unspecified = checked("::", GROUP, &solicitation("fe80::2", &SOURCE_OPTION));
+    assert_eq!(from_unspecified, Err(NdpError::MacFromUnspecified));
     // A source link-layer option counts even when its length is not Ethernet's.
     let long = [[1, 2].as_slice(), &[0; 14]].concat();
-    assert_eq!(checked("::", GROUP, &asking("fe80::2", &long)), Err(NdpError::MacFromNobody));
+    assert_eq!(
+        checked("::", GROUP, &solicitation("fe80::2", &long)),
+        Err(NdpError::MacFromUnspecified)
+    );
 }
 
 #[test]
@@ -132,8 +141,8 @@ fn rules_for_routers() {
     let solicitation = |options: &[u8]| message(133, 0, &[], options);
     assert_eq!(checked("::", "ff02::2", &solicitation(&[])), Ok(()));
     assert_eq!(checked("fe80::1", "ff02::2", &solicitation(&SOURCE_OPTION)), Ok(()));
-    let from_nobody = checked("::", "ff02::2", &solicitation(&SOURCE_OPTION));
-    assert_eq!(from_nobody, Err(NdpError::MacFromNobody));
+    let from_unspecified = checked("::", "ff02::2", &solicitation(&SOURCE_OPTION));
+    assert_eq!(from_unspecified, Err(NdpError::MacFromUnspecified));
 
     let advertisement =
         [134, 0, 0, 0, 64, 0xc0, 7, 8, 0, 0, 0x75, 0x30, 0, 0, 3, 0xe8, 5, 1, 0, 0, 0, 0, 5, 0xdc];
@@ -146,11 +155,17 @@ fn rules_for_routers() {
     let ip = header(address("fe80::1"), ipv6::ALL_NODES, HOP_LIMIT);
     let mut sealed = advertisement;
     seal(&mut sealed, &ip.pseudo());
-    let Ok(Message::RouterAdvertisement(told, mut options)) = check(&ip, &sealed) else {
+    let Ok(Message::RouterAdvertisement(advertisement, mut options)) = check(&ip, &sealed) else {
         panic!("a router advertisement")
     };
-    assert_eq!((told.hop_limit, told.flags, told.lifetime.get()), (64, 0xc0, 1800));
-    assert_eq!((told.reachable_time.get(), told.retransmit_time.get()), (30_000, 1000));
+    assert_eq!(
+        (advertisement.hop_limit, advertisement.flags, advertisement.lifetime.get()),
+        (64, 0xc0, 1800)
+    );
+    assert_eq!(
+        (advertisement.reachable_time.get(), advertisement.retransmit_time.get()),
+        (30_000, 1000)
+    );
     assert_eq!(options.next(), Some(NdpOption::Mtu(1500)));
 }
 
@@ -184,7 +199,7 @@ fn builders_need_space() {
 
 proptest! {
     #[test]
-    fn round_trip(source: [u8; 8], target: [u8; 8], mac: [u8; 6], flags in 0u32..8, told: bool) {
+    fn round_trip(source: [u8; 8], target: [u8; 8], mac: [u8; 6], flags in 0u32..8, advertisement: bool) {
         let link_local = |low: [u8; 8]| {
             let mut octets = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             octets[8..].copy_from_slice(&low);
@@ -194,7 +209,7 @@ proptest! {
         let ip = header(source, target, HOP_LIMIT);
         let mut out = [0; 32];
         let flags = flags << 29;
-        let built = if told {
+        let built = if advertisement {
             build_advertisement(&mut out, &ip.pseudo(), target, flags, Some(mac))
         } else {
             build_solicitation(&mut out, &ip.pseudo(), target, Some(mac))
@@ -202,11 +217,11 @@ proptest! {
         prop_assert_eq!(built, Ok(32));
         match check(&ip, &out).unwrap() {
             Message::NeighborAdvertisement(neighbor, options) => {
-                prop_assert!(told && neighbor.flags.get() == flags);
+                prop_assert!(advertisement && neighbor.flags.get() == flags);
                 prop_assert_eq!((neighbor.target(), options.target_mac()), (target, Some(mac)));
             }
             Message::NeighborSolicitation(neighbor, options) => {
-                prop_assert!(!told);
+                prop_assert!(!advertisement);
                 prop_assert_eq!((neighbor.target(), options.source_mac()), (target, Some(mac)));
             }
             other => prop_assert!(false, "{other:?}"),

@@ -7,7 +7,7 @@ use super::{half, icmp, word};
 use crate::ethernet::{Mac, ethertype};
 use crate::{protocol, vlan};
 
-/// One header of a packet; its `Display` is the line for people.
+/// One header of a packet; its `Display` is one line of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer<'a> {
     /// 14 bytes.
@@ -32,7 +32,7 @@ pub enum Layer<'a> {
     Udp(&'a [u8]),
     /// Another protocol above IP, and bytes of it.
     Protocol(u8, usize),
-    /// A header of that name that is not all there, and bytes that are.
+    /// A truncated header of that name, and the bytes present.
     Cut(&'static str, usize),
 }
 

@@ -1,5 +1,5 @@
 //! Text for a frame: each header as a line that people read, in traces and
-//! captures. For eyes only: bytes may be cut short or wrong, and nothing is checked that
+//! captures. For display only: bytes may be cut short or wrong, and nothing is checked that
 //! is not printed.
 
 mod icmp;
@@ -21,7 +21,7 @@ pub enum Start {
     Ip,
 }
 
-/// Headers that are looked at in one packet: stacks without end are cut here.
+/// Headers that are printed of one packet at most.
 const MOST: usize = 16;
 
 enum Next {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn said(bytes: &[u8], start: Start) -> Vec<String> {
+    fn text(bytes: &[u8], start: Start) -> Vec<String> {
         layers(bytes, start).map(|layer| layer.to_string()).collect()
     }
 
@@ -180,7 +180,7 @@ mod tests {
              4500001d 00004000 4001 0000 0a000102 0a000202
              0800f7ff 00070009 61");
         assert_eq!(
-            said(&frame, Start::Ethernet),
+            text(&frame, Start::Ethernet),
             [
                 "Ethernet 02:aa:00:00:01:02 > 02:00:00:00:01:01",
                 "VLAN 100, priority 3",
@@ -188,14 +188,14 @@ mod tests {
                 "ICMP echo request, id 7, sequence 9",
             ]
         );
-        assert_eq!(said(&frame[18..30], Start::Ip), ["IPv4, cut short: 12 bytes"]);
+        assert_eq!(text(&frame[18..30], Start::Ip), ["IPv4, cut short: 12 bytes"]);
     }
 
     #[test]
     fn other_things_in_words() {
         let arp = hex("0001 0800 06 04 0001 02aa00000102 0a000102 000000000000 0a000101");
         assert_eq!(
-            said(&arp, Start::Type(ethertype::ARP)),
+            text(&arp, Start::Type(ethertype::ARP)),
             ["ARP who has 10.0.1.1, tell 10.0.1.2 at 02:aa:00:00:01:02"]
         );
         let tcp = hex(
@@ -203,7 +203,7 @@ mod tests {
              03e80050 00000001 00000002 5012 0400 0000 0000",
         );
         assert_eq!(
-            said(&tcp, Start::Ip),
+            text(&tcp, Start::Ip),
             [
                 "IPv6 2001:db8::2 > 2001:db8:1::2, hop limit 64, payload 20",
                 "TCP 1000 > 80, SYN ACK, seq 1, ack 2, window 1024",
@@ -211,17 +211,17 @@ mod tests {
         );
         let fragment = hex("4500001d 1234 2010 4011 0000 0a000102 0a000202 00112233 44556677 88");
         assert_eq!(
-            said(&fragment, Start::Ip),
+            text(&fragment, Start::Ip),
             [
                 "IPv4 10.0.1.2 > 10.0.2.2, TTL 64, length 29, fragment of 4660 at 128, more follow, UDP"
             ]
         );
         let lldp = hex("0180c200000e 02aa00000102 88cc 0000");
         assert_eq!(
-            said(&lldp, Start::Ethernet),
+            text(&lldp, Start::Ethernet),
             ["Ethernet 02:aa:00:00:01:02 > 01:80:c2:00:00:0e, type 0x88cc"]
         );
-        assert_eq!(said(&lldp[14..], Start::Type(0x88cc)), [""; 0]);
+        assert_eq!(text(&lldp[14..], Start::Type(0x88cc)), [""; 0]);
     }
 
     proptest! {
@@ -232,7 +232,7 @@ mod tests {
                 if let (Some(first), true) = (bytes.first_mut(), start == Start::Ip) {
                     *first = *first & 0xf | [0x40, 0x60, 0x50][usize::from(version)];
                 }
-                prop_assert!(said(&bytes, start).len() <= MOST);
+                prop_assert!(text(&bytes, start).len() <= MOST);
             }
         }
     }
