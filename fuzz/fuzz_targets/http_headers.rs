@@ -37,7 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(response) = tags.unmodified(&fields) {
         assert_eq!(response.status(), 304);
     }
-    if let Ok(media) = Media::desired(&fields) {
+    if let Ok(media) = Media::accepted(&fields) {
         assert_eq!(Media::for_faults(&fields), media);
     }
     let _ = Media::content_type(&fields);
