@@ -184,8 +184,8 @@ impl HostInterface {
         });
     }
 
-    /// The carrier that the device gets. It is on while a forwarder starts, because its interface is about to come up, and what programs configure on a
-    /// device is lost with its carrier.
+    /// The state that the device gets. It keeps its carrier while a forwarder starts: the interface is about to
+    /// come up, and what programs configure on a device is lost with its carrier.
     fn patient(&mut self, followed: &Followed) -> Followed {
         let is_late = self.made_at.elapsed() > PATIENCE;
         self.held.had_carrier &= !followed.is_up && !is_late;
