@@ -89,7 +89,7 @@ pub struct Service {
     /// Values that all streams store to detect changes.
     values: AtomicUsize,
     /// Streams read one at a time: together they use at most one thread, and one request to the forwarder.
-    looks: Semaphore,
+    reads: Semaphore,
     /// The Set in progress of each client.
     client_locks: ClientLocks,
     /// Sets run one after the other.
@@ -105,7 +105,7 @@ impl Service {
             app: Arc::clone(app),
             streams: Arc::default(),
             values: AtomicUsize::new(0),
-            looks: Semaphore::new(1),
+            reads: Semaphore::new(1),
             client_locks: ClientLocks::default(),
             changes: tokio::sync::Mutex::default(),
             waiting: Mutex::default(),

@@ -27,7 +27,7 @@ use crate::server::app::AppState;
 /// Maximum number of operations in a Set.
 const OPERATIONS_LIMIT: usize = 10_000;
 /// Maximum number of operations in a Set that need a read of the current data.
-const LOOKS_LIMIT: usize = 64;
+const READS_LIMIT: usize = 64;
 /// Attempts of a change when the datastore changes meanwhile.
 const TRIES: usize = 4;
 /// Maximum number of paths of a Set in the audit log.
@@ -224,9 +224,9 @@ fn edits(
     let (mut edits, mut open) = (Vec::new(), Vec::new());
     let mut look_later = |pattern: &Arc<PathPattern>, at: usize| {
         open.push((Arc::clone(pattern), at));
-        match open.len() > LOOKS_LIMIT {
+        match open.len() > READS_LIMIT {
             true => Err(Status::invalid_argument(format!(
-                "a Set must have at most {LOOKS_LIMIT} operations with wildcards or whole leaf-lists"
+                "a Set must have at most {READS_LIMIT} operations with wildcards or whole leaf-lists"
             ))),
             false => Ok(()),
         }

@@ -196,7 +196,7 @@ impl Stream<'_> {
     async fn once(&mut self, updates_only: bool) -> Result<(), End> {
         for at in 0..self.watches.len() {
             if !updates_only {
-                let difference = self.look(at).await?;
+                let difference = self.read(at).await?;
                 self.report(difference).await?;
                 self.watches[at].forget();
                 self.count_values()?;
@@ -242,7 +242,7 @@ impl Stream<'_> {
         // Subscribe before the first read, so that the next read has concurrent changes.
         let mut events = self.service.app.datastore.subscribe();
         for at in 0..self.watches.len() {
-            let difference = self.look(at).await?;
+            let difference = self.read(at).await?;
             if !updates_only {
                 self.report(difference).await?;
             }
@@ -286,7 +286,7 @@ impl Stream<'_> {
             if self.watches[at].due().is_none_or(|due| due > now) {
                 continue;
             }
-            match self.look(at).await {
+            match self.read(at).await {
                 Ok(difference) => self.report(difference).await?,
                 // The forwarder restarts: its state is reported afterwards.
                 Err(End::Error(status)) if status.code() == tonic::Code::Unavailable => {
@@ -300,15 +300,15 @@ impl Stream<'_> {
     }
 
     /// Reads one subscription.
-    async fn look(&mut self, at: usize) -> Result<Difference, End> {
+    async fn read(&mut self, at: usize) -> Result<Difference, End> {
         let watch = &self.watches[at];
         let closed = |_| Status::unavailable("the router is shutting down");
-        let run_once = self.service.looks.acquire().await.map_err(closed)?;
+        let permit = self.service.reads.acquire().await.map_err(closed)?;
         let begun = Instant::now();
         let room = self.open.room(watch.count());
         let (app, picker) = (&self.service.app, watch.picker(self.coding, room));
         let seen = look(app, &self.caller, &watch.pattern, Content::All, picker).await;
-        drop(run_once);
+        drop(permit);
         let seen = seen.map_err(|faults| status::of_faults(&faults))?;
         let seen = seen.ok_or_else(too_many_values)?;
         let now = Instant::now();

@@ -35,7 +35,8 @@ impl Target<'_> {
             }
             ([Elem::Named { .. }], [node]) => {
                 let keys = super::path::key_names(node).join(", ");
-                let words = format!("{} is a list: select one entry, its keys are {keys}", node.name());
+                let words =
+                    format!("{} is a list: select one entry, its keys are {keys}", node.name());
                 Err(at(Status::invalid_argument(words), pattern))
             }
             _ => Err(at(
@@ -80,10 +81,10 @@ fn members(resource: &Resource, value: Value) -> Result<Map<String, Value>, Faul
         return Err(fault.at(resource.data_path()).into());
     };
     let Some(last) = resource.steps.last() else { return Ok(members) };
-    for (name, wanted) in &last.keys {
+    for (name, expected) in &last.keys {
         let full = format!("{}:{name}", last.module);
         for name in [name, &full] {
-            if members.shift_remove(name).is_some_and(|found| plain(&found) != *wanted) {
+            if members.shift_remove(name).is_some_and(|found| plain(&found) != *expected) {
                 let fault =
                     Fault::value(format!("the key {name} differs from the one in the path"));
                 return Err(fault.at(resource.data_path()).into());

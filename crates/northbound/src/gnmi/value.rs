@@ -273,10 +273,10 @@ mod tests {
             json(json!({ "type": "iana-if-type:ethernetCsmacd", "port": { "null": {} },
             "ipv4": { "address": [{ "ip": "10.0.0.1", "prefix-length": "24" }] } })),
         );
-        let wanted = json!({ "type": "iana-if-type:ethernetCsmacd",
+        let expected = json!({ "type": "iana-if-type:ethernetCsmacd",
             "stoa-interfaces:port": { "null": {} },
             "ietf-ip:ipv4": { "address": [{ "ip": "10.0.0.1", "prefix-length": 24 }] } });
-        assert_eq!(whole, wanted);
+        assert_eq!(whole, expected);
         let cpus = Typed::LeaflistVal(stoa_api::gnmi::ScalarArray {
             element: [1, 2].map(|cpu| TypedValue { value: Some(Typed::UintVal(cpu)) }).into(),
         });
@@ -299,7 +299,7 @@ mod tests {
         let lan = node("interfaces/interface[name=lan]");
         let value = json!({ "name": "lan", "ietf-ip:ipv4": { "mtu": 1400 } });
         let encode = ValueEncoding::JsonIetf.encode(Some(&lan), &value).value;
-        let wanted = json!({ "ietf-interfaces:name": "lan", "ietf-ip:ipv4": { "mtu": 1400 } });
-        assert_eq!(encode, Some(Typed::JsonIetfVal(wanted.to_string().into_bytes())));
+        let expected = json!({ "ietf-interfaces:name": "lan", "ietf-ip:ipv4": { "mtu": 1400 } });
+        assert_eq!(encode, Some(Typed::JsonIetfVal(expected.to_string().into_bytes())));
     }
 }

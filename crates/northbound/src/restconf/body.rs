@@ -210,14 +210,14 @@ fn only(tree: &DataTree<'static>, steps: &[Step]) -> Result<Step, Fault> {
     };
     let mut level: Vec<DataNodeRef<'_>> =
         tree.reference().iter().flat_map(DataNodeRef::inclusive_siblings).collect();
-    for wanted in steps {
+    for expected in steps {
         let [node] = level.as_slice() else { return Err(other()) };
         let found = step(node);
-        if found.module != wanted.module || found.name != wanted.name {
+        if found.module != expected.module || found.name != expected.name {
             return Err(other());
         }
         // The number of keys is the same before and after canonicalization.
-        if found.keys.len() != wanted.keys.len() {
+        if found.keys.len() != expected.keys.len() {
             return Err(other());
         }
         let below = node.children().filter(|child| !child.schema().is_list_key());

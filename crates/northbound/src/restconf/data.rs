@@ -167,11 +167,11 @@ pub async fn facts(
     path: &str,
     may_lack: bool,
 ) -> Result<Option<DataTree<'static>>, Faults> {
-    let wanted = state::StateRequest::at(path);
-    if wanted.is_empty() {
+    let requested = state::StateRequest::at(path);
+    if requested.is_empty() {
         return Ok(None);
     }
-    match state::read(datastore.connection(), &wanted).await {
+    match state::read(datastore.connection(), &requested).await {
         Ok(tree) => Ok(Some(tree)),
         // The configuration is available all the same; a request for state alone fails.
         Err(error) if may_lack => {

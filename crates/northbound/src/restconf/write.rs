@@ -108,9 +108,9 @@ impl Change<'_> {
         let parent = self.resource.parent();
         let given = body::below(&parent, media, bytes)?;
         let found = given.step.as_ref();
-        let wanted = self.resource.steps.last();
-        let is_same = match (found, wanted) {
-            (Some(found), Some(wanted)) => is_same(found, wanted, &self.resource),
+        let expected = self.resource.steps.last();
+        let is_same = match (found, expected) {
+            (Some(found), Some(expected)) => is_same(found, expected, &self.resource),
             _ => false,
         };
         if !is_same {
@@ -310,11 +310,11 @@ fn missing(resource: &Resource) -> Faults {
 
 /// Whether the node of the body is the node of the URL. Values can have several forms, so both are compared in the
 /// canonical form of libyang.
-fn is_same(found: &Step, wanted: &Step, resource: &Resource) -> bool {
-    if (&found.module, &found.name) != (&wanted.module, &wanted.name) {
+fn is_same(found: &Step, expected: &Step, resource: &Resource) -> bool {
+    if (&found.module, &found.name) != (&expected.module, &expected.name) {
         return false;
     }
-    if found.keys == wanted.keys {
+    if found.keys == expected.keys {
         return true;
     }
     let mut tree = yang5::data::DataTree::new(stoa_controller::yang::schema().context());

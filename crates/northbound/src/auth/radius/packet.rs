@@ -248,7 +248,7 @@ pub(crate) mod tests {
         let view = radius::check(&request.packet).unwrap();
         let first = view.attributes().next().unwrap();
         assert_eq!(first.kind, radius::MESSAGE_AUTHENTICATOR);
-        let said = |bytes: &[u8]| request.reply(bytes, SECRET, GroupAttribute::default());
+        let reply_to = |bytes: &[u8]| request.reply(bytes, SECRET, GroupAttribute::default());
         let groups = [
             (radius::MANAGEMENT_POLICY_ID, &b"noc"[..]),
             (radius::MANAGEMENT_POLICY_ID, &b"bad\n"[..]),
@@ -256,7 +256,7 @@ pub(crate) mod tests {
             (radius::SERVICE_TYPE, &[0, 0, 0, 6][..]),
         ];
         let good = answer(&request.packet, radius::ACCESS_ACCEPT, SECRET, &groups, true);
-        let reply = said(&good).unwrap();
+        let reply = reply_to(&good).unwrap();
         let accepted = Reply::Accepted { groups: vec!["noc".into()], is_administrative: true };
         assert_eq!(reply, accepted);
         let careful = Radius::default();
@@ -268,17 +268,17 @@ pub(crate) mod tests {
         assert!(reply.user("ann", &trusting).unwrap().admin);
 
         let plain = answer(&request.packet, radius::ACCESS_ACCEPT, SECRET, &groups, false);
-        assert_eq!(said(&plain), None, "MD5 alone can be forged");
+        assert_eq!(reply_to(&plain), None, "MD5 alone can be forged");
         let other = answer(&request.packet, radius::ACCESS_ACCEPT, "another secret", &[], true);
-        assert_eq!(said(&other), None);
+        assert_eq!(reply_to(&other), None);
         let to_another = answer(&self::request().packet, radius::ACCESS_ACCEPT, SECRET, &[], true);
-        assert_eq!(said(&to_another), None);
+        assert_eq!(reply_to(&to_another), None);
         let twice = [(radius::MESSAGE_AUTHENTICATOR, &[0; 16][..])];
-        assert_eq!(said(&answer(&request.packet, 2, SECRET, &twice, true)), None);
+        assert_eq!(reply_to(&answer(&request.packet, 2, SECRET, &twice, true)), None);
         for (code, reply) in [(3, Reply::Rejected), (11, Reply::Challenged)] {
-            assert_eq!(said(&answer(&request.packet, code, SECRET, &[], true)), Some(reply));
+            assert_eq!(reply_to(&answer(&request.packet, code, SECRET, &[], true)), Some(reply));
         }
-        assert_eq!(said(&request.packet), None, "a request is not a response");
+        assert_eq!(reply_to(&request.packet), None, "a request is not a response");
     }
 
     #[test]

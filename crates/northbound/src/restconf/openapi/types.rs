@@ -335,9 +335,9 @@ mod tests {
             for node in module.data().flat_map(|top| top.traverse().collect::<Vec<_>>()) {
                 let Some(kind) = node.leaf_type() else { continue };
                 let made = of(&node);
-                let wanted =
+                let expected =
                     kind.base_type() == DataValueType::LeafRef || agrees(&made, kind.base_type());
-                if !wanted {
+                if !expected {
                     odd.push(format!("{}:{} {made}", node.module().name(), node.name()));
                 }
             }
