@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stoa_traffic::plan::{PlanError, parse};
+use stoa_traffic::plan::parse;
 
 fuzz_target!(|text: &str| {
     // Special files can be endless.
