@@ -26,7 +26,7 @@ impl FromStr for Address {
             let most = if ip.is_ipv4() { 32 } else { 128 };
             (prefix_length <= most).then_some(Self { ip, prefix_length })
         };
-        parse().ok_or_else(|| LabError::NotUnderstood {
+        parse().ok_or_else(|| LabError::ParseFailed {
             what: format!("address `{text}`"),
             reason: "write ADDRESS/PREFIX-LENGTH, e.g. 198.18.1.1/24".to_owned(),
         })

@@ -1,7 +1,7 @@
-//! A BGP speaker for tests and benchmarks: it says millions of routes as fast as TCP takes them, takes them back, and keeps its
-//! session alive. It hears no routes; what it is told is counted.
+//! A BGP speaker for tests and benchmarks: it announces and withdraws millions of routes as fast as TCP accepts them, and keeps its
+//! session alive. It imports no routes; it counts the UPDATE messages that it receives.
 //!
-//! It runs on a thread of its own in the namespace of a provider. What was announced is said again at each new session, as by a router.
+//! It runs on a thread of its own in the namespace of a provider. It announces everything again in each new session, as a router does.
 
 mod session;
 mod updates;
@@ -17,7 +17,7 @@ use crate::{LabError, Namespace, Result, wait_until};
 
 pub use updates::{Nlri, Paths, announce, end_of_rib, withdraw};
 
-/// Who speaks with whom.
+/// The two ends of the session.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Our address; the session comes from it.
@@ -38,49 +38,49 @@ pub struct Identity {
 #[derive(Debug)]
 pub struct Speaker {
     shared: Arc<Shared>,
-    orders: Sender<Order>,
+    requests: Sender<Request>,
     thread: Option<JoinHandle<()>>,
-    given: AtomicU64,
+    requested: AtomicU64,
 }
 
-/// What its thread is asked to say: whole messages, one after the other.
+/// Requests to its thread: complete messages in sequence.
 #[derive(Debug)]
-enum Order {
+enum Request {
     /// Now, and at each session to come.
     Announce(Arc<[u8]>),
     /// Now; and all that was announced is forgotten.
     Replace(Arc<[u8]>),
 }
 
-/// What its thread tells.
+/// State that its thread reports.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
     /// UPDATE messages that the peer sent.
-    heard: AtomicU64,
-    seen: Mutex<Seen>,
+    updates_received: AtomicU64,
+    state: Mutex<SessionState>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct SessionState {
     /// When the session that is up became established.
     established: Option<Instant>,
     /// Sessions so far.
     sessions: u64,
     /// Orders whose last byte TCP has taken, and when that was.
-    said: u64,
-    said_at: Option<Instant>,
+    requests_sent: u64,
+    sent_time: Option<Instant>,
     /// Why the last session ended, or could not begin.
     reason: String,
 }
 
 impl Shared {
-    fn seen(&self) -> Seen {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn state(&self) -> SessionState {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note(&self, change: impl FnOnce(&mut Seen)) {
-        change(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+    fn update(&self, change: impl FnOnce(&mut SessionState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -90,89 +90,93 @@ impl Speaker {
     /// # Errors
     /// When the namespace is gone.
     pub fn start(namespace: &Namespace, identity: Identity) -> Result<Self> {
-        let (orders, receiver) = channel();
+        let (requests, receiver) = channel();
         let shared = Arc::new(Shared::default());
         let (route_source, theirs) = (namespace.handle()?, Arc::clone(&shared));
         let thread = std::thread::spawn(move || match route_source.pass() {
             Ok(()) => session::run(&identity, &theirs, &receiver),
-            Err(error) => theirs.note(|seen| seen.reason = error.to_string()),
+            Err(error) => theirs.update(|state| state.reason = error.to_string()),
         });
-        Ok(Self { shared, orders, thread: Some(thread), given: AtomicU64::new(0) })
+        Ok(Self { shared, requests, thread: Some(thread), requested: AtomicU64::new(0) })
     }
 
-    /// Says these messages as soon as there is a session, and at each new one again.
+    /// Sends these messages as soon as a session is established, and again in each new one.
     pub fn announce(&self, messages: Arc<[u8]>) {
-        self.give(Order::Announce(messages));
+        self.request(Request::Announce(messages));
     }
 
     /// Says these messages, and forgets all that was announced before: they are what is to hold from now on, such as withdrawals
     /// and what comes in their place.
     pub fn replace(&self, messages: Arc<[u8]>) {
-        self.give(Order::Replace(messages));
+        self.request(Request::Replace(messages));
     }
 
-    fn give(&self, order: Order) {
-        self.given.fetch_add(1, Ordering::Relaxed);
+    fn request(&self, order: Request) {
+        self.requested.fetch_add(1, Ordering::Relaxed);
         // The thread lives as long as this speaker; one that could not enter its namespace says so when it is waited for.
-        let _ = self.orders.send(order);
+        let _ = self.requests.send(order);
     }
 
-    /// Waits until the session is established, and says since when.
+    /// Waits until the session is established; returns since when.
     ///
     /// # Errors
     /// [`LabError::WaitDeadline`] with what ended the last attempt.
     pub fn wait_established(&self, deadline: Duration) -> Result<Instant> {
         wait_until("the BGP session is established", deadline, || {
-            let seen = self.shared.seen();
-            seen.established.ok_or(seen.reason)
+            let state = self.shared.state();
+            state.established.ok_or(state.reason)
         })
     }
 
     /// Since when the session is established, if it is.
     #[must_use]
     pub fn established(&self) -> Option<Instant> {
-        self.shared.seen().established
+        self.shared.state().established
     }
 
     /// Sessions that were established so far.
     #[must_use]
     pub fn sessions(&self) -> u64 {
-        self.shared.seen().sessions
+        self.shared.state().sessions
     }
 
     /// UPDATE messages that the peer has sent.
     #[must_use]
-    pub fn heard(&self) -> u64 {
-        self.shared.heard.load(Ordering::Relaxed)
+    pub fn updates_received(&self) -> u64 {
+        self.shared.updates_received.load(Ordering::Relaxed)
     }
 
-    /// When TCP took the last byte of all that this speaker was given to say; `None` while it has not.
+    /// When TCP accepted the last byte of all requests; `None` while some are pending.
     #[must_use]
-    pub fn said(&self) -> Option<Instant> {
-        let seen = self.shared.seen();
-        if seen.said >= self.given.load(Ordering::Relaxed) { seen.said_at } else { None }
+    pub fn sent_at(&self) -> Option<Instant> {
+        let state = self.shared.state();
+        if state.requests_sent >= self.requested.load(Ordering::Relaxed) {
+            state.sent_time
+        } else {
+            None
+        }
     }
 
-    /// Waits until TCP took all, and says when that was.
+    /// Waits until TCP has accepted everything; returns when.
     ///
     /// # Errors
     /// [`LabError::WaitDeadline`] when it does not.
-    pub fn wait_said(&self, deadline: Duration) -> Result<Instant> {
+    pub fn wait_sent(&self, deadline: Duration) -> Result<Instant> {
         wait_until("the BGP peer takes what is said", deadline, || {
-            self.said().ok_or_else(|| self.shared.seen().reason)
+            self.sent_at().ok_or_else(|| self.shared.state().reason)
         })
     }
 
     /// An error when the session has ended that was established before.
     ///
     /// # Errors
-    /// [`LabError::NotUnderstood`] with why it ended.
+    /// [`LabError::ParseFailed`] with why it ended.
     pub fn still_established(&self) -> Result<()> {
-        let seen = self.shared.seen();
-        if seen.established.is_some() {
+        let state = self.shared.state();
+        if state.established.is_some() {
             return Ok(());
         }
-        Err(LabError::NotUnderstood { what: "the BGP session".to_owned(), reason: seen.reason })
+        Err(LabError::ParseFailed { what: "the BGP session".to_owned(), reason: state.reason })
     }
 }
 

@@ -28,7 +28,7 @@ impl Bird {
     /// Starts it with this configuration and waits until it answers.
     ///
     /// # Errors
-    /// [`crate::LabError::ToolMissing`] when it is not installed; [`crate::LabError::WaitDeadline`] with what it said when it does not
+    /// [`crate::LabError::ToolMissing`] when it is not installed; [`crate::LabError::WaitDeadline`] with its log when it does not
     /// take the configuration.
     pub fn start(namespace: &Namespace, configuration: &str) -> Result<Self> {
         let scratch = Scratch::new()?;
@@ -45,18 +45,18 @@ impl Bird {
     /// # Errors
     /// As [`Bird::start`]; [`crate::LabError::WaitDeadline`] when it does not end.
     pub fn restart_gracefully(&mut self) -> Result<()> {
-        self.says("graceful restart")?;
+        self.query("graceful restart")?;
         wait_until("BIRD has ended", START, || {
             if self.daemon.is_running() { Err(self.log()) } else { Ok(()) }
         })?;
-        self.start_again()
+        self.restart()
     }
 
     /// Starts it again after [`Bird::kill`], with the option that has it recover (`-R`).
     ///
     /// # Errors
     /// As [`Bird::start`].
-    pub fn start_again(&mut self) -> Result<()> {
+    pub fn restart(&mut self) -> Result<()> {
         self.daemon = Self::spawn(&self.namespace, &self.scratch, &["-R"])?;
         self.wait_up()
     }
@@ -76,9 +76,9 @@ impl Bird {
 
     fn wait_up(&self) -> Result<()> {
         wait_until("BIRD answers", START, || {
-            let said = self.says("show status").map_err(|error| error.to_string())?;
-            let is_up = said.contains("Daemon is up and running");
-            if is_up { Ok(()) } else { Err(format!("{said}{}", self.log())) }
+            let printed = self.query("show status").map_err(|error| error.to_string())?;
+            let is_up = printed.contains("Daemon is up and running");
+            if is_up { Ok(()) } else { Err(format!("{printed}{}", self.log())) }
         })
     }
 
@@ -94,7 +94,7 @@ impl Bird {
         self.daemon.is_running()
     }
 
-    /// What it said so far.
+    /// Its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.daemon.log()
@@ -104,7 +104,7 @@ impl Bird {
     ///
     /// # Errors
     /// When it cannot be started or does not answer.
-    pub fn says(&self, question: &str) -> Result<String> {
+    pub fn query(&self, question: &str) -> Result<String> {
         let socket = self.scratch.file("ctl").display().to_string();
         let command = Command::tool(Tool::BIRDC)?.inside(&self.namespace).deadline(ANSWER);
         let output = command.args(["-s", &socket]).args(question.split_whitespace()).run()?;
@@ -114,12 +114,12 @@ impl Bird {
     /// Waits until an answer says all of this.
     ///
     /// # Errors
-    /// [`crate::LabError::WaitDeadline`] with the answer and what it said.
+    /// [`crate::LabError::WaitDeadline`] with the answer and its log.
     pub fn wait_for(&self, question: &str, wanted: &[&str], deadline: Duration) -> Result<()> {
         wait_until(&format!("`{question}` says {wanted:?}"), deadline, || {
-            let said = self.says(question).map_err(|error| error.to_string())?;
-            let has_all = wanted.iter().all(|words| said.contains(words));
-            if has_all { Ok(()) } else { Err(format!("{said}{}", self.log())) }
+            let printed = self.query(question).map_err(|error| error.to_string())?;
+            let has_all = wanted.iter().all(|words| printed.contains(words));
+            if has_all { Ok(()) } else { Err(format!("{printed}{}", self.log())) }
         })
     }
 }

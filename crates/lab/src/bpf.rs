@@ -106,7 +106,7 @@ pub(crate) fn load(program: &[Instruction], hook: Hook) -> std::io::Result<Owned
     // The same again, this time the verifier may say why.
     let _ = bpf(BPF_PROG_LOAD, &attributes);
     let text = String::from_utf8_lossy(&log);
-    let text = crate::error::last_words(text.trim_end_matches('\0'), 3);
+    let text = crate::error::last_lines(text.trim_end_matches('\0'), 3);
     Err(std::io::Error::new(first.kind(), format!("{first}; the verifier says: {text}")))
 }
 

@@ -1,4 +1,4 @@
-//! Commands with a deadline, on this machine or inside a namespace; what they say is captured.
+//! Commands with a deadline, on this machine or inside a namespace; their output is captured.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
-use crate::error::last_words;
+use crate::error::last_lines;
 use crate::{LabError, Result, Tool, interrupt};
 
 /// What is kept of a command's output: the last bytes up to this many; twice this many for a moment.
@@ -33,7 +33,7 @@ pub struct Command {
     environment: Vec<(String, String)>,
 }
 
-/// What a command said and how it ended.
+/// Output and exit status of a command.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The command as one would type it.
@@ -63,11 +63,11 @@ impl Output {
         if self.success() {
             return Ok(self);
         }
-        let said = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
+        let printed = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
         Err(LabError::CommandFailed {
             command: self.command.clone(),
             status: self.status.to_string(),
-            said: last_words(said, 4),
+            printed: last_lines(printed, 4),
         })
     }
 }
@@ -161,7 +161,7 @@ impl Command {
             std::thread::sleep(PERIOD);
         };
         let status = running.finish()?;
-        let (stdout, stderr) = running.said();
+        let (stdout, stderr) = running.printed();
         match outcome {
             Ok(()) => {
                 Ok(Output { command: line, status, stdout, stderr, elapsed: begun.elapsed() })
@@ -169,7 +169,7 @@ impl Command {
             Err(true) => Err(LabError::CommandDeadline {
                 command: line,
                 deadline: self.deadline,
-                said: last_words(&format!("{stdout}\n{stderr}"), 3),
+                printed: last_lines(&format!("{stdout}\n{stderr}"), 3),
             }),
             Err(false) => Err(LabError::Interrupted),
         }
@@ -203,8 +203,8 @@ impl Command {
             // A program that ends without reading its input says so by its status.
             let _ = std::io::Write::write_all(&mut stdin, bytes);
         }
-        let stdout = Listener::new(child.stdout.take());
-        let stderr = Listener::new(child.stderr.take());
+        let stdout = PipeReader::new(child.stdout.take());
+        let stderr = PipeReader::new(child.stderr.take());
         Ok(Running { child, stdout, stderr, status: None })
     }
 }
@@ -213,8 +213,8 @@ impl Command {
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
-    stdout: Listener,
-    stderr: Listener,
+    stdout: PipeReader,
+    stderr: PipeReader,
     status: Option<ExitStatus>,
 }
 
@@ -258,42 +258,42 @@ impl Running {
         Ok(status)
     }
 
-    /// What it said so far on standard output and standard error.
-    pub(crate) fn said(&self) -> (String, String) {
+    /// Its standard output and standard error so far.
+    pub(crate) fn printed(&self) -> (String, String) {
         (self.stdout.text(), self.stderr.text())
     }
 }
 
 /// A thread that reads a pipe to its end, so that the writer never waits.
 #[derive(Debug)]
-struct Listener {
-    heard: Arc<Mutex<Vec<u8>>>,
+struct PipeReader {
+    captured: Arc<Mutex<Vec<u8>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Listener {
+impl PipeReader {
     fn new(pipe: Option<impl Read + Send + 'static>) -> Self {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let to = Arc::clone(&heard);
+        let captured = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&captured);
         let thread = pipe.map(|mut pipe| {
             std::thread::spawn(move || {
                 let mut bytes = [0; 16 << 10];
                 while let Ok(count @ 1..) = pipe.read(&mut bytes) {
-                    let mut heard = to.lock().unwrap_or_else(PoisonError::into_inner);
-                    heard.extend_from_slice(&bytes[..count]);
-                    if heard.len() > 2 * KEPT {
-                        let surplus = heard.len() - KEPT;
-                        heard.drain(..surplus);
+                    let mut captured = to.lock().unwrap_or_else(PoisonError::into_inner);
+                    captured.extend_from_slice(&bytes[..count]);
+                    if captured.len() > 2 * KEPT {
+                        let surplus = captured.len() - KEPT;
+                        captured.drain(..surplus);
                     }
                 }
             })
         });
-        Self { heard, thread }
+        Self { captured, thread }
     }
 
     fn text(&self) -> String {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&heard).into_owned()
+        let captured = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&captured).into_owned()
     }
 
     fn join(&mut self) {
@@ -317,8 +317,8 @@ mod tests {
             .expect("it runs");
         assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("one", "two\n"));
         assert_eq!(output.status.code(), Some(3));
-        let said = output.ok().expect_err("3 is not 0").to_string();
-        assert!(said.contains("two") && said.contains("sh -c"), "{said}");
+        let printed = output.ok().expect_err("3 is not 0").to_string();
+        assert!(printed.contains("two") && printed.contains("sh -c"), "{printed}");
     }
 
     #[test]

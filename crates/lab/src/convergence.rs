@@ -10,6 +10,7 @@
 //! The peers' next hops are neighbours of the router at `out` and `out2`. A prefix is learned when a packet to it, to an address that no
 //! other prefix has, leaves to its next hop.
 
+mod announcers;
 mod daemon_texts;
 mod daemons;
 mod figures;
@@ -24,8 +25,7 @@ mod prober;
 mod repair;
 mod stream;
 mod table;
-mod told;
-mod world;
+mod testbed;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,12 +35,12 @@ use serde::Serialize;
 use crate::measure::usage;
 use crate::{Result, wait_until};
 
+use announcers::Announcers;
 use daemons::{Running, Setting};
-use hops::Out;
+use hops::OutPort;
 use peers::Peers;
-use prober::Wanted;
-use told::Told;
-use world::World;
+use prober::ExpectedHop;
+use testbed::Testbed;
 
 pub use figures::Figures;
 pub use hops::PEERS_MAX;
@@ -155,29 +155,29 @@ fn by_stoa(
 ) -> Result<Figures> {
     let mut figures = Figures::new(workload);
     progress("making the lab", 0.0);
-    let mut world = World::new(binary, workload)?;
-    let ours = world.ours()?;
-    let mut daemon = Running::start(&world.local, Setting::of(workload))?;
+    let mut testbed = Testbed::new(binary, workload)?;
+    let stoa_pids = testbed.stoa_pids()?;
+    let mut daemon = Running::start(&testbed.local, Setting::of(workload))?;
     let pids = daemon.pids();
-    wait_route_source(&world)?;
-    let (before, resident) = (Spent::until_now(ours, &pids)?, usage::resident(&ours)?);
-    let (told, begun) = Told::begin(world.peers(), workload)?;
-    let first = Wanted { peer: 0, out: Out::First };
+    wait_route_source(&testbed)?;
+    let (before, resident) = (Spent::until_now(stoa_pids, &pids)?, usage::resident(&stoa_pids)?);
+    let (announcers, begun) = Announcers::begin(testbed.peers(), workload)?;
+    let first = ExpectedHop { peer: 0, out: OutPort::First };
     figures.verified_by_traffic =
-        prove(&mut world, workload, &told, first, (begun, &mut figures.learn_s), |done| {
+        prove(&mut testbed, workload, &announcers, first, (begun, &mut figures.learn_s), |done| {
             progress("learning", done);
         })?;
-    figures.spent(&before, &Spent::until_now(ours, &pids)?);
-    figures.rss_mb = usage::resident(&ours)?.saturating_sub(resident) as f64 / 1e6;
+    figures.spent(&before, &Spent::until_now(stoa_pids, &pids)?);
+    figures.rss_mb = usage::resident(&stoa_pids)?.saturating_sub(resident) as f64 / 1e6;
     figures.daemon_rss_mb = usage::resident(&pids)? as f64 / 1e6;
-    figures.transfer_s = told.transfer().map(|time| time.as_secs_f64());
-    figures.audit = audit(&world);
+    figures.transfer_s = announcers.transfer().map(|time| time.as_secs_f64());
+    figures.audit = audit(&testbed);
     if figures.learn_s.is_none() {
         return Ok(figures);
     }
-    kill(&mut world, workload, &told, &mut daemon, &mut figures, progress)?;
-    if let Told::Bgp(peers) = &told {
-        change(&mut world, workload, (&told, peers), &mut figures, progress)?;
+    kill(&mut testbed, workload, &announcers, &mut daemon, &mut figures, progress)?;
+    if let Announcers::Bgp(peers) = &announcers {
+        change(&mut testbed, workload, (&announcers, peers), &mut figures, progress)?;
     }
     Ok(figures)
 }
@@ -208,23 +208,23 @@ impl Figures {
 
 /// Kills what is to be killed, one after the other.
 fn kill(
-    world: &mut World,
+    testbed: &mut Testbed,
     workload: &Workload,
-    told: &Told,
+    announcers: &Announcers,
     daemon: &mut Running,
     figures: &mut Figures,
     progress: &mut dyn FnMut(&str, f64),
 ) -> Result<()> {
     if workload.kills.controller {
         progress("killing the controller", 0.0);
-        let killed = kill::controller(world, workload, told)?;
+        let killed = kill::controller(testbed, workload, announcers)?;
         (figures.kill_controller_s, figures.kill_controller_lost) =
             (killed.back_s, Some(killed.lost));
         figures.kill_controller_audit = Some(killed.audit);
     }
     if workload.kills.daemon {
         progress("killing the daemon", 0.0);
-        let killed = kill::daemon(world, workload, told, daemon)?;
+        let killed = kill::daemon(testbed, workload, announcers, daemon)?;
         (figures.kill_daemon_s, figures.kill_daemon_lost) = (killed.back_s, Some(killed.lost));
         figures.kill_daemon_learned_s = killed.learned_s;
         figures.kill_daemon_audit = Some(killed.audit);
@@ -234,47 +234,47 @@ fn kill(
 
 /// The first peer says all anew with other next hops; then the link to them is cut.
 fn change(
-    world: &mut World,
+    testbed: &mut Testbed,
     workload: &Workload,
-    (told, peers): (&Told, &Peers),
+    (announcers, peers): (&Announcers, &Peers),
     figures: &mut Figures,
     progress: &mut dyn FnMut(&str, f64),
 ) -> Result<()> {
-    let anew = peers::anew(&workload.table);
-    let begun = peers.say_anew(anew);
-    let second = Wanted { peer: 0, out: Out::Second };
-    prove(world, workload, told, second, (begun, &mut figures.reconverge_s), |done| {
+    let reannouncement = peers::reannouncement(&workload.table);
+    let begun = peers.reannounce(reannouncement);
+    let second = ExpectedHop { peer: 0, out: OutPort::Second };
+    prove(testbed, workload, announcers, second, (begun, &mut figures.reconverge_s), |done| {
         progress("converging anew", done);
     })?;
     if workload.peers > 1 && figures.reconverge_s.is_some() {
         progress("cutting a link", 0.0);
-        let World { links, local, .. } = world;
+        let Testbed { links, local, .. } = testbed;
         // `None`: nobody knew another way.
-        if let Some(outage) = repair::follow(links, &workload.table, local, Out::Second)? {
+        if let Some(outage) = repair::follow(links, &workload.table, local, OutPort::Second)? {
             figures.repair_ms = Some(outage.after_detection_ms);
             figures.repair_from_failure_ms = Some(outage.after_failure_ms);
             figures.repair_lost = Some(outage.lost);
         }
         // What the daemon says after it has seen the link go.
-        figures.audit = audit(world);
+        figures.audit = audit(testbed);
     }
     Ok(())
 }
 
 /// Sends packets until every prefix has been proved. `(since, time)`: from when it is counted, and where the seconds go if all were.
 fn prove(
-    world: &mut World,
+    testbed: &mut Testbed,
     workload: &Workload,
-    told: &Told,
-    wanted: Wanted,
+    announcers: &Announcers,
+    wanted: ExpectedHop,
     (since, time): (Instant, &mut Option<f64>),
     mut progress: impl FnMut(f64),
 ) -> Result<usize> {
     let provable = workload.table.provable();
     let end = Instant::now() + workload.deadline;
-    let proof = prober::prove(&mut world.links, &workload.table, wanted, end, |arrived| {
+    let proof = prober::prove(&mut testbed.links, &workload.table, wanted, end, |arrived| {
         progress(arrived as f64 / provable as f64);
-        told.still_there()
+        announcers.check_running()
     })?;
     if proof.arrived == provable {
         *time = Some(proof.last.saturating_duration_since(since).as_secs_f64());
@@ -283,27 +283,27 @@ fn prove(
 }
 
 /// Waits until the route source has its session with the daemon: that it connects is no part of what is measured.
-fn wait_route_source(world: &World) -> Result<()> {
+fn wait_route_source(testbed: &Testbed) -> Result<()> {
     wait_until("the daemon is connected to Stoa", ROUTE_SOURCE, || {
-        let said = world.router.json(&["show", "routes", "audit", "--json"]);
-        let said = said.map_err(|error| error.to_string())?;
-        let route_sources = said["route_sources"].as_array().map_or(&[][..], Vec::as_slice);
+        let printed = testbed.router.json(&["show", "routes", "audit", "--json"]);
+        let printed = printed.map_err(|error| error.to_string())?;
+        let route_sources = printed["route_sources"].as_array().map_or(&[][..], Vec::as_slice);
         let is_up = route_sources.iter().any(|route_source| {
             route_source["session"] == "begun" || route_source["session"] == "complete"
         });
-        if is_up { Ok(()) } else { Err(said.to_string()) }
+        if is_up { Ok(()) } else { Err(printed.to_string()) }
     })
 }
 
 /// What the audit says once nothing is under way any more: `equal`, what differs, or `unknown` when it says nothing.
-fn audit(world: &World) -> String {
+fn audit(testbed: &Testbed) -> String {
     let end = Instant::now() + AUDIT;
     loop {
-        let answer = world.router.json(&["show", "routes", "audit", "--json"]);
+        let answer = testbed.router.json(&["show", "routes", "audit", "--json"]);
         let answer = answer.ok();
         // An audit fixes what differs: the first that could compare everything is the one that counts.
         let is_compared = answer.as_ref().is_some_and(kill::is_compared);
-        let verdict = answer.and_then(|said| said["audit"].as_str().map(str::to_owned));
+        let verdict = answer.and_then(|printed| printed["audit"].as_str().map(str::to_owned));
         match verdict {
             Some(verdict) if is_compared || Instant::now() > end => return verdict,
             None if Instant::now() > end => return "unknown".to_owned(),

@@ -1,4 +1,4 @@
-//! The demo: two hosts joined only by Stoa, real tools through it, the Linux kernel beside it, everything cleaned up.
+//! The demo: real tools between two hosts that only Stoa connects, then the Linux kernel for comparison, then cleanup.
 
 mod live;
 mod report;
@@ -15,7 +15,7 @@ use crate::{LabError, Linux, Result, Router, Side, Tag, Topology, interrupt};
 
 pub use report::{Report, Step};
 
-/// How the demo is to go.
+/// Options of the demo.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// End after the steps instead of showing live counters until Ctrl-C.
@@ -29,17 +29,17 @@ pub struct Options {
 /// The VLAN of the second host.
 const VLAN: u16 = 100;
 
-/// Runs the demo. 0 when every step went well, 1 when not, 130 after Ctrl-C before the steps were done.
+/// Runs the demo. 0: every step passed; 1: a step failed; 130: interrupted by Ctrl-C.
 #[must_use]
 pub fn run(options: &Options) -> ExitCode {
     let mut report = Report::new(options.json);
-    report.say("Stoa demo: host-a (untagged) and host-b (VLAN 100), joined only by Stoa.");
+    report.print("Stoa demo: host-a (untagged) and host-b (VLAN 100), connected only by Stoa.");
     let begun = Instant::now();
     let made = match ready() {
-        Ok(()) => tell(options, &mut report),
+        Ok(()) => run_steps(options, &mut report),
         Err(error) => {
             report.step("ready", Err(error.to_string()));
-            Made::default()
+            Created::default()
         }
     };
     report.step("clean up", cleaned_up(&made));
@@ -49,20 +49,20 @@ pub fn run(options: &Options) -> ExitCode {
     let seconds = begun.elapsed().as_secs();
     let failed = report.steps.iter().filter(|step| !step.ok).count();
     if failed == 0 {
-        report.say(&format!("All {} steps went well ({seconds} s).", report.steps.len()));
+        report.print(&format!("All {} steps passed ({seconds} s).", report.steps.len()));
     } else {
-        report.say(&format!("{failed} of {} steps failed ({seconds} s).", report.steps.len()));
+        report.print(&format!("{failed} of {} steps failed ({seconds} s).", report.steps.len()));
     }
     if options.json {
-        // Who does not read any more need not know.
+        // A closed standard output is no reason to fail.
         let _ = writeln!(std::io::stdout(), "{}", report.json());
     }
     if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What the demo made, to see afterwards that it is gone.
+/// What the demo created; the last step checks that it is gone.
 #[derive(Default)]
-struct Made {
+struct Created {
     namespaces: Vec<String>,
     folder: Option<PathBuf>,
     router: Option<u32>,
@@ -74,9 +74,9 @@ fn sides() -> Result<[Side; 2]> {
     Ok([Side::new("host-a", &a)?, Side::new("host-b", &b)?.tagged(&[Tag::customer(VLAN)])])
 }
 
-/// The whole scenario; what is made in it is gone when it returns.
-fn tell(options: &Options, report: &mut Report) -> Made {
-    let mut made = Made::default();
+/// Runs all steps. Everything it creates is removed when it returns.
+fn run_steps(options: &Options, report: &mut Report) -> Created {
+    let mut made = Created::default();
     let topology = match sides().and_then(|sides| Topology::new(&sides)) {
         Ok(topology) => topology,
         Err(error) => {
@@ -113,20 +113,20 @@ fn tell(options: &Options, report: &mut Report) -> Made {
     if !interrupt::came() {
         report.step(
             "router stopped",
-            steps::outcome(router.stop().map(|()| Ok("at once".to_owned()))),
+            steps::outcome(router.stop().map(|()| Ok("exited after SIGTERM".to_owned()))),
         );
     }
     made
 }
 
-fn remember(made: &mut Made, topology: &Topology) {
+fn remember(made: &mut Created, topology: &Topology) {
     made.namespaces.push(topology.router().name().to_owned());
     let hosts = topology.hosts().iter();
     made.namespaces.extend(hosts.map(|host| host.namespace().name().to_owned()));
 }
 
 /// Every step that needs the router; ends early only after Ctrl-C.
-fn traffic(report: &mut Report, topology: &Topology, router: &Router, made: &mut Made) {
+fn traffic(report: &mut Report, topology: &Topology, router: &Router, made: &mut Created) {
     steps::all_pings(topology, report);
     for (name, six) in [("traceroute4", false), ("traceroute6", true)] {
         report.step(name, steps::route_traced(topology, six));
@@ -143,22 +143,22 @@ fn traffic(report: &mut Report, topology: &Topology, router: &Router, made: &mut
     report.step("packets conserved", steps::accounting(router));
 }
 
-/// The same hosts and links once more, with the Linux kernel as the router.
-fn linux(made: &mut Made, stoa: Option<&Rate>) -> steps::Outcome {
+/// The same hosts and links with the Linux kernel as the router.
+fn linux(made: &mut Created, stoa: Option<&Rate>) -> steps::Outcome {
     let mut measure = || -> Result<steps::Outcome> {
         let topology = Topology::new(&sides()?)?;
         remember(made, &topology);
         let _linux = Linux::start(&topology)?;
         let rate = steps::rate(&topology, false, Load::Tcp)?.bits_per_second;
         let beside = stoa.map_or_else(String::new, |stoa| {
-            format!("; Stoa {:.0} % of it", 100.0 * stoa.bits_per_second / rate)
+            format!("; Stoa reaches {:.0} % of it", 100.0 * stoa.bits_per_second / rate)
         });
         Ok(Ok(format!("iperf3 TCP, IPv4: {:.2} Gbit/s{beside}", rate / 1e9)))
     };
     steps::outcome(measure())
 }
 
-fn cleaned_up(made: &Made) -> steps::Outcome {
+fn cleaned_up(made: &Created) -> steps::Outcome {
     let mut left: Vec<String> = Vec::new();
     let namespaces = made.namespaces.iter().map(|name| PathBuf::from("/run/netns").join(name));
     let process = made.router.map(|pid| PathBuf::from(format!("/proc/{pid}")));
@@ -174,10 +174,10 @@ fn cleaned_up(made: &Made) -> steps::Outcome {
     }
 }
 
-/// Looks whether the demo can run here at all, before anything is made.
+/// Checks that the demo can run on this machine before it creates anything.
 ///
 /// # Errors
-/// [`LabError::NotRoot`] or [`LabError::ToolMissing`], each saying what to do.
+/// [`LabError::NotRoot`] or [`LabError::ToolMissing`], each with the fix.
 fn ready() -> Result<()> {
     use crate::Tool;
     if !nix::unistd::geteuid().is_root() {

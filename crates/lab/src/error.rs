@@ -1,8 +1,8 @@
-//! What can go wrong while a lab is set up or used, in words that tell the operator what to do.
+//! Errors of setting up or using a lab; each message says how to fix the cause.
 
 use std::time::Duration;
 
-/// An error of the lab. The text says what to do about it where something can be done.
+/// An error of the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The process lacks the rights to make network namespaces.
@@ -10,7 +10,7 @@ pub enum LabError {
         "network namespaces need root (CAP_SYS_ADMIN and CAP_NET_ADMIN): {0}. Run it with sudo, e.g. `sudo make run`"
     )]
     NotRoot(String),
-    /// A program that is needed is not installed.
+    /// A required program is not installed.
     #[error(
         "`{program}` is not installed; install it with `apt-get install {package}` (or run `scripts/setup {group}`)"
     )]
@@ -23,27 +23,27 @@ pub enum LabError {
         group: &'static str,
     },
     /// A command ended with an error.
-    #[error("`{command}` ended with {status}: {said}")]
+    #[error("`{command}` ended with {status}; last output: {printed}")]
     CommandFailed {
         /// The command as one would type it.
         command: String,
-        /// How it ended.
+        /// The exit status.
         status: String,
-        /// The last lines of what it said.
-        said: String,
+        /// The last lines of its output.
+        printed: String,
     },
     /// A command did not end in time and was killed.
-    #[error("`{command}` did not end within {deadline:?} and was stopped; it said: {said}")]
+    #[error("`{command}` did not end within {deadline:?} and was stopped; last output: {printed}")]
     CommandDeadline {
         /// The command as one would type it.
         command: String,
         /// How long it had.
         deadline: Duration,
-        /// The last lines of what it said.
-        said: String,
+        /// The last lines of its output.
+        printed: String,
     },
-    /// A condition did not come true in time.
-    #[error("waited {deadline:?} in vain until {what}{last}")]
+    /// A condition was not met in time.
+    #[error("timed out after {deadline:?} waiting until {what}{last}")]
     WaitDeadline {
         /// What was waited for.
         what: String,
@@ -52,38 +52,38 @@ pub enum LabError {
         /// What was seen last, empty or starting with a semicolon.
         last: String,
     },
-    /// The kernel refuses both ways of putting a VLAN tag on a link.
+    /// The kernel rejects both methods of putting a VLAN tag on a link.
     #[error(
-        "cannot tag {device} with VLAN {vid}: BPF at the link (TCX, Linux 6.6 or newer) said: {bpf}; \
-         a VLAN device said: {device_said}. Either needs CAP_BPF and CAP_NET_ADMIN, or the module 8021q (`modprobe 8021q`)"
+        "cannot tag {device} with VLAN {vid}: BPF at the link (TCX, Linux 6.6 or newer): {bpf}; \
+         a VLAN device: {device_error}. Grant CAP_BPF and CAP_NET_ADMIN, or load the module 8021q (`modprobe 8021q`)"
     )]
     NoVlan {
         /// The link.
         device: String,
         /// The outermost VLAN id.
         vid: u16,
-        /// Why BPF did not do.
+        /// Why BPF failed.
         bpf: String,
-        /// Why a VLAN device did not do.
-        device_said: String,
+        /// Why the VLAN device failed.
+        device_error: String,
     },
     /// Ctrl-C or a termination signal came; everything is being cleaned up.
     #[error("interrupted")]
     Interrupted,
-    /// The router ended by itself.
-    #[error("the router ended ({status}); its last words: {said}")]
-    RouterEnded {
-        /// How it ended.
+    /// The router exited by itself.
+    #[error("the router exited ({status}); last log lines: {printed}")]
+    RouterExited {
+        /// The exit status.
         status: String,
         /// The end of its log.
-        said: String,
+        printed: String,
     },
-    /// The router binary is not there.
-    #[error("no router at {0}; build it with `make build`, or set STOA_BIN")]
+    /// There is no router binary.
+    #[error("{0}: no router binary; build it with `make build`, or set STOA_BIN")]
     NoBinary(String),
-    /// What was said was not understood.
+    /// Output or input that cannot be parsed.
     #[error("{what} cannot be read: {reason}")]
-    NotUnderstood {
+    ParseFailed {
         /// What was read.
         what: String,
         /// Why it cannot be read.
@@ -92,9 +92,9 @@ pub enum LabError {
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What the system said.
+        /// The error of the system call.
         source: std::io::Error,
     },
 }
@@ -107,7 +107,7 @@ impl LabError {
 }
 
 /// The last `lines` lines of `text`, as one line for a message.
-pub(crate) fn last_words(text: &str, lines: usize) -> String {
+pub(crate) fn last_lines(text: &str, lines: usize) -> String {
     let all: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let from = all.len().saturating_sub(lines);
     if all.is_empty() { "(nothing)".to_owned() } else { all[from..].join(" | ") }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn last_words_are_the_last_lines_in_one() {
-        assert_eq!(last_words("a\n\n b \nc\n", 2), "b | c");
-        assert_eq!(last_words("", 2), "(nothing)");
+        assert_eq!(last_lines("a\n\n b \nc\n", 2), "b | c");
+        assert_eq!(last_lines("", 2), "(nothing)");
     }
 }

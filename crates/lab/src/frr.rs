@@ -108,7 +108,7 @@ impl Frr {
     ///
     /// # Errors
     /// When it cannot be started or does not answer.
-    pub fn says(&self, question: &str) -> Result<String> {
+    pub fn query(&self, question: &str) -> Result<String> {
         let folder = self.scratch.path().display().to_string();
         let command = Command::tool(Tool::VTYSH)?.inside(&self.namespace).deadline(ANSWER);
         let output = command.args(["--vty_socket", &folder, "-c", question]).run()?;
@@ -119,14 +119,14 @@ impl Frr {
     ///
     /// # Errors
     /// [`LabError::CommandFailed`] when one is refused.
-    pub fn tell(&self, commands: &[&str]) -> Result<()> {
+    pub fn configure(&self, commands: &[&str]) -> Result<()> {
         let folder = self.scratch.path().display().to_string();
         let command = Command::tool(Tool::VTYSH)?.inside(&self.namespace).deadline(ANSWER);
-        let said = commands.iter().flat_map(|one| ["-c", one]);
-        let output = command.args(["--vty_socket", &folder]).args(said).run()?.ok()?;
+        let printed = commands.iter().flat_map(|one| ["-c", one]);
+        let output = command.args(["--vty_socket", &folder]).args(printed).run()?.ok()?;
         // vtysh ends with 0 whatever a daemon refused.
         if output.stdout.contains("% ") {
-            return Err(LabError::NotUnderstood {
+            return Err(LabError::ParseFailed {
                 what: output.command.clone(),
                 reason: output.stdout,
             });
@@ -140,9 +140,9 @@ impl Frr {
     /// [`LabError::WaitDeadline`] with the answer and the daemons' logs.
     pub fn wait_for(&self, question: &str, wanted: &[&str], deadline: Duration) -> Result<()> {
         wait_until(&format!("`{question}` says {wanted:?}"), deadline, || {
-            let said = self.says(question).map_err(|error| error.to_string())?;
-            let has_all = wanted.iter().all(|words| said.contains(words));
-            if has_all { Ok(()) } else { Err(format!("{said}{}", self.log())) }
+            let printed = self.query(question).map_err(|error| error.to_string())?;
+            let has_all = wanted.iter().all(|words| printed.contains(words));
+            if has_all { Ok(()) } else { Err(format!("{printed}{}", self.log())) }
         })
     }
 }

@@ -103,7 +103,7 @@ impl Host {
     /// Its first address of a family.
     ///
     /// # Errors
-    /// [`LabError::NotUnderstood`] when it has none.
+    /// [`LabError::ParseFailed`] when it has none.
     pub fn address(&self, six: bool) -> Result<IpAddr> {
         self.pair(six).map(|(host, _)| host.ip)
     }
@@ -111,14 +111,14 @@ impl Host {
     /// The router's address on its link, of a family.
     ///
     /// # Errors
-    /// [`LabError::NotUnderstood`] when there is none.
+    /// [`LabError::ParseFailed`] when there is none.
     pub fn gateway(&self, six: bool) -> Result<IpAddr> {
         self.pair(six).map(|(_, router)| router.ip)
     }
 
     fn pair(&self, six: bool) -> Result<(Address, Address)> {
         let found = self.side.addresses.iter().find(|(host, _)| host.ip.is_ipv6() == six);
-        found.copied().ok_or_else(|| LabError::NotUnderstood {
+        found.copied().ok_or_else(|| LabError::ParseFailed {
             what: format!("the IPv{} address of {}", if six { 6 } else { 4 }, self.side.label),
             reason: "it has none".to_owned(),
         })
@@ -224,9 +224,9 @@ impl Topology {
     ///
     /// # Errors
     /// When there is no such host, or the kernel refuses a part.
-    pub fn remake(&mut self, label: &str) -> Result<()> {
+    pub fn recreate(&mut self, label: &str) -> Result<()> {
         let found = self.hosts.iter().position(|host| host.label() == label);
-        let at = found.ok_or_else(|| LabError::NotUnderstood {
+        let at = found.ok_or_else(|| LabError::ParseFailed {
             what: format!("the host {label}"),
             reason: "there is none".to_owned(),
         })?;
@@ -280,11 +280,11 @@ impl Linux {
 }
 
 fn mac(namespace: &Namespace, device: &str) -> Result<String> {
-    let said = namespace.ip(&["-o", "link", "show", "dev", device])?;
-    let mut words = said.split_whitespace();
+    let printed = namespace.ip(&["-o", "link", "show", "dev", device])?;
+    let mut words = printed.split_whitespace();
     let found = words.by_ref().find(|word| *word == "link/ether").and_then(|_| words.next());
-    found.map(str::to_owned).ok_or_else(|| LabError::NotUnderstood {
+    found.map(str::to_owned).ok_or_else(|| LabError::ParseFailed {
         what: format!("the MAC address of {device}"),
-        reason: said.clone(),
+        reason: printed.clone(),
     })
 }

@@ -26,7 +26,7 @@ pub struct Workload {
 
 /// One way from host to host.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Way {
+pub struct DirectionLatency {
     /// Pings while nothing else moves.
     pub idle: RoundTrips,
     /// Pings beside the load.
@@ -41,9 +41,9 @@ pub struct Latency {
     /// One wire between the two hosts and no router.
     pub wire: RoundTrips,
     /// Through Stoa.
-    pub stoa: Way,
+    pub stoa: DirectionLatency,
     /// Through the Linux kernel.
-    pub linux: Way,
+    pub linux: DirectionLatency,
     /// What Stoa adds to the wire when idle: the difference of the medians, microseconds.
     pub adds_idle_us: f64,
     /// What Stoa adds to the wire under load: its 99th percentile less the wire's median, microseconds.
@@ -120,7 +120,7 @@ fn wire(workload: Workload) -> Result<RoundTrips> {
     round_trips(host, host.gateway(false)?, workload.pings)
 }
 
-fn path(topology: &Topology, workload: Workload) -> Result<Way> {
+fn path(topology: &Topology, workload: Workload) -> Result<DirectionLatency> {
     let to = topology.host("host-b").address(false)?;
     let ping = || round_trips(topology.host("host-a"), to, workload.pings);
     // The first answers wait for neighbours.
@@ -139,7 +139,7 @@ fn path(topology: &Topology, workload: Workload) -> Result<Way> {
         };
         Ok((loaded?, rate?))
     })?;
-    Ok(Way { idle, loaded, load_lost_percent: rate.lost_percent })
+    Ok(DirectionLatency { idle, loaded, load_lost_percent: rate.lost_percent })
 }
 
 /// The supervisor and both halves.

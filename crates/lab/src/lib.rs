@@ -23,7 +23,7 @@ mod namespace;
 mod process;
 mod router;
 mod scratch;
-mod seen;
+mod show_output;
 mod tool;
 mod vlan;
 mod wait;
@@ -39,7 +39,7 @@ pub use namespace::{Handle, Namespace, sweep};
 pub use process::Background;
 pub use router::{Router, stoa_binary};
 pub use scratch::Scratch;
-pub use seen::{Dropped, Interface, Neighbor, NodeSeen};
+pub use show_output::{Dropped, Interface, Neighbor, NodeCounters};
 pub use tool::Tool;
 pub use wait::wait_until;
 

@@ -40,20 +40,20 @@ impl Background {
         !self.running.has_ended()
     }
 
-    /// What it said so far, standard output before standard error.
+    /// Its output so far, standard output before standard error.
     #[must_use]
     pub fn log(&self) -> String {
-        let (stdout, stderr) = self.running.said();
+        let (stdout, stderr) = self.running.printed();
         format!("{stdout}{stderr}")
     }
 
-    /// What it said so far on its standard output.
+    /// Its standard output so far.
     #[must_use]
     pub fn stdout(&self) -> String {
-        self.running.said().0
+        self.running.printed().0
     }
 
-    /// Waits until it has said `text`.
+    /// Waits until its output contains `text`.
     ///
     /// # Errors
     /// [`LabError::WaitDeadline`] with its log when it does not, or has ended without.
@@ -65,11 +65,11 @@ impl Background {
                 return Ok(());
             }
             let state = if ended { "it has ended: " } else { "" };
-            Err(format!("{state}{}", crate::error::last_words(&log, 4)))
+            Err(format!("{state}{}", crate::error::last_lines(&log, 4)))
         })
     }
 
-    /// Waits until it ends by itself and says what it said: standard output, standard error, and whether it ended with 0.
+    /// Waits until it exits and returns standard output, standard error, and whether the exit status is 0.
     ///
     /// # Errors
     /// [`LabError::CommandDeadline`] when it does not end in time; it was killed then.
@@ -78,17 +78,17 @@ impl Background {
         while !self.running.has_ended() {
             crate::interrupt::check()?;
             if Instant::now() >= end {
-                let said = crate::error::last_words(&self.log(), 4);
+                let printed = crate::error::last_lines(&self.log(), 4);
                 return Err(LabError::CommandDeadline {
                     command: self.line.clone(),
                     deadline,
-                    said,
+                    printed,
                 });
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         let status = self.running.finish()?;
-        let (stdout, stderr) = self.running.said();
+        let (stdout, stderr) = self.running.printed();
         Ok((stdout, stderr, status.success()))
     }
 
@@ -105,13 +105,13 @@ impl Background {
         }
     }
 
-    /// Ends it as [`Drop`] does and says what it said and how it ended.
+    /// Ends it as [`Drop`] does; returns its output and exit status.
     ///
     /// # Errors
     /// When the system cannot say how it ended.
     pub fn stop(mut self) -> Result<(String, String, std::process::ExitStatus)> {
         let status = self.end()?;
-        let (stdout, stderr) = self.running.said();
+        let (stdout, stderr) = self.running.printed();
         Ok((stdout, stderr, status))
     }
 
@@ -155,8 +155,8 @@ mod tests {
             .args(["-c", "echo no >&2; exit 1"])
             .spawn()
             .expect("started");
-        let said =
+        let printed =
             process.wait_for("yes", Duration::from_millis(300)).expect_err("never").to_string();
-        assert!(said.contains("it has ended: no"), "{said}");
+        assert!(printed.contains("it has ended: no"), "{printed}");
     }
 }

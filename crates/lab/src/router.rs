@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::error::last_words;
+use crate::error::last_lines;
 use crate::{Background, Command, LabError, Namespace, Output, Result, Scratch, wait_until};
 
 /// How long the router may take until it forwards.
@@ -36,10 +36,10 @@ pub struct Router {
 
 impl Router {
     /// Starts `binary run` with `configuration`, inside `namespace` or, for ports that need no device, outside of all,
-    /// and waits until it forwards what is wanted.
+    /// and waits until it forwards the configuration.
     ///
     /// # Errors
-    /// [`LabError::RouterEnded`] with its words when it refuses; [`LabError::WaitDeadline`] after 30 s.
+    /// [`LabError::RouterExited`] with its words when it refuses; [`LabError::WaitDeadline`] after 30 s.
     pub fn start(
         binary: &Path,
         namespace: Option<&Namespace>,
@@ -72,7 +72,7 @@ impl Router {
     }
 
     fn wait_in_sync(&self) -> Result<()> {
-        let outcome = wait_until("the router forwards what is wanted", START, || {
+        let outcome = wait_until("the router is in sync with its configuration", START, || {
             if !self.process.is_running() {
                 return Ok(false);
             }
@@ -81,14 +81,14 @@ impl Router {
         });
         match outcome {
             Ok(true) => Ok(()),
-            Ok(false) => Err(LabError::RouterEnded {
+            Ok(false) => Err(LabError::RouterExited {
                 status: "before it forwarded".to_owned(),
-                said: last_words(&self.process.log(), 6),
+                printed: last_lines(&self.process.log(), 6),
             }),
             Err(LabError::WaitDeadline { what, deadline, last }) => Err(LabError::WaitDeadline {
                 what,
                 deadline,
-                last: format!("{last}; its log: {}", last_words(&self.process.log(), 6)),
+                last: format!("{last}; its log: {}", last_lines(&self.process.log(), 6)),
             }),
             Err(other) => Err(other),
         }
@@ -138,9 +138,9 @@ impl Router {
     /// When it fails or does not say JSON.
     pub fn json(&self, arguments: &[&str]) -> Result<Value> {
         let output = self.call(arguments)?.ok()?;
-        serde_json::from_str(&output.stdout).map_err(|error| LabError::NotUnderstood {
+        serde_json::from_str(&output.stdout).map_err(|error| LabError::ParseFailed {
             what: output.command.clone(),
-            reason: format!("{error}: {}", last_words(&output.stdout, 2)),
+            reason: format!("{error}: {}", last_lines(&output.stdout, 2)),
         })
     }
 
@@ -153,7 +153,7 @@ impl Router {
         self.call(&["reload"])
     }
 
-    /// Writes a new configuration without saying so, for SIGHUP.
+    /// Writes a new configuration without a reload, for SIGHUP.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -162,7 +162,7 @@ impl Router {
     }
 
     /// Sends SIGHUP: read the configuration again.
-    pub fn hang_up(&self) {
+    pub fn send_sighup(&self) {
         self.process.signal(Signal::SIGHUP);
     }
 
@@ -170,9 +170,9 @@ impl Router {
     /// the packet accounting.
     ///
     /// # Errors
-    /// [`LabError::WaitDeadline`] with the packet accounting when they do not balance within 5 s.
+    /// [`LabError::WaitDeadline`] with the packet accounting when it does not balance within 5 s.
     pub fn conservation(&self) -> Result<Value> {
-        wait_until("the packet accounting of packets balance", BALANCE, || {
+        wait_until("the packet accounting balances", BALANCE, || {
             let accounting = self.show("conservation").map_err(|error| error.to_string())?;
             if accounting["balanced"].as_bool() == Some(true) {
                 Ok(accounting)
@@ -182,13 +182,13 @@ impl Router {
         })
     }
 
-    /// Waits until nothing is on its way any more, and gives the packet accounting: they balance, no packet is between workers, and
+    /// Waits until no packet is in flight; returns the packet accounting: it balances, no packet is between workers, and
     /// every buffer is free or has a packet that waits for a neighbour.
     ///
     /// # Errors
     /// [`LabError::WaitDeadline`] with the packet accounting when that does not come about within 5 s.
-    pub fn at_rest(&self) -> Result<Value> {
-        wait_until("nothing is on its way", BALANCE, || {
+    pub fn wait_idle(&self) -> Result<Value> {
+        wait_until("no packet is in flight", BALANCE, || {
             let accounting = self.show("conservation").map_err(|error| error.to_string())?;
             let is_none = |what: &str| accounting[what].as_u64() == Some(0);
             if accounting["balanced"] == true && is_none("held") && is_none("buffers_busy") {
@@ -238,14 +238,14 @@ impl Router {
     /// Ends it as an operator would, by SIGTERM.
     ///
     /// # Errors
-    /// [`LabError::RouterEnded`] when it does not end well.
+    /// [`LabError::RouterExited`] when it does not end well.
     pub fn stop(self) -> Result<()> {
         let (stdout, stderr, status) = self.process.stop()?;
         if status.success() {
             return Ok(());
         }
-        let said = last_words(&format!("{stdout}{stderr}"), 6);
-        Err(LabError::RouterEnded { status: status.to_string(), said })
+        let printed = last_lines(&format!("{stdout}{stderr}"), 6);
+        Err(LabError::RouterExited { status: status.to_string(), printed })
     }
 }
 

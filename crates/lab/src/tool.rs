@@ -114,8 +114,8 @@ mod tests {
     #[test]
     fn a_missing_tool_names_its_package() {
         let tool = Tool { program: "no-such-program-here", package: "some-package", group: "run" };
-        let said = tool.find().expect_err("it is not there").to_string();
-        assert!(said.contains("apt-get install some-package"), "{said}");
-        assert!(said.contains("scripts/setup run"), "{said}");
+        let printed = tool.find().expect_err("it is not there").to_string();
+        assert!(printed.contains("apt-get install some-package"), "{printed}");
+        assert!(printed.contains("scripts/setup run"), "{printed}");
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn tag(namespace: &Namespace, device: &str, tags: &[Tag]) -> Result<T
         device: device.to_owned(),
         vid: tags.first().map_or(0, |tag| tag.vid),
         bpf: bpf.to_string(),
-        device_said: error.to_string(),
+        device_error: error.to_string(),
     })?;
     Ok(Tagged { _links: Vec::new() })
 }

@@ -19,12 +19,16 @@ where
     let end = Instant::now() + deadline;
     loop {
         interrupt::check()?;
-        let seen = match condition() {
+        let show_output = match condition() {
             Ok(value) => return Ok(value),
-            Err(seen) => seen,
+            Err(show_output) => show_output,
         };
         if Instant::now() >= end {
-            let last = if seen.is_empty() { String::new() } else { format!("; last seen: {seen}") };
+            let last = if show_output.is_empty() {
+                String::new()
+            } else {
+                format!("; last seen: {show_output}")
+            };
             return Err(LabError::WaitDeadline { what: what.to_owned(), deadline, last });
         }
         std::thread::sleep(PERIOD);
@@ -49,7 +53,7 @@ mod tests {
     fn says_what_was_seen_last() {
         let outcome: Result<()> =
             wait_until("it rains", Duration::from_millis(1), || Err("sunshine".to_owned()));
-        let said = outcome.expect_err("it never does").to_string();
-        assert!(said.contains("it rains") && said.contains("sunshine"), "{said}");
+        let printed = outcome.expect_err("it never does").to_string();
+        assert!(printed.contains("it rains") && printed.contains("sunshine"), "{printed}");
     }
 }

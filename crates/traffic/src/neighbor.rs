@@ -35,12 +35,12 @@ impl Responder {
     }
 
     /// Looks at a frame that is not of the run; `true`: it was about neighbours.
-    pub(crate) fn hear(&mut self, frame: &[u8]) -> bool {
+    pub(crate) fn receive(&mut self, frame: &[u8]) -> bool {
         let Ok(view) = ethernet::check(frame) else { return false };
         let link = (view.header().source, *view.tags());
         match view.ethertype() {
-            ethertype::ARP => self.hear_arp(view.payload(), link),
-            ethertype::IP6 => self.hear_ndp(view.payload(), link),
+            ethertype::ARP => self.receive_arp(view.payload(), link),
+            ethertype::IP6 => self.receive_ndp(view.payload(), link),
             _ => false,
         }
     }
@@ -59,7 +59,7 @@ impl Responder {
         })
     }
 
-    fn hear_arp(&mut self, payload: &[u8], (from, tags): (Mac, Stack)) -> bool {
+    fn receive_arp(&mut self, payload: &[u8], (from, tags): (Mac, Stack)) -> bool {
         let Ok(packet) = arp::check(payload) else { return false };
         if !packet.is_probe() {
             self.learn(packet.sender().into(), packet.sender_mac);
@@ -72,7 +72,7 @@ impl Responder {
         true
     }
 
-    fn hear_ndp(&mut self, payload: &[u8], (from, tags): (Mac, Stack)) -> bool {
+    fn receive_ndp(&mut self, payload: &[u8], (from, tags): (Mac, Stack)) -> bool {
         let Ok(view) = ipv6::check(payload) else { return false };
         if view.header().next_header != protocol::ICMP6 {
             return false;
@@ -116,7 +116,7 @@ impl Responder {
 
     /// A frame that asks who has `target`; `None`: the port has no address of its family to ask
     /// from.
-    pub(crate) fn question(&self, target: IpAddr, tags: &Stack) -> Option<Vec<u8>> {
+    pub(crate) fn request(&self, target: IpAddr, tags: &Stack) -> Option<Vec<u8>> {
         let own = self.own(target)?;
         let frame = match (own, target) {
             (IpAddr::V4(own), IpAddr::V4(target)) => {
@@ -223,10 +223,10 @@ mod tests {
             let mut tags = Stack::EMPTY;
             assert!(tags.push(stoa_wire::vlan::Tag::customer(7).unwrap()));
             let target: IpAddr = target.parse().unwrap();
-            let question = asks.question(target, &tags).unwrap();
-            assert!(tells.hear(&question), "{target}");
+            let request = asks.request(target, &tags).unwrap();
+            assert!(tells.receive(&request), "{target}");
             let answer = answers.try_recv().expect("an answer");
-            assert!(asks.hear(&answer));
+            assert!(asks.receive(&answer));
             assert_eq!(asks.known[&target], [2, 0, 0, 0, 0, 2]);
             assert_eq!(tells.known.len(), 1, "and the one who asked is known");
         }
@@ -236,12 +236,12 @@ mod tests {
     fn nobody_answers_for_others() {
         let (asks, _) = responder(1, &["192.0.2.1/24"]);
         let (mut tells, answers) = responder(2, &["198.18.0.0/16"]);
-        let question = asks.question(IpAddr::from([192, 0, 2, 9]), &Stack::EMPTY).unwrap();
-        assert!(tells.hear(&question));
+        let request = asks.request(IpAddr::from([192, 0, 2, 9]), &Stack::EMPTY).unwrap();
+        assert!(tells.receive(&request));
         assert!(answers.try_recv().is_err());
-        assert!(asks.question("2001:db8::1".parse().unwrap(), &Stack::EMPTY).is_some());
+        assert!(asks.request("2001:db8::1".parse().unwrap(), &Stack::EMPTY).is_some());
         let (none, _) = responder(3, &[]);
-        assert!(none.question(IpAddr::from([192, 0, 2, 9]), &Stack::EMPTY).is_none());
+        assert!(none.request(IpAddr::from([192, 0, 2, 9]), &Stack::EMPTY).is_none());
     }
 
     proptest! {
@@ -253,7 +253,7 @@ mod tests {
                 let kinds = [[8, 6], [0x86, 0xdd], [0x81, 0]];
                 frame[12..14].copy_from_slice(&kinds[kind]);
             }
-            responder.hear(&frame);
+            responder.receive(&frame);
         }
     }
 }

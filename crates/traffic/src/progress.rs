@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::analyse::Seen;
+use crate::analyse::StreamCounters;
 use crate::generate::Sent;
 
 /// The counters of all streams of a run.
@@ -75,7 +75,7 @@ impl Progress {
         one.sent_bytes.store(sent.bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn publish_seen(&self, id: usize, seen: &Seen) {
+    pub(crate) fn publish_received(&self, id: usize, seen: &StreamCounters) {
         let Some(one) = self.streams.get(id) else { return };
         one.received.store(seen.packets, Ordering::Relaxed);
         one.received_bytes.store(seen.bytes, Ordering::Relaxed);

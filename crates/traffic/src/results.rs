@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::analyse::Seen;
+use crate::analyse::StreamCounters;
 use crate::generate::Sent;
 use crate::plan::quantity::WIRE;
 use crate::signature::UNIT_NS;
@@ -136,7 +136,7 @@ pub struct Port {
     pub name: String,
     /// Its driver.
     pub driver: String,
-    /// The driver's own words.
+    /// Details from the driver.
     pub detail: String,
     /// Frames that were not of this run.
     pub foreign: u64,
@@ -169,7 +169,7 @@ pub struct Sample {
 
 impl Stream {
     /// Puts together what was sent and what came within `seconds`.
-    pub(crate) fn fill(&mut self, sent: &Sent, seen: Option<&Seen>, seconds: f64) {
+    pub(crate) fn fill(&mut self, sent: &Sent, seen: Option<&StreamCounters>, seconds: f64) {
         let (unique, bytes) = seen.map_or((0, 0), |seen| (seen.unique(), unique_bytes(seen)));
         (self.sent, self.received) = (sent.packets, unique);
         (self.not_taken, self.late) = (sent.not_taken, sent.late);
@@ -195,7 +195,7 @@ impl Stream {
 }
 
 /// Bytes of the packets that came back, each counted once; of frames of several sizes the share.
-pub(crate) fn unique_bytes(seen: &Seen) -> u64 {
+pub(crate) fn unique_bytes(seen: &StreamCounters) -> u64 {
     let share = seen.unique() as f64 / seen.packets.max(1) as f64;
     (seen.bytes as f64 * share) as u64
 }
@@ -207,7 +207,7 @@ pub(crate) fn gbps(packets: u64, bytes: u64, seconds: f64) -> f64 {
 
 impl Latency {
     /// The latencies of a stream; `None`: nothing came.
-    pub(crate) fn of(seen: &Seen) -> Option<Self> {
+    pub(crate) fn of(seen: &StreamCounters) -> Option<Self> {
         if seen.latency.is_empty() {
             return None;
         }

@@ -1,10 +1,10 @@
 //! Ports that are open for one run after the other: up, their gateways known, their paths learned.
 
-mod desk;
-mod hops;
+mod gateways;
+mod gather;
+mod port_handle;
 mod threads;
 mod trial;
-mod verdict;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ use crate::generate::template::FCS;
 use crate::plan::{Plan, Rate};
 use crate::progress::Counts;
 use crate::results::Results;
-use desk::Desk;
+use port_handle::PortHandle;
 
 /// Buffers of a session.
 const BUFFERS: u32 = 16_384;
@@ -43,12 +43,12 @@ pub enum RunError {
         port: String,
         /// How long it was waited for.
         seconds: f64,
-        /// The driver's own words.
+        /// Details from the driver.
         detail: String,
     },
     /// A gateway did not answer.
     #[error(
-        "port {port}: nobody answers for {gateway}: is it the device's address on this link? Else \
+        "port {port}: no answer for {gateway}: is it the device's address on this link? Else \
          give the streams an ethernet destination"
     )]
     NoGateway {
@@ -102,14 +102,14 @@ pub struct Moment {
     pub since: f64,
 }
 
-/// Who watches a run: hears of moments some ten times a second, and says whether to go on.
+/// Watches a run: called some ten times a second; returns whether to continue.
 pub type Watch<'a> = &'a mut dyn FnMut(&Moment) -> bool;
 
 /// Open ports.
 pub struct Session {
     plan: Plan,
     pool: &'static Pool,
-    desks: Vec<Desk>,
+    handles: Vec<PortHandle>,
     /// The next run's number: what tells its packets from those of others.
     run: u64,
 }
@@ -122,13 +122,13 @@ impl Session {
     /// whose frames are too long for a port.
     pub fn open(plan: Plan, watch: Watch<'_>) -> Result<Self, RunError> {
         let pool = Pool::leak(BUFFERS, HugePages::IfAvailable)?;
-        let desks: Result<Vec<Desk>, RunError> =
-            plan.ports.iter().map(|port| Desk::open(port, pool)).collect();
-        let mut session = Self { plan, pool, desks: desks?, run: first_run() };
+        let handles: Result<Vec<PortHandle>, RunError> =
+            plan.ports.iter().map(|port| PortHandle::open(port, pool)).collect();
+        let mut session = Self { plan, pool, handles: handles?, run: first_run() };
         session.wait_up(watch)?;
         session.fit()?;
-        session.find_hops(watch)?;
-        session.teach();
+        session.resolve_gateways(watch)?;
+        session.warm_up();
         Ok(session)
     }
 
@@ -145,8 +145,8 @@ impl Session {
         self.plan.streams = plan.streams;
         self.wait_up(watch)?;
         self.fit()?;
-        self.find_hops(watch)?;
-        self.teach();
+        self.resolve_gateways(watch)?;
+        self.warm_up();
         Ok(())
     }
 
@@ -154,15 +154,15 @@ impl Session {
     fn wait_up(&mut self, watch: Watch<'_>) -> Result<(), RunError> {
         let began = Instant::now();
         loop {
-            self.desks.iter_mut().for_each(Desk::service);
-            let Some(waiting) = self.desks.iter().position(|desk| !desk.is_up()) else {
+            self.handles.iter_mut().for_each(PortHandle::service);
+            let Some(waiting) = self.handles.iter().position(|handle| !handle.is_up()) else {
                 return Ok(());
             };
             if began.elapsed().as_secs_f64() > self.plan.patience {
                 return Err(RunError::NoLink {
                     port: self.plan.ports[waiting].name.clone(),
                     seconds: self.plan.patience,
-                    detail: self.desks[waiting].detail(),
+                    detail: self.handles[waiting].detail(),
                 });
             }
             self.go_on(watch)?;
@@ -181,7 +181,7 @@ impl Session {
         for stream in &self.plan.streams {
             let longest = stream.longest();
             for place in [stream.from, stream.to] {
-                let mtu = self.desks[place].mtu() as usize;
+                let mtu = self.handles[place].mtu() as usize;
                 let most = mtu + LINK_HEADER + FCS;
                 if longest > most {
                     let reason = format!(

@@ -78,7 +78,7 @@ fn send(to: &mut Side, cache: &mut PoolCache, vector: &mut Vector, frames: &mut 
 }
 
 /// Who has 198.18.1.77?
-fn question() -> Vec<u8> {
+fn request() -> Vec<u8> {
     let mut frame = vec![0xff; 6];
     frame.extend([2, 0, 0, 0, 0, 0xd, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 0xd]);
     frame.extend([198, 18, 1, 1, 0, 0, 0, 0, 0, 0, 198, 18, 1, 77]);
@@ -122,7 +122,7 @@ fn relay(
             let number = accounting.came;
             accounting.came += 1;
             if number == 100 {
-                frames.push_back(question());
+                frames.push_back(request());
             }
             match fate(number) {
                 Fate::Pass => frames.push_back(frame),

@@ -13,7 +13,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 
 use super::updates::{HEADER, MARKER};
-use super::{Identity, Order, Shared};
+use super::{Identity, Request, Shared};
 
 const PORT: u16 = 179;
 const OPEN: u8 = 1;
@@ -34,16 +34,16 @@ const CHUNK: usize = 256 << 10;
 const CEASE: [u8; 2] = [6, 2];
 
 /// Session after session until it is told to stop.
-pub(super) fn run(identity: &Identity, shared: &Shared, orders: &Receiver<Order>) {
+pub(super) fn run(identity: &Identity, shared: &Shared, requests: &Receiver<Request>) {
     let mut table: Vec<Arc<[u8]>> = Vec::new();
     while !shared.stop.load(Ordering::Relaxed) {
         let reason = match dial(identity).and_then(|stream| open(stream, identity)) {
-            Ok(stream) => talk(&stream, identity, shared, orders, &mut table),
+            Ok(stream) => talk(&stream, identity, shared, requests, &mut table),
             Err(reason) => reason,
         };
-        shared.note(|seen| {
-            seen.established = None;
-            seen.reason = reason;
+        shared.update(|state| {
+            state.established = None;
+            state.reason = reason;
         });
         std::thread::sleep(PAUSE);
     }
@@ -134,13 +134,13 @@ fn talk(
     stream: &TcpStream,
     identity: &Identity,
     shared: &Shared,
-    orders: &Receiver<Order>,
+    requests: &Receiver<Request>,
     table: &mut Vec<Arc<[u8]>>,
 ) -> String {
     let is_over = AtomicBool::new(false);
-    shared.note(|seen| {
-        seen.established = Some(Instant::now());
-        seen.sessions += 1;
+    shared.update(|state| {
+        state.established = Some(Instant::now());
+        state.sessions += 1;
     });
     std::thread::scope(|scope| {
         let ears = scope.spawn(|| {
@@ -148,7 +148,7 @@ fn talk(
             is_over.store(true, Ordering::Relaxed);
             reason
         });
-        let done = speak(stream, identity, shared, orders, table, &is_over);
+        let done = speak(stream, identity, shared, requests, table, &is_over);
         is_over.store(true, Ordering::Relaxed);
         // The ears know better than the mouth why a session ended.
         match (ears.join(), done) {
@@ -161,11 +161,11 @@ fn talk(
 
 /// Reads what the peer says until the session ends; what it was that the peer ended it by.
 fn listen(stream: &TcpStream, shared: &Shared, is_over: &AtomicBool) -> Option<String> {
-    let mut stream = Patient { stream, is_over };
+    let mut stream = SessionReader { stream, is_over };
     loop {
         match read_message(&mut stream) {
             Ok((NOTIFICATION, body)) => return Some(refusal(&body)),
-            Ok((UPDATE, _)) => _ = shared.heard.fetch_add(1, Ordering::Relaxed),
+            Ok((UPDATE, _)) => _ = shared.updates_received.fetch_add(1, Ordering::Relaxed),
             Ok(_) => {}
             Err(_) if is_over.load(Ordering::Relaxed) => return None,
             Err(error) => return Some(format!("the peer is gone: {error}")),
@@ -174,12 +174,12 @@ fn listen(stream: &TcpStream, shared: &Shared, is_over: &AtomicBool) -> Option<S
 }
 
 /// Reads as long as the session lives, however long the peer says nothing.
-struct Patient<'a> {
+struct SessionReader<'a> {
     stream: &'a TcpStream,
     is_over: &'a AtomicBool,
 }
 
-impl Read for Patient<'_> {
+impl Read for SessionReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         loop {
             match self.stream.read(buffer) {
@@ -198,28 +198,28 @@ fn speak(
     stream: &TcpStream,
     identity: &Identity,
     shared: &Shared,
-    orders: &Receiver<Order>,
+    requests: &Receiver<Request>,
     table: &mut Vec<Arc<[u8]>>,
     is_over: &AtomicBool,
 ) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PERIOD))?;
     stream.set_write_timeout(Some(PERIOD))?;
-    let mouth = Mouth { stream, shared, is_over };
+    let mouth = SessionWriter { stream, shared, is_over };
     for messages in table.iter() {
-        mouth.say(messages)?;
+        mouth.write(messages)?;
     }
     let every = Duration::from_secs((identity.hold_time / 3).max(1).into());
     let mut last = Instant::now();
     while !mouth.is_to_end() {
-        let messages = match orders.recv_timeout(PERIOD.min(every)) {
-            Ok(Order::Announce(messages)) => messages,
-            Ok(Order::Replace(messages)) => {
+        let messages = match requests.recv_timeout(PERIOD.min(every)) {
+            Ok(Request::Announce(messages)) => messages,
+            Ok(Request::Replace(messages)) => {
                 table.clear();
                 messages
             }
             Err(RecvTimeoutError::Timeout) => {
                 if last.elapsed() >= every {
-                    mouth.say(&message(KEEPALIVE, &[]))?;
+                    mouth.write(&message(KEEPALIVE, &[]))?;
                     last = Instant::now();
                 }
                 continue;
@@ -228,34 +228,34 @@ fn speak(
         };
         // Into the table first: when the session ends in the middle, the next one says it.
         table.push(Arc::clone(&messages));
-        let outcome = mouth.say(&messages);
-        shared.note(|seen| {
-            seen.said += 1;
-            seen.said_at = Some(Instant::now());
+        let outcome = mouth.write(&messages);
+        shared.update(|state| {
+            state.requests_sent += 1;
+            state.sent_time = Some(Instant::now());
         });
         outcome?;
         last = Instant::now();
     }
     if shared.stop.load(Ordering::Relaxed) {
-        mouth.say(&message(NOTIFICATION, &CEASE))?;
+        mouth.write(&message(NOTIFICATION, &CEASE))?;
         stream.shutdown(std::net::Shutdown::Write)?;
     }
     Ok(())
 }
 
 /// Writes as long as the session lives, however long the peer reads nothing.
-struct Mouth<'a> {
+struct SessionWriter<'a> {
     stream: &'a TcpStream,
     shared: &'a Shared,
     is_over: &'a AtomicBool,
 }
 
-impl Mouth<'_> {
+impl SessionWriter<'_> {
     fn is_to_end(&self) -> bool {
         self.is_over.load(Ordering::Relaxed) || self.shared.stop.load(Ordering::Relaxed)
     }
 
-    fn say(&self, messages: &[u8]) -> std::io::Result<()> {
+    fn write(&self, messages: &[u8]) -> std::io::Result<()> {
         let (mut rest, mut stream) = (messages, self.stream);
         let begun = Instant::now();
         while !rest.is_empty() {

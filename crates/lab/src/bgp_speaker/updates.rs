@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(&message[19..21], [0, 0], "nothing is withdrawn");
         assert_eq!(&message[23..27], [0x40, 1, 1, 0], "origin IGP");
         assert_eq!(&message[27..37], [0x50, 2, 0, 18, 2, 4, 0, 0, 0xfd, 0xe9]);
-        let (given, prefixes) = message[23..].split_at(attributes);
-        assert!(given.ends_with(&[0x40, 3, 4, 192, 0, 2, 1]), "the next hop");
+        let (requested, prefixes) = message[23..].split_at(attributes);
+        assert!(requested.ends_with(&[0x40, 3, 4, 192, 0, 2, 1]), "the next hop");
         assert_eq!(prefixes, [8, 10, 22, 198, 51, 100]);
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::daemons::Setting;
-use super::hops::{ASN, OWN, Out, own, peer_address, peer_asn};
+use super::hops::{ASN, OWN, OutPort, own, peer_address, peer_asn};
 use super::{Protocol, Target};
 
 /// Where the daemon finds the BGP route source.
@@ -78,7 +78,7 @@ pub(super) fn ospfd_configuration() -> String {
         "interface peers\n ip ospf area 0\n ip ospf network point-to-point\n \
          ip ospf hello-interval 1\n ip ospf dead-interval 60\n",
     );
-    for out in Out::BOTH {
+    for out in OutPort::BOTH {
         let _ = writeln!(text, "interface {}\n ip ospf area 0\n ip ospf passive", out.name());
     }
     text + &format!("router ospf\n ospf router-id {OWN}\n")
@@ -101,7 +101,8 @@ pub(super) fn bird_configuration(setting: &Setting) -> String {
             "source = RTS_BGP"
         }
         Protocol::Ospf => {
-            let stubs = Out::BOTH.map(|out| format!("interface \"{}\" {{ stub; }};", out.name()));
+            let stubs =
+                OutPort::BOTH.map(|out| format!("interface \"{}\" {{ stub; }};", out.name()));
             let _ = writeln!(
                 text,
                 "protocol ospf v2 inside {{ {graceful}{family} {{ import all; export none; }}; area 0 {{ \

@@ -83,45 +83,45 @@ impl Running {
     }
 
     /// Starts it again after [`Running::kill`].
-    pub(super) fn start_again(&mut self) -> Result<()> {
+    pub(super) fn restart(&mut self) -> Result<()> {
         match &mut self.kind {
             Kind::Frr(frr) => {
                 let (text, options) = zebra_configuration(&self.setting);
                 frr.zebra(text, &options)?;
                 add_others(frr, &self.setting)
             }
-            Kind::Bird(bird) => bird.start_again(),
+            Kind::Bird(bird) => bird.restart(),
         }
     }
 
     /// How many routes it has learned from its first peer, as far as it says.
     pub(super) fn learned(&self) -> Result<usize> {
         let Setting { protocol, six, .. } = self.setting;
-        let said = match &self.kind {
+        let printed = match &self.kind {
             Kind::Bird(bird) => {
                 let name = if protocol == Protocol::Bgp { "peer0" } else { "inside" };
-                return Ok(imported(&bird.says(&format!("show protocols all {name}"))?));
+                return Ok(imported(&bird.query(&format!("show protocols all {name}"))?));
             }
             // Not zebra: it counts what it found in the kernel as well.
             Kind::Frr(frr) if protocol == Protocol::Bgp => {
                 let family = if six { "ipv6" } else { "ipv4" };
-                frr.says(&format!("show bgp {family} unicast summary json"))?
+                frr.query(&format!("show bgp {family} unicast summary json"))?
             }
-            Kind::Frr(frr) => frr.says("show ip ospf json")?,
+            Kind::Frr(frr) => frr.query("show ip ospf json")?,
         };
         // Not JSON: it does not answer yet.
-        let said: Value = serde_json::from_str(&said).unwrap_or_default();
+        let printed: Value = serde_json::from_str(&printed).unwrap_or_default();
         let count = match protocol {
-            Protocol::Bgp => &said["peers"][peer_address(0, six).to_string()]["pfxRcd"],
-            Protocol::Ospf => &said["lsaExternalCounter"],
+            Protocol::Bgp => &printed["peers"][peer_address(0, six).to_string()]["pfxRcd"],
+            Protocol::Ospf => &printed["lsaExternalCounter"],
         };
         Ok(count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0))
     }
 }
 
 /// The routes that a protocol of BIRD has imported.
-fn imported(said: &str) -> usize {
-    let line = said.lines().find_map(|line| line.trim().strip_prefix("Routes:"));
+fn imported(printed: &str) -> usize {
+    let line = printed.lines().find_map(|line| line.trim().strip_prefix("Routes:"));
     let count = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
     count.unwrap_or(0)
 }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn what_daemons_have_learned_is_read() {
-        let said = "peer0 BGP\n  Channel ipv4\n    Routes:         5000 imported, 0 exported, 12 preferred\n";
-        assert_eq!((imported(said), imported("")), (5000, 0));
+        let printed = "peer0 BGP\n  Channel ipv4\n    Routes:         5000 imported, 0 exported, 12 preferred\n";
+        assert_eq!((imported(printed), imported("")), (5000, 0));
     }
 }

@@ -111,7 +111,7 @@ pub(super) fn read(frame: &[u8]) -> Option<Arrival> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hops::Out;
+    use super::super::hops::OutPort;
     use super::*;
 
     #[test]
@@ -123,11 +123,14 @@ mod tests {
             assert_eq!(frame.len(), if six { 80 } else { 60 });
             let checked = if six { sum(&frame[22..]) + 17 + 26 } else { sum(&frame[14..34]) };
             assert_eq!(folded(checked), 0, "the checksum");
-            let hop = Hop { peer: 3, out: Out::Second, depth: 5 };
+            let hop = Hop { peer: 3, out: OutPort::Second, depth: 5 };
             frame[..6].copy_from_slice(&hop.mac());
-            let seen = read(&frame).expect("it is ours");
-            assert_eq!((seen.index, seen.sequence, seen.destination), (7, 9, to));
-            assert!(seen.went_by(hop) && !seen.went_by(Hop { peer: 2, ..hop }));
+            let show_output = read(&frame).expect("it is ours");
+            assert_eq!(
+                (show_output.index, show_output.sequence, show_output.destination),
+                (7, 9, to)
+            );
+            assert!(show_output.went_by(hop) && !show_output.went_by(Hop { peer: 2, ..hop }));
             assert_eq!(read(&frame[..45]), None);
         }
     }

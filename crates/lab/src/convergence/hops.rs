@@ -57,14 +57,14 @@ pub(super) fn own_in(six: bool) -> IpAddr {
 
 /// A port that test packets leave by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Out {
+pub(super) enum OutPort {
     /// Where all next hops are at first.
     First,
     /// Where those of the first peer are after it said its routes anew.
     Second,
 }
 
-impl Out {
+impl OutPort {
     pub(super) const BOTH: [Self; 2] = [Self::First, Self::Second];
 
     /// Name of the interface and of its host interface.
@@ -103,14 +103,14 @@ pub(super) struct Hop {
     /// Whose it is, from 0.
     pub(super) peer: u8,
     /// Where it is.
-    pub(super) out: Out,
+    pub(super) out: OutPort,
     /// For prefixes that lie in so many others.
     pub(super) depth: u8,
 }
 
 impl Hop {
     /// All that a lab with so many peers has at a port.
-    pub(super) fn all(out: Out, peers: u8) -> impl Iterator<Item = Self> {
+    pub(super) fn all(out: OutPort, peers: u8) -> impl Iterator<Item = Self> {
         (0..peers).flat_map(move |peer| (0..DEPTHS).map(move |depth| Self { peer, out, depth }))
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::announcers::Announcers;
 use super::daemons::{Running, Setting};
-use super::hops::{Out, hops_length, own, peer_address, peers_length};
-use super::told::Told;
+use super::hops::{OutPort, hops_length, own, peer_address, peers_length};
 use super::{Figures, Workload};
 use crate::measure::usage;
 use crate::{LabError, Namespace, Result, interrupt};
@@ -26,7 +26,7 @@ pub(super) fn measure(workload: &Workload, progress: &mut dyn FnMut(&str, f64)) 
     }
     let six = workload.table.is_six();
     local.ip(&["addr", "add", &format!("{}/{}", own(six), peers_length(six)), "dev", "peers"])?;
-    for (out, device) in Out::BOTH.into_iter().zip(["out", "out2"]) {
+    for (out, device) in OutPort::BOTH.into_iter().zip(["out", "out2"]) {
         let address = format!("{}/{}", out.own(six), hops_length(six));
         local.ip(&["addr", "add", &address, "dev", device])?;
     }
@@ -39,7 +39,7 @@ pub(super) fn measure(workload: &Workload, progress: &mut dyn FnMut(&str, f64)) 
     let before = usage::spent(&pids)?;
     let held = held(&local, six)?;
     let (routes, mut learned) = (workload.table.len(), None);
-    let (told, begun) = Told::begin(&peers, workload)?;
+    let (announcers, begun) = Announcers::begin(&peers, workload)?;
     let end = Instant::now() + workload.deadline;
     while Instant::now() < end {
         interrupt::check()?;
@@ -49,12 +49,12 @@ pub(super) fn measure(workload: &Workload, progress: &mut dyn FnMut(&str, f64)) 
             learned = Some(begun.elapsed());
             break;
         }
-        told.still_there()?;
+        announcers.check_running()?;
         std::thread::sleep(PERIOD);
     }
     let mut figures = Figures::new(workload);
     figures.learn_s = learned.map(|time| time.as_secs_f64());
-    figures.transfer_s = told.transfer().map(|time| time.as_secs_f64());
+    figures.transfer_s = announcers.transfer().map(|time| time.as_secs_f64());
     figures.daemon_s = (usage::spent(&pids)? - before).as_secs_f64();
     figures.daemon_rss_mb = usage::resident(&pids)? as f64 / 1e6;
     Ok(figures)
@@ -67,7 +67,7 @@ fn held(local: &Namespace, six: bool) -> Result<usize> {
     let text = local.enter(|| std::fs::read_to_string(file))?;
     let text = text.map_err(|error| LabError::system(format!("read {file}"), error))?;
     let count = if six { entries_six(&text) } else { prefixes_four(&text) };
-    count.ok_or_else(|| LabError::NotUnderstood {
+    count.ok_or_else(|| LabError::ParseFailed {
         what: file.to_owned(),
         reason: "it does not count prefixes".to_owned(),
     })

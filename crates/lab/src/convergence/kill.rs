@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::daemons::Running;
-use super::hops::Out;
+use super::hops::OutPort;
 use super::links::Links;
-use super::prober::Wanted;
+use super::prober::ExpectedHop;
 use super::stream::{Pace, Stream};
-use super::world::World;
-use super::{Target, Told, Workload};
+use super::testbed::Testbed;
+use super::{Announcers, Target, Workload};
 use crate::measure::usage;
 use crate::{Command, LabError, Result, Router};
 
@@ -53,12 +53,16 @@ struct Recovery {
 }
 
 /// Kills the controller, which its supervisor starts again.
-pub(super) fn controller(world: &mut World, workload: &Workload, told: &Told) -> Result<Killed> {
-    let [_, old] = world.ours()?;
-    let World { links, router, .. } = world;
+pub(super) fn controller(
+    testbed: &mut Testbed,
+    workload: &Workload,
+    announcers: &Announcers,
+) -> Result<Killed> {
+    let [_, old] = testbed.stoa_pids()?;
+    let Testbed { links, router, .. } = testbed;
     let router = &*router;
     let wanted = holds(router)?;
-    follow(links, workload, told, move || {
+    follow(links, workload, announcers, move || {
         // Not from when another one answers: what its supervisor and its start take is without a controller, too.
         let killed = Instant::now();
         Command::program("/bin/kill").args(["-KILL", &old.to_string()]).run()?.ok()?;
@@ -75,19 +79,19 @@ pub(super) fn controller(world: &mut World, workload: &Workload, told: &Told) ->
 
 /// Kills the daemon, all of its processes, and starts it again a second later.
 pub(super) fn daemon(
-    world: &mut World,
+    testbed: &mut Testbed,
     workload: &Workload,
-    told: &Told,
+    announcers: &Announcers,
     daemon: &mut Running,
 ) -> Result<Killed> {
-    let World { links, router, .. } = world;
+    let Testbed { links, router, .. } = testbed;
     let router = &*router;
     let wanted = holds(router)?;
-    follow(links, workload, told, move || {
+    follow(links, workload, announcers, move || {
         daemon.kill();
         std::thread::sleep(AWAY);
         let begun = Instant::now();
-        daemon.start_again()?;
+        daemon.restart()?;
         let end = begun + workload.deadline;
         while daemon.learned().unwrap_or(0) < workload.table.len() {
             if Instant::now() > end {
@@ -100,8 +104,8 @@ pub(super) fn daemon(
         if workload.target == Target::Netlink {
             // The daemon leaves the kernel's routes where they are: the route source has nothing to hear anew, and nothing is measured by it.
             while Instant::now() < end {
-                let said = router.json(&["show", "routes", "audit", "--json"])?;
-                if let Some(audit) = said["audit"].as_str().filter(|_| is_compared(&said)) {
+                let printed = router.json(&["show", "routes", "audit", "--json"])?;
+                if let Some(audit) = printed["audit"].as_str().filter(|_| is_compared(&printed)) {
                     let found = Recovery { seconds: None, audit: audit.to_owned() };
                     return Ok(Some((Some(learned), found)));
                 }
@@ -126,11 +130,11 @@ pub(super) fn daemon(
 fn follow(
     links: &mut Links,
     workload: &Workload,
-    told: &Told,
+    announcers: &Announcers,
     work: impl FnOnce() -> Result<Option<(Option<f64>, Recovery)>> + Send,
 ) -> Result<Killed> {
-    told.still_there()?;
-    let wanted = Wanted { peer: 0, out: Out::First };
+    announcers.check_running()?;
+    let wanted = ExpectedHop { peer: 0, out: OutPort::First };
     let mut stream = Stream::new(&workload.table, wanted, PACE);
     stream.begin(links)?;
     let back = std::thread::scope(|scope| {
@@ -162,10 +166,10 @@ fn controller_pid(router: &Router) -> Option<u32> {
 
 /// How many learned routes the forwarder holds.
 fn holds(router: &Router) -> Result<u64> {
-    let said = router.json(&["show", "routes", "audit", "--json"])?;
-    held(&said).ok_or_else(|| LabError::NotUnderstood {
+    let printed = router.json(&["show", "routes", "audit", "--json"])?;
+    held(&printed).ok_or_else(|| LabError::ParseFailed {
         what: "stoa show routes audit --json".to_owned(),
-        reason: said.to_string(),
+        reason: printed.to_string(),
     })
 }
 
@@ -185,14 +189,16 @@ fn recovered(
     loop {
         crate::interrupt::check()?;
         // A controller that is just being started does not answer. An audit walks whole tables: it waits until the route sources have said all.
-        if router.call(&["show", "metrics"]).is_ok_and(|said| has_said(&said.stdout, wanted))
-            && let Ok(said) = router.json(&["show", "routes", "audit", "--json"])
-            && is_compared(&said)
+        if router
+            .call(&["show", "metrics"])
+            .is_ok_and(|printed| all_received(&printed.stdout, wanted))
+            && let Ok(printed) = router.json(&["show", "routes", "audit", "--json"])
+            && is_compared(&printed)
         {
-            let verdict = said["audit"].as_str().unwrap_or("unknown").to_owned();
+            let verdict = printed["audit"].as_str().unwrap_or("unknown").to_owned();
             // An audit fixes what differs: the first that could compare everything is the one that counts.
             let first = first.get_or_insert_with(|| verdict.clone());
-            if verdict == "equal" && is_said_anew(&said, wanted) {
+            if verdict == "equal" && is_relearned(&printed, wanted) {
                 let seconds = Some(begun.elapsed().as_secs_f64());
                 return Ok(Some(Recovery { seconds, audit: first.clone() }));
             }
@@ -212,7 +218,7 @@ pub(super) fn is_compared(audit: &Value) -> bool {
 }
 
 /// Whether all route sources hold so many routes and none of before, by the metrics: they cost no walk.
-fn has_said(metrics: &str, wanted: u64) -> bool {
+fn all_received(metrics: &str, wanted: u64) -> bool {
     let sum = |family: &str| -> f64 {
         let samples = metrics.lines().filter_map(|line| line.strip_prefix(family));
         let samples = samples.filter(|rest| rest.starts_with(['{', ' ']));
@@ -224,12 +230,12 @@ fn has_said(metrics: &str, wanted: u64) -> bool {
 }
 
 /// Whether the route sources have said so many routes, none is left of what they said before, and the forwarder holds as many.
-fn is_said_anew(audit: &Value, wanted: u64) -> bool {
+fn is_relearned(audit: &Value, wanted: u64) -> bool {
     let route_sources = audit["route_sources"].as_array().map_or(&[][..], Vec::as_slice);
-    let said = |route_source: &Value| {
+    let printed = |route_source: &Value| {
         route_source["ip4_routes"].as_u64().zip(route_source["ip6_routes"].as_u64())
     };
-    let routes: u64 = route_sources.iter().filter_map(said).map(|(four, six)| four + six).sum();
+    let routes: u64 = route_sources.iter().filter_map(printed).map(|(four, six)| four + six).sum();
     let is_fresh = |route_source: &Value| {
         route_source["stale"] == 0
             && route_source["session"] != "ended"
@@ -257,9 +263,9 @@ mod tests {
         let mut of_kernel = audit(true, 5, 0, 5);
         of_kernel["kernels"] = json!([{ "compared": true }, { "compared": false }]);
         assert!(!is_compared(&of_kernel), "a kernel's table was not compared");
-        assert!(is_said_anew(&audit(true, 5, 0, 5), 5));
+        assert!(is_relearned(&audit(true, 5, 0, 5), 5));
         for (routes, stale, held) in [(4, 0, 5), (5, 1, 5), (5, 0, 4)] {
-            assert!(!is_said_anew(&audit(true, routes, stale, held), 5), "{routes} {stale} {held}");
+            assert!(!is_relearned(&audit(true, routes, stale, held), 5), "{routes} {stale} {held}");
         }
     }
 
@@ -274,9 +280,9 @@ mod tests {
                  stoa_learned_complete {complete}.0\n"
             )
         };
-        assert!(has_said(&metrics(1, 6, 0), 10));
+        assert!(all_received(&metrics(1, 6, 0), 10));
         for (complete, ip6, stale) in [(0, 6, 0), (1, 5, 0), (1, 6, 1)] {
-            assert!(!has_said(&metrics(complete, ip6, stale), 10), "{complete} {ip6} {stale}");
+            assert!(!all_received(&metrics(complete, ip6, stale), 10), "{complete} {ip6} {stale}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use stoa_memif::{BATCH, Config, Event, Memif, Receiver, Role, Sender};
 
 use super::frames::{self, Arrival, Frame};
-use super::hops::Out;
+use super::hops::OutPort;
 use crate::{LabError, Result, interrupt};
 
 /// How long the router may take to bring a link up.
@@ -35,7 +35,7 @@ impl Links {
     /// What the endpoint says when it cannot be opened or does not come up.
     pub(super) fn open(folder: &Path, six: bool) -> Result<Self> {
         let mut waiting = Vec::new();
-        for name in ["in", Out::First.name(), Out::Second.name()] {
+        for name in ["in", OutPort::First.name(), OutPort::Second.name()] {
             let socket = socket(folder, name);
             let config = Config { socket, role: Role::Slave, ring_size: RING, ..Config::default() };
             let memif = Memif::open(&config).map_err(|error| not_up(name, &error.to_string()))?;
@@ -115,11 +115,11 @@ impl Links {
     }
 
     /// Cuts one of the links that packets leave by.
-    pub(super) fn cut(&mut self, out: Out) {
+    pub(super) fn cut(&mut self, out: OutPort) {
         let [first, second] = &mut self.out;
         *match out {
-            Out::First => first,
-            Out::Second => second,
+            OutPort::First => first,
+            OutPort::Second => second,
         } = None;
     }
 }
@@ -142,5 +142,5 @@ pub(super) fn socket(folder: &Path, name: &str) -> String {
 }
 
 fn not_up(name: &str, reason: &str) -> LabError {
-    LabError::NotUnderstood { what: format!("memif port {name}"), reason: reason.to_owned() }
+    LabError::ParseFailed { what: format!("memif port {name}"), reason: reason.to_owned() }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use super::hops::{Hop, Out, peer_id, peers_length};
+use super::hops::{Hop, OutPort, peer_id, peers_length};
 use super::table::Table;
 use crate::{Bird, LabError, Namespace, Result, wait_until};
 
@@ -33,22 +33,22 @@ impl Neighbor {
         for device in [HOPS, "hops-end"] {
             namespace.ip(&["link", "set", device, "up"])?;
         }
-        let spare = format!("{}/{}", Out::First.spare(), super::hops::hops_length(false));
+        let spare = format!("{}/{}", OutPort::First.spare(), super::hops::hops_length(false));
         namespace.ip(&["addr", "add", &spare, "dev", HOPS])?;
         let bird = Bird::start(namespace, &configuration(table))?;
         // A forwarding address is told only of a link that is up when its LSA is made.
         wait_until("the link to the next hops is up in OSPF", MADE, || {
-            let said = bird.says(&format!("show ospf interface \"{HOPS}\""));
-            let said = said.map_err(|error| error.to_string())?;
-            if said.contains("State: PtP") { Ok(()) } else { Err(said) }
+            let printed = bird.query(&format!("show ospf interface \"{HOPS}\""));
+            let printed = printed.map_err(|error| error.to_string())?;
+            if printed.contains("State: PtP") { Ok(()) } else { Err(printed) }
         })?;
-        bird.says("enable prefixes")?;
+        bird.query("enable prefixes")?;
         let routes = table.len();
         wait_until("the OSPF neighbour has made its LSAs", MADE, || {
-            let said = bird.says("show ospf").map_err(|error| error.to_string())?;
-            let line = said.lines().find_map(|line| line.strip_prefix("Number of LSAs in DB:"));
+            let printed = bird.query("show ospf").map_err(|error| error.to_string())?;
+            let line = printed.lines().find_map(|line| line.strip_prefix("Number of LSAs in DB:"));
             let count: Option<usize> = line.and_then(|count| count.trim().parse().ok());
-            if count.is_some_and(|count| count >= routes) { Ok(()) } else { Err(said) }
+            if count.is_some_and(|count| count >= routes) { Ok(()) } else { Err(printed) }
         })?;
         Ok(Self { bird })
     }
@@ -60,10 +60,11 @@ impl Neighbor {
     pub(super) fn begin(&self, namespace: &Namespace, deadline: Duration) -> Result<Instant> {
         namespace.ip(&["addr", "add", &own_address(), "dev", "eth0"])?;
         wait_until("the OSPF neighbours exchange their databases", deadline, || {
-            let said = self.bird.says("show ospf neighbors").map_err(|error| error.to_string())?;
+            let printed =
+                self.bird.query("show ospf neighbors").map_err(|error| error.to_string())?;
             let states = ["ExStart", "Exchange", "Loading", "Full"];
-            let begun = states.iter().any(|state| said.contains(state));
-            if begun { Ok(Instant::now()) } else { Err(said) }
+            let begun = states.iter().any(|state| printed.contains(state));
+            if begun { Ok(Instant::now()) } else { Err(printed) }
         })
     }
 
@@ -72,7 +73,7 @@ impl Neighbor {
         if self.bird.is_running() {
             return Ok(());
         }
-        Err(LabError::NotUnderstood {
+        Err(LabError::ParseFailed {
             what: "the OSPF neighbour".to_owned(),
             reason: self.bird.log(),
         })
@@ -93,7 +94,7 @@ fn configuration(table: &Table) -> String {
         peer_id(0)
     );
     for (address, length, depth) in table.all() {
-        let hop = Hop { peer: 0, out: Out::First, depth }.address(false);
+        let hop = Hop { peer: 0, out: OutPort::First, depth }.address(false);
         let _ = writeln!(text, "route {address}/{length} via {hop};");
     }
     text + "}\n"

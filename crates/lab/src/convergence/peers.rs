@@ -1,11 +1,11 @@
-//! The peers: what each says first, and what the first one says anew.
+//! The peers: what each announces first, and what the first one announces again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Workload;
-use super::hops::{DEPTHS, Hop, Out, own, peer_address, peer_asn, peer_id};
-use super::table::{Listener, Table};
+use super::hops::{DEPTHS, Hop, OutPort, own, peer_address, peer_asn, peer_id};
+use super::table::{PrefixVisitor, Table};
 use crate::bgp_speaker::{Identity, Nlri, Paths, Speaker, announce, end_of_rib, withdraw};
 use crate::{Namespace, Result};
 
@@ -14,7 +14,7 @@ const PER_ATTRIBUTE: usize = 10;
 /// Long enough for a daemon that reads nothing for a while.
 const HOLD_S: u16 = 240;
 
-/// A speaker for each peer. The first has the best paths, all others say the same prefixes with longer ones.
+/// A speaker for each peer. The first has the best paths; all others announce the same prefixes with longer ones.
 pub(super) struct Peers {
     speakers: Vec<Speaker>,
 }
@@ -23,11 +23,11 @@ impl Peers {
     pub(super) fn start(namespace: &Namespace, workload: &Workload) -> Result<Self> {
         let six = workload.table.is_six();
         // All is made before the first of them begins: making it is no part of what is measured.
-        let said: Vec<Arc<[u8]>> = (0..workload.peers)
-            .map(|peer| Arc::from(all(&workload.table, peer, Out::First)))
+        let printed: Vec<Arc<[u8]>> = (0..workload.peers)
+            .map(|peer| Arc::from(all(&workload.table, peer, OutPort::First)))
             .collect();
         let mut speakers = Vec::new();
-        for (peer, said) in (0..workload.peers).zip(said) {
+        for (peer, printed) in (0..workload.peers).zip(printed) {
             let identity = Identity {
                 own: peer_address(peer, six),
                 peer: own(six),
@@ -37,7 +37,7 @@ impl Peers {
                 graceful_restart: workload.kills.daemon,
             };
             let speaker = Speaker::start(namespace, identity)?;
-            speaker.announce(said);
+            speaker.announce(printed);
             speakers.push(speaker);
         }
         Ok(Self { speakers })
@@ -59,15 +59,15 @@ impl Peers {
 
     /// How long it took until TCP had all that was said first; `None` while it has not.
     pub(super) fn transfer(&self) -> Option<Duration> {
-        let all = self.speakers.iter().map(|one| Some((one.established()?, one.said()?)));
+        let all = self.speakers.iter().map(|one| Some((one.established()?, one.sent_at()?)));
         let all: Option<Vec<(Instant, Instant)>> = all.collect();
         let all = all?;
         let begun = all.iter().map(|(begun, _)| *begun).min()?;
         all.iter().map(|(_, end)| end.saturating_duration_since(begun)).max()
     }
 
-    /// The first peer takes all back and says it anew with next hops by the second port. Says when it began.
-    pub(super) fn say_anew(&self, messages: Arc<[u8]>) -> Instant {
+    /// The first peer withdraws all routes and announces them with next hops on the second port. Returns when it began.
+    pub(super) fn reannounce(&self, messages: Arc<[u8]>) -> Instant {
         let begun = Instant::now();
         if let Some(first) = self.speakers.first() {
             first.replace(messages);
@@ -76,57 +76,57 @@ impl Peers {
     }
 }
 
-/// What the first peer says when it takes all back and says it anew.
-pub(super) fn anew(table: &Table) -> Arc<[u8]> {
+/// The first peer's messages: withdraw all routes, then announce them again.
+pub(super) fn reannouncement(table: &Table) -> Arc<[u8]> {
     let mut messages = Vec::new();
     for depth in 0..DEPTHS {
-        table.of_depth(depth, TakenBack(&mut messages));
+        table.of_depth(depth, WithdrawVisitor(&mut messages));
     }
-    say_all(&mut messages, table, 0, Out::Second);
+    announce_all(&mut messages, table, 0, OutPort::Second);
     messages.into()
 }
 
 /// All prefixes with the next hops of a peer at a port, and that these were all.
-fn all(table: &Table, peer: u8, out: Out) -> Vec<u8> {
+fn all(table: &Table, peer: u8, out: OutPort) -> Vec<u8> {
     let mut messages = Vec::new();
-    say_all(&mut messages, table, peer, out);
+    announce_all(&mut messages, table, peer, out);
     messages
 }
 
-fn say_all(messages: &mut Vec<u8>, table: &Table, peer: u8, out: Out) {
+fn announce_all(messages: &mut Vec<u8>, table: &Table, peer: u8, out: OutPort) {
     let six = table.is_six();
     for depth in 0..DEPTHS {
         let next_hop = Hop { peer, out, depth }.address(six);
         let times = if peer == 0 { 1 } else { 2 };
         let paths = Paths { asn: peer_asn(peer), times, next_hop, per_attribute: PER_ATTRIBUTE };
-        table.of_depth(depth, Announced(messages, &paths));
+        table.of_depth(depth, AnnounceVisitor(messages, &paths));
     }
     messages.extend(end_of_rib(six));
 }
 
 /// Announces prefixes.
-struct Announced<'a>(&'a mut Vec<u8>, &'a Paths);
+struct AnnounceVisitor<'a>(&'a mut Vec<u8>, &'a Paths);
 
-impl Listener for Announced<'_> {
-    fn hear<N>(self, prefixes: &[(N, u8)])
+impl PrefixVisitor for AnnounceVisitor<'_> {
+    fn visit<N>(self, prefixes: &[(N, u8)])
     where
         (N, u8): Nlri,
     {
-        let said = announce(prefixes, self.1);
+        let printed = announce(prefixes, self.1);
         // Most tables have one depth: no second copy of a hundred megabytes.
         if self.0.is_empty() {
-            *self.0 = said;
+            *self.0 = printed;
         } else {
-            self.0.extend(said);
+            self.0.extend(printed);
         }
     }
 }
 
 /// Takes prefixes back.
-struct TakenBack<'a>(&'a mut Vec<u8>);
+struct WithdrawVisitor<'a>(&'a mut Vec<u8>);
 
-impl Listener for TakenBack<'_> {
-    fn hear<N>(self, prefixes: &[(N, u8)])
+impl PrefixVisitor for WithdrawVisitor<'_> {
+    fn visit<N>(self, prefixes: &[(N, u8)])
     where
         (N, u8): Nlri,
     {

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::frames::Arrival;
-use super::hops::{Hop, Out};
+use super::hops::{Hop, OutPort};
 use super::links::Links;
 use super::table::Table;
 use crate::{Result, interrupt};
@@ -21,9 +21,9 @@ const FEW: usize = 64;
 
 /// Where packets to the prefixes are to leave.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ExpectedHop {
     pub(super) peer: u8,
-    pub(super) out: Out,
+    pub(super) out: OutPort,
 }
 
 /// What became of a table.
@@ -38,7 +38,7 @@ pub(super) struct Proof {
 /// The state of one proof.
 struct Prober<'a> {
     table: &'a Table,
-    wanted: Wanted,
+    wanted: ExpectedHop,
     arrived: Vec<u64>,
     blocks: Vec<Block>,
     count: usize,
@@ -61,14 +61,14 @@ struct Block {
 pub(super) fn prove(
     links: &mut Links,
     table: &Table,
-    wanted: Wanted,
+    wanted: ExpectedHop,
     end: Instant,
     mut tell: impl FnMut(usize) -> Result<()>,
 ) -> Result<Proof> {
     let mut prober = Prober::new(table, wanted);
     let provable = table.provable();
     let pass = if prober.blocks.len() <= FEW { SHORT_PASS } else { PASS };
-    let mut told = Instant::now();
+    let mut announcers = Instant::now();
     while prober.count < provable && Instant::now() < end {
         let begun = Instant::now();
         let list = prober.pass();
@@ -81,18 +81,18 @@ pub(super) fn prove(
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        if told.elapsed() > Duration::from_millis(200) {
+        if announcers.elapsed() > Duration::from_millis(200) {
             interrupt::check()?;
             links.service();
             tell(prober.count)?;
-            told = Instant::now();
+            announcers = Instant::now();
         }
     }
     Ok(Proof { last: prober.last, arrived: prober.count })
 }
 
 impl<'a> Prober<'a> {
-    fn new(table: &'a Table, wanted: Wanted) -> Self {
+    fn new(table: &'a Table, wanted: ExpectedHop) -> Self {
         let blocks = (0..table.len()).step_by(BLOCK).map(|first| {
             let block = first..(first + BLOCK).min(table.len());
             let missing = block.filter(|at| table.address(*at).is_some()).count();
@@ -165,8 +165,8 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_sent_and_all_once_one_arrived() {
         let table = Table::synthetic(3000);
-        let wanted = Wanted { peer: 0, out: Out::First };
-        let hop = Hop { peer: 0, out: Out::First, depth: 0 };
+        let wanted = ExpectedHop { peer: 0, out: OutPort::First };
+        let hop = Hop { peer: 0, out: OutPort::First, depth: 0 };
         let mut prober = Prober::new(&table, wanted);
         assert_eq!(prober.pass(), [0, 1024, 2048]);
         prober.note(arrival(&table, 1024, Hop { peer: 1, ..hop }));
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn losses_are_sent_again() {
         let table = Table::four((0..5000).map(|at| ((20 << 24) + (at << 6), 26)).collect());
-        let wanted = Wanted { peer: 2, out: Out::Second };
+        let wanted = ExpectedHop { peer: 2, out: OutPort::Second };
         let mut prober = Prober::new(&table, wanted);
         let mut state = 9_u32;
         for pass in 0..100_000_usize {
@@ -196,7 +196,7 @@ mod tests {
                 let is_learned = (at * 7919) % 5000 <= pass * 50;
                 if is_learned && state >> 30 != 0 {
                     let depth = table.depth(at).unwrap_or_default();
-                    let hop = Hop { peer: 2, out: Out::Second, depth };
+                    let hop = Hop { peer: 2, out: OutPort::Second, depth };
                     prober.note(arrival(&table, at, hop));
                 }
             }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 
-use super::hops::Out;
+use super::hops::OutPort;
 use super::links::Links;
-use super::prober::Wanted;
+use super::prober::ExpectedHop;
 use super::stream::{LATE, Pace, Stream};
 use super::table::Table;
 use crate::{LabError, Namespace, Result};
@@ -34,14 +34,14 @@ pub(super) struct Outage {
 /// has the host interface whose carrier tells when Stoa has seen it.
 ///
 /// # Errors
-/// [`LabError::NotUnderstood`] when packets were lost before or left elsewhere, or Stoa does not see that the link is down.
+/// [`LabError::ParseFailed`] when packets were lost before or left elsewhere, or Stoa does not see that the link is down.
 pub(super) fn follow(
     links: &mut Links,
     table: &Table,
     local: &Namespace,
-    out: Out,
+    out: OutPort,
 ) -> Result<Option<Outage>> {
-    let mut stream = Stream::new(table, Wanted { peer: 0, out }, PACE);
+    let mut stream = Stream::new(table, ExpectedHop { peer: 0, out }, PACE);
     stream.begin(links)?;
     let failed = Instant::now();
     links.cut(out);
@@ -63,7 +63,7 @@ pub(super) fn follow(
         }
         stream.settle(links);
         match watch.join() {
-            Ok(seen) => seen?,
+            Ok(show_output) => show_output?,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })?;
@@ -91,7 +91,7 @@ fn carrier_lost(device: &str, end: Instant) -> Result<Instant> {
             return Ok(now);
         }
         if now > end {
-            return Err(LabError::NotUnderstood {
+            return Err(LabError::ParseFailed {
                 what: format!("the host interface of {device}"),
                 reason: "it kept its carrier when the link was cut".to_owned(),
             });
@@ -110,9 +110,9 @@ mod tests {
         let at = |ms: u64| begun + Duration::from_millis(ms);
         let came = vec![true, true, false, false, true, false, true, true, true, true];
         let stream = Stream::made((0..10).map(|number| at(number * 10)).collect(), came);
-        let seen = outage(&stream, at(15), at(25));
-        assert_eq!((seen.lost, seen.after_failure_ms), (3, 45.0));
-        assert_eq!(seen.after_detection_ms, 35.0);
+        let show_output = outage(&stream, at(15), at(25));
+        assert_eq!((show_output.lost, show_output.after_failure_ms), (3, 45.0));
+        assert_eq!(show_output.after_detection_ms, 35.0);
         let none = outage(&Stream::made(vec![at(0)], vec![true]), at(0), at(1));
         assert_eq!((none.lost, none.after_detection_ms), (0, 0.0));
     }

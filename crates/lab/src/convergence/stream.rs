@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::frames::Arrival;
 use super::hops::Hop;
 use super::links::Links;
-use super::prober::Wanted;
+use super::prober::ExpectedHop;
 use super::table::Table;
 use crate::{LabError, Result, interrupt};
 
@@ -40,8 +40,8 @@ pub(super) struct Stream {
 
 impl Stream {
     /// To at most 1,000 prefixes, as far from each other as they can be, which leave as `wanted` before something is broken.
-    pub(super) fn new(table: &Table, wanted: Wanted, pace: Pace) -> Self {
-        let Wanted { peer, out } = wanted;
+    pub(super) fn new(table: &Table, wanted: ExpectedHop, pace: Pace) -> Self {
+        let ExpectedHop { peer, out } = wanted;
         let step = table.provable().div_ceil(SAMPLE).max(1);
         let provable = (0..table.len()).filter_map(|at| {
             let depth = table.depth(at)?;
@@ -55,7 +55,7 @@ impl Stream {
     /// may still be busy. What comes from then on counts by whichever next hop.
     ///
     /// # Errors
-    /// [`LabError::NotUnderstood`] when packets are lost or go astray all the time, or there are none to send.
+    /// [`LabError::ParseFailed`] when packets are lost or go astray all the time, or there are none to send.
     pub(super) fn begin(&mut self, links: &mut Links) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -69,7 +69,7 @@ impl Stream {
                 }
                 Some(reason) if self.sent.is_empty() || Instant::now() > end => {
                     let what = "the stream before something is broken".to_owned();
-                    return Err(LabError::NotUnderstood { what, reason });
+                    return Err(LabError::ParseFailed { what, reason });
                 }
                 Some(_) => {}
             }
@@ -164,10 +164,10 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hops::Out;
+    use super::super::hops::OutPort;
     use super::*;
 
-    const WANTED: Wanted = Wanted { peer: 0, out: Out::First };
+    const WANTED: ExpectedHop = ExpectedHop { peer: 0, out: OutPort::First };
 
     #[test]
     fn a_sample_is_of_the_whole_table() {
@@ -193,15 +193,15 @@ mod tests {
         let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
         let mut stream = Stream::new(&Table::synthetic(2), WANTED, pace);
         assert!(stream.reason_not().is_some(), "nothing was sent");
-        let hop = Hop { peer: 0, out: Out::First, depth: 0 };
+        let hop = Hop { peer: 0, out: OutPort::First, depth: 0 };
         let arrival = |stream: &Stream, sequence: u32, hop: Hop| {
             let (index, destination, _) = stream.sample[sequence as usize % 2];
             Arrival { index, sequence, destination, mac: hop.mac() }
         };
         (stream.sent, stream.came) = (vec![Instant::now(); 3], vec![false; 3]);
         let by_another = arrival(&stream, 2, Hop { peer: 1, ..hop });
-        for seen in [arrival(&stream, 0, hop), arrival(&stream, 1, hop), by_another] {
-            note(&stream.sample, &mut stream.came, stream.is_before, seen);
+        for show_output in [arrival(&stream, 0, hop), arrival(&stream, 1, hop), by_another] {
+            note(&stream.sample, &mut stream.came, stream.is_before, show_output);
         }
         assert_eq!((stream.lost(), stream.reason_not().is_some()), (1, true), "one went astray");
         // Of another stream: nobody sent this one there.

@@ -182,10 +182,10 @@ impl Table {
     }
 
     /// The prefixes of a depth, to one who takes both families.
-    pub(super) fn of_depth<T: Listener>(&self, depth: u8, listener: T) {
+    pub(super) fn of_depth<T: PrefixVisitor>(&self, depth: u8, listener: T) {
         match &self.0 {
-            Lists::Four(list) => listener.hear(&list.of_depth(depth)),
-            Lists::Six(list) => listener.hear(&list.of_depth(depth)),
+            Lists::Four(list) => listener.visit(&list.of_depth(depth)),
+            Lists::Six(list) => listener.visit(&list.of_depth(depth)),
         }
     }
 
@@ -205,9 +205,9 @@ impl Table {
 }
 
 /// Takes prefixes of either family.
-pub(super) trait Listener {
+pub(super) trait PrefixVisitor {
     /// Takes them.
-    fn hear<N>(self, prefixes: &[(N, u8)])
+    fn visit<N>(self, prefixes: &[(N, u8)])
     where
         (N, u8): Nlri;
 }
@@ -260,7 +260,7 @@ fn host_bits<N: Number>(length: u8) -> u128 {
 mod tests {
     use super::*;
 
-    fn seen(list: &List<u32>) -> Vec<(Option<u32>, u8)> {
+    fn show_output(list: &List<u32>) -> Vec<(Option<u32>, u8)> {
         list.addresses.iter().copied().zip(list.depths.iter().copied()).collect()
     }
 
@@ -286,7 +286,7 @@ mod tests {
             (Some(0x0b00_0100), 1),
             (Some(0x0c00_0000), 0),
         ];
-        assert_eq!(seen(&List::new(prefixes.clone())), wanted);
+        assert_eq!(show_output(&List::new(prefixes.clone())), wanted);
         let table = Table::four(prefixes);
         assert_eq!((table.provable(), table.len()), (7, 8));
         assert_eq!((table.address(1), table.address(4)), (Some(0x0a00_0100), None));

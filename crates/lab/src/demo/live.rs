@@ -1,21 +1,21 @@
-//! The demo after its steps: live counters once a second, and how to play with it, until Ctrl-C.
+//! The demo after its steps: live counters every second, and commands to try, until Ctrl-C.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
 use super::report::Report;
-use crate::seen::Interface;
+use crate::show_output::Interface;
 use crate::{LabError, Router, Topology, interrupt};
 
-/// Between two tables.
+/// Interval between two tables.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Reasons of drops shown, the most frequent.
 const REASONS: usize = 6;
 
-/// Shows counters until Ctrl-C or until the router ends.
+/// Shows counters until Ctrl-C or until the router exits.
 pub(crate) fn show(report: &Report, topology: &Topology, router: &Router) {
-    report.say(&how_to_play(topology, router));
+    report.print(&how_to_play(topology, router));
     let terminal = std::io::stdout().is_terminal();
     let mut before: Option<(Instant, Vec<Interface>)> = None;
     let mut drawn = 0;
@@ -23,24 +23,24 @@ pub(crate) fn show(report: &Report, topology: &Topology, router: &Router) {
         let now = Instant::now();
         match table(router, before.as_ref()) {
             Ok((text, list)) => {
-                // Back up over the last table and write over it.
+                // Overwrite the previous table.
                 let back = format!("\x1b[{drawn}A\x1b[J");
                 let back = if terminal && drawn > 0 { back.as_str() } else { "" };
                 let mut out = std::io::stdout();
-                // A reader that went away is not a reason to end before the clean-up.
+                // A closed standard output must not prevent the cleanup.
                 let _ = write!(out, "{back}{text}").and_then(|()| out.flush());
                 drawn = text.lines().count();
                 before = Some((now, list));
             }
             Err(LabError::Interrupted) => break,
             Err(error) => {
-                report.say(&format!("The counters cannot be read any more: {error}"));
+                report.print(&format!("cannot read the counters: {error}"));
                 break;
             }
         }
         pause(now + PERIOD);
     }
-    report.say("\nStopping; everything that was made is removed ...");
+    report.print("\nStopping and cleaning up ...");
 }
 
 fn pause(until: Instant) {
@@ -50,7 +50,7 @@ fn pause(until: Instant) {
 }
 
 fn how_to_play(topology: &Topology, router: &Router) -> String {
-    let mut text = String::from("\nThe router goes on. In another terminal, as root, try:\n");
+    let mut text = String::from("\nThe router keeps running. In another terminal, as root, try:\n");
     if let [a, b] = topology.hosts() {
         let (from, to) = (a.namespace().name(), b.namespace().name());
         let addresses = b.address(false).and_then(|four| Ok((four, b.address(true)?)));
@@ -68,7 +68,7 @@ fn how_to_play(topology: &Topology, router: &Router) -> String {
     let _ = write!(
         text,
         "  {stoa} show interfaces --socket {socket}\n  {stoa} show drops --socket {socket}\n\
-         Ctrl-C ends it and cleans up.\n"
+         Ctrl-C stops the demo and cleans up.\n"
     );
     text
 }

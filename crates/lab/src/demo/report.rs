@@ -1,26 +1,26 @@
-//! What the demo says: a line for each step, or one JSON object at the end.
+//! Output of the demo: a line for each step, or one JSON object at the end.
 
 use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
-/// One step and how it went.
+/// One step and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
-    /// Short, stable, in words.
+    /// Short and stable.
     pub name: String,
-    /// Whether it went as it should.
+    /// Whether it passed.
     pub ok: bool,
-    /// What was seen, or what went wrong and what to do.
+    /// The measured result, or the error and how to fix it.
     pub detail: String,
 }
 
 /// All steps so far.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Whether every step went well.
+    /// Whether every step passed.
     pub ok: bool,
-    /// In the order in which they were done.
+    /// In order of execution.
     pub steps: Vec<Step>,
     #[serde(skip)]
     quiet: bool,
@@ -38,8 +38,8 @@ impl Report {
     }
 
     /// A line for people.
-    pub(crate) fn say(&self, line: &str) {
-        // A reader that went away must not end the demo before it has cleaned up.
+    pub(crate) fn print(&self, line: &str) {
+        // A closed output must not end the demo before the cleanup.
         let _ = if self.quiet {
             writeln!(std::io::stderr(), "{line}")
         } else {
@@ -47,25 +47,25 @@ impl Report {
         };
     }
 
-    /// Adds a step: `Ok` with what was seen, `Err` with what went wrong. Says whether it went well.
+    /// Adds a step: `Ok` with the result, `Err` with the error. Returns whether it passed.
     pub(crate) fn step(&mut self, name: &str, outcome: Result<String, String>) -> bool {
         let (ok, detail) = match outcome {
             Ok(detail) => (true, detail),
             Err(detail) => (false, detail),
         };
         if crate::interrupt::came() && !ok {
-            // After Ctrl-C nothing can go well any more; one line says it all.
+            // After Ctrl-C all further steps fail; one line is enough.
             if self.ok {
-                self.say("  interrupted; cleaning up ...");
+                self.print("  interrupted; cleaning up ...");
             }
             self.record(name, ok, detail);
             return ok;
         }
         let (mark, colour) = if ok { ("ok    ", "32") } else { ("FAILED", "1;31") };
         if self.colour {
-            self.say(&format!("  \x1b[{colour}m{mark}\x1b[0m {name:<26} {detail}"));
+            self.print(&format!("  \x1b[{colour}m{mark}\x1b[0m {name:<26} {detail}"));
         } else {
-            self.say(&format!("  {mark} {name:<26} {detail}"));
+            self.print(&format!("  {mark} {name:<26} {detail}"));
         }
         self.record(name, ok, detail);
         ok

@@ -1,4 +1,4 @@
-//! The steps of the demo between the start of the router and its end: each asks one thing of real tools.
+//! The steps of the demo while the router runs; each checks one thing with a real tool.
 
 use serde_json::Value;
 
@@ -8,12 +8,12 @@ use crate::{Host, Result, Router, Topology};
 
 /// Seconds of each iperf3 run.
 const SECONDS: u32 = 3;
-/// Rate of the UDP run; a busy machine with two processors still makes it.
+/// Rate of the UDP run; a busy machine with two processors reaches it.
 const UDP_BITS_PER_SECOND: u64 = 300_000_000;
-/// Datagrams in a hundred that may be lost on the way: a busy machine sheds some while the router waits for its turn.
+/// Tolerated loss in percent: a busy machine drops some datagrams while the router waits for a processor.
 const LOST_PERCENT: f64 = 5.0;
 
-/// What a step saw, or why it failed.
+/// Result of a step, or why it failed.
 pub(crate) type Outcome = std::result::Result<String, String>;
 
 /// Turns an error of the lab into the detail of a failed step.
@@ -28,11 +28,11 @@ const fn four_or_six(six: bool) -> char {
 /// Pings with no loss.
 pub(crate) fn pings(from: &Host, to: std::net::IpAddr) -> Outcome {
     outcome(ping(from, to, 5, &[]).map(|pings| {
-        let said = format!("{} of {} came back", pings.received, pings.sent);
+        let printed = format!("{} of {} replies", pings.received, pings.sent);
         if pings.all() {
-            Ok(format!("{said}, {:.2} ms", pings.mean_ms))
+            Ok(format!("{printed}, {:.2} ms", pings.mean_ms))
         } else {
-            Err(format!("{said} from {to}; look at `stoa show drops` and `stoa show neighbors`"))
+            Err(format!("{printed} from {to}; look at `stoa show drops` and `stoa show neighbors`"))
         }
     }))
 }
@@ -60,15 +60,15 @@ pub(crate) fn route_traced(topology: &Topology, six: bool) -> Outcome {
     let traced = || -> Result<Outcome> {
         let (gateway, target) = (a.gateway(six)?, b.address(six)?);
         let hops = traceroute(a, target, &[])?;
-        let said: Vec<String> = hops
+        let printed: Vec<String> = hops
             .iter()
             .map(|hop| hop.address.map_or_else(|| "*".to_owned(), |address| address.to_string()))
             .collect();
-        let way = said.join(", ");
-        if said == [gateway.to_string(), target.to_string()] {
-            Ok(Ok(format!("hops: {way} (the first is Stoa)")))
+        let path = printed.join(", ");
+        if printed == [gateway.to_string(), target.to_string()] {
+            Ok(Ok(format!("hops: {path} (the first is Stoa)")))
         } else {
-            Ok(Err(format!("hops: {way}; expected {gateway}, {target}")))
+            Ok(Err(format!("hops: {path}; expected {gateway}, {target}")))
         }
     };
     outcome(traced())
@@ -77,7 +77,7 @@ pub(crate) fn route_traced(topology: &Topology, six: bool) -> Outcome {
 /// iperf3 from the first host to the second.
 pub(crate) fn rate(topology: &Topology, six: bool, load: Load) -> Result<Rate> {
     let [a, b] = topology.hosts() else {
-        return Err(crate::LabError::NotUnderstood {
+        return Err(crate::LabError::ParseFailed {
             what: "the topology".to_owned(),
             reason: "there are no two hosts".to_owned(),
         });
@@ -85,32 +85,32 @@ pub(crate) fn rate(topology: &Topology, six: bool, load: Load) -> Result<Rate> {
     iperf(a, b, six, load, SECONDS)
 }
 
-/// TCP: any rate will do, it is shown.
+/// TCP: any rate above zero passes.
 pub(crate) fn tcp(rate: &Result<Rate>) -> Outcome {
     match rate {
         Err(error) => Err(error.to_string()),
         Ok(rate) if rate.bits_per_second > 0.0 => Ok(format!(
-            "{:.2} Gbit/s, {} segments sent again",
+            "{:.2} Gbit/s, {} segments retransmitted",
             rate.bits_per_second / 1e9,
             rate.retransmits
         )),
-        Ok(_) => Err("connected, but nothing got through; look at `stoa show drops`".to_owned()),
+        Ok(_) => Err("connected, but received no data; look at `stoa show drops`".to_owned()),
     }
 }
 
-/// UDP at a fixed rate: next to nothing may be lost.
+/// UDP at a fixed rate, with little loss.
 pub(crate) fn udp(topology: &Topology) -> Outcome {
     outcome(rate(topology, false, Load::Udp { bits_per_second: UDP_BITS_PER_SECOND }).map(|rate| {
-        let said = format!(
-            "{:.0} Mbit/s got through, {:.2} % lost on the way, {:.2} % by the busy receiver",
+        let printed = format!(
+            "{:.0} Mbit/s received, {:.2} % lost on the path, {:.2} % by the busy receiver",
             rate.bits_per_second / 1e6,
             rate.lost_percent,
             rate.late_percent
         );
         if rate.lost_percent <= LOST_PERCENT {
-            Ok(said)
+            Ok(printed)
         } else {
-            Err(format!("{said}; look at `stoa show interfaces` (missed) and `stoa show drops`"))
+            Err(format!("{printed}; look at `stoa show interfaces` (missed) and `stoa show drops`"))
         }
     }))
 }
@@ -119,7 +119,7 @@ pub(crate) fn udp(topology: &Topology) -> Outcome {
 pub(crate) fn counters_moved(router: &Router, interfaces: &[String]) -> Outcome {
     let look = || -> Result<Outcome> {
         let list = router.interfaces()?;
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         for name in interfaces {
             let Some(one) = list.iter().find(|one| one.name == *name) else {
                 return Ok(Err(format!("interface {name} is not listed")));
@@ -130,9 +130,9 @@ pub(crate) fn counters_moved(router: &Router, interfaces: &[String]) -> Outcome 
                     one.rx_packets, one.tx_packets
                 )));
             }
-            said.push(format!("{name} {} in, {} out", one.rx_packets, one.tx_packets));
+            printed.push(format!("{name} {} in, {} out", one.rx_packets, one.tx_packets));
         }
-        Ok(Ok(said.join("; ")))
+        Ok(Ok(printed.join("; ")))
     };
     outcome(look())
 }

@@ -50,7 +50,7 @@ pub fn iperf(from: &Host, to: &Host, six: bool, load: Load, seconds: u32) -> Res
     let output = client.deadline(Duration::from_secs(u64::from(seconds)) + MARGIN).run()?;
     let late = overflows(to)?.saturating_sub(before);
     read(&output.stdout, load, late)
-        .map_err(|reason| LabError::NotUnderstood { what: output.command.clone(), reason })
+        .map_err(|reason| LabError::ParseFailed { what: output.command.clone(), reason })
 }
 
 /// Datagrams that a host has thrown away because no program took them in time.
@@ -76,7 +76,7 @@ fn count(text: &str) -> u64 {
 
 fn read(text: &str, load: Load, late: u64) -> std::result::Result<Rate, String> {
     let report: Value =
-        serde_json::from_str(text).map_err(|_| crate::error::last_words(text, 2))?;
+        serde_json::from_str(text).map_err(|_| crate::error::last_lines(text, 2))?;
     if let Some(error) = report["error"].as_str() {
         return Err(error.to_owned());
     }

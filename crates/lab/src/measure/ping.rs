@@ -37,9 +37,9 @@ pub fn ping(host: &Host, to: IpAddr, count: u32, more: &[&str]) -> Result<Pings>
         .args([&address])
         .deadline(Duration::from_secs(u64::from(count)) + Duration::from_secs(10))
         .run()?;
-    read(&output.stdout).ok_or_else(|| LabError::NotUnderstood {
+    read(&output.stdout).ok_or_else(|| LabError::ParseFailed {
         what: output.command.clone(),
-        reason: crate::error::last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
+        reason: crate::error::last_lines(&format!("{}\n{}", output.stdout, output.stderr), 3),
     })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::error::last_words;
+use crate::error::last_lines;
 use crate::{Host, LabError, Result, Tool};
 
 /// Seconds between two requests; only root may ask so often.
@@ -39,9 +39,9 @@ pub fn round_trips(host: &Host, to: IpAddr, count: u32) -> Result<RoundTrips> {
         // On a busy machine ping itself comes to run late, and all answers with it.
         .deadline(lasts * 10 + Duration::from_secs(30))
         .run()?;
-    read(&output.stdout, count).ok_or_else(|| LabError::NotUnderstood {
+    read(&output.stdout, count).ok_or_else(|| LabError::ParseFailed {
         what: output.command.clone(),
-        reason: last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
+        reason: last_lines(&format!("{}\n{}", output.stdout, output.stderr), 3),
     })
 }
 
@@ -71,9 +71,12 @@ mod tests {
         let line =
             |ms: u32| format!("64 bytes from 198.18.2.2: icmp_seq=1 ttl=63 time=0.{ms:03} ms");
         let text: Vec<String> = (1..=200).rev().map(line).collect();
-        let seen = read(&text.join("\n"), 201).expect("it is whole");
-        assert_eq!((seen.sent, seen.received), (201, 200));
-        assert_eq!((seen.median_us, seen.p99_us, seen.max_us), (100.0, 198.0, 200.0));
+        let show_output = read(&text.join("\n"), 201).expect("it is whole");
+        assert_eq!((show_output.sent, show_output.received), (201, 200));
+        assert_eq!(
+            (show_output.median_us, show_output.p99_us, show_output.max_us),
+            (100.0, 198.0, 200.0)
+        );
         assert_eq!(read("no answer\n", 1), None);
     }
 }

@@ -29,9 +29,9 @@ pub fn traceroute(host: &Host, to: IpAddr, more: &[&str]) -> Result<Vec<Hop>> {
         .run()?;
     let hops = read(&output.stdout);
     if hops.is_empty() {
-        return Err(LabError::NotUnderstood {
+        return Err(LabError::ParseFailed {
             what: output.command.clone(),
-            reason: crate::error::last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
+            reason: crate::error::last_lines(&format!("{}\n{}", output.stdout, output.stderr), 3),
         });
     }
     Ok(hops)

@@ -66,7 +66,7 @@ fn read(pid: u32, what: &str) -> Result<String> {
 
 fn not_understood(pid: u32, what: &str) -> LabError {
     let what = format!("/proc/{pid}/{what}");
-    LabError::NotUnderstood { what, reason: "it has another form than expected".to_owned() }
+    LabError::ParseFailed { what, reason: "it has another form than expected".to_owned() }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What comes back: recognized by its signature and counted by stream.
 
 mod receiver;
-mod seen;
 mod sequence;
+mod stream_counters;
 
 pub(crate) use receiver::{Expected, Receiver};
-pub use seen::Seen;
+pub use stream_counters::StreamCounters;

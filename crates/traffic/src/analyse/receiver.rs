@@ -2,7 +2,7 @@
 
 use stoa_engine::{Pool, PoolCache, RxQueue, Vector, clock};
 
-use super::seen::Seen;
+use super::stream_counters::StreamCounters;
 use crate::clock::Clock;
 use crate::generate::template::FCS;
 use crate::neighbor::Responder;
@@ -62,7 +62,7 @@ pub(crate) struct Receiver {
     pub(crate) queues: Vec<Box<dyn RxQueue>>,
     pub(crate) responder: Responder,
     /// By stream; `None`: it is to come elsewhere.
-    pub(crate) seen: Vec<Option<Box<Seen>>>,
+    pub(crate) seen: Vec<Option<Box<StreamCounters>>>,
     /// By stream: packets that were to come by another port.
     pub(crate) stray: Vec<u64>,
     pub(crate) foreign: Foreign,
@@ -88,7 +88,9 @@ impl Receiver {
         let count = expected.iter().filter(|stream| stream.is_ours).count();
         let replay = expected.iter().position(|stream| stream.is_ours && stream.is_replay);
         let seen = expected.iter();
-        let seen = seen.map(|stream| stream.is_ours.then(|| Box::new(Seen::new(count)))).collect();
+        let seen = seen
+            .map(|stream| stream.is_ours.then(|| Box::new(StreamCounters::new(count))))
+            .collect();
         Self {
             port,
             queues,
@@ -108,13 +110,13 @@ impl Receiver {
 
     /// Looks at what has come, a vector from each queue at most; `false`: nothing had.
     #[inline]
-    pub(crate) fn turn(&mut self) -> bool {
+    pub(crate) fn run_once(&mut self) -> bool {
         let mut is_busy = false;
         for index in 0..self.queues.len() {
             if self.queues[index].receive(&mut self.vector, &mut self.cache) > 0 {
                 is_busy = true;
                 let tsc = clock::tsc();
-                self.look(tsc);
+                self.classify(tsc);
                 self.cache.free_from(&mut self.vector, 0);
             }
         }
@@ -124,7 +126,7 @@ impl Receiver {
     /// Looks at a vector: packets that follow each other in their stream and were sent at one time
     /// are counted together.
     #[inline(always)]
-    fn look(&mut self, tsc: u64) {
+    fn classify(&mut self, tsc: u64) {
         let now = self.clock.units(tsc);
         let mut run = Run::default();
         for lane in 0..self.vector.len() {
@@ -142,7 +144,7 @@ impl Receiver {
             run = match found {
                 Some(last) => Run { lane, count: 1, bytes, last },
                 None => {
-                    self.odd(lane);
+                    self.count_other(lane);
                     Run::default()
                 }
             };
@@ -166,14 +168,14 @@ impl Receiver {
         if let Some(seen) = self.seen.get_mut(id).and_then(Option::as_mut)
             && let Some(number) = seen.number(first, most)
         {
-            return seen.came_together((number, run.count), run.bytes, run.last.time, now);
+            return seen.record_run((number, run.count), run.bytes, run.last.time, now);
         }
-        (run.lane..run.lane + run.count as usize).for_each(|lane| self.odd(lane));
+        (run.lane..run.lane + run.count as usize).for_each(|lane| self.count_other(lane));
     }
 
     /// A frame that is not of a stream of ours.
     #[cold]
-    fn odd(&mut self, lane: usize) {
+    fn count_other(&mut self, lane: usize) {
         let frame = self.vector.bytes(lane);
         if let Some(signature) = self.key.find(frame) {
             if signature.stream & LEARNING != 0 {
@@ -187,10 +189,10 @@ impl Receiver {
             }
         }
         let bytes = (frame.len() + FCS) as u64;
-        let is_neighbor = self.responder.hear(frame);
+        let is_neighbor = self.responder.receive(frame);
         let replayed = self.replay.filter(|_| !is_neighbor);
         if let Some(seen) = replayed.and_then(|id| self.seen[id].as_mut()) {
-            seen.came_unsigned(bytes);
+            seen.record_unsigned(bytes);
             return;
         }
         self.foreign.packets += 1;
@@ -198,12 +200,12 @@ impl Receiver {
         self.foreign.neighbor += u64::from(is_neighbor);
     }
 
-    /// Tells how far it is.
+    /// Publishes its progress.
     pub(crate) fn publish(&mut self, progress: &Progress) {
         for (id, seen) in self.seen.iter_mut().enumerate() {
             if let Some(seen) = seen {
-                seen.settle();
-                progress.publish_seen(id, seen);
+                seen.flush_latency();
+                progress.publish_received(id, seen);
             }
         }
     }

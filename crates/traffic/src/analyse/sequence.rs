@@ -10,12 +10,12 @@ const SURE: u64 = WINDOW - 64;
 pub(crate) struct Sequence {
     /// The number after the greatest that came (RFC 4737, section 3.3: NextExp).
     next: u64,
-    came: Box<[u64; WORDS]>,
+    record: Box<[u64; WORDS]>,
 }
 
 /// What a packet is by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     /// The one that was expected.
     Next,
     /// After a gap of so many.
@@ -28,7 +28,7 @@ pub(crate) enum Place {
 
 impl Sequence {
     pub(crate) fn new() -> Self {
-        Self { next: 0, came: Box::new([0; WORDS]) }
+        Self { next: 0, record: Box::new([0; WORDS]) }
     }
 
     /// The whole number of a packet whose low half is known: the one nearest to what is expected.
@@ -47,18 +47,18 @@ impl Sequence {
 
     /// A packet with this number came.
     #[inline(always)]
-    pub(crate) fn came(&mut self, number: u64) -> Place {
+    pub(crate) fn record(&mut self, number: u64) -> Position {
         if number == self.next {
             self.advance(number);
-            return Place::Next;
+            return Position::Next;
         }
-        self.out_of_step(number)
+        self.record_out_of_order(number)
     }
 
     /// So many packets from this number on came, one after the other; `false`, and no change: they
     /// are not the ones that were expected.
     #[inline(always)]
-    pub(crate) fn came_in_step(&mut self, number: u64, count: u64) -> bool {
+    pub(crate) fn record_in_order(&mut self, number: u64, count: u64) -> bool {
         if number != self.next {
             return false;
         }
@@ -67,7 +67,7 @@ impl Sequence {
             let first = at % 64;
             let now = (64 - first).min(end - at);
             let bits = (u64::MAX >> (64 - now)) << first;
-            let word = &mut self.came[(at / 64) as usize % WORDS];
+            let word = &mut self.record[(at / 64) as usize % WORDS];
             *word = if first == 0 { bits } else { *word | bits };
             at += now;
         }
@@ -77,38 +77,38 @@ impl Sequence {
 
     #[inline(always)]
     fn advance(&mut self, number: u64) {
-        let word = &mut self.came[(number / 64) as usize % WORDS];
+        let word = &mut self.record[(number / 64) as usize % WORDS];
         let kept = if number.is_multiple_of(64) { 0 } else { *word };
         *word = kept | 1 << (number % 64);
         self.next = number + 1;
     }
 
     #[cold]
-    fn out_of_step(&mut self, number: u64) -> Place {
+    fn record_out_of_order(&mut self, number: u64) -> Position {
         if number > self.next {
             let gap = number - self.next;
             // The words between are those of packets that did not come, yet.
             let first = self.next.next_multiple_of(64);
             let words = (number / 64 * 64 + 1).saturating_sub(first).div_ceil(64);
             for word in 0..words.min(WORDS as u64) {
-                self.came[((number / 64 - word) % WORDS as u64) as usize] = 0;
+                self.record[((number / 64 - word) % WORDS as u64) as usize] = 0;
             }
-            let word = &mut self.came[(number / 64) as usize % WORDS];
+            let word = &mut self.record[(number / 64) as usize % WORDS];
             *word |= 1 << (number % 64);
             self.next = number + 1;
-            return Place::Ahead(gap);
+            return Position::Ahead(gap);
         }
         let behind = self.next - number;
         if behind > SURE {
-            return Place::Behind(behind);
+            return Position::Behind(behind);
         }
-        let word = &mut self.came[(number / 64) as usize % WORDS];
+        let word = &mut self.record[(number / 64) as usize % WORDS];
         let bit = 1 << (number % 64);
         if *word & bit != 0 {
-            return Place::Duplicate;
+            return Position::Duplicate;
         }
         *word |= bit;
-        Place::Behind(behind)
+        Position::Behind(behind)
     }
 }
 
@@ -138,19 +138,19 @@ mod tests {
             for jump in jumps {
                 // What is in step may also come in runs.
                 let run = jump.unsigned_abs() % 200;
-                if run > 1 && sequence.came_in_step(next, run) {
+                if run > 1 && sequence.record_in_order(next, run) {
                     model.extend(next..next + run);
                     (next, at) = (next + run, next + run - 1);
                 }
                 at = at.saturating_add_signed(jump);
                 prop_assert_eq!(sequence.whole(at as u32), Some(at));
-                let place = sequence.came(at);
+                let place = sequence.record(at);
                 let is_new = model.insert(at);
                 let desired = match at.cmp(&next) {
-                    std::cmp::Ordering::Equal => Place::Next,
-                    std::cmp::Ordering::Greater => Place::Ahead(at - next),
-                    _ if next - at > SURE || is_new => Place::Behind(next - at),
-                    _ => Place::Duplicate,
+                    std::cmp::Ordering::Equal => Position::Next,
+                    std::cmp::Ordering::Greater => Position::Ahead(at - next),
+                    _ if next - at > SURE || is_new => Position::Behind(next - at),
+                    _ => Position::Duplicate,
                 };
                 prop_assert_eq!(place, desired, "{} of {}", at, next);
                 next = next.max(at + 1);
@@ -164,7 +164,7 @@ mod tests {
         sequence.next = u64::from(u32::MAX) - 1;
         for low in [u32::MAX - 1, u32::MAX, 0, 1] {
             let whole = sequence.whole(low).unwrap();
-            assert_eq!(sequence.came(whole), Place::Next);
+            assert_eq!(sequence.record(whole), Position::Next);
         }
         assert_eq!(sequence.next, (1 << 32) + 2);
         assert_eq!(Sequence::new().whole(u32::MAX), None, "before the first");

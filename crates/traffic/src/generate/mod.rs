@@ -8,5 +8,5 @@ pub mod values;
 
 pub(crate) use pace::Pace;
 pub(crate) use sender::Sender;
-pub(crate) use stream::{Recipe, TxStream};
 pub use stream::{Sent, Shape};
+pub(crate) use stream::{StreamConfig, TxStream};

@@ -91,7 +91,7 @@ impl Sender {
 
     /// Sends what is due, a vector at most; `false`: nothing was.
     #[inline]
-    pub(crate) fn turn(&mut self, now: u64) -> bool {
+    pub(crate) fn run_once(&mut self, now: u64) -> bool {
         if self.span.0 <= now && now < self.span.1 {
             self.gather(now);
         }
@@ -167,7 +167,7 @@ impl Sender {
         }
     }
 
-    /// Tells how far it is.
+    /// Publishes its progress.
     pub(crate) fn publish(&self, progress: &Progress) {
         for stream in &self.streams {
             progress.publish_sent(stream.id, &stream.sent);

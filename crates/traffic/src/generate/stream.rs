@@ -8,7 +8,7 @@ use stoa_ports::pcap::Capture;
 use stoa_wire::BuildError;
 
 use super::pace::Pace;
-use super::template::{FCS, Field, Headers, Spot, Template, Width};
+use super::template::{FCS, Field, FieldLocation, Headers, Template, Width};
 use super::values::Walk;
 use crate::clock::Clock;
 use crate::signature::{Key, LENGTH, Signature};
@@ -33,11 +33,11 @@ pub struct Shape {
 }
 
 /// A shape, made.
-struct Made {
+struct BuiltShape {
     template: Template,
     group: u8,
     /// Where the group's fields are, in their order.
-    spots: Vec<Spot>,
+    locations: Vec<FieldLocation>,
     /// Sums without what the fields and the checksum itself say.
     ip_sum: u32,
     transport_sum: u32,
@@ -63,7 +63,7 @@ pub struct Sent {
 /// A stream that is sent.
 pub(crate) struct TxStream {
     pub(crate) id: u16,
-    shapes: Vec<Made>,
+    shapes: Vec<BuiltShape>,
     /// The shapes of the packets in their order, again and again.
     order: Vec<u8>,
     place: usize,
@@ -79,7 +79,7 @@ pub(crate) struct TxStream {
 }
 
 /// What a stream is made of.
-pub(crate) struct Recipe<'a> {
+pub(crate) struct StreamConfig<'a> {
     pub(crate) id: u16,
     pub(crate) shapes: &'a [Shape],
     pub(crate) order: &'a [u8],
@@ -98,33 +98,34 @@ pub(crate) struct Recipe<'a> {
 
 impl TxStream {
     /// A stream at its first packet.
-    pub(crate) fn new(recipe: Recipe<'_>, key: &Key) -> Result<Self, BuildError> {
+    pub(crate) fn new(config: StreamConfig<'_>, key: &Key) -> Result<Self, BuildError> {
         let mut shapes = Vec::new();
-        for (shape, mark) in recipe.shapes.iter().zip(recipe.first_mark..) {
+        for (shape, mark) in config.shapes.iter().zip(config.first_mark..) {
             let template = Template::new(&shape.headers, shape.size.into(), key.sum())?;
-            let fields = recipe.fields.get(usize::from(shape.group)).map_or(&[][..], Vec::as_slice);
-            let spots = fields.iter().filter_map(|(field, _)| template.spot(*field)).collect();
-            shapes.push(Made::new(template, shape.group, spots, mark));
+            let fields = config.fields.get(usize::from(shape.group)).map_or(&[][..], Vec::as_slice);
+            let locations =
+                fields.iter().filter_map(|(field, _)| template.locate(*field)).collect();
+            shapes.push(BuiltShape::new(template, shape.group, locations, mark));
         }
-        let walks = recipe.fields.iter();
+        let walks = config.fields.iter();
         let walks = walks.map(|group| group.iter().map(|(_, walk)| walk.clone()).collect());
         let is_plain = shapes.len() == 1
-            && recipe.order == [0]
-            && shapes[0].spots.is_empty()
+            && config.order == [0]
+            && shapes[0].locations.is_empty()
             && shapes[0].template.bytes.len() <= FRAME_MAX;
-        let backlog = recipe.rate.map_or(0.0, |rate| rate * BACKLOG_SECONDS) as u64;
+        let backlog = config.rate.map_or(0.0, |rate| rate * BACKLOG_SECONDS) as u64;
         Ok(Self {
-            id: recipe.id,
+            id: config.id,
             shapes,
-            order: recipe.order.to_vec(),
+            order: config.order.to_vec(),
             place: 0,
             walks: walks.collect(),
-            pace: recipe.pace,
-            count: recipe.count,
-            is_free: recipe.rate.is_none(),
+            pace: config.pace,
+            count: config.count,
+            is_free: config.rate.is_none(),
             // A burst is due at once, however long it is.
-            backlog: backlog.max(BACKLOG) + recipe.pace.burst(),
-            replay: recipe.replay,
+            backlog: backlog.max(BACKLOG) + config.pace.burst(),
+            replay: config.replay,
             is_plain,
             sent: Sent::default(),
         })
@@ -287,28 +288,28 @@ impl TxStream {
     }
 }
 
-impl Made {
-    fn new(template: Template, group: u8, spots: Vec<Spot>, mark: u32) -> Self {
+impl BuiltShape {
+    fn new(template: Template, group: u8, locations: Vec<FieldLocation>, mark: u32) -> Self {
         let word =
             |at: usize| u32::from(u16::from_be_bytes([template.bytes[at], template.bytes[at + 1]]));
         // What a checksum covers besides the fields: the complement of it less what they say.
-        let rest = |at: Option<u16>, covers: fn(&Spot) -> bool| {
+        let rest = |at: Option<u16>, covers: fn(&FieldLocation) -> bool| {
             let whole = at.map_or(0, |at| u32::from(!(word(at.into()) as u16)));
-            spots.iter().filter(|spot| covers(spot)).fold(whole, |sum, spot| {
-                let at = usize::from(spot.at);
-                let words = (at..at + spot.width.bytes()).step_by(2);
+            locations.iter().filter(|locate| covers(locate)).fold(whole, |sum, locate| {
+                let at = usize::from(locate.at);
+                let words = (at..at + locate.width.bytes()).step_by(2);
                 let value = words.fold(0, |sum, at| sum + word(at));
                 fold(sum + u32::from(!fold(value))).into()
             })
         };
-        let ip_sum = rest(template.ip_checksum_at, |spot| spot.in_ip);
-        let transport_sum = rest(template.transport_checksum_at, |spot| spot.in_transport);
-        let is_ip_changed = spots.iter().any(|spot| spot.in_ip);
-        let is_transport_changed = spots.iter().any(|spot| spot.in_transport);
+        let ip_sum = rest(template.ip_checksum_at, |locate| locate.in_ip);
+        let transport_sum = rest(template.transport_checksum_at, |locate| locate.in_transport);
+        let is_ip_changed = locations.iter().any(|locate| locate.in_ip);
+        let is_transport_changed = locations.iter().any(|locate| locate.in_transport);
         Self {
             template,
             group,
-            spots,
+            locations,
             ip_sum,
             transport_sum,
             is_ip_changed,
@@ -321,12 +322,12 @@ impl Made {
     #[inline(always)]
     fn vary(&self, frame: &mut [u8], walks: &mut [Walk]) {
         let (mut ip, mut transport) = (self.ip_sum, self.transport_sum);
-        for (spot, walk) in self.spots.iter().zip(walks.iter_mut()) {
+        for (locate, walk) in self.locations.iter().zip(walks.iter_mut()) {
             let value = walk.value();
             walk.step();
-            let sum = spot.put(frame, value);
-            ip += if spot.in_ip { sum } else { 0 };
-            transport += if spot.in_transport { sum } else { 0 };
+            let sum = locate.put(frame, value);
+            ip += if locate.in_ip { sum } else { 0 };
+            transport += if locate.in_transport { sum } else { 0 };
         }
         if let Some(at) = self.template.ip_checksum_at.filter(|_| self.is_ip_changed) {
             put(frame, at, &(!fold(ip)).to_be_bytes());
@@ -353,7 +354,7 @@ impl Width {
     }
 }
 
-impl Spot {
+impl FieldLocation {
     /// Writes a value; returns the sum of its words.
     #[inline(always)]
     fn put(&self, frame: &mut [u8], value: u128) -> u32 {

@@ -102,7 +102,7 @@ pub enum Field {
 
 /// Where a field lies and what covers it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct FieldLocation {
     pub(crate) at: u16,
     pub(crate) width: Width,
     /// In the header of IPv4.
@@ -239,7 +239,7 @@ impl Template {
     }
 
     /// Where a field is; `None`: this frame has none.
-    pub(crate) fn spot(&self, field: Field) -> Option<Spot> {
+    pub(crate) fn locate(&self, field: Field) -> Option<FieldLocation> {
         let tagged = |bytes: usize| (self.ip >= 14 + bytes).then_some(14 + bytes - 4);
         let plain = |at: usize, width| Some((at, width, false, false));
         let address = |four: usize, six: usize| match (self.is_ip4, self.has_ports) {
@@ -262,7 +262,7 @@ impl Template {
         // ICMP over IPv4 has no pseudo-header.
         in_transport &= !(in_ip && is_icmp);
         let has = self.has_ports || !matches!(field, Field::PortSource | Field::PortDestination);
-        has.then_some(Spot { at: at as u16, width, in_ip, in_transport })
+        has.then_some(FieldLocation { at: at as u16, width, in_ip, in_transport })
     }
 }
 

@@ -180,7 +180,7 @@ fn plans(file: &mut RunFile, sizes: &[Size]) -> Result<Vec<(String, Plan)>, Meth
         })
     };
     if sizes.is_empty() {
-        return Ok(vec![("as told".to_owned(), all(file)?)]);
+        return Ok(vec![("as given".to_owned(), all(file)?)]);
     }
     let mut plans = Vec::new();
     for size in sizes {

@@ -1,4 +1,4 @@
-//! The threads of a run: each turns a few sending and receiving halves until it is told to stop.
+//! The threads of a run: each runs some senders and receivers until the stop flag is set.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -132,10 +132,10 @@ impl Team {
             let now = clock::tsc();
             let mut is_busy = false;
             for sender in &mut self.senders {
-                is_busy |= sender.turn(now);
+                is_busy |= sender.run_once(now);
             }
             for receiver in &mut self.receivers {
-                is_busy |= receiver.turn();
+                is_busy |= receiver.run_once();
             }
             turns = turns.wrapping_add(1);
             if !is_busy || turns.is_multiple_of(ANSWER_TURNS) {

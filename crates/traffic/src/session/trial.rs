@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use stoa_engine::clock;
 
-use super::desk::Hands;
+use super::port_handle::PortIo;
 use super::threads::{self, Shared, Team};
 use super::{Load, Moment, RunError, Session, Watch};
 use crate::analyse::{Expected, Receiver};
 use crate::clock::Clock;
-use crate::generate::{Pace, Recipe, Sender, TxStream};
+use crate::generate::{Pace, Sender, StreamConfig, TxStream};
 use crate::progress::Counts;
 use crate::results::{Cause, Fault, Results, Sample, gbps};
 use crate::signature::{Key, UNIT_NS};
@@ -25,7 +25,7 @@ const SAMPLES: f64 = 600.0;
 const ATTEND: Duration = Duration::from_millis(10);
 
 /// What a run was asked to be.
-pub(super) struct Terms {
+pub(super) struct RunParameters {
     pub(super) clock: Clock,
     pub(super) key: Key,
     /// The span in which packets are sent, by the time stamp counter.
@@ -39,7 +39,7 @@ pub(super) struct Terms {
 
 /// How it went.
 #[derive(Default)]
-pub(super) struct Course {
+pub(super) struct RunLog {
     pub(super) samples: Vec<Sample>,
     pub(super) faults: Vec<Fault>,
 }
@@ -47,68 +47,73 @@ pub(super) struct Course {
 impl Session {
     pub(super) fn trial(&mut self, load: &Load, watch: Watch<'_>) -> Result<Results, RunError> {
         threads::check_cpus(&self.plan.cpus)?;
-        let terms = self.terms(load)?;
+        let parameters = self.parameters(load)?;
         let started = std::time::SystemTime::now();
-        let (senders, receivers) = self.halves(&terms)?;
+        let (senders, receivers) = self.halves(&parameters)?;
         let teams = threads::teams(self.plan.threads, senders, receivers);
-        let shared = Shared::new(self.plan.streams.len(), terms.clock.hz(), teams.len());
+        let shared = Shared::new(self.plan.streams.len(), parameters.clock.hz(), teams.len());
         let cpus = self.plan.cpus.clone();
-        let (course, teams) = std::thread::scope(|scope| {
+        let (run_log, teams) = std::thread::scope(|scope| {
             let handles = threads::start(scope, teams, &cpus, &shared)?;
-            let course = self.follow(&terms, &shared, watch);
+            let run_log = self.follow(&parameters, &shared, watch);
             shared.stop.store(true, Ordering::Relaxed);
             let teams: Vec<_> =
                 handles.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
-            Ok::<_, RunError>((course, teams))
+            Ok::<_, RunError>((run_log, teams))
         })?;
         let teams: Result<Vec<Team>, _> = teams.into_iter().collect();
         let teams =
-            teams.map_err(|_| RunError::Thread("broke down; tell the authors".to_owned()))?;
+            teams.map_err(|_| RunError::Thread("panicked; report this as a bug".to_owned()))?;
         let started = started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
-        Ok(self.gather(&terms, course, teams, started))
+        Ok(self.gather(&parameters, run_log, teams, started))
     }
 
-    fn terms(&self, load: &Load) -> Result<Terms, RunError> {
+    fn parameters(&self, load: &Load) -> Result<RunParameters, RunError> {
         let clock = Clock::start();
         let seconds = load.seconds.unwrap_or(self.plan.seconds);
         let start = clock::tsc() + clock.ticks(LEAD);
         let mut rates = Vec::new();
         for stream in &self.plan.streams {
             let rate = stream.packets(load.rate.unwrap_or(stream.rate), &self.plan.ports);
-            let wrong = |reason| RunError::Stream { stream: stream.name.clone(), reason };
-            rates.push(rate.map_err(wrong)?);
+            let error = |reason| RunError::Stream { stream: stream.name.clone(), reason };
+            rates.push(rate.map_err(error)?);
         }
         let counts = self.plan.streams.iter().map(|stream| load.count.or(stream.count)).collect();
         let key = Key::of_run(self.run);
         let end = start + clock.ticks(seconds);
-        Ok(Terms { clock, key, start, end, seconds, rates, counts })
+        Ok(RunParameters { clock, key, start, end, seconds, rates, counts })
     }
 
     /// The sending halves of each port, one for each queue, and the receiving half, in their order.
-    fn halves(&mut self, terms: &Terms) -> Result<(Vec<Vec<Sender>>, Vec<Receiver>), RunError> {
-        let mut streams = self.streams(terms)?;
+    fn halves(
+        &mut self,
+        parameters: &RunParameters,
+    ) -> Result<(Vec<Vec<Sender>>, Vec<Receiver>), RunError> {
+        let mut streams = self.streams(parameters)?;
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
-        for (at, desk) in self.desks.iter_mut().enumerate() {
+        for (at, handle) in self.handles.iter_mut().enumerate() {
             // It is up: that was waited for.
-            let Some(Hands { queues, responder, answers }) = desk.hands.take() else {
-                return Err(desk.wrong("the link went down; try again"));
+            let Some(PortIo { queues, responder, answers }) = handle.io.take() else {
+                return Err(
+                    handle.error("the link went down; check the cable or peer and run again")
+                );
             };
             if queues.tx.is_empty() {
-                return Err(desk.wrong("the port has no queue to send by"));
+                return Err(handle.error("the port has no queue to send by"));
             }
-            let ours = (terms.key, terms.clock, (terms.start, terms.end));
-            let shares = deal(std::mem::take(&mut streams[at]), queues.tx.len());
+            let ours = (parameters.key, parameters.clock, (parameters.start, parameters.end));
+            let shares = distribute(std::mem::take(&mut streams[at]), queues.tx.len());
             let mut answers = Some(answers);
             let of_queue =
                 |(queue, share)| Sender::new((at, queue), share, answers.take(), ours, self.pool);
             senders.push(queues.tx.into_iter().zip(shares).map(of_queue).collect());
-            let plan = self.plan.streams.iter().zip(&terms.rates);
+            let plan = self.plan.streams.iter().zip(&parameters.rates);
             let expected = plan.map(|(stream, rate)| Expected {
                 is_ours: stream.to == at,
                 is_replay: stream.replay.is_some(),
                 rate: *rate,
             });
-            let ours = (terms.key, terms.clock, terms.start);
+            let ours = (parameters.key, parameters.clock, parameters.start);
             receivers.push(Receiver::new(
                 (at, queues.rx),
                 expected.collect(),
@@ -121,27 +126,26 @@ impl Session {
     }
 
     /// The streams of each port.
-    fn streams(&self, terms: &Terms) -> Result<Vec<Vec<TxStream>>, RunError> {
-        let mut streams: Vec<Vec<TxStream>> = self.desks.iter().map(|_| Vec::new()).collect();
+    fn streams(&self, parameters: &RunParameters) -> Result<Vec<Vec<TxStream>>, RunError> {
+        let mut streams: Vec<Vec<TxStream>> = self.handles.iter().map(|_| Vec::new()).collect();
         // Zero marks a buffer that holds nothing.
         let mut first_mark = 1;
         for (at, plan) in self.plan.streams.iter().enumerate() {
-            let (rate, count) = (terms.rates[at], terms.counts[at].unwrap_or(u64::MAX));
-            let recipe = Recipe {
+            let (rate, count) = (parameters.rates[at], parameters.counts[at].unwrap_or(u64::MAX));
+            let config = StreamConfig {
                 id: at as u16,
                 shapes: &plan.shapes,
                 order: &plan.order,
                 fields: &plan.fields,
                 rate,
-                pace: Pace::new(rate, terms.clock.hz(), terms.start, plan.burst.into()),
+                pace: Pace::new(rate, parameters.clock.hz(), parameters.start, plan.burst.into()),
                 count,
                 first_mark,
                 replay: plan.replay.as_ref().map(|replay| replay.frames.clone()),
             };
             first_mark += plan.shapes.len() as u32;
-            let stream = TxStream::new(recipe, &terms.key).map_err(|error| RunError::Stream {
-                stream: plan.name.clone(),
-                reason: error.to_string(),
+            let stream = TxStream::new(config, &parameters.key).map_err(|error| {
+                RunError::Stream { stream: plan.name.clone(), reason: error.to_string() }
             })?;
             streams[plan.from].push(stream);
         }
@@ -149,22 +153,24 @@ impl Session {
     }
 
     /// Watches a run until all has come back or the time for it is over.
-    fn follow(&mut self, terms: &Terms, shared: &Shared, watch: Watch<'_>) -> Course {
-        let mut course = Course::default();
-        let interval = (terms.seconds / SAMPLES).max(SAMPLE);
-        let all =
-            terms.counts.iter().try_fold(0_u64, |sum, count| Some(sum.saturating_add((*count)?)));
+    fn follow(&mut self, parameters: &RunParameters, shared: &Shared, watch: Watch<'_>) -> RunLog {
+        let mut run_log = RunLog::default();
+        let interval = (parameters.seconds / SAMPLES).max(SAMPLE);
+        let all = parameters
+            .counts
+            .iter()
+            .try_fold(0_u64, |sum, count| Some(sum.saturating_add((*count)?)));
         let (mut before, mut before_at, mut next) = (Counts::default(), 0.0, interval);
-        let mut ended_at = terms.seconds;
+        let mut ended_at = parameters.seconds;
         loop {
             std::thread::sleep(ATTEND);
-            let at = terms.clock.seconds(clock::tsc().saturating_sub(terms.start));
-            for (desk, plan) in self.desks.iter_mut().zip(&self.plan.ports) {
-                desk.service();
-                if let Some(reason) = desk.down.clone() {
+            let at = parameters.clock.seconds(clock::tsc().saturating_sub(parameters.start));
+            for (handle, plan) in self.handles.iter_mut().zip(&self.plan.ports) {
+                handle.service();
+                if let Some(reason) = handle.down.clone() {
                     let reason = format!("the link of port {} went down: {reason}", plan.name);
-                    course.faults.push(Fault { cause: Cause::LinkDown, reason });
-                    return course;
+                    run_log.faults.push(Fault { cause: Cause::LinkDown, reason });
+                    return run_log;
                 }
             }
             let total = shared.progress.total();
@@ -177,25 +183,25 @@ impl Session {
                 let (last, since) = (total.since(&before), at - before_at);
                 next = (at / interval).floor() * interval + interval;
                 if since > interval / 2.0 {
-                    course.samples.push(sample(at, &last, since, total.missing()));
+                    run_log.samples.push(sample(at, &last, since, total.missing()));
                     (before, before_at) = (total, at);
                 }
-                let of = terms.seconds;
+                let of = parameters.seconds;
                 if !watch(&Moment { at, of, total, last, since }) {
                     let reason = format!("it was stopped after {at:.1} of {of} s");
-                    course.faults.push(Fault { cause: Cause::Stopped, reason });
-                    return course;
+                    run_log.faults.push(Fault { cause: Cause::Stopped, reason });
+                    return run_log;
                 }
             }
             if is_whole || at > ended_at + self.plan.settle {
-                return course;
+                return run_log;
             }
         }
     }
 }
 
 /// Deals streams out to so many queues. A stream keeps to one, and so its packets to their order.
-fn deal(streams: Vec<TxStream>, queues: usize) -> Vec<Vec<TxStream>> {
+fn distribute(streams: Vec<TxStream>, queues: usize) -> Vec<Vec<TxStream>> {
     let mut shares: Vec<Vec<TxStream>> = (0..queues).map(|_| Vec::new()).collect();
     for (at, stream) in streams.into_iter().enumerate() {
         shares[at % queues].push(stream);

@@ -37,7 +37,7 @@ const SIX: Network = Network::Ip6 {
 
 fn stream(shapes: &[Shape], order: &[u8], fields: &[Vec<(Field, Walk)>], key: &Key) -> TxStream {
     let pace = Pace::new(None, 1_000_000_000, 0, 1);
-    let recipe = Recipe {
+    let config = StreamConfig {
         id: 5,
         shapes,
         order,
@@ -48,7 +48,7 @@ fn stream(shapes: &[Shape], order: &[u8], fields: &[Vec<(Field, Walk)>], key: &K
         first_mark: 1,
         replay: None,
     };
-    TxStream::new(recipe, key).unwrap()
+    TxStream::new(config, key).unwrap()
 }
 
 /// So many frames of a stream, of which each second burst is taken back once and made again.
@@ -155,7 +155,7 @@ proptest! {
         for (which, count) in changes {
             let (field, first) = all[which];
             let is_port = field == Field::PortDestination && over == 2;
-            let is_there = template.spot(field).is_some() && !is_port;
+            let is_there = template.locate(field).is_some() && !is_port;
             if is_there && fields.iter().all(|(one, _)| *one != field) {
                 fields.push((field, range(first, count)));
             }
@@ -262,7 +262,7 @@ fn what_was_never_desired_is_not_late() {
 fn paced(burst: u64) -> TxStream {
     let shape = Shape { headers: headers(FOUR, Transport::Udp(1, 2), 0), size: 64, group: 0 };
     let pace = Pace::new(Some(1e6), 1_000_000_000, 0, burst);
-    let recipe = Recipe {
+    let config = StreamConfig {
         id: 0,
         shapes: &[shape],
         order: &[0],
@@ -273,5 +273,5 @@ fn paced(burst: u64) -> TxStream {
         first_mark: 1,
         replay: None,
     };
-    TxStream::new(recipe, &Key::of_run(1)).unwrap()
+    TxStream::new(config, &Key::of_run(1)).unwrap()
 }

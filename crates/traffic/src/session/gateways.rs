@@ -14,56 +14,57 @@ use crate::plan::Link;
 use crate::signature::{Key, LEARNING, Signature};
 
 /// How often a gateway is asked that does not answer.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(500);
 /// How long packets are on their way that teach the paths, and what they set off.
-const LESSON: Duration = Duration::from_millis(200);
+const WARM_UP: Duration = Duration::from_millis(200);
 /// Packets of each stream that teach.
-const LESSONS: u32 = 3;
+const WARM_UP_PACKETS: u32 = 3;
 
 /// A gateway to ask for: the port's place, its address, and the tags (type, VLAN) of the stream.
-type DesiredState = (usize, IpAddr, Vec<(u16, u16)>);
+type GatewayRequest = (usize, IpAddr, Vec<(u16, u16)>);
 
 impl Session {
-    /// Fills in the MAC addresses that nobody told.
-    pub(super) fn find_hops(&mut self, watch: Watch<'_>) -> Result<(), RunError> {
-        let desired = self.desired();
+    /// Resolves the MAC addresses that the plan does not give.
+    pub(super) fn resolve_gateways(&mut self, watch: Watch<'_>) -> Result<(), RunError> {
+        let gateway_requests = self.gateway_requests();
         let began = Instant::now();
         let mut asked: Option<Instant> = None;
         loop {
-            self.desks.iter_mut().for_each(super::Desk::attend);
-            let missing =
-                desired.iter().find(|(port, gateway, _)| self.mac_of(*port, *gateway).is_none());
+            self.handles.iter_mut().for_each(super::PortHandle::answer_neighbors);
+            let missing = gateway_requests
+                .iter()
+                .find(|(port, gateway, _)| self.gateway_mac(*port, *gateway).is_none());
             let Some((port, gateway, _)) = missing else { break };
             if began.elapsed().as_secs_f64() > self.plan.patience {
                 let port = self.plan.ports[*port].name.clone();
                 return Err(RunError::NoGateway { port, gateway: *gateway });
             }
-            if asked.is_none_or(|asked| asked.elapsed() > AGAIN) {
+            if asked.is_none_or(|asked| asked.elapsed() > RETRY) {
                 asked = Some(Instant::now());
-                desired
-                    .iter()
-                    .try_for_each(|(port, gateway, vlans)| self.ask(*port, *gateway, vlans))?;
+                gateway_requests.iter().try_for_each(|(port, gateway, vlans)| {
+                    self.send_request(*port, *gateway, vlans)
+                })?;
             }
-            self.desks.iter_mut().for_each(super::Desk::service);
+            self.handles.iter_mut().for_each(super::PortHandle::service);
             self.go_on(&mut *watch)?;
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.address();
+        self.fill_addresses();
         Ok(())
     }
 
     /// All gateways to ask for.
-    fn desired(&self) -> BTreeSet<DesiredState> {
-        let mut desired = BTreeSet::new();
+    fn gateway_requests(&self) -> BTreeSet<GatewayRequest> {
+        let mut gateway_requests = BTreeSet::new();
         for stream in self.plan.streams.iter().filter(|stream| !stream.link.has_destination) {
             for shape in &stream.shapes {
                 if let Some(gateway) = self.gateway(stream.from, shape) {
                     let tags = shape.headers.tags.iter().map(|tag| (tag.tpid, tag.tci.0)).collect();
-                    desired.insert((stream.from, gateway, tags));
+                    gateway_requests.insert((stream.from, gateway, tags));
                 }
             }
         }
-        desired
+        gateway_requests
     }
 
     fn gateway(&self, port: usize, shape: &Shape) -> Option<IpAddr> {
@@ -75,43 +76,48 @@ impl Session {
         self.plan.ports[port].gateways.iter().find(|one| one.is_ipv4() == is_ip4).copied()
     }
 
-    fn mac_of(&self, port: usize, gateway: IpAddr) -> Option<[u8; 6]> {
-        self.desks[port].hands.as_ref()?.responder.known.get(&gateway).copied()
+    fn gateway_mac(&self, port: usize, gateway: IpAddr) -> Option<[u8; 6]> {
+        self.handles[port].io.as_ref()?.responder.known.get(&gateway).copied()
     }
 
-    fn ask(&mut self, port: usize, gateway: IpAddr, vlans: &[(u16, u16)]) -> Result<(), RunError> {
+    fn send_request(
+        &mut self,
+        port: usize,
+        gateway: IpAddr,
+        vlans: &[(u16, u16)],
+    ) -> Result<(), RunError> {
         let mut tags = Stack::EMPTY;
         for (tpid, tci) in vlans {
             // They came from a stack: there is room.
             let _ =
                 tags.push(stoa_wire::vlan::Tag { tpid: *tpid, tci: stoa_wire::vlan::Tci(*tci) });
         }
-        let desk = &mut self.desks[port];
-        let Some(hands) = &desk.hands else { return Ok(()) };
-        let Some(question) = hands.responder.question(gateway, &tags) else {
+        let handle = &mut self.handles[port];
+        let Some(io) = &handle.io else { return Ok(()) };
+        let Some(request) = io.responder.request(gateway, &tags) else {
             return Err(
-                desk.wrong(format!("no address to ask for {gateway} from: give the port one"))
+                handle.error(format!("no address to ask for {gateway} from: give the port one"))
             );
         };
-        desk.send(&question);
+        handle.send(&request);
         Ok(())
     }
 
     /// Writes MAC addresses into the shapes.
-    fn address(&mut self) {
+    fn fill_addresses(&mut self) {
         for at in 0..self.plan.streams.len() {
             let stream = &self.plan.streams[at];
             let Link { has_source, has_destination } = stream.link;
-            let (from, to) = (self.desks[stream.from].mac, self.desks[stream.to].mac);
-            let hops: Vec<[u8; 6]> = stream
+            let (from, to) = (self.handles[stream.from].mac, self.handles[stream.to].mac);
+            let gateways: Vec<[u8; 6]> = stream
                 .shapes
                 .iter()
                 .map(|shape| {
                     let gateway = self.gateway(stream.from, shape);
-                    gateway.and_then(|gateway| self.mac_of(stream.from, gateway)).unwrap_or(to)
+                    gateway.and_then(|gateway| self.gateway_mac(stream.from, gateway)).unwrap_or(to)
                 })
                 .collect();
-            for (shape, hop) in self.plan.streams[at].shapes.iter_mut().zip(hops) {
+            for (shape, hop) in self.plan.streams[at].shapes.iter_mut().zip(gateways) {
                 if !has_source {
                     shape.headers.source = from;
                 }
@@ -124,9 +130,9 @@ impl Session {
 
     /// Sends some packets of each stream, and answers what devices ask then. Whether they come
     /// back is no matter: the run will tell.
-    pub(super) fn teach(&mut self) {
+    pub(super) fn warm_up(&mut self) {
         let key = Key::of_run(self.run);
-        for lesson in 0..LESSONS {
+        for lesson in 0..WARM_UP_PACKETS {
             for at in 0..self.plan.streams.len() {
                 let stream = &self.plan.streams[at];
                 let signature = Signature { stream: LEARNING, sequence: lesson, time: 0 };
@@ -142,11 +148,11 @@ impl Session {
                     }
                 }
                 let from = stream.from;
-                frames.iter().for_each(|frame| self.desks[from].send(frame));
+                frames.iter().for_each(|frame| self.handles[from].send(frame));
             }
             let began = Instant::now();
-            while began.elapsed() < LESSON / LESSONS {
-                self.desks.iter_mut().for_each(super::Desk::attend);
+            while began.elapsed() < WARM_UP / WARM_UP_PACKETS {
+                self.handles.iter_mut().for_each(super::PortHandle::answer_neighbors);
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

@@ -1,10 +1,10 @@
-//! After a run: what the halves found, put together, and whether it counts.
+//! After a run: merges the results of the senders and receivers, and checks that the run is valid.
 
 use super::Session;
-use super::desk::Hands;
+use super::port_handle::PortIo;
 use super::threads::Team;
-use super::trial::{Course, Terms};
-use crate::analyse::Seen;
+use super::trial::{RunLog, RunParameters};
+use crate::analyse::StreamCounters;
 use crate::generate::Sent;
 use crate::results::{Cause, Fault, Port, Results, Stream};
 
@@ -12,31 +12,31 @@ use crate::results::{Cause, Fault, Port, Results, Stream};
 const TOLERANCE: f64 = 0.005;
 
 impl Session {
-    /// Gathers what the threads found, and takes the queues back.
+    /// Gathers the results of the threads and takes the queues back.
     pub(super) fn gather(
         &mut self,
-        terms: &Terms,
-        course: Course,
+        parameters: &RunParameters,
+        run_log: RunLog,
         teams: Vec<Team>,
         started: u64,
     ) -> Results {
         let count = self.plan.streams.len();
         let mut sent = vec![Sent::default(); count];
-        let mut seen: Vec<Option<Box<Seen>>> = (0..count).map(|_| None).collect();
+        let mut seen: Vec<Option<Box<StreamCounters>>> = (0..count).map(|_| None).collect();
         let mut stray = vec![0; count];
         let mut ports: Vec<Port> = self
-            .desks
+            .handles
             .iter()
             .zip(&self.plan.ports)
-            .map(|(desk, plan)| Port {
+            .map(|(handle, plan)| Port {
                 name: plan.name.clone(),
-                driver: desk.driver().to_owned(),
-                detail: desk.detail(),
-                missed: desk.missed(),
+                driver: handle.driver().to_owned(),
+                detail: handle.detail(),
+                missed: handle.missed(),
                 ..Port::default()
             })
             .collect();
-        let mut last = terms.start;
+        let mut last = parameters.start;
         let (senders, receivers): (Vec<_>, Vec<_>) =
             teams.into_iter().map(|team| (team.senders, team.receivers)).unzip();
         let done = senders.into_iter().flatten().map(crate::generate::Sender::finish);
@@ -50,7 +50,7 @@ impl Session {
             for (id, what) in other.seen.iter_mut().enumerate() {
                 stray[id] += other.stray[id];
                 if let Some(mut what) = what.take() {
-                    what.settle();
+                    what.flush_latency();
                     seen[id] = Some(what);
                 }
             }
@@ -64,47 +64,47 @@ impl Session {
                 answers = answers.or(one.answers);
             }
             if let Some(answers) = answers {
-                self.desks[at].give_back(Hands { queues, responder: other.responder, answers });
+                self.handles[at].return_io(PortIo { queues, responder: other.responder, answers });
             }
         }
-        let seconds = self.seconds(terms, last, &sent);
-        let streams = self.told(terms, &sent, &seen, &stray, seconds);
+        let seconds = self.seconds(parameters, last, &sent);
+        let streams = self.stream_results(parameters, &sent, &seen, &stray, seconds);
         let total = total(&streams, &sent, &mut seen, seconds);
-        let mut faults = course.faults;
-        judge(&streams, &ports, terms, &mut faults);
+        let mut faults = run_log.faults;
+        check_validity(&streams, &ports, parameters, &mut faults);
         Results {
             tool: "stoa traffic".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started,
-            asked_seconds: terms.seconds,
+            asked_seconds: parameters.seconds,
             seconds,
             valid: faults.is_empty(),
             faults,
             total,
             streams,
             ports,
-            samples: course.samples,
+            samples: run_log.samples,
         }
     }
 
     /// How long packets were sent: the whole span, unless all of them were sent earlier.
-    fn seconds(&self, terms: &Terms, last: u64, sent: &[Sent]) -> f64 {
-        let counted = terms.counts.iter().zip(sent);
+    fn seconds(&self, parameters: &RunParameters, last: u64, sent: &[Sent]) -> f64 {
+        let counted = parameters.counts.iter().zip(sent);
         let is_counted = counted
             .into_iter()
             .all(|(count, sent)| count.is_some_and(|count| sent.packets >= count));
-        let until = if is_counted { last } else { last.max(terms.start) };
-        let measured = terms.clock.seconds(until.saturating_sub(terms.start));
+        let until = if is_counted { last } else { last.max(parameters.start) };
+        let measured = parameters.clock.seconds(until.saturating_sub(parameters.start));
         // The gap after the last packet belongs to the time of a steady stream.
-        let is_whole = !is_counted && measured > terms.seconds * 0.99;
-        if is_whole { terms.seconds } else { measured }
+        let is_whole = !is_counted && measured > parameters.seconds * 0.99;
+        if is_whole { parameters.seconds } else { measured }
     }
 
-    fn told(
+    fn stream_results(
         &self,
-        terms: &Terms,
+        parameters: &RunParameters,
         sent: &[Sent],
-        seen: &[Option<Box<Seen>>],
+        seen: &[Option<Box<StreamCounters>>],
         stray: &[u64],
         seconds: f64,
     ) -> Vec<Stream> {
@@ -114,7 +114,7 @@ impl Session {
                 name: plan.name.clone(),
                 from: name(plan.from),
                 to: name(plan.to),
-                asked_pps: terms.rates[at],
+                asked_pps: parameters.rates[at],
                 stray: stray[at],
                 ..Stream::default()
             };
@@ -129,13 +129,13 @@ impl Session {
 fn total(
     streams: &[Stream],
     sent: &[Sent],
-    seen: &mut [Option<Box<Seen>>],
+    seen: &mut [Option<Box<StreamCounters>>],
     seconds: f64,
 ) -> Stream {
     let mut total = Stream { name: "all".to_owned(), ..Stream::default() };
     let mut bytes = (0, 0);
-    // The rest is added to the first one's latencies, which were told before.
-    let mut all: Option<Box<Seen>> = None;
+    // Merges into the first histogram; the results of its stream are already computed.
+    let mut all: Option<Box<StreamCounters>> = None;
     for ((stream, sent), seen) in streams.iter().zip(sent).zip(seen) {
         total.sent += stream.sent;
         total.received += stream.received;
@@ -162,8 +162,13 @@ fn total(
     total
 }
 
-/// Why a run does not count.
-fn judge(streams: &[Stream], ports: &[Port], terms: &Terms, faults: &mut Vec<Fault>) {
+/// Adds the reasons why a run is not valid.
+fn check_validity(
+    streams: &[Stream],
+    ports: &[Port],
+    parameters: &RunParameters,
+    faults: &mut Vec<Fault>,
+) {
     for stream in streams {
         let due = stream.sent + stream.late + stream.not_taken;
         let allowed = (due as f64 * TOLERANCE).max(1.0);
@@ -187,7 +192,7 @@ fn judge(streams: &[Stream], ports: &[Port], terms: &Terms, faults: &mut Vec<Fau
             );
             faults.push(Fault { cause: Cause::NotTaken, reason });
         }
-        if due == 0 && terms.seconds > 0.0 && faults.is_empty() {
+        if due == 0 && parameters.seconds > 0.0 && faults.is_empty() {
             let reason = format!("stream {}: nothing was sent", stream.name);
             faults.push(Fault { cause: Cause::Late, reason });
         }

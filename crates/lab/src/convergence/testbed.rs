@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::daemon_texts::{BGP_PORT, BGP_ROUTE_SOURCE};
 use super::hops::{
-    ASN, Hop, IN_MAC, Out, hops_length, own, own_in, peer_address, peers_length, warm,
+    ASN, Hop, IN_MAC, OutPort, hops_length, own, own_in, peer_address, peers_length, warm,
 };
 use super::links::{self, Links};
 use super::{Target, Workload};
@@ -24,7 +24,7 @@ const WARM_PACKETS: u32 = 60_000;
 const ROUTES_USUAL: [usize; 2] = [2_000_000, 1_000_000];
 
 /// Everything around the daemon. Fields are dropped in their order.
-pub(super) struct World {
+pub(super) struct Testbed {
     pub(super) links: Links,
     pub(super) router: Router,
     pub(super) local: Namespace,
@@ -33,7 +33,7 @@ pub(super) struct World {
     _scratch: Scratch,
 }
 
-impl World {
+impl Testbed {
     pub(super) fn new(binary: &Path, workload: &Workload) -> Result<Self> {
         let six = workload.table.is_six();
         let length = peers_length(six);
@@ -51,10 +51,10 @@ impl World {
         let router = Router::start(binary, Some(topology.router()), &configuration)?;
         let links = Links::open(scratch.path(), six)?;
         router.wait_up(&["peers", "in", "out", "out2"])?;
-        let mut world = Self { links, router, local, topology, _scratch: scratch };
-        world.wait_host_interfaces(six)?;
-        world.warm(six)?;
-        Ok(world)
+        let mut testbed = Self { links, router, local, topology, _scratch: scratch };
+        testbed.wait_host_interfaces(six)?;
+        testbed.warm(six)?;
+        Ok(testbed)
     }
 
     /// The namespace of the peers.
@@ -71,7 +71,7 @@ impl World {
                 (Ok(shown), Ok(links)) => (shown, links),
                 (Err(error), _) | (_, Err(error)) => return Err(error.to_string()),
             };
-            let addresses = [own(six), Out::First.own(six), Out::Second.own(six)];
+            let addresses = [own(six), OutPort::First.own(six), OutPort::Second.own(six)];
             let is_there = addresses.iter().all(|one| shown.contains(&format!(" {one}/")));
             let carriers = links.matches("LOWER_UP").count() >= 4;
             if is_there && carriers { Ok(()) } else { Err(format!("{shown}{links}")) }
@@ -80,7 +80,7 @@ impl World {
 
     /// Sends by the static route until packets come out, then so many that buffers and rings have been used.
     fn warm(&mut self, six: bool) -> Result<()> {
-        let hop = Hop { peer: 0, out: Out::First, depth: 0 };
+        let hop = Hop { peer: 0, out: OutPort::First, depth: 0 };
         let address = 1 + match warm(six).0 {
             IpAddr::V4(address) => u128::from(u32::from(address)),
             IpAddr::V6(address) => u128::from(address),
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// The process ids of the forwarder and the controller.
-    pub(super) fn ours(&self) -> Result<[u32; 2]> {
+    pub(super) fn stoa_pids(&self) -> Result<[u32; 2]> {
         let status = self.router.status()?;
         let pid = |part: &str| status[part].as_u64().and_then(|pid| u32::try_from(pid).ok());
         Ok(["forwarder_pid", "controller_pid"].map(|part| pid(part).unwrap_or(0)))
@@ -125,7 +125,7 @@ fn configuration(side: &Side, netns: &str, folder: &Path, workload: &Workload) -
         .port("in", memif("in"))
         .addresses("in", &[address(own_in(six), if six { 64 } else { 24 })?]);
     made.interface("in")["stoa-interfaces:mac-address"] = json!(text(IN_MAC));
-    for out in Out::BOTH {
+    for out in OutPort::BOTH {
         made = made
             .port(out.name(), memif(out.name()))
             .addresses(out.name(), &[address(out.own(six), hops_length(six))?]);
@@ -141,7 +141,7 @@ fn configuration(side: &Side, netns: &str, folder: &Path, workload: &Workload) -
     for name in ["peers", "out", "out2"] {
         made.interface(name)["stoa-host-interface:host-interface"] = json!({ "netns": netns });
     }
-    let hop = Hop { peer: 0, out: Out::First, depth: 0 }.address(six).to_string();
+    let hop = Hop { peer: 0, out: OutPort::First, depth: 0 }.address(six).to_string();
     let (network, length) = warm(six);
     let mut whole = made.route(&format!("{network}/{length}"), NextHop::Via(&hop)).json();
     let protocols = "control-plane-protocols";

@@ -1,4 +1,4 @@
-//! Who tells the daemon its routes: BGP speakers, or an OSPF neighbour.
+//! What announces the routes to the daemon: BGP speakers, or an OSPF neighbour.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use super::peers::Peers;
 use super::{Protocol, Workload};
 use crate::{Namespace, Result};
 
-/// Those who tell.
-pub(super) enum Told {
+/// The announcing peers.
+pub(super) enum Announcers {
     Bgp(Peers),
     Ospf(Neighbor),
 }
 
-impl Told {
-    /// Starts them, and says since when they tell: the first session's establishment, or the begin of the exchange.
+impl Announcers {
+    /// Starts them; returns when they begin to announce: when the first session is established, or the exchange begins.
     pub(super) fn begin(namespace: &Namespace, workload: &Workload) -> Result<(Self, Instant)> {
         match workload.protocol {
             Protocol::Bgp => {
@@ -30,8 +30,8 @@ impl Told {
         }
     }
 
-    /// An error when one of them no longer tells.
-    pub(super) fn still_there(&self) -> Result<()> {
+    /// Fails when one of them has stopped.
+    pub(super) fn check_running(&self) -> Result<()> {
         match self {
             Self::Bgp(peers) => peers.still_established(),
             Self::Ospf(neighbor) => neighbor.still_runs(),

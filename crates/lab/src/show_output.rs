@@ -1,4 +1,4 @@
-//! What `stoa show ... --json` says, as far as the demo and the scenarios count with it.
+//! The fields of `stoa show ... --json` that the demo and the scenarios use.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -27,14 +27,14 @@ pub struct Interface {
     pub rx_missed: u64,
     /// Dropped on the way out.
     pub tx_drops: u64,
-    /// The driver's own words.
+    /// Details from the driver.
     pub detail: String,
 }
 
 /// What went through a node of the graph in one worker.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct NodeSeen {
+pub struct NodeCounters {
     /// Its name, e.g. `icmp4-error`.
     pub name: String,
     /// Packets.
@@ -69,7 +69,7 @@ impl Router {
     /// `stoa show interfaces`.
     ///
     /// # Errors
-    /// When it cannot be asked or understood.
+    /// When the command fails or its output cannot be parsed.
     pub fn interfaces(&self) -> Result<Vec<Interface>> {
         self.list("interfaces")
     }
@@ -77,7 +77,7 @@ impl Router {
     /// `stoa show drops`.
     ///
     /// # Errors
-    /// When it cannot be asked or understood.
+    /// When the command fails or its output cannot be parsed.
     pub fn drops(&self) -> Result<Vec<Dropped>> {
         self.list("drops")
     }
@@ -85,7 +85,7 @@ impl Router {
     /// `stoa show neighbors`.
     ///
     /// # Errors
-    /// When it cannot be asked or understood.
+    /// When the command fails or its output cannot be parsed.
     pub fn neighbors(&self) -> Result<Vec<Neighbor>> {
         self.list("neighbors")
     }
@@ -93,7 +93,7 @@ impl Router {
     /// Packets dropped for this reason so far; 0 when it is not listed.
     ///
     /// # Errors
-    /// When it cannot be asked or understood.
+    /// When the command fails or its output cannot be parsed.
     pub fn dropped(&self, reason: &str) -> Result<u64> {
         let drops = self.drops()?;
         Ok(drops.iter().filter(|one| one.reason == reason).map(|one| one.packets).sum())
@@ -102,16 +102,16 @@ impl Router {
     /// Packets that went through the node of this name so far, in all workers.
     ///
     /// # Errors
-    /// When it cannot be asked or understood.
-    pub fn through(&self, node: &str) -> Result<u64> {
-        let nodes: Vec<NodeSeen> = self.list("nodes")?;
+    /// When the command fails or its output cannot be parsed.
+    pub fn node_packets(&self, node: &str) -> Result<u64> {
+        let nodes: Vec<NodeCounters> = self.list("nodes")?;
         Ok(nodes.iter().filter(|one| one.name == node).map(|one| one.packets).sum())
     }
 
     fn list<T: DeserializeOwned>(&self, what: &str) -> Result<Vec<T>> {
-        let said = self.show(what)?;
-        let list = if said.is_array() { &said } else { &said[what] };
-        Vec::deserialize(list).map_err(|error| LabError::NotUnderstood {
+        let printed = self.show(what)?;
+        let list = if printed.is_array() { &printed } else { &printed[what] };
+        Vec::deserialize(list).map_err(|error| LabError::ParseFailed {
             what: format!("stoa show {what} --json"),
             reason: error.to_string(),
         })

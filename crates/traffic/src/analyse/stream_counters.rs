@@ -1,8 +1,8 @@
-//! What came of one stream: counts, order, and how long it took.
+//! Received packets of one stream: counters, order and latency.
 
 use hdrhistogram::Histogram;
 
-use super::sequence::{Place, Sequence};
+use super::sequence::{Position, Sequence};
 use crate::signature::UNIT_NS;
 
 /// The longest latency that is told apart, in units of [`UNIT_NS`]: what 31 bits of time hold.
@@ -11,8 +11,8 @@ const LONGEST: u64 = i32::MAX as u64;
 /// three digits takes a fifth of a megabyte.
 const PRECISE: usize = 128;
 
-/// What came of a stream.
-pub struct Seen {
+/// Receive counters of a stream.
+pub struct StreamCounters {
     /// Packets, duplicates included.
     pub packets: u64,
     /// Their bytes, FCS included.
@@ -34,7 +34,7 @@ pub struct Seen {
     pending: (u64, u64),
 }
 
-impl Seen {
+impl StreamCounters {
     /// Nothing, yet, of one of so many streams.
     pub(crate) fn new(streams: usize) -> Self {
         let digits = if streams <= PRECISE { 3 } else { 2 };
@@ -66,62 +66,62 @@ impl Seen {
 
     /// A packet of `bytes` came, sent at `time` by its own words and received at `now`.
     #[inline(always)]
-    pub(crate) fn came(&mut self, number: u64, bytes: u64, time: u32, now: u64) {
+    pub(crate) fn record(&mut self, number: u64, bytes: u64, time: u32, now: u64) {
         self.packets += 1;
         self.bytes += bytes;
-        match self.sequence.came(number) {
-            Place::Next | Place::Ahead(_) => {}
-            Place::Behind(extent) => {
+        match self.sequence.record(number) {
+            Position::Next | Position::Ahead(_) => {}
+            Position::Behind(extent) => {
                 self.reordered += 1;
                 // Of these numbers its own is one.
                 self.reorder_extent = self.reorder_extent.max(extent - 1);
             }
-            Place::Duplicate => {
+            Position::Duplicate => {
                 self.duplicates += 1;
                 return;
             }
         }
-        self.took(time, now, 1);
+        self.record_latency(time, now, 1);
     }
 
     /// So many packets from this number on came, of so many bytes in all and sent at one time.
     #[inline(always)]
-    pub(crate) fn came_together(
+    pub(crate) fn record_run(
         &mut self,
         (number, count): (u64, u64),
         bytes: u64,
         time: u32,
         now: u64,
     ) {
-        if self.sequence.came_in_step(number, count) {
+        if self.sequence.record_in_order(number, count) {
             self.packets += count;
             self.bytes += bytes;
-            return self.took(time, now, count);
+            return self.record_latency(time, now, count);
         }
-        (0..count).for_each(|more| self.came(number + more, 0, time, now));
+        (0..count).for_each(|more| self.record(number + more, 0, time, now));
         self.bytes += bytes;
     }
 
     #[inline(always)]
-    fn took(&mut self, time: u32, now: u64, packets: u64) {
+    fn record_latency(&mut self, time: u32, now: u64, packets: u64) {
         // Counters of two processors may differ by a little: below zero is zero.
         let latency = ((now as u32).wrapping_sub(time) as i32).max(0) as u64;
         if latency != self.pending.0 {
-            self.settle();
+            self.flush_latency();
             self.pending.0 = latency;
         }
         self.pending.1 += packets;
     }
 
     /// A packet without a signature came: neither its place nor its time is known.
-    pub(crate) fn came_unsigned(&mut self, bytes: u64) {
+    pub(crate) fn record_unsigned(&mut self, bytes: u64) {
         self.packets += 1;
         self.bytes += bytes;
     }
 
     /// Brings what is pending into the histogram.
     #[inline(always)]
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn flush_latency(&mut self) {
         let (latency, packets) = self.pending;
         if packets > 0 {
             self.latency.saturating_record_n(latency.max(1), packets);
@@ -150,9 +150,9 @@ impl Seen {
     }
 }
 
-impl std::fmt::Debug for Seen {
+impl std::fmt::Debug for StreamCounters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Seen({} packets, {} duplicates)", self.packets, self.duplicates)
+        write!(f, "StreamCounters({} packets, {} duplicates)", self.packets, self.duplicates)
     }
 }
 
@@ -162,12 +162,12 @@ mod tests {
 
     #[test]
     fn counts_order_and_latency() {
-        let mut seen = Seen::new(1);
+        let mut seen = StreamCounters::new(1);
         for number in [0, 1, 2, 5, 4, 4, 6, 1] {
             let whole = seen.number(number, || 10).unwrap();
-            seen.came(whole, 64, 100 * number, u64::from(100 * number + 125));
+            seen.record(whole, 64, 100 * number, u64::from(100 * number + 125));
         }
-        seen.settle();
+        seen.flush_latency();
         assert_eq!((seen.packets, seen.bytes, seen.unique()), (8, 512, 6));
         assert_eq!((seen.duplicates, seen.reordered, seen.reorder_extent), (2, 1, 1));
         assert_eq!((seen.timed, seen.quantile_ns(0.5)), (6, 1000));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_number_that_was_not_sent_yet_is_nobodys() {
-        let seen = Seen::new(1);
+        let seen = StreamCounters::new(1);
         assert_eq!(seen.number(1 << 20, || 1 << 19), None);
         assert_eq!(seen.number(1 << 20, || 1 << 20), Some(1 << 20));
         assert_eq!(seen.number(3, || 0), Some(3), "near ones are not doubted");
@@ -183,11 +183,11 @@ mod tests {
 
     #[test]
     fn times_wrap_and_never_go_below_zero() {
-        let mut seen = Seen::new(1000);
+        let mut seen = StreamCounters::new(1000);
         let now = u64::from(u32::MAX) + 100;
-        seen.came(0, 64, u32::MAX - 24, now);
-        seen.came(1, 64, 200, now);
-        seen.settle();
+        seen.record(0, 64, u32::MAX - 24, now);
+        seen.record(1, 64, 200, now);
+        seen.flush_latency();
         assert_eq!(seen.latency.max(), 124);
         assert_eq!(seen.latency.min(), 1);
     }

@@ -1,4 +1,4 @@
-//! One open port between runs: its control side, its queues, and what is known of its neighbours.
+//! An open port between runs: its control side, its queues, and its known neighbours.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -14,42 +14,42 @@ const ANSWERS: usize = 64;
 const VECTORS: usize = 16;
 
 /// An open port.
-pub(super) struct Desk {
+pub(super) struct PortHandle {
     name: String,
     port: Box<dyn Port>,
     pub(super) mac: [u8; 6],
-    /// What runs take with them and bring back.
-    pub(super) hands: Option<Hands>,
+    /// Lent to a run and returned by it.
+    pub(super) io: Option<PortIo>,
     /// Why the link went down last.
     pub(super) down: Option<String>,
-    /// Who answers, while no queues are there.
+    /// The responder while there are no queues.
     spare: Option<(Responder, Receiver<Vec<u8>>)>,
     vector: Box<Vector>,
     cache: PoolCache,
 }
 
-/// What a run needs of a port.
-pub(super) struct Hands {
+/// Queues and responder that a run borrows.
+pub(super) struct PortIo {
     pub(super) queues: Queues,
     pub(super) responder: Responder,
     pub(super) answers: Receiver<Vec<u8>>,
 }
 
-impl Desk {
+impl PortHandle {
     pub(super) fn open(plan: &PortPlan, pool: &'static Pool) -> Result<Self, RunError> {
-        let wrong = |reason: String| RunError::Port { port: plan.name.clone(), reason };
+        let port_error = |reason: String| RunError::Port { port: plan.name.clone(), reason };
         let port =
-            stoa_ports::open(&plan.config, pool).map_err(|error| wrong(error.to_string()))?;
+            stoa_ports::open(&plan.config, pool).map_err(|error| port_error(error.to_string()))?;
         let mac = plan.mac.unwrap_or_else(|| port.mac());
         let (sender, answers) = sync_channel(ANSWERS);
         let spare = Some((Responder::new(mac, &plan.addresses, sender), answers));
         let (vector, cache) = (Vector::new(pool), PoolCache::new(pool));
         let name = plan.name.clone();
-        Ok(Self { name, port, mac, hands: None, down: None, spare, vector, cache })
+        Ok(Self { name, port, mac, io: None, down: None, spare, vector, cache })
     }
 
     pub(super) fn is_up(&self) -> bool {
-        self.hands.is_some()
+        self.io.is_some()
     }
 
     pub(super) fn mtu(&self) -> u32 {
@@ -73,10 +73,10 @@ impl Desk {
         for event in self.port.service() {
             match event {
                 PortEvent::Up(queues) => {
-                    let former = self.hands.take().map(|hands| (hands.responder, hands.answers));
+                    let former = self.io.take().map(|io| (io.responder, io.answers));
                     match former.or_else(|| self.spare.take()) {
                         Some((responder, answers)) => {
-                            self.hands = Some(Hands { queues, responder, answers });
+                            self.io = Some(PortIo { queues, responder, answers });
                             self.down = None;
                         }
                         // A run has the responder: it ends first, as the link was lost.
@@ -84,59 +84,56 @@ impl Desk {
                     }
                 }
                 PortEvent::Down(reason) => {
-                    self.spare = self
-                        .hands
-                        .take()
-                        .map(|it| (it.responder, it.answers))
-                        .or(self.spare.take());
+                    self.spare =
+                        self.io.take().map(|it| (it.responder, it.answers)).or(self.spare.take());
                     self.down = Some(reason);
                 }
             }
         }
     }
 
-    /// A run gives back what it took.
-    pub(super) fn give_back(&mut self, hands: Hands) {
+    /// Returns what a run borrowed.
+    pub(super) fn return_io(&mut self, io: PortIo) {
         match self.down {
-            None => self.hands = Some(hands),
-            Some(_) => self.spare = Some((hands.responder, hands.answers)),
+            None => self.io = Some(io),
+            Some(_) => self.spare = Some((io.responder, io.answers)),
         }
     }
 
-    /// Hears and answers what has come; between runs only.
-    pub(super) fn attend(&mut self) {
-        let Some(hands) = &mut self.hands else { return };
-        for queue in &mut hands.queues.rx {
+    /// Receives and answers ARP and neighbour discovery; between runs only.
+    pub(super) fn answer_neighbors(&mut self) {
+        let Some(io) = &mut self.io else { return };
+        for queue in &mut io.queues.rx {
             for _ in 0..VECTORS {
                 if queue.receive(&mut self.vector, &mut self.cache) == 0 {
                     break;
                 }
                 for lane in 0..self.vector.len() {
-                    hands.responder.hear(self.vector.bytes(lane));
+                    io.responder.receive(self.vector.bytes(lane));
                 }
                 self.cache.free_from(&mut self.vector, 0);
             }
         }
-        while let Ok(frame) = hands.answers.try_recv() {
-            transmit(hands, (&mut self.vector, &mut self.cache), &frame);
+        while let Ok(frame) = io.answers.try_recv() {
+            transmit(io, (&mut self.vector, &mut self.cache), &frame);
         }
     }
 
     /// Sends one frame; between runs only.
     pub(super) fn send(&mut self, frame: &[u8]) {
-        if let Some(hands) = &mut self.hands {
-            transmit(hands, (&mut self.vector, &mut self.cache), frame);
+        if let Some(io) = &mut self.io {
+            transmit(io, (&mut self.vector, &mut self.cache), frame);
         }
     }
 
     /// An error of this port.
-    pub(super) fn wrong(&self, reason: impl Into<String>) -> RunError {
+    pub(super) fn error(&self, reason: impl Into<String>) -> RunError {
         RunError::Port { port: self.name.clone(), reason: reason.into() }
     }
 }
 
-fn transmit(hands: &mut Hands, (vector, cache): (&mut Vector, &mut PoolCache), frame: &[u8]) {
-    let Some(queue) = hands.queues.tx.first_mut() else { return };
+fn transmit(io: &mut PortIo, (vector, cache): (&mut Vector, &mut PoolCache), frame: &[u8]) {
+    let Some(queue) = io.queues.tx.first_mut() else { return };
     if cache.fill(vector, 1) == 1
         && (frame.len() <= vector.slot_mut(0).len() / 2 || cache.enlarge(vector, 0))
     {
