@@ -1,15 +1,15 @@
 //! The datastores over real sockets, with a fake forwarder: transactions, and the files on disk.
 
 mod fake;
-mod test_operator;
 mod scenario;
+mod test_operator;
 
 use std::time::Duration;
 
-use test_operator::{ADDRESS, TestOperator};
 use scenario::{Scenario, config, until};
 use stoa_api::v1;
 use stoa_api::v1::configuration_edit::Edit;
+use test_operator::{ADDRESS, TestOperator};
 
 fn length(it: &v1::Desired) -> u32 {
     it.interfaces[0].ip4.as_ref().unwrap().addresses[0].prefix_length
@@ -85,7 +85,11 @@ async fn a_refused_commit_changes_nothing() {
     assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), before);
     let entries = operator.history().await.entries;
     assert!(entries.iter().all(|entry| entry.client == "file"), "{entries:?}");
-    assert_eq!((lengths(&scenario), operator.differs().await), (vec![24], 1), "the candidate stays");
+    assert_eq!(
+        (lengths(&scenario), operator.differs().await),
+        (vec![24], 1),
+        "the candidate stays"
+    );
     scenario.record.refuse.lock().unwrap().clear();
     assert_eq!(operator.commit(0, false).await.errors, []);
     assert!(!scenario.path("stoa.json.new").exists());
@@ -159,7 +163,8 @@ async fn a_confirmed_commit_stays_and_a_cancelled_one_is_rolled_back() {
     let reload = v1::ReloadRequest { path: String::new() };
     let refused = scenario.operator().await.reload(reload).await.unwrap().into_inner();
     assert!(!refused.applied && refused.errors[0].cause.starts_with("a commit waits"));
-    let confirmed = operator.client.confirm(v1::ConfirmRequest::default()).await.unwrap().into_inner();
+    let confirmed =
+        operator.client.confirm(v1::ConfirmRequest::default()).await.unwrap().into_inner();
     assert_eq!(confirmed.errors, []);
     assert_eq!(operator.history().await.entries[0].comment, "a test");
     operator.set_length("26").await;

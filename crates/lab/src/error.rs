@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_words_are_the_last_lines_in_one() {
+    fn joins_the_last_lines() {
         assert_eq!(last_lines("a\n\n b \nc\n", 2), "b | c");
         assert_eq!(last_lines("", 2), "(nothing)");
     }

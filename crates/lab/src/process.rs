@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_it_hears_and_ends_when_stopped() {
+    fn captures_output_and_exits_when_stopped() {
         let process = Command::program("/bin/sh")
             .args(["-c", "echo ready; exec sleep 60"])
             .spawn()
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ended_early_is_told_apart() {
+    fn reports_a_process_that_exited_early() {
         let process = Command::program("/bin/sh")
             .args(["-c", "echo no >&2; exit 1"])
             .spawn()

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_was_seen_last() {
+    fn reports_the_last_state() {
         let outcome: Result<()> =
             wait_until("it rains", Duration::from_millis(1), || Err("sunshine".to_owned()));
         let printed = outcome.expect_err("it never does").to_string();

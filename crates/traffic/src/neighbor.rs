@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_answers_for_others() {
+    fn answers_only_for_own_addresses() {
         let (asks, _) = responder(1, &["192.0.2.1/24"]);
         let (mut tells, answers) = responder(2, &["198.18.0.0/16"]);
         let request = asks.request(IpAddr::from([192, 0, 2, 9]), &Stack::EMPTY).unwrap();
@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_frame_is_heard_without_harm(frame: Vec<u8>, kind in 0_usize..3) {
+        fn any_frame_is_parsed_safely(frame: Vec<u8>, kind in 0_usize..3) {
             let (mut responder, _answers) = responder(1, &["192.0.2.1/24"]);
             let mut frame = frame;
             if frame.len() >= 14 {

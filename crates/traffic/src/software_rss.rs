@@ -16,7 +16,7 @@ use stoa_engine::{Pool, PoolCache, Port, PortEvent, TxQueue, Vector, clock};
 use stoa_forwarder::control::desired::{
     Action, DesiredState, Family, Interface, Path, Route, Workers,
 };
-use stoa_forwarder::control::{Forwarder, Limits, ForwarderState};
+use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
 use stoa_ports::{Destinations, GeneratorConfig, NullConfig, PortConfig};
 
 /// Cycles that a frame costs at the port it leaves by.

@@ -202,7 +202,7 @@ fn a_device_without_faults_has_none() {
     assert_eq!(
         (port.foreign, port.neighbor, accounting.answers),
         (1, 1, 1),
-        "it asked, and was told"
+        "it sent a request and received a reply"
     );
 }
 

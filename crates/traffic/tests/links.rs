@@ -141,7 +141,7 @@ fn a_run_that_is_stopped_does_not_count() {
 }
 
 #[test]
-fn a_port_that_takes_no_more_is_told_apart_from_loss() {
+fn a_full_port_is_distinguished_from_loss() {
     // Nobody empties the ring of the other end in time: both ends are one thread.
     let plan = pair("full", "  - { name: s, from: a, to: b, rate: 900mpps }\n");
     let results = run(plan);

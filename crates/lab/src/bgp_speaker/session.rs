@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_open_message_says_who_we_are() {
+    fn an_open_message_identifies_the_speaker() {
         let identity = Identity {
             own: [192, 0, 2, 1].into(),
             peer: [192, 0, 2, 2].into(),

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_family_and_the_protocol_are_the_wanted_ones() {
+    fn family_and_protocol_match() {
         let six = Setting { six: true, ..setting(Daemon::Bird, Target::Netlink, 1) };
         let bird = bird_configuration(&six);
         assert!(bird.contains("neighbor 2001:db8:5::b as 65101"), "{bird}");

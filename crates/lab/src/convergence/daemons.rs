@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_daemons_have_learned_is_read() {
+    fn parses_learned_routes_of_daemons() {
         let printed = "peer0 BGP\n  Channel ipv4\n    Routes:         5000 imported, 0 exported, 12 preferred\n";
         assert_eq!((imported(printed), imported("")), (5000, 0));
     }

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_says_what_it_is_for() {
+    fn a_packet_identifies_its_prefix() {
         for (six, to) in [(false, 0x1400_0001_u128), (true, (0x2a00 << 112) | 0xffff_0007)] {
             let mut made = Frame::new(six);
             made.filled(1, 1, 1);

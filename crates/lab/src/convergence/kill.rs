@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_has_to_be_said_anew_and_held() {
+    fn all_routes_must_be_relearned_and_held() {
         let audit = |complete: bool, routes: u64, stale: u64, held: u64| {
             json!({
                 "audit": "equal", "complete": complete,

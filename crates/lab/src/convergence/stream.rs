@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_told() {
+    fn reports_losses() {
         let begun = Instant::now();
         let at = |ms: u64| begun + Duration::from_millis(ms);
         let came = vec![true, true, false, false, true, false, true, true, true, true];
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(stream.last_lost_before(at(45)), Some(at(30)));
     }
     #[test]
-    fn only_what_leaves_by_the_wanted_next_hop_is_a_stream() {
+    fn only_packets_by_the_expected_next_hop_are_a_stream() {
         let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
         let mut stream = Stream::new(&Table::synthetic(2), WANTED, pace);
         assert!(stream.reason_not().is_some(), "nothing was sent");

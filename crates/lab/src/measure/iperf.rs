@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_iperf3_says() {
+    fn parses_iperf3_output() {
         let tcp =
             r#"{"end":{"sum_sent":{"retransmits":3},"sum_received":{"bits_per_second":2.5e9}}}"#;
         let rate = read(tcp, Load::Tcp, 0).expect("it is whole");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_the_kernel_says_of_full_buffers() {
+    fn parses_udp_buffer_errors() {
         let text = "Udp: InDatagrams RcvbufErrors SndbufErrors\nUdp: 9 7 0\n\
             UdpLite: InDatagrams RcvbufErrors\nUdpLite: 0 0\n\
             Udp6InDatagrams                 \t5\nUdp6RcvbufErrors                \t2\n";

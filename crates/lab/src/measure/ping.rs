@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_ping_says() {
+    fn parses_ping_output() {
         let good = "--- 198.18.2.2 ping statistics ---\n\
             5 packets transmitted, 4 received, 20% packet loss, time 804ms\n\
             rtt min/avg/max/mdev = 0.051/0.062/0.081/0.010 ms\n";

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_traceroute_says() {
+    fn parses_traceroute_output() {
         let text = "traceroute to 198.18.2.2 (198.18.2.2), 8 hops max, 60 byte packets\n \
             1  198.18.1.1  0.066 ms\n 2  *\n 3  198.18.2.2  0.012 ms !X\n";
         let hop = |address: Option<&str>, mark: &str| Hop {

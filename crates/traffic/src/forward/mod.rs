@@ -5,9 +5,9 @@
 //! windows and the least disturbed one is reported: on a shared machine the others
 //! measure the neighbours.
 
-mod stepped;
 pub(crate) mod mix;
 mod setup;
+mod stepped;
 mod targets;
 mod updates;
 mod workload;
@@ -18,14 +18,14 @@ use serde::Serialize;
 use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_forwarder::control::trace_capture::Reader;
-use stoa_forwarder::control::{Forwarder, ForwarderState, ApplyError};
+use stoa_forwarder::control::{ApplyError, Forwarder, ForwarderState};
 
 use crate::prefixes::{PrefixError, Source};
 use targets::Table;
 use updates::Updates;
 
-pub use stepped::{Counts, NodeCount, step};
 pub use mix::Mix;
+pub use stepped::{Counts, NodeCount, step};
 pub use workload::{
     FLOWS_MAX, Ip, NEXT_HOPS_MAX, ROUTES_MAX, UPDATES_MAX, VISITS_MAX, Visits, Workload,
 };
@@ -164,8 +164,7 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
 }
 
 fn refused(refused: &ApplyError) -> BenchError {
-    let reasons =
-        refused.errors.iter().map(|error| format!("{}: {}", error.path, error.cause));
+    let reasons = refused.errors.iter().map(|error| format!("{}: {}", error.path, error.cause));
     BenchError::Refused(reasons.collect::<Vec<_>>().join("; "))
 }
 
@@ -182,7 +181,11 @@ fn watch(state: &mut ForwarderState) -> Result<Reader, BenchError> {
 }
 
 /// Lets the control thread do its part for a while.
-fn settle(state: &mut ForwarderState, duration: Duration, updates: &mut Updates) -> Result<(), BenchError> {
+fn settle(
+    state: &mut ForwarderState,
+    duration: Duration,
+    updates: &mut Updates,
+) -> Result<(), BenchError> {
     let until = Instant::now() + duration;
     while Instant::now() < until {
         state.poll();

@@ -127,7 +127,7 @@ fn a_burst_is_as_long_as_the_buffer_lets_it_be() {
 }
 
 #[test]
-fn latency_and_the_highest_rate_are_told() {
+fn reports_latency_and_the_highest_rate() {
     let (figures, trials) = measured(Test::Latency, model());
     assert_eq!(figures.values["latency_mean_ns"], 2.0);
     let last = &trials[trials.len() - 3..];
@@ -137,7 +137,7 @@ fn latency_and_the_highest_rate_are_told() {
 }
 
 #[test]
-fn wishes_are_checked() {
+fn options_are_checked() {
     let wrong = [
         Method { seconds: 0.0, ..method(Test::Mrr) },
         Method { repeat: 0, ..method(Test::Mrr) },

@@ -57,7 +57,7 @@ pub struct PortPlan {
     pub name: String,
     /// Driver and settings.
     pub config: PortConfig,
-    /// Our MAC address, when it was told.
+    /// Our MAC address, if configured.
     pub mac: Option<[u8; 6]>,
     /// Our addresses.
     pub addresses: Vec<IpNet>,

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_told() {
+    fn errors_are_reported() {
         for (one, reason) in [
             ("a", "there is no ="),
             ("a=ether:x", "none of memif"),

@@ -276,7 +276,7 @@ impl Builder<'_> {
         Some((network, ttl, dscp << 2))
     }
 
-    /// Source ports and addresses that change when only a number of flows was told.
+    /// Source ports and addresses that change when only a number of flows is given.
     fn flows(&mut self, headers: &[(u8, Headers)]) -> Option<()> {
         let Some(flows) = self.text.flows.filter(|flows| *flows > 1).map(u64::from) else {
             return Some(());

@@ -70,7 +70,7 @@ fn with(ports: &str, stream: &str) -> String {
 }
 
 #[test]
-fn what_is_impossible_is_told_before_the_run() {
+fn impossible_plans_are_rejected() {
     let two = "a: {discard: {}}, b: {discard: {}, line-rate: 1gbps}";
     for (ports, stream, place, reason) in [
         (
@@ -145,7 +145,7 @@ fn what_is_impossible_is_told_before_the_run() {
 }
 
 #[test]
-fn all_reasons_are_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let text = "ports: {a: {discard: {}}}\nstreams:\n  - {name: s, from: a, to: x, size: 64}\n  \
                 - {name: s, from: y, to: a}\n  - {name: t, from: a, to: a, size: 9}\nduration: 0\n";
     let Err(PlanError::Faults(faults)) = parse(text) else { panic!("it is taken") };
@@ -153,7 +153,7 @@ fn all_reasons_are_told_at_once() {
 }
 
 #[test]
-fn a_slip_is_told_with_its_line() {
+fn a_syntax_error_has_its_line() {
     for (text, reason) in [
         ("ports: {a: {discard: {}}}\nstreams:\n  - name: s\n    form: a\n", "form"),
         ("ports: {a: {memif: {socket: x, role: boss}}}\n", "boss"),

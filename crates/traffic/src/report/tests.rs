@@ -110,8 +110,8 @@ fn figures_are_short() {
     assert_eq!(rate(12.0), "12.0 pps");
     assert_eq!(time(1250.0), "1.25 µs");
     assert_eq!(time(2.5e9), "2.50 s");
-    let told = |name, value| figure(name, value);
-    assert_eq!(told("latency_p50_ns", 184.0), ("latency p50".into(), "184 ns".into()));
-    assert_eq!(told("loss_at_100", 0.5), ("loss at 100".into(), "50.0000 %".into()));
-    assert_eq!(told("ndr_share", 1.0).1, "100.00 % of the highest load");
+    let formatted = |name, value| figure(name, value);
+    assert_eq!(formatted("latency_p50_ns", 184.0), ("latency p50".into(), "184 ns".into()));
+    assert_eq!(formatted("loss_at_100", 0.5), ("loss at 100".into(), "50.0000 %".into()));
+    assert_eq!(formatted("ndr_share", 1.0).1, "100.00 % of the highest load");
 }

@@ -110,7 +110,9 @@ impl Reader {
                     ));
                 }
                 _ => {
-                    break Some(FramingError("not an FPM frame of version 1 with netlink messages"));
+                    break Some(FramingError(
+                        "not an FPM frame of version 1 with netlink messages",
+                    ));
                 }
             }
             let Some(frame) = rest.get(HEADER_SIZE..length) else { break None };
