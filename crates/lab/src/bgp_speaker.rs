@@ -162,7 +162,7 @@ impl Speaker {
     /// # Errors
     /// [`LabError::WaitDeadline`] when it does not.
     pub fn wait_sent(&self, deadline: Duration) -> Result<Instant> {
-        wait_until("the BGP peer takes what is said", deadline, || {
+        wait_until("the BGP peer accepts all data", deadline, || {
             self.sent_at().ok_or_else(|| self.shared.state().reason)
         })
     }

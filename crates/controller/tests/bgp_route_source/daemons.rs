@@ -79,18 +79,18 @@ fn parse_birdc(received_messages: &str) -> BTreeMap<String, Vec<String>> {
 
 /// BIRD's best paths.
 pub fn best_of_bird(bird: &Bird) -> BTreeMap<String, String> {
-    let paths = parse_birdc(&bird.says("show route primary table master4").unwrap());
+    let paths = parse_birdc(&bird.query("show route primary table master4").unwrap());
     paths.into_iter().map(|(prefix, hops)| (prefix, hops[0].clone())).collect()
 }
 
 /// All paths of BIRD.
 pub fn paths_of_bird(bird: &Bird) -> BTreeMap<String, Vec<String>> {
-    parse_birdc(&bird.says("show route table master4").unwrap())
+    parse_birdc(&bird.query("show route table master4").unwrap())
 }
 
 /// Next hops by prefix, and whether each is bgpd's best path.
 fn parse_vtysh(frr: &Frr) -> BTreeMap<String, Vec<(String, bool)>> {
-    let received_messages = frr.says("show bgp ipv4 unicast json").unwrap();
+    let received_messages = frr.query("show bgp ipv4 unicast json").unwrap();
     let json: serde_json::Value = serde_json::from_str(&received_messages).unwrap();
     let routes = json["routes"].as_object().unwrap();
     let path = |path: &serde_json::Value| {

@@ -66,7 +66,7 @@ async fn bird_provides_best_and_backup_and_may_be_killed() {
     bird.kill();
     testbed.wait_session(Session::Ended).await;
     assert_eq!(testbed.seen(), before);
-    bird.start_again().unwrap();
+    bird.restart().unwrap();
     testbed.wait_for("all routes again", |seen| *seen == before).await;
     testbed.wait_session(Session::Complete).await;
     testbed.wait_for("the same routes", |seen| *seen == before).await;

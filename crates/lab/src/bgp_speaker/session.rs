@@ -79,7 +79,7 @@ fn open(mut stream: TcpStream, identity: &Identity) -> Result<TcpStream, String>
             }
             KEEPALIVE if is_open => return Ok(stream),
             NOTIFICATION => return Err(refusal(&body)),
-            other => return Err(format!("the peer said {other} in the place of OPEN")),
+            other => return Err(format!("the peer sent {other} instead of OPEN")),
         }
     }
 }

@@ -82,7 +82,7 @@ impl Stream {
             return Some("no packet was sent: no prefix has an address of its own".to_owned());
         }
         let (lost, count) = (self.last_lost()?, self.sent.len());
-        Some(format!("packet {lost} of {count} did not leave by the wanted next hop already"))
+        Some(format!("packet {lost} of {count} did not leave by the expected next hop yet"))
     }
 
     /// Sends until then.

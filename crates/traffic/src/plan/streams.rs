@@ -283,7 +283,7 @@ impl Builder<'_> {
         };
         for (group, headers) in headers {
             let source = match headers.network {
-                Network::None(_) => return self.fault("flows", "are told apart by IP addresses"),
+                Network::None(_) => return self.fault("flows", "require IP addresses, which distinguish them"),
                 Network::Ip4 { source, .. } => u128::from(source.to_bits()),
                 Network::Ip6 { source, .. } => source.to_bits(),
             };

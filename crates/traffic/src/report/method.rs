@@ -18,16 +18,16 @@ pub fn method_html(report: &Report) -> String {
             report.ended.iter().map(|reason| format!("<li>ended early: {}</li>", escape(reason))),
         )
         .collect();
-    let verdict = match warnings.is_empty() {
-        true => "<div class=\"verdict good\">All figures are the device's own.</div>".to_owned(),
-        false => format!("<div class=\"verdict bad\">To know before<ul>{warnings}</ul></div>"),
+    let validity = match warnings.is_empty() {
+        true => "<div class=\"validity good\">All figures are the device's own.</div>".to_owned(),
+        false => format!("<div class=\"validity bad\">To know before<ul>{warnings}</ul></div>"),
     };
     let _ = write!(
         page,
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\
          <title>Stoa {0} report</title>\n<style>{STYLE}</style></head>\n<body><main>\n\
-         <h1>{0}</h1><p class=sub>{1} UTC, {2} trials of {3} s, Stoa {4}</p>\n{verdict}\n",
+         <h1>{0}</h1><p class=sub>{1} UTC, {2} trials of {3} s, Stoa {4}</p>\n{validity}\n",
         escape(&report.test),
         date(report.started),
         report.trials.len(),

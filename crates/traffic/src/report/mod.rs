@@ -16,7 +16,7 @@ const LINES: usize = 6;
 /// The page. All that is needed is in it.
 pub fn html(results: &Results) -> String {
     let mut page = String::with_capacity(64 << 10);
-    let (class, verdict) = match results.valid {
+    let (class, validity) = match results.valid {
         true => ("good", "The run was as asked.".to_owned()),
         false => {
             let whys =
@@ -51,7 +51,7 @@ pub fn html(results: &Results) -> String {
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\
          <title>Stoa traffic report</title>\n<style>{STYLE}</style></head>\n<body><main>\n\
          <h1>Traffic report</h1><p class=sub>{} UTC, {:.2} s, {}, Stoa {}</p>\n\
-         <div class=\"verdict {class}\">{verdict}</div>\n<section class=cards>{}</section>\n",
+         <div class=\"validity {class}\">{validity}</div>\n<section class=cards>{}</section>\n",
         date(results.started),
         results.seconds,
         counted(results.streams.len(), "stream"),
