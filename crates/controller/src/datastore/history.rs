@@ -28,7 +28,8 @@ pub struct Entry {
     pub time: String,
     /// Its author.
     pub author: String,
-    /// The client of the author.
+    /// The client of the author. Earlier versions wrote another name.
+    #[serde(alias = "door")]
     pub client: Client,
     /// The comment of the commit.
     #[serde(default)]
@@ -160,5 +161,12 @@ mod tests {
         assert!(matches!(history.text(3), Err(Refusal::Missing(_))));
         fs::write(history.file(102), "cut").unwrap();
         assert_eq!(history.list()[1].number, 101);
+    }
+
+    #[test]
+    fn entries_of_earlier_versions_are_read() {
+        let old = r#"{"number":7,"time":"2026-11-01T00:00:00Z","author":"ann","door":"shell"}"#;
+        let entry: Entry = serde_json::from_str(old).unwrap();
+        assert_eq!((entry.number, entry.client), (7, Client::Shell));
     }
 }
