@@ -90,11 +90,16 @@ class Runner:
 
         def work():
             while (name := take()) is not None:
-                self.one(name)
-                with turn:
-                    if name in running:
-                        running.remove(name)
-                    turn.notify_all()
+                try:
+                    self.one(name)
+                except Exception as error:  # A test that did not run has failed, and the others wait for its turn.
+                    with self.lock:
+                        self.failed.append((name, f"---- {name}: {error!r}\n"))
+                finally:
+                    with turn:
+                        if name in running:
+                            running.remove(name)
+                        turn.notify_all()
 
         workers = [threading.Thread(target=work) for _ in range(threads)]
         for worker in workers:
@@ -115,6 +120,9 @@ def run(report, program, env, words=(), threads=4, deadline=DEADLINE):
             print(f"{LIST}: no scenario is called {pattern}")
             return False
     names = tests_of(program, words)
+    if not names:
+        print(f"No scenario has {' or '.join(words) or 'a name'} in its name.")
+        return False
     alone = [name for name in names if name.startswith(tuple(groups["alone"]))]
     rest = [name for name in names if name not in alone]
     first = [name for pattern in groups["first"] for name in rest if name.startswith(pattern)]
