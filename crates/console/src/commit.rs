@@ -95,7 +95,7 @@ pub fn report(reply: &v1::CommitReply) -> Vec<String> {
         let by = UNIX_EPOCH + Duration::from_millis(reply.confirm_by_unix_ms);
         let left = by.duration_since(SystemTime::now()).unwrap_or_default().as_secs();
         lines.push(format!(
-            "Rolled back in {} min {} s unless another `commit` confirms it; `commit cancel` rolls back now.",
+            "Will be rolled back in {} min {} s unless another `commit` confirms it; `commit cancel` rolls back now.",
             left / 60,
             left % 60
         ));
