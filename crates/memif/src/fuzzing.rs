@@ -273,7 +273,8 @@ pub fn rings(input: &[u8]) {
     let ring = |number: u32, side| {
         let offset = number * bytes;
         put(&theirs, offset.into(), &COOKIE.to_ne_bytes());
-        let doorbell = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK).expect("an event descriptor");
+        let doorbell =
+            EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK).expect("an event descriptor");
         let doorbell = doorbell.as_fd().try_clone_to_owned().expect("an event descriptor");
         let place = RingLayout { region: 0, offset, log2_size: LOG2 };
         Ring::new(&regions, place, side, doorbell, &link).expect("a ring")
