@@ -1,4 +1,4 @@
-//! The time of a run: from ticks of the time stamp counter to the units that signatures carry.
+//! The clock of a run: converts ticks of the time stamp counter to the units in signatures.
 
 use stoa_engine::clock;
 
@@ -14,11 +14,11 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// Starts a clock now.
     pub fn start() -> Self {
         let hz = clock::tsc_hz().max(1);
         let units = 1_000_000_000 / UNIT_NS;
-        // A counter slower than the unit does not exist; the widest fraction serves it.
+        // No counter is slower than the unit; the largest fraction is the limit.
         let scale = ((u128::from(units) << 64) / u128::from(hz)).min(u64::MAX.into()) as u64;
         Self { epoch: clock::tsc(), hz, scale }
     }
@@ -28,17 +28,17 @@ impl Clock {
         self.hz
     }
 
-    /// Ticks of so many seconds.
+    /// Ticks in this many seconds.
     pub fn ticks(&self, seconds: f64) -> u64 {
         (seconds * self.hz as f64) as u64
     }
 
-    /// Seconds of so many ticks.
+    /// Seconds in this many ticks.
     pub fn seconds(&self, ticks: u64) -> f64 {
         ticks as f64 / self.hz as f64
     }
 
-    /// Units from the epoch to a reading of the counter; 0 for one from before it.
+    /// Units from the epoch to a reading of the counter; 0 for a reading before the epoch.
     #[inline(always)]
     pub fn units(&self, tsc: u64) -> u64 {
         let ticks = tsc.saturating_sub(self.epoch);

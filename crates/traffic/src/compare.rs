@@ -1,4 +1,4 @@
-//! Two results side by side: of runs, or of methods.
+//! Compares two results, of runs or of methods.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 use crate::method::Report;
 use crate::results::Results;
 
-/// A figure of both.
+/// A value in both results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
-    /// What it is of: a stream, or a frame size.
+    /// The stream or frame size.
     pub of: String,
-    /// Which figure, with its unit.
+    /// Name of the value, with its unit.
     pub figure: String,
-    /// In the first file; `null`: it is not there.
+    /// In the first file; `null` when it is missing.
     pub first: Option<f64>,
-    /// In the second one.
+    /// In the second file; `null` when it is missing.
     pub second: Option<f64>,
     /// The second as a multiple of the first.
     pub ratio: Option<f64>,
 }
 
-/// Results side by side.
+/// The comparison of two results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// All figures that either of them has.
+    /// All values of either file.
     pub pairs: Vec<Pair>,
-    /// What to know before one believes them.
+    /// Differences in the conditions of the measurements.
     pub remarks: Vec<String>,
 }
 
 /// Why two files cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// It is not what this program writes.
+    /// The file is not a result of this program.
     #[error("{name}: {reason}: give a file that `stoa traffic ... --json` wrote")]
     NoResults {
         /// The file.
@@ -42,16 +42,16 @@ pub enum CompareError {
         /// What is wrong with it.
         reason: String,
     },
-    /// They are not of a kind.
+    /// The files are of different kinds.
     #[error("{first} has {one}, {second} has {other}: compare results of the same kind")]
     Kinds {
         /// The first file.
         first: String,
-        /// What it is.
+        /// Its kind.
         one: String,
         /// The second file.
         second: String,
-        /// What that is.
+        /// Its kind.
         other: String,
     },
 }
@@ -61,19 +61,20 @@ struct Kind {
     tool: String,
 }
 
-/// What is compared of one file, by what it is of and its name, in order.
+/// The values of one file, by stream or frame size and by name, in order.
 struct Side {
     kind: String,
-    /// How it was measured, for who compares.
+    /// The conditions of the measurement.
     how: String,
     figures: Vec<((String, String), f64)>,
     remarks: Vec<String>,
 }
 
-/// Compares two files, each given by its name and its text.
+/// Compares two files, each given by name and text.
 ///
 /// # Errors
-/// A text that is no result, or two that are not of a kind.
+///
+/// A text that is not a result, or two results of different kinds.
 pub fn compare(first: (&str, &str), second: (&str, &str)) -> Result<Comparison, CompareError> {
     let (one, other) = (side(first.0, first.1)?, side(second.0, second.1)?);
     let mut remarks = Vec::new();

@@ -1,4 +1,4 @@
-//! What comes back: recognized by its signature and counted by stream.
+//! Receive side: identifies packets by their signature and counts them by stream.
 
 mod receiver;
 mod sequence;

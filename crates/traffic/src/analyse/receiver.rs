@@ -1,4 +1,4 @@
-//! The receiving half of a port: takes all that comes and tells ours from the rest.
+//! The receive half of a port: takes every frame and separates packets of the run from others.
 
 use stoa_engine::{Pool, PoolCache, RxQueue, Vector, clock};
 
@@ -9,41 +9,42 @@ use crate::neighbor::Responder;
 use crate::progress::Progress;
 use crate::signature::{Key, LEARNING, Signature};
 
-/// Packets beyond those that a stream's rate allows: bursts, and what is made up for.
+/// Packets allowed beyond a stream's rate, for bursts and catching up.
 const SLACK: f64 = 65_536.0;
 /// Packets per second of a stream without a rate of its own: more than any port takes.
 const UNLIMITED: f64 = 1e9;
 
-/// A stream as a port's receiving half knows it.
+/// A stream as the receive half of a port expects it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
-    /// Whether it is to come by this port.
+    /// Whether the stream is expected on this port.
     pub(crate) is_ours: bool,
-    /// Whether its packets have no signature: what is nobody else's is taken for them.
+    /// Whether its packets have no signature: every packet that matches no other stream counts for
+    /// it.
     pub(crate) is_replay: bool,
     /// Packets per second.
     pub(crate) rate: Option<f64>,
 }
 
-/// Frames that are not of the run.
+/// Frames that do not belong to the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Foreign {
     /// Frames without a signature of this run.
     pub packets: u64,
     /// Their bytes, FCS included.
     pub bytes: u64,
-    /// Of these: ARP and neighbour discovery.
+    /// ARP and neighbour discovery frames among them.
     pub neighbor: u64,
 }
 
-/// Packets of a vector that follow each other in their stream, sent at one time.
+/// Consecutive packets of one stream in a vector, sent with the same time stamp.
 #[derive(Default)]
 struct Run {
-    /// The first one's.
+    /// Lane of the first packet.
     lane: usize,
     count: u64,
     bytes: u64,
-    /// What the last one says.
+    /// Signature of the last packet.
     last: Signature,
 }
 
@@ -55,15 +56,15 @@ impl Run {
     }
 }
 
-/// The receiving half of a port.
+/// The receive half of a port.
 pub(crate) struct Receiver {
-    /// The port's place in the plan.
+    /// Index of the port in the plan.
     pub(crate) port: usize,
     pub(crate) queues: Vec<Box<dyn RxQueue>>,
     pub(crate) responder: Responder,
-    /// By stream; `None`: it is to come elsewhere.
+    /// Counters by stream; `None` for a stream that is expected on another port.
     pub(crate) seen: Vec<Option<Box<StreamCounters>>>,
-    /// By stream: packets that were to come by another port.
+    /// By stream: packets that were expected on another port.
     pub(crate) stray: Vec<u64>,
     pub(crate) foreign: Foreign,
     expected: Vec<Expected>,
@@ -77,7 +78,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Receives by `queues` what `expected` says by stream, since `start` by the counter.
+    /// Receives on `queues` the streams in `expected`; the run starts at `start` (TSC).
     pub(crate) fn new(
         (port, queues): (usize, Vec<Box<dyn RxQueue>>),
         expected: Vec<Expected>,
@@ -108,7 +109,7 @@ impl Receiver {
         }
     }
 
-    /// Looks at what has come, a vector from each queue at most; `false`: nothing had.
+    /// Receives at most one vector per queue; returns `false` when there was nothing to receive.
     #[inline]
     pub(crate) fn run_once(&mut self) -> bool {
         let mut is_busy = false;
@@ -123,8 +124,8 @@ impl Receiver {
         is_busy
     }
 
-    /// Looks at a vector: packets that follow each other in their stream and were sent at one time
-    /// are counted together.
+    /// Classifies a vector: consecutive packets of a stream with the same time stamp are counted
+    /// together.
     #[inline(always)]
     fn classify(&mut self, tsc: u64) {
         let now = self.clock.units(tsc);
@@ -152,7 +153,7 @@ impl Receiver {
         self.count(&run, (tsc, now));
     }
 
-    /// Counts packets that came together.
+    /// Counts a run of packets.
     #[inline(always)]
     fn count(&mut self, run: &Run, (tsc, now): (u64, u64)) {
         if run.count == 0 {
@@ -173,7 +174,7 @@ impl Receiver {
         (run.lane..run.lane + run.count as usize).for_each(|lane| self.count_other(lane));
     }
 
-    /// A frame that is not of a stream of ours.
+    /// Counts a frame that belongs to no stream expected on this port.
     #[cold]
     fn count_other(&mut self, lane: usize) {
         let frame = self.vector.bytes(lane);
@@ -182,7 +183,7 @@ impl Receiver {
                 return;
             }
             let id = usize::from(signature.stream);
-            // One of this port with an impossible number is a stranger.
+            // A sequence number that this port cannot have sent marks the frame as foreign.
             if let Some(stray) = self.stray.get_mut(id).filter(|_| !self.expected[id].is_ours) {
                 *stray += 1;
                 return;
@@ -200,7 +201,7 @@ impl Receiver {
         self.foreign.neighbor += u64::from(is_neighbor);
     }
 
-    /// Publishes its progress.
+    /// Publishes the progress.
     pub(crate) fn publish(&mut self, progress: &Progress) {
         for (id, seen) in self.seen.iter_mut().enumerate() {
             if let Some(seen) = seen {

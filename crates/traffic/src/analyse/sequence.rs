@@ -1,28 +1,29 @@
-//! Which packets of a stream came: new ones, ones out of order, ones that came before.
+//! Sequence numbers of a stream: in-order, reordered and duplicate packets.
 
-/// Packets that are remembered: a duplicate of an older one counts as out of order only.
+/// Size of the duplicate window, in packets: a duplicate of an older packet counts as reordered
+/// only.
 const WINDOW: u64 = 1 << 15;
 const WORDS: usize = (WINDOW / 64) as usize;
-/// What is remembered without doubt: the word at the front is begun anew.
+/// The part of the window that is always valid: the word at the front is being overwritten.
 const SURE: u64 = WINDOW - 64;
 
-/// The numbers that came.
+/// The received sequence numbers.
 pub(crate) struct Sequence {
-    /// The number after the greatest that came (RFC 4737, section 3.3: NextExp).
+    /// The number after the greatest received one (RFC 4737, section 3.3: NextExp).
     next: u64,
     record: Box<[u64; WORDS]>,
 }
 
-/// What a packet is by its number.
+/// Position of a packet in the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// The one that was expected.
+    /// The expected packet.
     Next,
-    /// After a gap of so many.
+    /// A packet after a gap of this many.
     Ahead(u64),
-    /// A reordered packet (RFC 4737, section 3.3), so many before the one expected.
+    /// A reordered packet (RFC 4737, section 3.3), this many before the expected one.
     Behind(u64),
-    /// It came before.
+    /// A packet that was already received.
     Duplicate,
 }
 
@@ -31,21 +32,21 @@ impl Sequence {
         Self { next: 0, record: Box::new([0; WORDS]) }
     }
 
-    /// The whole number of a packet whose low half is known: the one nearest to what is expected.
-    /// `None`: there is none.
+    /// The full sequence number for a known low half: the one nearest to the expected number.
+    /// `None`: no such number exists.
     #[inline(always)]
     pub(crate) fn whole(&self, low: u32) -> Option<u64> {
         let ahead = low.wrapping_sub(self.next as u32) as i32;
         self.next.checked_add_signed(ahead.into())
     }
 
-    /// How far a number lies beyond the one expected; 0: it does not.
+    /// Distance of a number beyond the expected one; 0 when it is not beyond.
     #[inline(always)]
     pub(crate) fn ahead(&self, number: u64) -> u64 {
         number.saturating_sub(self.next)
     }
 
-    /// A packet with this number came.
+    /// Records the arrival of this number.
     #[inline(always)]
     pub(crate) fn record(&mut self, number: u64) -> Position {
         if number == self.next {
@@ -55,8 +56,8 @@ impl Sequence {
         self.record_out_of_order(number)
     }
 
-    /// So many packets from this number on came, one after the other; `false`, and no change: they
-    /// are not the ones that were expected.
+    /// Records `count` consecutive numbers; returns `false` without any change when `number` is not
+    /// the expected one.
     #[inline(always)]
     pub(crate) fn record_in_order(&mut self, number: u64, count: u64) -> bool {
         if number != self.next {
@@ -87,7 +88,7 @@ impl Sequence {
     fn record_out_of_order(&mut self, number: u64) -> Position {
         if number > self.next {
             let gap = number - self.next;
-            // The words between are those of packets that did not come, yet.
+            // The words in between belong to packets that have not arrived.
             let first = self.next.next_multiple_of(64);
             let words = (number / 64 * 64 + 1).saturating_sub(first).div_ceil(64);
             for word in 0..words.min(WORDS as u64) {
@@ -120,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Jumps of all sizes, forth and back.
+    /// Jumps of all sizes, forward and backward.
     fn jumps() -> impl Strategy<Value = Vec<i64>> {
         let jump = prop_oneof![
             6 => Just(1_i64),
@@ -136,7 +137,7 @@ mod tests {
             let (mut sequence, mut model) = (Sequence::new(), HashSet::new());
             let (mut next, mut at) = (0_u64, 0_u64);
             for jump in jumps {
-                // What is in step may also come in runs.
+                // In-order packets may also be recorded as a run.
                 let run = jump.unsigned_abs() % 200;
                 if run > 1 && sequence.record_in_order(next, run) {
                     model.extend(next..next + run);

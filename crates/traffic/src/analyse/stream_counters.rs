@@ -5,10 +5,10 @@ use hdrhistogram::Histogram;
 use super::sequence::{Position, Sequence};
 use crate::signature::UNIT_NS;
 
-/// The longest latency that is told apart, in units of [`UNIT_NS`]: what 31 bits of time hold.
+/// The longest latency that can be distinguished, in units of [`UNIT_NS`]: 31 bits of time.
 const LONGEST: u64 = i32::MAX as u64;
-/// Streams up to which latencies are kept with three digits, beyond with two: a histogram of
-/// three digits takes a fifth of a megabyte.
+/// Up to this many streams, latency histograms have three significant digits, beyond it two: a
+/// histogram with three digits takes 200 KB.
 const PRECISE: usize = 128;
 
 /// Receive counters of a stream.
@@ -17,11 +17,11 @@ pub struct StreamCounters {
     pub packets: u64,
     /// Their bytes, FCS included.
     pub bytes: u64,
-    /// Packets that came before.
+    /// Packets that were already received.
     pub duplicates: u64,
-    /// Packets with a lower number than one that came before them (RFC 4737, section 3).
+    /// Packets with a lower number than an earlier arrival (RFC 4737, section 3).
     pub reordered: u64,
-    /// The most packets that were sent later than a reordered one and came before it.
+    /// The most packets that were sent after a reordered packet and arrived before it.
     pub reorder_extent: u64,
     /// Sum of the latencies of `timed` packets, in units of [`UNIT_NS`].
     pub latency_sum: u64,
@@ -30,15 +30,15 @@ pub struct StreamCounters {
     /// Latencies in units of [`UNIT_NS`], at least one.
     pub latency: Histogram<u64>,
     sequence: Sequence,
-    /// Packets with the same latency that are not in the histogram yet.
+    /// Packets with the same latency that are not in the histogram yet: latency and count.
     pending: (u64, u64),
 }
 
 impl StreamCounters {
-    /// Nothing, yet, of one of so many streams.
+    /// Empty counters of one of `streams` streams.
     pub(crate) fn new(streams: usize) -> Self {
         let digits = if streams <= PRECISE { 3 } else { 2 };
-        // The bounds are in order and the digits few: without them there is no histogram.
+        // The bounds are ordered and the digits few, so creating the histogram succeeds.
         let latency = Histogram::new_with_bounds(1, LONGEST, digits);
         let latency = latency.unwrap_or_else(|_| unreachable!("bounds are right"));
         Self {
@@ -55,16 +55,15 @@ impl StreamCounters {
         }
     }
 
-    /// Whether a packet with this low half of its number can be one of at most `most` that were
-    /// sent; its whole number.
+    /// The full sequence number for this low half, if it can be one of at most `most` sent packets.
     #[inline(always)]
     pub(crate) fn number(&self, low: u32, most: impl Fn() -> u64) -> Option<u64> {
         let number = self.sequence.whole(low)?;
-        // A stranger that looks like ours would make a huge gap.
+        // A foreign packet with a valid signature would create a huge gap.
         (self.sequence.ahead(number) < 1 << 10 || number <= most()).then_some(number)
     }
 
-    /// A packet of `bytes` came, sent at `time` by its own words and received at `now`.
+    /// Records a packet of `bytes` with time stamp `time`, received at `now`.
     #[inline(always)]
     pub(crate) fn record(&mut self, number: u64, bytes: u64, time: u32, now: u64) {
         self.packets += 1;
@@ -73,7 +72,7 @@ impl StreamCounters {
             Position::Next | Position::Ahead(_) => {}
             Position::Behind(extent) => {
                 self.reordered += 1;
-                // Of these numbers its own is one.
+                // The range includes the packet's own number.
                 self.reorder_extent = self.reorder_extent.max(extent - 1);
             }
             Position::Duplicate => {
@@ -84,7 +83,8 @@ impl StreamCounters {
         self.record_latency(time, now, 1);
     }
 
-    /// So many packets from this number on came, of so many bytes in all and sent at one time.
+    /// Records consecutive packets from this number on, with the total of their bytes and a common
+    /// time stamp.
     #[inline(always)]
     pub(crate) fn record_run(
         &mut self,
@@ -104,7 +104,7 @@ impl StreamCounters {
 
     #[inline(always)]
     fn record_latency(&mut self, time: u32, now: u64, packets: u64) {
-        // Counters of two processors may differ by a little: below zero is zero.
+        // The counters of two processors may differ slightly: a negative latency counts as zero.
         let latency = ((now as u32).wrapping_sub(time) as i32).max(0) as u64;
         if latency != self.pending.0 {
             self.flush_latency();
@@ -113,13 +113,13 @@ impl StreamCounters {
         self.pending.1 += packets;
     }
 
-    /// A packet without a signature came: neither its place nor its time is known.
+    /// Records a packet without a signature: its sequence number and latency are unknown.
     pub(crate) fn record_unsigned(&mut self, bytes: u64) {
         self.packets += 1;
         self.bytes += bytes;
     }
 
-    /// Brings what is pending into the histogram.
+    /// Adds the pending latencies to the histogram.
     #[inline(always)]
     pub(crate) fn flush_latency(&mut self) {
         let (latency, packets) = self.pending;
@@ -139,12 +139,12 @@ impl StreamCounters {
         self.timed += other.timed;
     }
 
-    /// Packets that came, each counted once.
+    /// Received packets without duplicates.
     pub fn unique(&self) -> u64 {
         self.packets - self.duplicates
     }
 
-    /// Nanoseconds at a share of the latencies.
+    /// The latency at this quantile, in nanoseconds.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         self.latency.value_at_quantile(share) * UNIT_NS
     }

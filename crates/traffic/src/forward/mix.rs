@@ -1,4 +1,4 @@
-//! Mixes of frame sizes, in the shares that vendors of routers measure with.
+//! Mixes of frame sizes that router vendors use for measurements.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::random::Random;
 pub enum Mix {
     /// IPv4: 64 B 55 %, 594 B 25 %, 1518 B 20 %.
     Imix1,
-    /// IPv4 as in the first and IPv6 as in the third, in turn.
+    /// IPv4 as in the first and IPv6 as in the third, alternating.
     Imix2,
     /// IPv6: 78 B 58 %, 496 B 3 %, 594 B 24 %, 1518 B 15 %.
     Imix3,
 }
 
-/// Bytes of a frame with FCS, and how many of a hundred packets have them.
+/// Bytes of a frame with FCS, and how many of 100 packets have this size.
 pub(crate) type Sizes = &'static [(u16, usize)];
 
 pub(crate) const SIZES4: Sizes = &[(64, 55), (594, 25), (1518, 20)];
@@ -49,7 +49,7 @@ impl Ip {
 }
 
 impl Mix {
-    /// As it is called.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Imix1 => "imix1",
@@ -58,7 +58,7 @@ impl Mix {
         }
     }
 
-    /// The families that its packets are of.
+    /// The address families of its packets.
     pub fn families(self) -> Vec<Ip> {
         match self {
             Self::Imix1 => vec![Ip::V4],
@@ -67,7 +67,7 @@ impl Mix {
         }
     }
 
-    /// Bytes of a frame in the mean, FCS included.
+    /// Mean frame size in bytes, FCS included.
     pub(super) fn mean(self) -> f64 {
         let families = self.families();
         let bytes = |ip: &Ip| -> usize {
@@ -76,7 +76,7 @@ impl Mix {
         families.iter().map(bytes).sum::<usize>() as f64 / (100 * families.len()) as f64
     }
 
-    /// The packets of the mix to where `workload` sends them. Families take turns; sizes come in
+    /// The packets of the mix for the destinations of `workload`. Families alternate; sizes come in
     /// a shuffled order that is the same in each run.
     pub(super) fn packets(self, workload: &Workload, tables: &[Table]) -> Arc<Packets> {
         let mut kinds = Vec::new();

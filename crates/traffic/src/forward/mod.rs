@@ -1,9 +1,9 @@
-//! `stoa bench forward`: generator port to null port through the whole graph, on
-//! the forwarder that ships.
+//! `stoa bench forward`: generator port to null port through the whole graph, on the production
+//! forwarder.
 //!
-//! Figures are cycles of the time stamp counter per packet. The run is cut into
-//! windows and the least disturbed one is reported: on a shared machine the others
-//! measure the neighbours.
+//! Results are cycles of the time stamp counter per packet. The run is divided into windows; the
+//! least disturbed window is reported, because other windows on a shared machine include the load
+//! of its neighbours.
 
 pub(crate) mod mix;
 mod setup;
@@ -35,67 +35,67 @@ pub use workload::{
 pub struct NodeFigure {
     /// The node.
     pub name: String,
-    /// Cycles per packet that was forwarded.
+    /// Cycles per forwarded packet.
     pub cycles_per_packet: f64,
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     /// Million packets per second, all workers.
     pub mpps: f64,
-    /// Cycles per packet of every node from link-layer input to the output port and
-    /// the freeing of the buffer, per worker.
+    /// Cycles per packet of all nodes from link-layer input to the output port, including freeing
+    /// the buffer; per worker.
     pub cycles_per_packet: f64,
     /// Cycles per packet of the generator.
     pub generator_cycles_per_packet: f64,
-    /// Share of the time that the two above account for.
+    /// Share of the time that these two values account for.
     pub accounted: f64,
     /// Ticks of the counter per second.
     pub tsc_hz: u64,
-    /// Bytes of a frame, FCS included; of a mix in the mean.
+    /// Bytes of a frame, FCS included; the mean for a mix.
     pub frame: f64,
-    /// Gigabits per second on a wire: with preamble and the gap between frames, 20 bytes.
+    /// Gigabits per second on the wire: with the preamble and the inter-frame gap, 20 bytes.
     pub gbps: f64,
-    /// The mix of sizes, if it is one.
+    /// The mix of sizes, if one was used.
     pub mix: Option<&'static str>,
     /// Routes in the tables.
     pub routes: usize,
-    /// Files that they come from, with commas between.
+    /// Names of the prefix files, separated by commas.
     pub prefixes: String,
     /// `one`, a number, `random` or `zipf`.
     pub destinations: String,
-    /// Neighbours that the routes lead to.
+    /// Number of next hops.
     pub next_hops: u32,
     /// Whether frames were tagged.
     pub vlan: bool,
     /// Flows.
     pub flows: u32,
-    /// Changes of routes per second that were asked for.
+    /// Requested route changes per second.
     pub update_rate: u32,
-    /// Changes of routes per second that were made.
+    /// Achieved route changes per second.
     pub updates_per_second: f64,
     /// Workers.
     pub workers: usize,
     /// The SIMD kernel.
     pub kernel: &'static str,
-    /// Packets generated and neither sent nor still on their way.
+    /// Packets that were generated and are neither sent nor in flight.
     pub lost: u64,
-    /// Windows that were measured; the figures are of the least disturbed.
+    /// Windows that were measured; the results are those of the least disturbed.
     pub windows: usize,
     /// Node by node.
     pub nodes: Vec<NodeFigure>,
 }
 
 impl Figures {
-    /// Whether the parts make up the whole: else other programs took the processor, or the
-    /// workers' time, within what was measured.
+    /// Whether the parts add up to the whole; if not, other programs used the processor during the
+    /// measurement.
     pub fn is_undisturbed(&self) -> bool {
         (0.9..=1.1).contains(&self.accounted)
     }
 }
 
-/// Why there are no figures.
+/// Why the measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// A number out of range.
@@ -104,27 +104,28 @@ pub enum BenchError {
     /// No prefixes.
     #[error(transparent)]
     Prefixes(#[from] PrefixError),
-    /// The forwarder refused.
+    /// The forwarder rejected the workload.
     #[error("the forwarder refused: {0}")]
     Refused(String),
-    /// Nothing was forwarded.
+    /// No packet was forwarded.
     #[error("nothing was forwarded; drops: {}", if .0.is_empty() { "none, the workers did not run" } else { .0 })]
     Nothing(String),
 }
 
 const WINDOW: Duration = Duration::from_millis(200);
-/// How much longer than asked for the first packet is waited for.
+/// How long to wait for the first packet beyond the requested duration.
 const STARVED: Duration = Duration::from_secs(10);
-/// Bytes of preamble, start of frame and the gap behind it (IEEE 802.3).
+/// Bytes of preamble, start of frame delimiter and inter-frame gap (IEEE 802.3).
 const WIRE: f64 = 20.0;
-/// Bytes of the frame check sequence, which never reaches memory.
+/// Bytes of the frame check sequence, which is never in memory.
 const FCS: u16 = 4;
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
-/// A workload that makes no sense, or a forwarder that refuses it.
+///
+/// A workload that is out of range, or that the forwarder rejects.
 pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, BenchError> {
     workload.check()?;
     let mut forwarder = Forwarder::default();
@@ -144,7 +145,7 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let began = Instant::now();
     let mut windows = 0;
     while began.elapsed() < workload.duration || best.is_none() {
-        // On a busy machine a worker may not run at all for a whole window.
+        // On a busy machine a worker may not run at all during a window.
         let Some(figures) = window(state, workload, &mut updates)? else {
             if began.elapsed() > workload.duration + STARVED {
                 return Err(BenchError::Nothing(drops(state)));
@@ -168,7 +169,7 @@ fn refused(refused: &ApplyError) -> BenchError {
     BenchError::Refused(reasons.collect::<Vec<_>>().join("; "))
 }
 
-/// Traces and captures what the other interface receives: nothing.
+/// Traces and captures the other interface, which receives no packets.
 fn watch(state: &mut ForwarderState) -> Result<Reader, BenchError> {
     let interface = || "out".to_owned();
     let trace = v1::StartTraceRequest { interface: interface(), ..Default::default() };
@@ -180,7 +181,7 @@ fn watch(state: &mut ForwarderState) -> Result<Reader, BenchError> {
     started.map_err(|status| BenchError::Refused(status.message().to_owned()))
 }
 
-/// Lets the control thread do its part for a while.
+/// Runs the control thread for a while.
 fn settle(
     state: &mut ForwarderState,
     duration: Duration,
@@ -211,7 +212,7 @@ fn snapshot(state: &ForwarderState) -> (Instant, u64, Vec<(String, u64, u64)>) {
     (Instant::now(), state.conservation().sent, nodes)
 }
 
-/// Measures for a moment; `None` when nothing was forwarded in it.
+/// Measures one window; `None` when no packet was forwarded in it.
 fn window(
     state: &mut ForwarderState,
     workload: &Workload,
@@ -265,7 +266,7 @@ fn window(
     Ok(Some(figures))
 }
 
-/// Packets that were generated and did not leave: the packet accounting must say none.
+/// Packets that were generated and did not leave; the packet accounting must show zero.
 fn lost(state: &ForwarderState) -> u64 {
     let interfaces = state.list_interfaces();
     interfaces.iter().map(|interface| interface.rx_drops + interface.tx_drops).sum()

@@ -1,4 +1,4 @@
-//! The state that a workload wants of the forwarder: two ports, a table, neighbours.
+//! The forwarder state for a workload: two ports, a table, neighbours.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,17 +12,17 @@ use stoa_ports::{GeneratorConfig, NullConfig, PortConfig};
 use super::targets::Table;
 use super::{FCS, Ip, Workload};
 
-/// The tag of all frames when they have one.
+/// The VLAN of all frames when they are tagged.
 const VLAN: u16 = 100;
 /// The tag's protocol (IEEE 802.1Q).
 const TPID: u16 = 0x8100;
-/// Room in a table beside the routes that are measured: neighbours have host routes.
+/// Table capacity beyond the measured routes: neighbours have host routes.
 const SPARE: usize = 1 << 15;
-/// The MAC address of the first neighbour; the others count on from it.
+/// The MAC address of the first neighbour; the others are consecutive.
 const GATEWAY_MAC: u64 = 0x0200_0000_0002;
 
 impl Ip {
-    /// The neighbour of that number.
+    /// The neighbour with this number.
     fn gateway(self, at: u32) -> IpAddr {
         match self {
             Self::V4 => IpAddr::V4(Ipv4Addr::from(0xc613_0002 + at)),
@@ -33,7 +33,7 @@ impl Ip {
         }
     }
 
-    /// Who sends.
+    /// The source address.
     pub(super) fn source(self) -> IpAddr {
         match self {
             Self::V4 => IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2)),
@@ -41,7 +41,7 @@ impl Ip {
         }
     }
 
-    /// Our addresses on both sides, for benches by RFC 2544 C.2.2 and RFC 5180 8.
+    /// The router's addresses on both sides, for benchmarks by RFC 2544 C.2.2 and RFC 5180 8.
     fn ours(self, side: u16) -> (IpAddr, u8) {
         match self {
             Self::V4 => (IpAddr::from([198, 18 + side as u8, 0, 1]), 16),
@@ -50,7 +50,7 @@ impl Ip {
     }
 }
 
-/// All that is desired, with these prefixes in the tables.
+/// The desired state, with these prefixes in the tables.
 pub(super) fn desired(workload: &Workload, tables: &[Table]) -> DesiredState {
     let mut desired = DesiredState {
         workers: Workers {
@@ -100,12 +100,12 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> DesiredState {
     desired
 }
 
-/// The interface that packets leave by.
+/// The interface that packets leave on.
 fn way_out(workload: &Workload) -> String {
     if workload.is_tagged { format!("out.{VLAN}") } else { "out".to_owned() }
 }
 
-/// A route by the neighbour of that number.
+/// A route through the neighbour with this number.
 pub(super) fn route(workload: &Workload, ip: Ip, at: u32) -> Route {
     let (interface, next_hop) = (way_out(workload), Some(ip.gateway(at)));
     Route { protocol: 1, action: Action::Paths(vec![Path { interface, next_hop, weight: 1 }]) }

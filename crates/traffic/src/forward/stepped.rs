@@ -1,5 +1,5 @@
-//! The same workload without threads and without time, so that it comes out the same every
-//! time: for counting instructions.
+//! The same workload without threads and without a clock, so that each run has the same result: for
+//! counting instructions.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use stoa_forwarder::control::{Forwarder, Limits};
 use super::targets::Table;
 use super::{BenchError, Workload, drops, refused, setup, snapshot};
 
-/// Packets that a node saw.
+/// Packets through a node.
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeCount {
     /// The node.
@@ -18,20 +18,21 @@ pub struct NodeCount {
     pub packets: u64,
 }
 
-/// What went by.
+/// Packets through the graph.
 #[derive(Clone, Debug, Serialize)]
 pub struct Counts {
-    /// Packets that left.
+    /// Packets sent.
     pub packets: u64,
-    /// Turns that each worker made.
+    /// Main loop iterations of each worker.
     pub turns: u32,
-    /// Packets node by node.
+    /// Packets by node.
     pub nodes: Vec<NodeCount>,
 }
 
-/// Lets the workers make so many turns.
+/// Runs each worker for this many main loop iterations.
 ///
 /// # Errors
+///
 /// As for [`super::run`].
 pub fn step(workload: &Workload, turns: u32) -> Result<Counts, BenchError> {
     workload.check()?;

@@ -1,4 +1,4 @@
-//! Which routes a table has, and which addresses packets go to.
+//! The routes of a table and the destinations of packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{BenchError, Ip, Visits, Workload};
 use crate::prefixes::{self, Family, PrefixError, Source};
 use crate::random::Random;
 
-/// Destinations that packets go to when they may go anywhere, unless there are more prefixes.
+/// Number of random destinations, unless there are more prefixes.
 const SPREAD: usize = 1 << 20;
 
 /// A prefix and its length.
@@ -28,19 +28,19 @@ impl Ip {
     }
 }
 
-/// One of so many prefixes is kept for changes when there are any.
+/// One of this many prefixes is reserved for route changes, if there are any.
 const MOVING: usize = 8;
 
-/// The routes of a family.
+/// The routes of an address family.
 pub(super) struct Table {
     pub(super) ip: Ip,
     pub(super) prefixes: Vec<Prefix>,
-    /// Prefixes that change are passed over by packets.
+    /// Whether some prefixes change; packets are not sent to them.
     has_moving: bool,
 }
 
 impl Table {
-    /// The table that `workload` asks for.
+    /// The table of `workload`.
     pub(super) fn new(workload: &Workload, ip: Ip) -> Result<Self, BenchError> {
         let prefixes = match ip {
             _ if workload.prefixes.is_empty() => {
@@ -52,13 +52,13 @@ impl Table {
         Ok(Self { ip, prefixes, has_moving: workload.update_rate > 0 })
     }
 
-    /// Prefixes that come and go.
+    /// Prefixes that are added and removed.
     pub(super) fn moving(&self) -> impl Iterator<Item = Prefix> {
         let last = if self.has_moving { self.prefixes.len() } else { 0 };
         self.prefixes[..last].iter().skip(MOVING - 1).step_by(MOVING).copied()
     }
 
-    /// Where packets go, one after the other, again and again.
+    /// The destinations of packets, repeated in a cycle.
     pub(super) fn destinations(&self, workload: &Workload) -> Destinations {
         let stays = |at: &usize| !self.has_moving || at % MOVING != MOVING - 1;
         let prefixes = self.prefixes.iter().enumerate().filter(|(at, _)| stays(at));
@@ -70,7 +70,7 @@ impl Table {
     }
 }
 
-/// All prefixes of a family, whichever file they are in.
+/// All prefixes of a family, from all files.
 fn load<K: Family>(sources: &[Source]) -> Result<Vec<Prefix>, BenchError> {
     let mut all: Vec<(K, u8)> = Vec::new();
     let mut nothing = None;
@@ -94,7 +94,7 @@ fn list<K: Family>(visits: Visits, prefixes: &[Prefix]) -> Vec<K> {
     // A fixed seed: every run visits the same destinations.
     let mut random = Random::new(0x5707);
     let of = |(address, len): &Prefix| Some((K::of(*address)?, *len));
-    // A default route covers what nobody routes.
+    // A default route covers destinations without a route.
     let mut routes: Vec<(K, u8)> =
         prefixes.iter().filter_map(of).filter(|(_, len)| *len > 0).collect();
     if routes.is_empty() {
@@ -104,10 +104,10 @@ fn list<K: Family>(visits: Visits, prefixes: &[Prefix]) -> Vec<K> {
         random.shuffle(&mut routes);
     }
     let (count, len) = (routes.len(), routes.len().max(SPREAD));
-    // In each case prefixes are drawn, and an address in each.
+    // Draws prefixes, and an address in each.
     let drawn: Vec<usize> = match visits {
         Visits::Some(visited) => (0..visited as usize).map(|at| at % count).collect(),
-        // All of them, and then as many more as there is room for.
+        // All prefixes once, then more until the list is full.
         Visits::Random => {
             (0..len).map(|at| if at < count { at } else { random.below(count) }).collect()
         }

@@ -1,4 +1,4 @@
-//! Changes of routes beside the traffic.
+//! Route changes during the traffic.
 
 use std::time::Instant;
 
@@ -8,17 +8,17 @@ use stoa_forwarder::control::desired::Route;
 use super::targets::{Prefix, Table};
 use super::{BenchError, Workload, setup};
 
-/// Changes that are closed together.
+/// Changes per batch.
 const BATCH: usize = 256;
-/// The longest time that is made up for at once, in parts of a second.
+/// The longest backlog that is caught up at once, as a fraction of a second.
 const MAKE_UP: u64 = 10;
 
-/// Routes that come, change and go at a rate. Packets do not go to them, but they stand among
-/// those that packets go to.
+/// Routes that are added, changed and removed at a rate. No packet is sent to them, but they share
+/// the table with the routes of the traffic.
 pub(super) struct Updates {
     rate: u64,
     began: Instant,
-    /// When the changes that are due were counted, and how many were then.
+    /// Time of the last calculation of the due changes, and their number then.
     due: u64,
     /// Changes made.
     pub(super) done: u64,
@@ -27,7 +27,7 @@ pub(super) struct Updates {
     phase: Phase,
 }
 
-/// What happens to each route in turn.
+/// The phases of each route.
 #[derive(Clone, Copy)]
 enum Phase {
     Go,
@@ -36,7 +36,7 @@ enum Phase {
 }
 
 impl Updates {
-    /// Nothing changes without a rate.
+    /// Without a rate, nothing changes.
     pub(super) fn new(workload: &Workload, tables: &[Table]) -> Result<Self, BenchError> {
         let mut moving = Vec::new();
         for table in tables {
@@ -56,7 +56,7 @@ impl Updates {
         Ok(Self { rate, began, due: 0, done: 0, moving, at: 0, phase: Phase::Go })
     }
 
-    /// Begins to count now.
+    /// Starts counting now.
     pub(super) fn start(&mut self) {
         (self.began, self.due, self.done) = (Instant::now(), 0, 0);
     }
@@ -66,12 +66,12 @@ impl Updates {
         if self.rate == 0 { 0.0 } else { self.done as f64 / self.began.elapsed().as_secs_f64() }
     }
 
-    /// Whether the control thread should look around often.
+    /// Whether the control thread must poll often.
     pub(super) fn are_quick(&self) -> bool {
         self.rate > 0
     }
 
-    /// Makes the changes that are due; what is due for too long is let go.
+    /// Applies the due changes; changes that are too late are skipped.
     pub(super) fn catch_up(&mut self, state: &mut ForwarderState) -> Result<(), BenchError> {
         if self.rate == 0 {
             return Ok(());

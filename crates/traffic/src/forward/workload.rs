@@ -1,4 +1,4 @@
-//! What is measured, and what makes no sense.
+//! The workload and its limits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,18 +12,18 @@ use crate::prefixes::Source;
 
 /// The most routes of a table without a file.
 pub const ROUTES_MAX: u32 = 1 << 20;
-/// The most destinations that can be asked for.
+/// The most destinations.
 pub const VISITS_MAX: u32 = 1 << 24;
 /// The most neighbours.
 pub const NEXT_HOPS_MAX: u32 = 1 << 13;
 /// The most flows.
 pub const FLOWS_MAX: u32 = 1 << 20;
-/// The most changes of routes per second that can be asked for.
+/// The most route changes per second.
 pub const UPDATES_MAX: u32 = 10_000_000;
-/// The least that is measured at once.
+/// The shortest measurement.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Which family of addresses.
+/// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ip {
     /// IPv4.
@@ -32,14 +32,14 @@ pub enum Ip {
     V6,
 }
 
-/// Where packets go.
+/// The destinations of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visits {
-    /// To so many addresses in turn, each in a prefix of its own while there are enough.
+    /// This many addresses in turn, each in its own prefix while there are enough.
     Some(u32),
-    /// To an address in each prefix, 2^20 addresses at least, in random order.
+    /// An address in each prefix, at least 2^20 addresses, in random order.
     Random,
-    /// To 2^20 addresses or one for each prefix, whichever is more; prefixes by Zipf's law.
+    /// 2^20 addresses or one per prefix, whichever is more; prefixes by Zipf's law.
     Zipf,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Visits {
     }
 }
 
-/// What is measured.
+/// The workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// Family, unless a mix says otherwise.
@@ -79,34 +79,34 @@ pub struct Workload {
     pub routes: u32,
     /// Tables to load in place of `routes`.
     pub prefixes: Vec<Source>,
-    /// Where packets go.
+    /// The destinations of packets.
     pub visits: Visits,
-    /// Neighbours that the routes lead to in turn, 1 to 8,192.
+    /// Next hops of the routes in turn, 1 to 8,192.
     pub next_hops: u32,
-    /// Whether frames have a VLAN tag, coming in and going out.
+    /// Whether received and sent frames have a VLAN tag.
     pub is_tagged: bool,
-    /// Frames of several sizes in place of `frame`.
+    /// A mix of frame sizes in place of `frame`.
     pub mix: Option<Mix>,
     /// Flows: source ports and addresses, 1 to 1,048,576.
     pub flows: u32,
-    /// Routes that are changed per second meanwhile; 0: none.
+    /// Route changes per second during the measurement; 0: none.
     pub update_rate: u32,
-    /// Bytes of a frame, FCS included as RFC 2544 counts.
+    /// Bytes of a frame, FCS included (RFC 2544).
     pub frame: u16,
     /// Workers.
     pub workers: usize,
-    /// How long.
+    /// Duration of the measurement.
     pub duration: Duration,
     /// The SIMD kernel.
     pub kernel: Kernel,
-    /// CPUs for the workers; empty: anywhere.
+    /// CPUs for the workers; empty: no pinning.
     pub cpus: Vec<usize>,
-    /// Whether another interface is traced and captured meanwhile.
+    /// Whether another interface is traced and captured during the measurement.
     pub is_watched: bool,
 }
 
 impl Ip {
-    /// The shortest frame, FCS included, that holds the headers and a tag of payload.
+    /// The shortest frame, FCS included, that fits the headers, a tag and the payload.
     fn shortest(self) -> u16 {
         match self {
             Self::V4 => 64,
@@ -116,7 +116,7 @@ impl Ip {
 }
 
 impl Workload {
-    /// Refuses what is out of range.
+    /// Rejects values that are out of range.
     pub(super) fn check(&self) -> Result<(), BenchError> {
         let shortest = self.ip.shortest();
         let ranges: [(&str, u32, u32, u32); 7] = [
@@ -139,12 +139,12 @@ impl Workload {
         Ok(())
     }
 
-    /// The families that packets are of.
+    /// The address families of the packets.
     pub(super) fn families(&self) -> Vec<Ip> {
         self.mix.map_or(vec![self.ip], Mix::families)
     }
 
-    /// Bytes of a frame in the mean, FCS included.
+    /// Mean frame size in bytes, FCS included.
     pub(super) fn mean_frame(&self) -> f64 {
         self.mix.map_or(self.frame.into(), Mix::mean)
     }

@@ -1,4 +1,4 @@
-//! What is sent: streams of packets that differ in their fields, at their rates.
+//! Transmit side: streams of packets with varying fields, at their rates.
 
 mod pace;
 mod sender;

@@ -1,11 +1,11 @@
-//! How many packets of a stream are due: a rate kept by the time stamp counter.
+//! Pacing of a stream by the time stamp counter.
 
-/// A rate, and how it is given: evenly or in bursts.
+/// A rate, sent evenly or in bursts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Packets per tick, as a fraction of 2^64; `None`: as many as are taken.
+    /// Packets per tick, as a fraction of 2^64; `None`: as many as the port accepts.
     step: Option<u64>,
-    /// Packets that are due at once.
+    /// Packets per burst.
     burst: u64,
     start: u64,
 }
@@ -17,18 +17,18 @@ impl Pace {
         Self { step, burst: burst.max(1), start }
     }
 
-    /// Packets that are due at once; 1: evenly.
+    /// Packets per burst; 1: evenly.
     pub(crate) fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// Packets that should have been sent until `now`.
+    /// Packets due until `now`.
     #[inline(always)]
     pub(crate) fn due(&self, now: u64) -> u64 {
         let Some(step) = self.step else { return u64::MAX };
         let ticks = u128::from(now.saturating_sub(self.start));
         let due = ((ticks * u128::from(step)) >> 64) as u64;
-        // The first packet, or burst, goes at once.
+        // The first packet or burst is due immediately.
         if self.burst == 1 { due + 1 } else { (due / self.burst + 1) * self.burst }
     }
 }

@@ -1,5 +1,5 @@
-//! A sending half of a port, one for each queue: gathers what is due of its streams and gives it to
-//! the queue.
+//! The transmit half of a port, one for each queue: collects the due packets of its streams and
+//! sends them on the queue.
 
 use std::sync::mpsc;
 
@@ -10,48 +10,48 @@ use crate::clock::Clock;
 use crate::progress::Progress;
 use crate::signature::Key;
 
-/// Buffers that are remembered as holding a shape: ids above are written anew each time.
+/// Buffers whose shape is remembered: buffers with higher ids are written in full each time.
 const REMEMBERED: usize = 1 << 16;
 
-/// A sending half of a port.
+/// The transmit half of a port.
 pub(crate) struct Sender {
     port: usize,
     queue: Box<dyn TxQueue>,
     streams: Vec<TxStream>,
     refused: u64,
     last: u64,
-    /// What the port's neighbours are answered: one half of a port sends it.
+    /// Replies to the port's neighbours; one half per port sends them.
     answers: Option<mpsc::Receiver<Vec<u8>>>,
     key: Key,
     clock: Clock,
-    /// Between these readings of the time stamp counter streams are sent.
+    /// Streams are sent between these readings of the time stamp counter.
     span: (u64, u64),
     vector: Box<Vector>,
     cache: PoolCache,
-    /// By buffer: the shape that it holds, 0 for none.
+    /// By buffer: the shape that it contains, 0 for none.
     written: Box<[u32]>,
     stream_of: Box<[u16; VECTOR]>,
     first: usize,
     is_full: bool,
 }
 
-/// What a sending half leaves behind.
+/// The result of a transmit half.
 pub(crate) struct Done {
-    /// The port's place in the plan.
+    /// Index of the port in the plan.
     pub(crate) port: usize,
     pub(crate) queue: Box<dyn TxQueue>,
     pub(crate) answers: Option<mpsc::Receiver<Vec<u8>>>,
-    /// By number of the stream.
+    /// By stream number.
     pub(crate) sent: Vec<(u16, Sent)>,
-    /// Frames that a port took and a device behind it refused for good.
+    /// Frames that the port accepted and the device behind it rejected permanently.
     pub(crate) refused: u64,
-    /// When the last packet was given to the queue, by the time stamp counter.
+    /// Time stamp counter when the last packet was queued.
     pub(crate) last: u64,
 }
 
 impl Sender {
-    /// Sends `streams` by `queue` during `span`, readings of the time stamp counter, and what comes
-    /// from `answers` at any time.
+    /// Sends `streams` on `queue` during `span` (readings of the time stamp counter), and `answers`
+    /// at any time.
     pub(crate) fn new(
         (port, queue): (usize, Box<dyn TxQueue>),
         streams: Vec<TxStream>,
@@ -78,10 +78,10 @@ impl Sender {
         }
     }
 
-    /// Ends the run: what was due and is not sent will not be.
+    /// Ends the run: due packets that were not sent are counted as not sent.
     pub(crate) fn finish(mut self) -> Done {
         for stream in &mut self.streams {
-            // What was due after it was stopped was not asked for any more.
+            // Packets due after the stop do not count.
             stream.finish(self.span.1.min(clock::tsc()), self.is_full);
         }
         let Self { port, queue, streams, refused, answers, last, .. } = self;
@@ -89,7 +89,7 @@ impl Sender {
         Done { port, queue, answers, sent, refused, last }
     }
 
-    /// Sends what is due, a vector at most; `false`: nothing was.
+    /// Sends at most one vector of due packets; returns `false` when none was due.
     #[inline]
     pub(crate) fn run_once(&mut self, now: u64) -> bool {
         if self.span.0 <= now && now < self.span.1 {
@@ -113,7 +113,7 @@ impl Sender {
         taken > 0
     }
 
-    /// Fills the vector with what is due, the streams in turn.
+    /// Fills the vector with due packets, the streams in turn.
     #[inline(always)]
     fn gather(&mut self, now: u64) {
         let count = self.streams.len();
@@ -140,8 +140,8 @@ impl Sender {
         self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
     }
 
-    /// Frees the buffers. Those that a port without copies took come back with anything in them,
-    /// so that none can be trusted any more.
+    /// Frees the buffers. A zero-copy port returns buffers with arbitrary contents, so none of them
+    /// is reused as written.
     fn release(&mut self) {
         let lanes = self.vector.len();
         if self.vector.buffers()[..lanes].contains(&stoa_engine::vector::NONE) {
@@ -150,7 +150,7 @@ impl Sender {
         self.cache.free_from(&mut self.vector, 0);
     }
 
-    /// Sends answers to neighbours. Called now and then: they are rare.
+    /// Sends replies to neighbours. Called occasionally: they are rare.
     pub(crate) fn answer(&mut self) {
         while let Some(frame) = self.answers.as_ref().and_then(|answers| answers.try_recv().ok()) {
             if self.cache.fill(&mut self.vector, 1) == 0 {
@@ -167,7 +167,7 @@ impl Sender {
         }
     }
 
-    /// Publishes its progress.
+    /// Publishes the progress.
     pub(crate) fn publish(&self, progress: &Progress) {
         for stream in &self.streams {
             progress.publish_sent(stream.id, &stream.sent);
