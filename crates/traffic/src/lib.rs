@@ -1,8 +1,9 @@
-//! The traffic generator and analyser of `stoa traffic`, and benchmarks that drive the very graph
-//! that serves real ports.
+//! The traffic generator and analyser of `stoa traffic`, and benchmarks that run the same graph as
+//! real ports.
 //!
-//! A [`plan`] says what is sent where; a [`session`] opens its ports and runs it; [`results`] are
-//! what it found; a [`method`] runs it at one load after the other. `generate` makes packets, `analyse` tells what became of them.
+//! A [`plan`] describes ports and streams; a [`session`] opens the ports and runs the plan;
+//! [`results`] contain the measurements; a [`method`] runs the plan at a sequence of loads.
+//! `generate` builds packets, `analyse` evaluates received ones.
 #![forbid(unsafe_code)]
 
 mod analyse;

@@ -1,5 +1,5 @@
-//! ARP and neighbour discovery for the addresses of a port: a device under test that forwards to
-//! us asks who we are, and we ask who its gateway is.
+//! ARP and neighbour discovery for the addresses of a port: replies to requests of the device under
+//! test, and resolves its gateway addresses.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,30 +11,30 @@ use stoa_wire::ethernet::{self, Mac, ethertype};
 use stoa_wire::vlan::Stack;
 use stoa_wire::{BuildError, arp, ipv6, ndp, protocol};
 
-/// Neighbours that a port remembers.
+/// Size of a port's neighbour cache.
 const NEIGHBORS: usize = 4096;
-/// Bytes of the shortest frame without FCS.
+/// Bytes of the shortest frame, without FCS.
 const SHORTEST: usize = 60;
 
-/// A port's answers to neighbours.
+/// Replies to neighbours on a port.
 #[derive(Debug)]
 pub(crate) struct Responder {
     mac: Mac,
     addresses: Vec<IpNet>,
-    /// To whoever sends by the port; full when it is not looked at, and then answers are lost,
-    /// as they are on any link.
+    /// To the sender on the port. When the channel is full, replies are lost as on any link.
     answers: SyncSender<Vec<u8>>,
-    /// Who has answered or asked.
+    /// Neighbours that sent a request or a reply.
     pub(crate) known: HashMap<IpAddr, [u8; 6]>,
 }
 
 impl Responder {
-    /// Answers for `addresses` as `mac`: `192.0.2.1/24` is one host, `192.0.2.0/24` all of them.
+    /// Replies for `addresses` with `mac`: `192.0.2.1/24` is one host, `192.0.2.0/24` all hosts.
     pub(crate) fn new(mac: [u8; 6], addresses: &[IpNet], answers: SyncSender<Vec<u8>>) -> Self {
         Self { mac: Mac(mac), addresses: addresses.to_vec(), answers, known: HashMap::new() }
     }
 
-    /// Looks at a frame that is not of the run; `true`: it was about neighbours.
+    /// Processes a frame that does not belong to the run; returns `true` for ARP and neighbour
+    /// discovery.
     pub(crate) fn receive(&mut self, frame: &[u8]) -> bool {
         let Ok(view) = ethernet::check(frame) else { return false };
         let link = (view.header().source, *view.tags());
@@ -51,7 +51,7 @@ impl Responder {
         }
     }
 
-    /// Whether we speak for an address: it is ours, or in a network of ours.
+    /// Whether the port replies for an address: it is configured, or in a configured network.
     fn is_ours(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|ours| match is_network(ours) {
             true => ours.contains(&address),
@@ -114,8 +114,8 @@ impl Responder {
         })
     }
 
-    /// A frame that asks who has `target`; `None`: the port has no address of its family to ask
-    /// from.
+    /// A request for the MAC address of `target`; `None`: the port has no source address of its
+    /// family.
     pub(crate) fn request(&self, target: IpAddr, tags: &Stack) -> Option<Vec<u8>> {
         let own = self.own(target)?;
         let frame = match (own, target) {
@@ -136,7 +136,7 @@ impl Responder {
         frame.ok()
     }
 
-    /// The address of ours that is nearest to another: of its network, else of its family.
+    /// The configured address closest to another: in its network, else in its family.
     fn own(&self, other: IpAddr) -> Option<IpAddr> {
         let near = self.addresses.iter().find(|ours| ours.contains(&other));
         let any = || first_of_family(&self.addresses, other.is_ipv4());
@@ -145,18 +145,18 @@ impl Responder {
     }
 }
 
-/// Whether an address with a length stands for all hosts of a network, not for one host in it.
+/// Whether an address with a prefix length means all hosts of a network rather than one host.
 fn is_network(address: &IpNet) -> bool {
     address.addr() == address.network() && address.prefix_len() < address.max_prefix_len()
 }
 
-/// The host that an address with a length means: the first one of a network.
+/// The host for an address with a prefix length: the first one of a network.
 fn host(address: &IpNet) -> IpAddr {
     let first = || address.hosts().next();
     is_network(address).then(first).flatten().unwrap_or(address.addr())
 }
 
-/// The first host of a family among addresses.
+/// The first host of a family in a list of addresses.
 pub(crate) fn first_of_family(addresses: &[IpNet], is_ip4: bool) -> Option<IpAddr> {
     addresses.iter().find(|ours| ours.addr().is_ipv4() == is_ip4).map(host)
 }
@@ -188,10 +188,10 @@ fn build_ndp(
     Ok(frame)
 }
 
-/// The addresses for benchmarks of RFC 2544, appendix C.2.2, for those who name none: those of
-/// the first hosts behind a device's two sides.
+/// Default addresses for benchmarks (RFC 2544, appendix C.2.2): the first hosts behind the two
+/// sides of a device.
 pub(crate) const FOUR: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 2), Ipv4Addr::new(198, 19, 0, 2)];
-/// The same of RFC 5180, section 8.
+/// The same for IPv6 (RFC 5180, section 8).
 pub(crate) const SIX: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0x2001, 0x0200, 0, 0, 0, 0, 0, 2),
     Ipv6Addr::new(0x2001, 0x0200, 1, 0, 0, 0, 0, 2),

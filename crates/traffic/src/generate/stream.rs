@@ -1,4 +1,4 @@
-//! One stream's packets: which comes next, and how it is written into a buffer.
+//! The packets of one stream: which packet is next, and how it is written into a buffer.
 
 use std::sync::Arc;
 
@@ -13,58 +13,58 @@ use super::values::Walk;
 use crate::clock::Clock;
 use crate::signature::{Key, LENGTH, Signature};
 
-/// Packets that get one time stamp when many are made together: they are made within less than a
-/// microsecond, and reading the counter costs as much as making a packet.
+/// Packets that share a time stamp when many are built together: building them takes less than a
+/// microsecond, and reading the counter costs as much as building a packet.
 const STAMPED: usize = 16;
-/// Packets that a stream may be behind and still send all of them.
+/// The backlog up to which a stream still sends all packets.
 const BACKLOG: u64 = 1024;
 /// The same in seconds, for streams that are faster than a million packets per second.
 const BACKLOG_SECONDS: f64 = 0.001;
 
-/// Packets that look alike but for their fields.
+/// Packets that differ only in their fields.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Headers of the first packet.
     pub headers: Headers,
     /// Bytes of a frame, FCS included.
     pub size: u16,
-    /// Which of the stream's groups of fields changes in them.
+    /// The group of the stream's fields that varies in these packets.
     pub group: u8,
 }
 
-/// A shape, made.
+/// A shape with its template.
 struct BuiltShape {
     template: Template,
     group: u8,
-    /// Where the group's fields are, in their order.
+    /// The positions of the group's fields, in order.
     locations: Vec<FieldLocation>,
-    /// Sums without what the fields and the checksum itself say.
+    /// Checksums without the fields and the checksum itself.
     ip_sum: u32,
     transport_sum: u32,
     is_ip_changed: bool,
     is_transport_changed: bool,
-    /// What marks a buffer that holds this shape.
+    /// Identifies buffers that contain this shape.
     mark: u32,
 }
 
-/// What became of the packets of a stream before they left.
+/// Transmit counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Packets that the port took.
+    /// Packets that the port accepted.
     pub packets: u64,
     /// Their bytes, FCS included.
     pub bytes: u64,
-    /// Packets that were due and given up because the port had no room for a while.
+    /// Due packets that were dropped because the port had no space for a while.
     pub not_taken: u64,
-    /// Packets that were due and given up because this program had no processor for a while.
+    /// Due packets that were dropped because this program was not scheduled for a while.
     pub late: u64,
 }
 
-/// A stream that is sent.
+/// A stream that is being sent.
 pub(crate) struct TxStream {
     pub(crate) id: u16,
     shapes: Vec<BuiltShape>,
-    /// The shapes of the packets in their order, again and again.
+    /// The shapes of the packets in order, repeated.
     order: Vec<u8>,
     place: usize,
     walks: Vec<Vec<Walk>>,
@@ -73,31 +73,31 @@ pub(crate) struct TxStream {
     is_free: bool,
     backlog: u64,
     replay: Option<Arc<Capture>>,
-    /// All packets have one shape, no field changes, and they fit plain buffers.
+    /// Whether all packets have one shape without varying fields and fit plain buffers.
     is_plain: bool,
     pub(crate) sent: Sent,
 }
 
-/// What a stream is made of.
+/// The configuration of a stream.
 pub(crate) struct StreamConfig<'a> {
     pub(crate) id: u16,
     pub(crate) shapes: &'a [Shape],
     pub(crate) order: &'a [u8],
     /// Fields by group.
     pub(crate) fields: &'a [Vec<(Field, Walk)>],
-    /// Packets per second; `None`: as many as are taken.
+    /// Packets per second; `None`: as many as the port accepts.
     pub(crate) rate: Option<f64>,
     pub(crate) pace: Pace,
-    /// Packets that are sent in all.
+    /// Total number of packets.
     pub(crate) count: u64,
-    /// What marks the stream's first shape: each has one more.
+    /// Mark of the stream's first shape; the others follow consecutively.
     pub(crate) first_mark: u32,
-    /// Frames to send as they are, in place of shapes.
+    /// Frames to send unmodified, in place of shapes.
     pub(crate) replay: Option<Arc<Capture>>,
 }
 
 impl TxStream {
-    /// A stream at its first packet.
+    /// A stream positioned at its first packet.
     pub(crate) fn new(config: StreamConfig<'_>, key: &Key) -> Result<Self, BuildError> {
         let mut shapes = Vec::new();
         for (shape, mark) in config.shapes.iter().zip(config.first_mark..) {
@@ -123,7 +123,7 @@ impl TxStream {
             pace: config.pace,
             count: config.count,
             is_free: config.rate.is_none(),
-            // A burst is due at once, however long it is.
+            // A burst is due at once, whatever its length.
             backlog: backlog.max(BACKLOG) + config.pace.burst(),
             replay: config.replay,
             is_plain,
@@ -131,9 +131,9 @@ impl TxStream {
         })
     }
 
-    /// Packets to send now. What is too far behind is given up: a burst that makes up for lost
-    /// time would be another load than the one that was asked for. `is_full` says that the port
-    /// had no room when it was last given packets.
+    /// Packets to send now. Packets beyond the backlog are dropped: a burst that catches up would
+    /// be a different load than the requested one. `is_full` reports that the port had no space at
+    /// the last attempt.
     #[inline(always)]
     pub(crate) fn waiting(&mut self, now: u64, is_full: bool) -> u64 {
         let left = self.count - self.sent.packets;
@@ -142,14 +142,15 @@ impl TxStream {
         if waiting <= self.backlog || self.is_free || left == 0 {
             return waiting.min(left);
         }
-        // The count is of what was sent: it only takes longer. More than are left were never due.
+        // `count` limits sent packets, so a drop only delays the end. No more than the remaining
+        // packets can be dropped.
         let reason = if is_full { &mut self.sent.not_taken } else { &mut self.sent.late };
         *reason += (waiting - self.backlog).min(left.saturating_sub(self.backlog));
         self.backlog.min(left)
     }
 
-    /// Writes the next packets into fresh lanes from `first` on; returns how many: fewer when
-    /// buffers for large frames ran out. `written` says which shape each buffer holds.
+    /// Writes the next packets into fresh lanes from `first` on and returns their number, which is
+    /// lower when buffers for large frames run out. `written` holds the shape of each buffer.
     #[inline]
     pub(crate) fn write(
         &mut self,
@@ -206,7 +207,7 @@ impl TxStream {
         vector.len() - first
     }
 
-    /// The same for packets that differ in nothing but their signatures.
+    /// The same for packets that differ only in their signatures.
     #[inline(always)]
     fn write_alike(
         &mut self,
@@ -260,7 +261,7 @@ impl TxStream {
         vector.len() - first
     }
 
-    /// The last packet was not taken: it is the next one again.
+    /// Repeats the last packet, which the port did not accept.
     pub(crate) fn step_back(&mut self) {
         if let Some(frames) = &self.replay {
             self.place = self.place.checked_sub(1).unwrap_or(frames.len() - 1);
@@ -277,13 +278,13 @@ impl TxStream {
         self.sent.bytes -= (shape.template.bytes.len() + FCS) as u64;
     }
 
-    /// The end of the run: gives up what was due until then.
+    /// Ends the run: drops what was due until then.
     pub(crate) fn finish(&mut self, end: u64, is_full: bool) {
         if self.is_free {
             return;
         }
         self.backlog = 0;
-        // The packet of the last moment is the first one of the next.
+        // A packet due at the end belongs to the next interval.
         self.waiting(end.saturating_sub(1), is_full);
     }
 }
@@ -292,7 +293,8 @@ impl BuiltShape {
     fn new(template: Template, group: u8, locations: Vec<FieldLocation>, mark: u32) -> Self {
         let word =
             |at: usize| u32::from(u16::from_be_bytes([template.bytes[at], template.bytes[at + 1]]));
-        // What a checksum covers besides the fields: the complement of it less what they say.
+        // The rest of a checksum without the fields: the complement of the checksum minus the
+        // fields' values.
         let rest = |at: Option<u16>, covers: fn(&FieldLocation) -> bool| {
             let whole = at.map_or(0, |at| u32::from(!(word(at.into()) as u16)));
             locations.iter().filter(|locate| covers(locate)).fold(whole, |sum, locate| {
@@ -318,7 +320,7 @@ impl BuiltShape {
         }
     }
 
-    /// Writes the fields of the next packet, and the checksums over them.
+    /// Writes the fields of the next packet and updates the checksums.
     #[inline(always)]
     fn vary(&self, frame: &mut [u8], walks: &mut [Walk]) {
         let (mut ip, mut transport) = (self.ip_sum, self.transport_sum);
@@ -355,7 +357,7 @@ impl Width {
 }
 
 impl FieldLocation {
-    /// Writes a value; returns the sum of its words.
+    /// Writes a value and returns the sum of its words.
     #[inline(always)]
     fn put(&self, frame: &mut [u8], value: u128) -> u32 {
         match self.width {

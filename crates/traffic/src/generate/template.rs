@@ -1,4 +1,4 @@
-//! A frame that is made once: what changes from packet to packet is written into copies of it.
+//! A frame that is built once; the varying fields are written into copies of it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,36 +9,36 @@ use stoa_wire::{BuildError, ipv4, ipv6, protocol, tcp, udp};
 
 use crate::signature::LENGTH as SIGNATURE;
 
-/// Bytes of the frame check sequence, which ports do without and sizes count.
+/// Bytes of the frame check sequence: frame sizes include it, port buffers do not.
 pub const FCS: usize = 4;
 
-/// What is between link layer and transport.
+/// The network layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Nothing: zeros and the signature, with this ethertype.
+    /// None: zeros and the signature follow this ethertype.
     None(u16),
     /// IPv4.
     Ip4 {
-        /// Who seems to send.
+        /// Source address.
         source: Ipv4Addr,
-        /// Who is to get it.
+        /// Destination address.
         destination: Ipv4Addr,
     },
     /// IPv6.
     Ip6 {
-        /// Who seems to send.
+        /// Source address.
         source: Ipv6Addr,
-        /// Who is to get it.
+        /// Destination address.
         destination: Ipv6Addr,
     },
 }
 
-/// What is over IP.
+/// The transport layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// UDP between these ports.
     Udp(u16, u16),
-    /// TCP between these ports: segments of no connection, ACK set.
+    /// TCP between these ports: segments without a connection, ACK set.
     Tcp(u16, u16),
     /// Echo requests with this identifier.
     Icmp(u16),
@@ -47,17 +47,17 @@ pub enum Transport {
 /// All headers of a packet.
 #[derive(Clone, Debug)]
 pub struct Headers {
-    /// The link layer's receiver.
+    /// Destination MAC address.
     pub destination: [u8; 6],
-    /// The link layer's sender.
+    /// Source MAC address.
     pub source: [u8; 6],
-    /// Tags, outermost first.
+    /// VLAN tags, outermost first.
     pub tags: Stack,
-    /// IP.
+    /// Network layer.
     pub network: Network,
-    /// What is over it; without effect when there is no IP.
+    /// Transport layer; ignored without an IP header.
     pub transport: Transport,
-    /// Hops that packets may go.
+    /// TTL or hop limit.
     pub ttl: u8,
     /// DSCP and ECN.
     pub class: u8,
@@ -79,35 +79,35 @@ impl Headers {
     }
 }
 
-/// A field that may change from packet to packet.
+/// A field that may vary from packet to packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
-    /// The link layer's receiver.
+    /// Destination MAC address.
     MacDestination,
-    /// The link layer's sender.
+    /// Source MAC address.
     MacSource,
     /// The VLAN of the outermost tag.
     Vlan,
     /// The VLAN of the second tag.
     InnerVlan,
-    /// Sender in the IP header.
+    /// Source IP address.
     IpSource,
-    /// Receiver in the IP header.
+    /// Destination IP address.
     IpDestination,
-    /// Port of the sender, or identifier of an echo request.
+    /// Source port, or identifier of an echo request.
     PortSource,
-    /// Port of the receiver.
+    /// Destination port.
     PortDestination,
 }
 
-/// Where a field lies and what covers it.
+/// Position of a field and the checksums that cover it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FieldLocation {
     pub(crate) at: u16,
     pub(crate) width: Width,
-    /// In the header of IPv4.
+    /// Whether the IPv4 header checksum covers it.
     pub(crate) in_ip: bool,
-    /// In what the transport's checksum covers.
+    /// Whether the transport checksum covers it.
     pub(crate) in_transport: bool,
 }
 
@@ -120,16 +120,16 @@ pub(crate) enum Width {
     Sixteen,
 }
 
-/// The frame, and where its checksums are.
+/// The frame and the positions of its checksums.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
-    /// Without FCS.
+    /// The frame without FCS.
     pub(crate) bytes: Vec<u8>,
-    /// The IPv4 header's checksum.
+    /// Position of the IPv4 header checksum.
     pub(crate) ip_checksum_at: Option<u16>,
-    /// The transport's checksum.
+    /// Position of the transport checksum.
     pub(crate) transport_checksum_at: Option<u16>,
-    /// Whether a checksum of zero would say that there is none.
+    /// Whether a checksum of zero would mean "no checksum".
     pub(crate) is_udp: bool,
     pub(crate) is_ip4: bool,
     ip: usize,
@@ -141,7 +141,8 @@ impl Template {
     /// A frame of `size` bytes, FCS included, whose signature adds `signature_sum` to checksums.
     ///
     /// # Errors
-    /// Headers that do not fit.
+    ///
+    /// The headers do not fit.
     pub(crate) fn new(
         headers: &Headers,
         size: usize,
@@ -226,8 +227,8 @@ impl Template {
                 2
             }
         };
-        // The signature's sum, or, where it begins in the middle of a word, with bytes swapped
-        // (RFC 1071, section 2 (B)).
+        // The sum of the signature, with bytes swapped when it starts at an odd offset (RFC 1071,
+        // section 2 (B)).
         let is_odd = !(out.len() - SIGNATURE).is_multiple_of(2);
         let sum = if is_odd { signature_sum.swap_bytes() } else { signature_sum };
         let old = u16::from_be_bytes([out[at], out[at + 1]]);
@@ -238,7 +239,7 @@ impl Template {
         Ok(())
     }
 
-    /// Where a field is; `None`: this frame has none.
+    /// Position of a field; `None` when this frame does not have it.
     pub(crate) fn locate(&self, field: Field) -> Option<FieldLocation> {
         let tagged = |bytes: usize| (self.ip >= 14 + bytes).then_some(14 + bytes - 4);
         let plain = |at: usize, width| Some((at, width, false, false));

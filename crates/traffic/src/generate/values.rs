@@ -1,35 +1,35 @@
-//! What a field of a stream's packets says: one value, or another one for each packet.
+//! The values of a packet field: constant, or varying from packet to packet.
 
 use std::sync::Arc;
 
 use crate::random::Random;
 
-/// Draws of a Zipf order that are made before the run, and then come again and again.
+/// Number of Zipf draws made before the run; they repeat.
 const DRAWS: usize = 1 << 17;
 
-/// The values that a field takes.
+/// The values of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
     /// `count` values from `first` on, `step` apart.
     Range {
         /// The first one.
         first: u128,
-        /// From one to the next.
+        /// Difference between consecutive values.
         step: u128,
-        /// How many; at least one.
+        /// Number of values, at least 1.
         count: u64,
     },
-    /// These, at least one.
+    /// A list of values, at least one.
     List(Arc<[u128]>),
 }
 
 impl Values {
-    /// Just one.
+    /// A single value.
     pub fn one(value: u128) -> Self {
         Self::Range { first: value, step: 1, count: 1 }
     }
 
-    /// How many there are.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         match self {
             Self::Range { count, .. } => *count,
@@ -46,19 +46,19 @@ impl Values {
     }
 }
 
-/// In which order values are taken.
+/// The order of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// In turn.
+    /// One after the other.
     Turn,
-    /// Any, each as likely as the others.
+    /// Random, uniformly distributed.
     Random,
-    /// Any, the first ones much more often (Zipf's law): indexes that were drawn before.
+    /// Random by Zipf's law, the first values most often; holds indexes drawn in advance.
     Zipf(Arc<[u32]>),
 }
 
 impl Order {
-    /// An order by Zipf's law for so many values.
+    /// A Zipf order for `count` values.
     pub fn zipf(count: u64) -> Self {
         let mut random = Random::new(count);
         let limit = count.min(u64::from(u32::MAX)) as usize;
@@ -66,25 +66,25 @@ impl Order {
     }
 }
 
-/// A field's way through its values. Each step can be taken back, as packets that a port does not
-/// take are made again later.
+/// The position of a field in its values. Each step can be reversed, because packets that a port
+/// does not accept are built again later.
 #[derive(Clone, Debug)]
 pub struct Walk {
     values: Values,
     order: Order,
     count: u64,
-    /// Packets that have the same value one after the other.
+    /// Consecutive packets with the same value.
     every: u64,
     at: u64,
     repeats: u64,
 }
 
 impl Walk {
-    /// From the first value on; each comes `every` times before the next.
+    /// Starts at the first value; each value is used `every` times before the next.
     pub fn new(values: Values, order: Order, every: u64) -> Self {
         let count = match &order {
             Order::Turn => values.count().max(1),
-            // A place in an endless row of draws.
+            // A position in an endless sequence of draws.
             Order::Random => u64::MAX,
             Order::Zipf(draws) => draws.len() as u64,
         };
@@ -96,7 +96,7 @@ impl Walk {
         self.values.count() <= 1
     }
 
-    /// The value of this packet.
+    /// The value for the current packet.
     #[inline(always)]
     pub fn value(&self) -> u128 {
         let index = match &self.order {
@@ -107,7 +107,7 @@ impl Walk {
         self.values.at(index)
     }
 
-    /// On to the next packet.
+    /// Advances to the next packet.
     #[inline(always)]
     pub fn step(&mut self) {
         self.repeats += 1;
@@ -121,7 +121,7 @@ impl Walk {
         }
     }
 
-    /// Back to the packet before.
+    /// Returns to the previous packet.
     pub fn step_back(&mut self) {
         if self.repeats > 0 {
             self.repeats -= 1;
@@ -132,7 +132,7 @@ impl Walk {
     }
 }
 
-/// A number that looks random for each number (Steele, Lea and Flood 2014: SplitMix64).
+/// A pseudo-random number for each input (Steele, Lea and Flood 2014: SplitMix64).
 #[inline(always)]
 fn mix(number: u64) -> u64 {
     let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! The tests, for one frame size.
+//! The measurements for one frame size.
 
 use super::report::{Bound, Figures, Trial};
 use super::search::{Best, Search, offer};
@@ -6,9 +6,9 @@ use super::{Bench, Method, MethodError, Test};
 use crate::plan::quantity::Rate;
 use crate::session::Load;
 
-/// The longest burst that is tried, in seconds of the highest load (RFC 2544, section 26.4).
+/// The longest burst, in seconds at the highest load (RFC 2544, section 26.4).
 const BURST: f64 = 2.0;
-/// Bursts are told from each other down to this share of the longest.
+/// Resolution of burst lengths, as a share of the longest.
 const BURST_STEP: f64 = 0.001;
 
 type Measured = (Figures, Vec<Trial>);
@@ -47,7 +47,8 @@ fn latency(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodErr
     for _ in 0..if best.rate > 0.0 { method.repeat } else { 0 } {
         search.attempt(bench, best.rate)?;
     }
-    // A load that was not offered says nothing; one that lost packets is told with its loss.
+    // A trial whose load was not offered is not evaluated; a trial with loss is reported with its
+    // loss.
     let offered = search.trials[from..].iter().map(|(_, trial)| trial);
     let offered: Vec<&Trial> = offered.filter(|trial| trial.bound.is_none()).collect();
     figures.put("latency_trials", offered.len() as f64);
@@ -58,7 +59,7 @@ fn latency(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodErr
         let mean = |of: &dyn Fn(&super::Delays) -> f64| {
             delays.iter().map(of).sum::<f64>() / delays.len() as f64
         };
-        // RFC 2544 tells the mean of the trials; the extremes are those of all.
+        // RFC 2544 reports the mean of the trials; minimum and maximum are those of all trials.
         figures.put("latency_mean_ns", mean(&|one| one.mean));
         figures.put("latency_p50_ns", mean(&|one| one.p50));
         figures.put("latency_p99_ns", mean(&|one| one.p99));
@@ -69,7 +70,7 @@ fn latency(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodErr
     Ok((figures, search.into_trials()))
 }
 
-/// From the highest load down, until two steps in a row lose nothing.
+/// Lowers the load from the highest until two consecutive steps have no loss.
 fn frame_loss(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodError> {
     let mut search = Search::new(bench.most()?, method.resolution, method.seconds);
     let mut figures = Figures::default();
@@ -81,12 +82,12 @@ fn frame_loss(bench: &mut dyn Bench, method: &Method) -> Result<Measured, Method
             break;
         }
         let trial = search.attempt(bench, search.most * share)?.clone();
-        // 100, 075, 037.5: the order of the letters is that of the loads.
+        // 100, 075, 037.5: the alphabetical order is the order of the loads.
         let percent = (share * 1000.0).round() / 10.0;
         let width = if percent.fract() == 0.0 { 3 } else { 5 };
         let step = format!("{percent:0width$}");
         match trial.bound {
-            // Nothing can be said of the device at a load that it never saw.
+            // A load that was not offered gives no result for the device.
             Some(bound) => figures.limit(bound),
             None => figures.put(&format!("loss_at_{step}"), trial.loss),
         }
@@ -98,7 +99,7 @@ fn frame_loss(bench: &mut dyn Bench, method: &Method) -> Result<Measured, Method
     Ok((figures, search.into_trials()))
 }
 
-/// The longest burst at the highest load that comes through whole, in the mean of the trials.
+/// The longest burst at the highest load without loss, as the mean of the trials.
 fn back_to_back(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodError> {
     // RFC 9004, section 6.2: the throughput is needed to correct the buffer time.
     let (search, best, mut figures) = found(bench, method)?;
@@ -136,7 +137,7 @@ fn back_to_back(bench: &mut dyn Bench, method: &Method) -> Result<Measured, Meth
     figures.put("burst_min_frames", lengths.iter().copied().fold(f64::INFINITY, f64::min));
     figures.put("burst_max_frames", lengths.iter().copied().fold(0.0, f64::max));
     figures.put("burst_deviation_frames", spread.sqrt());
-    // RFC 9004, section 6.4: frames that were forwarded meanwhile were not in the buffer.
+    // RFC 9004, section 6.4: frames forwarded during the burst were not in the buffer.
     let implied = mean / most;
     figures.put("buffer_seconds", implied * (1.0 - (best.rate / most).min(1.0)));
     Ok((figures, trials))
@@ -167,7 +168,7 @@ fn mrr(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodError> 
     let mut figures = Figures::default();
     for _ in 0..method.repeat {
         let trial = search.attempt(bench, search.most)?;
-        // What comes through is what counts, whatever was offered; what was the limit is told.
+        // The received rate counts, whatever was offered; the report names the limit.
         let all = if trial.passes(0.0) { Bound::Highest } else { Bound::Loss };
         figures.limit(trial.bound.unwrap_or(all));
     }

@@ -1,8 +1,8 @@
-//! Methods: which runs tell how fast a device is, and how to read them.
+//! Methods: sequences of runs that measure a device, and their evaluation.
 //!
-//! RFC 2544 (section 26) with RFC 9004 for bursts and RFC 5180 for IPv6; NDR, PDR and MRR as FD.io's
-//! CSIT defines them. A method asks for trials at one load after the other; a trial whose load could
-//! not be offered is never taken for loss of the device, but ends the search and is told.
+//! RFC 2544 (section 26) with RFC 9004 for bursts and RFC 5180 for IPv6; NDR, PDR and MRR as
+//! defined by FD.io CSIT. A method runs trials at a sequence of loads. A trial whose load could not
+//! be offered never counts as loss of the device: it ends the search, and the report says so.
 
 mod measure;
 mod report;
@@ -20,28 +20,28 @@ use crate::session::{Load, Moment, RunError, Session};
 pub use report::{Bound, Delays, Figures, Report, Row, Trial};
 
 /// Frame sizes for Ethernet: RFC 2544, section 9.1, and RFC 5180, section 5.1. The first becomes
-/// the shortest that the streams allow.
+/// the shortest size that the streams allow.
 pub const SIZES: [u16; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
 
-/// What is measured.
+/// The measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test {
     /// The highest rate without loss: RFC 2544, section 26.1.
     Throughput,
-    /// How long packets take at that rate: section 26.2.
+    /// Latency at that rate: section 26.2.
     Latency,
-    /// How much is lost at loads in steps: section 26.3.
+    /// Loss at decreasing loads: section 26.3.
     FrameLoss,
     /// The longest burst without loss: section 26.4, and RFC 9004.
     BackToBack,
-    /// The highest rates without loss (NDR) and with a little of it (PDR): CSIT.
+    /// The highest rates without loss (NDR) and with little loss (PDR): CSIT.
     NdrPdr,
-    /// What comes through at the highest load: CSIT's maximum receive rate.
+    /// Received rate at the highest load: CSIT's maximum receive rate.
     Mrr,
 }
 
 impl Test {
-    /// Its name, for people and programs.
+    /// Its name in commands and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Throughput => "throughput",
@@ -54,49 +54,51 @@ impl Test {
     }
 }
 
-/// How it is measured.
+/// The parameters of a method.
 #[derive(Clone, Debug)]
 pub struct Method {
-    /// What is measured.
+    /// The measured quantity.
     pub test: Test,
-    /// Frame sizes, one row each; none: those that the streams have.
+    /// Frame sizes, one row each; empty: those of the streams.
     pub sizes: Vec<Size>,
     /// Seconds of each trial.
     pub seconds: f64,
     /// Trials of the last step: latency, back-to-back, MRR.
     pub repeat: u32,
-    /// The highest load of each stream; `None`: the line's share, or what the ports take.
+    /// The highest load of each stream; `None`: the line rate's share, or as much as the ports
+    /// accept.
     pub most: Option<Rate>,
-    /// Where a search ends, as a share of the highest load.
+    /// Resolution of a search, as a share of the highest load.
     pub resolution: f64,
-    /// From one load to the next of frame loss, as a share of the highest.
+    /// Step between loads of the frame loss test, as a share of the highest load.
     pub step: f64,
-    /// The share that PDR allows to be lost.
+    /// Tolerated loss ratio for PDR.
     pub tolerance: f64,
 }
 
 /// Why a method ended without a report.
 #[derive(Debug, thiserror::Error)]
 pub enum MethodError {
-    /// A wish that makes no sense.
+    /// An invalid parameter.
     #[error("{0}")]
     Asked(String),
     /// Ports, links, gateways.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A trial broke off.
+    /// A trial was aborted.
     #[error("a trial broke off: {0}")]
     Broken(String),
 }
 
-/// Who watches: what is done, and how far the trial in hand is.
+/// Progress callback: current activity and progress of the current trial; returns whether to
+/// continue.
 pub type Watch<'a> = &'a mut dyn FnMut(&str, &Moment) -> bool;
 
-/// What loads are offered to.
+/// The device under test at a load.
 trait Bench {
-    /// Offers a load and says what became of it.
+    /// Offers a load and returns the result.
     fn offer(&mut self, load: &Load) -> Result<Trial, MethodError>;
-    /// The highest load that makes sense for each stream in packets per second.
+    /// The highest useful load for each stream, in packets per second.
     fn most(&mut self) -> Result<f64, MethodError>;
 }
 
@@ -108,11 +110,12 @@ struct Runs<'a, 'b> {
     watch: &'a mut Watch<'b>,
 }
 
-/// Measures, one row for each frame size.
+/// Measures one row for each frame size.
 ///
 /// # Errors
-/// A wish that makes no sense, streams that cannot be sent, a first row that broke off. A later one
-/// that does ends the report, which says so.
+///
+/// An invalid parameter, streams that cannot be sent, or an aborted first row. A later aborted row
+/// ends the report, which gives the reason.
 pub fn run(mut file: RunFile, method: &Method, watch: Watch<'_>) -> Result<Report, MethodError> {
     sane(method)?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -137,7 +140,7 @@ pub fn run(mut file: RunFile, method: &Method, watch: Watch<'_>) -> Result<Repor
                 rows.push(Row { size, figures });
                 trials.extend(of_size);
             }
-            // Hours of work are told, whatever came then.
+            // Keep the rows measured so far: they may be hours of work.
             Err(MethodError::Broken(reason)) if !rows.is_empty() => {
                 let ended = Some(format!("{size}: {reason}"));
                 return Ok(Report { ended, ..Report::new(method, started, rows, trials) });
@@ -186,7 +189,7 @@ fn plans(file: &mut RunFile, sizes: &[Size]) -> Result<Vec<(String, Plan)>, Meth
     for size in sizes {
         file.streams.iter_mut().for_each(|stream| stream.size = Some(size.clone()));
         let plan = match all(file) {
-            // Nothing shorter is possible: with IPv6, tags or TCP more than 64 bytes are needed.
+            // The shortest frames with IPv6, tags or TCP are longer than 64 bytes.
             Err(_) if *size == Size::Fixed(SIZES[0]) => {
                 file.streams.iter_mut().for_each(|stream| stream.size = None);
                 all(file)?
@@ -225,7 +228,8 @@ impl Bench for Runs<'_, '_> {
         let shared = |from: usize| plan.streams.iter().filter(|one| one.from == from).count();
         let known = plan.streams.iter().map(|stream| {
             let whole = stream.packets(asked.unwrap_or(Rate::Line(1.0)), &plan.ports);
-            // A told rate is that of each stream; a line is shared by those of a port.
+            // An explicit rate applies to each stream; a line rate is shared by the streams of a
+            // port.
             let share = if asked.is_some() { 1 } else { shared(stream.from) };
             whole.map(|whole| whole.unwrap_or(0.0) / share as f64)
         });
@@ -239,7 +243,7 @@ impl Bench for Runs<'_, '_> {
 }
 
 impl Runs<'_, '_> {
-    /// What the ports take where no line limits them: the least of all streams.
+    /// The rate that the ports accept where no line rate limits them: the minimum of all streams.
     fn taken(&mut self) -> Result<f64, MethodError> {
         let load = Load { rate: Some(Rate::Max), count: None, seconds: Some(1.0) };
         let what = format!("{}: what do the ports take?", self.size);
@@ -251,7 +255,7 @@ impl Runs<'_, '_> {
     }
 }
 
-/// What a run says of the load. One that broke off says nothing.
+/// The trial of a run. An aborted run gives no result.
 fn trial(size: &str, load: &Load, results: &Results) -> Result<Trial, MethodError> {
     let mut bound = None;
     for fault in &results.faults {

@@ -1,4 +1,4 @@
-//! What a method found, for people, programs and later comparison.
+//! The results of a method, for people, programs and comparison.
 
 use std::collections::BTreeMap;
 
@@ -7,62 +7,61 @@ use serde::{Deserialize, Serialize};
 use super::Method;
 use crate::plan::quantity::Rate;
 
-/// What a method found.
+/// The results of a method.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Report {
-    /// Of what this is: `stoa traffic method`.
+    /// The kind of result: `stoa traffic method`.
     pub tool: String,
     /// The version of the program.
     pub version: String,
-    /// What was measured.
+    /// The measured quantity.
     pub test: String,
-    /// Seconds since 1970 at the start.
+    /// Start time, seconds since 1970.
     pub started: u64,
     /// Seconds of each trial.
     pub seconds: f64,
     /// Trials of the last step.
     pub repeat: u32,
-    /// Where a search ended, as a share of the highest load.
+    /// Resolution of the search, as a share of the highest load.
     pub resolution: f64,
-    /// The highest load of each stream that was asked for, in words; `null`: none was.
+    /// The requested highest load of each stream, as text; `null`: not specified.
     pub most: Option<String>,
-    /// Why it ended before all sizes were measured; `null`: it did not.
+    /// Why it ended before all sizes were measured; `null`: all were.
     #[serde(default)]
     pub ended: Option<String>,
     /// By frame size.
     pub rows: Vec<Row>,
-    /// The trials that counted, in their order; of a load that was tried again, the last.
+    /// The evaluated trials in order; of a repeated load, the last one.
     pub trials: Vec<Trial>,
 }
 
-/// Figures of one frame size.
+/// Results of one frame size.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Row {
     /// Bytes with FCS, or the name of a mix.
     pub size: String,
-    /// What was found.
+    /// The results.
     pub figures: Figures,
 }
 
-/// Figures by name, and what kept the highest rate from being higher.
+/// Results by name, and what limited the highest rate.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Figures {
-    /// Each with its unit in its name.
+    /// By name, which ends in the unit.
     pub values: BTreeMap<String, f64>,
-    /// What kept one of them from being higher; of several reasons the one that says least of the
-    /// device.
+    /// What limited a result; of several reasons, the one that depends least on the device.
     pub bound: Option<Bound>,
 }
 
-/// What keeps a rate from being higher, in the order of how little it says of the device.
+/// What limits a rate, ordered from most to least dependent on the device.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// The device lost packets.
     Loss,
-    /// Nothing: the highest load came through.
+    /// No limit: the highest load passed.
     Highest,
-    /// The port, or the device behind it, took no more.
+    /// The port, or the device behind it, accepted no more.
     Port,
     /// This program could not send more.
     Generator,
@@ -73,49 +72,49 @@ pub enum Bound {
 pub struct Trial {
     /// Frame size.
     pub size: String,
-    /// Packets per second asked of each stream; `null`: as many as the ports take.
+    /// Requested packets per second of each stream; `null`: as many as the ports accept.
     pub asked_pps: Option<f64>,
     /// Seconds in which packets were sent.
     pub seconds: f64,
     /// Packets sent by all streams.
     pub sent: u64,
-    /// Packets that came back.
+    /// Packets received.
     pub received: u64,
-    /// Packets that did not.
+    /// Packets lost.
     pub lost: u64,
-    /// The share of these, 0 to 1.
+    /// Loss ratio, 0 to 1.
     pub loss: f64,
     /// Packets per second sent by all streams.
     pub sent_pps: f64,
-    /// Packets per second that came back.
+    /// Packets per second received.
     pub received_pps: f64,
-    /// Gbit/s on a wire, sent.
+    /// Gbit/s sent, on the wire.
     pub sent_gbps: f64,
-    /// Gbit/s on a wire that came back.
+    /// Gbit/s received, on the wire.
     pub received_gbps: f64,
-    /// How long packets took.
+    /// Latency.
     pub delays: Option<Delays>,
-    /// Why the load could not be offered; `null`: it was.
+    /// Why the load could not be offered; `null`: it was offered.
     pub bound: Option<Bound>,
 }
 
-/// How long packets took, in nanoseconds.
+/// Latency in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Delays {
-    /// The shortest.
+    /// Minimum.
     pub min: f64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// Half took no longer.
+    /// Median.
     pub p50: f64,
-    /// 99 of a hundred took no longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Bound {
-    /// What to know of a figure that this ended; `None`: it is the device's own.
+    /// Warning for a result with this limit; `None`: the result is the device's own.
     pub fn warning(self) -> Option<&'static str> {
         match self {
             Self::Loss => None,
@@ -127,24 +126,24 @@ impl Bound {
 }
 
 impl Trial {
-    /// Whether the load was offered and no more than this share was lost.
+    /// Whether the load was offered and the loss ratio is within `tolerance`.
     pub(super) fn passes(&self, tolerance: f64) -> bool {
         self.bound.is_none() && self.loss <= tolerance
     }
 }
 
 impl Figures {
-    /// Notes what kept a figure from being higher.
+    /// Records what limited a result.
     pub(super) fn limit(&mut self, bound: Bound) {
         self.bound = self.bound.max(Some(bound));
     }
 
-    /// Adds a figure.
+    /// Adds a result.
     pub(super) fn put(&mut self, name: &str, value: f64) {
         self.values.insert(name.to_owned(), value);
     }
 
-    /// Adds the rates of a trial, each name after `what`.
+    /// Adds the rates of a trial, with names that start with `what`.
     pub(super) fn put_rates(&mut self, what: &str, trial: Option<&Trial>) {
         let rates = trial.map_or((0.0, 0.0), |trial| (trial.received_pps, trial.received_gbps));
         self.put(&format!("{what}_pps"), rates.0);

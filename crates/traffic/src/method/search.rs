@@ -5,10 +5,10 @@ use super::{Bench, MethodError};
 use crate::plan::quantity::Rate;
 use crate::session::Load;
 
-/// How often a load is tried again that could not be offered.
+/// How often a load is retried that could not be offered.
 const RETRIES: usize = 2;
 
-/// Offers a load. One that this machine was late for is offered again: others had the processor.
+/// Offers a load. A trial with late packets is repeated: this program was not scheduled in time.
 pub(super) fn offer(bench: &mut dyn Bench, load: &Load) -> Result<Trial, MethodError> {
     let mut trial = bench.offer(load)?;
     for _ in 0..RETRIES {
@@ -20,9 +20,9 @@ pub(super) fn offer(bench: &mut dyn Bench, load: &Load) -> Result<Trial, MethodE
     Ok(trial)
 }
 
-/// What a search has tried and found.
+/// State of a search.
 pub(super) struct Search {
-    /// The highest load that makes sense, packets per second of each stream.
+    /// The highest useful load, packets per second of each stream.
     pub(super) most: f64,
     resolution: f64,
     seconds: f64,
@@ -34,9 +34,9 @@ pub(super) struct Search {
 pub(super) struct Best {
     /// Packets per second of each stream.
     pub(super) rate: f64,
-    /// The trial; `None`: even the least load did not pass.
+    /// The trial; `None`: even the lowest load did not pass.
     pub(super) trial: Option<Trial>,
-    /// What ended it.
+    /// The limit.
     pub(super) bound: Bound,
 }
 
@@ -45,9 +45,8 @@ impl Search {
         Self { most, resolution, seconds, trials: Vec::new() }
     }
 
-    /// Halves the span between a load that passes and one that does not until it is as narrow as
-    /// the resolution (RFC 2544, section 26.1; RFC 1242, section 3.17). What earlier searches have
-    /// tried is not tried again.
+    /// Bisects between a load that passes and one that does not, down to the resolution (RFC 2544,
+    /// section 26.1; RFC 1242, section 3.17). Loads of earlier searches are not tried again.
     pub(super) fn highest(
         &mut self,
         bench: &mut dyn Bench,
@@ -79,7 +78,7 @@ impl Search {
         }
     }
 
-    /// A trial at a rate.
+    /// Runs a trial at a rate.
     pub(super) fn attempt(
         &mut self,
         bench: &mut dyn Bench,

@@ -1,9 +1,9 @@
-//! Methods against a device that is known.
+//! Methods against a model device.
 
 use super::measure::row;
 use super::*;
 
-/// Forwards so much, holds so many packets, and its tester can send so much.
+/// A device with a forwarding rate and a buffer, and the highest rate of its tester.
 struct Model {
     most: f64,
     capacity: f64,
@@ -115,12 +115,12 @@ fn partial_drop_is_searched_above_no_drop() {
 
 #[test]
 fn a_burst_is_as_long_as_the_buffer_lets_it_be() {
-    // 600,000 a second pile up: 60,000 fill the buffer after a tenth of a second.
+    // 600,000 a second accumulate: 60,000 fill the buffer after a tenth of a second.
     let (figures, _) = measured(Test::BackToBack, Model { buffer: 60e3, ..model() });
     let burst = figures.values["burst_mean_frames"];
     assert!((97e3..=100e3).contains(&burst), "{burst}");
     let seconds = figures.values["buffer_seconds"];
-    // With the buffer, a second's throughput is more than what lasts.
+    // The buffer lets a second's throughput exceed the sustained rate.
     assert!((0.04..=0.06).contains(&seconds), "{seconds}");
     let (figures, _) = measured(Test::BackToBack, Model { capacity: 2e6, ..model() });
     assert_eq!(figures.bound, Some(Bound::Highest));

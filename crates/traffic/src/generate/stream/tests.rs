@@ -1,4 +1,4 @@
-//! What a stream writes, read by somebody else's parser.
+//! Parses the packets of a stream with an independent parser.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -51,7 +51,7 @@ fn stream(shapes: &[Shape], order: &[u8], fields: &[Vec<(Field, Walk)>], key: &K
     TxStream::new(config, key).unwrap()
 }
 
-/// So many frames of a stream, of which each second burst is taken back once and made again.
+/// Frames of a stream; every second burst is stepped back once and written again.
 fn frames(stream: &mut TxStream, key: &Key, count: usize) -> Vec<Vec<u8>> {
     let pool = Pool::leak(1024, HugePages::Never).unwrap();
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
@@ -75,7 +75,7 @@ fn frames(stream: &mut TxStream, key: &Key, count: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Checks headers and checksums by etherparse; returns the flow.
+/// Checks headers and checksums with etherparse; returns the flow.
 fn check(frame: &[u8]) -> (Vec<u8>, Vec<u8>, u16, u16) {
     let packet = etherparse::PacketHeaders::from_ethernet_slice(frame).unwrap();
     let payload = packet.payload.slice();
@@ -236,7 +236,7 @@ fn a_burst_is_not_behind_however_long_it_is() {
 #[test]
 fn a_count_is_of_what_was_sent() {
     let mut stream = paced(1);
-    // 10 ms nobody sent: they are late, and all of the count are still to come.
+    // Nothing was sent for 10 ms: these packets are late, and the full count is still to be sent.
     assert_eq!(stream.waiting(10_000_000, false), stream.backlog);
     let late = stream.sent.late;
     assert_eq!(stream.backlog + late, 10_001);
@@ -253,12 +253,13 @@ fn a_count_is_of_what_was_sent() {
 fn what_was_never_desired_is_not_late() {
     let mut stream = paced(1);
     stream.sent.packets = 59_990;
-    // Long after, ten are left: no more than these can be late.
+    // Much later, ten packets are left: no more than these can be late.
     stream.finish(900_000_000, false);
     assert_eq!(stream.sent.late, 10);
 }
 
-/// A million packets per second of a clock that counts nanoseconds, in bursts, 60,000 in all.
+/// A stream at a million packets per second of a nanosecond clock, in bursts, 60,000 packets in
+/// total.
 fn paced(burst: u64) -> TxStream {
     let shape = Shape { headers: headers(FOUR, Transport::Udp(1, 2), 0), size: 64, group: 0 };
     let pace = Pace::new(Some(1e6), 1_000_000_000, 0, burst);
