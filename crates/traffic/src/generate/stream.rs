@@ -13,8 +13,7 @@ use super::values::Walk;
 use crate::clock::Clock;
 use crate::signature::{Key, LENGTH, Signature};
 
-/// Packets that share a time stamp when many are built together: building them takes less than a
-/// microsecond, and reading the counter costs as much as building a packet.
+/// Packets that share a time stamp: reading the counter costs as much as building a packet.
 const STAMPED: usize = 16;
 /// The backlog up to which a stream still sends all packets.
 const BACKLOG: u64 = 1024;
@@ -132,9 +131,7 @@ impl TxStream {
     }
 
     /// Packets to send now. Packets beyond the backlog are dropped: a burst that catches up would
-    /// be a different load than the requested one. `is_full` reports that the port had no space at
-    /// the last attempt.
-    #[inline(always)]
+    /// be a different load. `is_full`: the port had no space at the last attempt.
     pub(crate) fn waiting(&mut self, now: u64, is_full: bool) -> u64 {
         let left = self.count - self.sent.packets;
         let done = self.sent.packets + self.sent.not_taken + self.sent.late;
