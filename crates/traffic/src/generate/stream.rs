@@ -132,6 +132,7 @@ impl TxStream {
 
     /// Packets to send now. Packets beyond the backlog are dropped: a burst that catches up would
     /// be a different load. `is_full`: the port had no space at the last attempt.
+    #[inline(always)]
     pub(crate) fn waiting(&mut self, now: u64, is_full: bool) -> u64 {
         let left = self.count - self.sent.packets;
         let done = self.sent.packets + self.sent.not_taken + self.sent.late;
