@@ -52,7 +52,11 @@ class Report:
 
         def work():
             begun = time.time()
-            state["passed"] = run(command, output=output)
+            try:
+                state["passed"] = run(command, output=output)
+            except OSError as error:
+                print(error, file=output)
+                state["passed"] = False
             state["seconds"] = time.time() - begun
 
         thread = threading.Thread(target=work)

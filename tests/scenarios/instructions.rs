@@ -85,6 +85,12 @@ fn nodes_keep_their_budgets() {
             }
         }
     }
+    for (case, nodes) in &budget {
+        let missing = |node: &&String| !counted.get(case).is_some_and(|it| it.contains_key(*node));
+        exceeded.extend(nodes.keys().filter(missing).map(|node| {
+            format!("{case}: {node} has a budget and was not counted: does its symbol match?")
+        }));
+    }
     assert!(
         exceeded.is_empty(),
         "instructions per packet: {}\nReduce them, or justify the increase in the commit and write a new budget with STOA_UPDATE=1.",

@@ -30,7 +30,7 @@ fn browser() -> Result<Option<PathBuf>> {
     match Tool::CHROMIUM.find() {
         Ok(path) => Ok(Some(path)),
         Err(_) if system.lines().any(|line| line == "ID=ubuntu") => {
-            eprintln!("left out: Ubuntu packages no browser; CHROMIUM=PATH names one");
+            eprintln!("SKIPPED: Ubuntu packages no browser; CHROMIUM=PATH names one");
             Ok(None)
         }
         Err(error) => Err(error),

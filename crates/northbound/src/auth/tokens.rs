@@ -27,7 +27,8 @@ pub struct Token {
     pub name: String,
     /// Its user.
     pub user: String,
-    /// Creation time, in seconds since 1970.
+    /// Creation time, in seconds since 1970. Files of earlier versions call it `made_unix_s`.
+    #[serde(alias = "made_unix_s")]
     pub created_unix_s: u64,
     /// Expiry, in seconds since 1970.
     pub expires_unix_s: u64,
@@ -225,6 +226,16 @@ mod tests {
         assert_eq!(third.id, 3);
         tokens.follow(&[]);
         assert!(tokens.list(None).is_empty());
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let token = r#"{"id": 7, "name": "n", "user": "ann", "made_unix_s": 1, "expires_unix_s": 2, "digest": "d"}"#;
+        let file = format!(r#"{{"last_id": 7, "tokens": [{token}]}}"#);
+        std::fs::write(folder.path().join("tokens.json"), file).unwrap();
+        let tokens = Tokens::open(folder.path()).list(Some("ann"));
+        assert_eq!((tokens[0].id, tokens[0].created_unix_s), (7, 1));
     }
 
     #[test]
