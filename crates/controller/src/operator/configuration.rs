@@ -164,11 +164,11 @@ impl Service {
         request: &v1::ShowConfigurationRequest,
     ) -> v1::ShowConfigurationReply {
         let tree = match request.which {
-            Some(show_configuration_request::Which::Number(number)) => self.from_history(number),
+            Some(show_configuration_request::Which::Number(number)) => self.history_tree(number),
             Some(show_configuration_request::Which::Store(number)) => {
-                self.from_store(store(number))
+                self.store_tree(store(number))
             }
-            None => self.from_store(Store::Running),
+            None => self.store_tree(Store::Running),
         };
         match tree.and_then(|tree| print(tree, request)) {
             Ok(text) => v1::ShowConfigurationReply { text, errors: vec![] },
@@ -179,25 +179,25 @@ impl Service {
         }
     }
 
-    fn from_history(&self, number: u64) -> Result<DataTree<'static>, Refusal> {
+    fn history_tree(&self, number: u64) -> Result<DataTree<'static>, Refusal> {
         self.datastore.history_tree(number)?.tree.duplicate().map_err(failed)
     }
 
-    fn from_store(&self, store: Store) -> Result<DataTree<'static>, Refusal> {
+    fn store_tree(&self, store: Store) -> Result<DataTree<'static>, Refusal> {
         self.datastore.tree(store).tree.duplicate().map_err(failed)
     }
 
     pub(super) fn compare_stores(&self, request: &v1::CompareRequest) -> v1::CompareReply {
         use compare_request::{New, Old};
         let old = match request.old {
-            Some(Old::OldNumber(number)) => self.from_history(number),
-            Some(Old::OldStore(number)) => self.from_store(store(number)),
-            None => self.from_store(Store::Running),
+            Some(Old::OldNumber(number)) => self.history_tree(number),
+            Some(Old::OldStore(number)) => self.store_tree(store(number)),
+            None => self.store_tree(Store::Running),
         };
         let new = match request.new {
-            Some(New::NewNumber(number)) => self.from_history(number),
-            Some(New::NewStore(number)) => self.from_store(store(number)),
-            None => self.from_store(Store::Candidate),
+            Some(New::NewNumber(number)) => self.history_tree(number),
+            Some(New::NewStore(number)) => self.store_tree(store(number)),
+            None => self.store_tree(Store::Candidate),
         };
         let changes = old.and_then(|old| datastore::between(&old, &new?));
         match changes {
