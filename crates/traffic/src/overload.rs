@@ -1,9 +1,8 @@
-//! `stoa bench overload`: what is forwarded when more is offered than can be.
+//! `stoa bench overload`: the forwarding rate under overload.
 //!
-//! A thread offers frames through a real memif link to a forwarder with one worker,
-//! at several rates around its capacity. What the worker cannot take stays in front
-//! of the ring: a router that sheds there works on nothing in vain and forwards as
-//! much at twice the load as at its best.
+//! A thread offers frames through a real memif link to a forwarder with one worker, at several
+//! rates around its capacity. What the worker cannot receive is dropped before the ring: a router
+//! that drops there wastes no work and forwards at twice the load as much as at its best.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,20 +18,20 @@ use stoa_forwarder::control::desired::{
 use stoa_forwarder::control::{Forwarder, ForwarderState};
 use stoa_ports::{Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PortConfig};
 
-/// Offered loads as shares of the capacity; the last but one is the one that counts.
+/// Offered loads as shares of the capacity; `kept` is measured at the last but one.
 const LOADS: [f64; 7] = [0.5, 0.8, 0.95, 1.1, 1.5, TWICE, 3.0];
 const TWICE: f64 = 2.0;
-/// Million packets per second that find the ring full each time, for a first idea of the capacity.
-/// Not as often as the sender can look: each look takes the line with the ring's index away from
-/// the worker.
+/// Offered rate that finds the ring full each time, in million packets per second, for the first
+/// estimate of the capacity. The sender could check more often, but each check takes the cache line
+/// with the ring's index away from the worker.
 const PLENTY: f64 = 400.0;
-/// How long one load is measured at a time: short, so that some windows are disturbed by nobody.
+/// Duration of one window: short, so that some windows are undisturbed.
 const WINDOW: Duration = Duration::from_millis(20);
-/// How many times as many rounds as asked for there may be, on a machine that is busy.
+/// On a busy machine, up to this many times the requested rounds are measured.
 const PATIENCE: u32 = 4;
-/// How long the link may take to come up.
+/// Deadline for the link to come up.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Packets that the sender may be late by before it lets them go.
+/// Packets that the sender may lag behind before it skips them.
 const BACKLOG: u64 = 32 * VECTOR as u64;
 const OURS: [IpAddr; 2] = [
     IpAddr::V4(std::net::Ipv4Addr::new(198, 18, 0, 1)),
@@ -42,34 +41,34 @@ const SENDER: [u8; 4] = [198, 18, 0, 2];
 const GATEWAY: [u8; 4] = [198, 18, 1, 2];
 const TARGET: [u8; 4] = [16, 0, 0, 9];
 
-/// One offered load and what became of it: the best of the windows in which all of it was offered.
+/// One offered load and its result: the median of the windows in which all of it was offered.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Load {
-    /// Share of the capacity that was asked for.
+    /// Requested share of the capacity.
     pub factor: f64,
-    /// Million packets per second that were offered.
+    /// Million packets per second offered.
     pub offered_mpps: f64,
-    /// Million packets per second that were forwarded.
+    /// Million packets per second forwarded.
     pub forwarded_mpps: f64,
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// Every load, the smallest first.
+    /// All loads, the smallest first.
     pub loads: Vec<Load>,
-    /// The most that was forwarded at any load.
+    /// The highest forwarded rate at any load.
     pub peak_mpps: f64,
-    /// What was forwarded at twice the capacity, as a share of the peak.
+    /// The rate forwarded at twice the capacity, as a share of the peak.
     pub kept: f64,
     /// Packets that the router dropped after it had received them.
     pub dropped_inside: u64,
 }
 
-/// Why there are no figures.
+/// Why the measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OverloadError {
-    /// The forwarder or the port refused.
+    /// The forwarder or the port returned an error.
     #[error("{0}")]
     Refused(String),
     /// The link did not come up.
@@ -90,7 +89,7 @@ pub enum OverloadError {
     },
 }
 
-/// What an operator does so that more can be offered.
+/// How the operator can increase the offered rate.
 fn more(processors: usize) -> &'static str {
     match processors {
         0..2 => "give it a second processor",
@@ -98,7 +97,7 @@ fn more(processors: usize) -> &'static str {
     }
 }
 
-/// What the sender is told and what it tells.
+/// Shared between the sender and the measurement.
 #[derive(Default)]
 struct Offer {
     /// Packets per second.
@@ -107,10 +106,12 @@ struct Offer {
     stop: AtomicBool,
 }
 
-/// Measures `rounds` times at each load, up to four times as often while others disturb; `progress` hears the share that is done.
+/// Measures each load `rounds` times, or up to four times as often while the machine is busy;
+/// `progress` receives the completed share.
 ///
 /// # Errors
-/// When the link does not come up, or this machine cannot offer twice the capacity.
+///
+/// The link does not come up, or this machine cannot offer twice the capacity.
 pub fn run(rounds: u32, progress: impl Fn(f64)) -> Result<Figures, OverloadError> {
     let mut forwarder = Forwarder::default();
     let socket = format!("@stoa-overload-{}", std::process::id());
@@ -156,14 +157,14 @@ fn measure(
         (0..LOADS.len()).all(|at| is_whole(&middle(seen, capacity, at), capacity * LOADS[at]))
     };
     let before = dropped(state);
-    // Where others disturb, more windows may bring some in which all could be offered.
+    // On a busy machine, further windows may be undisturbed.
     for round in 0..rounds * PATIENCE {
         if round >= rounds && is_enough(&seen, capacity) {
             break;
         }
         for (factor, windows) in LOADS.iter().zip(&mut seen) {
             let one = window(state, offer, capacity * factor);
-            // It was more than we knew: what was offered before is a lesser load.
+            // The capacity is higher than estimated: the earlier windows had a smaller load.
             capacity = capacity.max(one.forwarded_mpps);
             windows.push(one);
         }
@@ -183,13 +184,13 @@ fn measure(
     Ok(Figures { loads: loads.to_vec(), peak_mpps, kept, dropped_inside })
 }
 
-/// Whether as much was offered as was asked for: nobody else had the sender's processor.
+/// Whether the requested load was offered: the sender had its processor.
 fn is_whole(load: &Load, asked: f64) -> bool {
     load.offered_mpps >= asked * 0.95
 }
 
-/// The middle one, by what was forwarded, of the windows in which all was offered; when there are
-/// none, the one in which most was.
+/// The window with the median forwarded rate among those with the full load; if there are none, the
+/// window with the highest offered load.
 fn median(windows: &[Load], asked: f64) -> Load {
     let mut whole: Vec<Load> =
         windows.iter().filter(|load| is_whole(load, asked)).copied().collect();
@@ -198,7 +199,7 @@ fn median(windows: &[Load], asked: f64) -> Load {
     whole.get(whole.len() / 2).or_else(most).copied().unwrap_or_default()
 }
 
-/// Offers `mpps` for a moment and sees what comes out.
+/// Offers `mpps` for one window and measures the result.
 fn window(state: &mut ForwarderState, offer: &Offer, mpps: f64) -> Load {
     offer.rate.store((mpps * 1e6) as u64, Ordering::Relaxed);
     attend(state, WINDOW / 4);
@@ -220,7 +221,7 @@ fn dropped(state: &ForwarderState) -> u64 {
     state.list_drops().iter().map(|drop| drop.packets).sum()
 }
 
-/// Lets the control thread do its part for a while.
+/// Runs the control thread for a while.
 fn attend(state: &mut ForwarderState, duration: Duration) {
     let until = Instant::now() + duration;
     while Instant::now() < until {
@@ -230,9 +231,9 @@ fn attend(state: &mut ForwarderState, duration: Duration) {
     }
 }
 
-/// The sender: a burst of a generator's frames, copied into the link again and again at the rate
-/// that is asked for. Those that the ring has no room for are shed in front of it, as a card
-/// does without free descriptors, before anybody worked on them.
+/// The sender: copies a burst of generated frames into the link repeatedly, at the requested rate.
+/// Frames for which the ring has no space are dropped before it, as a card without free descriptors
+/// does.
 fn send(offer: &Offer, generator: Queues, link: Queues, pool: &'static Pool) {
     let (mut generator, mut link) = (generator, link);
     let (Some(from), Some(to)) = (generator.rx.first_mut(), link.tx.first_mut()) else { return };
@@ -251,7 +252,7 @@ fn send(offer: &Offer, generator: Queues, link: Queues, pool: &'static Pool) {
             std::hint::spin_loop();
             continue;
         }
-        // What could not be offered in time is not offered later.
+        // What could not be offered in time is skipped.
         done = done.max(due.saturating_sub(BACKLOG));
         to.transmit(&mut vector, &mut cache);
         done += burst;
@@ -285,7 +286,7 @@ fn connect(
     Err(OverloadError::NoLink(port.detail()))
 }
 
-/// The queues of a generator port whose frames are for our interface.
+/// The queues of a generator port whose frames are addressed to the router's interface.
 fn generator(state: &ForwarderState, pool: &'static Pool) -> Result<Queues, OverloadError> {
     let interfaces = state.list_interfaces();
     let mac = interfaces.iter().find(|one| one.name == "in").map(|one| one.mac.as_slice());

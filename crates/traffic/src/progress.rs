@@ -1,4 +1,4 @@
-//! How far a run is: counters that its threads publish now and then and others read.
+//! Progress of a run: counters that its threads publish periodically.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,22 +23,22 @@ struct Counters {
     timed: AtomicU64,
 }
 
-/// What was sent and received of a stream, or of all, until now.
+/// Transmit and receive counters of a stream, or of all streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets that ports took.
+    /// Packets that ports accepted.
     pub sent: u64,
     /// Their bytes, FCS included.
     pub sent_bytes: u64,
-    /// Packets that came back, duplicates included.
+    /// Packets received, duplicates included.
     pub received: u64,
     /// Their bytes, FCS included.
     pub received_bytes: u64,
-    /// Packets that came more than once.
+    /// Packets received more than once.
     pub duplicates: u64,
     /// Sum of the latencies of `timed` packets, in units of [`crate::signature::UNIT_NS`].
     pub latency_sum: u64,
-    /// Packets whose latency is in the sum.
+    /// Packets included in the sum of latencies.
     pub timed: u64,
 }
 
@@ -48,12 +48,13 @@ impl Progress {
         Self { streams: (0..streams).map(|_| Counters::default()).collect() }
     }
 
-    /// The counters of one stream; zeros for one that is not there.
+    /// The counters of one stream; zeros for an unknown one.
     pub fn stream(&self, id: usize) -> Counts {
         let Some(one) = self.streams.get(id) else { return Counts::default() };
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
-            // What came back was sent before: read in this order, no packet seems to come from nowhere.
+            // Read receive counters first: a packet is sent before it is received, so none is
+            // counted only as received.
             received: of(&one.received),
             received_bytes: of(&one.received_bytes),
             duplicates: of(&one.duplicates),
@@ -86,7 +87,7 @@ impl Progress {
 }
 
 impl Counts {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -100,7 +101,7 @@ impl Counts {
         }
     }
 
-    /// What came since `before`.
+    /// The difference to `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -114,7 +115,7 @@ impl Counts {
         }
     }
 
-    /// Packets that did not come back, yet.
+    /// Packets not received yet.
     pub fn missing(&self) -> u64 {
         self.sent.saturating_sub(self.received - self.duplicates.min(self.received))
     }

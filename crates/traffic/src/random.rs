@@ -5,13 +5,13 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// An independent sequence for each seed.
     pub fn new(seed: u64) -> Self {
-        // Never zero, from which it would not get away.
+        // Never zero, a fixed point of the generator.
         Self((seed ^ 0x9e37_79b9_7f4a_7c15).max(1))
     }
 
-    /// Any number.
+    /// A random number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -19,20 +19,20 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `limit`; 0 when that is 0.
+    /// A random number below `limit`; 0 when `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         ((u128::from(self.next()) * limit as u128) >> 64) as usize
     }
 
-    /// A rank below `limit` by Zipf's law with exponent 1: rank `r`, counted from 1, comes with
-    /// a likelihood of `ln(1 + 1/r) / ln(1 + limit)`, which is nearly `1 / (r ln limit)`.
+    /// A rank below `limit` by Zipf's law with exponent 1: rank `r`, counted from 1, has the
+    /// probability `ln(1 + 1/r) / ln(1 + limit)`, which is nearly `1 / (r ln limit)`.
     pub fn zipf(&mut self, limit: usize) -> usize {
         let share = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         let rank = (limit as f64 + 1.0).powf(share) as usize;
         rank.saturating_sub(1).min(limit.saturating_sub(1))
     }
 
-    /// Brings `items` into another order (Fisher and Yates).
+    /// Shuffles `items` (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for at in (1..items.len()).rev() {
             items.swap(at, self.below(at + 1));
@@ -51,7 +51,7 @@ mod tests {
         for _ in 0..1_000_000 {
             seen[random.zipf(1000)] += 1;
         }
-        // ln 2 / ln 1001 = 0.1003, and a tenth of it at rank 10 or so.
+        // ln 2 / ln 1001 = 0.1003, and about a tenth of it at rank 10.
         assert!((95_000..106_000).contains(&seen[0]), "{}", seen[0]);
         assert!((12_000..16_000).contains(&seen[9]), "{}", seen[9]);
         assert!(seen.iter().all(|often| *often > 50));

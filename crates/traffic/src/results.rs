@@ -1,4 +1,4 @@
-//! What a run found: for people, programs and later comparison.
+//! The results of a run, for people, programs and comparison.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,25 +7,26 @@ use crate::generate::Sent;
 use crate::plan::quantity::WIRE;
 use crate::signature::UNIT_NS;
 
-/// Shares at which the latency curve is told.
+/// Quantiles of the latency curve.
 const CURVE: [f64; 12] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0];
 
-/// What a run found.
+/// The results of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Results {
-    /// Of what this is: `stoa traffic`.
+    /// The kind of result: `stoa traffic`.
     pub tool: String,
     /// The version of the program.
     pub version: String,
-    /// Seconds since 1970 at the start.
+    /// Start time, seconds since 1970.
     pub started: u64,
-    /// Seconds that packets were to be sent.
+    /// Requested duration in seconds.
     pub asked_seconds: f64,
     /// Seconds from the first packet to the last.
     pub seconds: f64,
-    /// Whether the run was as it was asked for. Else nothing of it says anything of the device.
+    /// Whether the run was performed as requested. Otherwise the results do not describe the
+    /// device.
     pub valid: bool,
-    /// Why it was not.
+    /// Why the run is not valid.
     pub faults: Vec<Fault>,
     /// All streams together.
     pub total: Stream,
@@ -33,14 +34,14 @@ pub struct Results {
     pub streams: Vec<Stream>,
     /// The ports.
     pub ports: Vec<Port>,
-    /// How it went.
+    /// Progress over time.
     pub samples: Vec<Sample>,
 }
 
 /// Why a run is not valid.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Fault {
-    /// What kind of reason, for programs.
+    /// The kind of reason, for programs.
     pub cause: Cause,
     /// The reason, for people.
     pub reason: String,
@@ -50,86 +51,86 @@ pub struct Fault {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// Somebody ended it.
+    /// The run was stopped by the operator.
     Stopped,
     /// A port's link went down.
     LinkDown,
-    /// This program had no processor when packets were due.
+    /// This program was not scheduled when packets were due.
     Late,
-    /// The port had no room for what was due: the device, or what is before it, took no more.
+    /// The port had no space for due packets: the device, or the path to it, accepted no more.
     NotTaken,
-    /// A device refused frames for good: too long, or malformed.
+    /// A device rejected frames permanently: too long, or malformed.
     Refused,
 }
 
-/// What became of a stream.
+/// The results of a stream.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Stream {
     /// Its name.
     pub name: String,
     /// The port that sent it.
     pub from: String,
-    /// The port that it was to come back by.
+    /// The port that it was expected on.
     pub to: String,
-    /// Packets per second that were asked for; `null`: as many as the port took.
+    /// Requested packets per second; `null`: as many as the port accepted.
     pub asked_pps: Option<f64>,
-    /// Packets that the port took.
+    /// Packets that the port accepted.
     pub sent: u64,
-    /// Packets that came back, each counted once.
+    /// Packets received, without duplicates.
     pub received: u64,
-    /// Packets that did not.
+    /// Packets lost.
     pub lost: u64,
-    /// Lost ones of those sent, 0 to 1.
+    /// Loss ratio, 0 to 1.
     pub loss: f64,
-    /// Packets that came again.
+    /// Packets received again.
     pub duplicates: u64,
-    /// Packets that came after one that was sent later (RFC 4737).
+    /// Packets received after one that was sent later (RFC 4737).
     pub reordered: u64,
-    /// The most packets, lost ones included, that were sent later than one of them and did not come later.
+    /// The most packets, lost ones included, that were sent after a reordered packet and not
+    /// received after it.
     pub reorder_extent: u64,
-    /// Packets that came by another port.
+    /// Packets received on another port.
     pub stray: u64,
-    /// Packets that were due, but the port had no room for them.
+    /// Packets that were due when the port had no space.
     pub not_taken: u64,
-    /// Packets that were due, but this program had no processor.
+    /// Packets that were due when this program was not scheduled.
     pub late: u64,
-    /// Packets per second that were sent.
+    /// Packets per second sent.
     pub sent_pps: f64,
-    /// Packets per second that came back.
+    /// Packets per second received.
     pub received_pps: f64,
-    /// Gbit/s that were sent, on a wire: with preamble and gap.
+    /// Gbit/s sent on the wire: with preamble and gap.
     pub sent_gbps: f64,
-    /// The same of those that came back.
+    /// Gbit/s received on the wire.
     pub received_gbps: f64,
-    /// How long packets took; `null`: none came.
+    /// Latency; `null`: no packet was received.
     pub latency: Option<Latency>,
 }
 
-/// How long packets took, in nanoseconds.
+/// Latency in nanoseconds.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Latency {
-    /// The shortest.
+    /// Minimum.
     pub min: u64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// Half took no longer.
+    /// Median.
     pub p50: u64,
-    /// Nine of ten took no longer.
+    /// 90th percentile.
     pub p90: u64,
-    /// 99 of a hundred took no longer.
+    /// 99th percentile.
     pub p99: u64,
-    /// 999 of a thousand took no longer.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// The longest.
+    /// Maximum.
     pub max: u64,
-    /// Packet delay variation (RFC 5481, section 4.2): what 999 of a thousand took longer than the
-    /// shortest, at most.
+    /// Packet delay variation (RFC 5481, section 4.2): the 99.9th percentile less the minimum.
     pub jitter: u64,
-    /// Shares of the packets, and the nanoseconds that they took at most.
+    /// Quantiles and their latency in nanoseconds.
     pub curve: Vec<(f64, u64)>,
 }
 
-/// What a port saw.
+/// Statistics of a port.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Port {
     /// Its name.
@@ -138,37 +139,37 @@ pub struct Port {
     pub driver: String,
     /// Details from the driver.
     pub detail: String,
-    /// Frames that were not of this run.
+    /// Frames that did not belong to this run.
     pub foreign: u64,
-    /// Of these: ARP and neighbour discovery.
+    /// ARP and neighbour discovery frames among them.
     pub neighbor: u64,
-    /// Frames that a device behind it refused for good.
+    /// Frames that the device behind the port rejected permanently.
     pub refused: u64,
-    /// Frames that the port shed before they were seen.
+    /// Frames dropped by the port before reception.
     pub missed: u64,
 }
 
-/// A moment of a run: what was since the one before.
+/// A sample of a run: the change since the previous one.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
     /// Seconds since the start.
     pub at: f64,
-    /// Packets per second that were sent.
+    /// Packets per second sent.
     pub sent_pps: f64,
-    /// Packets per second that came back.
+    /// Packets per second received.
     pub received_pps: f64,
-    /// Gbit/s that were sent, on a wire.
+    /// Gbit/s sent, on the wire.
     pub sent_gbps: f64,
-    /// Gbit/s that came back.
+    /// Gbit/s received.
     pub received_gbps: f64,
-    /// Packets sent that had not come back in all, those on their way included.
+    /// Packets sent and not received so far, those in flight included.
     pub missing: u64,
-    /// Nanoseconds that packets took in the mean.
+    /// Mean latency in nanoseconds.
     pub latency: f64,
 }
 
 impl Stream {
-    /// Puts together what was sent and what came within `seconds`.
+    /// Combines transmit and receive counters over `seconds`.
     pub(crate) fn fill(&mut self, sent: &Sent, seen: Option<&StreamCounters>, seconds: f64) {
         let (unique, bytes) = seen.map_or((0, 0), |seen| (seen.unique(), unique_bytes(seen)));
         (self.sent, self.received) = (sent.packets, unique);
@@ -182,7 +183,7 @@ impl Stream {
         self.rates((sent.bytes, bytes), seconds);
     }
 
-    /// What follows from the counts, given bytes sent and received.
+    /// Computes the rates from the counters and the bytes sent and received.
     pub(crate) fn rates(&mut self, (sent, received): (u64, u64), seconds: f64) {
         self.loss = if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 };
         if seconds > 0.0 {
@@ -194,19 +195,19 @@ impl Stream {
     }
 }
 
-/// Bytes of the packets that came back, each counted once; of frames of several sizes the share.
+/// Bytes of received packets without duplicates; for mixed frame sizes a proportional share.
 pub(crate) fn unique_bytes(seen: &StreamCounters) -> u64 {
     let share = seen.unique() as f64 / seen.packets.max(1) as f64;
     (seen.bytes as f64 * share) as u64
 }
 
-/// Gbit/s on a wire of packets with so many bytes, FCS included.
+/// Gbit/s on the wire for packets with this many bytes, FCS included.
 pub(crate) fn gbps(packets: u64, bytes: u64, seconds: f64) -> f64 {
     (bytes + packets * WIRE as u64) as f64 * 8.0 / seconds / 1e9
 }
 
 impl Latency {
-    /// The latencies of a stream; `None`: nothing came.
+    /// The latency of a stream; `None` when no packet was received.
     pub(crate) fn of(seen: &StreamCounters) -> Option<Self> {
         if seen.latency.is_empty() {
             return None;

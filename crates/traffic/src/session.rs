@@ -1,4 +1,4 @@
-//! Ports that are open for one run after the other: up, their gateways known, their paths learned.
+//! Open ports for a sequence of runs: links up, gateways resolved, paths learned.
 
 mod gateways;
 mod gather;
@@ -22,15 +22,15 @@ const BUFFERS: u32 = 16_384;
 /// Bytes of an Ethernet header and two tags.
 const LINK_HEADER: usize = 14 + 8;
 
-/// Why nothing could be run.
+/// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A port cannot be opened.
+    /// A port could not be opened.
     #[error("port {port}: {reason}")]
     Port {
         /// The port's name.
         port: String,
-        /// What is wrong, and what to do about it.
+        /// The error and the fix.
         reason: String,
     },
     /// A port's link did not come up.
@@ -41,12 +41,12 @@ pub enum RunError {
     NoLink {
         /// The port's name.
         port: String,
-        /// How long it was waited for.
+        /// The timeout.
         seconds: f64,
         /// Details from the driver.
         detail: String,
     },
-    /// A gateway did not answer.
+    /// A gateway did not reply.
     #[error(
         "port {port}: no answer for {gateway}: is it the device's address on this link? Else \
          give the streams an ethernet destination"
@@ -54,55 +54,55 @@ pub enum RunError {
     NoGateway {
         /// The port's name.
         port: String,
-        /// The address that was asked for.
+        /// The requested address.
         gateway: std::net::IpAddr,
     },
-    /// A stream cannot be sent as it is.
+    /// A stream cannot be sent.
     #[error("stream {stream}: {reason}")]
     Stream {
         /// The stream's name.
         stream: String,
-        /// What is wrong, and what to do about it.
+        /// The error and the fix.
         reason: String,
     },
-    /// There is no packet memory.
+    /// Packet memory could not be allocated.
     #[error(transparent)]
     Memory(#[from] PoolError),
-    /// A thread could not be started or broke down.
+    /// A thread could not be started or panicked.
     #[error("a thread: {0}")]
     Thread(String),
-    /// Somebody stopped before anything was sent.
+    /// The operator stopped before the first packet.
     #[error("stopped before the run began")]
     Stopped,
 }
 
-/// What differs from one run of a plan to the next.
+/// Parameters that differ between runs of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
-    /// The rate of each stream, in place of its own.
+    /// The rate of each stream; `None`: from the plan.
     pub rate: Option<Rate>,
-    /// Packets of each stream, in place of its own number.
+    /// The number of packets of each stream; `None`: from the plan.
     pub count: Option<u64>,
-    /// Seconds, in place of the plan's.
+    /// The duration in seconds; `None`: from the plan.
     pub seconds: Option<f64>,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// Seconds since the start; 0 before it.
     pub at: f64,
-    /// Seconds that it will take.
+    /// Total duration in seconds.
     pub of: f64,
-    /// All streams until now.
+    /// All streams since the start.
     pub total: Counts,
-    /// All streams since the moment before, which was `since` seconds ago.
+    /// All streams since the previous callback, `since` seconds ago.
     pub last: Counts,
-    /// Seconds since the moment before.
+    /// Seconds since the previous callback.
     pub since: f64,
 }
 
-/// Watches a run: called some ten times a second; returns whether to continue.
+/// Progress callback, called about ten times a second; returns whether to continue.
 pub type Watch<'a> = &'a mut dyn FnMut(&Moment) -> bool;
 
 /// Open ports.
@@ -110,15 +110,16 @@ pub struct Session {
     plan: Plan,
     pool: &'static Pool,
     handles: Vec<PortHandle>,
-    /// The next run's number: what tells its packets from those of others.
+    /// The number of the next run, which distinguishes its packets from those of other runs.
     run: u64,
 }
 
 impl Session {
-    /// Opens the ports of a plan, waits for their links, and finds the gateways.
+    /// Opens the ports of a plan, waits for their links, and resolves the gateways.
     ///
     /// # Errors
-    /// A port that cannot be opened or does not come up, a gateway that does not answer, streams
+    ///
+    /// A port that cannot be opened or does not come up, a gateway that does not reply, or streams
     /// whose frames are too long for a port.
     pub fn open(plan: Plan, watch: Watch<'_>) -> Result<Self, RunError> {
         let pool = Pool::leak(BUFFERS, HugePages::IfAvailable)?;
@@ -137,10 +138,11 @@ impl Session {
         &self.plan
     }
 
-    /// Takes other streams between the same ports.
+    /// Replaces the streams; the ports stay the same.
     ///
     /// # Errors
-    /// As [`Self::open`], of the streams.
+    ///
+    /// As [`Self::open`], for the streams.
     pub(crate) fn replace_streams(&mut self, plan: Plan, watch: Watch<'_>) -> Result<(), RunError> {
         self.plan.streams = plan.streams;
         self.wait_up(watch)?;
@@ -176,7 +178,7 @@ impl Session {
         if watch(&moment) { Ok(()) } else { Err(RunError::Stopped) }
     }
 
-    /// Whether all frames fit the ports.
+    /// Checks that all frames fit the ports.
     fn fit(&self) -> Result<(), RunError> {
         for stream in &self.plan.streams {
             let longest = stream.longest();
@@ -199,8 +201,9 @@ impl Session {
     /// Runs the plan once.
     ///
     /// # Errors
-    /// A rate that makes no sense, a thread that cannot be started. What goes wrong later is in
-    /// the results, which are then not valid.
+    ///
+    /// An invalid rate, or a thread that cannot be started. Later errors are in the results, which
+    /// are then not valid.
     pub fn run(&mut self, load: &Load, watch: Watch<'_>) -> Result<Results, RunError> {
         self.wait_up(watch)?;
         let results = self.trial(load, watch);
@@ -209,7 +212,7 @@ impl Session {
     }
 }
 
-/// A number that no other program begins with at the same time.
+/// A first run number that differs between concurrent programs.
 fn first_run() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_nanos() as u64 ^ u64::from(std::process::id()) << 40

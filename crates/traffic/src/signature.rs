@@ -1,34 +1,34 @@
-//! What makes a frame one of ours: the last twelve bytes of a test packet.
+//! The signature of a test packet: its last twelve bytes.
 //!
 //! ```text
 //! stream u16, masked | check u16 | low half of the sequence u32 | time sent u32, 8 ns each
 //! ```
 //!
-//! The check is chosen so that the ones' complement sum of the six words is a number of the run:
-//! that recognizes our own packets, and it keeps the checksum of UDP, TCP or ICMP over them the
-//! same whatever they say. Why so: docs/decisions/0020.
+//! The check makes the ones' complement sum of the six words equal to a number of the run. This
+//! identifies packets of the run, and gives every signature the same contribution to the checksum
+//! of UDP, TCP or ICMP. Reasons: docs/decisions/0020.
 
 use crate::random::Random;
 
 /// Bytes of a signature.
 pub const LENGTH: usize = 12;
-/// Nanoseconds of a unit of [`Signature::time`]: 32 bits of them are 34 seconds.
+/// Nanoseconds of a unit of [`Signature::time`]: 32 bits hold 34 seconds.
 pub const UNIT_NS: u64 = 8;
-/// Bit of [`Signature::stream`]: a packet that only makes paths known, before the run.
+/// Bit of [`Signature::stream`] that marks a learning packet, sent before the run.
 pub const LEARNING: u16 = 0x8000;
 
-/// What a test packet says of itself.
+/// The fields of a signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signature {
-    /// The stream's number, perhaps with [`LEARNING`].
+    /// The stream's number, with [`LEARNING`] for learning packets.
     pub stream: u16,
-    /// The low 32 bits of the packet's number in its stream.
+    /// The low 32 bits of the packet's sequence number in its stream.
     pub sequence: u32,
-    /// When it was sent, in units of [`UNIT_NS`] since the run's epoch, the low 32 bits.
+    /// Transmit time in units of [`UNIT_NS`] since the run's epoch, the low 32 bits.
     pub time: u32,
 }
 
-/// What all signatures of one run have in common: packets of other runs do not fit.
+/// The key of all signatures of one run: packets of other runs do not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     mask: u16,
@@ -39,8 +39,8 @@ impl Key {
     /// The key of the run with this number.
     pub fn of_run(run: u64) -> Self {
         let mut random = Random::new(run);
-        // Neither 0 nor 0xffff, which are the same number in ones' complement: any other sum has
-        // one form only.
+        // Neither 0 nor 0xffff, which are equal in ones' complement: any other sum has one form
+        // only.
         let sum = 1 + random.below(0xfffe) as u16;
         Self { mask: random.next() as u16, sum }
     }
@@ -56,7 +56,7 @@ impl Key {
         let Signature { stream, sequence, time } = signature;
         let first = stream ^ self.mask;
         let others = u32::from(first) + halves(sequence) + halves(time);
-        // What is missing to the sum of the run: subtracting is adding the complement.
+        // The difference to the sum of the run: subtracting is adding the complement.
         let check = fold(u32::from(self.sum) + u32::from(!fold(others)));
         let low = u64::from(first) << 48 | u64::from(check) << 32 | u64::from(sequence);
         let mut bytes = [0; LENGTH];
@@ -65,12 +65,12 @@ impl Key {
         bytes
     }
 
-    /// The signatures of packets that follow each other and share their time.
+    /// The signatures of consecutive packets with the same time stamp.
     #[inline(always)]
     pub fn seal_run<const N: usize>(&self, first: Signature) -> [[u8; LENGTH]; N] {
         let Signature { stream, sequence, time } = first;
         let masked = stream ^ self.mask;
-        // All but the sequence is the same: one sum for all, and what is missing to it.
+        // Only the sequence number varies: the rest of the sum is common.
         let others = u32::from(masked) + halves(time);
         let sum = u32::from(self.sum) + u32::from(!fold(others));
         std::array::from_fn(|at| {
@@ -84,7 +84,7 @@ impl Key {
         })
     }
 
-    /// What the bytes say; `None`: they are nobody's, or another run's.
+    /// Decodes the bytes; `None` for a signature of another run, or none.
     #[inline(always)]
     pub fn open(&self, bytes: &[u8; LENGTH]) -> Option<Signature> {
         let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
@@ -96,15 +96,15 @@ impl Key {
         (fold(sum) == self.sum).then_some(Signature { stream, sequence, time })
     }
 
-    /// The signature of a frame: at its end, or before what was padded to it on the way.
+    /// The signature of a frame: at its end, or before the padding.
     #[inline(always)]
     pub fn find(&self, frame: &[u8]) -> Option<Signature> {
         let last = frame.last_chunk::<LENGTH>()?;
         self.open(last).or_else(|| self.find_before_padding(frame))
     }
 
-    /// A device that takes a tag away, or sends the shortest of frames, pads: the IP header says
-    /// where the packet ends.
+    /// A device that removes a tag, or sends the shortest frames, adds padding: the IP header
+    /// contains the packet's length.
     #[cold]
     fn find_before_padding(&self, frame: &[u8]) -> Option<Signature> {
         let end = end_of_packet(frame)?;
@@ -112,7 +112,7 @@ impl Key {
     }
 }
 
-/// Where the IP packet in a frame with up to two tags ends, when the frame goes on behind it.
+/// End of the IP packet in a frame with up to two tags, when padding follows.
 fn end_of_packet(frame: &[u8]) -> Option<usize> {
     let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let mut at = 12;
@@ -149,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// RFC 1071, the slow and plain way.
+    /// RFC 1071, unoptimized.
     fn sum(bytes: &[u8]) -> u16 {
         let words = bytes.chunks(2).map(|word| u32::from_be_bytes([0, 0, word[0], word[1]]));
         words.fold(0, |sum, word| (sum + word) % 0xffff) as u16
@@ -177,7 +177,7 @@ mod tests {
             if let Some(signature) = key.find(&frame) {
                 let bytes = key.seal(signature);
                 let place = frame.windows(LENGTH).position(|place| {
-                    // The check has two forms of zero.
+                    // The checksum has two forms of zero.
                     place[..2] == bytes[..2] && place[4..] == bytes[4..]
                 });
                 prop_assert!(place.is_some());
@@ -223,7 +223,7 @@ mod tests {
             let mut bytes = [0; LENGTH];
             bytes[..8].copy_from_slice(&random.next().to_ne_bytes());
             bytes[8..].copy_from_slice(&(random.next() as u32).to_ne_bytes());
-            // One stream: its number is part of what must fit.
+            // One stream only: its number must match as well.
             taken += u32::from(key.open(&bytes).is_some_and(|one| one.stream == 0));
         }
         assert_eq!(taken, 0);

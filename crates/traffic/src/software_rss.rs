@@ -1,9 +1,10 @@
-//! `stoa bench software_rss`: what two workers gain when one queue is shared out between them.
+//! `stoa bench software_rss`: the gain of two workers when software RSS distributes one queue to
+//! both.
 //!
-//! A generator with one queue feeds a forwarder with two workers, in turn with `software_rss` off and
-//! on, and the frames leave by a port whose driver takes a given number of cycles for each: in
-//! place of what real ports and features cost. The sender's flows are many, so both workers get
-//! about half of them.
+//! A generator with one queue feeds a forwarder with two workers, with `software_rss` off and on in
+//! turn. The frames leave on a port whose driver spends a given number of cycles on each, which
+//! stands for the cost of real ports and features. The sender has many flows, so each worker
+//! receives about half of the frames.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -19,66 +20,66 @@ use stoa_forwarder::control::desired::{
 use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
 use stoa_ports::{Destinations, GeneratorConfig, NullConfig, PortConfig};
 
-/// Cycles that a frame costs at the port it leaves by.
+/// Cycles per frame at the port it leaves on.
 const COSTS: [u64; 6] = [0, 50, 100, 200, 500, 1000];
 const WORKERS: usize = 2;
-/// Why packets are dropped that a busy worker does not take.
+/// Drop reason of packets that a busy worker cannot accept.
 const SHED: &str = "software-rss-full";
-/// How long one setting is measured at a time.
+/// Duration of one measurement.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Destinations, each of them a flow.
+/// Destinations; each is a flow.
 const FLOWS: u64 = 4096;
 const OURS: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 1, 1)];
 const SENDER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 const TARGETS: Ipv4Addr = Ipv4Addr::new(16, 0, 0, 0);
 
-/// One cost per frame and what it came to; the best windows of all rounds.
+/// One cost per frame and its result: the best windows of all rounds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Cost {
-    /// Cycles that each frame costs besides the graph.
+    /// Cycles per frame in addition to the graph.
     pub cycles: u64,
-    /// Million packets per second that one worker forwards while the other has nothing to do.
+    /// Million packets per second forwarded by one worker while the other is idle.
     pub off_mpps: f64,
-    /// Million packets per second that both forward.
+    /// Million packets per second forwarded by both.
     pub on_mpps: f64,
 }
 
 impl Cost {
-    /// What sharing out multiplies the rate by.
+    /// Factor by which software RSS increases the rate.
     pub fn gain(&self) -> f64 {
         self.on_mpps / self.off_mpps
     }
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// Every cost, the least first.
+    /// All costs, the lowest first.
     pub costs: Vec<Cost>,
     /// Ticks of the counter per second.
     pub tsc_hz: u64,
-    /// Packets that were shed (`software-rss-full`) because the other worker was busy, in the measured
-    /// windows with sharing out on.
+    /// Packets dropped (`software-rss-full`) because the other worker was busy, in the measured
+    /// windows with software RSS on.
     pub shed: u64,
 }
 
-/// Why there are no figures.
+/// Why the measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SoftwareRssError {
-    /// The forwarder refused.
+    /// The forwarder returned an error.
     #[error("the forwarder refused: {0}")]
     Refused(String),
-    /// Nothing was forwarded.
+    /// No packet was forwarded.
     #[error("nothing was forwarded")]
     Nothing,
 }
 
-/// Measures `rounds` times at each cost, off and on in turn; `progress` hears the share that is
-/// done.
+/// Measures each cost `rounds` times, off and on in turn; `progress` receives the completed share.
 ///
 /// # Errors
-/// When the forwarder refuses or nothing goes through.
+///
+/// The forwarder returns an error, or no packet is forwarded.
 pub fn run(rounds: u32, progress: impl Fn(f64)) -> Result<Figures, SoftwareRssError> {
     let cost = Arc::new(AtomicU64::new(0));
     let charged = cost.clone();
@@ -117,9 +118,9 @@ fn apply(forwarder: &mut Forwarder, is_on: bool) -> Result<&mut ForwarderState, 
     forwarder.state().ok_or_else(|| SoftwareRssError::Refused("it has no workers".to_owned()))
 }
 
-/// Million packets per second that leave now, and packets that are shed meanwhile.
+/// Million packets per second sent in a window, and the packets dropped meanwhile.
 fn window(state: &mut ForwarderState) -> (f64, u64) {
-    // What the last setting left in the rings goes first.
+    // First, packets of the previous setting leave the rings.
     attend(state, WINDOW / 4);
     let (began, sent, shed) = (Instant::now(), state.conservation().sent, shed(state));
     attend(state, WINDOW);
@@ -127,14 +128,14 @@ fn window(state: &mut ForwarderState) -> (f64, u64) {
     ((state.conservation().sent - sent) as f64 / (seconds * 1e6), self::shed(state) - shed)
 }
 
-/// Packets that no busy worker took, so far.
+/// Packets dropped so far because a worker was busy.
 fn shed(state: &ForwarderState) -> u64 {
     let drops = state.list_drops();
     let mine = drops.iter().filter(|drop| drop.reason == SHED);
     mine.map(|drop| drop.packets).sum()
 }
 
-/// Lets the control thread do its part for a while.
+/// Runs the control thread for a while.
 fn attend(state: &mut ForwarderState, duration: Duration) {
     let until = Instant::now() + duration;
     while Instant::now() < until {
@@ -144,7 +145,7 @@ fn attend(state: &mut ForwarderState, duration: Duration) {
     }
 }
 
-/// A port whose transmit queues take their time.
+/// A port whose transmit queues spend a fixed number of cycles per frame.
 struct Charging {
     port: Box<dyn Port>,
     cost: Arc<AtomicU64>,
@@ -231,7 +232,7 @@ fn desired(is_on: bool) -> DesiredState {
 mod tests {
     use super::*;
 
-    /// Frames leave by a port that is not there: many drops, and none of them was shed.
+    /// Frames leave on a port that does not exist: many drops, none of them counted as shed.
     #[test]
     fn only_what_no_worker_took_is_shed() {
         let open = Arc::new(|config: &PortConfig, pool| stoa_ports::open(config, pool));

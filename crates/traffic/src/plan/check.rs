@@ -1,4 +1,4 @@
-//! Checks a run file as a whole: every reason why it cannot be run, not the first one only.
+//! Checks a run file as a whole and reports all errors.
 
 use std::collections::HashSet;
 
@@ -6,34 +6,35 @@ use super::file::RunFile;
 use super::quantity::{Rate, WIRE};
 use super::{Fault, PORTS, Plan, PortPlan, STREAMS, StreamPlan};
 
-/// Seconds that a run lasts unless told.
+/// Default duration in seconds.
 const SECONDS: f64 = 10.0;
-/// Seconds to wait for packets on their way unless told.
+/// Default time to wait for packets in flight, in seconds.
 const SETTLE: f64 = 0.5;
-/// Seconds that ports may take to come up unless told.
+/// Default time for ports to come up, in seconds.
 const PATIENCE: f64 = 10.0;
 
-/// The faults that were found.
+/// The errors found so far.
 #[derive(Default)]
 pub(super) struct Faults(Vec<Fault>);
 
 impl Faults {
-    /// One more; `None`, for the place of what has it.
+    /// Adds an error at a path; returns `None` in place of the value.
     pub(super) fn add<T>(&mut self, place: &str, reason: impl Into<String>) -> Option<T> {
         self.0.push(Fault { place: place.to_owned(), reason: reason.into() });
         None
     }
 
-    /// The value, or one more fault.
+    /// The value, or `None` with an error added.
     pub(super) fn take<T>(&mut self, place: &str, result: Result<T, String>) -> Option<T> {
         result.map_err(|reason| self.add::<T>(place, reason)).ok()
     }
 }
 
-/// The plan that a run file makes.
+/// The plan of a run file.
 ///
 /// # Errors
-/// Every reason why it cannot be run.
+///
+/// All reasons why it cannot be run.
 pub fn check(file: &RunFile) -> Result<Plan, Vec<Fault>> {
     let mut faults = Faults::default();
     if file.ports.is_empty() || file.ports.len() > PORTS {
@@ -84,7 +85,7 @@ pub fn check(file: &RunFile) -> Result<Plan, Vec<Fault>> {
     })
 }
 
-/// Ports that want the same thing for themselves.
+/// Ports that require the same exclusive resource.
 fn exclusions(ports: &[Option<PortPlan>], faults: &mut Faults) {
     for (at, one) in ports.iter().enumerate() {
         for other in &ports[at + 1..] {
@@ -98,7 +99,7 @@ fn exclusions(ports: &[Option<PortPlan>], faults: &mut Faults) {
     }
 }
 
-/// Frames of files have no signature: two such streams could not be told apart where they come out.
+/// Frames of files have no signature: two such streams to one port could not be distinguished.
 fn replays(streams: &[StreamPlan], faults: &mut Faults) {
     let mut taken = HashSet::new();
     for stream in streams.iter().filter(|stream| stream.replay.is_some()) {
@@ -109,7 +110,7 @@ fn replays(streams: &[StreamPlan], faults: &mut Faults) {
     }
 }
 
-/// Rates that make no sense, each by itself and together.
+/// Checks rates, each on its own and their sum by port.
 fn lines(ports: &[PortPlan], streams: &[StreamPlan], faults: &mut Faults) {
     let mut loads = vec![0.0; ports.len()];
     for stream in streams {

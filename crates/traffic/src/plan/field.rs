@@ -1,4 +1,4 @@
-//! A field as it is written: one value, or how it changes from packet to packet.
+//! A field in a run file: one value, or values that vary from packet to packet.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,10 +9,10 @@ use crate::generate::values::{Order, Values, Walk};
 use crate::prefixes::{self, Source};
 use crate::random::Random;
 
-/// Values of a list at most.
+/// The longest list of values.
 const LIST_MAX: usize = 1 << 20;
 
-/// A field as it is written.
+/// A field in a run file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldText {
     /// One value.
@@ -21,25 +21,25 @@ pub enum FieldText {
     Many(Box<ChangeText>),
 }
 
-/// How a field changes: one of the kinds, and what refines it.
+/// How a field varies: exactly one kind, and its options.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ChangeText {
-    /// `FIRST-LAST`, or a prefix: in turn.
+    /// `FIRST-LAST`, or a prefix: consecutive values.
     pub range: Option<Text>,
     /// Values in turn.
     pub list: Option<Vec<Text>>,
-    /// `FIRST-LAST`, or a prefix: any of it.
+    /// `FIRST-LAST`, or a prefix: random values.
     pub random: Option<Text>,
-    /// `FIRST-LAST`, or a prefix: the first ones much more often.
+    /// `FIRST-LAST`, or a prefix: random by Zipf's law, the first values most often.
     pub zipf: Option<Text>,
     /// A file of prefixes, or `synthetic:N`: a host in each.
     pub prefixes: Option<Text>,
-    /// From one value of a range to the next; 1 unless told.
+    /// Difference between consecutive values of a range; default 1.
     pub step: Option<u64>,
-    /// Packets that have the same value one after the other; 1 unless told.
+    /// Consecutive packets with the same value; default 1.
     pub every: Option<u64>,
-    /// How a list or prefixes are gone through.
+    /// The order of a list or of prefixes.
     pub order: Option<OrderText>,
 }
 
@@ -49,9 +49,9 @@ pub struct ChangeText {
 pub enum OrderText {
     /// One after the other.
     Turn,
-    /// Any.
+    /// Random.
     Random,
-    /// Any, the first ones much more often.
+    /// Random by Zipf's law, the first values most often.
     Zipf,
 }
 
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for FieldText {
     }
 }
 
-/// What a field's values are.
+/// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Mac,
@@ -136,7 +136,7 @@ impl Kind {
         }
     }
 
-    /// First and count of `FIRST-LAST` or a prefix.
+    /// First value and number of values of `FIRST-LAST` or a prefix.
     fn range(self, text: &str, step: u64) -> Result<(u128, u64), String> {
         let step = u128::from(step.max(1));
         let (first, last) = if let Some((address, length)) = text.split_once('/') {
@@ -167,7 +167,7 @@ impl Kind {
 }
 
 impl FieldText {
-    /// The one value of a field that does not change, or the first of one that does.
+    /// The value of a constant field, or the first value of a varying one.
     pub(super) fn first(&self, kind: Kind) -> Result<u128, String> {
         match self {
             Self::One(text) => kind.value(text),
@@ -175,7 +175,7 @@ impl FieldText {
         }
     }
 
-    /// The way through the values.
+    /// The sequence of values.
     pub(super) fn walk(&self, kind: Kind) -> Result<Walk, String> {
         let change = match self {
             Self::One(text) => {

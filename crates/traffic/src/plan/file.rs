@@ -1,4 +1,4 @@
-//! A run file: what is written in YAML or JSON, as it is written.
+//! A run file in YAML or JSON, before any check.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,24 +18,24 @@ pub struct RunFile {
     /// Streams.
     #[serde(default)]
     pub streams: Vec<StreamText>,
-    /// How long packets are sent; 10 s unless told.
+    /// How long packets are sent; default 10 s.
     pub duration: Option<Seconds>,
-    /// How long to wait for packets that are on their way at the end; 0.5 s unless told.
+    /// How long to wait at the end for packets in flight; default 0.5 s.
     pub settle: Option<Seconds>,
-    /// How long ports may take to come up and gateways to answer; 10 s unless told.
+    /// How long ports may take to come up and gateways to reply; default 10 s.
     pub patience: Option<Seconds>,
-    /// One thread for all ports, one for each, or two.
+    /// One thread for all ports, one for each, or two for each.
     pub threads: Option<ThreadsText>,
-    /// The processors that threads run on, in turn.
+    /// CPUs of the threads, in turn.
     #[serde(default)]
     pub cpus: Vec<usize>,
 }
 
-/// How work is shared between threads.
+/// How the work is distributed to threads.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThreadsText {
-    /// One sends and receives on all ports.
+    /// One thread sends and receives on all ports.
     One,
     /// One for each port.
     PerPort,
@@ -43,37 +43,37 @@ pub enum ThreadsText {
     PerDirection,
 }
 
-/// A port: one driver, and who we are there.
+/// A port: one driver, and its addresses.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PortText {
-    /// Shared memory.
+    /// memif, shared memory.
     pub memif: Option<MemifText>,
-    /// A Linux device by a packet socket.
+    /// A Linux device through a packet socket.
     pub af_packet: Option<DeviceText>,
-    /// A Linux device by AF_XDP.
+    /// A Linux device through AF_XDP.
     pub af_xdp: Option<DeviceText>,
-    /// A Linux device by what suits it best.
+    /// A Linux device with the fastest driver that it supports.
     pub auto: Option<DeviceText>,
-    /// A TAP device, which is made.
+    /// A TAP device, which is created.
     pub tap: Option<DeviceText>,
-    /// A device of DPDK.
+    /// A DPDK device.
     pub dpdk: Option<DpdkText>,
     /// Capture files.
     pub pcap: Option<PcapText>,
-    /// Nowhere: what is sent is gone (`null` itself is no word of YAML).
+    /// Discards sent packets (YAML reads `null` as no value, hence this name).
     pub discard: Option<NullText>,
-    /// Our own MAC address.
+    /// MAC address of the port.
     pub mac: Option<String>,
-    /// Our own addresses, and networks that we speak for.
+    /// Addresses of the port; a network means all of its hosts.
     #[serde(default)]
     pub addresses: Vec<IpNet>,
-    /// The device under test's addresses on this link, one of a family.
+    /// Addresses of the device under test on this link, one per family.
     #[serde(default)]
     pub gateways: Vec<std::net::IpAddr>,
-    /// Bits per second that the line carries.
+    /// Line rate in bits per second.
     pub line_rate: Option<Rate>,
-    /// Bytes of an IP packet.
+    /// MTU: bytes of an IP packet.
     pub mtu: Option<u32>,
 }
 
@@ -81,15 +81,15 @@ pub struct PortText {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MemifText {
-    /// The socket's path, or a name after `@`.
+    /// Path of the socket, or an abstract name after `@`.
     pub socket: String,
-    /// Which link of the socket.
+    /// Link number on the socket.
     #[serde(default)]
     pub id: u32,
-    /// Who listens: `master`; who connects and brings the memory: `slave`.
+    /// `master` listens; `slave` connects and provides the memory.
     #[serde(default)]
     pub role: RoleText,
-    /// What both ends must know.
+    /// Secret that both ends share.
     pub secret: Option<String>,
     /// Descriptors of a ring.
     #[serde(default)]
@@ -100,16 +100,16 @@ pub struct MemifText {
     /// Queues in each direction, 1 to 64; 0: one.
     #[serde(default)]
     pub queues: u16,
-    /// Accept memory that the peer could take away.
+    /// Accept memory that the peer can withdraw.
     #[serde(default)]
     pub trust_memory: bool,
 }
 
-/// A device of DPDK.
+/// A DPDK device.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DpdkText {
-    /// A PCI address or a virtual device, with its settings.
+    /// A PCI address or a virtual device, with its device arguments.
     pub device: String,
     /// Queues in each direction.
     #[serde(default)]
@@ -125,7 +125,7 @@ pub struct DpdkText {
 pub enum RoleText {
     /// Listens.
     Master,
-    /// Connects, and brings the memory.
+    /// Connects and provides the memory.
     #[default]
     Slave,
 }
@@ -136,7 +136,7 @@ pub enum RoleText {
 pub struct DeviceText {
     /// Its name.
     pub device: String,
-    /// The network namespace that it is in.
+    /// Network namespace of the device.
     pub netns: Option<String>,
     /// Queues in each direction.
     #[serde(default)]
@@ -147,13 +147,13 @@ pub struct DeviceText {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PcapText {
-    /// What is received.
+    /// File with the frames to receive.
     pub input: Option<PathBuf>,
-    /// Where to what is sent goes.
+    /// File for the sent frames.
     pub output: Option<PathBuf>,
 }
 
-/// Nothing to set.
+/// No settings.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NullText {}
@@ -162,28 +162,28 @@ pub struct NullText {}
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct StreamText {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The port that sends it.
     pub from: String,
-    /// The port that it is to come back by.
+    /// The port that it is expected on.
     pub to: String,
-    /// How much is sent; 1,000 packets per second unless told.
+    /// Transmit rate; default 1,000 packets per second.
     pub rate: Option<Rate>,
-    /// Packets that go at once.
+    /// Packets per burst.
     pub burst: Option<u32>,
-    /// Packets in all.
+    /// Total number of packets.
     pub count: Option<u64>,
-    /// Bytes of a frame with FCS, or a mix; the shortest unless told.
+    /// Bytes of a frame with FCS, or a mix; default: the shortest possible.
     pub size: Option<Size>,
-    /// Flows: source ports and addresses in turn.
+    /// Flows: source ports and addresses vary.
     pub flows: Option<u32>,
     /// Link-layer addresses.
     #[serde(default)]
     pub ethernet: EthernetText,
-    /// VLAN, the outer one where there are two.
+    /// VLAN; the outer one for QinQ.
     pub vlan: Option<FieldText>,
-    /// The inner VLAN: the outer one has the tag of a provider (QinQ).
+    /// Inner VLAN; the outer tag is then a service tag (QinQ).
     pub inner_vlan: Option<FieldText>,
     /// IPv4.
     pub ip4: Option<IpText>,
@@ -195,7 +195,7 @@ pub struct StreamText {
     pub tcp: Option<PortsText>,
     /// ICMP or ICMPv6 echo requests.
     pub icmp: Option<IcmpText>,
-    /// Frames of a capture file, as they are, in place of made ones.
+    /// Capture file whose frames are sent unmodified, in place of generated ones.
     pub replay: Option<PathBuf>,
 }
 
@@ -203,11 +203,11 @@ pub struct StreamText {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct EthernetText {
-    /// The sender's; the port's unless told.
+    /// Source address; default: the port's.
     pub source: Option<FieldText>,
-    /// The receiver's; the gateway's, or the other port's, unless told.
+    /// Destination address; default: the gateway's or the other port's.
     pub destination: Option<FieldText>,
-    /// The type of frames without an IP header, such as `0x88b5`.
+    /// EtherType of frames without an IP header, such as `0x88b5`.
     #[serde(rename = "type")]
     pub kind: Option<String>,
 }
@@ -216,11 +216,11 @@ pub struct EthernetText {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct IpText {
-    /// The sender; the port's address unless told.
+    /// Source address; default: the port's.
     pub source: Option<FieldText>,
-    /// The receiver; the other port's address unless told.
+    /// Destination address; default: the other port's.
     pub destination: Option<FieldText>,
-    /// TTL or hop limit; 64 unless told.
+    /// TTL or hop limit; default 64.
     pub ttl: Option<u8>,
     /// DSCP, 0 to 63.
     pub dscp: Option<u8>,
@@ -230,9 +230,9 @@ pub struct IpText {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PortsText {
-    /// The sender's; 49152 unless told.
+    /// Source port; default 49152.
     pub source: Option<FieldText>,
-    /// The receiver's; 9 (discard) unless told.
+    /// Destination port; default 9 (discard).
     pub destination: Option<FieldText>,
 }
 
@@ -240,6 +240,6 @@ pub struct PortsText {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct IcmpText {
-    /// Identifier; 1 unless told.
+    /// Identifier; default 1.
     pub identifier: Option<FieldText>,
 }

@@ -1,4 +1,4 @@
-//! What a run is to do: read from a file, checked as a whole before anything is opened.
+//! The plan of a run: read from a file and checked as a whole before any port is opened.
 
 mod check;
 pub mod field;
@@ -26,27 +26,27 @@ pub use check::check;
 pub use file::{RunFile, ThreadsText as Threads};
 pub use quantity::Rate;
 
-/// Streams of a run at most.
+/// Maximum number of streams of a run.
 pub const STREAMS: usize = 4096;
-/// Ports of a run at most.
+/// Maximum number of ports of a run.
 pub const PORTS: usize = 64;
 
-/// What a run is to do.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The ports, by name in order.
+    /// The ports, ordered by name.
     pub ports: Vec<PortPlan>,
-    /// The streams; their place is their number.
+    /// The streams; the index is the stream number.
     pub streams: Vec<StreamPlan>,
     /// How long packets are sent.
     pub seconds: f64,
-    /// How long to wait for packets on their way at the end.
+    /// How long to wait at the end for packets in flight.
     pub settle: f64,
-    /// How long ports may take to come up, and gateways to answer.
+    /// How long ports may take to come up and gateways to reply.
     pub patience: f64,
-    /// How work is shared between threads; `None`: by the processors that there are.
+    /// How the work is distributed to threads; `None`: depends on the number of processors.
     pub threads: Option<Threads>,
-    /// The processors that threads run on, in turn; none: wherever there is room.
+    /// CPUs of the threads, in turn; empty: no pinning.
     pub cpus: Vec<usize>,
 }
 
@@ -57,13 +57,13 @@ pub struct PortPlan {
     pub name: String,
     /// Driver and settings.
     pub config: PortConfig,
-    /// Our MAC address, if configured.
+    /// MAC address, if configured.
     pub mac: Option<[u8; 6]>,
-    /// Our addresses.
+    /// Addresses of the port.
     pub addresses: Vec<IpNet>,
-    /// The device's addresses on this link.
+    /// Addresses of the device under test on this link.
     pub gateways: Vec<IpAddr>,
-    /// Bits per second of the line, when they are known.
+    /// Line rate in bits per second, if known.
     pub line: Option<f64>,
 }
 
@@ -72,25 +72,25 @@ pub struct PortPlan {
 pub struct StreamPlan {
     /// Its name.
     pub name: String,
-    /// The place of the port that sends it.
+    /// Index of the port that sends it.
     pub from: usize,
-    /// The place of the port that it is to come back by.
+    /// Index of the port that it is expected on.
     pub to: usize,
-    /// How much is sent.
+    /// Transmit rate.
     pub rate: Rate,
-    /// Packets that go at once.
+    /// Packets per burst.
     pub burst: u32,
-    /// Packets in all.
+    /// Total number of packets.
     pub count: Option<u64>,
-    /// How its packets look.
+    /// The shapes of its packets.
     pub shapes: Vec<Shape>,
-    /// The shapes of the packets in their order, again and again.
+    /// The shapes of the packets in order, repeated.
     pub order: Vec<u8>,
-    /// What changes in them, by group: IPv4 or no IP, and IPv6.
+    /// Varying fields by group: IPv4 or no IP, and IPv6.
     pub fields: Vec<Vec<(Field, Walk)>>,
-    /// Where the packets' MAC addresses come from.
+    /// Source of the packets' MAC addresses.
     pub link: Link,
-    /// Frames that are sent as they are, again and again, in place of made ones.
+    /// Frames that are sent unmodified and repeated, in place of generated ones.
     pub replay: Option<Replay>,
 }
 
@@ -99,25 +99,25 @@ pub struct StreamPlan {
 pub struct Replay {
     /// The frames.
     pub frames: Arc<Capture>,
-    /// Bytes of a frame in the mean, FCS included.
+    /// Mean frame size in bytes, FCS included.
     pub mean: f64,
 }
 
-/// Where MAC addresses come from that are not told.
+/// Which MAC addresses the run file gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// The sender's is told in the shapes; else it is the port's.
+    /// Whether the shapes hold the source address; otherwise it is the port's.
     pub has_source: bool,
-    /// The receiver's is told in the shapes; else it is the gateway's, or the other port's.
+    /// Whether the shapes hold the destination; otherwise it is the gateway's or the other port's.
     pub has_destination: bool,
 }
 
-/// What is wrong with a run file, and what to do about it.
+/// An error in a run file, with the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where: `streams.up.rate`.
+    /// Path in the file: `streams.up.rate`.
     pub place: String,
-    /// What, and what to do.
+    /// The error and the fix.
     pub reason: String,
 }
 
@@ -127,7 +127,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// Why there is no plan.
+/// Why a plan cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// The file cannot be read.
@@ -135,13 +135,13 @@ pub enum PlanError {
     Read {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// It is no run file.
+    /// The file is not a run file.
     #[error("{0}")]
     Syntax(String),
-    /// It asks for what is not possible: all reasons.
+    /// The file has errors; all are listed.
     #[error("{}", list(.0))]
     Faults(Vec<Fault>),
 }
@@ -153,31 +153,34 @@ fn list(faults: &[Fault]) -> String {
 /// Reads and checks a run file in YAML or JSON.
 ///
 /// # Errors
-/// A file that cannot be read or is none, and every impossible wish in it.
+///
+/// The file cannot be read or parsed, or has invalid values; all of them are listed.
 pub fn read(path: &Path) -> Result<Plan, PlanError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| PlanError::Read { path: path.display().to_string(), error })?;
     parse(&text)
 }
 
-/// The same with the text itself.
+/// Parses and checks the text of a run file.
 ///
 /// # Errors
+///
 /// As [`read`].
 pub fn parse(text: &str) -> Result<Plan, PlanError> {
     check(&parse_file(text)?).map_err(PlanError::Faults)
 }
 
-/// The run file itself, not checked yet, for who changes it first.
+/// Parses a run file without checking it, for callers that change it first.
 ///
 /// # Errors
-/// It is no run file.
+///
+/// The text is not a run file.
 pub fn parse_file(text: &str) -> Result<RunFile, PlanError> {
     serde_saphyr::from_str(text).map_err(|error| PlanError::Syntax(error.to_string()))
 }
 
 impl StreamPlan {
-    /// Bytes of a frame in the mean, FCS included.
+    /// Mean frame size in bytes, FCS included.
     pub fn mean_frame(&self) -> f64 {
         if let Some(replay) = &self.replay {
             return replay.mean;
@@ -195,9 +198,10 @@ impl StreamPlan {
         self.shapes.iter().map(|shape| usize::from(shape.size)).max().unwrap_or(0)
     }
 
-    /// Packets per second at a rate on the port that sends; `Ok(None)`: as many as it takes.
+    /// Packets per second at a rate on the sending port; `Ok(None)`: as many as the port accepts.
     ///
     /// # Errors
+    ///
     /// As [`Rate::packets`].
     pub fn packets(&self, rate: Rate, ports: &[PortPlan]) -> Result<Option<f64>, String> {
         rate.packets(self.mean_frame(), ports[self.from].line)

@@ -10,7 +10,7 @@ use super::check::Faults;
 use super::file::{DeviceText, MemifText, PortText, RoleText};
 use super::{PortPlan, Rate};
 
-/// One port; `None`: it has faults, which were told.
+/// One port; `None` when it has errors, which were added.
 pub(super) fn port(name: &str, text: &PortText, faults: &mut Faults) -> Option<PortPlan> {
     let place = format!("ports.{name}");
     let mac = match &text.mac {
@@ -54,7 +54,7 @@ pub(super) fn port(name: &str, text: &PortText, faults: &mut Faults) -> Option<P
     })
 }
 
-/// The settings of all drivers that are named.
+/// The settings of all drivers in the file.
 fn drivers(text: &PortText, mac: Option<[u8; 6]>) -> Vec<PortConfig> {
     let mtu = text.mtu.unwrap_or(0);
     let of = |device: &DeviceText| (device.device.clone(), device.netns.clone(), device.queues);
@@ -122,7 +122,7 @@ fn memif(text: &MemifText, mtu: u32, mac: Option<[u8; 6]>) -> PortConfig {
     })
 }
 
-/// The rate of a device's line as the system tells it.
+/// The line rate that the system reports for a device.
 fn speed(config: &PortConfig) -> Option<f64> {
     let device = match config {
         PortConfig::AfPacket(it) if it.netns.is_none() => &it.device,

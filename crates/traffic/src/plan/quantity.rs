@@ -1,17 +1,17 @@
-//! Rates, sizes and times as people write them.
+//! Rates, sizes and times in a run file.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// Bytes that a frame costs on a wire besides itself: preamble and the least gap (IEEE 802.3).
+/// Bytes of a frame's overhead on the wire: preamble and minimum inter-frame gap (IEEE 802.3).
 pub const WIRE: usize = 20;
-/// Packets per second at most.
+/// The highest rate in packets per second.
 const RATE_MAX: f64 = 1e9;
-/// Seconds of a run at most: a day.
+/// The longest run in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// How much is sent.
+/// A transmit rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
     /// Packets per second.
@@ -20,16 +20,17 @@ pub enum Rate {
     Bits(f64),
     /// A share of the port's line rate.
     Line(f64),
-    /// As much as the port takes.
+    /// As much as the port accepts.
     Max,
 }
 
 impl Rate {
-    /// Packets per second for frames of so many bytes in the mean, FCS included, on a line of so
-    /// many bits per second. `Ok(None)`: as much as the port takes.
+    /// Packets per second for frames of this mean size in bytes, FCS included, at this line rate in
+    /// bits per second. `Ok(None)`: as many as the port accepts.
     ///
     /// # Errors
-    /// A share of a line whose rate is not known.
+    ///
+    /// A share of an unknown line rate.
     pub fn packets(&self, frame: f64, line: Option<f64>) -> Result<Option<f64>, String> {
         let bits = (frame + WIRE as f64) * 8.0;
         let rate = match self {
@@ -118,13 +119,13 @@ impl FromStr for Seconds {
 /// The sizes of a stream's frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// All of them this many bytes, FCS included.
+    /// All of this many bytes, FCS included.
     Fixed(u16),
-    /// These in turn.
+    /// These sizes in turn.
     List(Vec<u16>),
     /// IPv4: 64 B 55 %, 594 B 25 %, 1518 B 20 %.
     Imix1,
-    /// Half the first and half the third: both families in turn.
+    /// Half the first mix and half the third: both families alternate.
     Imix2,
     /// IPv6: 78 B 58 %, 496 B 3 %, 594 B 24 %, 1518 B 15 %.
     Imix3,
@@ -145,7 +146,7 @@ impl FromStr for Size {
     }
 }
 
-/// Reads what people write as text or as a plain number.
+/// Reads a quantity from text or from a plain number.
 macro_rules! read_text {
     ($($kind:ty),*) => {$(
         impl<'de> Deserialize<'de> for $kind {

@@ -11,12 +11,12 @@ use super::file::StreamText;
 use super::{Link, Rate, Replay, StreamPlan};
 use crate::generate::template::FCS;
 
-/// Packets per second unless told.
+/// Default rate in packets per second.
 const RATE: f64 = 1000.0;
-/// Bytes of the largest file.
+/// Size limit of the file in bytes.
 const FILE_MAX: u64 = 1 << 30;
 
-/// The stream; `None`: it has faults, which were told.
+/// The stream; `None` when it has errors, which were added.
 pub(super) fn stream(
     place: &str,
     text: &StreamText,

@@ -1,15 +1,16 @@
-//! The short form of a run file, from a command line: two ports and one stream, or one each way.
+//! The short form of a run file on the command line: two ports with one stream, or one in each
+//! direction.
 
 use serde_json::{Map, Value, json};
 
-/// What a command line says in place of a run file.
+/// Command line options in place of a run file.
 #[derive(Clone, Debug, Default)]
 pub struct Short {
     /// `NAME=DRIVER:TARGET[,KEY=VALUE...]`, two of them.
     pub ports: Vec<String>,
     /// Frame size, or a mix.
     pub size: Option<String>,
-    /// Another stream goes back.
+    /// Whether a second stream is sent in the opposite direction.
     pub both: bool,
     /// Source and destination address of the first stream.
     pub addresses: (Option<String>, Option<String>),
@@ -19,10 +20,11 @@ pub struct Short {
     pub vlan: Option<u16>,
 }
 
-/// The run file, as JSON, that says the same.
+/// The equivalent run file as JSON.
 ///
 /// # Errors
-/// Ports that are not written as they should be.
+///
+/// Malformed ports.
 pub fn run_file(short: &Short) -> Result<String, String> {
     if short.ports.len() != 2 {
         return Err(format!("{} ports: give --port twice, or a run file", short.ports.len()));
@@ -122,13 +124,13 @@ fn port(text: &str) -> Result<(String, Value), String> {
             "mac" | "line-rate" | "mtu" => {
                 port.insert(key.into(), value());
             }
-            // DPDK's drivers have settings of their own, which stand behind the device.
+            // DPDK drivers have settings of their own, which follow the device.
             _ if driver == "dpdk" && !["queues", "ring-size"].contains(&key) => {
                 if let Some(Value::String(device)) = settings.get_mut("device") {
                     *device += &format!(",{part}");
                 }
             }
-            // The driver knows its own; others are refused where the file is read.
+            // The driver has its own settings; unknown ones are rejected when the file is parsed.
             _ => {
                 settings.insert(key.into(), value());
             }

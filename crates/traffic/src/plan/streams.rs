@@ -1,4 +1,4 @@
-//! Checks one stream of a run file and makes its packets' headers.
+//! Checks one stream of a run file and builds the headers of its packets.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -17,20 +17,20 @@ use crate::generate::values::{Order, Values, Walk};
 use crate::neighbor::{FOUR, SIX, first_of_family};
 use crate::random::Random;
 
-/// Packets per second unless told.
+/// Default rate in packets per second.
 const RATE: f64 = 1000.0;
-/// Packets of a burst at most.
+/// The longest burst in packets.
 const BURST_MAX: u32 = 1 << 20;
 /// The first dynamic port (RFC 6335, section 6).
 const SOURCE_PORT: u16 = 49_152;
 /// Discard (RFC 863).
 const DESTINATION_PORT: u16 = 9;
-/// Flows of one source address: as many as there are dynamic ports.
+/// Flows per source address: the number of dynamic ports.
 const PORTS: u64 = 1 << 14;
-/// Sizes of a list at most: their places are bytes, of two families.
+/// The longest list of sizes: their indexes are bytes, for two families.
 const SIZES_MAX: usize = 100;
 
-/// One stream; `None`: it has faults, which were told.
+/// One stream; `None` when it has errors, which were added.
 pub(super) fn stream(
     place: &str,
     text: &StreamText,
@@ -76,7 +76,7 @@ pub(super) fn stream(
     })
 }
 
-/// The families of a stream: 0 for IPv4 or none, 1 for IPv6, as groups of fields are counted.
+/// Groups of fields: 0 for IPv4 or no IP, 1 for IPv6.
 struct Builder<'a> {
     place: &'a str,
     text: &'a StreamText,
@@ -91,7 +91,7 @@ impl Builder<'_> {
         self.faults.add(&place, reason)
     }
 
-    /// A field's first value; when it changes, it is noted for the groups.
+    /// The first value of a field; a varying field is also recorded for the groups.
     fn field(
         &mut self,
         key: &str,
@@ -146,7 +146,7 @@ impl Builder<'_> {
         Some(all)
     }
 
-    /// Which groups of packets there are.
+    /// The groups of packets of this stream.
     fn groups(&mut self) -> Option<Vec<usize>> {
         let text = self.text;
         let has = (text.ip4.is_some(), text.ip6.is_some());
@@ -184,7 +184,7 @@ impl Builder<'_> {
             (Some(outer), Some(inner)) => [Tag::service(outer as u16), Tag::customer(inner as u16)],
         };
         tag.into_iter().flatten().for_each(|tag| {
-            // There is room for two.
+            // The stack holds two tags.
             let _ = tags.push(tag);
         });
         Some(tags)
@@ -220,7 +220,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The IP header of a group, TTL and class.
+    /// IP header of a group, TTL and traffic class.
     fn network(
         &mut self,
         group: usize,
@@ -276,14 +276,16 @@ impl Builder<'_> {
         Some((network, ttl, dscp << 2))
     }
 
-    /// Source ports and addresses that change when only a number of flows is given.
+    /// Varies source ports and addresses when only the number of flows is given.
     fn flows(&mut self, headers: &[(u8, Headers)]) -> Option<()> {
         let Some(flows) = self.text.flows.filter(|flows| *flows > 1).map(u64::from) else {
             return Some(());
         };
         for (group, headers) in headers {
             let source = match headers.network {
-                Network::None(_) => return self.fault("flows", "require IP addresses, which distinguish them"),
+                Network::None(_) => {
+                    return self.fault("flows", "require IP addresses, which distinguish them");
+                }
                 Network::Ip4 { source, .. } => u128::from(source.to_bits()),
                 Network::Ip6 { source, .. } => source.to_bits(),
             };
@@ -303,7 +305,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// The shapes of all groups and sizes, and their order: groups take turns.
+    /// The shapes of all groups and sizes, and their order: groups alternate.
     fn shapes(&mut self, headers: &[(u8, Headers)]) -> Option<(Vec<Shape>, Vec<u8>)> {
         let mut shapes = Vec::new();
         let mut turns: Vec<Vec<u8>> = Vec::new();
@@ -311,7 +313,7 @@ impl Builder<'_> {
         for (group, headers) in headers {
             let mixed = if *group == 1 { SIZES6 } else { SIZES4 };
             let sizes: Vec<(u16, usize)> = match &self.text.size {
-                // Tags make the shortest ones longer.
+                // Tags increase the shortest sizes.
                 Some(Size::Imix1 | Size::Imix2 | Size::Imix3) => mixed
                     .iter()
                     .map(|(size, share)| ((*size).max(headers.shortest() as u16), *share))

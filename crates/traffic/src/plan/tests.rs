@@ -1,4 +1,4 @@
-//! Run files as people write them, and what is wrong with others.
+//! Valid run files, and the errors of invalid ones.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What the two families of addresses are to a bench: how to read them, and how real tables look.
+//! The two address families for benchmarks: parsing, and the prefix lengths of real tables.
 
 use std::net::IpAddr;
 
@@ -6,27 +6,27 @@ use stoa_tables::lpm::Key;
 
 use crate::random::Random;
 
-/// A family of addresses, in the table's own terms.
+/// An address family, as the forwarding table stores it.
 pub trait Family: Key + 'static {
     /// `IPv4` or `IPv6`.
     const NAME: &'static str;
-    /// The most synthetic prefixes: more are not there to be had with real lengths.
+    /// The most synthetic prefixes with realistic lengths.
     const SYNTHETIC_MAX: usize;
 
     /// The address, if it is of this family.
     fn of(address: IpAddr) -> Option<Self>;
-    /// The address as others know it.
+    /// The address as a standard type.
     fn address(self) -> IpAddr;
-    /// The address of these low bits.
+    /// The address with these low bits.
     fn bits(bits: u128) -> Self;
-    /// These bits as a number.
+    /// Its bits as a number.
     fn number(self) -> u128;
-    /// Any address.
+    /// A random address.
     fn anywhere(random: &mut Random) -> Self;
-    /// Any prefix of the lengths that are usual.
+    /// A random prefix of a usual length.
     fn made(random: &mut Random) -> (Self, u8);
 
-    /// The address with all bits behind `len` cleared.
+    /// The address with all bits after `len` cleared.
     fn cut(self, len: u8) -> Self {
         Self::bits(self.number() & !low(Self::BITS - len))
     }
@@ -43,7 +43,7 @@ fn low(count: u8) -> u128 {
     u128::MAX.checked_shr(128 - u32::from(count)).unwrap_or(0)
 }
 
-/// A length drawn by how many in a thousand have it.
+/// A length drawn by its share per thousand.
 fn length(per_mille: &[(u8, u16)], random: &mut Random) -> u8 {
     let mut at = random.below(1000) as u16;
     for (len, share) in per_mille {
@@ -55,7 +55,7 @@ fn length(per_mille: &[(u8, u16)], random: &mut Random) -> u8 {
     per_mille.last().map_or(0, |(len, _)| *len)
 }
 
-/// Lengths of the Internet's IPv4 table of 2023, in a thousand.
+/// Prefix lengths in the Internet's IPv4 table of 2023, per thousand.
 const LENGTHS4: [(u8, u16); 14] = [
     (24, 596),
     (22, 120),
@@ -73,7 +73,7 @@ const LENGTHS4: [(u8, u16); 14] = [
     (12, 1),
 ];
 
-/// Lengths of the Internet's IPv6 table of 2023, in a thousand.
+/// Prefix lengths in the Internet's IPv6 table of 2023, per thousand.
 const LENGTHS6: [(u8, u16); 24] = [
     (48, 471),
     (32, 141),
@@ -124,7 +124,8 @@ impl Family for u32 {
         let len = length(&LENGTHS4, random);
         loop {
             let address = 1 << 24 | random.below(223 << 24) as u32;
-            // Loopback, link-local, the benches' own (RFC 2544) and the least that covers them.
+            // Excludes loopback, link-local and benchmark networks (RFC 2544), and the /7 blocks
+            // around them.
             if !matches!(address >> 24, 0 | 126 | 127 | 168 | 169 | 198 | 199) {
                 return (address.cut(len), len);
             }
@@ -148,13 +149,13 @@ impl Family for u128 {
     fn number(self) -> u128 {
         self
     }
-    /// In 2000::/3, which is all that is given out (RFC 4291, section 2.4).
+    /// In 2000::/3, the only allocated range (RFC 4291, section 2.4).
     fn anywhere(random: &mut Random) -> Self {
         1 << 125 | (u128::from(random.next()) << 64 | u128::from(random.next())) >> 3
     }
     fn made(random: &mut Random) -> (Self, u8) {
         let len = length(&LENGTHS6, random);
-        // 64 Ki allocations of /29, as registries give them.
+        // 64 Ki allocations of /29, the size that registries allocate.
         let block = 0x2a00_0000 + random.below(1 << 16) as u128 * 8;
         let below = u128::from(random.next()) << 35 | u128::from(random.next());
         ((block << 96 | below & low(99)).cut(len), len)

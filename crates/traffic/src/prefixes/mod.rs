@@ -1,4 +1,4 @@
-//! Prefixes to measure with: real tables from files, and synthetic ones with the same lengths.
+//! Prefixes for measurements: real tables from files, and synthetic ones with the same lengths.
 
 mod family;
 
@@ -13,19 +13,19 @@ use crate::random::Random;
 
 pub use family::Family;
 
-/// The most prefixes of a table, read or made.
+/// The most prefixes of a table, from a file or synthetic.
 pub const PREFIXES_MAX: usize = 8 << 20;
-/// The most bytes of an unpacked file.
+/// The most bytes of an uncompressed file.
 const TEXT_MAX: u64 = 1 << 30;
-/// How a gzip file begins (RFC 1952, section 2.3.1).
+/// The first bytes of a gzip file (RFC 1952, section 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Where prefixes come from.
+/// Source of prefixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// So many made ones.
+    /// This many synthetic prefixes.
     Synthetic(usize),
-    /// A text file with one `address/length` a line, plain or packed by gzip.
+    /// A text file with one `address/length` a line, plain or compressed with gzip.
     File(PathBuf),
 }
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// Why there are no prefixes, or no keys.
+/// Why prefixes or keys could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum PrefixError {
     /// The file cannot be read.
@@ -63,10 +63,10 @@ pub enum PrefixError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// A line that is none.
+    /// A malformed line.
     #[error("{}, line {line}: {reason}", path.display())]
     Line {
         /// The file.
@@ -76,26 +76,27 @@ pub enum PrefixError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Nothing of this family.
+    /// The file has none of this family.
     #[error("{}: there is no {family} {what} in it; name another file or another family", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
         /// `IPv4` or `IPv6`.
         family: &'static str,
-        /// What was looked for.
+        /// The expected content.
         what: &'static str,
     },
-    /// More than a table holds.
+    /// More than a table can hold.
     #[error("{0} prefixes are too many: give at most {1}")]
     Many(usize, usize),
 }
 
-/// Prefixes of one family, each once, in ascending order. Lines of the other family are passed
-/// over, so that one file may serve both.
+/// Prefixes of one family, without duplicates, in ascending order. Lines of the other family are
+/// skipped, so that one file can serve both.
 ///
 /// # Errors
-/// A file that cannot be read, a line that is no prefix, more than [`PREFIXES_MAX`].
+///
+/// The file cannot be read, has a malformed line, or has more than [`PREFIXES_MAX`] prefixes.
 pub fn load<K: Family>(source: &Source) -> Result<Vec<(K, u8)>, PrefixError> {
     match source {
         Source::Synthetic(count) => synthetic(*count),
@@ -108,7 +109,7 @@ pub fn load<K: Family>(source: &Source) -> Result<Vec<(K, u8)>, PrefixError> {
     }
 }
 
-/// Addresses of one family, one a line, in the order of the file.
+/// Addresses of one family, one a line, in file order.
 pub(crate) fn addresses<K: Family>(path: &Path) -> Result<Vec<K>, PrefixError> {
     let address = |text: &str| {
         let address: IpAddr =
@@ -124,7 +125,7 @@ fn synthetic<K: Family>(count: usize) -> Result<Vec<(K, u8)>, PrefixError> {
     }
     let mut random = Random::new(0x1234_5678);
     let mut made = HashSet::with_capacity(count);
-    // What is there already is drawn again: the lengths of which there are many fill up.
+    // A duplicate is drawn again, so frequent lengths fill up.
     while made.len() < count {
         made.insert(K::made(&mut random));
     }
@@ -149,7 +150,7 @@ fn prefix<K: Family>(text: &str) -> Result<Option<(K, u8)>, String> {
     Ok(Some((network, len)))
 }
 
-/// What stands in the lines of a file; empty ones and those that begin with `#` do not count.
+/// Parses the lines of a file; skips empty lines and lines that start with `#`.
 fn read<T>(
     path: &Path,
     (family, what): (&'static str, &'static str),

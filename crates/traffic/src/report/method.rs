@@ -1,4 +1,4 @@
-//! The page of a method: one table of figures, one plot of rates or loss, all trials.
+//! The page of a method: one table of results, one plot of rates or loss, all trials.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::plot::{Line, Plot};
 use super::{STYLE, date, escape, group, rate, time};
 use crate::method::{Bound, Report};
 
-/// The page. All that is needed is in it.
+/// The page, self-contained.
 pub fn method_html(report: &Report) -> String {
     let mut page = String::with_capacity(64 << 10);
     let warnings: String = report
@@ -37,7 +37,7 @@ pub fn method_html(report: &Report) -> String {
     plots(&mut page, report);
     figures(&mut page, report);
     trials(&mut page, report);
-    // In JSON this stands in texts only; in the page nothing of them must look like markup.
+    // Strings in the JSON must not contain markup.
     let json = serde_json::to_string(report).unwrap_or_default().replace('<', "\\u003c");
     let _ = write!(
         page,
@@ -46,7 +46,7 @@ pub fn method_html(report: &Report) -> String {
     page
 }
 
-/// What came back, and what was lost, by the load, a line for each frame size.
+/// Received rate and loss by offered load, a line for each frame size.
 fn plots(page: &mut String, report: &Report) {
     let lines = |value: &dyn Fn(&crate::method::Trial) -> Option<f64>| {
         let of_row = report.rows.iter().take(super::LINES).map(|row| {

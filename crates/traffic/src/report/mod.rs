@@ -1,5 +1,5 @@
-//! The report of a run as one HTML file: figures, plots, and the results themselves, for a browser
-//! without a network.
+//! The report of a run as one HTML file with values, plots and the results as JSON; it needs no
+//! network.
 
 mod method;
 mod plot;
@@ -10,10 +10,10 @@ use crate::results::{Latency, Results, Stream};
 pub use method::method_html;
 use plot::{Line, Plot};
 
-/// Lines of a plot at most: more cannot be told apart.
+/// The most lines of a plot: more cannot be distinguished.
 const LINES: usize = 6;
 
-/// The page. All that is needed is in it.
+/// The page, self-contained.
 pub fn html(results: &Results) -> String {
     let mut page = String::with_capacity(64 << 10);
     let (class, validity) = match results.valid {
@@ -60,7 +60,7 @@ pub fn html(results: &Results) -> String {
     );
     plots(&mut page, results);
     tables(&mut page, results);
-    // In JSON this stands in texts only; in the page nothing of them must look like markup.
+    // Strings in the JSON must not contain markup.
     let json = serde_json::to_string(results).unwrap_or_default().replace('<', "\\u003c");
     let _ = write!(
         page,
@@ -124,7 +124,7 @@ fn plots(page: &mut String, results: &Results) {
     figures(page, &plots);
 }
 
-/// Plots side by side, those that have something to show.
+/// Plots side by side; empty ones are omitted.
 fn figures(page: &mut String, plots: &[Plot]) {
     page.push_str("<section class=plots>\n");
     for plot in plots.iter().filter(|plot| plot.has_points()) {
@@ -144,7 +144,7 @@ fn figures(page: &mut String, plots: &[Plot]) {
     page.push_str("</section>\n");
 }
 
-/// Points of the curve: how many nines, and microseconds.
+/// Points of the curve: number of nines, and microseconds.
 fn latency_curve(latency: &Latency) -> Vec<(f64, f64)> {
     let nines = |share: f64| if share >= 1.0 { 6.0 } else { -(1.0 - share).log10() };
     latency.curve.iter().map(|(share, ns)| (nines(*share), *ns as f64 / 1e3)).collect()
@@ -221,7 +221,7 @@ fn tables(page: &mut String, results: &Results) {
 
 const STYLE: &str = include_str!("style.css");
 
-/// Text that cannot be taken for markup.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -241,8 +241,7 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A figure by its name, whose last word is its unit (`latency_p50_ns`), in words, and its value with
-/// the unit.
+/// Title and formatted value of a result; the last word of its name is the unit (`latency_p50_ns`).
 pub fn figure(name: &str, value: f64) -> (String, String) {
     let (words, unit) = name.rsplit_once('_').unwrap_or((name, ""));
     let (words, value) = match unit {

@@ -1,11 +1,12 @@
-//! One plot as SVG: plain lines whose colours the page gives, so that it suits light and dark.
+//! One plot as SVG: plain lines whose colours come from the page's style sheet, for light and dark
+//! themes.
 
 use plotters::prelude::*;
 use plotters::style::RGBColor;
 
-/// Points of the picture, which the page stretches.
+/// Size of the picture in points; the page scales it.
 const SIZE: (u32, u32) = (560, 280);
-/// Colours that the page's style sheet knows and replaces.
+/// Placeholder colours that the page's style sheet replaces.
 const GRID: RGBColor = RGBColor(0, 0, 0x11);
 const TEXT: RGBColor = RGBColor(0, 0, 0x12);
 
@@ -15,7 +16,7 @@ pub(super) struct Plot {
     pub(super) unit: &'static str,
     pub(super) x: &'static str,
     pub(super) lines: Vec<Line>,
-    /// Latencies by share: nines along the bottom, and the height by powers of ten.
+    /// Whether it shows latency by percentile: nines on the x axis, powers of ten on the y axis.
     pub(super) is_curve: bool,
 }
 
@@ -30,7 +31,7 @@ impl Plot {
         self.lines.iter().any(|line| line.points.len() > 1)
     }
 
-    /// The picture; `None`: it could not be drawn.
+    /// The picture; `None` when it cannot be drawn.
     pub(super) fn svg(&self) -> Option<String> {
         let mut svg = String::new();
         {
@@ -38,7 +39,7 @@ impl Plot {
             let drawn = if self.is_curve { self.curve(&area) } else { self.over_time(&area) };
             drawn.and_then(|()| area.present().ok())?;
         }
-        // The page scales it: a size of its own would keep it from that.
+        // The page scales the picture only without a fixed size.
         let (width, height) = SIZE;
         Some(svg.replacen(&format!("width=\"{width}\" height=\"{height}\" "), "", 1))
     }
@@ -113,7 +114,7 @@ impl Plot {
     }
 }
 
-/// The colour of a line, as the style sheet counts them.
+/// The colour of a line, by its number in the style sheet.
 fn colour(at: usize) -> RGBColor {
     RGBColor(0, 0, 1 + at as u8)
 }
@@ -129,7 +130,7 @@ fn share(nines: f64) -> String {
     }
 }
 
-/// A figure with as many digits as an axis has room for.
+/// A value formatted for an axis.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{:.1} M", value / 1e6),

@@ -1,4 +1,4 @@
-//! The page is whole, safe and needs no network.
+//! The page is complete, escapes its input and needs no network.
 
 use super::*;
 use crate::results::{Cause, Fault, Port, Sample};

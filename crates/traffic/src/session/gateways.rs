@@ -1,5 +1,5 @@
-//! Before the first run: asks for the gateways, and sends a little of each stream so that devices
-//! on the way know where our addresses are.
+//! Before the first run: resolves the gateways, and sends a few packets of each stream so that
+//! devices on the path learn the ports' addresses.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,14 +13,14 @@ use crate::generate::template::{Network, Template};
 use crate::plan::Link;
 use crate::signature::{Key, LEARNING, Signature};
 
-/// How often a gateway is asked that does not answer.
+/// Interval between requests to a gateway that does not reply.
 const RETRY: Duration = Duration::from_millis(500);
-/// How long packets are on their way that teach the paths, and what they set off.
+/// Time for the learning packets, and the requests that they cause, to arrive.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// Packets of each stream that teach.
+/// Learning packets of each stream.
 const WARM_UP_PACKETS: u32 = 3;
 
-/// A gateway to ask for: the port's place, its address, and the tags (type, VLAN) of the stream.
+/// A gateway to resolve: index of the port, its address, and the tags (type, VLAN) of the stream.
 type GatewayRequest = (usize, IpAddr, Vec<(u16, u16)>);
 
 impl Session {
@@ -53,7 +53,7 @@ impl Session {
         Ok(())
     }
 
-    /// All gateways to ask for.
+    /// All gateways to resolve.
     fn gateway_requests(&self) -> BTreeSet<GatewayRequest> {
         let mut gateway_requests = BTreeSet::new();
         for stream in self.plan.streams.iter().filter(|stream| !stream.link.has_destination) {
@@ -88,7 +88,7 @@ impl Session {
     ) -> Result<(), RunError> {
         let mut tags = Stack::EMPTY;
         for (tpid, tci) in vlans {
-            // They came from a stack: there is room.
+            // The tags came from a stack of the same size.
             let _ =
                 tags.push(stoa_wire::vlan::Tag { tpid: *tpid, tci: stoa_wire::vlan::Tci(*tci) });
         }
@@ -128,8 +128,8 @@ impl Session {
         }
     }
 
-    /// Sends some packets of each stream, and answers what devices ask then. Whether they come
-    /// back is no matter: the run will tell.
+    /// Sends some packets of each stream, and replies to neighbour requests. Their arrival is not
+    /// checked: the run measures loss.
     pub(super) fn warm_up(&mut self) {
         let key = Key::of_run(self.run);
         for lesson in 0..WARM_UP_PACKETS {

@@ -8,11 +8,11 @@ use crate::analyse::StreamCounters;
 use crate::generate::Sent;
 use crate::results::{Cause, Fault, Port, Results, Stream};
 
-/// The share of what was due that may be missing from a valid run.
+/// The share of due packets that may be missing from a valid run.
 const TOLERANCE: f64 = 0.005;
 
 impl Session {
-    /// Gathers the results of the threads and takes the queues back.
+    /// Collects the results of the threads and returns the queues to the ports.
     pub(super) fn gather(
         &mut self,
         parameters: &RunParameters,
@@ -87,7 +87,7 @@ impl Session {
         }
     }
 
-    /// How long packets were sent: the whole span, unless all of them were sent earlier.
+    /// The transmit time: the whole span, unless all packets were sent earlier.
     fn seconds(&self, parameters: &RunParameters, last: u64, sent: &[Sent]) -> f64 {
         let counted = parameters.counts.iter().zip(sent);
         let is_counted = counted
@@ -95,7 +95,7 @@ impl Session {
             .all(|(count, sent)| count.is_some_and(|count| sent.packets >= count));
         let until = if is_counted { last } else { last.max(parameters.start) };
         let measured = parameters.clock.seconds(until.saturating_sub(parameters.start));
-        // The gap after the last packet belongs to the time of a steady stream.
+        // The gap after the last packet is part of the time of a steady stream.
         let is_whole = !is_counted && measured > parameters.seconds * 0.99;
         if is_whole { parameters.seconds } else { measured }
     }
@@ -125,7 +125,7 @@ impl Session {
     }
 }
 
-/// All streams as one.
+/// The sum of all streams.
 fn total(
     streams: &[Stream],
     sent: &[Sent],
@@ -139,7 +139,8 @@ fn total(
     for ((stream, sent), seen) in streams.iter().zip(sent).zip(seen) {
         total.sent += stream.sent;
         total.received += stream.received;
-        // Not the difference of the sums: what one stream has too many is no other's.
+        // Not the difference of the totals: surplus packets of one stream do not offset the loss of
+        // another.
         total.lost += stream.lost;
         total.duplicates += stream.duplicates;
         total.reordered += stream.reordered;

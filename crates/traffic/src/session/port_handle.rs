@@ -8,9 +8,9 @@ use super::RunError;
 use crate::neighbor::Responder;
 use crate::plan::PortPlan;
 
-/// Answers to neighbours that may wait to be sent.
+/// Replies to neighbours that may be queued.
 const ANSWERS: usize = 64;
-/// Vectors that are received at once from a queue, at most.
+/// The most vectors received at once from a queue.
 const VECTORS: usize = 16;
 
 /// An open port.
@@ -18,9 +18,9 @@ pub(super) struct PortHandle {
     name: String,
     port: Box<dyn Port>,
     pub(super) mac: [u8; 6],
-    /// Lent to a run and returned by it.
+    /// Borrowed by a run and returned by it.
     pub(super) io: Option<PortIo>,
-    /// Why the link went down last.
+    /// Why the link last went down.
     pub(super) down: Option<String>,
     /// The responder while there are no queues.
     spare: Option<(Responder, Receiver<Vec<u8>>)>,
@@ -68,7 +68,7 @@ impl PortHandle {
         self.port.missed()
     }
 
-    /// Lets the port's control side do its part.
+    /// Runs the port's control side.
     pub(super) fn service(&mut self) {
         for event in self.port.service() {
             match event {
@@ -79,7 +79,7 @@ impl PortHandle {
                             self.io = Some(PortIo { queues, responder, answers });
                             self.down = None;
                         }
-                        // A run has the responder: it ends first, as the link was lost.
+                        // A run holds the responder and ends on link loss.
                         None => self.down = Some("the link went down and came back".to_owned()),
                     }
                 }
@@ -100,7 +100,7 @@ impl PortHandle {
         }
     }
 
-    /// Receives and answers ARP and neighbour discovery; between runs only.
+    /// Receives ARP and neighbour discovery and replies; between runs only.
     pub(super) fn answer_neighbors(&mut self) {
         let Some(io) = &mut self.io else { return };
         for queue in &mut io.queues.rx {

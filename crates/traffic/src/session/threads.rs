@@ -13,18 +13,18 @@ use crate::generate::Sender;
 use crate::plan::Threads;
 use crate::progress::Progress;
 
-/// Turns between two looks for answers to neighbours while there is work.
+/// Loop iterations between two checks for replies to neighbours while busy.
 const ANSWER_TURNS: u32 = 64;
-/// Seconds between two publications.
+/// Seconds between two progress updates.
 const PUBLISH: f64 = 0.002;
 
-/// What all threads of a run see.
+/// Shared by all threads of a run.
 pub(super) struct Shared {
     pub(super) progress: Progress,
     pub(super) stop: AtomicBool,
-    /// Ticks between two publications.
+    /// Ticks between two progress updates.
     interval: u64,
-    /// There are more threads than processors: who has nothing to do lets others go first.
+    /// Whether there are more threads than processors: idle threads then yield.
     is_polite: bool,
 }
 
@@ -51,7 +51,8 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Shares the halves of the ports out, as asked or as processors allow: whoever watches needs one, too.
+/// Distributes the halves of the ports to threads, as configured or by the number of processors;
+/// the main thread needs one too.
 pub(super) fn teams(
     asked: Option<Threads>,
     senders: Vec<Vec<Sender>>,
@@ -79,7 +80,7 @@ pub(super) fn teams(
     }
 }
 
-/// Starts a thread for each team, on the processors given in turn.
+/// Starts a thread for each team, on the given CPUs in turn.
 pub(super) fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     teams: Vec<Team>,
@@ -101,7 +102,7 @@ pub(super) fn start<'scope, 'env>(
     Ok(handles)
 }
 
-/// Whether a thread may be put on these processors.
+/// Checks that threads may run on these CPUs.
 pub(super) fn check_cpus(cpus: &[usize]) -> Result<(), RunError> {
     for cpu in cpus {
         let mut set = CpuSet::new();
@@ -117,7 +118,7 @@ pub(super) fn check_cpus(cpus: &[usize]) -> Result<(), RunError> {
 fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     if set.set(cpu).is_ok() {
-        // Checked before; where it fails all the same, the thread runs elsewhere.
+        // Checked before; if it fails nevertheless, the thread runs unpinned.
         let _ = sched_setaffinity(Pid::from_raw(0), &set);
     }
 }

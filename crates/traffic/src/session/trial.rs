@@ -1,4 +1,4 @@
-//! One run: puts the halves together, watches them, and gathers what they found.
+//! One run: assembles the halves, monitors them, and collects their results.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use crate::progress::Counts;
 use crate::results::{Cause, Fault, Results, Sample, gbps};
 use crate::signature::{Key, UNIT_NS};
 
-/// Seconds between putting the threads to work and the first packet.
+/// Seconds from starting the threads to the first packet.
 const LEAD: f64 = 0.02;
-/// Seconds between two samples, at least.
+/// The shortest interval between two samples, in seconds.
 const SAMPLE: f64 = 0.1;
-/// Samples of a run, at most.
+/// The most samples of a run.
 const SAMPLES: f64 = 600.0;
-/// How often the control side of ports is looked after.
+/// How often the control side of the ports runs.
 const ATTEND: Duration = Duration::from_millis(10);
 
-/// What a run was asked to be.
+/// Parameters of a run.
 pub(super) struct RunParameters {
     pub(super) clock: Clock,
     pub(super) key: Key,
-    /// The span in which packets are sent, by the time stamp counter.
+    /// Start of the transmit span, by the time stamp counter.
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) seconds: f64,
@@ -37,7 +37,7 @@ pub(super) struct RunParameters {
     pub(super) counts: Vec<Option<u64>>,
 }
 
-/// How it went.
+/// What happened during a run.
 #[derive(Default)]
 pub(super) struct RunLog {
     pub(super) samples: Vec<Sample>,
@@ -84,7 +84,7 @@ impl Session {
         Ok(RunParameters { clock, key, start, end, seconds, rates, counts })
     }
 
-    /// The sending halves of each port, one for each queue, and the receiving half, in their order.
+    /// The transmit halves of each port, one for each queue, and its receive half, in port order.
     fn halves(
         &mut self,
         parameters: &RunParameters,
@@ -92,7 +92,7 @@ impl Session {
         let mut streams = self.streams(parameters)?;
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for (at, handle) in self.handles.iter_mut().enumerate() {
-            // It is up: that was waited for.
+            // The port is up: the session waited for it.
             let Some(PortIo { queues, responder, answers }) = handle.io.take() else {
                 return Err(
                     handle.error("the link went down; check the cable or peer and run again")
@@ -128,7 +128,7 @@ impl Session {
     /// The streams of each port.
     fn streams(&self, parameters: &RunParameters) -> Result<Vec<Vec<TxStream>>, RunError> {
         let mut streams: Vec<Vec<TxStream>> = self.handles.iter().map(|_| Vec::new()).collect();
-        // Zero marks a buffer that holds nothing.
+        // Zero marks an empty buffer.
         let mut first_mark = 1;
         for (at, plan) in self.plan.streams.iter().enumerate() {
             let (rate, count) = (parameters.rates[at], parameters.counts[at].unwrap_or(u64::MAX));
@@ -152,7 +152,7 @@ impl Session {
         Ok(streams)
     }
 
-    /// Watches a run until all has come back or the time for it is over.
+    /// Monitors a run until all packets have arrived or the time is over.
     fn follow(&mut self, parameters: &RunParameters, shared: &Shared, watch: Watch<'_>) -> RunLog {
         let mut run_log = RunLog::default();
         let interval = (parameters.seconds / SAMPLES).max(SAMPLE);
@@ -200,7 +200,8 @@ impl Session {
     }
 }
 
-/// Deals streams out to so many queues. A stream keeps to one, and so its packets to their order.
+/// Distributes streams to queues. A stream stays on one queue, which preserves the order of its
+/// packets.
 fn distribute(streams: Vec<TxStream>, queues: usize) -> Vec<Vec<TxStream>> {
     let mut shares: Vec<Vec<TxStream>> = (0..queues).map(|_| Vec::new()).collect();
     for (at, stream) in streams.into_iter().enumerate() {

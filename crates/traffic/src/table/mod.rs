@@ -1,7 +1,7 @@
-//! `stoa bench table`: speed and memory of the longest-prefix match, by itself.
+//! `stoa bench table`: speed and memory of the longest-prefix match alone.
 //!
-//! Look-ups run in batches as long as a vector, over at least 2^20 keys in turn; the least
-//! disturbed of many passes is told. Changes are timed by what this thread had of a processor.
+//! Look-ups run in batches of a vector over at least 2^20 keys in turn; the least disturbed of many
+//! passes is reported. Changes are timed by this thread's processor time.
 
 mod redirect;
 #[cfg(test)]
@@ -20,25 +20,25 @@ use stoa_tables::lpm::{Kernel, Lpm, LpmCapacity, LpmError};
 use crate::prefixes::{self, Family, PrefixError, Source};
 use crate::random::Random;
 
-/// Keys that are looked up in turn, at least.
+/// The least number of keys.
 const KEYS: usize = 1 << 20;
 /// Passes over all keys for each round.
 const PASSES: u32 = 5;
-/// Prefixes that are taken out and put back while a reader is there, at most.
+/// The most prefixes removed and added again while a reader is active.
 const CHURN: usize = 200_000;
 /// Changes between two grace periods.
 const BATCH: usize = 64;
-/// Values that the prefixes have, unless told otherwise.
+/// Default number of values.
 pub const VALUES: u32 = 1024;
 
-/// What is looked up.
+/// The keys to look up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// Anywhere in the address space (IPv6: in 2000::/3).
+    /// Random addresses (IPv6: in 2000::/3).
     Random,
-    /// An address of a prefix, each prefix as likely.
+    /// An address of a prefix, with uniformly distributed prefixes.
     InTable,
-    /// The same, but prefixes by Zipf's law.
+    /// An address of a prefix, with prefixes by Zipf's law.
     Zipf,
     /// Addresses of a file, one a line.
     File(PathBuf),
@@ -68,7 +68,7 @@ impl std::fmt::Display for Keys {
     }
 }
 
-/// What is measured.
+/// The workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// The prefixes.
@@ -77,54 +77,53 @@ pub struct Workload {
     pub keys: Keys,
     /// How batches are looked up.
     pub kernel: Kernel,
-    /// Different values, as next hops are: 1 to 2^20.
+    /// Distinct values, as next hops are: 1 to 2^20.
     pub values: u32,
-    /// How often the table is filled and emptied; the fastest counts. 1 to 100. Keys are passed
-    /// over five times as often.
+    /// How often the table is filled and emptied; the fastest round counts. 1 to 100. Each round
+    /// has five passes over the keys.
     pub rounds: u32,
 }
 
-/// What was measured. Bytes count what a table has touched, not what it may grow to.
+/// Results of the measurement. Bytes count the memory in use, not the reserved address space.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     /// Million look-ups per second.
     pub mlps: f64,
     /// Ticks of the time stamp counter per look-up.
     pub cycles_per_lookup: f64,
-    /// Bytes of what workers read.
+    /// Bytes that workers read.
     pub bytes_per_route: f64,
-    /// Bytes of it and of the writer's own packet accounting.
+    /// Bytes that workers read and the writer's bookkeeping.
     pub bytes_per_route_all: f64,
-    /// Single prefixes put in, in random order.
+    /// Single prefixes added, in random order.
     pub inserts_per_second: f64,
-    /// Single prefixes taken out, in random order.
+    /// Single prefixes removed, in random order.
     pub deletes_per_second: f64,
-    /// Prefixes put in, in ascending order, into an empty table.
+    /// Prefixes added in ascending order to an empty table.
     pub bulk_inserts_per_second: f64,
-    /// Prefixes taken out and put back while a reader keeps freed memory waiting.
+    /// Prefixes removed and added again while a reader delays freeing memory.
     pub changes_per_second_shared: f64,
-    /// Microseconds until every reader follows when the neighbour behind all prefixes changes: half
-    /// of the changes took less.
+    /// Median time in microseconds until every reader uses a new neighbour behind all prefixes.
     pub redirect_us_median: f64,
     /// The slowest of a thousand such changes.
     pub redirect_us_most: f64,
-    /// Readers that had to follow: one for each processor but one.
+    /// Number of readers: one for each processor but one.
     pub redirect_readers: usize,
     /// Seconds to fill the empty table in ascending order.
     pub build_seconds: f64,
     /// Prefixes.
     pub routes: usize,
-    /// Bytes of what workers read.
+    /// Bytes that workers read.
     pub lookup_bytes: usize,
-    /// Bytes of the writer's own packet accounting.
+    /// Bytes of the writer's bookkeeping.
     pub bookkeeping_bytes: usize,
     /// `ip4` or `ip6`.
     pub family: &'static str,
-    /// Where the prefixes come from.
+    /// Source of the prefixes.
     pub prefixes: String,
-    /// What was looked up.
+    /// The keys.
     pub keys: String,
-    /// Different values of the prefixes.
+    /// Distinct values of the prefixes.
     pub values: u32,
     /// How batches were looked up.
     pub kernel: &'static str,
@@ -132,7 +131,7 @@ pub struct Figures {
     pub tsc_hz: u64,
 }
 
-/// Why there are no figures.
+/// Why the measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// A number out of range.
@@ -141,20 +140,21 @@ pub enum TableError {
     /// No prefixes or no keys.
     #[error(transparent)]
     Prefixes(#[from] PrefixError),
-    /// The table refused a change.
+    /// The table rejected a change.
     #[error("the table refused a change: {0}")]
     Refused(#[from] LpmError),
-    /// The system has not the address space.
+    /// The address space could not be reserved.
     #[error(
         "the system gives no memory for {0} routes: give fewer, or raise the limit (ulimit -v)"
     )]
     Memory(usize),
 }
 
-/// The kernel of that name, the best one for an empty name.
+/// The kernel with this name; the best one for an empty name.
 ///
 /// # Errors
-/// It is not known, or not possible here.
+///
+/// The kernel is unknown, or not supported on this machine.
 pub fn kernel(name: &str) -> Result<Kernel, String> {
     let kernel = match name {
         "" => Kernel::detect(),
@@ -178,10 +178,11 @@ fn name(kernel: Kernel) -> &'static str {
     }
 }
 
-/// Measures a table of the family `K`; `progress` hears the share that is done.
+/// Measures a table of the family `K`; `progress` receives the completed share.
 ///
 /// # Errors
-/// A workload that makes no sense, or a file that cannot be read.
+///
+/// A workload that is out of range, or a file that cannot be read.
 pub fn run<K: Family>(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, TableError> {
     check(workload)?;
     let mut random = Random::new(7);
@@ -288,7 +289,7 @@ impl Changes {
     }
 }
 
-/// Changes per second while a reader is there: all that is freed waits for its epoch.
+/// Changes per second while a reader is active: freed memory waits for its epoch.
 fn churn<K: Family>(
     lpm: &mut Lpm<K>,
     routes: &[(K, u8, u32)],
@@ -312,13 +313,13 @@ fn churn<K: Family>(
     Ok(2.0 * changes as f64 / seconds)
 }
 
-/// Seconds that this thread was on a processor meanwhile; of the clock where that is not known.
+/// Processor time of this thread in seconds, or elapsed time where that is not available.
 fn timed(work: impl FnOnce() -> Result<(), LpmError>) -> Result<f64, LpmError> {
     let (start, begin) = (Instant::now(), on_cpu());
     work()?;
     let elapsed = start.elapsed().as_secs_f64();
     let seconds = on_cpu().zip(begin).map_or(elapsed, |(now, then)| now - then);
-    // Never nothing, by which one cannot divide.
+    // Never zero: it is a divisor.
     Ok(if seconds > 0.0 { seconds } else { elapsed.max(1e-9) })
 }
 
@@ -332,7 +333,7 @@ fn keys<K: Family>(
     routes: &[(K, u8, u32)],
     random: &mut Random,
 ) -> Result<Vec<K>, TableError> {
-    // In random order already, so that ranks are spread over the table.
+    // The prefixes are shuffled, so ranks are spread over the table.
     let within = |at: usize, random: &mut Random| {
         let (prefix, len, _) = routes[at];
         prefix.inside(len, random)
@@ -357,7 +358,7 @@ fn keys<K: Family>(
 
 /// Cycles and seconds of the least disturbed pass over all keys.
 fn measure<K: Family>(lpm: &Lpm<K>, (kernel, passes): (Kernel, u32), keys: &[K]) -> (u64, f64) {
-    // The kernel was found to be possible when it was chosen.
+    // The kernel was checked when it was chosen.
     let reader = lpm.reader().with_kernel(kernel).unwrap_or_else(|| lpm.reader());
     let mut out = [0; VECTOR];
     let (mut cycles, mut seconds) = (u64::MAX, f64::MAX);

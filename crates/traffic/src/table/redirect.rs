@@ -1,8 +1,8 @@
-//! How soon every worker follows when the neighbour behind all prefixes of a table changes.
+//! Time until every worker uses a new neighbour behind all prefixes of a table.
 //!
-//! All next hops of the table send by one adjacency. Readers, one for each processor but the
-//! writer's, look up and resolve vectors of addresses as the graph does, without end. The writer replaces
-//! the adjacency and waits until each reader has got nothing but the new one for a whole vector.
+//! All next hops of the table use one adjacency. Readers, one for each processor but the writer's,
+//! look up and resolve vectors of addresses in a loop, as the graph does. The writer replaces the
+//! adjacency and waits until each reader has resolved a whole vector to the new one only.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -16,29 +16,30 @@ use super::TableError;
 use crate::prefixes::Family;
 use crate::random::Random;
 
-/// Changes that are timed.
+/// Number of timed changes.
 const CHANGES: u32 = 1000;
-/// Addresses that each reader looks up in turn.
+/// Addresses that each reader looks up.
 const KEYS: usize = 1 << 16;
-/// Readers, at most: as many as there are workers.
+/// The most readers: the maximum number of workers.
 const READERS_MAX: usize = 64;
-/// A reader that has not seen a change after so long has lost its processor.
+/// A reader that misses a change for this long has lost its processor.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two changes, at most, so that they meet the readers anywhere in their turns.
+/// The longest pause between two changes, so that they hit the readers at random points of their
+/// loop.
 const PAUSE_US: usize = 20;
 
-/// Times from before a change until every reader has seen it.
+/// Times from before a change until every reader uses it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Redirect {
-    /// Microseconds that half of the changes stayed under.
+    /// Median in microseconds.
     pub(super) median_us: f64,
-    /// Microseconds of the slowest.
+    /// Maximum in microseconds.
     pub(super) most_us: f64,
-    /// Readers that had to see it.
+    /// Number of readers.
     pub(super) readers: usize,
 }
 
-/// Stops the readers, whatever happens to the writer.
+/// Stops the readers when the writer returns or panics.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -57,7 +58,7 @@ pub(super) fn measure<K: Family>(
     let capacity = NextHopCapacity { objects: values as usize, buckets: 0 };
     let mut next_hops = NextHops::new(capacity).ok_or(TableError::Memory(routes.len()))?;
     for _ in 0..values {
-        // There is room for all, and ids count from 1 as the values do.
+        // The table has capacity for all, and ids count from 1 as the values do.
         next_hops.add(&NextHop::Adjacency(0)).map_err(|_| TableError::Memory(routes.len()))?;
     }
     let cpus = thread::available_parallelism().map_or(1, usize::from);
@@ -91,7 +92,7 @@ pub(super) fn measure<K: Family>(
             }
             start.elapsed().as_secs_f64() * 1e6
         };
-        // The first one waits for the readers to start.
+        // The first change waits for the readers to start.
         change(0);
         (1..=CHANGES).map(change).collect::<Vec<f64>>()
     });
@@ -100,7 +101,7 @@ pub(super) fn measure<K: Family>(
     Ok(Redirect { median_us: times[times.len() / 2], most_us, readers })
 }
 
-/// Looks up and resolves until told to stop; says which is the oldest adjacency of each vector.
+/// Looks up and resolves until stopped; publishes the oldest adjacency of each vector.
 fn read<K: Family>(
     lpm: &LpmReader<K>,
     hops: &NextHopReader,
