@@ -1,7 +1,8 @@
-//! A BGP speaker for tests and benchmarks: it announces and withdraws millions of routes as fast as TCP accepts them, and keeps its
-//! session alive. It imports no routes; it counts the UPDATE messages that it receives.
+//! A BGP speaker for tests and benchmarks: it announces and withdraws millions of routes as fast as TCP accepts them,
+//! and keeps its session alive. It imports no routes; it counts the UPDATE messages that it receives.
 //!
-//! It runs on a thread of its own in the namespace of a provider. It announces everything again in each new session, as a router does.
+//! It runs on its own thread in the namespace of a provider. Like a router, it announces everything again in each new
+//! session.
 
 mod session;
 mod updates;
@@ -20,21 +21,21 @@ pub use updates::{Nlri, Paths, announce, end_of_rib, withdraw};
 /// The two ends of the session.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Our address; the session comes from it.
+    /// Local address of the session.
     pub own: IpAddr,
-    /// The daemon's address, which listens at port 179.
+    /// Address of the daemon, which listens on port 179.
     pub peer: IpAddr,
-    /// Our autonomous system.
+    /// Local autonomous system.
     pub asn: u32,
-    /// Our BGP identifier.
+    /// Local BGP identifier.
     pub router_id: Ipv4Addr,
-    /// Seconds without a word after which the session ends, 3 to 65,535 (RFC 4271, section 4.2).
+    /// Hold time in seconds, 3 to 65,535 (RFC 4271, section 4.2).
     pub hold_time: u16,
-    /// Whether the peer shall keep our routes while our session is down, and we say that we do so (RFC 4724).
+    /// Whether OPEN carries the graceful restart capability with preserved forwarding state (RFC 4724).
     pub graceful_restart: bool,
 }
 
-/// A running speaker. Dropping it ends its session with a notification.
+/// A running speaker. Dropping it ends its session with a NOTIFICATION.
 #[derive(Debug)]
 pub struct Speaker {
     shared: Arc<Shared>,
@@ -43,34 +44,34 @@ pub struct Speaker {
     requested: AtomicU64,
 }
 
-/// Requests to its thread: complete messages in sequence.
+/// Requests to the thread: complete messages, in sequence.
 #[derive(Debug)]
 enum Request {
-    /// Now, and at each session to come.
+    /// Send now, and in each later session.
     Announce(Arc<[u8]>),
-    /// Now; and all that was announced is forgotten.
+    /// Send now, and forget all earlier announcements.
     Replace(Arc<[u8]>),
 }
 
-/// State that its thread reports.
+/// State that the thread publishes.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    /// UPDATE messages that the peer sent.
+    /// UPDATE messages received from the peer.
     updates_received: AtomicU64,
     state: Mutex<SessionState>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct SessionState {
-    /// When the session that is up became established.
+    /// When the current session became established.
     established: Option<Instant>,
-    /// Sessions so far.
+    /// Number of sessions so far.
     sessions: u64,
-    /// Orders whose last byte TCP has taken, and when that was.
+    /// Requests whose last byte TCP has accepted, and when.
     requests_sent: u64,
     sent_time: Option<Instant>,
-    /// Why the last session ended, or could not begin.
+    /// Why the last session ended or failed to start.
     reason: String,
 }
 
@@ -85,10 +86,11 @@ impl Shared {
 }
 
 impl Speaker {
-    /// Starts it in a namespace. It tries to connect ten times a second until it is dropped.
+    /// Starts the speaker in a namespace. It tries to connect ten times a second until it is dropped.
     ///
     /// # Errors
-    /// When the namespace is gone.
+    ///
+    /// The namespace is gone.
     pub fn start(namespace: &Namespace, identity: Identity) -> Result<Self> {
         let (requests, receiver) = channel();
         let shared = Arc::new(Shared::default());
@@ -105,22 +107,24 @@ impl Speaker {
         self.request(Request::Announce(messages));
     }
 
-    /// Says these messages, and forgets all that was announced before: they are what is to hold from now on, such as withdrawals
-    /// and what comes in their place.
+    /// Sends these messages and forgets all earlier announcements: they are the new state, such as withdrawals
+    /// followed by their replacements.
     pub fn replace(&self, messages: Arc<[u8]>) {
         self.request(Request::Replace(messages));
     }
 
     fn request(&self, order: Request) {
         self.requested.fetch_add(1, Ordering::Relaxed);
-        // The thread lives as long as this speaker; one that could not enter its namespace says so when it is waited for.
+        // The thread lives as long as this speaker; if it could not enter its namespace, the wait for the session
+        // reports it.
         let _ = self.requests.send(order);
     }
 
-    /// Waits until the session is established; returns since when.
+    /// Waits until the session is established; returns when it was.
     ///
     /// # Errors
-    /// [`LabError::WaitDeadline`] with what ended the last attempt.
+    ///
+    /// [`LabError::WaitDeadline`] with the error of the last attempt.
     pub fn wait_established(&self, deadline: Duration) -> Result<Instant> {
         wait_until("the BGP session is established", deadline, || {
             let state = self.shared.state();
@@ -128,19 +132,19 @@ impl Speaker {
         })
     }
 
-    /// Since when the session is established, if it is.
+    /// When the current session was established, if it is up.
     #[must_use]
     pub fn established(&self) -> Option<Instant> {
         self.shared.state().established
     }
 
-    /// Sessions that were established so far.
+    /// Number of established sessions so far.
     #[must_use]
     pub fn sessions(&self) -> u64 {
         self.shared.state().sessions
     }
 
-    /// UPDATE messages that the peer has sent.
+    /// UPDATE messages received from the peer.
     #[must_use]
     pub fn updates_received(&self) -> u64 {
         self.shared.updates_received.load(Ordering::Relaxed)
@@ -167,10 +171,11 @@ impl Speaker {
         })
     }
 
-    /// An error when the session has ended that was established before.
+    /// Returns an error when an established session has ended.
     ///
     /// # Errors
-    /// [`LabError::ParseFailed`] with why it ended.
+    ///
+    /// [`LabError::ParseFailed`] with the reason.
     pub fn still_established(&self) -> Result<()> {
         let state = self.shared.state();
         if state.established.is_some() {
@@ -184,7 +189,7 @@ impl Drop for Speaker {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say beyond what it noted.
+            // The thread has already published its result.
             let _ = thread.join();
         }
     }

@@ -1,35 +1,36 @@
-//! BIRD 2 in a namespace, with a folder and a `birdc` of its own.
+//! BIRD 2 in a namespace, with its own folder and its own `birdc`.
 
 use std::time::Duration;
 
 use crate::process::Background;
 use crate::{Command, Namespace, Result, Scratch, Tool, wait_until};
 
-/// How long it may take until it answers.
+/// Timeout until `birdc` replies after the start.
 const START: Duration = Duration::from_secs(30);
-/// How long `birdc` may take to answer; while BIRD works on a full table, it waits.
+/// Timeout of a `birdc` command: it waits while BIRD processes a full table.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Sets limits of what it starts (util-linux).
+/// Sets resource limits for the started program (util-linux).
 const PRLIMIT: &str = "/usr/bin/prlimit";
-/// Room for BIRD 2.0's calculation of OSPF routes: with 100,000 external LSAs it overflows the usual 8 MiB.
+/// Stack for BIRD 2.0's OSPF route calculation: 100,000 external LSAs overflow the default of 8 MiB.
 const STACK: &str = "--stack=1073741824:";
 
 /// A running BIRD. It ends when dropped.
 #[derive(Debug)]
 pub struct Bird {
     namespace: String,
-    /// Before its folder, so that it ends before that goes.
+    /// Declared before its folder, so that it is dropped first.
     daemon: Background,
     scratch: Scratch,
 }
 
 impl Bird {
-    /// Starts it with this configuration and waits until it answers.
+    /// Starts BIRD with this configuration and waits until `birdc` replies.
     ///
     /// # Errors
-    /// [`crate::LabError::ToolMissing`] when it is not installed; [`crate::LabError::WaitDeadline`] with its log when it does not
-    /// take the configuration.
+    ///
+    /// [`crate::LabError::ToolMissing`] when it is not installed; [`crate::LabError::WaitDeadline`] with its log when
+    /// it rejects the configuration.
     pub fn start(namespace: &Namespace, configuration: &str) -> Result<Self> {
         let scratch = Scratch::new()?;
         scratch.write("bird.conf", configuration)?;
@@ -40,10 +41,11 @@ impl Bird {
         Ok(bird)
     }
 
-    /// Has it say to its peers that it will be back (`birdc graceful restart`), waits until it ended, and starts it again.
+    /// Restarts BIRD gracefully (`birdc graceful restart`): waits until it exits, and starts it again.
     ///
     /// # Errors
-    /// As [`Bird::start`]; [`crate::LabError::WaitDeadline`] when it does not end.
+    ///
+    /// As [`Bird::start`]; [`crate::LabError::WaitDeadline`] when it does not exit.
     pub fn restart_gracefully(&mut self) -> Result<()> {
         self.query("graceful restart")?;
         wait_until("BIRD has ended", START, || {
@@ -52,16 +54,17 @@ impl Bird {
         self.restart()
     }
 
-    /// Starts it again after [`Bird::kill`], with the option that has it recover (`-R`).
+    /// Starts BIRD again after [`Bird::kill`], with the option for recovery (`-R`).
     ///
     /// # Errors
+    ///
     /// As [`Bird::start`].
     pub fn restart(&mut self) -> Result<()> {
         self.daemon = Self::spawn(&self.namespace, &self.scratch, &["-R"])?;
         self.wait_up()
     }
 
-    /// Kills it outright, as a crash would.
+    /// Kills it, as a crash would.
     pub fn kill(&self) {
         self.daemon.kill();
     }
@@ -100,10 +103,11 @@ impl Bird {
         self.daemon.log()
     }
 
-    /// What `birdc` answers, at most 30 s later.
+    /// The output of a `birdc` command; timeout 30 s.
     ///
     /// # Errors
-    /// When it cannot be started or does not answer.
+    ///
+    /// `birdc` cannot be started or does not reply.
     pub fn query(&self, question: &str) -> Result<String> {
         let socket = self.scratch.file("ctl").display().to_string();
         let command = Command::tool(Tool::BIRDC)?.inside(&self.namespace).deadline(ANSWER);
@@ -111,10 +115,11 @@ impl Bird {
         Ok(format!("{}{}", output.stdout, output.stderr))
     }
 
-    /// Waits until an answer says all of this.
+    /// Waits until the output contains all of these texts.
     ///
     /// # Errors
-    /// [`crate::LabError::WaitDeadline`] with the answer and its log.
+    ///
+    /// [`crate::LabError::WaitDeadline`] with the output and BIRD's log.
     pub fn wait_for(&self, question: &str, wanted: &[&str], deadline: Duration) -> Result<()> {
         wait_until(&format!("`{question}` says {wanted:?}"), deadline, || {
             let printed = self.query(question).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
-//! A thin binding of bpf(2): load a traffic-control program, attach it to a device's ingress or egress (TCX).
+//! A thin binding of bpf(2): loads a traffic-control program and attaches it to a device's ingress or egress (TCX).
 //!
-//! The only room of this crate with `unsafe`. Constants and layouts are those of the kernel's user interface,
+//! The only module of this crate with `unsafe`. Constants and layouts are those of the kernel's user interface,
 //! `<linux/bpf.h>`.
 
 #![allow(unsafe_code)]
@@ -11,7 +11,7 @@ const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_LINK_CREATE: libc::c_int = 28;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 
-/// Which way packets go at the device.
+/// The direction of packets at the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
     /// Received, before the network stack (`BPF_TCX_INGRESS`).
@@ -20,7 +20,7 @@ pub(crate) enum Hook {
     Egress = 47,
 }
 
-/// One instruction of the BPF machine, as the kernel lays it out.
+/// One BPF instruction in the kernel's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
@@ -28,7 +28,7 @@ pub(crate) struct Instruction {
     pub(crate) code: u8,
     /// Destination register in the low nibble, source register in the high one.
     pub(crate) registers: u8,
-    /// Offset: of a jump in instructions, of memory in bytes.
+    /// Offset: instructions for a jump, bytes for memory.
     pub(crate) offset: i16,
     /// Immediate operand.
     pub(crate) immediate: i32,
@@ -68,9 +68,9 @@ const _: () = assert!(size_of::<ProgLoad>() == 72);
 const _: () = assert!(size_of::<LinkCreate>() == 32);
 
 fn bpf<T>(command: libc::c_int, attributes: &T) -> std::io::Result<OwnedFd> {
-    // SAFETY: `attributes` is a live `#[repr(C)]` value of the size that is passed, laid out as the kernel expects for
-    // `command`; both commands used here only read it. The pointers in it (instructions, licence, log) belong to
-    // borrows that outlive this call.
+    // SAFETY: `attributes` is a live `#[repr(C)]` value of the size that is passed, with the layout that the kernel
+    // expects for `command`; both commands used here only read it. The pointers in it (instructions, licence, log)
+    // belong to borrows that outlive this call.
     let answer = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>())
     };
@@ -78,14 +78,15 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> std::io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: both commands answer with a new file descriptor that nobody else owns.
+    // SAFETY: both commands return a new file descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 /// Loads a program for `hook`.
 ///
 /// # Errors
-/// What the system said; what the verifier said is in the text.
+///
+/// The system's error, with the verifier's log.
 pub(crate) fn load(program: &[Instruction], hook: Hook) -> std::io::Result<OwnedFd> {
     let mut attributes = ProgLoad {
         prog_type: BPF_PROG_TYPE_SCHED_CLS,
@@ -103,18 +104,19 @@ pub(crate) fn load(program: &[Instruction], hook: Hook) -> std::io::Result<Owned
     attributes.log_level = 1;
     attributes.log_size = 64 << 10;
     attributes.log_buf = log.as_mut_ptr().expose_provenance() as u64;
-    // The same again, this time the verifier may say why.
+    // Load again with a log buffer, to get the verifier's reason.
     let _ = bpf(BPF_PROG_LOAD, &attributes);
     let text = String::from_utf8_lossy(&log);
     let text = crate::error::last_lines(text.trim_end_matches('\0'), 3);
     Err(std::io::Error::new(first.kind(), format!("{first}; the verifier says: {text}")))
 }
 
-/// Attaches a program to the device of this index in the calling thread's network namespace. It stays attached as long
-/// as the returned descriptor is open.
+/// Attaches a program to the device of this index in the calling thread's network namespace. It stays attached as
+/// long as the returned descriptor is open.
 ///
 /// # Errors
-/// What the system said: `EINVAL` on kernels before 6.6, `EPERM` without the rights.
+///
+/// The system's error: `EINVAL` on kernels before 6.6, `EPERM` without the privileges.
 pub(crate) fn attach(program: &OwnedFd, device: u32, hook: Hook) -> std::io::Result<OwnedFd> {
     let attributes = LinkCreate {
         prog_fd: program.as_raw_fd().cast_unsigned(),

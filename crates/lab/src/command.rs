@@ -15,14 +15,14 @@ use nix::unistd::Pid;
 use crate::error::last_lines;
 use crate::{LabError, Result, Tool, interrupt};
 
-/// What is kept of a command's output: the last bytes up to this many; twice this many for a moment.
+/// The last bytes of a command's output that are kept; the buffer grows to twice this size.
 const KEPT: usize = 4 << 20;
-/// How often it is looked whether a command has ended.
+/// How often the wait checks whether the command has exited.
 const PERIOD: Duration = Duration::from_millis(4);
-/// What a command has unless [`Command::deadline`] says otherwise.
+/// Default timeout of a command; see [`Command::deadline`].
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A command to run. Everything it starts stays in a process group of its own, which ends with it.
+/// A command to run. It and its children have their own process group, which ends with the command.
 #[derive(Debug)]
 pub struct Command {
     program: String,
@@ -36,9 +36,9 @@ pub struct Command {
 /// Output and exit status of a command.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// The command as one would type it.
+    /// The command line.
     pub command: String,
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
     /// Its standard output, at most the last 4 MiB.
     pub stdout: String,
@@ -49,16 +49,17 @@ pub struct Output {
 }
 
 impl Output {
-    /// Whether it ended with 0.
+    /// Whether the exit status is 0.
     #[must_use]
     pub fn success(&self) -> bool {
         self.status.success()
     }
 
-    /// The output of a command that had to end with 0.
+    /// The output of a command that must succeed.
     ///
     /// # Errors
-    /// [`LabError::CommandFailed`] when it did not.
+    ///
+    /// [`LabError::CommandFailed`] when the exit status is not 0.
     pub fn ok(self) -> Result<Self> {
         if self.success() {
             return Ok(self);
@@ -107,14 +108,14 @@ impl Command {
         self
     }
 
-    /// How long it may take; 10 s unless said otherwise.
+    /// Sets the timeout; default 10 s.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// What it reads from its standard input (at most 64 KiB, what a pipe holds); nothing unless said otherwise.
+    /// Sets the standard input (at most 64 KiB, the capacity of a pipe); default: empty.
     #[must_use]
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = Some(bytes.into());
@@ -128,7 +129,7 @@ impl Command {
         self
     }
 
-    /// The command as one would type it.
+    /// The command line.
     #[must_use]
     pub fn line(&self) -> String {
         let program = self.program.rsplit('/').next().unwrap_or(&self.program);
@@ -138,11 +139,12 @@ impl Command {
             .join(" ")
     }
 
-    /// Starts it and waits for its end.
+    /// Starts it and waits until it exits.
     ///
     /// # Errors
-    /// When it cannot be started, [`LabError::CommandDeadline`] when it does not end in time,
-    /// [`LabError::Interrupted`] after Ctrl-C; in both cases it was killed. How it ended is in the output.
+    ///
+    /// It cannot be started; [`LabError::CommandDeadline`] when it does not exit in time; [`LabError::Interrupted`]
+    /// after Ctrl-C. In the last two cases it was killed. The output contains the exit status.
     pub fn run(self) -> Result<Output> {
         let line = self.line();
         let begun = Instant::now();
@@ -187,7 +189,7 @@ impl Command {
             None => std::process::Command::new(&self.program),
         };
         let input = if self.input.is_some() { Stdio::piped() } else { Stdio::null() };
-        // LC_ALL: what is parsed must not be translated.
+        // LC_ALL: parsed output must not be translated.
         command
             .args(&self.arguments)
             .env("LC_ALL", "C")
@@ -200,7 +202,7 @@ impl Command {
             .spawn()
             .map_err(|error| LabError::system(format!("start `{}`", self.line()), error))?;
         if let (Some(bytes), Some(mut stdin)) = (&self.input, child.stdin.take()) {
-            // A program that ends without reading its input says so by its status.
+            // A program that exits without reading its input reports that by its status.
             let _ = std::io::Write::write_all(&mut stdin, bytes);
         }
         let stdout = PipeReader::new(child.stdout.take());
@@ -209,7 +211,7 @@ impl Command {
     }
 }
 
-/// A started command. Not to be left without [`Running::finish`].
+/// A started command. Callers must call [`Running::finish`].
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
@@ -224,11 +226,11 @@ impl Running {
     }
 
     fn raw(&self) -> Pid {
-        // Process ids fit: the kernel's limit is 2^22.
+        // Process ids fit: the kernel limits them to 2^22.
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Whether it has ended by itself. It is left unreaped, so that its process group cannot be another's yet.
+    /// Whether it has exited by itself. It is not reaped yet, so that its process group id cannot be reused.
     pub(crate) fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         self.status.is_some()
@@ -238,17 +240,17 @@ impl Running {
     /// Sends a signal to the process itself.
     pub(crate) fn signal(&self, signal: Signal) {
         if self.status.is_none() {
-            // It may have ended in the meantime; as it is not reaped, nobody else can have its id.
+            // It may have exited already; it is not reaped, so its id cannot belong to another process.
             let _ = nix::sys::signal::kill(self.raw(), signal);
         }
     }
 
-    /// Ends what still runs of its group, and reaps it.
+    /// Kills what still runs in its group, and reaps it.
     pub(crate) fn finish(&mut self) -> Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
         }
-        // No such group any more is what we want.
+        // An error means that the group is already gone.
         let _ = killpg(self.raw(), Signal::SIGKILL);
         let status =
             self.child.wait().map_err(|error| LabError::system("wait for a child", error))?;
@@ -298,7 +300,7 @@ impl PipeReader {
 
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic; if it did, what it heard is still there.
+            // The thread does not panic; if it did, the bytes that it read are still available.
             let _ = thread.join();
         }
     }
@@ -331,7 +333,7 @@ mod tests {
             .expect_err("it does not end");
         assert!(matches!(error, LabError::CommandDeadline { .. }), "{error}");
         assert!(error.to_string().contains("begun"), "{error}");
-        // The reader of the output would wait for the grandchild if that were still alive.
+        // If the grandchild were still alive, the reader of the output would wait for it.
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
 }

@@ -9,19 +9,19 @@ use crate::{Address, Side};
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const VLAN: &str = "iana-if-type:l2vlan";
 
-/// Has every scenario that does not say otherwise run with this kernel of Stoa's.
+/// The packet kernel of scenarios that do not choose one themselves.
 const KERNEL: &str = "STOA_KERNEL";
 
-/// Where a static route leads.
+/// The next hop of a static route.
 #[derive(Clone, Copy, Debug)]
 pub enum NextHop<'a> {
     /// To one router.
     Via(&'a str),
-    /// To several with weights, by flow.
+    /// Several routers with weights, load-balanced by flow.
     Among(&'a [(&'a str, u16)]),
     /// `blackhole`, `unreachable`, `prohibit` or `receive`.
     Special(&'a str),
-    /// To whom it concerns, on the link of this interface.
+    /// The destination itself, on the link of this interface.
     Link(&'a str),
 }
 
@@ -36,7 +36,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// One packet-socket port for each side, with a sub-interface where the side is tagged; no routes but the connected.
+    /// One packet-socket port for each side, with a sub-interface where the side is tagged; connected routes only.
     #[must_use]
     pub fn new(sides: &[Side]) -> Self {
         let (interfaces, routes, vrfs) = Default::default();
@@ -71,7 +71,7 @@ impl Configuration {
         self
     }
 
-    /// Lets an interface forward and gives it addresses.
+    /// Enables forwarding on an interface and sets its addresses.
     #[must_use]
     pub fn addresses(mut self, name: &str, addresses: &[Address]) -> Self {
         for (family, six) in [("ietf-ip:ipv4", false), ("ietf-ip:ipv6", true)] {
@@ -86,7 +86,7 @@ impl Configuration {
         self
     }
 
-    /// Makes a VRF and puts interfaces into it.
+    /// Adds a VRF with these interfaces.
     #[must_use]
     pub fn vrf(mut self, name: &str, interfaces: &[&str]) -> Self {
         self.vrfs.push(json!({ "name": name }));
@@ -129,23 +129,24 @@ impl Configuration {
         self
     }
 
-    /// Says how packets are worked on, e.g. `{"count": 2}`.
+    /// Sets the workers, e.g. `{"count": 2}`.
     #[must_use]
     pub fn workers(mut self, workers: Value) -> Self {
         self.workers = workers;
         self
     }
 
-    /// The interface of this name, to be changed at will.
+    /// The interface of this name, for changes.
     ///
     /// # Panics
-    /// When there is none: a mistake in the scenario that is being told.
+    ///
+    /// There is no such interface: an error in the scenario.
     pub fn interface(&mut self, name: &str) -> &mut Value {
         let found = self.interfaces.iter_mut().find(|one| one["name"] == name);
         found.unwrap_or_else(|| panic!("this configuration has no interface `{name}`"))
     }
 
-    /// The whole as JSON.
+    /// The configuration as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut whole = json!({ "ietf-interfaces:interfaces": { "interface": self.interfaces } });
@@ -186,7 +187,7 @@ fn protocol(vrf: &str, routes: &[Vec<Value>; 2]) -> Value {
     made
 }
 
-/// The router's interface towards a side: that of the port, or its sub-interface `PORT.OUTER[.INNER]`.
+/// The router's interface towards a side: the port's, or its sub-interface `PORT.OUTER[.INNER]`.
 #[must_use]
 pub fn interface_name(side: &Side) -> String {
     side.tags.iter().fold(side.label.clone(), |name, tag| format!("{name}.{}", tag.vid))

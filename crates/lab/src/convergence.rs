@@ -1,5 +1,5 @@
-//! The scale lab: how long it takes until routes that a daemon learns by BGP or OSPF carry traffic, and how long when they change, or
-//! when a part of it is killed.
+//! The scale lab: measures how long it takes until routes that a daemon learns by BGP or OSPF carry traffic, after they are
+//! announced, after they change, and after a process is killed.
 //!
 //! ```text
 //!  peers ── veth ── Stoa ── memif ── test packets: in, out, out2
@@ -7,8 +7,8 @@
 //!                   local: FRR or BIRD
 //! ```
 //!
-//! The peers' next hops are neighbours of the router at `out` and `out2`. A prefix is learned when a packet to it, to an address that no
-//! other prefix has, leaves to its next hop.
+//! The peers' next hops are neighbours of the router at `out` and `out2`. A prefix counts as learned when a packet to an address
+//! that only this prefix covers leaves to its next hop.
 
 mod announcers;
 mod daemon_texts;
@@ -46,31 +46,31 @@ pub use figures::Figures;
 pub use hops::PEERS_MAX;
 pub use table::{FOUR_MAX, SIX_MAX, Table};
 
-/// The daemon that learns.
+/// The daemon that learns the routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Daemon {
-    /// FRR: bgpd, and zebra where it takes part.
+    /// FRR: bgpd, and zebra where it is involved.
     Frr,
     /// BIRD 2.
     Bird,
 }
 
-/// Where its routes go.
+/// Where the daemon's routes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
-    /// To Stoa by zebra's FPM (FRR only).
+    /// To Stoa through zebra's FPM (FRR only).
     Fpm,
     /// To Stoa over netlink, from a table of the Linux kernel.
     Netlink,
-    /// To Stoa by an internal BGP session.
+    /// To Stoa over an internal BGP session.
     Bgp,
-    /// To the Linux kernel, without Stoa: the comparison.
+    /// To the Linux kernel, without Stoa: the baseline.
     Kernel,
 }
 
-/// How it learns.
+/// The protocol that the daemon learns the routes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -80,45 +80,47 @@ pub enum Protocol {
     Ospf,
 }
 
-/// What is killed outright once all was learned.
+/// Processes that are killed once all routes are learned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
     /// Stoa's controller.
     pub controller: bool,
-    /// The daemon, all of its processes. It and its peers restart gracefully (RFC 4724) then.
+    /// The daemon with all of its processes. It and its peers then use graceful restart (RFC 4724).
     pub daemon: bool,
 }
 
-/// What is measured.
+/// The parameters of the measurement.
 #[derive(Debug)]
 pub struct Workload {
-    /// Who learns.
+    /// The daemon.
     pub daemon: Daemon,
-    /// How.
+    /// Its protocol.
     pub protocol: Protocol,
     /// Where the routes go.
     pub target: Target,
     /// The routes.
     pub table: Table,
-    /// BGP peers, 1 to [`PEERS_MAX`]; each says all the routes, the first one with the best paths. With OSPF one.
+    /// BGP peers, 1 to [`PEERS_MAX`]; each announces all routes, the first one with the best paths. With OSPF one.
     pub peers: u8,
-    /// What is killed.
+    /// Processes to kill.
     pub kills: Kills,
-    /// How long each phase may take.
+    /// Timeout of each phase.
     pub deadline: Duration,
 }
 
-/// How long the daemon may take to connect.
+/// Timeout for the daemon to connect.
 const ROUTE_SOURCE: Duration = Duration::from_secs(60);
-/// How long the audit may find what is still under way.
+/// How long the audit may find differences that are still being applied.
 const AUDIT: Duration = Duration::from_secs(15);
-/// Routes of the small lab whose repair is measured beside that of the large one.
+/// Number of routes of the small lab, whose repair time is compared with that of the large one.
 const FEW: u32 = 1000;
 
-/// Makes the lab, measures, and removes it. `binary` is the router; `progress` hears what is done and how far it is, 0..=1.
+/// Sets up the lab, measures, and removes it. `binary` is the router; `progress` receives the current phase and its
+/// progress, 0..=1.
 ///
 /// # Errors
-/// What the lab says: rights or tools that are missing, a daemon that does not start, a session that ends.
+///
+/// The lab's errors: missing privileges or tools, a daemon that does not start, a session that ends.
 pub fn measure(
     binary: &Path,
     workload: &Workload,
@@ -140,7 +142,7 @@ pub fn measure(
     Ok(figures)
 }
 
-/// Processor time so far.
+/// Processor time used so far.
 struct Spent {
     controller: Duration,
     forwarder: Duration,
@@ -206,7 +208,7 @@ impl Figures {
     }
 }
 
-/// Kills what is to be killed, one after the other.
+/// Kills the chosen processes, one after the other.
 fn kill(
     testbed: &mut Testbed,
     workload: &Workload,
@@ -232,7 +234,7 @@ fn kill(
     Ok(())
 }
 
-/// The first peer says all anew with other next hops; then the link to them is cut.
+/// The first peer announces everything again with other next hops; then the link to them is cut.
 fn change(
     testbed: &mut Testbed,
     workload: &Workload,
@@ -249,19 +251,20 @@ fn change(
     if workload.peers > 1 && figures.reconverge_s.is_some() {
         progress("cutting a link", 0.0);
         let Testbed { links, local, .. } = testbed;
-        // `None`: nobody knew another way.
+        // `None`: there was no other path.
         if let Some(outage) = repair::follow(links, &workload.table, local, OutPort::Second)? {
             figures.repair_ms = Some(outage.after_detection_ms);
             figures.repair_from_failure_ms = Some(outage.after_failure_ms);
             figures.repair_lost = Some(outage.lost);
         }
-        // What the daemon says after it has seen the link go.
+        // The daemon's routes after the link failure.
         figures.audit = audit(testbed);
     }
     Ok(())
 }
 
-/// Sends packets until every prefix has been proved. `(since, time)`: from when it is counted, and where the seconds go if all were.
+/// Sends packets until every prefix is verified. `(since, time)`: the start of the measurement, and where to store
+/// the seconds once all are verified.
 fn prove(
     testbed: &mut Testbed,
     workload: &Workload,
@@ -282,7 +285,7 @@ fn prove(
     Ok(proof.arrived)
 }
 
-/// Waits until the route source has its session with the daemon: that it connects is no part of what is measured.
+/// Waits until the route source has its session with the daemon: connecting is not part of the measurement.
 fn wait_route_source(testbed: &Testbed) -> Result<()> {
     wait_until("the daemon is connected to Stoa", ROUTE_SOURCE, || {
         let printed = testbed.router.json(&["show", "routes", "audit", "--json"]);
@@ -295,13 +298,13 @@ fn wait_route_source(testbed: &Testbed) -> Result<()> {
     })
 }
 
-/// What the audit says once nothing is under way any more: `equal`, what differs, or `unknown` when it says nothing.
+/// The audit's result once all changes are applied: `equal`, the differences, or `unknown` without a result.
 fn audit(testbed: &Testbed) -> String {
     let end = Instant::now() + AUDIT;
     loop {
         let answer = testbed.router.json(&["show", "routes", "audit", "--json"]);
         let answer = answer.ok();
-        // An audit fixes what differs: the first that could compare everything is the one that counts.
+        // An audit fixes differences: the first one that could compare everything counts.
         let is_compared = answer.as_ref().is_some_and(kill::is_compared);
         let verdict = answer.and_then(|printed| printed["audit"].as_str().map(str::to_owned));
         match verdict {

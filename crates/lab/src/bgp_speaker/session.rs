@@ -1,4 +1,4 @@
-//! The speaker's session: connects, opens, says what it is given, and answers with keepalives.
+//! The speaker's session: connects, exchanges OPEN, sends UPDATE messages and keepalives.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,20 +20,20 @@ const OPEN: u8 = 1;
 const UPDATE: u8 = 2;
 const NOTIFICATION: u8 = 3;
 const KEEPALIVE: u8 = 4;
-/// AS_TRANS: stands in the field of two octets for a number that needs four (RFC 6793).
+/// AS_TRANS: the two-octet AS number field when the number needs four octets (RFC 6793).
 const AS_TRANS: u16 = 23_456;
-/// Between two attempts to connect.
+/// Interval between two connection attempts.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often it is looked whether the session is to end.
+/// How often the thread checks whether the session must end.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How long an attempt, and the exchange of OPEN messages, may take.
+/// Timeout of a connection attempt and of the OPEN exchange.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What is written at a time.
+/// Bytes per write.
 const CHUNK: usize = 256 << 10;
 /// Cease: administrative shutdown (RFC 4486).
 const CEASE: [u8; 2] = [6, 2];
 
-/// Session after session until it is told to stop.
+/// Runs one session after the other until stopped.
 pub(super) fn run(identity: &Identity, shared: &Shared, requests: &Receiver<Request>) {
     let mut table: Vec<Arc<[u8]>> = Vec::new();
     while !shared.stop.load(Ordering::Relaxed) {
@@ -54,7 +54,7 @@ fn dial(identity: &Identity) -> Result<TcpStream, String> {
     let made = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None);
     let (own, peer) = (SocketAddr::new(identity.own, 0), SocketAddr::new(identity.peer, PORT));
     let dialled = made.and_then(|socket| {
-        // Linux lets connect(2) wait no longer than a write.
+        // On Linux, the send timeout also limits connect(2).
         setsockopt(&socket, sockopt::SendTimeout, &TimeVal::new(1, 0))?;
         bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &SockaddrStorage::from(own))?;
         connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &SockaddrStorage::from(peer))?;
@@ -84,12 +84,12 @@ fn open(mut stream: TcpStream, identity: &Identity) -> Result<TcpStream, String>
     }
 }
 
-/// Version, number, hold time, identifier, capabilities (RFC 4271, section 4.2; RFC 5492).
+/// Version, AS number, hold time, identifier, capabilities (RFC 4271, section 4.2; RFC 5492).
 fn open_body(identity: &Identity) -> Vec<u8> {
     let mut capabilities = vec![1, 4, 0, 1, 0, 1, 1, 4, 0, 2, 0, 1, 65, 4];
     capabilities.extend(identity.asn.to_be_bytes());
     if identity.graceful_restart {
-        // 120 s; both families, with forwarding state that stays (RFC 4724, section 3).
+        // Restart time 120 s; both families with preserved forwarding state (RFC 4724, section 3).
         capabilities.extend([64, 10, 0, 120, 0, 1, 1, 0x80, 0, 2, 1, 0x80]);
     }
     let asn = u16::try_from(identity.asn).unwrap_or(AS_TRANS);
@@ -97,7 +97,7 @@ fn open_body(identity: &Identity) -> Vec<u8> {
     body.extend(asn.to_be_bytes());
     body.extend(identity.hold_time.to_be_bytes());
     body.extend(identity.router_id.octets());
-    // One optional parameter, 2: capabilities.
+    // One optional parameter of type 2: capabilities.
     let length = capabilities.len() as u8;
     body.extend([length + 2, 2, length]);
     body.extend(capabilities);
@@ -109,7 +109,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&MARKER[..], &length.to_be_bytes(), &[kind], body].concat()
 }
 
-/// The next message: its type and what follows the header.
+/// The next message: its type and its body.
 fn read_message(stream: &mut impl Read) -> std::io::Result<(u8, Vec<u8>)> {
     let mut header = [0; HEADER];
     stream.read_exact(&mut header)?;
@@ -129,7 +129,7 @@ fn refusal(body: &[u8]) -> String {
     }
 }
 
-/// Says the table, then what is ordered, until the session ends. Says why it ended.
+/// Sends the table, then the requests, until the session ends. Returns the reason.
 fn talk(
     stream: &TcpStream,
     identity: &Identity,
@@ -159,7 +159,7 @@ fn talk(
     })
 }
 
-/// Reads what the peer says until the session ends; what it was that the peer ended it by.
+/// Receives messages until the session ends. Returns the reason when the peer ended it.
 fn listen(stream: &TcpStream, shared: &Shared, is_over: &AtomicBool) -> Option<String> {
     let mut stream = SessionReader { stream, is_over };
     loop {
@@ -173,7 +173,7 @@ fn listen(stream: &TcpStream, shared: &Shared, is_over: &AtomicBool) -> Option<S
     }
 }
 
-/// Reads as long as the session lives, however long the peer says nothing.
+/// Reads as long as the session lives; a silent peer is no error.
 struct SessionReader<'a> {
     stream: &'a TcpStream,
     is_over: &'a AtomicBool,
@@ -226,7 +226,7 @@ fn speak(
             }
             Err(RecvTimeoutError::Disconnected) => break,
         };
-        // Into the table first: when the session ends in the middle, the next one says it.
+        // Store the messages first: if the session ends during the write, the next session sends them.
         table.push(Arc::clone(&messages));
         let outcome = mouth.write(&messages);
         shared.update(|state| {
@@ -243,7 +243,7 @@ fn speak(
     Ok(())
 }
 
-/// Writes as long as the session lives, however long the peer reads nothing.
+/// Writes as long as the session lives; a peer that does not read is no error.
 struct SessionWriter<'a> {
     stream: &'a TcpStream,
     shared: &'a Shared,
@@ -261,7 +261,7 @@ impl SessionWriter<'_> {
         while !rest.is_empty() {
             match stream.write(&rest[..rest.len().min(CHUNK)]) {
                 Ok(taken) => rest = &rest[taken..],
-                // The last words of a speaker that is to stop have a second.
+                // When the speaker stops, its NOTIFICATION has one second.
                 Err(error) if is_timeout(&error) => {
                     if self.is_to_end() && begun.elapsed() > Duration::from_secs(1) {
                         return Err(error);

@@ -1,10 +1,10 @@
-//! UPDATE messages (RFC 4271, section 4.3; RFC 4760 for IPv6) for many prefixes, packed as full as routers do.
+//! UPDATE messages (RFC 4271, section 4.3; RFC 4760 for IPv6) for many prefixes, packed as densely as routers do.
 
 use std::net::IpAddr;
 
-/// What every message begins with (RFC 4271, section 4.1).
+/// The marker at the start of every message (RFC 4271, section 4.1).
 pub(super) const MARKER: [u8; 16] = [0xff; 16];
-/// Bytes of a message at most.
+/// The longest message in bytes.
 const MESSAGE: usize = 4096;
 /// Bytes of the header: marker, length, type.
 pub(super) const HEADER: usize = 19;
@@ -12,11 +12,11 @@ const UPDATE: u8 = 2;
 /// IPv6 unicast (RFC 4760): address family 2, subsequent family 1.
 const IP6_UNICAST: [u8; 3] = [0, 2, 1];
 
-/// A prefix as BGP writes it: its length and as many octets as it needs.
+/// A prefix in NLRI encoding: its length and the necessary octets.
 pub trait Nlri: Copy {
     /// Whether it is IPv6.
     const SIX: bool;
-    /// Adds it to a message.
+    /// Appends the prefix to a message.
     fn put(self, message: &mut Vec<u8>);
 }
 
@@ -42,27 +42,26 @@ impl Nlri for (u128, u8) {
     }
 }
 
-/// What prefixes are announced with.
+/// Path attributes of announced prefixes.
 #[derive(Clone, Copy, Debug)]
 pub struct Paths {
-    /// Our autonomous system, the first of each path.
+    /// Local autonomous system, the first of each path.
     pub asn: u32,
-    /// How often it stands there, 1 to 200: a longer path is worse.
+    /// How often the AS path repeats it, 1 to 200: a longer path is less preferred.
     pub times: u8,
-    /// The next hop, of the family of the prefixes.
+    /// The next hop, of the same family as the prefixes.
     pub next_hop: IpAddr,
     /// How many prefixes share a set of attributes, at least 1; about ten in the Internet's table.
     pub per_attribute: usize,
 }
 
-/// UPDATE messages that announce these prefixes. Each set of attributes differs from the next in its path, its MED and its
-/// communities.
+/// UPDATE messages that announce these prefixes. Consecutive sets of attributes differ in path, MED and communities.
 #[must_use]
 pub fn announce<P: Nlri>(prefixes: &[P], paths: &Paths) -> Vec<u8> {
     let mut messages = Vec::with_capacity(prefixes.len() * 12);
     for (number, sharing) in prefixes.chunks(paths.per_attribute.max(1)).enumerate() {
         let common = common_attributes(paths, number);
-        // The longest prefix of each family in octets, its length among them.
+        // The longest prefix of each family in octets, including the length octet.
         let longest = if P::SIX { 17 } else { 5 };
         let head = HEADER + 4 + common.len() + 4 + 21 + 4;
         for part in sharing.chunks((MESSAGE - head) / longest) {
@@ -85,7 +84,8 @@ pub fn announce<P: Nlri>(prefixes: &[P], paths: &Paths) -> Vec<u8> {
                     attributes.extend([0x40, 3, 4]);
                     attributes.extend(next_hop.octets());
                 }
-                // IPv4 prefixes by way of IPv6 (RFC 8950) are not spoken here: no next hop, and the peer says so.
+                // IPv4 prefixes with an IPv6 next hop (RFC 8950) are not supported: without a next hop, the peer
+                // reports an error.
                 IpAddr::V6(_) => {}
             }
             put_update(&mut messages, &[], &attributes, &list);
@@ -94,7 +94,7 @@ pub fn announce<P: Nlri>(prefixes: &[P], paths: &Paths) -> Vec<u8> {
     messages
 }
 
-/// Origin, path, MED and communities of a set of this number.
+/// Origin, path, MED and communities of the set with this number.
 fn common_attributes(paths: &Paths, number: usize) -> Vec<u8> {
     let k = u32::try_from(number).unwrap_or(u32::MAX);
     let times = paths.times.clamp(1, 200);
@@ -102,7 +102,7 @@ fn common_attributes(paths: &Paths, number: usize) -> Vec<u8> {
     let path = std::iter::repeat_n(paths.asn, times.into());
     let path = path.chain([70_000 + k % 997, 100_000 + k % 7_919, 200_000 + k % 60_013]);
     let path: Vec<u8> = path.flat_map(u32::to_be_bytes).collect();
-    // Extended length; one AS_SEQUENCE of four-octet numbers (RFC 6793).
+    // Extended length; one AS_SEQUENCE of four-octet AS numbers (RFC 6793).
     attributes.extend([0x50, 2]);
     attributes.extend((2 + path.len() as u16).to_be_bytes());
     attributes.extend([2, times + 3]);
@@ -115,7 +115,7 @@ fn common_attributes(paths: &Paths, number: usize) -> Vec<u8> {
     attributes
 }
 
-/// UPDATE messages that take these prefixes back.
+/// UPDATE messages that withdraw these prefixes.
 #[must_use]
 pub fn withdraw<P: Nlri>(prefixes: &[P]) -> Vec<u8> {
     let longest = if P::SIX { 17 } else { 5 };
@@ -132,13 +132,13 @@ pub fn withdraw<P: Nlri>(prefixes: &[P]) -> Vec<u8> {
     messages
 }
 
-/// MP_UNREACH_NLRI of IPv6.
+/// MP_UNREACH_NLRI for IPv6.
 fn unreach(list: &[u8]) -> Vec<u8> {
     let length = (3 + list.len()) as u16;
     [&[0x90, 15][..], &length.to_be_bytes(), &IP6_UNICAST, list].concat()
 }
 
-/// The message that all was said, of a family (RFC 4724, section 2).
+/// The End-of-RIB marker of a family (RFC 4724, section 2).
 #[must_use]
 pub fn end_of_rib(six: bool) -> Vec<u8> {
     let mut message = Vec::new();
@@ -164,7 +164,7 @@ fn put_update(messages: &mut Vec<u8>, withdrawn: &[u8], attributes: &[u8], prefi
 mod tests {
     use super::*;
 
-    /// Lengths of the messages one after the other, each whole.
+    /// Lengths of consecutive complete messages.
     fn lengths(mut bytes: &[u8]) -> Vec<usize> {
         let mut all = Vec::new();
         while !bytes.is_empty() {

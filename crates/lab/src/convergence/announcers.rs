@@ -1,4 +1,4 @@
-//! What announces the routes to the daemon: BGP speakers, or an OSPF neighbour.
+//! Announces the routes to the daemon: BGP speakers, or an OSPF neighbour.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,8 @@ pub(super) enum Announcers {
 }
 
 impl Announcers {
-    /// Starts them; returns when they begin to announce: when the first session is established, or the exchange begins.
+    /// Starts them; returns when they begin to announce: the first session is established, or the database exchange
+    /// begins.
     pub(super) fn begin(namespace: &Namespace, workload: &Workload) -> Result<(Self, Instant)> {
         match workload.protocol {
             Protocol::Bgp => {
@@ -30,7 +31,7 @@ impl Announcers {
         }
     }
 
-    /// Fails when one of them has stopped.
+    /// Returns an error when one of them has stopped.
     pub(super) fn check_running(&self) -> Result<()> {
         match self {
             Self::Bgp(peers) => peers.still_established(),
@@ -38,7 +39,7 @@ impl Announcers {
         }
     }
 
-    /// How long it took until TCP had all; `None`: it has not, or there is no TCP.
+    /// Time until TCP accepted all messages; `None`: not all yet, or no TCP.
     pub(super) fn transfer(&self) -> Option<Duration> {
         match self {
             Self::Bgp(peers) => peers.transfer(),

@@ -1,4 +1,4 @@
-//! What the daemon is told: BGP or OSPF with each peer, and where its routes go.
+//! The daemon's configuration: BGP or OSPF with each peer, and the route source.
 
 use std::fmt::Write;
 
@@ -6,13 +6,13 @@ use super::daemons::Setting;
 use super::hops::{ASN, OWN, OutPort, own, peer_address, peer_asn};
 use super::{Protocol, Target};
 
-/// Where the daemon finds the BGP route source.
+/// Address of the BGP route source.
 pub(super) const BGP_ROUTE_SOURCE: &str = "127.0.0.1";
-/// The address that bgpd calls it from: zebra has to know it.
+/// bgpd's source address towards the route source; zebra must have it.
 pub(super) const BGP_CALLER: &str = "198.51.100.1/32";
-/// The port of the BGP route source.
+/// TCP port of the BGP route source.
 pub(super) const BGP_PORT: u16 = 1790;
-/// Routes of OSPF, in words of BIRD.
+/// OSPF routes in a BIRD filter.
 const OSPF: &str = "source ~ [ RTS_OSPF, RTS_OSPF_IA, RTS_OSPF_EXT1, RTS_OSPF_EXT2 ]";
 
 /// Configuration and options of zebra.
@@ -20,11 +20,11 @@ pub(super) fn zebra_configuration(setting: &Setting) -> (&'static str, Vec<&'sta
     let mut options = Vec::new();
     let is_fpm = setting.target == Target::Fpm;
     if is_fpm {
-        // Without the module, zebra gives its routes to the kernel alone.
+        // Without the module, zebra sends its routes to the kernel only.
         options.extend(["-M", "dplane_fpm_nl"]);
     }
     if setting.restarts {
-        // What a former zebra put into the kernel stays for so many seconds.
+        // Routes of an earlier zebra stay in the kernel for this many seconds.
         options.extend(["-K", "60"]);
     }
     (if is_fpm { "fpm address 127.0.0.1 port 2620\n" } else { "" }, options)
@@ -36,8 +36,8 @@ pub(super) fn bgpd_configuration(setting: &Setting) -> String {
          no bgp network import-check\n no bgp default ipv4-unicast\n"
     );
     if setting.restarts {
-        // Else bgpd puts routes aside until its peers have said all, and selects 10,000 a second of them then. (Where bgpd alone is
-        // started anew, zebra would delete old routes too early for it; here zebra is killed as well.)
+        // Without these, bgpd defers routes until its peers have sent End-of-RIB, and then selects 10,000 a second.
+        // (If only bgpd restarted, zebra would delete old routes too early; here zebra is killed as well.)
         text += " bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n \
                  bgp graceful-restart select-defer-time 0\n";
     }
@@ -45,13 +45,13 @@ pub(super) fn bgpd_configuration(setting: &Setting) -> String {
     let mut of_family = format!(" address-family {family} unicast\n");
     for peer in 0..setting.peers {
         let (address, asn) = (peer_address(peer, setting.six), peer_asn(peer));
-        // The speakers connect.
+        // The speakers initiate the sessions.
         let _ = writeln!(
             text,
             " neighbor {address} remote-as {asn}\n neighbor {address} passive\n \
              neighbor {address} advertisement-interval 0"
         );
-        // What is learned shall not be said back to the peers.
+        // Learned routes must not be announced back to the peers.
         let _ = writeln!(
             of_family,
             "  neighbor {address} activate\n  neighbor {address} route-map nothing out"
@@ -87,7 +87,8 @@ pub(super) fn ospfd_configuration() -> String {
 pub(super) fn bird_configuration(setting: &Setting) -> String {
     let family = if setting.six { "ipv6" } else { "ipv4" };
     let mut text = format!("router id {OWN};\nlog stderr all;\n");
-    // It has to hear all peers to the end before it takes out of the kernel, or says to be all, what it did not hear.
+    // It must receive End-of-RIB from all peers before it deletes missing routes from the kernel or sends End-of-RIB
+    // itself.
     let graceful = if setting.restarts {
         text += "graceful restart wait 60;\n";
         "graceful restart yes; "
@@ -134,7 +135,7 @@ pub(super) fn bird_configuration(setting: &Setting) -> String {
 
 /// BGP with each peer.
 fn bird_peers(text: &mut String, setting: &Setting, family: &str, graceful: &str) {
-    // BIRD sees a next hop go with its link only when it resolves it by the route to that link.
+    // BIRD detects a next hop lost with its link only when it resolves the next hop through the route to that link.
     let gateway = if setting.target == Target::Netlink && setting.peers > 1 {
         let _ = writeln!(text, "protocol direct {{ check link yes; {family}; }}");
         "gateway recursive; "

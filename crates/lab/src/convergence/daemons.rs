@@ -1,4 +1,4 @@
-//! The daemon that is measured: how it is started, killed, and started again.
+//! The daemon under test: how it is started, killed and restarted.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::hops::peer_address;
 use super::{Daemon, Protocol, Target, Workload};
 use crate::{Bird, Frr, Namespace, Result, Tool};
 
-/// What the daemon is to do.
+/// The daemon's task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) daemon: Daemon,
@@ -19,7 +19,7 @@ pub(super) struct Setting {
     /// Whether the routes are IPv6.
     pub(super) six: bool,
     pub(super) peers: u8,
-    /// Whether it will be killed: it and its peers restart gracefully then.
+    /// Whether it will be killed: it and its peers then use graceful restart.
     pub(super) restarts: bool,
 }
 
@@ -49,7 +49,7 @@ impl Running {
         let kind = match setting.daemon {
             Daemon::Frr => {
                 if setting.target == Target::Bgp {
-                    // bgpd calls a neighbour that zebra has a route to.
+                    // bgpd connects only to a neighbour that zebra has a route to.
                     local.ip(&["addr", "add", BGP_CALLER, "dev", "lo"])?;
                 }
                 let (text, options) = zebra_configuration(&setting);
@@ -70,7 +70,7 @@ impl Running {
         }
     }
 
-    /// Kills all its processes outright.
+    /// Kills all its processes.
     pub(super) fn kill(&mut self) {
         match &mut self.kind {
             Kind::Frr(frr) => {
@@ -94,7 +94,7 @@ impl Running {
         }
     }
 
-    /// How many routes it has learned from its first peer, as far as it says.
+    /// How many routes it reports from its first peer.
     pub(super) fn learned(&self) -> Result<usize> {
         let Setting { protocol, six, .. } = self.setting;
         let printed = match &self.kind {
@@ -102,14 +102,14 @@ impl Running {
                 let name = if protocol == Protocol::Bgp { "peer0" } else { "inside" };
                 return Ok(imported(&bird.query(&format!("show protocols all {name}"))?));
             }
-            // Not zebra: it counts what it found in the kernel as well.
+            // Not zebra, which also counts routes that it found in the kernel.
             Kind::Frr(frr) if protocol == Protocol::Bgp => {
                 let family = if six { "ipv6" } else { "ipv4" };
                 frr.query(&format!("show bgp {family} unicast summary json"))?
             }
             Kind::Frr(frr) => frr.query("show ip ospf json")?,
         };
-        // Not JSON: it does not answer yet.
+        // Output that is not JSON means that it is not ready.
         let printed: Value = serde_json::from_str(&printed).unwrap_or_default();
         let count = match protocol {
             Protocol::Bgp => &printed["peers"][peer_address(0, six).to_string()]["pfxRcd"],
@@ -126,7 +126,7 @@ fn imported(printed: &str) -> usize {
     count.unwrap_or(0)
 }
 
-/// What runs beside zebra.
+/// Starts the daemons beside zebra.
 fn add_others(frr: &mut Frr, setting: &Setting) -> Result<()> {
     if setting.protocol == Protocol::Ospf {
         return frr.add(Tool::OSPFD, &ospfd_configuration(), &[]);
@@ -134,7 +134,7 @@ fn add_others(frr: &mut Frr, setting: &Setting) -> Result<()> {
     if setting.target == Target::Bgp {
         frr.add(Tool::STATICD, &format!("ip route {BGP_ROUTE_SOURCE}/32 lo\n"), &[])?;
     }
-    // By the BGP route source routes need not go to zebra at all.
+    // With the BGP route source, zebra does not need the routes.
     let options: &[&str] = if setting.target == Target::Bgp { &["-n"] } else { &[] };
     frr.add(Tool::BGPD, &bgpd_configuration(setting), options)
 }

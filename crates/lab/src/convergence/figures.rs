@@ -1,80 +1,81 @@
-//! What is measured, as it is printed.
+//! The results of a measurement, as printed.
 
 use serde::Serialize;
 
 use super::{Daemon, Protocol, Target, Workload};
 
-/// What was measured. A time is `None` when the deadline passed before, or where it does not apply.
+/// Results. A time is `None` when the deadline passed first, or where it does not apply.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
-    /// Who learned.
+    /// The daemon.
     pub daemon: Daemon,
-    /// By which protocol.
+    /// Its protocol.
     pub protocol: Protocol,
     /// `ipv4` or `ipv6`.
     pub family: &'static str,
-    /// Where the routes went.
+    /// Where the daemon's routes went.
     pub route_source: Target,
-    /// How many there were.
+    /// Number of routes.
     pub routes: usize,
-    /// Peers that said them.
+    /// Number of peers that announced them.
     pub peers: u8,
-    /// Seconds from the session's establishment (OSPF: from when databases are exchanged) until the test packet of every prefix had
-    /// arrived; of the comparison: until the kernel held all.
+    /// Seconds from the session's establishment (OSPF: from the start of the database exchange) until the test packet
+    /// of every prefix arrived; for the baseline: until the kernel held all routes.
     pub learn_s: Option<f64>,
     /// Prefixes whose test packet arrived.
     pub verified_by_traffic: usize,
-    /// Prefixes that more specific ones cover, so that no packet can prove them.
+    /// Prefixes that more specific ones cover entirely, so that no packet can verify them.
     pub covered: usize,
-    /// Seconds from when the first peer began to take all back, and to say it anew with other next hops, until all packets arrived there.
+    /// Seconds from when the first peer began to withdraw all routes and announce them with other next hops, until
+    /// all packets arrived there.
     pub reconverge_s: Option<f64>,
-    /// Milliseconds from when Stoa saw that the link of all best paths is down until packets arrived by another peer's; with two peers
-    /// or more.
+    /// Milliseconds from when Stoa detected that the link of all best paths is down, until packets arrived by another
+    /// peer's path; with two or more peers.
     pub repair_ms: Option<f64>,
     /// The same with 1,000 routes.
     pub repair_ms_1k: Option<f64>,
-    /// Milliseconds of `repair_ms` and those until Stoa saw it.
+    /// `repair_ms` plus the time until Stoa detected the failure.
     pub repair_from_failure_ms: Option<f64>,
-    /// Test packets that were lost from when the link was cut, of 50,000 a second.
+    /// Test packets lost after the link was cut, at 50,000 a second.
     pub repair_lost: Option<usize>,
-    /// Seconds from when the controller was killed, and its supervisor had to start another one, until the daemon had said all to that one
-    /// and the audit was equal, of as many routes.
+    /// Seconds from the controller's death (its supervisor restarts it) until the daemon had announced as many routes
+    /// to the new controller and the audit was equal.
     pub kill_controller_s: Option<f64>,
-    /// Test packets that were lost from when it was killed, of 10,000 a second.
+    /// Test packets lost after the controller was killed, at 10,000 a second.
     pub kill_controller_lost: Option<usize>,
-    /// What the first audit said that could compare all.
+    /// Result of the first audit that could compare everything.
     pub kill_controller_audit: Option<String>,
-    /// Seconds from when the killed daemon was started again until it had said all anew and the audit was equal, of as many routes.
-    /// `None` with [`Target::Netlink`](super::Target::Netlink): the routes stay in the kernel, and nothing is said anew.
+    /// Seconds from the daemon's restart until it had announced as many routes again and the audit was equal. `None`
+    /// with [`Target::Netlink`](super::Target::Netlink): the routes stay in the kernel and are not announced again.
     pub kill_daemon_s: Option<f64>,
-    /// Seconds of them until the daemon had learned all itself.
+    /// Seconds of that time until the daemon itself had learned all routes.
     pub kill_daemon_learned_s: Option<f64>,
-    /// Test packets that were lost from when it was killed, of 10,000 a second.
+    /// Test packets lost after the daemon was killed, at 10,000 a second.
     pub kill_daemon_lost: Option<usize>,
-    /// What the first audit said that could compare all.
+    /// Result of the first audit that could compare everything.
     pub kill_daemon_audit: Option<String>,
-    /// Processor seconds of controller and forwarder until all was learned.
+    /// Processor seconds of controller and forwarder until all routes were learned.
     pub ours_s: f64,
-    /// Those of them that the controller took.
+    /// The controller's share of them.
     pub controller_s: f64,
-    /// Those of them that the forwarder took beside its workers.
+    /// The share of the forwarder without its workers.
     pub forwarder_s: f64,
-    /// Those of them that the forwarder's workers took: test packets, and the daemon's sessions.
+    /// The share of the forwarder's workers: test packets, and the daemon's sessions.
     pub workers_s: f64,
-    /// Processor seconds of the daemon until all was learned.
+    /// Processor seconds of the daemon until all routes were learned.
     pub daemon_s: f64,
-    /// Seconds until TCP had taken the last byte of what the peers said.
+    /// Seconds until TCP accepted the last byte of the peers' messages.
     pub transfer_s: Option<f64>,
-    /// Memory of controller and forwarder that the routes take, 10^6 bytes: resident after, less before.
+    /// Memory of controller and forwarder for the routes, in 10^6 bytes: resident after minus before.
     pub rss_mb: f64,
     /// Memory of the daemon, 10^6 bytes.
     pub daemon_rss_mb: f64,
-    /// What `stoa show routes audit` says in the end: `equal`, or what is not.
+    /// Final result of `stoa show routes audit`: `equal`, or the differences.
     pub audit: String,
 }
 
 impl Figures {
-    /// None yet.
+    /// Empty results.
     pub(super) fn new(workload: &Workload) -> Self {
         let routes = workload.table.len();
         Self {

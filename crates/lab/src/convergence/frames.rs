@@ -1,4 +1,4 @@
-//! Test packets: UDP over IPv4 or IPv6, with the number of the prefix and of the packet.
+//! Test packets: UDP over IPv4 or IPv6, with a prefix index and a sequence number.
 
 use super::hops::{Hop, IN, IN_MAC, IN_SIX};
 
@@ -6,39 +6,39 @@ const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
-/// Bytes behind the UDP header: number of the prefix, number of the packet, and what makes an IPv4 frame 60 bytes long.
+/// Bytes after the UDP header: prefix index, sequence number, and padding up to 60 bytes of an IPv4 frame.
 const DATA: usize = 18;
 /// UDP ports: 1024 to 9 (discard).
 const PORTS: [u8; 4] = [4, 0, 0, 9];
 
-/// What a test packet that came out says.
+/// The fields of a received test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// The number of the prefix.
+    /// The prefix index.
     pub(super) index: u32,
-    /// The number of the packet.
+    /// The sequence number.
     pub(super) sequence: u32,
-    /// Where it went, as a number.
+    /// The destination address as a number.
     pub(super) destination: u128,
     /// The MAC address of its next hop.
     pub(super) mac: [u8; 6],
 }
 
 impl Arrival {
-    /// Whether it went by this next hop.
+    /// Whether it went to this next hop.
     pub(super) fn went_by(&self, hop: Hop) -> bool {
         self.mac == hop.mac()
     }
 }
 
-/// A frame without FCS that is filled in again and again.
+/// A frame without FCS that is reused for each packet.
 pub(super) struct Frame {
     bytes: Vec<u8>,
     six: bool,
 }
 
 impl Frame {
-    /// A UDP packet to nowhere yet.
+    /// A UDP packet without a destination yet.
     pub(super) fn new(six: bool) -> Self {
         let mut bytes = Vec::new();
         bytes.extend(IN_MAC);
@@ -60,7 +60,7 @@ impl Frame {
         Self { bytes, six }
     }
 
-    /// The packet of this number for the prefix of this number, to an address of it.
+    /// The packet with this sequence number for the prefix with this index.
     pub(super) fn filled(&mut self, index: u32, address: u128, sequence: u32) -> &[u8] {
         let (bytes, six) = (&mut self.bytes, self.six);
         let mark = ETHERNET + if six { IPV6 } else { IPV4 } + UDP;
@@ -68,7 +68,7 @@ impl Frame {
         bytes[mark + 4..mark + 8].copy_from_slice(&sequence.to_be_bytes());
         if six {
             bytes[38..54].copy_from_slice(&address.to_be_bytes());
-            // UDP over IPv6 has a checksum (RFC 8200, section 8.1): of the pseudo header, and of all behind it.
+            // UDP over IPv6 requires a checksum (RFC 8200, section 8.1).
             bytes[60..62].fill(0);
             let sum = sum(&bytes[22..]) + 17 + (UDP + DATA) as u32;
             bytes[60..62].copy_from_slice(&folded(sum).to_be_bytes());
@@ -82,18 +82,18 @@ impl Frame {
     }
 }
 
-/// The sum of 16-bit words; `bytes` is even, and short enough for 32 bits.
+/// The sum of 16-bit words; `bytes` has an even length, short enough for 32 bits.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum()
 }
 
-/// A checksum of the Internet (RFC 1071).
+/// An Internet checksum (RFC 1071).
 fn folded(sum: u32) -> u16 {
     let sum = (sum & 0xffff) + (sum >> 16);
     !(((sum & 0xffff) + (sum >> 16)) as u16)
 }
 
-/// What a frame says; `None`: it is not a test packet.
+/// Parses a frame; `None` when it is not a test packet.
 pub(super) fn read(frame: &[u8]) -> Option<Arrival> {
     let number = |at: usize| Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk::<4>()?));
     let mac = *frame.first_chunk::<6>()?;

@@ -1,22 +1,23 @@
-//! The lab's addresses: next hops by peer, round and depth, each with a MAC address that tells which it is. Of each family the same.
+//! The lab's addresses: next hops by peer, round and depth, each identified by its MAC address. Both families have
+//! the same layout.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How many next hops a peer has for prefixes within each other.
+/// Next hops of a peer, for nested prefixes.
 pub(super) const DEPTHS: u8 = 8;
-/// Peers at most.
+/// The most peers.
 pub const PEERS_MAX: u8 = 8;
 
-/// The router's IPv4 address and the daemon's towards the peers.
+/// The router's and the daemon's IPv4 address towards the peers.
 pub(super) const OWN: Ipv4Addr = Ipv4Addr::new(198, 18, 5, 1);
-/// The same of IPv6.
+/// The same for IPv6.
 pub(super) const OWN_SIX: Ipv6Addr = own_six(5);
-/// The router's addresses where test packets come in, and whoever sends them.
+/// The addresses of the router and of the sender where test packets enter.
 pub(super) const IN: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 64, 1), Ipv4Addr::new(198, 18, 64, 2)];
-/// The same of IPv6.
+/// The same for IPv6.
 pub(super) const IN_SIX: [Ipv6Addr; 2] =
     [own_six(64), Ipv6Addr::new(0x2001, 0xdb8, 64, 0, 0, 0, 0, 2)];
-/// The router's MAC address where test packets come in.
+/// The router's MAC address where test packets enter.
 pub(super) const IN_MAC: [u8; 6] = [2, 0xfe, 0, 0, 0, 1];
 /// The autonomous system of the daemon.
 pub(super) const ASN: u32 = 65_001;
@@ -36,7 +37,7 @@ pub(super) fn hops_length(six: bool) -> u8 {
     if six { 64 } else { 20 }
 }
 
-/// A network with a static route, for packets before there is any other: an address of it and its length.
+/// A network with a static route for warm-up packets: an address in it and its length.
 pub(super) fn warm(six: bool) -> (IpAddr, u8) {
     if six {
         (Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 0).into(), 48)
@@ -50,17 +51,17 @@ pub(super) fn own(six: bool) -> IpAddr {
     if six { OWN_SIX.into() } else { OWN.into() }
 }
 
-/// The router's address where test packets come in.
+/// The router's address where test packets enter.
 pub(super) fn own_in(six: bool) -> IpAddr {
     if six { IN_SIX[0].into() } else { IN[0].into() }
 }
 
-/// A port that test packets leave by.
+/// A port that test packets leave on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutPort {
-    /// Where all next hops are at first.
+    /// The port of all next hops at first.
     First,
-    /// Where those of the first peer are after it said its routes anew.
+    /// The port of the first peer's next hops after it announced its routes again.
     Second,
 }
 
@@ -91,7 +92,7 @@ impl OutPort {
         }
     }
 
-    /// An address of that network that nobody needs.
+    /// An unused address of that network.
     pub(super) fn spare(self) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, 31 + 16 * self.number(), 254)
     }
@@ -100,16 +101,16 @@ impl OutPort {
 /// A next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hop {
-    /// Whose it is, from 0.
+    /// Its peer, from 0.
     pub(super) peer: u8,
-    /// Where it is.
+    /// Its port.
     pub(super) out: OutPort,
-    /// For prefixes that lie in so many others.
+    /// Nesting depth of its prefixes.
     pub(super) depth: u8,
 }
 
 impl Hop {
-    /// All that a lab with so many peers has at a port.
+    /// All next hops of this many peers at a port.
     pub(super) fn all(out: OutPort, peers: u8) -> impl Iterator<Item = Self> {
         (0..peers).flat_map(move |peer| (0..DEPTHS).map(move |depth| Self { peer, out, depth }))
     }

@@ -1,4 +1,4 @@
-//! The comparison: the same daemon and the same peers, with the Linux kernel's own table in the place of Stoa.
+//! The baseline: the same daemon and the same peers, with the Linux kernel's routing table in place of Stoa.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,14 @@ use super::{Figures, Workload};
 use crate::measure::usage;
 use crate::{LabError, Namespace, Result, interrupt};
 
-/// How often the kernel is asked how many routes it has: it counts them by a walk.
+/// How often the kernel's routes are counted: it walks its table for that.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Measures until the kernel holds all routes.
 ///
 /// # Errors
-/// What the lab says.
+///
+/// The lab's errors.
 pub(super) fn measure(workload: &Workload, progress: &mut dyn FnMut(&str, f64)) -> Result<Figures> {
     let (local, peers) = (Namespace::new("local")?, Namespace::new("peers")?);
     for (device, other) in [("peers", "eth0"), ("out", "out"), ("out2", "out2")] {
@@ -60,7 +61,7 @@ pub(super) fn measure(workload: &Workload, progress: &mut dyn FnMut(&str, f64)) 
     Ok(figures)
 }
 
-/// How many prefixes the kernel holds.
+/// Number of prefixes in the kernel.
 fn held(local: &Namespace, six: bool) -> Result<usize> {
     let file =
         if six { "/proc/thread-self/net/rt6_stats" } else { "/proc/thread-self/net/fib_triestat" };
@@ -78,7 +79,7 @@ fn prefixes_four(text: &str) -> Option<usize> {
     line?.trim().parse().ok()
 }
 
-/// The fourth of the hexadecimal numbers (`fib_rt_entries` in `net/ipv6/route.c` of Linux).
+/// The fourth hexadecimal number (`fib_rt_entries` in `net/ipv6/route.c` of Linux).
 fn entries_six(text: &str) -> Option<usize> {
     usize::from_str_radix(text.split_whitespace().nth(3)?, 16).ok()
 }

@@ -1,5 +1,5 @@
-//! What it costs when the controller or the daemon is killed outright: packets that are lost, and how long until all routes were said
-//! anew and are in the forwarder.
+//! The effect of killing the controller or the daemon: lost packets, and the time until all routes are announced
+//! again and are in the forwarder.
 
 use std::time::{Duration, Instant};
 
@@ -15,44 +15,44 @@ use super::{Announcers, Target, Workload};
 use crate::measure::usage;
 use crate::{Command, LabError, Result, Router};
 
-/// 10,000 packets a second: whoever comes back needs the processor.
+/// 10,000 packets a second: the restarted process needs the processor.
 const PACE: Pace = Pace { burst: 20, gap: Duration::from_millis(2) };
-/// How long whoever is killed stays away, when we are the one who starts it again.
+/// Time between killing and restarting the daemon.
 const AWAY: Duration = Duration::from_secs(1);
-/// How often the daemon is asked how many routes it has.
+/// How often the daemon's routes are counted.
 const LOOK: Duration = Duration::from_millis(250);
-/// The daemon has done its work when it takes less of a processor than this for so long.
+/// The daemon is idle when its processor use stays below this share for [`IDLE`].
 const IDLE: Duration = Duration::from_millis(500);
 const IDLE_SHARE: f64 = 0.2;
-/// How often it is asked how the route sources do.
+/// How often the state of the route sources is read.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How long packets are followed after all is well.
+/// How long the stream continues after recovery.
 const AFTER: Duration = Duration::from_millis(500);
 
-/// What it cost.
+/// Results.
 #[derive(Clone, Debug)]
 pub(super) struct Killed {
-    /// Seconds until all routes were said anew and the audit is equal: from the controller's death, which its supervisor fixes, or from the
-    /// daemon's return, which is ours to begin. `None`: not in time, or the daemon of [`Target::Netlink`] was killed, whose routes stay in the
-    /// kernel.
+    /// Seconds until all routes were announced again and the audit was equal: from the controller's death (its
+    /// supervisor restarts it), or from the daemon's restart by this test. `None`: not in time, or the daemon of
+    /// [`Target::Netlink`] was killed, whose routes stay in the kernel.
     pub(super) back_s: Option<f64>,
-    /// Seconds from the daemon's return until it said that it had learned all itself.
+    /// Seconds from the daemon's restart until it reported that it had learned all routes.
     pub(super) learned_s: Option<f64>,
-    /// Packets that were lost, of 10,000 a second.
+    /// Packets lost, at 10,000 a second.
     pub(super) lost: usize,
-    /// What the first audit said that could compare all: `equal`, `different`, or `unknown`.
+    /// Result of the first audit that could compare everything: `equal`, `different`, or `unknown`.
     pub(super) audit: String,
 }
 
-/// All is well again.
+/// The recovery.
 struct Recovery {
-    /// Since the death or the return; `None`: the route source heard nothing anew.
+    /// Seconds since the death or the restart; `None`: the route source received no new announcement.
     seconds: Option<f64>,
-    /// What the first audit found that could compare all.
+    /// Result of the first audit that could compare everything.
     audit: String,
 }
 
-/// Kills the controller, which its supervisor starts again.
+/// Kills the controller, which its supervisor restarts.
 pub(super) fn controller(
     testbed: &mut Testbed,
     workload: &Workload,
@@ -63,7 +63,7 @@ pub(super) fn controller(
     let router = &*router;
     let wanted = holds(router)?;
     follow(links, workload, announcers, move || {
-        // Not from when another one answers: what its supervisor and its start take is without a controller, too.
+        // Not from when the new one replies: restart and start-up are time without a controller, too.
         let killed = Instant::now();
         Command::program("/bin/kill").args(["-KILL", &old.to_string()]).run()?.ok()?;
         let end = killed + workload.deadline;
@@ -77,7 +77,7 @@ pub(super) fn controller(
     })
 }
 
-/// Kills the daemon, all of its processes, and starts it again a second later.
+/// Kills all processes of the daemon, and starts it again a second later.
 pub(super) fn daemon(
     testbed: &mut Testbed,
     workload: &Workload,
@@ -102,7 +102,8 @@ pub(super) fn daemon(
         }
         let learned = begun.elapsed().as_secs_f64();
         if workload.target == Target::Netlink {
-            // The daemon leaves the kernel's routes where they are: the route source has nothing to hear anew, and nothing is measured by it.
+            // The daemon leaves its routes in the kernel: the route source receives no new announcement, so there is
+            // nothing to measure.
             while Instant::now() < end {
                 let printed = router.json(&["show", "routes", "audit", "--json"])?;
                 if let Some(audit) = printed["audit"].as_str().filter(|_| is_compared(&printed)) {
@@ -117,7 +118,7 @@ pub(super) fn daemon(
         let mut first = None;
         while let Some(found) = recovered(router, wanted, begun, end)? {
             let audit = first.get_or_insert(found.audit).clone();
-            // zebra says what it found in the kernel first, and works on what the others tell it.
+            // zebra first announces what it found in the kernel, then processes the routes of the other daemons.
             if usage::busy(&daemon.pids(), IDLE)? < IDLE_SHARE {
                 return Ok(Some((Some(learned), Recovery { seconds: found.seconds, audit })));
             }
@@ -126,7 +127,7 @@ pub(super) fn daemon(
     })
 }
 
-/// Does `work`, which kills and waits, under a stream of packets.
+/// Runs `work`, which kills a process and waits, during a stream of packets.
 fn follow(
     links: &mut Links,
     workload: &Workload,
@@ -164,7 +165,7 @@ fn controller_pid(router: &Router) -> Option<u32> {
     status["controller_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0)
 }
 
-/// How many learned routes the forwarder holds.
+/// Number of learned routes in the forwarder.
 fn holds(router: &Router) -> Result<u64> {
     let printed = router.json(&["show", "routes", "audit", "--json"])?;
     held(&printed).ok_or_else(|| LabError::ParseFailed {
@@ -177,8 +178,8 @@ fn held(audit: &Value) -> Option<u64> {
     audit["tables"].as_array()?.iter().map(|table| table["held"].as_u64()).sum()
 }
 
-/// Waits until the route source has said as many routes anew as there were, none of before is left, and the audit could compare all. `None`: not in
-/// time.
+/// Waits until the route source has received as many routes as before, no stale one is left, and the audit could
+/// compare everything. `None`: not in time.
 fn recovered(
     router: &Router,
     wanted: u64,
@@ -188,7 +189,8 @@ fn recovered(
     let mut first: Option<String> = None;
     loop {
         crate::interrupt::check()?;
-        // A controller that is just being started does not answer. An audit walks whole tables: it waits until the route sources have said all.
+        // A starting controller does not reply. An audit walks whole tables, so it runs only after the route sources
+        // have received everything.
         if router
             .call(&["show", "metrics"])
             .is_ok_and(|printed| all_received(&printed.stdout, wanted))
@@ -196,7 +198,7 @@ fn recovered(
             && is_compared(&printed)
         {
             let verdict = printed["audit"].as_str().unwrap_or("unknown").to_owned();
-            // An audit fixes what differs: the first that could compare everything is the one that counts.
+            // An audit fixes differences: the first one that could compare everything counts.
             let first = first.get_or_insert_with(|| verdict.clone());
             if verdict == "equal" && is_relearned(&printed, wanted) {
                 let seconds = Some(begun.elapsed().as_secs_f64());
@@ -210,14 +212,14 @@ fn recovered(
     }
 }
 
-/// Whether everything could be compared: the forwarder's tables, and those of the kernel that route sources follow.
+/// Whether everything could be compared: the forwarder's tables, and the kernel tables that route sources follow.
 pub(super) fn is_compared(audit: &Value) -> bool {
     let all = |what: &str| audit[what].as_array().map_or(&[][..], Vec::as_slice);
     let mut compared = all("tables").iter().chain(all("kernels"));
     audit["complete"] == true && compared.all(|table| table["compared"] == true)
 }
 
-/// Whether all route sources hold so many routes and none of before, by the metrics: they cost no walk.
+/// Whether all route sources hold this many routes and no stale one, by the metrics, which need no table walk.
 fn all_received(metrics: &str, wanted: u64) -> bool {
     let sum = |family: &str| -> f64 {
         let samples = metrics.lines().filter_map(|line| line.strip_prefix(family));
@@ -229,7 +231,7 @@ fn all_received(metrics: &str, wanted: u64) -> bool {
         && sum("stoa_route_source_routes") >= wanted as f64
 }
 
-/// Whether the route sources have said so many routes, none is left of what they said before, and the forwarder holds as many.
+/// Whether the route sources have received this many routes, no stale one is left, and the forwarder holds as many.
 fn is_relearned(audit: &Value, wanted: u64) -> bool {
     let route_sources = audit["route_sources"].as_array().map_or(&[][..], Vec::as_slice);
     let printed = |route_source: &Value| {

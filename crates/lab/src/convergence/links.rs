@@ -1,4 +1,4 @@
-//! The bench's ends of the router's memif ports: test packets go in by one, and come out by one of two others.
+//! The test's ends of the router's memif ports: test packets enter on one, and leave on one of two others.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use crate::{LabError, Result, interrupt};
 
 /// How long the router may take to bring a link up.
 const UP: Duration = Duration::from_secs(15);
-/// Descriptors of a ring: room for what comes while somebody else has the processor.
+/// Descriptors of a ring: enough to buffer packets while this process is not scheduled.
 const RING: u32 = 16_384;
 
-/// One end that is up.
+/// One connected end.
 struct Link {
     memif: Memif,
     receivers: Vec<Receiver>,
@@ -32,7 +32,8 @@ impl Links {
     /// Connects to the sockets of the ports in a folder and waits until all are up. `six`: test packets are IPv6.
     ///
     /// # Errors
-    /// What the endpoint says when it cannot be opened or does not come up.
+    ///
+    /// The endpoint's error when it cannot be opened or does not come up.
     pub(super) fn open(folder: &Path, six: bool) -> Result<Self> {
         let mut waiting = Vec::new();
         for name in ["in", OutPort::First.name(), OutPort::Second.name()] {
@@ -59,8 +60,8 @@ impl Links {
         Ok(Self { into, out: [all.next(), all.next()], frame: Frame::new(six) })
     }
 
-    /// Sends one packet for each of these (number of the prefix, address, number of the packet), looking at what comes out meanwhile.
-    /// Ends early when the router takes nothing for 200 ms.
+    /// Sends one packet for each `(prefix index, address, sequence number)` and receives meanwhile. Stops early when
+    /// the router accepts nothing for 200 ms.
     pub(super) fn send(
         &mut self,
         packets: impl IntoIterator<Item = (u32, u128, u32)>,
@@ -93,7 +94,7 @@ impl Links {
         }
     }
 
-    /// Looks at all that came out.
+    /// Receives all test packets that left the router.
     pub(super) fn receive(&mut self, mut look: impl FnMut(Arrival)) {
         for link in self.out.iter_mut().flatten() {
             for receiver in &mut link.receivers {
@@ -102,19 +103,19 @@ impl Links {
                 {}
             }
         }
-        // What the router says by the port itself (announcements) is let go.
+        // Packets of the router itself (announcements) are discarded.
         for receiver in &mut self.into.receivers {
             receiver.discard();
         }
     }
 
-    /// Goes on with the control side.
+    /// Runs the control side.
     pub(super) fn service(&mut self) {
         self.into.service();
         self.out.iter_mut().flatten().for_each(Link::service);
     }
 
-    /// Cuts one of the links that packets leave by.
+    /// Cuts one of the links that packets leave on.
     pub(super) fn cut(&mut self, out: OutPort) {
         let [first, second] = &mut self.out;
         *match out {

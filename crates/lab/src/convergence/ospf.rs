@@ -1,7 +1,8 @@
-//! The OSPF neighbour: a BIRD that has a static route for each prefix, and tells of them as AS-external LSAs (RFC 2328, type 5).
+//! The OSPF neighbour: a BIRD with a static route for each prefix, which it originates as AS-external LSAs (RFC 2328,
+//! type 5).
 //!
-//! The static routes go by a link of its own to the network of the next hops, so that each LSA has its next hop as the forwarding address:
-//! the router reaches that one itself.
+//! The static routes use a separate link to the network of the next hops, so that each LSA has its next hop as the
+//! forwarding address, which the router reaches directly.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use crate::{Bird, LabError, Namespace, Result, wait_until};
 
 /// The link to the network of the next hops.
 const HOPS: &str = "hops";
-/// How long it may take until all LSAs are made.
+/// Timeout for originating all LSAs.
 const MADE: Duration = Duration::from_secs(120);
 
 /// The neighbour.
@@ -22,10 +23,12 @@ pub(super) struct Neighbor {
 }
 
 impl Neighbor {
-    /// Starts it and waits until it has made all its LSAs. It has no address towards the router yet, so that nobody hears of them.
+    /// Starts it and waits until it has originated all LSAs. It has no address towards the router yet, so they are
+    /// not flooded.
     ///
     /// # Errors
-    /// What BIRD says.
+    ///
+    /// BIRD's error.
     pub(super) fn start(namespace: &Namespace, table: &Table) -> Result<Self> {
         let own = own_address();
         namespace.ip(&["addr", "del", &own, "dev", "eth0"])?;
@@ -36,7 +39,7 @@ impl Neighbor {
         let spare = format!("{}/{}", OutPort::First.spare(), super::hops::hops_length(false));
         namespace.ip(&["addr", "add", &spare, "dev", HOPS])?;
         let bird = Bird::start(namespace, &configuration(table))?;
-        // A forwarding address is told only of a link that is up when its LSA is made.
+        // An LSA gets a forwarding address only if the link is up when the LSA is originated.
         wait_until("the link to the next hops is up in OSPF", MADE, || {
             let printed = bird.query(&format!("show ospf interface \"{HOPS}\""));
             let printed = printed.map_err(|error| error.to_string())?;
@@ -53,9 +56,10 @@ impl Neighbor {
         Ok(Self { bird })
     }
 
-    /// Lets it speak, and says when both began to exchange their databases (state ExStart).
+    /// Adds its address, and returns when both routers began to exchange their databases (state ExStart).
     ///
     /// # Errors
+    ///
     /// [`LabError::WaitDeadline`] when they do not.
     pub(super) fn begin(&self, namespace: &Namespace, deadline: Duration) -> Result<Instant> {
         namespace.ip(&["addr", "add", &own_address(), "dev", "eth0"])?;
@@ -68,7 +72,7 @@ impl Neighbor {
         })
     }
 
-    /// An error when it has ended.
+    /// Returns an error when it has exited.
     pub(super) fn still_runs(&self) -> Result<()> {
         if self.bird.is_running() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The peers: what each announces first, and what the first one announces again.
+//! The peers: their first announcements, and the second announcement of the first peer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::{Namespace, Result};
 
 /// Prefixes that share a set of attributes, as in the Internet's table.
 const PER_ATTRIBUTE: usize = 10;
-/// Long enough for a daemon that reads nothing for a while.
+/// Long enough for a daemon that does not read for a while.
 const HOLD_S: u16 = 240;
 
 /// A speaker for each peer. The first has the best paths; all others announce the same prefixes with longer ones.
@@ -22,7 +22,7 @@ pub(super) struct Peers {
 impl Peers {
     pub(super) fn start(namespace: &Namespace, workload: &Workload) -> Result<Self> {
         let six = workload.table.is_six();
-        // All is made before the first of them begins: making it is no part of what is measured.
+        // All messages are built before the first speaker starts: building them is not part of the measurement.
         let printed: Vec<Arc<[u8]>> = (0..workload.peers)
             .map(|peer| Arc::from(all(&workload.table, peer, OutPort::First)))
             .collect();
@@ -43,7 +43,7 @@ impl Peers {
         Ok(Self { speakers })
     }
 
-    /// When the first of them began to speak.
+    /// When the first session was established.
     pub(super) fn established(&self, deadline: Duration) -> Result<Instant> {
         let times: Vec<Instant> = self
             .speakers
@@ -57,7 +57,7 @@ impl Peers {
         self.speakers.iter().try_for_each(Speaker::still_established)
     }
 
-    /// How long it took until TCP had all that was said first; `None` while it has not.
+    /// Time until TCP accepted all messages of the first announcement; `None` until then.
     pub(super) fn transfer(&self) -> Option<Duration> {
         let all = self.speakers.iter().map(|one| Some((one.established()?, one.sent_at()?)));
         let all: Option<Vec<(Instant, Instant)>> = all.collect();
@@ -66,7 +66,8 @@ impl Peers {
         all.iter().map(|(_, end)| end.saturating_duration_since(begun)).max()
     }
 
-    /// The first peer withdraws all routes and announces them with next hops on the second port. Returns when it began.
+    /// The first peer withdraws all routes and announces them with next hops on the second port. Returns the start
+    /// time.
     pub(super) fn reannounce(&self, messages: Arc<[u8]>) -> Instant {
         let begun = Instant::now();
         if let Some(first) = self.speakers.first() {
@@ -86,7 +87,7 @@ pub(super) fn reannouncement(table: &Table) -> Arc<[u8]> {
     messages.into()
 }
 
-/// All prefixes with the next hops of a peer at a port, and that these were all.
+/// Announces all prefixes with the next hops of a peer at a port, and End-of-RIB.
 fn all(table: &Table, peer: u8, out: OutPort) -> Vec<u8> {
     let mut messages = Vec::new();
     announce_all(&mut messages, table, peer, out);
@@ -113,7 +114,7 @@ impl PrefixVisitor for AnnounceVisitor<'_> {
         (N, u8): Nlri,
     {
         let printed = announce(prefixes, self.1);
-        // Most tables have one depth: no second copy of a hundred megabytes.
+        // Most tables have one depth: avoid a second copy of a hundred megabytes.
         if self.0.is_empty() {
             *self.0 = printed;
         } else {
@@ -122,7 +123,7 @@ impl PrefixVisitor for AnnounceVisitor<'_> {
     }
 }
 
-/// Takes prefixes back.
+/// Withdraws prefixes.
 struct WithdrawVisitor<'a>(&'a mut Vec<u8>);
 
 impl PrefixVisitor for WithdrawVisitor<'_> {

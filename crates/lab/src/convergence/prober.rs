@@ -1,7 +1,7 @@
-//! Test packets to every prefix until each has arrived by the next hop that it should.
+//! Sends test packets to every prefix until each has arrived by the expected next hop.
 //!
-//! Only what has not arrived is sent again, and so that the probing takes little of the processor from what is measured: of each block
-//! of prefixes one is asked per pass, and all that is missing follows once that one arrived.
+//! Only prefixes without an arrival are sent again. To keep the processor load of the probing low, each pass probes
+//! one prefix per block, and the rest of the block follows once that one arrived.
 
 use std::time::{Duration, Instant};
 
@@ -16,17 +16,17 @@ const BLOCK: usize = 1024;
 /// Between two passes; shorter while there are few blocks.
 const PASS: Duration = Duration::from_millis(20);
 const SHORT_PASS: Duration = Duration::from_millis(4);
-/// Up to so many blocks passes are short.
+/// Up to this many blocks, passes are short.
 const FEW: usize = 64;
 
-/// Where packets to the prefixes are to leave.
+/// The expected next hop of packets to the prefixes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpectedHop {
     pub(super) peer: u8,
     pub(super) out: OutPort,
 }
 
-/// What became of a table.
+/// The result for a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proof {
     /// When the last packet arrived.
@@ -47,17 +47,19 @@ struct Prober<'a> {
 
 #[derive(Clone, Copy, Default)]
 struct Block {
-    /// The prefix that was asked last.
+    /// The last probed prefix.
     asked: Option<usize>,
     missing: usize,
-    /// Where the search for the next one begins.
+    /// Where the search for the next prefix starts.
     from: usize,
 }
 
-/// Sends until every prefix has been proved, at most until `end`. `tell` hears now and then how many were and may end it by an error.
+/// Sends until every prefix is verified, at most until `end`. `tell` is called periodically with the number of
+/// verified prefixes; its error ends the proof.
 ///
 /// # Errors
-/// What `tell` says; [`crate::LabError::Interrupted`] after Ctrl-C.
+///
+/// The error of `tell`; [`crate::LabError::Interrupted`] after Ctrl-C.
 pub(super) fn prove(
     links: &mut Links,
     table: &Table,
@@ -131,7 +133,7 @@ impl<'a> Prober<'a> {
             let mut around = (0..size).map(|step| first + (block.from + step) % size);
             if let Some(at) = around.find(is_missing) {
                 list.push(at);
-                // Another one next time: one that is late alone holds up nobody.
+                // Probe another prefix next time, so that a single late one does not block the others.
                 self.blocks[number].asked = Some(at);
                 self.blocks[number].from = (at - first + 1) % size;
             }
@@ -180,7 +182,7 @@ mod tests {
         assert_eq!(prober.pass(), [1026, 2050]);
     }
 
-    /// Whatever is lost, and in whatever order routes come, in the end all are proved.
+    /// All prefixes are verified in the end, whatever is lost and in whatever order routes arrive.
     #[test]
     fn losses_are_sent_again() {
         let table = Table::four((0..5000).map(|at| ((20 << 24) + (at << 6), 26)).collect());

@@ -1,4 +1,4 @@
-//! What a link that goes down costs: a stream to a sample of the prefixes, and when the last packet of it was lost.
+//! The effect of a link failure: a stream to a sample of the prefixes, and the time of its last lost packet.
 
 use std::time::{Duration, Instant};
 
@@ -14,27 +14,29 @@ use crate::{LabError, Namespace, Result};
 
 /// 50,000 packets a second.
 const PACE: Pace = Pace { burst: 25, gap: Duration::from_micros(500) };
-/// The outage is over when nothing was lost for so long.
+/// The outage is over when nothing is lost for this long.
 const QUIET: Duration = Duration::from_secs(2);
-/// How long an outage is followed at most.
+/// The longest outage that is measured.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// An outage.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outage {
-    /// From when Stoa said that the link is down until packets arrived again, milliseconds; 0 when none was lost since.
+    /// Milliseconds from Stoa's link-down detection until packets arrived again; 0 when none was lost since.
     pub(super) after_detection_ms: f64,
-    /// From when the link was cut.
+    /// Milliseconds from the link failure.
     pub(super) after_failure_ms: f64,
-    /// Packets that were lost.
+    /// Lost packets.
     pub(super) lost: usize,
 }
 
-/// Cuts `out` while packets to the prefixes leave there, and follows them until all arrive again; `None`: they did not within 90 s. `local`
-/// has the host interface whose carrier tells when Stoa has seen it.
+/// Cuts `out` while packets to the prefixes leave there, and measures until all arrive again; `None` when they do not
+/// within 90 s. `local` has the host interface whose carrier shows when Stoa detected the failure.
 ///
 /// # Errors
-/// [`LabError::ParseFailed`] when packets were lost before or left elsewhere, or Stoa does not see that the link is down.
+///
+/// [`LabError::ParseFailed`] when packets were lost or left elsewhere before the failure, or Stoa does not detect
+/// that the link is down.
 pub(super) fn follow(
     links: &mut Links,
     table: &Table,
@@ -70,7 +72,7 @@ pub(super) fn follow(
     Ok(is_over.then(|| outage(&stream, failed, detected)))
 }
 
-/// The outage lasted until the first packet was sent that came, and after which none was lost.
+/// The outage ends with the first packet that arrived and after which none was lost.
 fn outage(stream: &Stream, failed: Instant, detected: Instant) -> Outage {
     let over = stream.over();
     let since = |when: Instant| {
@@ -80,7 +82,8 @@ fn outage(stream: &Stream, failed: Instant, detected: Instant) -> Outage {
     Outage { after_detection_ms: since(detected), after_failure_ms: since(failed), lost }
 }
 
-/// When the device in this thread's namespace lost its carrier: the host interface follows the router's interface.
+/// When the device in this thread's namespace lost its carrier: the host interface follows the state of the router's
+/// interface.
 fn carrier_lost(device: &str, end: Instant) -> Result<Instant> {
     loop {
         let list = getifaddrs().map_err(|errno| LabError::system("list interfaces", errno))?;

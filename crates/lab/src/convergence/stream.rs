@@ -1,4 +1,5 @@
-//! A stream of test packets to a sample of the prefixes: when each was sent, and whether it came. What an outage costs is told by it.
+//! A stream of test packets to a sample of the prefixes: when each was sent, and whether it arrived. It measures an
+//! outage.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +10,19 @@ use super::prober::ExpectedHop;
 use super::table::Table;
 use crate::{LabError, Result, interrupt};
 
-/// Prefixes of the sample at most.
+/// The most prefixes of the sample.
 const SAMPLE: usize = 1000;
-/// How long a stream runs before something is broken; nothing may be lost then.
+/// How long a stream runs without loss before the failure.
 const BEFORE: Duration = Duration::from_millis(500);
-/// How long a packet may take to come out.
+/// The longest delay of a packet.
 pub(super) const LATE: Duration = Duration::from_millis(200);
-/// How long the daemon may be busy with what came before.
+/// How long the daemon may be busy with earlier changes.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// How fast packets go.
+/// The rate of packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Packets of a burst.
+    /// Packets per burst.
     pub(super) burst: usize,
     /// The time between two bursts.
     pub(super) gap: Duration,
@@ -29,9 +30,9 @@ pub(super) struct Pace {
 
 /// The packets of the stream.
 pub(super) struct Stream {
-    /// Numbers of prefixes, the address of each, and where packets to it leave before something is broken.
+    /// Prefix index, address and, before the failure, the next hop of each.
     sample: Vec<(u32, u128, Hop)>,
-    /// Whether packets have to leave there: until something is broken.
+    /// Whether packets must use that next hop: until the failure.
     is_before: bool,
     pace: Pace,
     sent: Vec<Instant>,
@@ -39,7 +40,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// To at most 1,000 prefixes, as far from each other as they can be, which leave as `wanted` before something is broken.
+    /// A stream to at most 1,000 prefixes, evenly spread over the table, expected at `wanted` before the failure.
     pub(super) fn new(table: &Table, wanted: ExpectedHop, pace: Pace) -> Self {
         let ExpectedHop { peer, out } = wanted;
         let step = table.provable().div_ceil(SAMPLE).max(1);
@@ -51,10 +52,12 @@ impl Stream {
         Self { sample, is_before: true, pace, sent: Vec::new(), came: Vec::new() }
     }
 
-    /// Sends until half a second of it came out without a loss by the next hops that are wanted, and forgets what was before: the daemon
-    /// may still be busy. What comes from then on counts by whichever next hop.
+    /// Sends until half a second of the stream arrived without loss by the expected next hops, and discards earlier
+    /// results: the daemon may still be busy. Later packets count by any next hop.
     ///
     /// # Errors
+    ///
+    /// [`LabError::ParseFailed`] when packets are still lost or misrouted at the timeout, or the sample is empty.
     /// [`LabError::ParseFailed`] when packets are lost or go astray all the time, or there are none to send.
     pub(super) fn begin(&mut self, links: &mut Links) -> Result<()> {
         let end = Instant::now() + PATIENCE;
@@ -76,7 +79,7 @@ impl Stream {
         }
     }
 
-    /// Why nothing can be told by breaking something now: packets that did not come before tell nothing when they do not come after.
+    /// Why a failure cannot be measured now: prefixes that lose packets before it tell nothing about the outage.
     fn reason_not(&self) -> Option<String> {
         if self.sent.is_empty() {
             return Some("no packet was sent: no prefix has an address of its own".to_owned());
@@ -85,7 +88,7 @@ impl Stream {
         Some(format!("packet {lost} of {count} did not leave by the expected next hop yet"))
     }
 
-    /// Sends until then.
+    /// Sends until this time.
     pub(super) fn run(&mut self, links: &mut Links, until: Instant) -> Result<()> {
         interrupt::check()?;
         let Pace { burst, gap } = self.pace;
@@ -111,7 +114,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for what is on its way.
+    /// Waits for packets in flight.
     pub(super) fn settle(&mut self, links: &mut Links) {
         let until = Instant::now() + LATE;
         while Instant::now() < until {
@@ -121,18 +124,19 @@ impl Stream {
         }
     }
 
-    /// When the last packet was sent that did not come; of those sent before `when`.
+    /// When the last lost packet among those sent before `when` was sent.
     pub(super) fn last_lost_before(&self, when: Instant) -> Option<Instant> {
         let old = self.sent.partition_point(|sent| *sent < when);
         self.came[..old].iter().rposition(|came| !came).map(|at| self.sent[at])
     }
 
-    /// How many did not come.
+    /// Number of lost packets.
     pub(super) fn lost(&self) -> usize {
         self.came.iter().filter(|came| !**came).count()
     }
 
-    /// When the first packet was sent that came, and after which none was lost; `None`: none was lost at all, or the last one was.
+    /// When the first packet was sent that arrived and after which none was lost; `None`: none was lost at all, or
+    /// the last one was.
     pub(super) fn over(&self) -> Option<Instant> {
         self.last_lost().and_then(|last| self.sent.get(last + 1)).copied()
     }
@@ -142,7 +146,7 @@ impl Stream {
     }
 }
 
-/// Notes a packet that came: one of ours, and, before something is broken, by the next hop that is wanted.
+/// Records an arrival: a packet of this stream and, before the failure, by the expected next hop.
 fn note(sample: &[(u32, u128, Hop)], came: &mut [bool], is_before: bool, arrival: Arrival) {
     let number = arrival.sequence as usize;
     let Some((one, at)) = came.get_mut(number).zip(number.checked_rem(sample.len())) else {
@@ -155,7 +159,7 @@ fn note(sample: &[(u32, u128, Hop)], came: &mut [bool], is_before: bool, arrival
 
 #[cfg(test)]
 impl Stream {
-    /// One whose packets were sent then, and came or did not.
+    /// A stream with these send times and arrivals.
     pub(super) fn made(sent: Vec<Instant>, came: Vec<bool>) -> Self {
         let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
         Self { sample: Vec::new(), is_before: false, pace, sent, came }
@@ -204,11 +208,11 @@ mod tests {
             note(&stream.sample, &mut stream.came, stream.is_before, show_output);
         }
         assert_eq!((stream.lost(), stream.reason_not().is_some()), (1, true), "one went astray");
-        // Of another stream: nobody sent this one there.
+        // A packet of another stream, which was not sent there.
         let foreign = Arrival { sequence: 2, ..arrival(&stream, 1, hop) };
         note(&stream.sample, &mut stream.came, stream.is_before, foreign);
         assert_eq!(stream.lost(), 1);
-        // Once something is broken, another way is a way.
+        // After the failure, any next hop counts.
         note(&stream.sample, &mut stream.came, false, by_another);
         assert_eq!((stream.lost(), stream.reason_not()), (0, None));
     }

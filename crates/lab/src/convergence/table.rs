@@ -1,28 +1,29 @@
-//! The prefixes that are learned, and for each an address that no more specific one has: a packet to it proves that very prefix.
+//! The prefixes to learn, and for each an address that no more specific one covers: a packet to it verifies this very
+//! prefix.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::hops::DEPTHS;
 use crate::bgp_speaker::Nlri;
 
-/// IPv4 prefixes that can be made at most.
+/// The most synthetic IPv4 prefixes.
 pub const FOUR_MAX: u32 = 7_000_000;
-/// IPv6 prefixes that can be made at most: what the router's limits let it have.
+/// The most synthetic IPv6 prefixes: the router's default limits allow no more.
 pub const SIX_MAX: u32 = 3_500_000;
-/// Made IPv6 prefixes of one /32: as many as a provider may announce.
+/// Synthetic IPv6 prefixes per /32, a number that a provider may announce.
 const OF_PROVIDER: u32 = 256;
-/// Lengths of made IPv6 prefixes: /48 and longer, in shares as they are seen inside of providers.
+/// Lengths of synthetic IPv6 prefixes: /48 and longer, in proportions as in provider networks.
 const SIX_LENGTHS: [u8; 16] = [48, 48, 56, 48, 64, 48, 48, 52, 48, 56, 64, 48, 60, 48, 56, 64];
 
 /// An address as a number in host byte order.
 trait Number: Copy + Ord {
-    /// How many bits it has.
+    /// Number of bits.
     const BITS: u8;
-    /// As a number that has room for either family.
+    /// As a number that fits either family.
     fn wide(self) -> u128;
-    /// Of a number that fits.
+    /// From a number that fits.
     fn of(wide: u128) -> Option<Self>;
-    /// Whether the lab can say such a prefix.
+    /// Whether the lab can announce this prefix.
     fn is_fit(prefix: (Self, u8)) -> bool;
 }
 
@@ -37,7 +38,7 @@ impl Number for u32 {
         Self::try_from(wide).ok()
     }
 
-    /// Not those that no router takes (RFC 1122, section 3.2.1.3), nor the lab's own (RFC 2544's networks).
+    /// Excludes prefixes that no router accepts (RFC 1122, section 3.2.1.3) and the lab's own (RFC 2544).
     fn is_fit((address, length): (Self, u8)) -> bool {
         length > 0
             && address < 0xe000_0000
@@ -56,7 +57,7 @@ impl Number for u128 {
         Some(wide)
     }
 
-    /// Global unicast as it is given out (2000::/3, RFC 3587), without the lab's own (2001:db8::/32).
+    /// Allocated global unicast (2000::/3, RFC 3587), without the lab's own (2001:db8::/32).
     fn is_fit((address, length): (Self, u8)) -> bool {
         length >= 3 && address >> 125 == 1 && !overlaps((address, length), &[(OWN_SIX, 32)])
     }
@@ -77,10 +78,10 @@ fn overlaps<N: Number>((address, length): (N, u8), others: &[(N, u8)]) -> bool {
 struct List<N> {
     /// Address and length, in ascending order.
     prefixes: Vec<(N, u8)>,
-    /// For each an address that only it has; `None`: more specific ones cover all of it.
+    /// For each an address that only it covers; `None`: more specific ones cover all of it.
     addresses: Vec<Option<N>>,
-    /// For each in how many others it lies, modulo [`DEPTHS`]: its next hop is another than that of the prefix around it, so that a
-    /// packet which that one carried instead is told apart.
+    /// For each the number of prefixes that cover it, modulo [`DEPTHS`]: its next hop differs from that of the
+    /// covering prefix, so that a packet routed by that one is detected.
     depths: Vec<u8>,
 }
 
@@ -90,11 +91,11 @@ enum Lists {
     Six(List<u128>),
 }
 
-/// Prefixes with what proves them.
+/// Prefixes with the addresses that verify them.
 #[derive(Debug)]
 pub struct Table(Lists);
 
-/// Does the same with the list of either family.
+/// Applies the same expression to the list of either family.
 macro_rules! with {
     ($table:expr, $list:ident => $what:expr) => {
         match &$table.0 {
@@ -105,17 +106,17 @@ macro_rules! with {
 }
 
 impl Table {
-    /// So many /24 side by side from 20.0.0.0 on, [`FOUR_MAX`] at most.
+    /// Consecutive /24 prefixes from 20.0.0.0 on, at most [`FOUR_MAX`].
     #[must_use]
     pub fn synthetic(count: u32) -> Self {
         Self::four((0..count.min(FOUR_MAX)).map(|at| ((20 << 24) + (at << 8), 24)).collect())
     }
 
-    /// So many IPv6 prefixes, [`SIX_MAX`] at most: 256 of a /32, the /32 all over 2a00::/12; half of them /48, the others longer, each
-    /// in a /48 of its own.
+    /// IPv6 prefixes, at most [`SIX_MAX`]: 256 per /32, with the /32 spread over 2a00::/12; half of them are /48, the
+    /// others longer, each in its own /48.
     #[must_use]
     pub fn synthetic_six(count: u32) -> Self {
-        // Odd factors: no two numbers fall together.
+        // Odd factors: no two numbers collide.
         let made = (0..count.min(SIX_MAX)).map(|at| {
             let (provider, own) = (at / OF_PROVIDER, at % OF_PROVIDER);
             let network = 0x2a00_0000_u32 | (provider.wrapping_mul(0x9_e375) & 0x000f_ffff);
@@ -129,19 +130,20 @@ impl Table {
         Self::six(made.collect())
     }
 
-    /// These IPv4 prefixes, without those that no router takes or that the lab itself needs (198.18.0.0/15, the default route).
+    /// These IPv4 prefixes, without those that no router accepts or that the lab needs (198.18.0.0/15, the default
+    /// route).
     #[must_use]
     pub fn four(prefixes: Vec<(u32, u8)>) -> Self {
         Self(Lists::Four(List::new(prefixes)))
     }
 
-    /// These IPv6 prefixes, as far as they are of 2000::/3 and not of the lab (2001:db8::/32).
+    /// These IPv6 prefixes inside 2000::/3, without those of the lab (2001:db8::/32).
     #[must_use]
     pub fn six(prefixes: Vec<(u128, u8)>) -> Self {
         Self(Lists::Six(List::new(prefixes)))
     }
 
-    /// As many made ones of the same family, [`FOUR_MAX`] or [`SIX_MAX`] at most.
+    /// Synthetic prefixes of the same family, at most [`FOUR_MAX`] or [`SIX_MAX`].
     #[must_use]
     pub fn made_alike(&self, count: u32) -> Self {
         if self.is_six() { Self::synthetic_six(count) } else { Self::synthetic(count) }
@@ -165,23 +167,23 @@ impl Table {
         self.len() == 0
     }
 
-    /// How many prefixes a packet can prove.
+    /// Number of prefixes that a packet can verify.
     #[must_use]
     pub fn provable(&self) -> usize {
         with!(self, list => list.addresses.iter().flatten().count())
     }
 
-    /// The address that proves a prefix, as a number; `None`: there is none, or no such prefix.
+    /// The address that verifies a prefix, as a number; `None`: it has none, or does not exist.
     pub(super) fn address(&self, at: usize) -> Option<u128> {
         with!(self, list => list.addresses.get(at).copied().flatten().map(Number::wide))
     }
 
-    /// In how many others a prefix lies, modulo [`DEPTHS`].
+    /// Number of prefixes that cover a prefix, modulo [`DEPTHS`].
     pub(super) fn depth(&self, at: usize) -> Option<u8> {
         with!(self, list => list.depths.get(at).copied())
     }
 
-    /// The prefixes of a depth, to one who takes both families.
+    /// Passes the prefixes of a depth to a visitor of either family.
     pub(super) fn of_depth<T: PrefixVisitor>(&self, depth: u8, listener: T) {
         match &self.0 {
             Lists::Four(list) => listener.visit(&list.of_depth(depth)),
@@ -204,9 +206,9 @@ impl Table {
     }
 }
 
-/// Takes prefixes of either family.
+/// Visits prefixes of either family.
 pub(super) trait PrefixVisitor {
-    /// Takes them.
+    /// Visits the prefixes.
     fn visit<N>(self, prefixes: &[(N, u8)])
     where
         (N, u8): Nlri;
@@ -220,8 +222,8 @@ impl<N: Number> List<N> {
         prefixes.shrink_to_fit();
         let mut addresses = vec![None; prefixes.len()];
         let mut depths = Vec::with_capacity(prefixes.len());
-        // The prefixes around the one that is looked at: number, last address, first address that no inner one has; `None`: no address
-        // is left.
+        // The prefixes that cover the current one: index, last address, first address that no inner one covers;
+        // `None`: no address is left.
         let mut around: Vec<(usize, u128, Option<u128>)> = Vec::new();
         let mut close = |(at, last, free): (usize, u128, Option<u128>)| {
             addresses[at] = free.filter(|free| *free <= last).and_then(N::of);
@@ -292,7 +294,7 @@ mod tests {
         assert_eq!((table.address(1), table.address(4)), (Some(0x0a00_0100), None));
     }
 
-    /// Against a look at all prefixes for each address.
+    /// Compares with an exhaustive search for each address.
     #[test]
     fn made_tables_agree_with_a_search_of_all() {
         let mut state = 1_u32;

@@ -1,4 +1,5 @@
-//! The lab around the router: the peers behind a veth port, the daemon in a namespace with the host interfaces, test packets by memif.
+//! The testbed around the router: the peers behind a veth port, the daemon in a namespace with the host interfaces,
+//! test packets over memif.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -16,14 +17,14 @@ use crate::{
     Address, Configuration, Namespace, NextHop, Result, Router, Scratch, Side, Topology, wait_until,
 };
 
-/// How long the host interfaces may take to come up.
+/// Timeout for the host interfaces to come up.
 const HOST_INTERFACES: Duration = Duration::from_secs(30);
 /// Packets that touch buffers and rings before memory is measured.
 const WARM_PACKETS: u32 = 60_000;
-/// Routes that fit without asking for more, IPv4 and IPv6.
+/// Default route limits, IPv4 and IPv6.
 const ROUTES_USUAL: [usize; 2] = [2_000_000, 1_000_000];
 
-/// Everything around the daemon. Fields are dropped in their order.
+/// Everything around the daemon. The declaration order is the drop order.
 pub(super) struct Testbed {
     pub(super) links: Links,
     pub(super) router: Router,
@@ -78,7 +79,7 @@ impl Testbed {
         })
     }
 
-    /// Sends by the static route until packets come out, then so many that buffers and rings have been used.
+    /// Sends by the static route until packets arrive, then enough to touch all buffers and rings.
     fn warm(&mut self, six: bool) -> Result<()> {
         let hop = Hop { peer: 0, out: OutPort::First, depth: 0 };
         let address = 1 + match warm(six).0 {
@@ -88,7 +89,7 @@ impl Testbed {
         let links = &mut self.links;
         let router = &self.router;
         wait_until("packets pass the router", HOST_INTERFACES, || {
-            // A port that was made anew has other rings.
+            // A recreated port has new rings.
             links.service();
             let mut came = 0;
             links.send([(u32::MAX, address, 0)], |_| ());
@@ -159,7 +160,7 @@ fn configuration(side: &Side, netns: &str, folder: &Path, workload: &Workload) -
     Ok(whole)
 }
 
-/// The route source that the routes come by.
+/// The route source for this target.
 fn route_source(target: Target, netns: &str) -> Option<Value> {
     let (kind, route_source) = match target {
         Target::Fpm => ("fpm", json!({ "netns": netns })),

@@ -125,7 +125,7 @@ impl Family for u32 {
         loop {
             let address = 1 << 24 | random.below(223 << 24) as u32;
             // Excludes loopback, link-local and benchmark networks (RFC 2544), and the /7 blocks
-            // around them.
+            // that cover them.
             if !matches!(address >> 24, 0 | 126 | 127 | 168 | 169 | 198 | 199) {
                 return (address.cut(len), len);
             }
