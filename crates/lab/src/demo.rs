@@ -1,4 +1,5 @@
-//! The demo: real tools between two hosts that only Stoa connects, then the Linux kernel for comparison, then cleanup.
+//! The demo: real tools between two hosts that only Stoa connects, then the Linux kernel as the baseline, then
+//! cleanup.
 
 mod live;
 mod report;
@@ -60,7 +61,7 @@ pub fn run(options: &Options) -> ExitCode {
     if report.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What the demo created; the last step checks that it is gone.
+/// What the demo created; the last step checks that it was removed.
 #[derive(Default)]
 struct Created {
     namespaces: Vec<String>,
@@ -125,7 +126,7 @@ fn remember(made: &mut Created, topology: &Topology) {
     made.namespaces.extend(hosts.map(|host| host.namespace().name().to_owned()));
 }
 
-/// Every step that needs the router; ends early only after Ctrl-C.
+/// All steps that need the router; returns early only after Ctrl-C.
 fn traffic(report: &mut Report, topology: &Topology, router: &Router, made: &mut Created) {
     steps::all_pings(topology, report);
     for (name, six) in [("traceroute4", false), ("traceroute6", true)] {
@@ -177,6 +178,7 @@ fn cleaned_up(made: &Created) -> steps::Outcome {
 /// Checks that the demo can run on this machine before it creates anything.
 ///
 /// # Errors
+///
 /// [`LabError::NotRoot`] or [`LabError::ToolMissing`], each with the fix.
 fn ready() -> Result<()> {
     use crate::Tool;

@@ -1,4 +1,4 @@
-//! Errors of setting up or using a lab; each message says how to fix the cause.
+//! Errors while setting up or using a lab; each message contains the fix.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ pub enum LabError {
         "`{program}` is not installed; install it with `apt-get install {package}` (or run `scripts/setup {group}`)"
     )]
     ToolMissing {
-        /// The program that was looked for.
+        /// The missing program.
         program: &'static str,
-        /// The Debian and Ubuntu package that has it.
+        /// The Debian and Ubuntu package that contains it.
         package: &'static str,
         /// The group of `scripts/setup` it belongs to.
         group: &'static str,
     },
-    /// A command ended with an error.
+    /// A command failed.
     #[error("`{command}` ended with {status}; last output: {printed}")]
     CommandFailed {
-        /// The command as one would type it.
+        /// The command line.
         command: String,
         /// The exit status.
         status: String,
         /// The last lines of its output.
         printed: String,
     },
-    /// A command did not end in time and was killed.
+    /// A command did not exit in time and was killed.
     #[error("`{command}` did not end within {deadline:?} and was stopped; last output: {printed}")]
     CommandDeadline {
-        /// The command as one would type it.
+        /// The command line.
         command: String,
-        /// How long it had.
+        /// Its timeout.
         deadline: Duration,
         /// The last lines of its output.
         printed: String,
@@ -45,11 +45,11 @@ pub enum LabError {
     /// A condition was not met in time.
     #[error("timed out after {deadline:?} waiting until {what}{last}")]
     WaitDeadline {
-        /// What was waited for.
+        /// The condition.
         what: String,
-        /// How long.
+        /// The timeout.
         deadline: Duration,
-        /// What was seen last, empty or starting with a semicolon.
+        /// The last observed state, empty or starting with a semicolon.
         last: String,
     },
     /// The kernel rejects both methods of putting a VLAN tag on a link.
@@ -67,7 +67,7 @@ pub enum LabError {
         /// Why the VLAN device failed.
         device_error: String,
     },
-    /// Ctrl-C or a termination signal came; everything is being cleaned up.
+    /// Ctrl-C or a termination signal arrived; everything is cleaned up.
     #[error("interrupted")]
     Interrupted,
     /// The router exited by itself.
@@ -78,15 +78,15 @@ pub enum LabError {
         /// The end of its log.
         printed: String,
     },
-    /// There is no router binary.
+    /// The router binary is missing.
     #[error("{0}: no router binary; build it with `make build`, or set STOA_BIN")]
     NoBinary(String),
     /// Output or input that cannot be parsed.
     #[error("{what} cannot be read: {reason}")]
     ParseFailed {
-        /// What was read.
+        /// The parsed output.
         what: String,
-        /// Why it cannot be read.
+        /// Why it cannot be parsed.
         reason: String,
     },
     /// A system call failed.
@@ -100,7 +100,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Wraps a system error with what was tried.
+    /// Wraps a system error with its operation.
     pub fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
         Self::System { what: what.into(), source: source.into() }
     }

@@ -1,39 +1,40 @@
-//! FRR in a namespace: zebra and the daemons beside it, started by hand, with a folder and a `vtysh` of their own.
+//! FRR in a namespace: zebra and other daemons, started without FRR's scripts, with their own folder and `vtysh`.
 
 use std::time::Duration;
 
 use crate::process::Background;
 use crate::{Command, LabError, Namespace, Result, Scratch, Tool, wait_until};
 
-/// How long zebra may take until it serves the others.
+/// Timeout until zebra accepts other daemons.
 const START: Duration = Duration::from_secs(60);
-/// How long `vtysh` may take to answer; with a million routes `show bgp summary` waits behind them.
+/// Timeout of a `vtysh` command; with a million routes, `show bgp summary` waits behind them.
 const ANSWER: Duration = Duration::from_secs(30);
 /// Zebra's socket for the other daemons, in the folder.
 const ZSERV: &str = "zserv.api";
 
-/// FRR in a namespace. Its daemons end when it is dropped, the others before zebra.
+/// FRR in a namespace. Dropping it stops its daemons, zebra last.
 #[derive(Debug)]
 pub struct Frr {
     namespace: String,
-    /// The daemons before their folder, so that they end before it goes; zebra is the first.
+    /// Declared before their folder, so that they are dropped first; zebra is the first.
     daemons: Vec<(Tool, Background)>,
     scratch: Scratch,
 }
 
 impl Frr {
-    /// Starts zebra with a configuration and options of its own (`["-M", "dplane_fpm_nl"]`), then each of the others.
+    /// Starts zebra with a configuration and options (`["-M", "dplane_fpm_nl"]`), then each of the other daemons.
     ///
     /// # Errors
-    /// [`LabError::ToolMissing`] when FRR is not installed; [`LabError::WaitDeadline`] with zebra's log when it does not
-    /// serve within 60 s.
+    ///
+    /// [`LabError::ToolMissing`] when FRR is not installed; [`LabError::WaitDeadline`] with zebra's log when it is
+    /// not ready within 60 s.
     pub fn start(
         namespace: &Namespace,
         zebra: (&str, &[&str]),
         others: &[(Tool, &str)],
     ) -> Result<Self> {
         let scratch = Scratch::new()?;
-        // The daemons give up root and make their sockets as their own user.
+        // The daemons drop root privileges and create their sockets as their own user.
         let folder = scratch.path().display().to_string();
         Command::program("/bin/chown").args(["frr:frr", &folder]).run()?.ok()?;
         Command::program("/bin/chmod").args(["755", &folder]).run()?.ok()?;
@@ -47,24 +48,26 @@ impl Frr {
         Ok(frr)
     }
 
-    /// Starts zebra, also after [`Frr::kill`], and waits until it serves.
+    /// Starts zebra, also after [`Frr::kill`], and waits until it is ready.
     ///
     /// # Errors
+    ///
     /// As [`Frr::start`].
     pub fn zebra(&mut self, configuration: &str, options: &[&str]) -> Result<()> {
         let socket = self.scratch.file(ZSERV);
-        // What a killed one left behind is no sign that the new one serves.
+        // The socket of a killed zebra does not show that the new one is ready.
         let _ = std::fs::remove_file(&socket);
-        // The kernel has to hold what a burst of routes makes it say.
+        // The netlink buffer must hold the kernel's messages about a burst of routes.
         let buffer = ["-s", "90000000"];
         self.add(Tool::ZEBRA, configuration, &[&buffer[..], options].concat())?;
         wait_until("zebra serves", START, || if socket.exists() { Ok(()) } else { Err(self.log()) })
     }
 
-    /// Starts one daemon more, or one again that was killed.
+    /// Starts one more daemon, or a killed one again.
     ///
     /// # Errors
-    /// When it cannot be started.
+    ///
+    /// It cannot be started.
     pub fn add(&mut self, tool: Tool, configuration: &str, options: &[&str]) -> Result<()> {
         let file = |end: &str| self.scratch.file(&format!("{}{end}", tool.program));
         let path = self.scratch.write(&format!("{}.conf", tool.program), configuration)?;
@@ -72,7 +75,7 @@ impl Frr {
         let _ = std::fs::remove_file(&pid);
         let [folder, zebra] = [self.scratch.path().to_owned(), self.scratch.file(ZSERV)]
             .map(|path| path.display().to_string());
-        // No port for telnet.
+        // No telnet port.
         let arguments = ["-f", &path, "-i", &pid, "-z", &zebra, "--vty_socket", &folder, "-P", "0"];
         let command = Command::tool(tool)?.inside(&self.namespace).args(arguments).args(options);
         let daemon = command.args(["--log", "stdout"]).spawn()?;
@@ -80,7 +83,7 @@ impl Frr {
         Ok(())
     }
 
-    /// Kills one of the daemons outright, as a crash would. [`Frr::add`] starts it again.
+    /// Kills one of the daemons, as a crash would. [`Frr::add`] starts it again.
     pub fn kill(&mut self, tool: Tool) {
         let (gone, stay) = std::mem::take(&mut self.daemons)
             .into_iter()
@@ -98,16 +101,17 @@ impl Frr {
         self.daemons.iter().map(|(_, daemon)| daemon.pid()).collect()
     }
 
-    /// What its daemons logged so far.
+    /// The log of its daemons so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.daemons.iter().map(|(_, daemon)| daemon.log()).collect()
     }
 
-    /// What `vtysh` answers, at most 30 s later.
+    /// The output of a `vtysh` command; timeout 30 s.
     ///
     /// # Errors
-    /// When it cannot be started or does not answer.
+    ///
+    /// `vtysh` cannot be started or does not reply.
     pub fn query(&self, question: &str) -> Result<String> {
         let folder = self.scratch.path().display().to_string();
         let command = Command::tool(Tool::VTYSH)?.inside(&self.namespace).deadline(ANSWER);
@@ -115,16 +119,17 @@ impl Frr {
         Ok(format!("{}{}", output.stdout, output.stderr))
     }
 
-    /// Calls `vtysh` with commands one after the other, such as `configure terminal`, `router bgp 65001`.
+    /// Runs `vtysh` commands in sequence, such as `configure terminal`, `router bgp 65001`.
     ///
     /// # Errors
-    /// [`LabError::CommandFailed`] when one is refused.
+    ///
+    /// [`LabError::CommandFailed`] when one is rejected.
     pub fn configure(&self, commands: &[&str]) -> Result<()> {
         let folder = self.scratch.path().display().to_string();
         let command = Command::tool(Tool::VTYSH)?.inside(&self.namespace).deadline(ANSWER);
         let printed = commands.iter().flat_map(|one| ["-c", one]);
         let output = command.args(["--vty_socket", &folder]).args(printed).run()?.ok()?;
-        // vtysh ends with 0 whatever a daemon refused.
+        // vtysh exits with 0 even when a daemon rejects a command.
         if output.stdout.contains("% ") {
             return Err(LabError::ParseFailed {
                 what: output.command.clone(),
@@ -134,10 +139,11 @@ impl Frr {
         Ok(())
     }
 
-    /// Waits until an answer says all of this.
+    /// Waits until the output contains all of these texts.
     ///
     /// # Errors
-    /// [`LabError::WaitDeadline`] with the answer and the daemons' logs.
+    ///
+    /// [`LabError::WaitDeadline`] with the output and the daemons' logs.
     pub fn wait_for(&self, question: &str, wanted: &[&str], deadline: Duration) -> Result<()> {
         wait_until(&format!("`{question}` says {wanted:?}"), deadline, || {
             let printed = self.query(question).map_err(|error| error.to_string())?;
@@ -149,7 +155,7 @@ impl Frr {
 
 impl Drop for Frr {
     fn drop(&mut self) {
-        // Zebra goes last, so that it takes back what the others withdraw.
+        // Zebra stops last, so that it removes the routes that the others withdraw.
         while let Some(last) = self.daemons.pop() {
             drop(last);
         }

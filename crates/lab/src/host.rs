@@ -1,4 +1,4 @@
-//! Hosts around a router: each in a namespace of its own, joined to the router's namespace by a veth pair.
+//! Hosts around a router: each in its own namespace, connected to the router's namespace by a veth pair.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,26 +14,29 @@ const ETH: &str = "eth0";
 /// One side of the router: a host and the link to it.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Name of the host and of the router's device towards it; at most 9 bytes, so that a VLAN device's name fits too.
+    /// Name of the host and of the router's device towards it; at most 9 bytes, so that a VLAN device's name also
+    /// fits.
     pub label: String,
-    /// Tags of the frames on the link, outermost first; the host puts them on and takes them off.
+    /// VLAN tags of the frames on the link, outermost first; the host adds and removes them.
     pub tags: Vec<Tag>,
-    /// Addresses of the host and, for each, the router's address in the same prefix: the host's default gateway.
+    /// Addresses of the host, each with the router's address in the same prefix, the host's default gateway.
     pub addresses: Vec<(Address, Address)>,
-    /// MTU of both ends of the link, bytes of the IP packet.
+    /// MTU of both ends of the link, in bytes of the IP packet.
     pub mtu: u16,
-    /// Whether the host leaves checksums and the cutting of large segments to its card, as Linux does where it can. On a
-    /// link between namespaces there is no card, so that frames of up to 64 KiB with unfinished checksums pass.
+    /// Whether the host offloads checksums and segmentation, as Linux does by default. A link between namespaces has
+    /// no card, so frames of up to 64 KiB with partial checksums are on the link.
     pub offloads: bool,
     /// Receive and transmit queues of both ends of the link.
     pub queues: u8,
 }
 
 impl Side {
-    /// An untagged side with MTU 1500 and offloads; `addresses` as `("198.18.1.2/24", "198.18.1.1/24")`, host's first.
+    /// An untagged side with MTU 1500 and offloads; `addresses` as `("198.18.1.2/24", "198.18.1.1/24")`, the host's
+    /// first.
     ///
     /// # Errors
-    /// When an address is not one.
+    ///
+    /// A malformed address.
     pub fn new(label: &str, addresses: &[(&str, &str)]) -> Result<Self> {
         let addresses = addresses
             .iter()
@@ -57,14 +60,14 @@ impl Side {
         self
     }
 
-    /// The same side with so many queues at both ends of the link.
+    /// The same side with this many queues at both ends of the link.
     #[must_use]
     pub fn queues(mut self, queues: u8) -> Self {
         self.queues = queues;
         self
     }
 
-    /// The same side with a host that finishes every frame itself, as if towards a plain network card.
+    /// The same side with a host without offloads, as if connected to a plain network card.
     #[must_use]
     pub fn without_offloads(mut self) -> Self {
         self.offloads = false;
@@ -76,7 +79,7 @@ impl Side {
 #[derive(Debug)]
 pub struct Host {
     side: Side,
-    // Before the namespace: BPF programs leave while their device is still there.
+    // Declared before the namespace: the BPF programs are detached while their device still exists.
     _tagged: Option<Tagged>,
     namespace: Namespace,
 }
@@ -88,13 +91,13 @@ impl Host {
         &self.namespace
     }
 
-    /// Its name, which is that of the router's device towards it.
+    /// Its name, which is also that of the router's device towards it.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.side.label
     }
 
-    /// The side of the router that it stands on.
+    /// The side of the router that the host is on.
     #[must_use]
     pub fn side(&self) -> &Side {
         &self.side
@@ -103,6 +106,7 @@ impl Host {
     /// Its first address of a family.
     ///
     /// # Errors
+    ///
     /// [`LabError::ParseFailed`] when it has none.
     pub fn address(&self, six: bool) -> Result<IpAddr> {
         self.pair(six).map(|(host, _)| host.ip)
@@ -111,6 +115,7 @@ impl Host {
     /// The router's address on its link, of a family.
     ///
     /// # Errors
+    ///
     /// [`LabError::ParseFailed`] when there is none.
     pub fn gateway(&self, six: bool) -> Result<IpAddr> {
         self.pair(six).map(|(_, router)| router.ip)
@@ -124,9 +129,10 @@ impl Host {
         })
     }
 
-    /// A command that will run on this host.
+    /// A command to run on this host.
     ///
     /// # Errors
+    ///
     /// [`LabError::ToolMissing`] when the tool is not installed.
     pub fn command(&self, tool: Tool) -> Result<Command> {
         self.namespace.command(tool)
@@ -135,14 +141,15 @@ impl Host {
     /// The MAC address of its interface, as text.
     ///
     /// # Errors
-    /// When the interface is gone.
+    ///
+    /// The interface is gone.
     pub fn mac(&self) -> Result<String> {
         mac(&self.namespace, ETH)
     }
 
     fn new(side: &Side, router: &Namespace) -> Result<Self> {
         let namespace = Namespace::new(&side.label)?;
-        // The kernel lets one customer tag pass on top of a device's MTU; for others room must be made.
+        // The kernel allows one customer tag beyond a device's MTU; for other tags, the MTU is increased.
         let free = usize::from(side.tags.first().is_some_and(|tag| tag.tpid == 0x8100));
         let room = 4 * u16::try_from(side.tags.len() - free).unwrap_or(0);
         let (label, mtu, queues) =
@@ -150,7 +157,7 @@ impl Host {
         let end = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];
         let peer = ["type", "veth", "peer", "name", ETH, "netns", namespace.name()];
         router.ip(&[&["link", "add", label][..], &end, &peer, &end].concat())?;
-        // The router's device must be silent by itself: no address, no neighbour discovery of the kernel's.
+        // The router's device must not send by itself: no address, no neighbour discovery by the kernel.
         router.sysctl(&format!("ipv6/conf/{label}/disable_ipv6"), "1")?;
         namespace.ip(&["link", "set", ETH, "up"])?;
         router.ip(&["link", "set", label, "up"])?;
@@ -173,7 +180,7 @@ impl Host {
     }
 }
 
-/// A router's namespace and the hosts around it. The router itself is still to come.
+/// A router's namespace and the hosts around it, without a router process.
 #[derive(Debug)]
 pub struct Topology {
     hosts: Vec<Host>,
@@ -181,15 +188,16 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Makes the namespaces and the links between them.
+    /// Creates the namespaces and the links between them.
     ///
     /// # Errors
-    /// Without root, without the tools, or when the kernel refuses a part.
+    ///
+    /// No root privileges, missing tools, or an error of the kernel.
     pub fn new(sides: &[Side]) -> Result<Self> {
         let router = Namespace::new("router")?;
         let hosts: Vec<Host> =
             sides.iter().map(|side| Host::new(side, &router)).collect::<Result<_>>()?;
-        // The kernel tells of a new link's carrier up to a second late.
+        // The kernel reports a new link's carrier up to a second late.
         wait_until("the links are up", Duration::from_secs(10), || {
             let links = router.ip(&["-o", "link"]).map_err(|error| error.to_string())?;
             let up = links.matches("state UP").count();
@@ -198,7 +206,7 @@ impl Topology {
         Ok(Self { hosts, router })
     }
 
-    /// The namespace for the router; its devices are called as the hosts.
+    /// The namespace for the router; its devices have the names of the hosts.
     #[must_use]
     pub fn router(&self) -> &Namespace {
         &self.router
@@ -213,17 +221,20 @@ impl Topology {
     /// The host of this name.
     ///
     /// # Panics
-    /// When there is none: a mistake in the scenario that is being told.
+    ///
+    /// There is no such host: an error in the scenario.
     #[must_use]
     pub fn host(&self, label: &str) -> &Host {
         let found = self.hosts.iter().find(|host| host.label() == label);
         found.unwrap_or_else(|| panic!("this topology has no host `{label}`"))
     }
 
-    /// Deletes a host with its link and makes both anew: another device of the same name, another MAC address.
+    /// Deletes a host with its link and creates both again: another device of the same name, with another MAC
+    /// address.
     ///
     /// # Errors
-    /// When there is no such host, or the kernel refuses a part.
+    ///
+    /// There is no such host, or the kernel returns an error.
     pub fn recreate(&mut self, label: &str) -> Result<()> {
         let found = self.hosts.iter().position(|host| host.label() == label);
         let at = found.ok_or_else(|| LabError::ParseFailed {
@@ -231,7 +242,7 @@ impl Topology {
             reason: "there is none".to_owned(),
         })?;
         let side = self.hosts.remove(at).side.clone();
-        // The kernel takes a namespace down in the background, and its devices with it.
+        // The kernel deletes a namespace and its devices in the background.
         wait_until("the old link is gone", Duration::from_secs(10), || {
             let links = self.router.ip(&["-o", "link"]).map_err(|error| error.to_string())?;
             if links.contains(&format!(" {label}@")) { Err(links) } else { Ok(()) }
@@ -243,7 +254,8 @@ impl Topology {
     /// The MAC address of the router's device towards a host, as text.
     ///
     /// # Errors
-    /// When there is no such device.
+    ///
+    /// There is no such device.
     pub fn router_mac(&self, label: &str) -> Result<String> {
         mac(&self.router, label)
     }
@@ -256,10 +268,11 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// Gives the router's namespace its addresses and tags and lets the kernel forward.
+    /// Configures addresses and tags in the router's namespace and enables forwarding in the kernel.
     ///
     /// # Errors
-    /// When the kernel refuses a part.
+    ///
+    /// An error of the kernel.
     pub fn start(topology: &Topology) -> Result<Self> {
         let router = topology.router();
         let mut tagged = Vec::new();

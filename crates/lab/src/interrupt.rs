@@ -1,4 +1,4 @@
-//! Ctrl-C and termination: a flag that every wait of the lab looks at, so that everything unwinds and cleans up.
+//! Ctrl-C and termination: a flag that every wait of the lab checks, so that everything unwinds and cleans up.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::{LabError, Result};
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static WATCH: OnceLock<()> = OnceLock::new();
 
-/// Starts to listen for SIGINT, SIGTERM and SIGHUP; from here on they no longer end the process but the waits.
+/// Handles SIGINT, SIGTERM and SIGHUP; from now on they end the waits instead of the process.
 pub(crate) fn watch() {
     WATCH.get_or_init(|| {
         let (ready, is_ready) = std::sync::mpsc::channel();
@@ -24,7 +24,7 @@ pub(crate) fn watch() {
                 for kind in kinds {
                     streams.extend(signal(kind));
                 }
-                // The receiver waits until the handlers are in place; it cannot be gone before.
+                // The receiver exists: it waits until the handlers are in place.
                 let _ = ready.send(());
                 let mut waits = tokio::task::JoinSet::new();
                 for mut stream in streams {
@@ -35,18 +35,19 @@ pub(crate) fn watch() {
                 }
             });
         });
-        // An error means that the thread could not listen; then the signals keep their usual effect.
+        // An error means that the thread could not install the handlers; the signals keep their default action.
         let _ = is_ready.recv();
     });
 }
 
-/// Whether Ctrl-C or a termination signal came.
+/// Whether Ctrl-C or a termination signal arrived.
 pub(crate) fn came() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
 /// # Errors
-/// [`LabError::Interrupted`] once a signal came.
+///
+/// [`LabError::Interrupted`] after a signal.
 pub(crate) fn check() -> Result<()> {
     if came() { Err(LabError::Interrupted) } else { Ok(()) }
 }

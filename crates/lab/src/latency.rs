@@ -1,6 +1,7 @@
-//! What a router adds to a ping, idle and under load: Stoa, the Linux kernel and a plain wire on the same machine.
+//! The latency that a router adds to a ping, idle and under load: Stoa, the Linux kernel and a plain wire on the same
+//! machine.
 //!
-//! Four hosts around a router. The first pings the second; under load the third sends datagrams to the fourth.
+//! Four hosts surround a router. The first pings the second; under load the third sends datagrams to the fourth.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,60 +11,61 @@ use serde::Serialize;
 use crate::measure::{Load, Rate, RoundTrips, iperf, round_trips, usage};
 use crate::{Configuration, Linux, Result, Router, Side, Topology};
 
-/// Seconds over which the idle router is watched.
+/// How long the processor use of the idle router is measured.
 const IDLE: Duration = Duration::from_secs(5);
 /// Seconds that the load runs before and after the pings.
 const MARGIN: u32 = 2;
 
-/// How it is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// Pings of each case.
     pub pings: u32,
-    /// UDP payload per second of the load, bits.
+    /// UDP payload of the load in bits per second.
     pub load_bits_per_second: u64,
 }
 
-/// One way from host to host.
+/// Latency in one direction between two hosts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct DirectionLatency {
-    /// Pings while nothing else moves.
+    /// Pings without other traffic.
     pub idle: RoundTrips,
-    /// Pings beside the load.
+    /// Pings during the load.
     pub loaded: RoundTrips,
-    /// Datagrams of the load lost on the way, 0..=100.
+    /// Lost datagrams of the load in percent.
     pub load_lost_percent: f64,
 }
 
-/// What was measured.
+/// Results of the measurement.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
-    /// One wire between the two hosts and no router.
+    /// A wire between the two hosts, without a router.
     pub wire: RoundTrips,
     /// Through Stoa.
     pub stoa: DirectionLatency,
     /// Through the Linux kernel.
     pub linux: DirectionLatency,
-    /// What Stoa adds to the wire when idle: the difference of the medians, microseconds.
+    /// Latency that Stoa adds to the wire when idle: the difference of the medians, microseconds.
     pub adds_idle_us: f64,
-    /// What Stoa adds to the wire under load: its 99th percentile less the wire's median, microseconds.
+    /// Latency that Stoa adds to the wire under load: its 99th percentile minus the wire's median, microseconds.
     pub adds_loaded_p99_us: f64,
     /// The same for the Linux kernel.
     pub linux_adds_idle_us: f64,
     /// The same for the Linux kernel.
     pub linux_adds_loaded_p99_us: f64,
-    /// UDP payload per second of the load, bits.
+    /// UDP payload of the load in bits per second.
     pub load_bits_per_second: u64,
     /// Share of one core that all processes of the idle Stoa use with four ports, 0..=cores.
     pub idle_core: f64,
-    /// Memory of all processes of Stoa in RAM, bytes.
+    /// Resident memory of all processes of Stoa, bytes.
     pub resident_bytes: u64,
 }
 
-/// Measures; `progress` hears what is being done.
+/// Runs the measurement; `progress` receives the current phase.
 ///
 /// # Errors
-/// Without root or the tools, or when the router does not start or the pings do not come back.
+///
+/// No root privileges or missing tools, a router that does not start, or pings without a reply.
 pub fn measure(binary: &Path, workload: Workload, progress: impl Fn(&str)) -> Result<Latency> {
     progress("a wire");
     let wire = wire(workload)?;
@@ -112,7 +114,7 @@ fn sides() -> Result<Vec<Side>> {
     ["host-a", "host-b", "host-c", "host-d"].iter().enumerate().map(side).collect()
 }
 
-/// The router's namespace answers by itself: a host, one wire away.
+/// The kernel of the router's namespace replies itself: a host at the end of one wire.
 fn wire(workload: Workload) -> Result<RoundTrips> {
     let topology = Topology::new(&sides()?[..1])?;
     let _end = Linux::start(&topology)?;
@@ -123,7 +125,7 @@ fn wire(workload: Workload) -> Result<RoundTrips> {
 fn path(topology: &Topology, workload: Workload) -> Result<DirectionLatency> {
     let to = topology.host("host-b").address(false)?;
     let ping = || round_trips(topology.host("host-a"), to, workload.pings);
-    // The first answers wait for neighbours.
+    // The first replies wait for neighbour resolution.
     round_trips(topology.host("host-a"), to, 20)?;
     let idle = ping()?;
     let load = Load::Udp { bits_per_second: workload.load_bits_per_second };
@@ -142,7 +144,7 @@ fn path(topology: &Topology, workload: Workload) -> Result<DirectionLatency> {
     Ok(DirectionLatency { idle, loaded, load_lost_percent: rate.lost_percent })
 }
 
-/// The supervisor and both halves.
+/// The supervisor, the controller and the forwarder.
 fn pids(router: &Router) -> Result<Vec<u32>> {
     let status = router.status()?;
     let half = |key: &str| status[key].as_u64().and_then(|pid| u32::try_from(pid).ok());

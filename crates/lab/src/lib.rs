@@ -1,7 +1,8 @@
-//! Hosts in network namespaces for the demo and the scenarios: the world around the router, made of the kernel's own parts.
+//! Hosts in network namespaces for the demo and the scenarios: a testbed around the router, built from the kernel's
+//! own devices.
 //!
-//! Everything made here is unmade again: by `Drop`, after a panic, after Ctrl-C, and, should this process be killed
-//! outright, by the next one that starts ([`sweep`]). Every command has a deadline; nothing here can hang.
+//! Everything created here is removed again: by `Drop`, after a panic, after Ctrl-C, and, if this process is killed,
+//! by the next one that starts ([`sweep`]). Every command has a timeout.
 
 #![deny(unsafe_code)]
 
@@ -43,5 +44,5 @@ pub use show_output::{Dropped, Interface, Neighbor, NodeCounters};
 pub use tool::Tool;
 pub use wait::wait_until;
 
-/// What everything here returns.
+/// The result of fallible functions in this crate.
 pub type Result<T> = std::result::Result<T, LabError>;

@@ -1,4 +1,5 @@
-//! Real tools between hosts, with their answers as numbers: ping, traceroute, iperf3; and what processes use.
+//! Real tools between hosts, with their output as numbers: ping, traceroute, iperf3; and the resource usage of
+//! processes.
 
 mod iperf;
 mod ping;

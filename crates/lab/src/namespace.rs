@@ -1,4 +1,4 @@
-//! Network namespaces with a name of their own, gone when dropped.
+//! Named network namespaces, deleted when dropped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::{Command, LabError, Result, Tool, interrupt};
 static NEXT: AtomicU32 = AtomicU32::new(0);
 static SWEPT: Once = Once::new();
 
-/// What every namespace of a lab is called: `stoa-PID-NUMBER-LABEL`.
+/// Prefix of the names of all namespaces of a lab: `stoa-PID-NUMBER-LABEL`.
 const PREFIX: &str = "stoa-";
 
-/// Settings of every new namespace: no waiting for duplicate address detection, no router solicitations, no addresses
-/// by advertisement; packets seen are packets meant.
+/// Settings of every new namespace: no duplicate address detection, no router solicitations, no autoconfigured
+/// addresses, so that captures contain only test traffic.
 const QUIET: [(&str, &str); 8] = [
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -31,17 +31,18 @@ const QUIET: [(&str, &str); 8] = [
     ("ipv4/conf/default/rp_filter", "0"),
 ];
 
-/// A network namespace that `ip netns` knows by name. Dropping it ends what still runs inside and deletes it.
+/// A network namespace that `ip netns` lists by name. Dropping it kills the processes inside and deletes it.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes a namespace whose name ends in `label`.
+    /// Creates a namespace whose name ends with `label`.
     ///
     /// # Errors
-    /// [`LabError::NotRoot`] without the rights; [`LabError::ToolMissing`] without iproute2.
+    ///
+    /// [`LabError::NotRoot`] without the privileges; [`LabError::ToolMissing`] without iproute2.
     pub fn new(label: &str) -> Result<Self> {
         if !nix::unistd::geteuid().is_root() {
             return Err(LabError::NotRoot("this user is not root".to_owned()));
@@ -68,18 +69,20 @@ impl Namespace {
         &self.name
     }
 
-    /// A command that will run inside.
+    /// A command to run inside.
     ///
     /// # Errors
+    ///
     /// [`LabError::ToolMissing`] when the tool is not installed.
     pub fn command(&self, tool: Tool) -> Result<Command> {
         Ok(Command::tool(tool)?.inside(&self.name))
     }
 
-    /// Calls `ip` on this namespace and gives its output.
+    /// Runs `ip` on this namespace and returns its output.
     ///
     /// # Errors
-    /// [`LabError::CommandFailed`] when it refuses.
+    ///
+    /// [`LabError::CommandFailed`] when `ip` fails.
     pub fn ip(&self, arguments: &[&str]) -> Result<String> {
         let command = Command::tool(Tool::IP)?.args(["-n", &self.name]).args(arguments);
         Ok(command.run()?.ok()?.stdout)
@@ -88,7 +91,8 @@ impl Namespace {
     /// Sets the kernel parameter `net/KEY` of this namespace.
     ///
     /// # Errors
-    /// When there is no such parameter or it cannot be written.
+    ///
+    /// There is no such parameter, or it cannot be written.
     pub fn sysctl(&self, key: &str, value: &str) -> Result<()> {
         let file = format!("/proc/sys/net/{key}");
         let content = value.to_owned();
@@ -98,10 +102,11 @@ impl Namespace {
         })?
     }
 
-    /// A way in for a thread that is to stay.
+    /// A handle for a thread that enters the namespace permanently.
     ///
     /// # Errors
-    /// When the namespace is gone.
+    ///
+    /// The namespace is gone.
     pub fn handle(&self) -> Result<Handle> {
         let path = PathBuf::from("/run/netns").join(&self.name);
         let file = File::open(&path)
@@ -109,10 +114,11 @@ impl Namespace {
         Ok(Handle(file))
     }
 
-    /// Does `work` on a thread of its own inside this namespace.
+    /// Runs `work` on a new thread inside this namespace.
     ///
     /// # Errors
-    /// When the namespace cannot be entered.
+    ///
+    /// The namespace cannot be entered.
     pub fn enter<T, F>(&self, work: F) -> Result<T>
     where
         T: Send,
@@ -120,7 +126,7 @@ impl Namespace {
     {
         let handle = self.handle()?;
         std::thread::scope(|scope| {
-            // Only this short-lived thread changes its namespace; nothing has to be changed back.
+            // Only this short-lived thread changes its namespace, so nothing has to be restored.
             let inside = scope.spawn(move || handle.pass().map(|()| work()));
             match inside.join() {
                 Ok(done) => done,
@@ -130,15 +136,16 @@ impl Namespace {
     }
 }
 
-/// A way into a namespace, which stays as long as the handle is held.
+/// A handle of a namespace, which exists as long as the handle does.
 #[derive(Debug)]
 pub struct Handle(File);
 
 impl Handle {
-    /// Moves the calling thread into the namespace, for good.
+    /// Moves the calling thread into the namespace, permanently.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    ///
+    /// An error of the kernel.
     pub fn pass(self) -> Result<()> {
         setns(self.0, CloneFlags::CLONE_NEWNET)
             .map_err(|errno| LabError::system("enter a namespace", errno))
@@ -151,19 +158,20 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes what labs of processes that are gone have left behind: their namespaces with what runs inside, their folders.
+/// Removes what labs of dead processes have left behind: their namespaces with the processes inside, and their
+/// folders.
 pub fn sweep() {
     for name in orphans(Path::new("/run/netns")) {
         remove(&name);
     }
     let folders = std::env::temp_dir();
     for name in orphans(&folders) {
-        // Another user's folder stays: it cannot be removed, and that is well.
+        // Another user's folder cannot be removed, which is no error.
         let _ = std::fs::remove_dir_all(folders.join(name));
     }
 }
 
-/// Entries of a folder that are called `stoa-PID-...` after a process that is gone.
+/// Entries of a folder named `stoa-PID-...` whose process is dead.
 fn orphans(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -176,8 +184,8 @@ fn orphans(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Ends what runs inside and deletes the namespace. Goes on whatever fails: it runs while unwinding and after Ctrl-C,
-/// when the bounded commands of this crate no longer start.
+/// Kills the processes inside and deletes the namespace. It continues after errors: it runs while unwinding and after
+/// Ctrl-C, when the bounded commands of this crate no longer start.
 fn remove(name: &str) {
     let Ok(ip) = Tool::IP.find() else { return };
     let call = |arguments: &[&str]| {
@@ -186,10 +194,10 @@ fn remove(name: &str) {
     if let Ok(output) = call(&["netns", "pids", name]) {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         for pid in text.lines().filter_map(|line| line.trim().parse::<i32>().ok()) {
-            // Inside a namespace that we made runs only what we started.
+            // All processes inside a lab's namespace belong to the lab.
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
-    // A namespace that is already gone is what we want.
+    // An error means that the namespace is already gone.
     let _ = call(&["netns", "delete", name]);
 }

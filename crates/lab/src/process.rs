@@ -1,4 +1,4 @@
-//! Background processes: servers, captures, the router. They end when dropped.
+//! Background processes: servers, captures, the router. They are stopped when dropped.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use crate::command::Running;
 use crate::{Command, LabError, Result, wait_until};
 
-/// How long a process has to end by itself after SIGTERM.
+/// How long a process may take to exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(12);
 
 /// A process in the background. Dropping it sends SIGTERM, waits at most 12 s, then kills its process group.
@@ -18,10 +18,11 @@ pub struct Background {
 }
 
 impl Command {
-    /// Starts it in the background; its deadline plays no part.
+    /// Starts the command in the background; its timeout is ignored.
     ///
     /// # Errors
-    /// When it cannot be started.
+    ///
+    /// It cannot be started.
     pub fn spawn(self) -> Result<Background> {
         Ok(Background { running: self.start()?, line: self.line() })
     }
@@ -34,7 +35,7 @@ impl Background {
         self.running.pid()
     }
 
-    /// Whether it still runs.
+    /// Whether it is running.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.running.has_ended()
@@ -56,7 +57,8 @@ impl Background {
     /// Waits until its output contains `text`.
     ///
     /// # Errors
-    /// [`LabError::WaitDeadline`] with its log when it does not, or has ended without.
+    ///
+    /// [`LabError::WaitDeadline`] with its log when the deadline passes or the process exits first.
     pub fn wait_for(&self, text: &str, deadline: Duration) -> Result<()> {
         wait_until(&format!("`{}` says `{text}`", self.line), deadline, || {
             let ended = self.running.has_ended();
@@ -72,7 +74,8 @@ impl Background {
     /// Waits until it exits and returns standard output, standard error, and whether the exit status is 0.
     ///
     /// # Errors
-    /// [`LabError::CommandDeadline`] when it does not end in time; it was killed then.
+    ///
+    /// [`LabError::CommandDeadline`] when it does not exit in time and was killed.
     pub fn finish(mut self, deadline: Duration) -> Result<(String, String, bool)> {
         let end = Instant::now() + deadline;
         while !self.running.has_ended() {
@@ -92,12 +95,12 @@ impl Background {
         Ok((stdout, stderr, status.success()))
     }
 
-    /// Sends a signal by name: `INT`, `HUP`, `TERM`, `KILL`, `STOP`, `CONT`.
+    /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         self.running.signal(signal);
     }
 
-    /// Kills it outright, as a crash would, and waits until it is gone.
+    /// Kills it, as a crash would, and waits until it is gone.
     pub fn kill(&self) {
         self.running.signal(Signal::SIGKILL);
         while !self.running.has_ended() {
@@ -105,10 +108,11 @@ impl Background {
         }
     }
 
-    /// Ends it as [`Drop`] does; returns its output and exit status.
+    /// Stops it as [`Drop`] does; returns its output and exit status.
     ///
     /// # Errors
-    /// When the system cannot say how it ended.
+    ///
+    /// The system does not report the exit status.
     pub fn stop(mut self) -> Result<(String, String, std::process::ExitStatus)> {
         let status = self.end()?;
         let (stdout, stderr) = self.running.printed();
@@ -127,7 +131,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Nothing better can be done while unwinding.
+        // Errors are ignored while unwinding.
         let _ = self.end();
     }
 }

@@ -1,4 +1,4 @@
-//! Stoa itself, started inside a namespace with a private socket and a configuration of its own.
+//! Stoa itself, started inside a namespace with a private socket and its own configuration.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::error::last_lines;
 use crate::{Background, Command, LabError, Namespace, Output, Result, Scratch, wait_until};
 
-/// How long the router may take until it forwards.
+/// Timeout until the router forwards.
 const START: Duration = Duration::from_secs(30);
-/// How long the packet accounting may take to balance once traffic has ended.
+/// Timeout until the packet accounting balances after traffic has ended.
 const BALANCE: Duration = Duration::from_secs(5);
 
 /// The router binary: `STOA_BIN`, or `target/release/stoa` of this workspace.
@@ -26,7 +26,7 @@ pub fn stoa_binary() -> Result<PathBuf> {
     path.canonicalize().map_err(|_| LabError::NoBinary(path.display().to_string()))
 }
 
-/// A running router. Dropping it ends it.
+/// A running router. Dropping it stops it.
 #[derive(Debug)]
 pub struct Router {
     process: Background,
@@ -35,11 +35,13 @@ pub struct Router {
 }
 
 impl Router {
-    /// Starts `binary run` with `configuration`, inside `namespace` or, for ports that need no device, outside of all,
-    /// and waits until it forwards the configuration.
+    /// Starts `binary run` with `configuration`, inside `namespace` or, for ports without a device, in the current
+    /// one, and waits until it forwards.
     ///
     /// # Errors
-    /// [`LabError::RouterExited`] with its words when it refuses; [`LabError::WaitDeadline`] after 30 s.
+    ///
+    /// [`LabError::RouterExited`] with its output when it rejects the configuration; [`LabError::WaitDeadline`] after
+    /// 30 s.
     pub fn start(
         binary: &Path,
         namespace: Option<&Namespace>,
@@ -48,9 +50,10 @@ impl Router {
         Self::start_in(Scratch::new()?, binary, namespace, configuration)
     }
 
-    /// As [`Router::start`], with a folder that the scenario has put files into.
+    /// As [`Router::start`], with a folder that contains files of the scenario.
     ///
     /// # Errors
+    ///
     /// As [`Router::start`].
     pub fn start_in(
         scratch: Scratch,
@@ -94,11 +97,12 @@ impl Router {
         }
     }
 
-    /// Waits until the interfaces of these names are up: a port opens its device after the router has taken its
+    /// Waits until the interfaces of these names are up: a port opens its device after the router has applied its
     /// configuration.
     ///
     /// # Errors
-    /// [`LabError::WaitDeadline`] with what they say of themselves after 10 s.
+    ///
+    /// [`LabError::WaitDeadline`] with their state after 10 s.
     pub fn wait_up(&self, names: &[&str]) -> Result<()> {
         wait_until(&format!("{} are up", names.join(" and ")), Duration::from_secs(10), || {
             let list = self.interfaces().map_err(|error| error.to_string())?;
@@ -107,35 +111,39 @@ impl Router {
         })
     }
 
-    /// Calls `stoa ARGUMENTS --socket ITS-SOCKET`.
+    /// Runs `stoa ARGUMENTS --socket SOCKET`.
     ///
     /// # Errors
-    /// When the command cannot be started or does not end in time.
+    ///
+    /// The command cannot be started or does not exit in time.
     pub fn call(&self, arguments: &[&str]) -> Result<Output> {
         let socket = self.socket().to_string_lossy().into_owned();
         Command::program(&self.binary).args(arguments).args(["--socket", &socket]).run()
     }
 
-    /// What `stoa show WHAT --json` says.
+    /// The output of `stoa show WHAT --json`.
     ///
     /// # Errors
-    /// When it fails or does not say JSON.
+    ///
+    /// The command fails or its output is not JSON.
     pub fn show(&self, what: &str) -> Result<Value> {
         self.json(&["show", what, "--json"])
     }
 
-    /// What `stoa status --json` says.
+    /// The output of `stoa status --json`.
     ///
     /// # Errors
-    /// When it fails or does not say JSON.
+    ///
+    /// The command fails or its output is not JSON.
     pub fn status(&self) -> Result<Value> {
         self.json(&["status", "--json"])
     }
 
-    /// What `stoa ARGUMENTS` says, which have to ask for JSON.
+    /// The output of `stoa ARGUMENTS`, which must include `--json`.
     ///
     /// # Errors
-    /// When it fails or does not say JSON.
+    ///
+    /// The command fails or its output is not JSON.
     pub fn json(&self, arguments: &[&str]) -> Result<Value> {
         let output = self.call(arguments)?.ok()?;
         serde_json::from_str(&output.stdout).map_err(|error| LabError::ParseFailed {
@@ -144,10 +152,11 @@ impl Router {
         })
     }
 
-    /// Writes a new configuration and asks the router to take it; what it answered is in the output.
+    /// Writes a new configuration and reloads the router; the output contains its reply.
     ///
     /// # Errors
-    /// When the command cannot be run; a refusal is a status in the output.
+    ///
+    /// The command cannot be run; a rejected configuration is an exit status in the output.
     pub fn reload(&self, configuration: &Value) -> Result<Output> {
         self.scratch.write("stoa.json", pretty(configuration))?;
         self.call(&["reload"])
@@ -156,20 +165,22 @@ impl Router {
     /// Writes a new configuration without a reload, for SIGHUP.
     ///
     /// # Errors
-    /// When it cannot be written.
+    ///
+    /// It cannot be written.
     pub fn write_configuration(&self, configuration: &Value) -> Result<PathBuf> {
         self.scratch.write("stoa.json", pretty(configuration))
     }
 
-    /// Sends SIGHUP: read the configuration again.
+    /// Sends SIGHUP: the router reads the configuration again.
     pub fn send_sighup(&self) {
         self.process.signal(Signal::SIGHUP);
     }
 
-    /// Checks the conservation of packets: waits until received + generated = sent + consumed + dropped + held, and gives
-    /// the packet accounting.
+    /// Checks the conservation of packets: waits until received + generated = sent + consumed + dropped + held, and
+    /// returns the packet accounting.
     ///
     /// # Errors
+    ///
     /// [`LabError::WaitDeadline`] with the packet accounting when it does not balance within 5 s.
     pub fn conservation(&self) -> Result<Value> {
         wait_until("the packet accounting balances", BALANCE, || {
@@ -182,11 +193,12 @@ impl Router {
         })
     }
 
-    /// Waits until no packet is in flight; returns the packet accounting: it balances, no packet is between workers, and
-    /// every buffer is free or has a packet that waits for a neighbour.
+    /// Waits until no packet is in flight and returns the packet accounting: it balances, no packet is between
+    /// workers, and every buffer is free or holds a packet that waits for a neighbour.
     ///
     /// # Errors
-    /// [`LabError::WaitDeadline`] with the packet accounting when that does not come about within 5 s.
+    ///
+    /// [`LabError::WaitDeadline`] with the packet accounting when this takes longer than 5 s.
     pub fn wait_idle(&self) -> Result<Value> {
         wait_until("no packet is in flight", BALANCE, || {
             let accounting = self.show("conservation").map_err(|error| error.to_string())?;
@@ -199,7 +211,7 @@ impl Router {
         })
     }
 
-    /// The program it was started from.
+    /// The path of the router binary.
     #[must_use]
     pub fn binary(&self) -> &Path {
         &self.binary
@@ -223,22 +235,23 @@ impl Router {
         self.process.pid()
     }
 
-    /// Whether it still runs.
+    /// Whether it is running.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.process.is_running()
     }
 
-    /// What it logged so far.
+    /// Its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.process.log()
     }
 
-    /// Ends it as an operator would, by SIGTERM.
+    /// Stops it with SIGTERM, as an operator would.
     ///
     /// # Errors
-    /// [`LabError::RouterExited`] when it does not end well.
+    ///
+    /// [`LabError::RouterExited`] when the exit status is not 0.
     pub fn stop(self) -> Result<()> {
         let (stdout, stderr, status) = self.process.stop()?;
         if status.success() {

@@ -1,4 +1,4 @@
-//! A folder for sockets, logs and configuration files, gone when dropped.
+//! A folder for sockets, logs and configuration files, deleted when dropped.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,17 +7,19 @@ use crate::{LabError, Result};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A private folder under the system's temporary folder. Short, because a Unix socket's path holds 107 bytes.
+/// A private folder in the system's temporary folder. Its path is short, because a Unix socket's path is limited to
+/// 107 bytes.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes the folder, readable by its owner only.
+    /// Creates the folder, readable by its owner only.
     ///
     /// # Errors
-    /// When the temporary folder cannot be written.
+    ///
+    /// The temporary folder is not writable.
     pub fn new() -> Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -29,7 +31,7 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -41,10 +43,11 @@ impl Scratch {
         self.path.join(name)
     }
 
-    /// Writes a file in it and says where it is.
+    /// Writes a file in it and returns its path.
     ///
     /// # Errors
-    /// When it cannot be written.
+    ///
+    /// The file cannot be written.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf> {
         let file = self.file(name);
         std::fs::write(&file, content)
@@ -55,7 +58,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is a leftover in the temporary folder, not a reason to panic while unwinding.
+        // Do not panic while unwinding: the rest stays in the temporary folder.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

@@ -11,7 +11,7 @@ use crate::{LabError, Result, Router};
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// Whether packets can pass.
+    /// Whether the interface is up.
     pub up: bool,
     /// Packets received.
     pub rx_packets: u64,
@@ -21,11 +21,11 @@ pub struct Interface {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Dropped by the router after this interface received them.
+    /// Packets received and then dropped by the router.
     pub rx_drops: u64,
-    /// Shed by the port before the router saw them.
+    /// Packets dropped by the port before the router received them.
     pub rx_missed: u64,
-    /// Dropped on the way out.
+    /// Packets dropped on output.
     pub tx_drops: u64,
     /// Details from the driver.
     pub detail: String,
@@ -41,7 +41,7 @@ pub struct NodeCounters {
     pub packets: u64,
 }
 
-/// A named reason for drops and how often it came.
+/// A drop reason and its packets.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Dropped {

@@ -1,4 +1,4 @@
-//! The programs the lab calls, and which package has each.
+//! The programs that the lab uses, and their packages.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::{LabError, Result};
 pub struct Tool {
     /// Its name.
     pub program: &'static str,
-    /// The Debian and Ubuntu package that has it.
+    /// The Debian and Ubuntu package that contains it.
     pub package: &'static str,
     /// The group of `scripts/setup` that installs it: `build`, `run` or `test`.
     pub group: &'static str,
@@ -36,9 +36,9 @@ impl Tool {
     /// iputils' `tracepath`.
     pub const TRACEPATH: Self =
         Self { program: "tracepath", package: "iputils-tracepath", group: "test" };
-    /// `ndisc6`: asks for a neighbour.
+    /// `ndisc6`: resolves a neighbour.
     pub const NDISC6: Self = Self { program: "ndisc6", package: "ndisc6", group: "test" };
-    /// `rdisc6`: asks for a router.
+    /// `rdisc6`: solicits a router.
     pub const RDISC6: Self = Self { program: "rdisc6", package: "ndisc6", group: "test" };
     /// `nmap`.
     pub const NMAP: Self = Self { program: "nmap", package: "nmap", group: "test" };
@@ -46,7 +46,7 @@ impl Tool {
     pub const HPING3: Self = Self { program: "hping3", package: "hping3", group: "test" };
     /// DPDK's `dpdk-testpmd`.
     pub const TESTPMD: Self = Self { program: "dpdk-testpmd", package: "dpdk-dev", group: "test" };
-    /// FRR's `zebra`: interfaces and routes of Linux for its other daemons.
+    /// FRR's `zebra`: interfaces and routes of Linux for FRR's other daemons.
     pub const ZEBRA: Self = Self { program: "zebra", package: "frr", group: "test" };
     /// FRR's `ospfd`.
     pub const OSPFD: Self = Self { program: "ospfd", package: "frr", group: "test" };
@@ -60,39 +60,40 @@ impl Tool {
     pub const BFDD: Self = Self { program: "bfdd", package: "frr", group: "test" };
     /// FRR's `staticd`.
     pub const STATICD: Self = Self { program: "staticd", package: "frr", group: "test" };
-    /// FRR's `vtysh`: asks its daemons.
+    /// FRR's `vtysh`: the CLI of its daemons.
     pub const VTYSH: Self = Self { program: "vtysh", package: "frr", group: "test" };
     /// BIRD 2: all protocols in one daemon.
     pub const BIRD: Self = Self { program: "bird", package: "bird2", group: "test" };
-    /// Asks BIRD.
+    /// BIRD's CLI.
     pub const BIRDC: Self = Self { program: "birdc", package: "bird2", group: "test" };
     /// keepalived: VRRP.
     pub const KEEPALIVED: Self =
         Self { program: "keepalived", package: "keepalived", group: "test" };
-    /// Gathers metrics.
+    /// Collects metrics.
     pub const PROMETHEUS: Self =
         Self { program: "prometheus", package: "prometheus", group: "test" };
-    /// A browser, driven by a script.
+    /// A browser, controlled by a script.
     pub const CHROMIUM: Self = Self { program: "chromium", package: "chromium", group: "test" };
-    /// Runs the script that drives the browser.
+    /// Runs the script that controls the browser.
     pub const NODE: Self = Self { program: "node", package: "nodejs", group: "build" };
     /// `curl`.
     pub const CURL: Self = Self { program: "curl", package: "curl", group: "test" };
-    /// FreeRADIUS: proves who users are.
+    /// FreeRADIUS: authenticates users.
     pub const FREERADIUS: Self =
         Self { program: "freeradius", package: "freeradius", group: "test" };
     /// rsyslog's daemon: receives logs.
     pub const RSYSLOGD: Self = Self { program: "rsyslogd", package: "rsyslog", group: "test" };
-    /// The system's Python, which sees Debian's scapy.
+    /// The system's Python, which has access to Debian's scapy.
     pub const PYTHON: Self = Self { program: "python3", package: "python3-scapy", group: "test" };
 
-    /// Where the program is. System folders come before `PATH`, so that a private Python does not hide Debian's.
+    /// Finds the program. System folders come before `PATH`, so that a private Python does not hide Debian's.
     ///
     /// # Errors
+    ///
     /// [`LabError::ToolMissing`] names the package to install.
     pub fn find(self) -> Result<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        // FRR keeps its daemons in a folder of their own.
+        // FRR installs its daemons in a separate folder.
         let system = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/lib/frr"].map(PathBuf::from);
         system
             .into_iter()

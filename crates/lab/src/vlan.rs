@@ -1,8 +1,8 @@
-//! VLAN tags for a host on a kernel without VLAN devices: two tiny BPF programs at the host's end of the link.
+//! VLAN tags for a host on a kernel without VLAN devices: two small BPF programs at the host's end of the link.
 //!
-//! What the host sends gets the tags, what it receives loses them; a frame that does not bear just these tags is not
-//! for this host. Segmentation offload stays whole, so TCP is as fast as without. On kernels that do not know TCX yet
-//! (before 6.6) a VLAN device does the same.
+//! They tag frames that the host sends and untag those that it receives; they drop a received frame without exactly
+//! these tags. Segmentation offload still works, so TCP is as fast as without tags. On kernels without TCX (before
+//! 6.6), a VLAN device is used.
 
 use std::os::fd::OwnedFd;
 
@@ -32,7 +32,7 @@ impl Tag {
     }
 }
 
-/// What keeps a device tagged: open descriptors of the attached programs, or nothing when a VLAN device does it.
+/// Keeps a device tagged: open descriptors of the attached programs, or nothing when a VLAN device is used.
 #[derive(Debug)]
 pub(crate) struct Tagged {
     _links: Vec<OwnedFd>,
@@ -41,7 +41,8 @@ pub(crate) struct Tagged {
 /// Tags all traffic of `device` in `namespace`; `tags` outermost first, one or two.
 ///
 /// # Errors
-/// [`LabError::NoVlan`] when the kernel offers neither way.
+///
+/// [`LabError::NoVlan`] when the kernel supports neither method.
 pub(crate) fn tag(namespace: &Namespace, device: &str, tags: &[Tag]) -> Result<Tagged> {
     let bpf = match namespace.enter(|| by_bpf(device, tags))? {
         Ok(links) => return Ok(Tagged { _links: links }),
@@ -88,7 +89,7 @@ fn by_device(namespace: &Namespace, device: &str, tags: &[Tag]) -> Result<()> {
     Ok(())
 }
 
-// Registers, operations, helpers and verdicts of <linux/bpf.h>.
+// Registers, operations, helpers and return codes of <linux/bpf.h>.
 const R0: u8 = 0;
 const R1: u8 = 1;
 const R2: u8 = 2;
@@ -124,18 +125,18 @@ const fn call(helper: i32) -> Instruction {
 const fn leave() -> Instruction {
     op(0x95, 0, 0, 0, 0)
 }
-/// Jumps when the register differs from the value; where to is filled in by [`seal`].
+/// Jumps when the register differs from the value; [`seal`] fills in the target.
 const fn drop_unless(register: u8, value: i32) -> Instruction {
     op(0x55, register, 0, 0, value)
 }
 
-/// Ends a program: let the packet go on, or, where a check failed, drop it.
+/// Ends a program: accepts the packet, or drops it after a failed check.
 fn seal(mut body: Vec<Instruction>) -> Vec<Instruction> {
     body.extend([set(R0, TCX_NEXT), leave()]);
     let drop = body.len();
     for (at, instruction) in body.iter_mut().enumerate() {
         if instruction.code == 0x55 {
-            // Programs here are at most some twenty instructions long.
+            // The programs here have at most about twenty instructions.
             instruction.offset = i16::try_from(drop - at - 1).unwrap_or(i16::MAX);
         }
     }
@@ -143,7 +144,7 @@ fn seal(mut body: Vec<Instruction>) -> Vec<Instruction> {
     body
 }
 
-/// Egress: put the tags on, the innermost first.
+/// Egress: pushes the tags, the innermost first.
 fn push(tags: &[Tag]) -> Vec<Instruction> {
     let mut body = vec![copy(R6, R1)];
     for tag in tags.iter().rev() {
@@ -158,7 +159,7 @@ fn push(tags: &[Tag]) -> Vec<Instruction> {
     seal(body)
 }
 
-/// Ingress: the frame must bear the tags, the outermost first; take them off.
+/// Ingress: checks that the frame has the tags, the outermost first, and pops them.
 fn pop(tags: &[Tag]) -> Vec<Instruction> {
     let mut body = vec![copy(R6, R1)];
     for tag in tags {

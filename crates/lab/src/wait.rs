@@ -1,16 +1,17 @@
-//! Waiting for a condition with a deadline: never sleep and hope.
+//! Waits for a condition with a timeout, in place of fixed sleeps.
 
 use std::time::{Duration, Instant};
 
 use crate::{LabError, Result, interrupt};
 
-/// How often a condition is looked at.
+/// How often a condition is checked.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// Waits until `condition` says `Ok`, at most `deadline`. An `Err` of the condition says what was seen instead; the last
-/// one is part of the error.
+/// Waits until `condition` returns `Ok`, at most `deadline`. An `Err` describes the observed state; the error
+/// contains the last one.
 ///
 /// # Errors
+///
 /// [`LabError::WaitDeadline`] when the time is over, [`LabError::Interrupted`] after Ctrl-C.
 pub fn wait_until<T, F>(what: &str, deadline: Duration, mut condition: F) -> Result<T>
 where

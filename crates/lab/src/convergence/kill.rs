@@ -21,7 +21,7 @@ const PACE: Pace = Pace { burst: 20, gap: Duration::from_millis(2) };
 const AWAY: Duration = Duration::from_secs(1);
 /// How often the daemon's routes are counted.
 const LOOK: Duration = Duration::from_millis(250);
-/// The daemon is idle when its processor use stays below this share for [`IDLE`].
+/// The daemon counts as idle after this long below [`IDLE_SHARE`] of a processor.
 const IDLE: Duration = Duration::from_millis(500);
 const IDLE_SHARE: f64 = 0.2;
 /// How often the state of the route sources is read.

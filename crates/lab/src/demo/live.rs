@@ -1,4 +1,4 @@
-//! The demo after its steps: live counters every second, and commands to try, until Ctrl-C.
+//! The end of the demo: live counters every second, and commands to try, until Ctrl-C.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -10,7 +10,7 @@ use crate::{LabError, Router, Topology, interrupt};
 
 /// Interval between two tables.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Reasons of drops shown, the most frequent.
+/// Number of drop reasons shown, the most frequent first.
 const REASONS: usize = 6;
 
 /// Shows counters until Ctrl-C or until the router exits.

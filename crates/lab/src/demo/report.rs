@@ -7,7 +7,7 @@ use serde::Serialize;
 /// One step and its result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
-    /// Short and stable.
+    /// A short, stable name.
     pub name: String,
     /// Whether it passed.
     pub ok: bool,
@@ -29,7 +29,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty report. In JSON mode the lines for people go to standard error, so that the JSON stands alone.
+    /// An empty report. In JSON mode the lines for people go to standard error, so that standard output contains only
+    /// JSON.
     pub(crate) fn new(json: bool) -> Self {
         let terminal =
             if json { std::io::stderr().is_terminal() } else { std::io::stdout().is_terminal() };
@@ -37,7 +38,7 @@ impl Report {
         Self { ok: true, steps: Vec::new(), quiet: json, colour }
     }
 
-    /// A line for people.
+    /// Prints a line for people.
     pub(crate) fn print(&self, line: &str) {
         // A closed output must not end the demo before the cleanup.
         let _ = if self.quiet {
@@ -76,7 +77,7 @@ impl Report {
         self.steps.push(Step { name: name.to_owned(), ok, detail });
     }
 
-    /// The one JSON object, in one line.
+    /// The JSON object, in one line.
     pub(crate) fn json(&self) -> String {
         serde_json::json!({ "ok": self.ok, "steps": self.steps }).to_string()
     }

@@ -8,7 +8,7 @@ use crate::{Host, Result, Router, Topology};
 
 /// Seconds of each iperf3 run.
 const SECONDS: u32 = 3;
-/// Rate of the UDP run; a busy machine with two processors reaches it.
+/// Rate of the UDP run; a busy machine with two processors still reaches it.
 const UDP_BITS_PER_SECOND: u64 = 300_000_000;
 /// Tolerated loss in percent: a busy machine drops some datagrams while the router waits for a processor.
 const LOST_PERCENT: f64 = 5.0;
@@ -54,7 +54,7 @@ pub(crate) fn all_pings(topology: &Topology, report: &mut Report) {
     }
 }
 
-/// The first hop is the router, the second the other host.
+/// The first hop must be the router, the second the other host.
 pub(crate) fn route_traced(topology: &Topology, six: bool) -> Outcome {
     let [a, b] = topology.hosts() else { return Err("there are no two hosts".to_owned()) };
     let traced = || -> Result<Outcome> {
@@ -98,7 +98,7 @@ pub(crate) fn tcp(rate: &Result<Rate>) -> Outcome {
     }
 }
 
-/// UDP at a fixed rate, with little loss.
+/// UDP at a fixed rate; little loss passes.
 pub(crate) fn udp(topology: &Topology) -> Outcome {
     outcome(rate(topology, false, Load::Udp { bits_per_second: UDP_BITS_PER_SECOND }).map(|rate| {
         let printed = format!(
@@ -115,7 +115,7 @@ pub(crate) fn udp(topology: &Topology) -> Outcome {
     }))
 }
 
-/// Every interface with an address received and sent packets.
+/// Every interface with an address must have received and sent packets.
 pub(crate) fn counters_moved(router: &Router, interfaces: &[String]) -> Outcome {
     let look = || -> Result<Outcome> {
         let list = router.interfaces()?;

@@ -1,4 +1,4 @@
-//! `iperf3`: how much gets through.
+//! `iperf3`: throughput.
 
 use std::time::Duration;
 
@@ -6,38 +6,39 @@ use serde_json::Value;
 
 use crate::{Host, LabError, Result, Tool};
 
-/// How long the server may take to listen and both ends to part.
+/// Timeout for the server to start and for both ends to exit.
 const MARGIN: Duration = Duration::from_secs(15);
 
-/// What to send.
+/// The traffic to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// One TCP connection, as fast as it goes.
+    /// One TCP connection at full speed.
     Tcp,
-    /// UDP datagrams of 1,400 bytes at this rate, bits per second.
+    /// UDP datagrams of 1,400 bytes at this rate in bits per second.
     Udp {
         /// Bits per second of payload.
         bits_per_second: u64,
     },
 }
 
-/// What got through.
+/// The received traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Bits per second of payload that the receiver saw.
+    /// Received payload in bits per second.
     pub bits_per_second: f64,
-    /// Share of datagrams lost on the way, 0..=100; 0 for TCP.
+    /// Lost datagrams in percent; 0 for TCP.
     pub lost_percent: f64,
-    /// Share of datagrams that arrived while the receiving program was too slow to take them, 0..=100; 0 for TCP.
+    /// Datagrams in percent that arrived but overflowed the receiver's socket buffer; 0 for TCP.
     pub late_percent: f64,
-    /// Segments sent again; 0 for UDP.
+    /// Retransmitted segments; 0 for UDP.
     pub retransmits: u64,
 }
 
 /// Sends from one host to another for `seconds`.
 ///
 /// # Errors
-/// When iperf3 is missing or fails; its own words are in the error.
+///
+/// iperf3 is missing or fails; the error contains its message.
 pub fn iperf(from: &Host, to: &Host, six: bool, load: Load, seconds: u32) -> Result<Rate> {
     let before = overflows(to)?;
     let server = to.command(Tool::IPERF3)?.args(["-s", "-1", "--forceflush"]).spawn()?;
@@ -53,10 +54,10 @@ pub fn iperf(from: &Host, to: &Host, six: bool, load: Load, seconds: u32) -> Res
         .map_err(|reason| LabError::ParseFailed { what: output.command.clone(), reason })
 }
 
-/// Datagrams that a host has thrown away because no program took them in time.
+/// Datagrams that a host dropped because the receiver's socket buffer was full.
 fn overflows(host: &Host) -> Result<u64> {
     let text = host.namespace().enter(|| {
-        // By thread: the process itself is in another namespace.
+        // By thread: only the thread is in the host's namespace.
         let [four, six] = ["snmp", "snmp6"].map(|name| format!("/proc/thread-self/net/{name}"));
         Ok::<_, std::io::Error>(std::fs::read_to_string(four)? + &std::fs::read_to_string(six)?)
     })?;
@@ -96,7 +97,7 @@ fn read(text: &str, load: Load, late: u64) -> std::result::Result<Rate, String> 
     #[allow(clippy::cast_precision_loss, reason = "a share for people")]
     let late = (late as f64).min(lost);
     Ok(Rate {
-        // The rate of UDP is that of the sender.
+        // iperf3 reports the sender's rate for UDP.
         bits_per_second: number(&sum["bits_per_second"])? * (1.0 - (lost - late) / sent),
         lost_percent: 100.0 * (lost - late) / sent,
         late_percent: 100.0 * late / sent,

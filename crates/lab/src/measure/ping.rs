@@ -1,23 +1,23 @@
-//! `ping`: how many came back, and how fast.
+//! `ping`: replies and their mean round-trip time.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::{Host, LabError, Result, Tool};
 
-/// What a row of pings came to.
+/// Result of a series of pings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pings {
     /// Requests sent.
     pub sent: u32,
-    /// Answers that came back.
+    /// Replies received.
     pub received: u32,
-    /// Mean round trip, milliseconds; 0 when none came back.
+    /// Mean round-trip time in milliseconds; 0 without replies.
     pub mean_ms: f64,
 }
 
 impl Pings {
-    /// Whether all came back.
+    /// Whether every request got a reply.
     #[must_use]
     pub fn all(&self) -> bool {
         self.sent > 0 && self.sent == self.received
@@ -27,7 +27,8 @@ impl Pings {
 /// Sends `count` echo requests from `host`, five a second; `more` are further arguments of ping.
 ///
 /// # Errors
-/// When ping is missing or says nothing that can be read. Lost packets are no error but a number.
+///
+/// ping is missing or its output cannot be parsed. Lost packets are no error.
 pub fn ping(host: &Host, to: IpAddr, count: u32, more: &[&str]) -> Result<Pings> {
     let (count_text, address) = (count.to_string(), to.to_string());
     let output = host

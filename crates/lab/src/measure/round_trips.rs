@@ -1,4 +1,4 @@
-//! Many pings one by one: not only how many came back but how the times are spread.
+//! Many single pings: the distribution of round-trip times.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,35 +8,36 @@ use serde::Serialize;
 use crate::error::last_lines;
 use crate::{Host, LabError, Result, Tool};
 
-/// Seconds between two requests; only root may ask so often.
+/// Seconds between two requests; only root may send as often.
 const INTERVAL: f64 = 0.005;
 
-/// Round-trip times of a row of pings, microseconds.
+/// Round-trip times of a series of pings, microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RoundTrips {
     /// Requests sent.
     pub sent: u32,
-    /// Answers that came back.
+    /// Replies received.
     pub received: u32,
-    /// Half of the answers came back at least this fast.
+    /// Median.
     pub median_us: f64,
-    /// 99 of 100 came back at least this fast.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// The slowest.
+    /// Maximum.
     pub max_us: f64,
 }
 
 /// Sends `count` echo requests from `host`, 200 a second.
 ///
 /// # Errors
-/// When ping is missing, or not one answer came back.
+///
+/// ping is missing, or no reply arrived.
 pub fn round_trips(host: &Host, to: IpAddr, count: u32) -> Result<RoundTrips> {
     let (interval, count_text, to) = (INTERVAL.to_string(), count.to_string(), to.to_string());
     let lasts = Duration::from_secs_f64(INTERVAL * f64::from(count));
     let output = host
         .command(Tool::PING)?
         .args(["-n", "-c", &count_text, "-i", &interval, "-W", "1", &to])
-        // On a busy machine ping itself comes to run late, and all answers with it.
+        // On a busy machine ping itself is scheduled late, and all its requests with it.
         .deadline(lasts * 10 + Duration::from_secs(30))
         .run()?;
     read(&output.stdout, count).ok_or_else(|| LabError::ParseFailed {

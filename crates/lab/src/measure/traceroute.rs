@@ -1,4 +1,4 @@
-//! `traceroute`: who answers on the way.
+//! `traceroute`: the routers on a path.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,16 +8,18 @@ use crate::{Host, LabError, Result, Tool};
 /// One line of a traceroute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Who answered; `None` for `*`.
+    /// The address of the hop; `None` for `*`.
     pub address: Option<IpAddr>,
     /// Annotation such as `!N`, `!H`, `!X`; empty when there is none.
     pub mark: String,
 }
 
-/// Traces the way from `host`, one UDP probe a hop, at most eight hops; `more` are further arguments of traceroute.
+/// Traces the path from `host`, one UDP probe per hop, at most eight hops; `more` are further arguments of
+/// traceroute.
 ///
 /// # Errors
-/// When traceroute is missing, does not end, or says nothing that can be read.
+///
+/// traceroute is missing, does not exit, or its output cannot be parsed.
 pub fn traceroute(host: &Host, to: IpAddr, more: &[&str]) -> Result<Vec<Hop>> {
     let address = to.to_string();
     let output = host

@@ -1,13 +1,14 @@
-//! What processes use: processor time and memory, as the kernel counts them.
+//! Resource usage of processes: processor time and memory, as the kernel counts them.
 
 use std::time::{Duration, Instant};
 
 use crate::{LabError, Result};
 
-/// Share of one core that these processes use together while `during` passes, 0..=cores.
+/// Share of one core that these processes use together during this time, 0..=cores.
 ///
 /// # Errors
-/// When a process is gone.
+///
+/// A process has exited.
 pub fn busy(pids: &[u32], during: Duration) -> Result<f64> {
     let (began, before) = (Instant::now(), spent(pids)?);
     std::thread::sleep(during);
@@ -15,10 +16,11 @@ pub fn busy(pids: &[u32], during: Duration) -> Result<f64> {
     Ok(used.as_secs_f64() / began.elapsed().as_secs_f64())
 }
 
-/// Memory of these processes that is in RAM, bytes; what they share with others counts for each.
+/// Resident memory of these processes in bytes; shared memory counts for each process.
 ///
 /// # Errors
-/// When a process is gone.
+///
+/// A process has exited.
 pub fn resident(pids: &[u32]) -> Result<u64> {
     let one = |pid: &u32| -> Result<u64> {
         let status = read(*pid, "status")?;
@@ -29,18 +31,20 @@ pub fn resident(pids: &[u32]) -> Result<u64> {
     pids.iter().map(one).sum()
 }
 
-/// Processor time of all threads of these processes that still run, exact to a nanosecond.
+/// Processor time of all live threads of these processes, exact to a nanosecond.
 ///
 /// # Errors
-/// When a process is gone.
+///
+/// A process has exited.
 pub fn spent(pids: &[u32]) -> Result<Duration> {
     pids.iter().map(|pid| spent_by(*pid, "")).sum()
 }
 
-/// The same of one process, of the threads only whose name begins so.
+/// Processor time of the threads of one process whose name starts with `name`.
 ///
 /// # Errors
-/// When it is gone.
+///
+/// The process has exited.
 pub fn spent_by(pid: u32, name: &str) -> Result<Duration> {
     let folder = format!("/proc/{pid}/task");
     let threads = std::fs::read_dir(&folder)
@@ -48,7 +52,7 @@ pub fn spent_by(pid: u32, name: &str) -> Result<Duration> {
     let mut sum = 0;
     for thread in threads.flatten() {
         let file = |name: &str| std::fs::read_to_string(thread.path().join(name));
-        // A thread may end meanwhile.
+        // A thread may exit meanwhile.
         let (Ok(called), Ok(text)) = (file("comm"), file("schedstat")) else { continue };
         if called.starts_with(name) {
             let word = text.split_whitespace().next();
