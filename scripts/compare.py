@@ -1,4 +1,4 @@
-"""What the comparisons of scripts/bench-compare share: runs in turn, tables, plot, records.
+"""Common parts of the comparisons in scripts/bench-compare: runs, tables, plot, records.
 
 A comparison is a module with DEVICES, SIZES, NAME, MARKS, PLOT, `measure(what, size, given)`, `limits(run)`,
 `facts()` and `words(facts, made)`.
@@ -15,12 +15,12 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README = os.path.join(ROOT, "bench", "README.md")
-# Addresses that a load sends to, in turn.
+# Destination addresses of a load.
 DESTINATIONS = 64
-# Huge pages of 2 MiB that DPDK is given while it is measured.
+# Huge pages of 2 MiB for DPDK during the measurement.
 HUGE_PAGES = 384
 HUGE = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
-# How long a device may take to begin, beside the load's own patience, in seconds.
+# Timeout in seconds for starting a device, in addition to the load's own timeout.
 PATIENCE = 60
 
 loader = importlib.machinery.SourceFileLoader("bench", os.path.join(ROOT, "scripts", "bench"))
@@ -29,7 +29,7 @@ loader.exec_module(bench)
 
 
 def nodes(given, place):
-    """Cycles per packet of the nodes of the graph that forwarded."""
+    """Cycles per packet of the graph nodes that forwarded packets."""
     done = subprocess.run([given.binary, "show", "nodes", "--json", "--socket", f"{place}/stoa.sock"],
                           capture_output=True, text=True, timeout=PATIENCE)
     if done.returncode != 0:
@@ -40,13 +40,13 @@ def nodes(given, place):
 
 
 def begin(command, log, place):
-    """Starts a device as the head of a process group."""
+    """Starts a device as the leader of a process group."""
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                             env={**os.environ, "XDG_RUNTIME_DIR": place})
 
 
 def end(process):
-    """Ends a device and all that it started; a DPDK program that waits for a link has to be killed."""
+    """Stops a device and its children; a DPDK program that waits for a link must be killed."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(timeout=3)
@@ -60,7 +60,7 @@ def end(process):
 
 
 def reserve():
-    """Gives DPDK the huge pages that it wants; returns how many there were before."""
+    """Reserves the huge pages for DPDK; returns the previous number."""
     before = int(bench.read(HUGE, "0"))
     if before < HUGE_PAGES and os.geteuid() == 0 and os.path.exists(HUGE):
         with open(HUGE, "w", encoding="ascii") as file:
@@ -69,7 +69,7 @@ def reserve():
 
 
 def release(before):
-    """Gives the huge pages back that were reserved."""
+    """Restores the number of huge pages."""
     if int(bench.read(HUGE, "0")) != before:
         with open(HUGE, "w", encoding="ascii") as file:
             file.write(str(before))
@@ -81,12 +81,12 @@ def tsc(given):
 
 
 def bytes_of(cell, run):
-    """Bytes of a frame with FCS, in the mean of a mix."""
+    """Bytes of a frame with FCS; the mean for a mix."""
     return cell["size"] if isinstance(cell["size"], int) else run["bytes"] + 4
 
 
 def order_of(size):
-    """Mixes after sizes."""
+    """Sorts mixes after sizes."""
     return isinstance(size, str), size
 
 
@@ -95,7 +95,7 @@ def title(size):
 
 
 def rows(it, cells, hz):
-    """A figure for each cell, with its ratio to that of the first device of the same size."""
+    """The result of each cell, with its ratio to the first device at the same size."""
     made, ours = [], {}
     for cell in cells:
         run = max(cell["runs"], key=lambda run: run["mpps"])
@@ -110,7 +110,7 @@ def rows(it, cells, hz):
 
 
 def table(made, field, digits):
-    """Devices down, frame sizes across."""
+    """A table with a row for each device and a column for each frame size."""
     sizes = sorted({row["size"] for row in made}, key=order_of)
     lines = ["| device | " + " | ".join(map(title, sizes)) + " |",
              "|---|" + "---|" * len(sizes)]
@@ -123,7 +123,7 @@ def table(made, field, digits):
 
 
 def header(facts, date, commit):
-    """Where and how figures were measured."""
+    """Machine and conditions of the measurement."""
     return (f"Measured {date} at {commit} on {facts['cpu']}, {facts['cpus']} CPUs"
             f"{' of a virtual machine' if facts['virtual'] else ''}, TSC {facts['tsc_hz'] / 1e9:.3f} GHz, "
             f"{facts['kernel']}, DPDK {facts['dpdk']}, {facts['huge_pages_for_dpdk']} huge pages of 2 MiB; "
@@ -131,8 +131,8 @@ def header(facts, date, commit):
 
 
 def draw(it, made):
-    """The plot, by gnuplot: grey words and lines that can be read on light and on dark pages."""
-    # The load alone is three times as fast, which would leave the devices no height.
+    """Draws the plot with gnuplot, in colours that are legible on light and dark pages."""
+    # The load alone is three times as fast, which would compress the other lines.
     names = [what["name"] for what in it.DEVICES if what["kind"] != "least"
              and any(row["device"] == what["name"] for row in made)]
     data, plots = "", []
@@ -158,7 +158,7 @@ def draw(it, made):
 
 
 def cells_of(it, earlier, given):
-    """The cells to be measured, each with its runs so far, in the order of the table."""
+    """All cells in table order with their runs so far, and the cells to measure."""
     sizes = [int(size) if size.isdigit() else size for size in given.sizes.split(",") if size] or it.SIZES
     found = {(cell["device"], cell["size"]): cell for cell in earlier}
     order, wanted = [], []
@@ -179,7 +179,7 @@ def today():
 
 
 def note(text, marks):
-    """Puts a text between its marks in bench/README.md."""
+    """Replaces the text between two marks in bench/README.md."""
     with open(README, encoding="utf-8") as file:
         readme = file.read()
     before, rest = readme.split(marks[0], 1)
@@ -189,7 +189,7 @@ def note(text, marks):
 
 
 def write(it, path, results, text, made):
-    """Results, plot and table."""
+    """Writes results, plot and table."""
     with open(path, "w", encoding="utf-8") as file:
         json.dump({**results, "figures": made}, file, indent=1)
         file.write("\n")
@@ -199,15 +199,15 @@ def write(it, path, results, text, made):
 
 
 def compare(it, given):
-    """Measures what `given` asks for, prints it, and records it."""
+    """Measures the selected cells, prints the tables, and records the results."""
     results = {"cells": []}
     if given.into and os.path.exists(given.into):
         with open(given.into, encoding="utf-8") as file:
             results = json.load(file)
     head = bench.output("git", "rev-parse", "--short", "HEAD")
     if results.get("commit", head) != head:
-        sys.exit(f"bench-compare: {given.into} is of commit {results['commit']}, this is {head}: "
-                 "begin another file, or check that commit out")
+        sys.exit(f"bench-compare: {given.into} is of commit {results['commit']}, HEAD is {head}: "
+                 "use another file, or check out that commit")
     commit = head or "unknown"
     date = results.get("date") or today()
     facts = results.get("machine") or bench.machine()
@@ -230,7 +230,7 @@ def compare(it, given):
         release(before)
     order = [cell for cell in order if cell["runs"]]
     if not order:
-        print(f"bench-compare: {it.NAME}: no cell worked, or --only and --sizes name none", file=sys.stderr)
+        print(f"bench-compare: {it.NAME}: no results: all cells failed, or --only and --sizes match none", file=sys.stderr)
         return
     counts = sorted(len(cell["runs"]) for cell in order)
     facts["runs"] = " to ".join(str(count) for count in sorted({counts[0], counts[-1]}))

@@ -1,7 +1,7 @@
 """Devices under test over memif: Stoa, DPDK's l3fwd and testpmd, Open vSwitch with DPDK.
 
-Each has two memif interfaces and one processor; the load (crates/memif/examples/load.rs) has the other one,
-fills the first interface, and counts what comes out of the second.
+Each has two memif interfaces and one processor; the load (crates/memif/examples/load.rs) runs on the other one,
+sends to the first interface, and counts the packets received from the second.
 """
 
 import json
@@ -17,13 +17,13 @@ NAME = "compare"
 PLOT = os.path.join(ROOT, "bench", "compare.svg")
 MARKS = ("<!-- compare -->\n", "<!-- /compare -->\n")
 SIZES = [64, 128, 256, 512, 1024, 1280, 1518, "imix1", "imix2", "imix3"]
-# From this share of its time on the load may be what limits a cell.
+# If the load is busy for at least this share of its time, it may be the limit.
 BUSY = 0.9
-# Open vSwitch's forwarding thread sends by its second queue; the first one is its main thread's.
+# Open vSwitch's forwarding thread uses the second queue; the main thread uses the first one.
 QUEUES = {"ovs": 2}
-# Debian's program with DPDK, beside the one without.
+# Debian's ovs-vswitchd with DPDK.
 VSWITCHD = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
-# One bridge, two ports, two flows; all ends with this script.
+# One bridge, two ports, two flows; all processes end with this script.
 OVS = """
 set -eu
 cd {place}
@@ -54,11 +54,11 @@ wait
 
 
 def device(name, kind, listens, *options):
-    """A device under test; `listens`: it is the master of both interfaces, the load brings the memory."""
+    """A device under test; `listens`: it is the master of both interfaces, and the load provides the memory."""
     return {"name": name, "kind": kind, "listens": listens, "options": list(options)}
 
 
-# The first one is what the others are set beside.
+# The first one is the baseline of the ratios.
 DEVICES = [
     device("Stoa, routing", "stoa", True),
     device("Stoa, routing, as slave", "stoa", False),
@@ -76,12 +76,12 @@ DEVICES = [
 
 
 def stoa_port(place, listens, name):
-    """Stoa's own driver for an interface."""
+    """An interface with Stoa's own memif driver."""
     return {"memif": {"socket": f"{place}/{name}.sock", "role": "master" if listens else "slave"}}
 
 
 def dpdk_port(place, listens, name):
-    """DPDK's driver under Stoa."""
+    """An interface of Stoa with DPDK's driver."""
     return {"dpdk": {"device": net_memif(place, listens, name)}}
 
 
@@ -100,7 +100,7 @@ def workers(cpu):
 
 
 def stoa_across(place, listens, cpu):
-    """Two interfaces as one cable."""
+    """Two interfaces with an L2 cross-connect."""
     ends = [("in", "out"), ("out", "in")]
     return {
         "stoa-system:system": workers(cpu),
@@ -137,18 +137,18 @@ def stoa_routing(place, listens, cpu, port=stoa_port):
 
 
 def stoa_over_dpdk(place, listens, cpu):
-    """As a router, by DPDK's driver."""
+    """As a router, with DPDK's driver."""
     return stoa_routing(place, listens, cpu, dpdk_port)
 
 
 def net_memif(place, listens, name):
-    """DPDK's name for an interface."""
+    """The DPDK device arguments of an interface."""
     return (f"net_memif_{name},role={'server' if listens else 'client'},id=0,"
             f"socket={place}/{name}.sock,socket-abstract=no")
 
 
 def eal(place, listens, lcores):
-    """What every DPDK program is told."""
+    """The EAL options of every DPDK program."""
     huge = int(bench.read(HUGE, "0")) >= HUGE_PAGES
     memory = ["--in-memory", "--single-file-segments"] if huge else ["--no-huge", "--no-shconf"]
     ports = [word for name in ("in", "out") for word in ("--vdev", net_memif(place, listens, name))]
@@ -171,20 +171,20 @@ def command(what, given, place, cpu):
             file.write(OVS.format(place=place, mask=hex(1 << cpu), vswitchd=VSWITCHD))
         return ["taskset", "-c", str(cpu), "sh", f"{place}/ovs.sh"]
     if what["kind"] == "testpmd":
-        # Its console is an lcore of its own, which sleeps.
+        # The console needs an lcore of its own, which sleeps.
         return ["dpdk-testpmd", *eal(place, listens, f"(0,1)@{cpu}"), "--", "--total-num-mbufs=16384",
                 "--stats-period", "1000", "--auto-start", "--no-lsc-interrupt", *options]
     for name, rules in (("4", "R198.18.1.0/24 1\nR198.19.0.0/24 0\n"), ("6", "Rfd00::/64 1\n")):
         with open(f"{place}/rules{name}", "w", encoding="utf-8") as file:
             file.write(rules)
-    # One lcore: it takes a transmit queue for each, and the interfaces have one.
+    # One lcore: l3fwd needs a transmit queue per lcore, and the interfaces have one.
     return [given.l3fwd, *eal(place, listens, f"1@{cpu}"), "--", "-p", "3", "-P", "--parse-ptype",
             "--config=(0,0,1),(1,0,1)", f"--rule_ipv4={place}/rules4",
             f"--rule_ipv6={place}/rules6", *options]
 
 
 def measure(what, size, given):
-    """One run of a cell: a fresh device and a fresh load; `None`: it did not work, which was told."""
+    """One run of a cell: a fresh device and a fresh load; `None` after an error, which is printed."""
     device_cpu, load_cpu = given.cpus.split(",")
     with tempfile.TemporaryDirectory(prefix="stoa-compare-") as place:
         log = open(f"{place}/log", "w+", encoding="utf-8", errors="replace")
@@ -192,7 +192,7 @@ def measure(what, size, given):
         role = "slave" if what["listens"] else "master"
         load = ["taskset", "-c", load_cpu, given.load, f"{place}/in.sock", f"{place}/out.sock", role,
                 str(size), str(DESTINATIONS), str(given.seconds), str(QUEUES.get(what["kind"], 1))]
-        # Who connects once only needs somebody who listens.
+        # The listener starts first, because some devices try to connect only once.
         process = loading = None
         try:
             process = begin(started, log, place) if what["listens"] else None
@@ -219,7 +219,7 @@ def measure(what, size, given):
                 end(process)
             log.close()
     if run["foreign"] > 0 or not run["looked_at"]:
-        print(f"bench-compare: {what['name']}, {title(size)}: nothing came back, or other frames: {run}",
+        print(f"bench-compare: {what['name']}, {title(size)}: no frames received, or unexpected ones: {run}",
               file=sys.stderr)
         return None
     return run
@@ -234,11 +234,11 @@ def facts():
 
 
 def words(facts, made):
-    """The tables for people."""
+    """The Markdown tables."""
     first = next((row for row in made if row["size"] == 64 and row["nodes"]), None)
     text = ("![Million packets per second by frame size](compare.svg)\n\n"
             f"Million packets per second (* the load was busy for {BUSY:.0%} of its time or more, and may be the limit):\n\n"
-            f"{table(made, 'mpps', 2)}\nGbit/s on a wire, with 20 bytes between frames:\n\n{table(made, 'gbps', 1)}\n"
+            f"{table(made, 'mpps', 2)}\nGbit/s on the wire, with 20 bytes between frames:\n\n{table(made, 'gbps', 1)}\n"
             f"TSC cycles per packet of the device's processor:\n\n{table(made, 'cycles', 0)}\n"
             f"Multiple of Stoa's rate:\n\n{table(made, 'of_stoa', 2)}")
     if first:

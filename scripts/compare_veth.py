@@ -5,9 +5,9 @@
     │      back: counts, drops ───── veth ──── out       device under test  │
     └────────────────────────────────┘     └────────────────────────────────┘
 
-The load (scripts/kernel_load.py) makes and counts frames in the kernel. As always with veth, the first half of
-receiving is done by the processor that sent: up to the packet ring, the socket of AF_XDP, or all of the kernel's
-forwarding, which then has processor 0 together with the load. To send, and to count, is the device's.
+The load (scripts/kernel_load.py) generates and counts frames in the kernel. As always with veth, the sending processor
+also does the first half of the receive work: up to the packet ring, the AF_XDP socket, or all of the kernel's
+forwarding, which then shares processor 0 with the load. The device's processor does the transmit work and the counting.
 """
 
 import atexit
@@ -24,9 +24,9 @@ NAME = "compare-veth"
 PLOT = os.path.join(ROOT, "bench", "compare-veth.svg")
 MARKS = ("<!-- compare veth -->\n", "<!-- /compare veth -->\n")
 SIZES = [64, 512, 1518]
-# If so much of what was sent comes back, the load may be what limits a cell.
+# If at least this share of the sent frames returns, the load may be the limit.
 NEARLY_ALL = 0.97
-# Rules of a firewall that match nothing.
+# Firewall rules that match no packet.
 RULES = 600
 MACS = {"in": "02:fe:00:00:00:01", "out": "02:fe:00:00:00:02", "back": "02:00:00:00:00:02"}
 
@@ -35,7 +35,7 @@ def device(name, kind, *options):
     return {"name": name, "kind": kind, "options": list(options)}
 
 
-# The first one is what the others are set beside.
+# The first one is the baseline of the ratios.
 DEVICES = [
     device("Stoa, af-xdp", "stoa", "af-xdp"),
     device("Stoa, af-packet", "stoa", "af-packet"),
@@ -47,14 +47,14 @@ DEVICES = [
 
 
 def run(*command, given=None):
-    """A command that has to work."""
+    """Runs a command; raises OSError when it fails."""
     done = subprocess.run(command, capture_output=True, text=True, input=given, timeout=PATIENCE)
     if done.returncode != 0:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 class Wires:
-    """Two namespaces and two veth pairs between them, until the end."""
+    """Two namespaces and two veth pairs between them; a context manager."""
 
     def __init__(self):
         self.load, self.device = (f"stoa-bench-{os.getpid()}-{end}" for end in ("load", "device"))
@@ -64,7 +64,7 @@ class Wires:
         atexit.register(self.remove)
         for name in (self.load, self.device):
             run("ip", "netns", "add", name)
-            # Nobody is to send what was not asked for.
+            # Only test traffic is allowed on the links.
             run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1",
                 "net.ipv6.conf.default.disable_ipv6=1")
         for theirs, ours in (("out", "in"), ("back", "out")):
@@ -74,7 +74,7 @@ class Wires:
             run("ip", "-n", self.load, "link", "set", theirs, "up")
         run("ip", "-n", self.load, "link", "set", "lo", "up")
         run("ip", "-n", self.load, "link", "set", "back", "address", MACS["back"])
-        # A veth device takes frames that were redirected to its peer only with NAPI, which GRO switches on.
+        # A veth device accepts frames redirected to its peer only with NAPI, which GRO enables.
         run("ip", "netns", "exec", self.device, "ethtool", "-K", "in", "gro", "on")
         return self
 
@@ -91,7 +91,7 @@ class Wires:
 
 
 def sweep():
-    """Removes what a run has left that was killed outright."""
+    """Removes the namespaces of killed runs."""
     for name in sorted(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else []:
         words = name.split("-")
         if words[:2] == ["stoa", "bench"] and len(words) == 4 and not os.path.exists(f"/proc/{words[2]}"):
@@ -121,12 +121,12 @@ def stoa(wires, driver, given, place, cpu):
 
 
 def testpmd(wires, vdev, cpu):
-    """No router: what comes by one device leaves by the other, as it is."""
+    """No router: frames received on one device are sent unmodified on the other."""
     vdevs = [word for number, name in enumerate(["in", "out"])
              for word in ("--vdev", vdev.format(number=number, name=name))]
     huge = int(bench.read(HUGE, "0")) >= HUGE_PAGES
     memory = ["--in-memory", "--single-file-segments"] if huge else ["--no-huge", "--no-shconf"]
-    # Its console is an lcore of its own, which sleeps.
+    # The console needs an lcore of its own, which sleeps.
     return wires.within(
         wires.device, "dpdk-testpmd", "--no-pci", *memory, "-m", "512", "--no-telemetry", "--lcores",
         f"(0,1)@{cpu}", *vdevs, "--", "--total-num-mbufs=16384", "--stats-period", "1000", "--auto-start",
@@ -134,7 +134,7 @@ def testpmd(wires, vdev, cpu):
 
 
 def linux(wires, rules):
-    """The kernel forwards by itself, with so many rules that match nothing."""
+    """Configures the kernel to forward, with this many rules that match no packet."""
     ip = ["ip", "-n", wires.device]
     run(*ip, "address", "add", "198.18.0.1/24", "dev", "in")
     run(*ip, "address", "add", "198.19.0.1/24", "dev", "out")
@@ -151,7 +151,7 @@ def linux(wires, rules):
 
 
 def measure(what, size, given):
-    """One run of a cell: fresh wires, a fresh device and a fresh load; `None`: it did not work, which was told."""
+    """One run of a cell: fresh wires, a fresh device and a fresh load; `None` after an error, which is printed."""
     device_cpu, load_cpu = given.cpus.split(",")
     process = loading = None
     with tempfile.TemporaryDirectory(prefix="stoa-compare-") as place, Wires() as wires, \
@@ -190,7 +190,7 @@ def measure(what, size, given):
             if process is not None:
                 end(process)
     if found["foreign"] > 0:
-        print(f"bench-compare: {what['name']}, {size} B: other frames came back: {found}", file=sys.stderr)
+        print(f"bench-compare: {what['name']}, {size} B: unexpected frames received: {found}", file=sys.stderr)
         return None
     return found
 
@@ -204,11 +204,11 @@ def facts():
 
 
 def words(_, made):
-    """The tables for people."""
+    """The Markdown tables."""
     first = next((row for row in made if row["size"] == 64 and row["nodes"]), None)
     text = ("![Million packets per second by frame size](compare-veth.svg)\n\n"
-            f"Million packets per second (* {NEARLY_ALL:.0%} or more of what was offered came back: processor 0, "
-            "which makes the frames and brings them in, may be the limit):\n\n"
+            f"Million packets per second (* {NEARLY_ALL:.0%} or more of the offered packets returned: processor 0, "
+            "which generates the frames and delivers them, may be the limit):\n\n"
             f"{table(made, 'mpps', 3)}\nTSC cycles between two packets:\n\n{table(made, 'cycles', 0)}\n"
             f"Multiple of the first row's rate:\n\n{table(made, 'of_stoa', 2)}")
     if first:

@@ -1,8 +1,8 @@
-"""A load for kernel devices: frames made in the kernel by a BPF program, and counted there by another.
+"""A load for kernel devices: one BPF program generates frames in the kernel, another one counts them there.
 
-A program run by BPF_PROG_TEST_RUN with live frames writes each frame anew and redirects it to one device, as a
-network card that is always full would bring it; an XDP program on the other device counts what arrives and drops
-it. No frame passes through this process, which is why it is fast enough for what the kernel forwards.
+BPF_PROG_TEST_RUN with live frames runs a program that rewrites each frame and redirects it to one device, like a
+network card with a full receive ring; a TCX program on the other device counts received frames and drops them. No
+frame passes through this process, so it can saturate the kernel's forwarding.
 """
 
 import ctypes
@@ -17,11 +17,11 @@ NUMBERS = {"x86_64": 321, "aarch64": 280}
 MAP_CREATE, MAP_LOOKUP, PROG_LOAD, TEST_RUN, LINK_CREATE = 0, 1, 5, 10, 28
 PERCPU_ARRAY, SCHED_CLS, XDP, LIVE_FRAMES, TCX_INGRESS, TCX_DROP = 6, 3, 6, 2, 46, 2
 ATTACH_XDP, GENERIC = 37, 2
-# Frames of one system call, and at once inside of it.
+# Frames per system call, and per batch inside of it.
 REPEAT, BATCH = 1 << 14, 64
-# The best window of this many seconds counts; the first ones only warm up.
+# The best window of this many seconds counts, after a warm-up.
 WINDOW, WARM = 0.1, 0.3
-# Seconds that the device may take to begin.
+# Seconds until the device must forward.
 PATIENCE = 20
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -49,7 +49,7 @@ def load(kind, program):
     try:
         return bpf(PROG_LOAD, attributes)
     except OSError as error:
-        sys.exit(f"the kernel does not take the BPF program: {error}\n{log.value.decode(errors='replace')}")
+        sys.exit(f"the kernel rejects the BPF program: {error}\n{log.value.decode(errors='replace')}")
 
 
 def checksum(header):
@@ -60,7 +60,7 @@ def checksum(header):
 
 
 def frame(size, to, destinations):
-    """A UDP packet to 198.18.1.0; identification and destination are counted in opposite directions."""
+    """A UDP packet to 198.18.1.0; the identification decreases as the destination increases."""
     length = size - 4 - 14
     header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, length, destinations, 0, 64, 17, 0,
                          socket.inet_aton("198.18.0.2"), socket.inet_aton("198.18.1.0"))
@@ -70,8 +70,8 @@ def frame(size, to, destinations):
 
 
 def sender(index, example, destinations):
-    """Writes the first 44 bytes (frames come back with what the device made of them), a destination and a port
-    by chance, and redirects to the device of that index."""
+    """Loads a program that writes the first 44 bytes (the device has modified frames that return), a random destination
+    and the matching identification, and redirects to the device with this index."""
     program = [insn(0x61, 6, 1, 0), insn(0x61, 3, 1, 4), insn(0xbf, 7, 6), insn(0x07, 6, value=44),
                insn(0x2d, 6, 3, 0)]
     words = struct.unpack("<11i", example[:44])
@@ -85,11 +85,11 @@ def sender(index, example, destinations):
 
 
 def counter(index):
-    """Counts what comes by the device of that index, before Linux sees it: frames of ours, and others; drops all.
-    Returns a map and what keeps the program there."""
+    """Counts frames received on the device with this index before the network stack, test frames and others; drops all.
+    Returns the map and the descriptor that keeps the program attached."""
     counts = bpf(MAP_CREATE, struct.pack("<IIII", PERCPU_ARRAY, 4, 16, 1))
-    # Ours go to 198.18.1.x, whoever brings them; they are counted in the first word, others in the second. The
-    # address is loaded by a helper: packet sockets send frames of which only the first bytes are in one piece.
+    # Test frames have a destination in 198.18.1.0/24 and are counted in the first word, others in the second. A helper
+    # loads the address: only the first bytes of frames from packet sockets are linear.
     program = [insn(0xbf, 6, 1), insn(0x62, 10, 0, -4, 0), insn(0xbf, 2, 10), insn(0x07, 2, value=-4),
                insn(0x18, 1, 1, 0, counts), insn(0), insn(0x85, value=1), insn(0x15, 0, 0, 14, 0), insn(0xbf, 7, 0),
                insn(0xbf, 1, 6), insn(0xb7, 2, value=30), insn(0xbf, 3, 10), insn(0x07, 3, value=-8),
@@ -103,14 +103,14 @@ def counter(index):
 
 
 class Load:
-    """Frames of one size into `out`, to the link-layer address `to`; what comes by `back` is counted."""
+    """Sends frames of one size on `out` to the MAC address `to`, and counts frames received on `back`."""
 
     def __init__(self, out, back, to, size, destinations):
         self.example = ctypes.create_string_buffer(frame(size, to, destinations), size - 4)
         self.context = ctypes.create_string_buffer(struct.pack("<6I", 0, size - 4, 0, 0, 0, 0), 24)
         self.program = sender(socket.if_nametoindex(out), self.example.raw, destinations)
-        # A program that is on a device already is run without changing the kernel's code at each call, which takes
-        # some 10 ms; nothing comes by `lo`.
+        # When the program is attached to a device, the kernel does not patch its code at each call, which takes about
+        # 10 ms; `lo` carries no traffic.
         self.stay = bpf(LINK_CREATE, struct.pack("<IIII", self.program, socket.if_nametoindex("lo"), ATTACH_XDP, GENERIC))
         self.counts, self.link = counter(socket.if_nametoindex(back))
         processors = open("/sys/devices/system/cpu/possible", encoding="ascii").read().strip()
@@ -119,30 +119,30 @@ class Load:
         self.sent = 0
 
     def send(self, frames=REPEAT):
-        """One system call of so many frames."""
+        """Sends this many frames with one system call."""
         bpf(TEST_RUN, struct.pack(
             "<IIIIQQIIIIQQIII", self.program, 0, len(self.example), 0, ctypes.addressof(self.example), 0,
             frames, 0, len(self.context), 0, ctypes.addressof(self.context), 0, LIVE_FRAMES, 0, BATCH))
         self.sent += frames
 
     def seen(self):
-        """Frames that came, and others, so far."""
+        """Received test frames and other frames so far."""
         bpf(MAP_LOOKUP, struct.pack("<IIQQ", self.counts, 0, ctypes.addressof(self.key),
                                     ctypes.addressof(self.values)))
         each = list(struct.iter_unpack("<QQ", self.values.raw))
         return sum(count for count, _ in each), sum(other for _, other in each)
 
     def wait(self):
-        """Until the first frame comes back: the device may take so long to begin."""
+        """Waits until the first frame returns, which means that the device forwards."""
         ends = time.monotonic() + PATIENCE
         while self.seen()[0] == 0:
             if time.monotonic() > ends:
-                sys.exit(f"nothing came back within {PATIENCE} s")
+                sys.exit(f"no frame returned within {PATIENCE} s")
             self.send(BATCH)
             time.sleep(0.05)
 
     def run(self, seconds):
-        """Sends for so long; the window in which most came, as a dictionary."""
+        """Sends for this many seconds; returns the window with the highest received rate as a dictionary."""
         self.wait()
         best, ends = None, time.monotonic() + WARM
         while time.monotonic() < ends:
@@ -162,7 +162,7 @@ class Load:
 
 
 def main():
-    """`OUT BACK MAC SIZE DESTINATIONS SECONDS`: one JSON object at the end."""
+    """`OUT BACK MAC SIZE DESTINATIONS SECONDS`: prints one JSON object."""
     out, back, to, size, destinations, seconds = sys.argv[1:]
     print(json.dumps(Load(out, back, to, int(size), int(destinations)).run(float(seconds))))
 

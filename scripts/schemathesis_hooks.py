@@ -1,4 +1,4 @@
-"""What Schemathesis is told of Stoa: what not to touch, and that a refused request changes nothing."""
+"""Schemathesis hooks for Stoa: paths that it must not change, and a check that a rejected request changes nothing."""
 
 import os
 
@@ -6,23 +6,23 @@ import requests
 import schemathesis
 
 URL = os.environ["STOA_URL"]
-# Changed by each change of what is in force.
+# Its entity tag changes with each change of the running configuration.
 TAG = URL + "/restconf/ds/ietf-datastores:running/stoa-management:management/https/port"
 
 session = requests.Session()
-# What the environment says of certificates is not about this router.
+# The environment's certificate settings do not apply to this router.
 session.trust_env = False
 session.verify = os.environ["STOA_CERTIFICATE"]
 session.headers["Authorization"] = "Bearer " + os.environ["STOA_TOKEN"]
 
-# Drivers of ports, and what else makes devices or files of the machine that the test runs on.
+# Port drivers and other nodes that create devices or files on the test machine.
 NOT_HERE = {"af-packet", "af-xdp", "tap", "memif", "dpdk", "pcap", "generator", "tunnel", "stoa-host-interface:host-interface"}
-# Limits that would stop the test itself, and one that lets a change come back by itself in the midst of it.
+# Limits that would stop the test itself, and a confirm timeout that would revert a change during the test.
 NOT_NOW = {"limits", "confirm-within"}
-# What costs the machine, not the server.
+# Settings that affect the machine rather than the server.
 NOT_CHANGED = ("/restconf/data/stoa-system:", "/restconf/data/stoa-logging:")
 
-# Entries that the router of the test has; a name that nobody has leads nowhere.
+# Entries in the test router's configuration; requests for other names only reach the not-found path.
 THERE = {
     "interface-name": "lan", "address-ip": "10.0.0.1", "user-name": "ann", "vrf-name": "red",
     "rule-list-name": "ops", "rule-name": "texts", "group-name": "ops",
@@ -32,7 +32,7 @@ state = {"tag": None, "turn": 0}
 
 
 def now():
-    """The entity tag of what is in force."""
+    """The entity tag of the running configuration."""
     return session.head(TAG, timeout=10).headers.get("etag")
 
 
@@ -49,7 +49,7 @@ def before_load_schema(ctx, raw_schema):
 
 
 def without(value):
-    """A value without the members that are not to be touched."""
+    """A value without the members that the test must not set."""
     if isinstance(value, dict):
         unwanted = NOT_HERE | NOT_NOW
         kept = {name: it for name, it in value.items() if name.split(":")[-1] not in unwanted and name not in unwanted}
@@ -65,8 +65,8 @@ def map_body(ctx, body):
 
 
 def is_short(values):
-    # A head of more than 64 KiB is refused before it is read whole, and the refusal may be lost with the connection:
-    # greedy.rs looks at that.
+    # The server rejects a request head of more than 64 KiB before reading all of it, and the reply may be lost with the
+    # connection; greedy.rs tests that.
     return sum(len(str(name)) + len(str(value)) for name, value in (values or {}).items()) < 4096
 
 
@@ -82,7 +82,7 @@ def filter_headers(ctx, headers):
 
 @schemathesis.hook
 def map_path_parameters(ctx, path_parameters):
-    # One in four goes elsewhere.
+    # One in four requests keeps its generated names.
     state["turn"] += 1
     if path_parameters and state["turn"] % 4:
         path_parameters.update({name: THERE[name] for name in path_parameters if name in THERE})
@@ -94,4 +94,5 @@ def a_refused_request_changes_nothing(ctx, response, case):
     before, state["tag"] = state["tag"], now()
     refused = 400 <= response.status_code
     if before is not None and (refused or case.method == "GET"):
-        assert state["tag"] == before, f"{case.method} {case.path} changed what is in force, and says {response.status_code}"
+        assert state["tag"] == before, \
+            f"{case.method} {case.path} changed the running configuration, with status {response.status_code}"
