@@ -113,11 +113,11 @@ impl Speaker {
         self.request(Request::Replace(messages));
     }
 
-    fn request(&self, order: Request) {
+    fn request(&self, request: Request) {
         self.requested.fetch_add(1, Ordering::Relaxed);
         // The thread lives as long as this speaker; if it could not enter its namespace, the wait for the session
         // reports it.
-        let _ = self.requests.send(order);
+        let _ = self.requests.send(request);
     }
 
     /// Waits until the session is established; returns when it was.

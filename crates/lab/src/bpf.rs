@@ -108,7 +108,7 @@ pub(crate) fn load(program: &[Instruction], hook: Hook) -> std::io::Result<Owned
     let _ = bpf(BPF_PROG_LOAD, &attributes);
     let text = String::from_utf8_lossy(&log);
     let text = crate::error::last_lines(text.trim_end_matches('\0'), 3);
-    Err(std::io::Error::new(first.kind(), format!("{first}; the verifier says: {text}")))
+    Err(std::io::Error::new(first.kind(), format!("{first}; verifier log: {text}")))
 }
 
 /// Attaches a program to the device of this index in the calling thread's network namespace. It stays attached as

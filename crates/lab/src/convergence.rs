@@ -269,13 +269,13 @@ fn prove(
     testbed: &mut Testbed,
     workload: &Workload,
     announcers: &Announcers,
-    wanted: ExpectedHop,
+    expected: ExpectedHop,
     (since, time): (Instant, &mut Option<f64>),
     mut progress: impl FnMut(f64),
 ) -> Result<usize> {
     let provable = workload.table.provable();
     let end = Instant::now() + workload.deadline;
-    let proof = prober::prove(&mut testbed.links, &workload.table, wanted, end, |arrived| {
+    let proof = prober::prove(&mut testbed.links, &workload.table, expected, end, |arrived| {
         progress(arrived as f64 / provable as f64);
         announcers.check_running()
     })?;
@@ -306,9 +306,9 @@ fn audit(testbed: &Testbed) -> String {
         let answer = answer.ok();
         // An audit fixes differences: the first one that could compare everything counts.
         let is_compared = answer.as_ref().is_some_and(kill::is_compared);
-        let verdict = answer.and_then(|printed| printed["audit"].as_str().map(str::to_owned));
-        match verdict {
-            Some(verdict) if is_compared || Instant::now() > end => return verdict,
+        let state = answer.and_then(|printed| printed["audit"].as_str().map(str::to_owned));
+        match state {
+            Some(state) if is_compared || Instant::now() > end => return state,
             None if Instant::now() > end => return "unknown".to_owned(),
             _ => std::thread::sleep(Duration::from_millis(200)),
         }

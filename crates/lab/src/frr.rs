@@ -144,10 +144,10 @@ impl Frr {
     /// # Errors
     ///
     /// [`LabError::WaitDeadline`] with the output and the daemons' logs.
-    pub fn wait_for(&self, question: &str, wanted: &[&str], deadline: Duration) -> Result<()> {
-        wait_until(&format!("`{question}` says {wanted:?}"), deadline, || {
+    pub fn wait_for(&self, question: &str, expected: &[&str], deadline: Duration) -> Result<()> {
+        wait_until(&format!("`{question}` contains {expected:?}"), deadline, || {
             let printed = self.query(question).map_err(|error| error.to_string())?;
-            let has_all = wanted.iter().all(|words| printed.contains(words));
+            let has_all = expected.iter().all(|words| printed.contains(words));
             if has_all { Ok(()) } else { Err(format!("{printed}{}", self.log())) }
         })
     }

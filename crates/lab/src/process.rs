@@ -60,7 +60,7 @@ impl Background {
     ///
     /// [`LabError::WaitDeadline`] with its log when the deadline passes or the process exits first.
     pub fn wait_for(&self, text: &str, deadline: Duration) -> Result<()> {
-        wait_until(&format!("`{}` says `{text}`", self.line), deadline, || {
+        wait_until(&format!("`{}` prints `{text}`", self.line), deadline, || {
             let ended = self.running.has_ended();
             let log = self.log();
             if log.contains(text) {
@@ -146,7 +146,7 @@ mod tests {
             .args(["-c", "echo ready; exec sleep 60"])
             .spawn()
             .expect("it starts");
-        process.wait_for("ready", Duration::from_secs(10)).expect("it says so");
+        process.wait_for("ready", Duration::from_secs(10)).expect("its output contains the text");
         assert!(process.is_running());
         let (stdout, _, status) = process.stop().expect("it ends");
         assert_eq!(stdout, "ready\n");

@@ -42,10 +42,10 @@ mod tests {
 
     #[test]
     fn waits_until_it_is_so() {
-        let mut turns = 0;
-        let value = wait_until("three turns", Duration::from_secs(5), || {
-            turns += 1;
-            if turns == 3 { Ok(turns) } else { Err(String::new()) }
+        let mut calls = 0;
+        let value = wait_until("three calls", Duration::from_secs(5), || {
+            calls += 1;
+            if calls == 3 { Ok(calls) } else { Err(String::new()) }
         });
         assert_eq!(value.expect("it comes true"), 3);
     }

@@ -206,9 +206,9 @@ mod tests {
     use super::*;
 
     fn responder(last: u8, addresses: &[&str]) -> (Responder, Receiver<Vec<u8>>) {
-        let (answers, heard) = sync_channel(4);
+        let (answers, replies) = sync_channel(4);
         let addresses: Vec<IpNet> = addresses.iter().map(|one| one.parse().unwrap()).collect();
-        (Responder::new([2, 0, 0, 0, 0, last], &addresses, answers), heard)
+        (Responder::new([2, 0, 0, 0, 0, last], &addresses, answers), replies)
     }
 
     #[test]
@@ -218,28 +218,28 @@ mod tests {
             ("192.0.2.1/32", "198.18.0.0/16", "198.18.7.9"),
             ("2001:db8::1/64", "2001:db8::2/64", "2001:db8::2"),
         ] {
-            let (mut asks, _) = responder(1, &[one]);
-            let (mut tells, answers) = responder(2, &[other]);
+            let (mut requester, _) = responder(1, &[one]);
+            let (mut replier, answers) = responder(2, &[other]);
             let mut tags = Stack::EMPTY;
             assert!(tags.push(stoa_wire::vlan::Tag::customer(7).unwrap()));
             let target: IpAddr = target.parse().unwrap();
-            let request = asks.request(target, &tags).unwrap();
-            assert!(tells.receive(&request), "{target}");
+            let request = requester.request(target, &tags).unwrap();
+            assert!(replier.receive(&request), "{target}");
             let answer = answers.try_recv().expect("an answer");
-            assert!(asks.receive(&answer));
-            assert_eq!(asks.known[&target], [2, 0, 0, 0, 0, 2]);
-            assert_eq!(tells.known.len(), 1, "and the one who asked is known");
+            assert!(requester.receive(&answer));
+            assert_eq!(requester.known[&target], [2, 0, 0, 0, 0, 2]);
+            assert_eq!(replier.known.len(), 1, "the requester is in the cache");
         }
     }
 
     #[test]
     fn answers_only_for_own_addresses() {
-        let (asks, _) = responder(1, &["192.0.2.1/24"]);
-        let (mut tells, answers) = responder(2, &["198.18.0.0/16"]);
-        let request = asks.request(IpAddr::from([192, 0, 2, 9]), &Stack::EMPTY).unwrap();
-        assert!(tells.receive(&request));
+        let (requester, _) = responder(1, &["192.0.2.1/24"]);
+        let (mut replier, answers) = responder(2, &["198.18.0.0/16"]);
+        let request = requester.request(IpAddr::from([192, 0, 2, 9]), &Stack::EMPTY).unwrap();
+        assert!(replier.receive(&request));
         assert!(answers.try_recv().is_err());
-        assert!(asks.request("2001:db8::1".parse().unwrap(), &Stack::EMPTY).is_some());
+        assert!(requester.request("2001:db8::1".parse().unwrap(), &Stack::EMPTY).is_some());
         let (none, _) = responder(3, &[]);
         assert!(none.request(IpAddr::from([192, 0, 2, 9]), &Stack::EMPTY).is_none());
     }

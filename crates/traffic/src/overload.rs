@@ -116,8 +116,8 @@ pub fn run(rounds: u32, progress: impl Fn(f64)) -> Result<Figures, OverloadError
     let mut forwarder = Forwarder::default();
     let socket = format!("@stoa-overload-{}", std::process::id());
     forwarder.apply(desired(&socket)).map_err(|refused| {
-        let whys = refused.errors.iter().map(|error| error.cause.clone());
-        OverloadError::Refused(whys.collect::<Vec<_>>().join("; "))
+        let reasons = refused.errors.iter().map(|error| error.cause.clone());
+        OverloadError::Refused(reasons.collect::<Vec<_>>().join("; "))
     })?;
     let state = forwarder
         .state()
@@ -185,15 +185,15 @@ fn measure(
 }
 
 /// Whether the requested load was offered: the sender had its processor.
-fn is_whole(load: &Load, asked: f64) -> bool {
-    load.offered_mpps >= asked * 0.95
+fn is_whole(load: &Load, requested: f64) -> bool {
+    load.offered_mpps >= requested * 0.95
 }
 
 /// The window with the median forwarded rate among those with the full load; if there are none, the
 /// window with the highest offered load.
-fn median(windows: &[Load], asked: f64) -> Load {
+fn median(windows: &[Load], requested: f64) -> Load {
     let mut whole: Vec<Load> =
-        windows.iter().filter(|load| is_whole(load, asked)).copied().collect();
+        windows.iter().filter(|load| is_whole(load, requested)).copied().collect();
     whole.sort_by(|a, b| a.forwarded_mpps.total_cmp(&b.forwarded_mpps));
     let most = || windows.iter().max_by(|a, b| a.offered_mpps.total_cmp(&b.offered_mpps));
     whole.get(whole.len() / 2).or_else(most).copied().unwrap_or_default()
@@ -242,9 +242,9 @@ fn send(offer: &Offer, generator: Queues, link: Queues, pool: &'static Pool) {
     let hz = clock::tsc_hz() as f64;
     let (mut began, mut rate, mut done) = (clock::tsc(), 0, 0_u64);
     while !offer.stop.load(Ordering::Relaxed) {
-        let asked = offer.rate.load(Ordering::Relaxed);
-        if asked != rate {
-            (began, rate, done) = (clock::tsc(), asked, 0);
+        let requested = offer.rate.load(Ordering::Relaxed);
+        if requested != rate {
+            (began, rate, done) = (clock::tsc(), requested, 0);
         }
         let elapsed = clock::tsc().saturating_sub(began) as f64 / hz;
         let due = (elapsed * rate as f64) as u64;

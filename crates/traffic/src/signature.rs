@@ -227,7 +227,7 @@ mod tests {
             taken += u32::from(key.open(&bytes).is_some_and(|one| one.stream == 0));
         }
         assert_eq!(taken, 0);
-        assert_eq!(key.open(&[0; LENGTH]), None, "zeros are nobody's");
+        assert_eq!(key.open(&[0; LENGTH]), None, "zeros are no signature");
         assert_eq!(key.open(&[0xff; LENGTH]), None);
         let other = Key::of_run(2);
         assert_ne!(key, other);

@@ -112,8 +112,8 @@ pub fn run(rounds: u32, progress: impl Fn(f64)) -> Result<Figures, SoftwareRssEr
 
 fn apply(forwarder: &mut Forwarder, is_on: bool) -> Result<&mut ForwarderState, SoftwareRssError> {
     forwarder.apply(desired(is_on)).map_err(|refused| {
-        let whys = refused.errors.iter().map(|error| error.cause.clone());
-        SoftwareRssError::Refused(whys.collect::<Vec<_>>().join("; "))
+        let reasons = refused.errors.iter().map(|error| error.cause.clone());
+        SoftwareRssError::Refused(reasons.collect::<Vec<_>>().join("; "))
     })?;
     forwarder.state().ok_or_else(|| SoftwareRssError::Refused("it has no workers".to_owned()))
 }

@@ -143,15 +143,15 @@ fn talk(
         state.sessions += 1;
     });
     std::thread::scope(|scope| {
-        let ears = scope.spawn(|| {
+        let receiver = scope.spawn(|| {
             let reason = listen(stream, shared, &is_over);
             is_over.store(true, Ordering::Relaxed);
             reason
         });
         let done = speak(stream, identity, shared, requests, table, &is_over);
         is_over.store(true, Ordering::Relaxed);
-        // The ears know better than the mouth why a session ended.
-        match (ears.join(), done) {
+        // The receiver knows the reason of the peer; the writer only sees a closed connection.
+        match (receiver.join(), done) {
             (Ok(Some(reason)), _) => reason,
             (_, Err(error)) => format!("the session ended: {error}"),
             _ => "we ended the session".to_owned(),
@@ -204,13 +204,13 @@ fn speak(
 ) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PERIOD))?;
     stream.set_write_timeout(Some(PERIOD))?;
-    let mouth = SessionWriter { stream, shared, is_over };
+    let writer = SessionWriter { stream, shared, is_over };
     for messages in table.iter() {
-        mouth.write(messages)?;
+        writer.write(messages)?;
     }
     let every = Duration::from_secs((identity.hold_time / 3).max(1).into());
     let mut last = Instant::now();
-    while !mouth.is_to_end() {
+    while !writer.is_to_end() {
         let messages = match requests.recv_timeout(PERIOD.min(every)) {
             Ok(Request::Announce(messages)) => messages,
             Ok(Request::Replace(messages)) => {
@@ -219,7 +219,7 @@ fn speak(
             }
             Err(RecvTimeoutError::Timeout) => {
                 if last.elapsed() >= every {
-                    mouth.write(&message(KEEPALIVE, &[]))?;
+                    writer.write(&message(KEEPALIVE, &[]))?;
                     last = Instant::now();
                 }
                 continue;
@@ -228,7 +228,7 @@ fn speak(
         };
         // Store the messages first: if the session ends during the write, the next session sends them.
         table.push(Arc::clone(&messages));
-        let outcome = mouth.write(&messages);
+        let outcome = writer.write(&messages);
         shared.update(|state| {
             state.requests_sent += 1;
             state.sent_time = Some(Instant::now());
@@ -237,7 +237,7 @@ fn speak(
         last = Instant::now();
     }
     if shared.stop.load(Ordering::Relaxed) {
-        mouth.write(&message(NOTIFICATION, &CEASE))?;
+        writer.write(&message(NOTIFICATION, &CEASE))?;
         stream.shutdown(std::net::Shutdown::Write)?;
     }
     Ok(())

@@ -61,7 +61,7 @@ pub(super) fn controller(
     let [_, old] = testbed.stoa_pids()?;
     let Testbed { links, router, .. } = testbed;
     let router = &*router;
-    let wanted = holds(router)?;
+    let expected = holds(router)?;
     follow(links, workload, announcers, move || {
         // Not from when the new one replies: restart and start-up are time without a controller, too.
         let killed = Instant::now();
@@ -73,7 +73,7 @@ pub(super) fn controller(
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(recovered(router, wanted, killed, end)?.map(|found| (None, found)))
+        Ok(recovered(router, expected, killed, end)?.map(|found| (None, found)))
     })
 }
 
@@ -86,7 +86,7 @@ pub(super) fn daemon(
 ) -> Result<Killed> {
     let Testbed { links, router, .. } = testbed;
     let router = &*router;
-    let wanted = holds(router)?;
+    let expected = holds(router)?;
     follow(links, workload, announcers, move || {
         daemon.kill();
         std::thread::sleep(AWAY);
@@ -116,7 +116,7 @@ pub(super) fn daemon(
             return Ok(None);
         }
         let mut first = None;
-        while let Some(found) = recovered(router, wanted, begun, end)? {
+        while let Some(found) = recovered(router, expected, begun, end)? {
             let audit = first.get_or_insert(found.audit).clone();
             // zebra first announces what it found in the kernel, then processes the routes of the other daemons.
             if usage::busy(&daemon.pids(), IDLE)? < IDLE_SHARE {
@@ -135,8 +135,8 @@ fn follow(
     work: impl FnOnce() -> Result<Option<(Option<f64>, Recovery)>> + Send,
 ) -> Result<Killed> {
     announcers.check_running()?;
-    let wanted = ExpectedHop { peer: 0, out: OutPort::First };
-    let mut stream = Stream::new(&workload.table, wanted, PACE);
+    let expected = ExpectedHop { peer: 0, out: OutPort::First };
+    let mut stream = Stream::new(&workload.table, expected, PACE);
     stream.begin(links)?;
     let back = std::thread::scope(|scope| {
         let work = scope.spawn(work);
@@ -182,7 +182,7 @@ fn held(audit: &Value) -> Option<u64> {
 /// compare everything. `None`: not in time.
 fn recovered(
     router: &Router,
-    wanted: u64,
+    expected: u64,
     begun: Instant,
     end: Instant,
 ) -> Result<Option<Recovery>> {
@@ -193,14 +193,14 @@ fn recovered(
         // have received everything.
         if router
             .call(&["show", "metrics"])
-            .is_ok_and(|printed| all_received(&printed.stdout, wanted))
+            .is_ok_and(|printed| all_received(&printed.stdout, expected))
             && let Ok(printed) = router.json(&["show", "routes", "audit", "--json"])
             && is_compared(&printed)
         {
-            let verdict = printed["audit"].as_str().unwrap_or("unknown").to_owned();
+            let result = printed["audit"].as_str().unwrap_or("unknown").to_owned();
             // An audit fixes differences: the first one that could compare everything counts.
-            let first = first.get_or_insert_with(|| verdict.clone());
-            if verdict == "equal" && is_relearned(&printed, wanted) {
+            let first = first.get_or_insert_with(|| result.clone());
+            if result == "equal" && is_relearned(&printed, expected) {
                 let seconds = Some(begun.elapsed().as_secs_f64());
                 return Ok(Some(Recovery { seconds, audit: first.clone() }));
             }
@@ -220,7 +220,7 @@ pub(super) fn is_compared(audit: &Value) -> bool {
 }
 
 /// Whether all route sources hold this many routes and no stale one, by the metrics, which need no table walk.
-fn all_received(metrics: &str, wanted: u64) -> bool {
+fn all_received(metrics: &str, expected: u64) -> bool {
     let sum = |family: &str| -> f64 {
         let samples = metrics.lines().filter_map(|line| line.strip_prefix(family));
         let samples = samples.filter(|rest| rest.starts_with(['{', ' ']));
@@ -228,11 +228,11 @@ fn all_received(metrics: &str, wanted: u64) -> bool {
     };
     sum("stoa_learned_complete") > 0.0
         && sum("stoa_route_source_stale_routes") == 0.0
-        && sum("stoa_route_source_routes") >= wanted as f64
+        && sum("stoa_route_source_routes") >= expected as f64
 }
 
 /// Whether the route sources have received this many routes, no stale one is left, and the forwarder holds as many.
-fn is_relearned(audit: &Value, wanted: u64) -> bool {
+fn is_relearned(audit: &Value, expected: u64) -> bool {
     let route_sources = audit["route_sources"].as_array().map_or(&[][..], Vec::as_slice);
     let printed = |route_source: &Value| {
         route_source["ip4_routes"].as_u64().zip(route_source["ip6_routes"].as_u64())
@@ -243,7 +243,7 @@ fn is_relearned(audit: &Value, wanted: u64) -> bool {
             && route_source["session"] != "ended"
             && route_source["session"] != "awaited"
     };
-    route_sources.iter().all(is_fresh) && routes >= wanted && held(audit) == Some(wanted)
+    route_sources.iter().all(is_fresh) && routes >= expected && held(audit) == Some(expected)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(super) struct Proof {
 /// The state of one proof.
 struct Prober<'a> {
     table: &'a Table,
-    wanted: ExpectedHop,
+    expected: ExpectedHop,
     arrived: Vec<u64>,
     blocks: Vec<Block>,
     count: usize,
@@ -48,26 +48,26 @@ struct Prober<'a> {
 #[derive(Clone, Copy, Default)]
 struct Block {
     /// The last probed prefix.
-    asked: Option<usize>,
+    probed: Option<usize>,
     missing: usize,
     /// Where the search for the next prefix starts.
     from: usize,
 }
 
-/// Sends until every prefix is verified, at most until `end`. `tell` is called periodically with the number of
+/// Sends until every prefix is verified, at most until `end`. `report` is called periodically with the number of
 /// verified prefixes; its error ends the proof.
 ///
 /// # Errors
 ///
-/// The error of `tell`; [`crate::LabError::Interrupted`] after Ctrl-C.
+/// The error of `report`; [`crate::LabError::Interrupted`] after Ctrl-C.
 pub(super) fn prove(
     links: &mut Links,
     table: &Table,
-    wanted: ExpectedHop,
+    expected: ExpectedHop,
     end: Instant,
-    mut tell: impl FnMut(usize) -> Result<()>,
+    mut report: impl FnMut(usize) -> Result<()>,
 ) -> Result<Proof> {
-    let mut prober = Prober::new(table, wanted);
+    let mut prober = Prober::new(table, expected);
     let provable = table.provable();
     let pass = if prober.blocks.len() <= FEW { SHORT_PASS } else { PASS };
     let mut announcers = Instant::now();
@@ -86,7 +86,7 @@ pub(super) fn prove(
         if announcers.elapsed() > Duration::from_millis(200) {
             interrupt::check()?;
             links.service();
-            tell(prober.count)?;
+            report(prober.count)?;
             announcers = Instant::now();
         }
     }
@@ -94,7 +94,7 @@ pub(super) fn prove(
 }
 
 impl<'a> Prober<'a> {
-    fn new(table: &'a Table, wanted: ExpectedHop) -> Self {
+    fn new(table: &'a Table, expected: ExpectedHop) -> Self {
         let blocks = (0..table.len()).step_by(BLOCK).map(|first| {
             let block = first..(first + BLOCK).min(table.len());
             let missing = block.filter(|at| table.address(*at).is_some()).count();
@@ -102,7 +102,7 @@ impl<'a> Prober<'a> {
         });
         Self {
             table,
-            wanted,
+            expected,
             arrived: vec![0; table.len().div_ceil(64)],
             blocks: blocks.collect(),
             count: 0,
@@ -125,16 +125,16 @@ impl<'a> Prober<'a> {
             let first = number * BLOCK;
             let size = BLOCK.min(self.table.len() - first);
             let is_missing = |at: &usize| self.table.address(*at).is_some() && !self.has(*at);
-            if block.asked.is_some_and(|at| self.has(at)) {
+            if block.probed.is_some_and(|at| self.has(at)) {
                 list.extend((first..first + size).filter(is_missing));
-                self.blocks[number].asked = None;
+                self.blocks[number].probed = None;
                 continue;
             }
             let mut around = (0..size).map(|step| first + (block.from + step) % size);
             if let Some(at) = around.find(is_missing) {
                 list.push(at);
                 // Probe another prefix next time, so that a single late one does not block the others.
-                self.blocks[number].asked = Some(at);
+                self.blocks[number].probed = Some(at);
                 self.blocks[number].from = (at - first + 1) % size;
             }
         }
@@ -144,7 +144,7 @@ impl<'a> Prober<'a> {
     fn note(&mut self, arrival: Arrival) {
         let at = arrival.index as usize;
         let Some(depth) = self.table.depth(at) else { return };
-        let hop = Hop { peer: self.wanted.peer, out: self.wanted.out, depth };
+        let hop = Hop { peer: self.expected.peer, out: self.expected.out, depth };
         let is_it = self.table.address(at) == Some(arrival.destination) && arrival.went_by(hop);
         if is_it && !self.has(at) {
             self.arrived[at / 64] |= 1 << (at % 64);
@@ -167,9 +167,9 @@ mod tests {
     #[test]
     fn only_what_is_missing_is_sent_and_all_once_one_arrived() {
         let table = Table::synthetic(3000);
-        let wanted = ExpectedHop { peer: 0, out: OutPort::First };
+        let expected = ExpectedHop { peer: 0, out: OutPort::First };
         let hop = Hop { peer: 0, out: OutPort::First, depth: 0 };
-        let mut prober = Prober::new(&table, wanted);
+        let mut prober = Prober::new(&table, expected);
         assert_eq!(prober.pass(), [0, 1024, 2048]);
         prober.note(arrival(&table, 1024, Hop { peer: 1, ..hop }));
         prober.note(arrival(&table, 0, hop));
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn losses_are_sent_again() {
         let table = Table::four((0..5000).map(|at| ((20 << 24) + (at << 6), 26)).collect());
-        let wanted = ExpectedHop { peer: 2, out: OutPort::Second };
-        let mut prober = Prober::new(&table, wanted);
+        let expected = ExpectedHop { peer: 2, out: OutPort::Second };
+        let mut prober = Prober::new(&table, expected);
         let mut state = 9_u32;
         for pass in 0..100_000_usize {
             if prober.count == 5000 {

@@ -40,9 +40,9 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// A stream to at most 1,000 prefixes, evenly spread over the table, expected at `wanted` before the failure.
-    pub(super) fn new(table: &Table, wanted: ExpectedHop, pace: Pace) -> Self {
-        let ExpectedHop { peer, out } = wanted;
+    /// A stream to at most 1,000 prefixes, evenly spread over the table, which must leave at `expected` before the failure.
+    pub(super) fn new(table: &Table, expected: ExpectedHop, pace: Pace) -> Self {
+        let ExpectedHop { peer, out } = expected;
         let step = table.provable().div_ceil(SAMPLE).max(1);
         let provable = (0..table.len()).filter_map(|at| {
             let depth = table.depth(at)?;

@@ -278,7 +278,7 @@ mod tests {
             (0x0b00_0100, 24),
             (0x0c00_0000, 32),
         ];
-        let wanted = [
+        let expected = [
             (Some(0x0a02_0000), 0),
             (Some(0x0a00_0100), 1),
             (Some(0x0a00_0000), 2),
@@ -288,7 +288,7 @@ mod tests {
             (Some(0x0b00_0100), 1),
             (Some(0x0c00_0000), 0),
         ];
-        assert_eq!(show_output(&List::new(prefixes.clone())), wanted);
+        assert_eq!(show_output(&List::new(prefixes.clone())), expected);
         let table = Table::four(prefixes);
         assert_eq!((table.provable(), table.len()), (7, 8));
         assert_eq!((table.address(1), table.address(4)), (Some(0x0a00_0100), None));
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!((table.len(), table.provable()), (count as usize, count as usize));
         let Lists::Six(list) = &table.0 else { panic!("it is IPv6") };
         let with =
-            |wanted: u8| list.prefixes.iter().filter(|(_, length)| *length == wanted).count();
+            |expected: u8| list.prefixes.iter().filter(|(_, length)| *length == expected).count();
         assert_eq!([48, 52, 56, 60, 64].iter().map(|length| with(*length)).sum::<usize>(), 300_000);
         assert!(with(48) == 150_000 && with(64) == 56_250, "{} {}", with(48), with(64));
         assert!(list.depths.iter().all(|depth| *depth == 0));
@@ -376,8 +376,8 @@ mod tests {
         let prefixes =
             vec![(base, 32), (base, 48), (base | 1 << 80, 48), (base | u128::MAX >> 32, 128)];
         let list = List::new(prefixes);
-        let wanted = [Some(base | 2 << 80), Some(base), Some(base | 1 << 80)];
-        assert_eq!(list.addresses[..3], wanted);
+        let expected = [Some(base | 2 << 80), Some(base), Some(base | 1 << 80)];
+        assert_eq!(list.addresses[..3], expected);
         assert_eq!(list.depths, [0, 1, 1, 1]);
         let halves = vec![(base, 32), (base, 33), (base | 1 << 95, 33)];
         assert_eq!(List::new(halves).addresses[0], None, "covered");

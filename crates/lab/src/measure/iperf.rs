@@ -82,7 +82,7 @@ fn read(text: &str, load: Load, late: u64) -> std::result::Result<Rate, String> 
         return Err(error.to_owned());
     }
     let end = &report["end"];
-    let number = |value: &Value| value.as_f64().ok_or("it says no rate");
+    let number = |value: &Value| value.as_f64().ok_or("its output contains no rate");
     if load == Load::Tcp {
         return Ok(Rate {
             bits_per_second: number(&end["sum_received"]["bits_per_second"])?,

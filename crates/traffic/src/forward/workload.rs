@@ -73,7 +73,7 @@ impl fmt::Display for Visits {
 /// The workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Family, unless a mix says otherwise.
+    /// Address family; a mix overrides it.
     pub ip: Ip,
     /// Routes in the table when there is no file, 1 to 1,048,576.
     pub routes: u32,

@@ -14,16 +14,16 @@ struct Model {
 
 impl Bench for Model {
     fn offer(&mut self, load: &Load) -> Result<Trial, MethodError> {
-        let Some(Rate::Packets(asked)) = load.rate else { panic!("a rate") };
-        self.offered.push(asked);
-        let rate = asked.min(self.offerable);
+        let Some(Rate::Packets(requested)) = load.rate else { panic!("a rate") };
+        self.offered.push(requested);
+        let rate = requested.min(self.offerable);
         let seconds = load.count.map_or(load.seconds.unwrap(), |count| count as f64 / rate);
         let sent = rate * seconds;
         let over = ((rate - self.capacity).max(0.0) * seconds - self.buffer).max(0.0);
         let received = sent - over;
         Ok(Trial {
             size: "64".into(),
-            asked_pps: Some(asked),
+            asked_pps: Some(requested),
             seconds,
             sent: sent as u64,
             received: received as u64,
@@ -34,7 +34,7 @@ impl Bench for Model {
             sent_gbps: 0.0,
             received_gbps: 0.0,
             delays: Some(Delays { min: 1.0, mean: 2.0, p50: 2.0, p99: 4.0, max: 9.0 }),
-            bound: (rate < asked).then_some(Bound::Generator),
+            bound: (rate < requested).then_some(Bound::Generator),
         })
     }
 

@@ -17,12 +17,12 @@ const LINES: usize = 6;
 pub fn html(results: &Results) -> String {
     let mut page = String::with_capacity(64 << 10);
     let (class, validity) = match results.valid {
-        true => ("good", "The run was as asked.".to_owned()),
+        true => ("good", "The run was performed as requested.".to_owned()),
         false => {
-            let whys =
+            let reasons =
                 results.faults.iter().map(|fault| format!("<li>{}</li>", escape(&fault.reason)));
-            let whys: String = whys.collect();
-            ("bad", format!("Not valid: this says nothing of the device, for<ul>{whys}</ul>"))
+            let reasons: String = reasons.collect();
+            ("bad", format!("Not valid: the results do not describe the device:<ul>{reasons}</ul>"))
         }
     };
     let total = &results.total;

@@ -28,7 +28,7 @@ impl Session {
     pub(super) fn resolve_gateways(&mut self, watch: Watch<'_>) -> Result<(), RunError> {
         let gateway_requests = self.gateway_requests();
         let began = Instant::now();
-        let mut asked: Option<Instant> = None;
+        let mut requested_at: Option<Instant> = None;
         loop {
             self.handles.iter_mut().for_each(super::PortHandle::answer_neighbors);
             let missing = gateway_requests
@@ -39,8 +39,8 @@ impl Session {
                 let port = self.plan.ports[*port].name.clone();
                 return Err(RunError::NoGateway { port, gateway: *gateway });
             }
-            if asked.is_none_or(|asked| asked.elapsed() > RETRY) {
-                asked = Some(Instant::now());
+            if requested_at.is_none_or(|requested_at| requested_at.elapsed() > RETRY) {
+                requested_at = Some(Instant::now());
                 gateway_requests.iter().try_for_each(|(port, gateway, vlans)| {
                     self.send_request(*port, *gateway, vlans)
                 })?;

@@ -157,8 +157,8 @@ fn total(
         }
     }
     total.latency = all.as_deref().and_then(crate::results::Latency::of);
-    let asked: Option<f64> = streams.iter().map(|stream| stream.asked_pps).sum();
-    total.asked_pps = asked;
+    let requested: Option<f64> = streams.iter().map(|stream| stream.asked_pps).sum();
+    total.asked_pps = requested;
     total.rates(bytes, seconds);
     total
 }

@@ -14,7 +14,7 @@ use crate::plan::Threads;
 use crate::progress::Progress;
 
 /// Loop iterations between two checks for replies to neighbours while busy.
-const ANSWER_TURNS: u32 = 64;
+const ANSWER_INTERVAL: u32 = 64;
 /// Seconds between two progress updates.
 const PUBLISH: f64 = 0.002;
 
@@ -54,12 +54,12 @@ fn processors() -> usize {
 /// Distributes the halves of the ports to threads, as configured or by the number of processors;
 /// the main thread needs one too.
 pub(super) fn teams(
-    asked: Option<Threads>,
+    requested: Option<Threads>,
     senders: Vec<Vec<Sender>>,
     receivers: Vec<Receiver>,
 ) -> Vec<Team> {
     let ports = receivers.len();
-    let threads = asked.unwrap_or_else(|| match processors() {
+    let threads = requested.unwrap_or_else(|| match processors() {
         enough if enough > 2 * ports => Threads::PerDirection,
         enough if enough > ports => Threads::PerPort,
         _ => Threads::One,
@@ -128,7 +128,7 @@ impl Team {
         if let Some(cpu) = cpu {
             pin(cpu);
         }
-        let (mut turns, mut publish_at) = (0_u32, 0);
+        let (mut iterations, mut publish_at) = (0_u32, 0);
         loop {
             let now = clock::tsc();
             let mut is_busy = false;
@@ -138,8 +138,8 @@ impl Team {
             for receiver in &mut self.receivers {
                 is_busy |= receiver.run_once();
             }
-            turns = turns.wrapping_add(1);
-            if !is_busy || turns.is_multiple_of(ANSWER_TURNS) {
+            iterations = iterations.wrapping_add(1);
+            if !is_busy || iterations.is_multiple_of(ANSWER_INTERVAL) {
                 self.senders.iter_mut().for_each(Sender::answer);
             }
             if now >= publish_at {

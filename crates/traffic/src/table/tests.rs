@@ -1,4 +1,4 @@
-//! What a table bench says, and refuses.
+//! Results and errors of the table benchmark.
 
 use std::io::Write;
 
