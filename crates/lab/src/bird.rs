@@ -48,7 +48,7 @@ impl Bird {
     /// As [`Bird::start`]; [`crate::LabError::WaitDeadline`] when it does not exit.
     pub fn restart_gracefully(&mut self) -> Result<()> {
         self.query("graceful restart")?;
-        wait_until("BIRD has ended", START, || {
+        wait_until("BIRD has exited", START, || {
             if self.daemon.is_running() { Err(self.log()) } else { Ok(()) }
         })?;
         self.restart()

@@ -45,7 +45,7 @@ impl Configuration {
             made = made.port(&side.label, json!({ "af-packet": { "device": side.label } }));
             let addresses: Vec<Address> =
                 side.addresses.iter().map(|(_, router)| *router).collect();
-            let room = interface_name(side);
+            let vlan_interface = interface_name(side);
             if let [outer, rest @ ..] = side.tags.as_slice() {
                 let kind = |tpid| if tpid == 0x88a8 { "s-vlan" } else { "c-vlan" };
                 let tag = |one: &crate::Tag| json!({ "tpid": kind(one.tpid), "vid": one.vid });
@@ -54,10 +54,10 @@ impl Configuration {
                     below["inner"] = tag(inner);
                 }
                 made.interfaces.push(json!({
-                    "name": room, "type": VLAN, "stoa-interfaces:sub-interface": below,
+                    "name": vlan_interface, "type": VLAN, "stoa-interfaces:sub-interface": below,
                 }));
             }
-            made = made.addresses(&room, &addresses);
+            made = made.addresses(&vlan_interface, &addresses);
         }
         made
     }
@@ -207,11 +207,11 @@ mod tests {
             configuration.interface("b")["stoa-interfaces:port"]["af-packet"]["device"],
             "b"
         );
-        let room = configuration.interface("b.200.100");
-        let below = &room["stoa-interfaces:sub-interface"];
+        let vlan_interface = configuration.interface("b.200.100");
+        let below = &vlan_interface["stoa-interfaces:sub-interface"];
         assert_eq!(below["outer"], json!({ "tpid": "s-vlan", "vid": 200 }));
         assert_eq!(below["inner"], json!({ "tpid": "c-vlan", "vid": 100 }));
-        assert_eq!(room["ietf-ip:ipv4"]["address"][0]["ip"], "198.18.2.1");
+        assert_eq!(vlan_interface["ietf-ip:ipv4"]["address"][0]["ip"], "198.18.2.1");
         Ok(())
     }
 

@@ -60,7 +60,7 @@ impl Frr {
         // The netlink buffer must hold the kernel's messages about a burst of routes.
         let buffer = ["-s", "90000000"];
         self.add(Tool::ZEBRA, configuration, &[&buffer[..], options].concat())?;
-        wait_until("zebra serves", START, || if socket.exists() { Ok(()) } else { Err(self.log()) })
+        wait_until("zebra is up", START, || if socket.exists() { Ok(()) } else { Err(self.log()) })
     }
 
     /// Starts one more daemon, or a killed one again.

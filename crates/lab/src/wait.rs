@@ -47,7 +47,7 @@ mod tests {
             calls += 1;
             if calls == 3 { Ok(calls) } else { Err(String::new()) }
         });
-        assert_eq!(value.expect("it comes true"), 3);
+        assert_eq!(value.expect("the condition is met"), 3);
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn talk(
         match (receiver.join(), done) {
             (Ok(Some(reason)), _) => reason,
             (_, Err(error)) => format!("the session ended: {error}"),
-            _ => "we ended the session".to_owned(),
+            _ => "the speaker ended the session".to_owned(),
         }
     })
 }

@@ -47,7 +47,7 @@ impl Neighbor {
         })?;
         bird.query("enable prefixes")?;
         let routes = table.len();
-        wait_until("the OSPF neighbour has made its LSAs", MADE, || {
+        wait_until("the OSPF neighbour has originated its LSAs", MADE, || {
             let printed = bird.query("show ospf").map_err(|error| error.to_string())?;
             let line = printed.lines().find_map(|line| line.strip_prefix("Number of LSAs in DB:"));
             let count: Option<usize> = line.and_then(|count| count.trim().parse().ok());

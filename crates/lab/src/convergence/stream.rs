@@ -71,7 +71,7 @@ impl Stream {
                     return Ok(());
                 }
                 Some(reason) if self.sent.is_empty() || Instant::now() > end => {
-                    let what = "the stream before something is broken".to_owned();
+                    let what = "the stream before the failure".to_owned();
                     return Err(LabError::ParseFailed { what, reason });
                 }
                 Some(_) => {}

@@ -96,7 +96,7 @@ impl Testbed {
             std::thread::sleep(Duration::from_millis(5));
             links.receive(|arrival| came += u32::from(arrival.went_by(hop)));
             let drops = || router.json(&["show", "drops", "--json"]);
-            if came > 0 { Ok(()) } else { Err(format!("none came out; {:?}", drops())) }
+            if came > 0 { Ok(()) } else { Err(format!("no packet left the router; {:?}", drops())) }
         })?;
         links.send((0..WARM_PACKETS).map(|number| (u32::MAX, address, number)), |_| ());
         let end = Instant::now() + Duration::from_millis(100);

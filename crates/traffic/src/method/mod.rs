@@ -86,7 +86,7 @@ pub enum MethodError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// A trial was aborted.
-    #[error("a trial broke off: {0}")]
+    #[error("a trial was aborted: {0}")]
     Broken(String),
 }
 
@@ -159,7 +159,7 @@ fn sane(method: &Method) -> Result<(), MethodError> {
         }
         Method { repeat: 0, .. } => wrong("repeat: give at least 1"),
         Method { most: Some(Rate::Max), .. } => {
-            wrong("max-rate: give a rate; without one the ports are asked what they take")
+            wrong("max-rate: give a rate, or omit it to use the rate that the ports accept")
         }
         Method { resolution, .. } if !(0.0001..=0.5).contains(resolution) => {
             wrong("resolution: give 0.01% to 50% of the highest load")

@@ -118,9 +118,11 @@ impl Bound {
     pub fn warning(self) -> Option<&'static str> {
         match self {
             Self::Loss => None,
-            Self::Port => Some("the port, or the device behind it, took no more"),
-            Self::Generator => Some("this machine could not send more: the device may do more"),
-            Self::Highest => Some("the highest load came through: the device may do more"),
+            Self::Port => Some("the port, or the device behind it, accepted no more"),
+            Self::Generator => {
+                Some("this machine could not send more: the device may forward more")
+            }
+            Self::Highest => Some("the highest load passed: the device may forward more"),
         }
     }
 }

@@ -56,7 +56,7 @@ pub fn check(file: &RunFile) -> Result<Plan, Vec<Fault>> {
             name => format!("streams.{name}"),
         };
         if text.name.is_empty() || !called.insert(text.name.as_str()) {
-            let reason = "streams that share a name would be counted as one: give each its own";
+            let reason = "streams must not share a name or have an empty one: give each its own";
             faults.add::<()>(&format!("{place}.name"), reason);
         }
         streams.extend(super::streams::stream(&place, text, (&names, &ports), &mut faults));
@@ -104,7 +104,7 @@ fn replays(streams: &[StreamPlan], faults: &mut Faults) {
     let mut taken = HashSet::new();
     for stream in streams.iter().filter(|stream| stream.replay.is_some()) {
         if !taken.insert(stream.to) {
-            let reason = "another stream of a file comes out of the same port: give it another run";
+            let reason = "two replays to one port cannot be distinguished: use a separate run";
             faults.add::<()>(&format!("streams.{}.replay", stream.name), reason);
         }
     }

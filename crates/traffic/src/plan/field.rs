@@ -147,7 +147,7 @@ impl Kind {
             };
             let length: u32 = length.parse().unwrap_or(u32::MAX);
             if length > bits {
-                return Err(format!("{text:?}: the length is not one of 0 to {bits}"));
+                return Err(format!("{text:?}: the length is not between 0 and {bits}"));
             }
             let hosts = if bits == length { 0 } else { u128::MAX >> (128 - (bits - length)) };
             let first = self.value(address)?;

@@ -36,7 +36,7 @@ pub(super) fn stream(
     if made.contains(&true) {
         return faults.add(
             &place,
-            "frames of a file are sent as they are: leave out what says how they look",
+            "frames of a file are sent unmodified: remove size, flows and header fields",
         );
     }
     let frames = faults.take(&place, read(path))?;

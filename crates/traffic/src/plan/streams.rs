@@ -153,16 +153,19 @@ impl Builder<'_> {
         if text.ethernet.kind.is_some() {
             let over = [text.udp.is_some(), text.tcp.is_some(), text.icmp.is_some()];
             if has != (false, false) || over.contains(&true) {
-                return self.fault("ethernet.type", "is for frames without IP: leave one out");
+                return self.fault(
+                    "ethernet.type",
+                    "is for frames without IP: remove it or the IP header",
+                );
             }
             return Some(vec![0]);
         }
         match (&text.size, has) {
             (Some(Size::Imix1), (_, true)) => {
-                self.fault("size", "imix1 is IPv4: take imix2 or imix3")
+                self.fault("size", "imix1 is IPv4: use imix2 or imix3")
             }
             (Some(Size::Imix3), (true, _)) => {
-                self.fault("size", "imix3 is IPv6: take imix1 or imix2")
+                self.fault("size", "imix3 is IPv6: use imix1 or imix2")
             }
             (Some(Size::Imix2), _) | (_, (true, true)) => Some(vec![0, 1]),
             (Some(Size::Imix3), _) | (_, (false, true)) => Some(vec![1]),
@@ -179,7 +182,9 @@ impl Builder<'_> {
         let inner = self.field("inner-vlan", kind, text.inner_vlan.as_ref(), groups)?;
         let tag = match (outer, inner) {
             (None, None) => return Some(tags),
-            (None, Some(_)) => return self.fault("inner-vlan", "give the outer one, too: vlan"),
+            (None, Some(_)) => {
+                return self.fault("inner-vlan", "requires the outer one, too: add vlan");
+            }
             (Some(outer), None) => [Tag::customer(outer as u16), None],
             (Some(outer), Some(inner)) => [Tag::service(outer as u16), Tag::customer(inner as u16)],
         };
@@ -292,7 +297,7 @@ impl Builder<'_> {
             let fields = &mut self.fields[usize::from(*group)];
             let taken = [Field::PortSource, Field::IpSource];
             if fields.iter().any(|(field, _)| taken.contains(field)) {
-                return self.fault("flows", "the source changes already: leave one of both out");
+                return self.fault("flows", "the source varies already: leave one of the two out");
             }
             let range = |first, count| Values::Range { first, step: 1, count };
             let ports = range(SOURCE_PORT.into(), flows.min(PORTS));

@@ -77,7 +77,7 @@ pub enum PrefixError {
         reason: String,
     },
     /// The file has none of this family.
-    #[error("{}: there is no {family} {what} in it; name another file or another family", path.display())]
+    #[error("{}: the file has no {family} {what}; use another file or another family", path.display())]
     Empty {
         /// The file.
         path: PathBuf,

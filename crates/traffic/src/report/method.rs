@@ -101,7 +101,7 @@ fn figures(page: &mut String, report: &Report) {
 
 fn trials(page: &mut String, report: &Report) {
     page.push_str(
-        "<h2>Trials</h2><div class=wide><table><tr><th>size<th>asked a stream<th>sent<th>received\
+        "<h2>Trials</h2><div class=wide><table><tr><th>size<th>requested per stream<th>sent<th>received\
          <th>lost<th>loss<th>half took<th>99 % took<th class=text>load\n",
     );
     for trial in &report.trials {

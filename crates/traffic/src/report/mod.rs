@@ -40,7 +40,7 @@ pub fn html(results: &Results) -> String {
             format!("{:.3} Gbit/s on the wire", total.received_gbps),
         ),
         ("latency, half", time(latency.p50 as f64), format!("99 %: {}", time(latency.p99 as f64))),
-        ("out of order", group(total.reordered), format!("{} came again", group(total.duplicates))),
+        ("out of order", group(total.reordered), format!("{} duplicates", group(total.duplicates))),
     ];
     let cards = cards.map(|(name, value, more)| {
         format!("<div class=card><small>{name}</small><b>{value}</b><small>{more}</small></div>")
@@ -98,7 +98,7 @@ fn plots(page: &mut String, results: &Results) {
         },
         Plot {
             title: "Missing",
-            unit: "packets that did not come back, yet",
+            unit: "packets not received yet",
             x: "seconds",
             lines: vec![Line {
                 name: "missing".into(),
@@ -115,7 +115,7 @@ fn plots(page: &mut String, results: &Results) {
         },
         Plot {
             title: "Latency by share",
-            unit: "microseconds that so many packets took at most",
+            unit: "latency in microseconds",
             x: "",
             lines: curves,
             is_curve: true,
@@ -155,7 +155,7 @@ fn tables(page: &mut String, results: &Results) {
     let streams = || results.streams.iter().chain(total);
     page.push_str(
         "<h2>Streams</h2><div class=wide><table><tr><th>stream<th>way<th>sent<th>received<th>lost\
-         <th>loss<th>again<th>out of order<th>stray<th>rate<th>back\n",
+         <th>loss<th>duplicates<th>out of order<th>stray<th>rate<th>received\n",
     );
     for one in streams() {
         let way = match one.from.is_empty() {
