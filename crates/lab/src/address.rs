@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_and_writes() {
+    fn parses_and_formats() {
         for text in ["198.18.1.1/24", "2001:db8:1::1/64", "198.18.1.1/32"] {
             let address: Address = text.parse().expect("well-formed");
             assert_eq!(address.to_string(), text);

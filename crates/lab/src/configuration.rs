@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_stand_under_their_family() {
+    fn routes_are_listed_by_family() {
         let whole = Configuration::new(&[])
             .route("198.18.9.0/24", NextHop::Via("198.18.2.2"))
             .route("2001:db8:9::/48", NextHop::Special("prohibit"))

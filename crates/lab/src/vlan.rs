@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_tag_goes_on_first() {
+    fn pushes_the_innermost_tag_first() {
         let program = push(&[Tag::service(200), Tag::customer(100)]);
         let vids: Vec<i32> = program
             .iter()

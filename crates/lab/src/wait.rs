@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_until_it_is_so() {
+    fn waits_for_the_condition() {
         let mut calls = 0;
         let value = wait_until("three calls", Duration::from_secs(5), || {
             calls += 1;

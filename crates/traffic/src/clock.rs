@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_has_as_many_units_as_it_should() {
+    fn converts_a_second_to_units() {
         let clock = Clock::start();
         let second = clock.epoch + clock.hz();
         let units = clock.units(second);

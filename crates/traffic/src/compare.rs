@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_stand_side_by_side() {
+    fn compares_values() {
         let (one, other) = (method("throughput", 2e6, "loss"), method("throughput", 3e6, "port"));
         let both = compare(("a", &one), ("b", &other)).unwrap();
         assert_eq!(both.pairs.len(), 1);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_or_of_another_kind_is_refused() {
+    fn rejects_other_files_and_kinds() {
         let one = method("throughput", 2e6, "loss");
         let kinds = compare(("a", &one), ("b", &method("mrr", 1.0, "loss"))).unwrap_err();
         assert!(kinds.to_string().contains("b has the test mrr"), "{kinds}");

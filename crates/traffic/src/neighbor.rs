@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_us_find_each_other_in_both_families() {
+    fn resolves_neighbors_in_both_families() {
         for (one, other, target) in [
             ("192.0.2.1/24", "192.0.2.2/24", "192.0.2.2"),
             ("192.0.2.1/32", "198.18.0.0/16", "198.18.7.9"),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_only_for_own_addresses() {
+    fn replies_only_for_own_addresses() {
         let (requester, _) = responder(1, &["192.0.2.1/24"]);
         let (mut replier, answers) = responder(2, &["198.18.0.0/16"]);
         let request = requester.request(IpAddr::from([192, 0, 2, 9]), &Stack::EMPTY).unwrap();

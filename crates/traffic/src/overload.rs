@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_window_of_those_in_which_all_was_offered_counts() {
+    fn the_median_of_windows_with_the_full_load_counts() {
         let load =
             |offered_mpps, forwarded_mpps| Load { factor: 2.0, offered_mpps, forwarded_mpps };
         let (short, shorter) = (load(90.0, 49.0), load(50.0, 50.0));

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn shuffling_loses_nothing() {
+    fn shuffling_keeps_all_items() {
         let mut items: Vec<u32> = (0..1000).collect();
         Random::new(2).shuffle(&mut items);
         assert!(!items.is_sorted());

@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_sealed_is_opened_and_sums_up_to_the_same(
+        fn decodes_signatures_and_keeps_the_sum(
             run: u64, stream: u16, sequence: u32, time: u32,
         ) {
             let key = Key::of_run(run);
@@ -172,7 +172,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_looked_at_without_harm(run: u64, frame: Vec<u8>) {
+        fn parses_any_bytes_safely(run: u64, frame: Vec<u8>) {
             let key = Key::of_run(run);
             if let Some(signature) = key.find(&frame) {
                 let bytes = key.seal(signature);
@@ -185,7 +185,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_bit_is_seen(run: u64, stream: u16, sequence: u32, time: u32, bit in 0_usize..96) {
+        fn detects_a_changed_bit(run: u64, stream: u16, sequence: u32, time: u32, bit in 0_usize..96) {
             let key = Key::of_run(run);
             let mut bytes = key.seal(Signature { stream, sequence, time });
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_looked_behind() {
+    fn finds_the_signature_before_padding() {
         let key = Key::of_run(7);
         let signature = Signature { stream: 1, sequence: 2, time: 3 };
         for tags in 0..3 {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_taken_for_ours_as_rarely_as_the_check_says() {
+    fn false_positives_are_as_rare_as_the_check_allows() {
         let key = Key::of_run(1);
         let mut random = Random::new(2);
         let mut taken = 0;

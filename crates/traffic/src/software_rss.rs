@@ -234,7 +234,7 @@ mod tests {
 
     /// Frames leave on a port that does not exist: many drops, none of them counted as shed.
     #[test]
-    fn only_what_no_worker_took_is_shed() {
+    fn counts_only_packets_that_no_worker_accepted_as_shed() {
         let open = Arc::new(|config: &PortConfig, pool| stoa_ports::open(config, pool));
         let mut forwarder = Forwarder::new(Limits::default(), open);
         let mut desired = desired(false);

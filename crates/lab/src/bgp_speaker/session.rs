@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn rejects_malformed_messages() {
         for bytes in [&[0; 19][..], &[0xff; 16], &[[0xff; 16].as_slice(), &[0, 18, 4]].concat()] {
             assert!(read_message(&mut &*bytes).is_err(), "{bytes:?}");
         }

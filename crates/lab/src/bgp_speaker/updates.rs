@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_is_as_rfc_4271_writes_it() {
+    fn encodes_announcements_by_rfc_4271() {
         let next_hop = IpAddr::from([192, 0, 2, 1]);
         let paths = Paths { asn: 65_001, times: 1, next_hop, per_attribute: 10 };
         let message = announce(&[(0x0a00_0000_u32, 8), (0xc633_6400, 22)], &paths);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_full_and_not_too_long() {
+    fn messages_are_full_and_within_the_limit() {
         let prefixes: Vec<(u32, u8)> = (0..5000).map(|at| (at << 8, 24)).collect();
         let six: Vec<(u128, u8)> = (0..5000_u128).map(|at| (at << 64, 64)).collect();
         let next_hop = IpAddr::from([192, 0, 2, 1]);

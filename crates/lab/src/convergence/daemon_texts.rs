@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_go_where_they_are_to() {
+    fn configures_the_route_source() {
         let by_bgp = bird_configuration(&setting(Daemon::Bird, Target::Bgp, 2));
         assert!(by_bgp.contains("add paths tx") && !by_bgp.contains("protocol kernel"), "{by_bgp}");
         assert!(by_bgp.contains("neighbor 198.18.5.12 as 65102"), "{by_bgp}");

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_counts_are_read() {
+    fn parses_kernel_counters() {
         assert_eq!(prefixes_four("Main:\n\tLeaves:         5\n\tPrefixes:       7\n"), Some(7));
         assert_eq!(entries_six("0003 0002 0010 001f 0000 0008 0000\n"), Some(31));
         assert_eq!(entries_six("0003"), None);

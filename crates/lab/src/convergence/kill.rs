@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_metrics_say_when_an_audit_is_worth_its_walk() {
+    fn metrics_show_when_to_run_the_audit() {
         let metrics = |complete: u8, ip6: u64, stale: u64| {
             format!(
                 "# TYPE stoa_route_source_routes gauge\n\

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_missing_is_sent_and_all_once_one_arrived() {
+    fn probes_one_prefix_per_block_until_one_arrives() {
         let table = Table::synthetic(3000);
         let expected = ExpectedHop { peer: 0, out: OutPort::First };
         let hop = Hop { peer: 0, out: OutPort::First, depth: 0 };
@@ -184,7 +184,7 @@ mod tests {
 
     /// All prefixes are verified in the end, whatever is lost and in whatever order routes arrive.
     #[test]
-    fn losses_are_sent_again() {
+    fn resends_lost_packets() {
         let table = Table::four((0..5000).map(|at| ((20 << 24) + (at << 6), 26)).collect());
         let expected = ExpectedHop { peer: 2, out: OutPort::Second };
         let mut prober = Prober::new(&table, expected);

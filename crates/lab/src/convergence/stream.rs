@@ -174,7 +174,7 @@ mod tests {
     const WANTED: ExpectedHop = ExpectedHop { peer: 0, out: OutPort::First };
 
     #[test]
-    fn a_sample_is_of_the_whole_table() {
+    fn a_sample_covers_the_whole_table() {
         let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
         let few = Stream::new(&Table::synthetic(10), WANTED, pace);
         assert_eq!(few.sample.len(), 10);
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(stream.last_lost_before(at(45)), Some(at(30)));
     }
     #[test]
-    fn only_packets_by_the_expected_next_hop_are_a_stream() {
+    fn a_stream_requires_the_expected_next_hop() {
         let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
         let mut stream = Stream::new(&Table::synthetic(2), WANTED, pace);
         assert!(stream.reason_not().is_some(), "nothing was sent");

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_of_its_prefix_alone() {
+    fn each_prefix_has_an_address_of_its_own() {
         let prefixes = vec![
             (0x0a00_0000, 8),
             (0x0a00_0000, 16),
@@ -296,7 +296,7 @@ mod tests {
 
     /// Compares with an exhaustive search for each address.
     #[test]
-    fn made_tables_agree_with_a_search_of_all() {
+    fn agrees_with_an_exhaustive_search() {
         let mut state = 1_u32;
         let mut random = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_router_takes_is_left_out() {
+    fn excludes_unusable_prefixes() {
         let unfit = [
             (0, 0),
             (0, 8),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn made_prefixes_of_ipv6_are_all_different_and_provable() {
+    fn synthetic_ipv6_prefixes_are_unique_and_provable() {
         let count = 300_000;
         let table = Table::synthetic_six(count);
         assert!(table.is_six());
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_ipv6_is_of_its_prefix_alone() {
+    fn each_ipv6_prefix_has_an_address_of_its_own() {
         let base = 0x2a00_u128 << 112;
         let prefixes =
             vec![(base, 32), (base, 48), (base | 1 << 80, 48), (base | u128::MAX >> 32, 128)];

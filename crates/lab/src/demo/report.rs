@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failed_step_fails_the_whole() {
+    fn one_failed_step_fails_the_demo() {
         let mut report = Report::new(true);
         report.step("one", Ok("fine".to_owned()));
         assert!(report.ok);

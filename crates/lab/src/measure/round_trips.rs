@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_the_times() {
+    fn sorts_round_trip_times() {
         let line =
             |ms: u32| format!("64 bytes from 198.18.2.2: icmp_seq=1 ttl=63 time=0.{ms:03} ms");
         let text: Vec<String> = (1..=200).rev().map(line).collect();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_thread_is_seen() {
+    fn measures_a_busy_thread() {
         let me = [std::process::id()];
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -133,7 +133,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_set_of_all_numbers(jumps in jumps()) {
+        fn agrees_with_a_set_of_received_numbers(jumps in jumps()) {
             let (mut sequence, mut model) = (Sequence::new(), HashSet::new());
             let (mut next, mut at) = (0_u64, 0_u64);
             for jump in jumps {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_grow_beyond_32_bits() {
+    fn sequence_numbers_exceed_32_bits() {
         let mut sequence = Sequence::new();
         sequence.next = u64::from(u32::MAX) - 1;
         for low in [u32::MAX - 1, u32::MAX, 0, 1] {

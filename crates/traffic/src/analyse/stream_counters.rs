@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_not_sent_yet_is_nobodys() {
+    fn rejects_numbers_that_were_not_sent() {
         let seen = StreamCounters::new(1);
         assert_eq!(seen.number(1 << 20, || 1 << 19), None);
         assert_eq!(seen.number(1 << 20, || 1 << 20), Some(1 << 20));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn times_wrap_and_never_go_below_zero() {
+    fn time_stamps_wrap_and_latency_is_not_negative() {
         let mut seen = StreamCounters::new(1000);
         let now = u64::from(u32::MAX) + 100;
         seen.record(0, 64, u32::MAX - 24, now);

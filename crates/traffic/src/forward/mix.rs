@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_of_a_hundred_packets() {
+    fn size_shares_sum_to_a_hundred() {
         for sizes in [SIZES4, SIZES6] {
             assert_eq!(sizes.iter().map(|(_, share)| share).sum::<usize>(), 100);
         }

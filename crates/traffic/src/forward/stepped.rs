@@ -65,7 +65,7 @@ mod tests {
     use crate::forward::{Ip, Mix, Visits};
 
     #[test]
-    fn every_run_is_the_same() {
+    fn every_run_has_the_same_result() {
         let workload = Workload {
             ip: Ip::V4,
             routes: 100,

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_destinations_are_so_many_prefixes() {
+    fn each_destination_has_its_own_prefix() {
         let prefixes: Vec<Prefix> = (0..1000).map(|at| Ip::V4.prefix(at)).collect();
         let visited: HashSet<u32> =
             list::<u32>(Visits::Some(64), &prefixes).into_iter().map(|at| at.cut(24)).collect();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_route_is_no_destination() {
+    fn the_default_route_is_not_a_destination() {
         let prefixes = some(&["0.0.0.0/0", "10.1.0.0/16"]);
         assert!(list::<u32>(Visits::Random, &prefixes).iter().all(|at| at >> 16 == 0x0a01));
         assert_eq!(list::<u32>(Visits::Some(1), &some(&["0.0.0.0/0"])).len(), 1);

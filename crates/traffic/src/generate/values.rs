@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn steps_are_taken_back(order in orders(), every in 1_u64..5, on in 0_usize..60, back in 0_usize..60) {
+        fn steps_are_reversible(order in orders(), every in 1_u64..5, on in 0_usize..60, back in 0_usize..60) {
             let values = Values::Range { first: 100, step: 3, count: 7 };
             let mut walk = Walk::new(values, order, every);
             let mut seen = Vec::new();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_in_their_order() {
+    fn values_follow_their_order() {
         let range = Values::Range { first: 5, step: 2, count: 3 };
         let mut turn = Walk::new(range.clone(), Order::Turn, 2);
         assert_eq!(take(&mut turn, 8), [5, 5, 7, 7, 9, 9, 5, 5]);

@@ -81,7 +81,7 @@ pub struct Method {
 pub enum MethodError {
     /// An invalid parameter.
     #[error("{0}")]
-    Asked(String),
+    Invalid(String),
     /// Ports, links, gateways.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -152,7 +152,7 @@ pub fn run(mut file: RunFile, method: &Method, watch: Watch<'_>) -> Result<Repor
 }
 
 fn sane(method: &Method) -> Result<(), MethodError> {
-    let wrong = |reason: &str| Err(MethodError::Asked(reason.to_owned()));
+    let wrong = |reason: &str| Err(MethodError::Invalid(reason.to_owned()));
     match method {
         Method { seconds, .. } if !(0.001..=86_400.0).contains(seconds) => {
             wrong("seconds: give 0.001 to 86400")
@@ -179,7 +179,7 @@ fn plans(file: &mut RunFile, sizes: &[Size]) -> Result<Vec<(String, Plan)>, Meth
     let all = |file: &RunFile| {
         check(file).map_err(|faults| {
             let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
-            MethodError::Asked(faults.join("\n"))
+            MethodError::Invalid(faults.join("\n"))
         })
     };
     if sizes.is_empty() {
@@ -224,19 +224,19 @@ impl Bench for Runs<'_, '_> {
 
     fn most(&mut self) -> Result<f64, MethodError> {
         let plan = self.session.plan();
-        let asked = self.most;
+        let requested = self.most;
         let shared = |from: usize| plan.streams.iter().filter(|one| one.from == from).count();
         let known = plan.streams.iter().map(|stream| {
-            let whole = stream.packets(asked.unwrap_or(Rate::Line(1.0)), &plan.ports);
+            let whole = stream.packets(requested.unwrap_or(Rate::Line(1.0)), &plan.ports);
             // An explicit rate applies to each stream; a line rate is shared by the streams of a
             // port.
-            let share = if asked.is_some() { 1 } else { shared(stream.from) };
+            let share = if requested.is_some() { 1 } else { shared(stream.from) };
             whole.map(|whole| whole.unwrap_or(0.0) / share as f64)
         });
         let known: Result<Vec<f64>, String> = known.collect();
         match known {
             Ok(rates) => Ok(rates.into_iter().fold(f64::INFINITY, f64::min)),
-            Err(reason) if asked.is_some() => Err(MethodError::Asked(reason)),
+            Err(reason) if requested.is_some() => Err(MethodError::Invalid(reason)),
             Err(_) => self.taken(),
         }
     }

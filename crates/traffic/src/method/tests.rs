@@ -79,7 +79,7 @@ fn a_search_finds_the_capacity() {
 }
 
 #[test]
-fn a_load_that_was_not_offered_is_no_loss() {
+fn a_load_that_was_not_offered_does_not_count_as_loss() {
     let slow = || Model { capacity: 2e6, offerable: 300e3, ..model() };
     let (figures, _) = measured(Test::Throughput, slow());
     assert_eq!(figures.bound, Some(Bound::Generator));
@@ -92,7 +92,7 @@ fn a_load_that_was_not_offered_is_no_loss() {
 }
 
 #[test]
-fn frame_loss_goes_down_until_nothing_is_lost_twice() {
+fn frame_loss_ends_after_two_steps_without_loss() {
     let (figures, trials) = measured(Test::FrameLoss, Model { capacity: 600e3, ..model() });
     let loss = |step: &str| figures.values[&format!("loss_at_{step}")];
     assert!((loss("100") - 0.4).abs() < 1e-9 && (loss("075") - 0.2).abs() < 1e-9);
@@ -114,7 +114,7 @@ fn partial_drop_is_searched_above_no_drop() {
 }
 
 #[test]
-fn a_burst_is_as_long_as_the_buffer_lets_it_be() {
+fn burst_length_depends_on_the_buffer() {
     // 600,000 a second accumulate: 60,000 fill the buffer after a tenth of a second.
     let (figures, _) = measured(Test::BackToBack, Model { buffer: 60e3, ..model() });
     let burst = figures.values["burst_mean_frames"];
@@ -137,7 +137,7 @@ fn reports_latency_and_the_highest_rate() {
 }
 
 #[test]
-fn options_are_checked() {
+fn rejects_invalid_options() {
     let wrong = [
         Method { seconds: 0.0, ..method(Test::Mrr) },
         Method { repeat: 0, ..method(Test::Mrr) },
@@ -147,12 +147,12 @@ fn options_are_checked() {
         Method { tolerance: f64::NAN, ..method(Test::Mrr) },
     ];
     for method in wrong {
-        assert!(matches!(sane(&method), Err(MethodError::Asked(_))), "{method:?}");
+        assert!(matches!(sane(&method), Err(MethodError::Invalid(_))), "{method:?}");
     }
 }
 
 #[test]
-fn the_shortest_frame_stands_for_64_bytes() {
+fn the_shortest_frame_replaces_64_bytes() {
     let text = "ports: { a: { discard: {}, addresses: ['2001:db8::1/64'] }, b: { discard: {}, \
                 addresses: ['2001:db8::2/64'] } }\nstreams: [{ name: s, from: a, to: b, ip6: {} }]";
     let mut file = crate::plan::parse_file(text).unwrap();

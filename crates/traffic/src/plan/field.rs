@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_as_people_write_them() {
+    fn parses_fields() {
         assert_eq!(take(Kind::Number, "9", 2), [9, 9]);
         assert_eq!(take(Kind::Number, "{range: 5-7}", 4), [5, 6, 7, 5]);
         assert_eq!(take(Kind::Number, "{range: 5-9, step: 2, every: 2}", 5), [5, 5, 7, 7, 9]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn rejects_invalid_fields() {
         for (kind, yaml, reason) in [
             (Kind::Number, "70000", "no number from 0 to 65535"),
             (Kind::Vlan, "4095", "no number from 0 to 4094"),

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_read_and_become_packets() {
+    fn parses_rates_and_converts_them_to_packets() {
         for (text, frame, line, desired) in [
             ("1mpps", 64.0, None, 1e6),
             ("2.5 Mpps", 64.0, None, 2.5e6),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_sizes_are_read() {
+    fn parses_times_and_sizes() {
         for (text, seconds) in [("10", 10.0), ("500ms", 0.5), ("2m", 120.0), ("1.5s", 1.5)] {
             assert_eq!(text.parse(), Ok(Seconds(seconds)));
         }

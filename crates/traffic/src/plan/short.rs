@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ports_make_a_plan() {
+    fn parses_two_ports() {
         let mut short = ports(
             "a=memif:@x,id=3,secret=word,address=192.0.2.1/24,gateway=192.0.2.254",
             "b=af-packet:eth1,netns=blue,mac=02:00:00:00:00:01,line-rate=1gbps",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_a_dpdk_device_stand_behind_it() {
+    fn dpdk_settings_follow_the_device() {
         let short = ports(
             "a=dpdk:net_memif0,role=client,queues=2,socket=/run/a.sock",
             "b=dpdk:0000:3b:00.0,ring-size=512,mac=02:00:00:00:00:01",

@@ -36,7 +36,7 @@ cpus: [0]
 ";
 
 #[test]
-fn a_whole_run_file_becomes_a_plan() {
+fn parses_a_complete_run_file() {
     let plan = parse(WHOLE).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((plan.ports.len(), plan.streams.len()), (2, 5));
     assert_eq!((plan.seconds, plan.settle, plan.threads), (2.0, 0.1, Some(Threads::One)));
@@ -56,7 +56,7 @@ fn a_whole_run_file_becomes_a_plan() {
 }
 
 #[test]
-fn json_is_read_as_well() {
+fn parses_json() {
     let json = r#"{"ports": {"a": {"discard": {}}, "b": {"discard": {}}},
         "streams": [{"name": "s", "from": "a", "to": "b", "rate": "2mpps", "udp": {"destination": 7}}],
         "duration": 1.5}"#;
@@ -153,7 +153,7 @@ fn all_errors_are_reported_at_once() {
 }
 
 #[test]
-fn a_syntax_error_has_its_line() {
+fn syntax_errors_contain_the_line() {
     for (text, reason) in [
         ("ports: {a: {discard: {}}}\nstreams:\n  - name: s\n    form: a\n", "form"),
         ("ports: {a: {memif: {socket: x, role: boss}}}\n", "boss"),
@@ -166,7 +166,7 @@ fn a_syntax_error_has_its_line() {
 }
 
 #[test]
-fn the_examples_are_plans() {
+fn the_examples_are_valid() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/traffic");
     let files: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().collect();
     assert!(files.len() >= 2);

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_of_lengths_add_up() {
+    fn length_shares_sum_to_a_thousand() {
         assert_eq!(LENGTHS4.iter().map(|(_, share)| share).sum::<u16>(), 1000);
         assert_eq!(LENGTHS6.iter().map(|(_, share)| share).sum::<u16>(), 1000);
     }

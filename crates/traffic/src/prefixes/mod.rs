@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_hold_both_families_and_be_packed() {
+    fn loads_both_families_and_gzip() {
         let text = "# a table\n10.0.0.0/8\n\n2001:db8::/32\n 1.0.0.0/24 \n10.0.0.0/8\n0.0.0.0/0\n";
         let four = vec![(0, 0), (0x0100_0000, 24), (0x0a00_0000, 8)];
         assert_eq!(load_text::<u32>(text).unwrap(), four);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix_is_refused_with_its_line() {
+    fn rejects_malformed_lines_with_their_number() {
         for (text, reason) in [
             ("1.0.0.0/24\n1.0.0.0", "line 2: \"1.0.0.0\" is no prefix"),
             ("1.0.0.0/33", "the greatest is 32"),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn made_prefixes_are_prefixes_of_real_lengths() {
+    fn synthetic_prefixes_have_realistic_lengths() {
         fn check<K: Family>(usual: u8, share: std::ops::Range<usize>) {
             let prefixes = load::<K>(&Source::Synthetic(100_000)).unwrap();
             assert_eq!(prefixes.len(), 100_000);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_a_file_unless_it_says_synthetic() {
+    fn parses_files_and_synthetic_sources() {
         assert_eq!("synthetic:5".parse(), Ok(Source::Synthetic(5)));
         assert_eq!("a/b".parse(), Ok(Source::File("a/b".into())));
         for wrong in ["synthetic:", "synthetic:0", "synthetic:9000000", "synthetic:x"] {

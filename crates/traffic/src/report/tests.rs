@@ -50,7 +50,7 @@ fn results(name: &str) -> Results {
 }
 
 #[test]
-fn a_page_has_figures_and_plots_and_asks_nobody() {
+fn a_page_has_values_and_plots_and_needs_no_network() {
     let page = html(&results("up"));
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert_eq!(page.matches("<svg").count(), 4);
@@ -67,7 +67,7 @@ fn a_page_has_figures_and_plots_and_asks_nobody() {
 }
 
 #[test]
-fn the_results_are_in_the_page() {
+fn a_page_contains_the_results() {
     let desired = results("up");
     let page = html(&desired);
     let (_, rest) = page.split_once("id=results>").unwrap();
@@ -77,14 +77,14 @@ fn the_results_are_in_the_page() {
 }
 
 #[test]
-fn names_are_no_markup() {
+fn names_are_escaped() {
     let page = html(&results("</script><script>alert(1)</script>"));
     assert!(!page.contains("<script>alert"));
     assert_eq!(page.matches("</script>").count(), 1);
 }
 
 #[test]
-fn a_run_without_anything_has_a_page_that_says_reason() {
+fn an_empty_run_has_a_page_with_the_reason() {
     let mut empty = results("up");
     empty.valid = false;
     empty.faults = vec![Fault { cause: Cause::Stopped, reason: "it was stopped".into() }];
@@ -94,7 +94,7 @@ fn a_run_without_anything_has_a_page_that_says_reason() {
 }
 
 #[test]
-fn dates_are_those_of_the_calendar() {
+fn formats_dates() {
     for (unix, desired) in [
         (0, "1970-01-01 00:00"),
         (951_782_400, "2000-02-29 00:00"),
@@ -105,7 +105,7 @@ fn dates_are_those_of_the_calendar() {
 }
 
 #[test]
-fn figures_are_short() {
+fn formats_values() {
     assert_eq!(rate(1_234_567.0), "1.235 Mpps");
     assert_eq!(rate(12.0), "12.0 pps");
     assert_eq!(time(1250.0), "1.25 µs");

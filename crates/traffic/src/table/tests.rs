@@ -10,7 +10,7 @@ fn small(keys: Keys) -> Workload {
 }
 
 #[test]
-fn figures_make_sense_for_all_keys() {
+fn results_are_plausible_for_all_keys() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"192.0.2.1\n2001:db8::1\n198.51.100.7\n").unwrap();
     let check = |figures: Result<Figures, TableError>| {
@@ -29,7 +29,7 @@ fn figures_make_sense_for_all_keys() {
 }
 
 #[test]
-fn keys_in_the_table_are_found() {
+fn finds_keys_in_the_table() {
     let routes: Vec<_> = prefixes::load::<u128>(&Source::Synthetic(500)).unwrap();
     let routes: Vec<_> = routes.into_iter().map(|(prefix, len)| (prefix, len, 5)).collect();
     let lpm = Changes::default().build(&routes).unwrap();
@@ -41,7 +41,7 @@ fn keys_in_the_table_are_found() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn rejects_invalid_workloads() {
     for wrong in [
         Workload { values: 0, ..small(Keys::Random) },
         Workload { rounds: 101, ..small(Keys::Random) },

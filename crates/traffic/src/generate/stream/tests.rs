@@ -135,7 +135,7 @@ fn range(first: u128, count: u64) -> Walk {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn checksums_hold_whatever_changes(
+    fn checksums_are_valid_for_all_field_values(
         six: bool, over in 0_usize..3, tags in 0_usize..3, longer in 0_usize..1500, run: u64,
         changes in proptest::collection::vec((0_usize..8, 2_u64..1000), 0..5),
     ) {
@@ -172,7 +172,7 @@ proptest! {
 }
 
 #[test]
-fn flows_are_as_many_as_fields_say() {
+fn the_number_of_flows_matches_the_fields() {
     let shape = Shape { headers: headers(FOUR, Transport::Udp(1, 2), 0), size: 64, group: 0 };
     let fields = vec![
         (Field::PortSource, range(49_152, 100)),
@@ -188,7 +188,7 @@ fn flows_are_as_many_as_fields_say() {
 }
 
 #[test]
-fn shapes_come_in_their_order_and_jumbo_frames_are_whole() {
+fn shapes_follow_their_order_and_jumbo_frames_are_complete() {
     let shape = |network, size, group| Shape {
         headers: headers(network, Transport::Udp(1, 2), 0),
         size,
@@ -214,7 +214,7 @@ fn shapes_come_in_their_order_and_jumbo_frames_are_whole() {
 }
 
 #[test]
-fn what_is_too_far_behind_is_given_up() {
+fn drops_packets_beyond_the_backlog() {
     let mut stream = paced(1);
     assert_eq!(stream.waiting(999_999, false), 1000);
     assert_eq!(stream.waiting(9_999_999, false), 1025);
@@ -226,7 +226,7 @@ fn what_is_too_far_behind_is_given_up() {
 }
 
 #[test]
-fn a_burst_is_not_behind_however_long_it_is() {
+fn a_long_burst_does_not_exceed_the_backlog() {
     let mut stream = paced(50_000);
     assert_eq!(stream.waiting(0, false), 50_000);
     assert_eq!(stream.waiting(49_999_999, false), 50_000);
@@ -234,7 +234,7 @@ fn a_burst_is_not_behind_however_long_it_is() {
 }
 
 #[test]
-fn a_count_is_of_what_was_sent() {
+fn the_count_limits_sent_packets() {
     let mut stream = paced(1);
     // Nothing was sent for 10 ms: these packets are late, and the full count is still to be sent.
     assert_eq!(stream.waiting(10_000_000, false), stream.backlog);
@@ -250,7 +250,7 @@ fn a_count_is_of_what_was_sent() {
 }
 
 #[test]
-fn what_was_never_desired_is_not_late() {
+fn packets_beyond_the_count_are_not_late() {
     let mut stream = paced(1);
     stream.sent.packets = 59_990;
     // Much later, ten packets are left: no more than these can be late.
