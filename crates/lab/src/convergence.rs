@@ -1,5 +1,5 @@
-//! The scale lab: measures how long it takes until routes that a daemon learns by BGP or OSPF carry traffic, after they are
-//! announced, after they change, and after a process is killed.
+//! The scale lab: measures how long it takes until routes that a daemon learns by BGP or OSPF carry traffic: after they
+//! are announced, after they change, and after a process is killed.
 //!
 //! ```text
 //!  peers ── veth ── Stoa ── memif ── test packets: in, out, out2
@@ -7,8 +7,8 @@
 //!                   local: FRR or BIRD
 //! ```
 //!
-//! The peers' next hops are neighbours of the router at `out` and `out2`. A prefix counts as learned when a packet to an address
-//! that only this prefix covers leaves to its next hop.
+//! The peers' next hops are neighbours of the router at `out` and `out2`. A prefix counts as learned when a packet to
+//! an address that only this prefix covers leaves to its next hop.
 
 mod announcers;
 mod daemon_texts;

@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 impl Progress {
-    /// Counters for so many streams.
+    /// Counters for this many streams.
     pub fn new(streams: usize) -> Self {
         Self { streams: (0..streams).map(|_| Counters::default()).collect() }
     }

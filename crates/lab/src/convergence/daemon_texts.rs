@@ -72,7 +72,8 @@ pub(super) fn bgpd_configuration(setting: &Setting) -> String {
     text + &of_family + " exit-address-family\nroute-map nothing deny 10\n"
 }
 
-/// OSPFv2 with the neighbour, and the networks of its next hops (forwarding addresses, RFC 2328, section 16.4) inside the area.
+/// OSPFv2 with the neighbour; the area includes the networks of its next hops (forwarding addresses, RFC 2328, section
+/// 16.4).
 pub(super) fn ospfd_configuration() -> String {
     let mut text = String::from(
         "interface peers\n ip ospf area 0\n ip ospf network point-to-point\n \

@@ -112,11 +112,11 @@ mod tests {
         let begun = Instant::now();
         let at = |ms: u64| begun + Duration::from_millis(ms);
         let came = vec![true, true, false, false, true, false, true, true, true, true];
-        let stream = Stream::made((0..10).map(|number| at(number * 10)).collect(), came);
+        let stream = Stream::with_arrivals((0..10).map(|number| at(number * 10)).collect(), came);
         let show_output = outage(&stream, at(15), at(25));
         assert_eq!((show_output.lost, show_output.after_failure_ms), (3, 45.0));
         assert_eq!(show_output.after_detection_ms, 35.0);
-        let none = outage(&Stream::made(vec![at(0)], vec![true]), at(0), at(1));
+        let none = outage(&Stream::with_arrivals(vec![at(0)], vec![true]), at(0), at(1));
         assert_eq!((none.lost, none.after_detection_ms), (0, 0.0));
     }
 }

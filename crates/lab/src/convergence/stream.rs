@@ -40,7 +40,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// A stream to at most 1,000 prefixes, evenly spread over the table, which must leave at `expected` before the failure.
+    /// A stream to at most 1,000 prefixes, evenly spread over the table, which must leave at `expected`.
     pub(super) fn new(table: &Table, expected: ExpectedHop, pace: Pace) -> Self {
         let ExpectedHop { peer, out } = expected;
         let step = table.provable().div_ceil(SAMPLE).max(1);
@@ -160,7 +160,7 @@ fn note(sample: &[(u32, u128, Hop)], came: &mut [bool], is_before: bool, arrival
 #[cfg(test)]
 impl Stream {
     /// A stream with these send times and arrivals.
-    pub(super) fn made(sent: Vec<Instant>, came: Vec<bool>) -> Self {
+    pub(super) fn with_arrivals(sent: Vec<Instant>, came: Vec<bool>) -> Self {
         let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
         Self { sample: Vec::new(), is_before: false, pace, sent, came }
     }
@@ -188,7 +188,7 @@ mod tests {
         let begun = Instant::now();
         let at = |ms: u64| begun + Duration::from_millis(ms);
         let came = vec![true, true, false, false, true, false, true, true, true, true];
-        let stream = Stream::made((0..10).map(|number| at(number * 10)).collect(), came);
+        let stream = Stream::with_arrivals((0..10).map(|number| at(number * 10)).collect(), came);
         assert_eq!((stream.lost(), stream.over()), (3, Some(at(60))));
         assert_eq!(stream.last_lost_before(at(45)), Some(at(30)));
     }

@@ -11,7 +11,7 @@ use crate::signature::{Key, LEARNING, Signature};
 
 /// Packets allowed beyond a stream's rate, for bursts and catching up.
 const SLACK: f64 = 65_536.0;
-/// Packets per second of a stream without a rate of its own: more than any port takes.
+/// Packets per second of a stream without a rate: more than any port can receive.
 const UNLIMITED: f64 = 1e9;
 
 /// A stream as the receive half of a port expects it.

@@ -24,7 +24,7 @@ pub trait Family: Key + 'static {
     /// A random address.
     fn anywhere(random: &mut Random) -> Self;
     /// A random prefix of a usual length.
-    fn made(random: &mut Random) -> (Self, u8);
+    fn synthetic(random: &mut Random) -> (Self, u8);
 
     /// The address with all bits after `len` cleared.
     fn cut(self, len: u8) -> Self {
@@ -120,7 +120,7 @@ impl Family for u32 {
     fn anywhere(random: &mut Random) -> Self {
         random.next() as u32
     }
-    fn made(random: &mut Random) -> (Self, u8) {
+    fn synthetic(random: &mut Random) -> (Self, u8) {
         let len = length(&LENGTHS4, random);
         loop {
             let address = 1 << 24 | random.below(223 << 24) as u32;
@@ -153,7 +153,7 @@ impl Family for u128 {
     fn anywhere(random: &mut Random) -> Self {
         1 << 125 | (u128::from(random.next()) << 64 | u128::from(random.next())) >> 3
     }
-    fn made(random: &mut Random) -> (Self, u8) {
+    fn synthetic(random: &mut Random) -> (Self, u8) {
         let len = length(&LENGTHS6, random);
         // 64 Ki allocations of /29, the size that registries allocate.
         let block = 0x2a00_0000 + random.below(1 << 16) as u128 * 8;

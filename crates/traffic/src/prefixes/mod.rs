@@ -127,7 +127,7 @@ fn synthetic<K: Family>(count: usize) -> Result<Vec<(K, u8)>, PrefixError> {
     let mut made = HashSet::with_capacity(count);
     // A duplicate is drawn again, so frequent lengths fill up.
     while made.len() < count {
-        made.insert(K::made(&mut random));
+        made.insert(K::synthetic(&mut random));
     }
     let mut prefixes: Vec<_> = made.into_iter().collect();
     prefixes.sort_unstable();
