@@ -379,7 +379,7 @@ show history | match hand
     let input = std::fs::File::open(router.path("lines")).unwrap();
     let done = stoa(&router.path("stoa.sock"), &["console"]).stdin(input).output().unwrap();
     assert!(!done.status.success());
-    assert!(err(&done).contains("there is no \"nothing\" behind \"interfaces\""), "{}", err(&done));
+    assert!(err(&done).contains("there is no \"nothing\" after \"interfaces\""), "{}", err(&done));
     let done = router.call(&["set", "interfaces", "interface", "sink", "enabled", "perhaps"]);
     assert!(err(&done).contains("Invalid boolean value"), "{}", err(&done));
     // A leaf-list, set by words, saved as lines of set and loaded again.

@@ -96,7 +96,7 @@ fn a_gateway_that_is_not_there_is_named() {
     plan.ports[0].gateways = vec![Ipv4Addr::new(192, 0, 2, 9).into()];
     plan.patience = 0.2;
     let error = stoa_traffic::run(plan, &Load::default(), &mut |_| true).unwrap_err().to_string();
-    assert!(error.contains("port a: nobody answers for 192.0.2.9"), "{error}");
+    assert!(error.contains("port a: no answer for 192.0.2.9"), "{error}");
 }
 
 #[test]

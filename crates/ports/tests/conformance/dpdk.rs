@@ -198,9 +198,9 @@ fn dpdk_refuses_by_name() {
         (config("net_pcap77,rx_pcap=/no/such/file"), "No such file or directory"),
         (DpdkConfig { rx_queues: 17, ..config("net_ring77") }, "net_ring77 has at most 16"),
         (DpdkConfig { tx_queues: 17, ..config("net_ring77") }, "tx-queues: 17 queues requested"),
-        (DpdkConfig { rx_queues: 65, ..config("net_ring77") }, "give 1 to 64"),
+        (DpdkConfig { rx_queues: 65, ..config("net_ring77") }, "configure 1 to 64"),
         (DpdkConfig { mtu: 9000, ..config("net_memif77") }, "net_memif77 carries 46 to 1500"),
-        (DpdkConfig { mtu: 20_000, ..config("net_ring77") }, "give 68 to 11050"),
+        (DpdkConfig { mtu: 20_000, ..config("net_ring77") }, "configure 68 to 11050"),
     ];
     for (config, words) in cases {
         let reason = refusal(config.clone(), pool).to_string();

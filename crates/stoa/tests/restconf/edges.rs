@@ -99,7 +99,7 @@ fn a_configuration_lock_is_reported_as_in_the_rfc() {
     assert_eq!((refused.status, refused.tag().as_str()), (409, "in-use"), "{refused:?}");
     let refused = put("new");
     assert_eq!((refused.status, refused.tag().as_str()), (409, "in-use"), "{refused:?}");
-    assert!(refused.body.contains("holds the configuration"), "{refused:?}");
+    assert!(refused.body.contains("has locked the configuration"), "{refused:?}");
     drop(console);
     router.wait("the console is gone", || put("new").status == 201);
     assert_eq!(put("other").status, 412, "it has changed by now");
