@@ -46,3 +46,18 @@ pub fn suspended<T>(work: impl FnOnce() -> T) -> T {
     set(before);
     result
 }
+
+#[cfg(all(test, not(loom), debug_assertions))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_process_is_marked() {
+        assert!(!is_processing());
+        let processing = Processing::begin();
+        assert!(is_processing());
+        assert!(!suspended(is_processing) && is_processing());
+        drop(processing);
+        assert!(!is_processing());
+    }
+}
