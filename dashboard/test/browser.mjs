@@ -91,7 +91,7 @@ async function change() {
   check((await page.$eval(input, (one) => one.value)) === "198.18.2.1/24", "the form shows the address");
   await page.locator(input).fill("198.18.2.9/24");
   await button("Save to candidate").click();
-  await see("out is changed in the candidate");
+  await see("out is saved in the candidate");
   check((await addresses()).join() === "198.18.2.1", "nothing is in force before the commit");
 
   begin("the difference is seen, and committed");
@@ -163,7 +163,7 @@ async function order() {
   check(!(await text("main")).includes("another order"), "the router keeps the entered order");
   await go("#/configuration/commit");
   await button("Discard changes").click();
-  await see("the candidate is what is in force");
+  await see("the candidate equals the running configuration");
 }
 
 async function undo() {
@@ -171,12 +171,12 @@ async function undo() {
   await go("#/configuration/interfaces/out");
   await page.locator("input[name=description]").fill("for a minute");
   await button("Save to candidate").click();
-  await see("out is changed in the candidate");
+  await see("out is saved in the candidate");
   await go("#/configuration/commit");
   await see("for a minute", ".changes");
   await page.select(".row select", "60");
   await button("Commit").click();
-  await see("are left to confirm", ".confirm");
+  await see("left to confirm", ".confirm");
   await button("Roll back").click();
   await page.waitForFunction(() => !document.querySelector(".confirm"));
   const told = await running("ietf-interfaces:interfaces/interface=out?content=config");
