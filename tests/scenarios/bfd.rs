@@ -52,8 +52,12 @@ fn sessions(scenario: &Scenario) -> Result<Vec<(String, Value)>> {
 fn wait_for(scenario: &Scenario, neighbor: &str, state: &str) -> Result<Value> {
     wait_until(&format!("the session with {neighbor} is {state}"), PATIENCE, || {
         let all = sessions(scenario).map_err(|error| error.to_string())?;
+        // The neighbour reports its own state one packet later.
+        let is_settled = |it: &Value| {
+            it["local-state"] == state && (state != "up" || it["remote-state"] == state)
+        };
         match all.iter().find(|it| it.0 == neighbor) {
-            Some((_, running)) if running["local-state"] == state => Ok(running.clone()),
+            Some((_, running)) if is_settled(running) => Ok(running.clone()),
             _ => Err(format!("{all:?}")),
         }
     })
