@@ -289,7 +289,7 @@ mod tests {
             (Kind::Number, "{range: 7-5}", "the last is before the first"),
             (Kind::Number, "{range: 5}", "write FIRST-LAST"),
             (Kind::Ip4, "{range: 10.0.0.1/8}", "host bits"),
-            (Kind::Ip4, "{range: 10.0.0.0/33}", "0 to 32"),
+            (Kind::Ip4, "{range: 10.0.0.0/33}", "not between 0 and 32"),
             (Kind::Number, "{range: 1-2, list: [1]}", "exactly one"),
             (Kind::Number, "{}", "exactly one"),
             (Kind::Number, "{list: []}", "give 1 to"),

@@ -219,8 +219,8 @@ mod tests {
             ("1.0.0.0/33", "the greatest is 32"),
             ("1.0.0.1/24", "did you mean 1.0.0.0/24?"),
             ("x/8", "is no prefix"),
-            ("2001:db8::/32", "no IPv4 prefix in it"),
-            ("", "no IPv4 prefix in it"),
+            ("2001:db8::/32", "the file has no IPv4 prefix"),
+            ("", "the file has no IPv4 prefix"),
         ] {
             let error = load_text::<u32>(text).unwrap_err();
             assert!(error.contains(reason), "{text:?}: {error}");
