@@ -77,7 +77,7 @@ pub async fn find(connection: &ForwarderConnection, search: &Search) -> Result<V
     let after = search.after.as_ref().map(prefix_to_proto);
     let below = v1::ListRoutesRequest { within: prefix, after, ..request };
     let found = first_routes(connection, below, search.limit.clamp(1, PAGE_LIMIT)).await?;
-    output["route"] = found.told.iter().filter_map(route).collect();
+    output["route"] = found.listed.iter().filter_map(route).collect();
     output["more"] = found.has_more.into();
     Ok(output)
 }
@@ -93,7 +93,7 @@ async fn longest_match(
         true => v1::ListRoutesRequest { within: prefix, ..request.clone() },
         false => v1::ListRoutesRequest { longest_match: prefix, ..request.clone() },
     };
-    let first = first_routes(connection, request, 1).await?.told.into_iter().next();
+    let first = first_routes(connection, request, 1).await?.listed.into_iter().next();
     // The first route is the default route, if there is one.
     let is_default = |state: &v1::RouteState| {
         let route = state.route.as_ref();
@@ -106,7 +106,7 @@ async fn longest_match(
 fn route(state: &v1::RouteState) -> Option<Value> {
     let route = state.route.as_ref()?;
     let prefix = route.prefix.as_ref()?;
-    let mut told = json!({
+    let mut entry = json!({
         "destination-prefix": prefix.to_string(),
         "source-protocol": route.protocol().to_string(),
         "state": state.state,
@@ -115,35 +115,35 @@ fn route(state: &v1::RouteState) -> Option<Value> {
         "octets": state.bytes.to_string(),
     });
     if !state.route_source.is_empty() {
-        told["route-source"] = state.route_source.as_str().into();
+        entry["route-source"] = state.route_source.as_str().into();
     }
     for (name, is_so) in [("backup", state.is_backup), ("stale", state.is_stale)] {
         if is_so {
-            told[name] = true.into();
+            entry[name] = true.into();
         }
     }
     if !state.reason.is_empty() {
-        told["reason"] = state.reason.clone().into();
+        entry["reason"] = state.reason.clone().into();
     }
     match &route.action {
         Some(Action::Special(special)) => {
             let special = v1::Special::try_from(*special).unwrap_or(v1::Special::Blackhole);
-            told["special-next-hop"] = routing::special(special).into();
+            entry["special-next-hop"] = routing::special(special).into();
         }
         Some(Action::Paths(paths)) if !paths.paths.is_empty() => {
             let path = |path: &v1::Path| {
-                let mut told = json!({ "outgoing-interface": path.interface });
+                let mut entry = json!({ "outgoing-interface": path.interface });
                 if !path.next_hop.is_empty() {
-                    told["next-hop-address"] = ip_text(&path.next_hop).into();
+                    entry["next-hop-address"] = ip_text(&path.next_hop).into();
                 }
-                told["weight"] = path.weight.max(1).into();
-                told
+                entry["weight"] = path.weight.max(1).into();
+                entry
             };
-            told["path"] = paths.paths.iter().map(path).collect();
+            entry["path"] = paths.paths.iter().map(path).collect();
         }
         _ => {}
     }
-    Some(told)
+    Some(entry)
 }
 
 #[cfg(test)]
@@ -169,11 +169,11 @@ mod tests {
             packets: 7,
             ..Default::default()
         };
-        let told = route(&state).unwrap();
+        let entry = route(&state).unwrap();
         let path =
             json!([{ "outgoing-interface": "wan", "next-hop-address": "192.0.2.1", "weight": 1 }]);
-        assert_eq!((&told["destination-prefix"], &told["path"]), (&json!("10.0.0.0/8"), &path));
-        assert_eq!((&told["source-protocol"], &told["packets"]), (&json!("static"), &json!("7")));
+        assert_eq!((&entry["destination-prefix"], &entry["path"]), (&json!("10.0.0.0/8"), &path));
+        assert_eq!((&entry["source-protocol"], &entry["packets"]), (&json!("static"), &json!("7")));
         let action = Action::Special(v1::Special::Prohibit.into());
         state.route.as_mut().unwrap().action = Some(action);
         assert_eq!(route(&state).unwrap()["special-next-hop"], "prohibit");

@@ -127,7 +127,7 @@ mod tests {
         let held = tokio_stream::iter(held.map(|(vrf, prefix)| Ok(state(vrf, prefix).1)));
         let inactive = inactive.map(|(vrf, prefix)| state(vrf, prefix)).into_iter().collect();
         let all = MergedRoutes::new(held, Arc::default(), inactive);
-        let told: Vec<String> = all
+        let listed: Vec<String> = all
             .map(|state| {
                 let (vrf, prefix) = rib::key_of(&state.unwrap()).unwrap();
                 format!("{vrf} {prefix}")
@@ -146,6 +146,6 @@ mod tests {
             "red 10.9.0.0/16",
             "blue 10.3.0.0/16",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(listed, expected);
     }
 }

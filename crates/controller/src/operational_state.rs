@@ -73,7 +73,7 @@ pub struct Routes {
     /// Whose they are.
     pub table: Table,
     /// The first routes, by prefix.
-    pub told: Vec<v1::RouteState>,
+    pub listed: Vec<v1::RouteState>,
     /// Whether there are more.
     pub has_more: bool,
     /// Number of routes that are not in the forwarder because no next hop is resolved.
@@ -171,8 +171,9 @@ impl OperationalState {
             ..OperationalState::default()
         };
         if is(StateSection::Neighbors) {
-            let mut told = client().list_neighbors(v1::ListNeighborsRequest {}).await?.into_inner();
-            while let Some(neighbor) = told.message().await? {
+            let mut listed =
+                client().list_neighbors(v1::ListNeighborsRequest {}).await?.into_inner();
+            while let Some(neighbor) = listed.message().await? {
                 operational.neighbors.push(neighbor);
             }
         }
@@ -221,14 +222,14 @@ pub(crate) async fn first_routes(
     let idle = inactive.len() as u64;
     let held = connection.client().list_routes(request).await?.into_inner();
     let mut routes = MergedRoutes::new(held, annotations, inactive);
-    let (mut told, mut has_more) = (Vec::new(), false);
+    let (mut listed, mut has_more) = (Vec::new(), false);
     while let Some(route) = routes.next().await {
-        if told.len() == at_most {
+        if listed.len() == at_most {
             has_more = true;
             break;
         }
-        told.push(route?);
+        listed.push(route?);
     }
-    connection.name_route_sources(&mut told).await;
-    Ok(Routes { table, told, has_more, inactive: idle })
+    connection.name_route_sources(&mut listed).await;
+    Ok(Routes { table, listed, has_more, inactive: idle })
 }

@@ -100,7 +100,7 @@ fn prefixes(
     given: &Advertisements,
     family: &Family,
 ) -> impl Iterator<Item = v1::AdvertisedPrefix> + use<> {
-    let mut told: BTreeMap<Ipv6Net, v1::AdvertisedPrefix> = BTreeMap::new();
+    let mut advertised: BTreeMap<Ipv6Net, v1::AdvertisedPrefix> = BTreeMap::new();
     for address in &family.address {
         let Ok(IpAddr::V6(ip)) = address.ip.parse() else { continue };
         let Ok(net) = Ipv6Net::new(ip, address.prefix_length) else { continue };
@@ -109,7 +109,7 @@ fn prefixes(
             // Hosts combine 64 bits with 64 bits of their own (RFC 4862 5.5.3, RFC 2464 4).
             let autonomous = net.prefix_len() == 64;
             let net = net.trunc();
-            told.insert(net, prefix(net, (true, autonomous), (valid_s, preferred_s)));
+            advertised.insert(net, prefix(net, (true, autonomous), (valid_s, preferred_s)));
         }
     }
     for named in &given.prefix_list.prefix {
@@ -117,13 +117,13 @@ fn prefixes(
         let AdvertisedPrefix { valid_lifetime, preferred_lifetime, .. } = *named;
         let net = net.trunc();
         if named.no_advertise.is_some() {
-            told.remove(&net);
+            advertised.remove(&net);
             continue;
         }
         let flags = (named.on_link_flag, named.autonomous_flag);
-        told.insert(net, prefix(net, flags, (valid_lifetime, preferred_lifetime)));
+        advertised.insert(net, prefix(net, flags, (valid_lifetime, preferred_lifetime)));
     }
-    told.into_values()
+    advertised.into_values()
 }
 
 fn prefix(

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Controller {
     connection: Arc<ForwarderConnection>,
     learned: Learned,
-    keeper: tokio::task::JoinHandle<()>,
+    reconciler: tokio::task::JoinHandle<()>,
 }
 
 impl Controller {
@@ -27,10 +27,14 @@ impl Controller {
         let empty = Configuration::parse(Path::new("test"), "{}".to_owned()).unwrap();
         let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(socket), empty));
         let for_sync = Arc::clone(&connection);
-        let keeper = tokio::spawn(async move {
+        let reconciler = tokio::spawn(async move {
             for_sync.keep_in_sync(true, |_| {}).await;
         });
-        Controller { learned: Learned::start(Arc::clone(&connection)).unwrap(), connection, keeper }
+        Controller {
+            learned: Learned::start(Arc::clone(&connection)).unwrap(),
+            connection,
+            reconciler,
+        }
     }
 
     fn route_source(&self, name: &str) -> RouteSource {
@@ -42,7 +46,7 @@ impl Controller {
 
 impl Drop for Controller {
     fn drop(&mut self) {
-        self.keeper.abort();
+        self.reconciler.abort();
     }
 }
 

@@ -160,11 +160,11 @@ impl Table {
 
     /// Renders a page, without routes that were removed or came into use since.
     pub(super) fn render_inactive(&self, query: &Query, page: &TablePage) -> Vec<v1::RouteState> {
-        let told = page.found.iter().filter_map(|it| match page.family {
+        let listed = page.found.iter().filter_map(|it| match page.family {
             4 => self.render::<u32>(query, &page.vrf, *it),
             _ => self.render::<Ip6Words>(query, &page.vrf, *it),
         });
-        told.collect()
+        listed.collect()
     }
 
     /// The first `room` inactive routes of one table, sorted.

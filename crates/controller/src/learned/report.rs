@@ -23,7 +23,7 @@ fn route_source(
     statistics: RouteSourceStatistics,
     state: Option<RouteSourceSummary>,
 ) -> v1::RouteSourceState {
-    let mut told = v1::RouteSourceState {
+    let mut reported = v1::RouteSourceState {
         name: config.source.name.clone(),
         session: Session::Awaited.name().to_owned(),
         r#type: config.kind.short_name().to_owned(),
@@ -38,16 +38,16 @@ fn route_source(
     };
     if let Some(state) = state {
         let unresolved = state.unresolved.into_iter();
-        state.session.name().clone_into(&mut told.session);
-        told.ip4_routes = state.ip4 as u64;
-        told.ip6_routes = state.ip6 as u64;
-        told.stale = state.stale as u64;
-        told.malformed = state.malformed;
-        told.waiting = state.waiting;
-        told.unresolved =
+        state.session.name().clone_into(&mut reported.session);
+        reported.ip4_routes = state.ip4 as u64;
+        reported.ip6_routes = state.ip6 as u64;
+        reported.stale = state.stale as u64;
+        reported.malformed = state.malformed;
+        reported.waiting = state.waiting;
+        reported.unresolved =
             unresolved.map(|(reason, routes)| v1::UnresolvedGateway { reason, routes }).collect();
     }
-    told
+    reported
 }
 
 fn tables(audit: Audit) -> Vec<v1::AuditedTable> {
@@ -85,14 +85,14 @@ impl Learned {
         let mut states = self.route_sources().await;
         let configuration = self.connection.configuration();
         let route_sources = configuration.as_ref().map_or(&[][..], |it| &it.route_sources);
-        let told = route_sources.iter().map(|config| {
+        let reported = route_sources.iter().map(|config| {
             let name = &config.source.name;
             let at = states.iter().position(|state| state.name == *name);
             let statistics = self.connection.route_sources().get(config.kind.name(), name);
             let statistics = statistics.map(|it| it.statistics()).unwrap_or_default();
             route_source(config, statistics, at.map(|at| states.swap_remove(at)))
         });
-        told.collect()
+        reported.collect()
     }
 
     /// Audits everything, repairs differences, and reports the route sources.

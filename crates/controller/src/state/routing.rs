@@ -85,9 +85,9 @@ fn rib(operational: &OperationalState, table: &Table, request: &StateRequest) ->
     let family = if table.family == 4 { "ipv4-unicast" } else { "ipv6-unicast" };
     let routes = operational.routes.iter().find(|routes| routes.table == *table);
     let listed =
-        routes.map(|it| list(it.told.iter().filter_map(|state| route(state, table.family))));
+        routes.map(|it| list(it.listed.iter().filter_map(|state| route(state, table.family))));
     let omitted = |routes: &Routes| match routes.has_more {
-        true => (all + routes.inactive).saturating_sub(routes.told.len() as u64),
+        true => (all + routes.inactive).saturating_sub(routes.listed.len() as u64),
         false => 0,
     };
     object([

@@ -100,7 +100,7 @@ fn sample() -> OperationalState {
         ],
         routes: vec![Routes {
             table: Table { vrf: String::new(), family: 4 },
-            told: vec![
+            listed: vec![
                 route(0, special, "active"),
                 route(1, paths(vec![path("wan", &[192, 0, 2, 9])]), "next hop unresolved"),
                 route(
@@ -292,7 +292,7 @@ fn state_merged_into_a_configuration_is_valid() {
     operational.interfaces.truncate(1);
     operational.neighbors.remove(1);
     operational.route_counts.retain(|count| count.vrf.is_empty());
-    operational.routes[0].told.truncate(2);
+    operational.routes[0].listed.truncate(2);
     operational.punts.clear();
     let mut whole = yang::schema().state(configuration).unwrap();
     whole.merge(&tree(&operational, &everything()).unwrap()).unwrap();

@@ -127,17 +127,17 @@ fn a_disconnect_interrupts_no_change() {
     // A disconnect may precede its request. Each change is complete and has its audit record.
     let made = || {
         let history = "/restconf/operations/stoa-datastore:history";
-        let told = router.ask(ROOT, "POST", history, &[], "").json();
-        let entries = told["stoa-datastore:output"]["entry"].as_array().unwrap().clone();
+        let reply = router.ask(ROOT, "POST", history, &[], "").json();
+        let entries = reply["stoa-datastore:output"]["entry"].as_array().unwrap().clone();
         entries.iter().filter(|entry| entry["author"] == "root").count()
     };
-    let told = || {
+    let audited = || {
         let log = std::fs::read_to_string(router.path("stoa.state/audit.log")).unwrap_or_default();
         let is_made =
             |line: &&str| line.contains("/description") && line.contains("\"result\":\"20");
         log.lines().filter(is_made).count()
     };
-    router.wait("each change has its line", || made() == told());
+    router.wait("each change has its line", || made() == audited());
     assert!(made() >= 1);
     let running = ask(&router, "GET", &format!("{LAN}/description"), &json!(null)).json();
     let text = running["ietf-interfaces:description"].as_str().unwrap().to_owned();

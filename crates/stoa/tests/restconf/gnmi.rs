@@ -9,8 +9,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
 use stoa_api::gnmi::g_nmi_client::GNmiClient;
-use stoa_api::gnmi::subscribe_request::Request as Asked;
-use stoa_api::gnmi::subscribe_response::Response as Told;
+use stoa_api::gnmi::subscribe_request::Request;
+use stoa_api::gnmi::subscribe_response::Response;
 use stoa_api::gnmi::subscription_list::Mode;
 use stoa_api::gnmi::typed_value::Value as Typed;
 use stoa_api::gnmi::{
@@ -84,8 +84,8 @@ impl Testbed {
             encoding: Encoding::JsonIetf.into(),
             ..GetRequest::default()
         };
-        let told = self.client.get(by("root", request)).await?.into_inner();
-        Ok(told.notification.into_iter().flat_map(|one| one.update).collect())
+        let reply = self.client.get(by("root", request)).await?.into_inner();
+        Ok(reply.notification.into_iter().flat_map(|one| one.update).collect())
     }
 
     async fn set(&mut self, request: SetRequest) -> Result<(), Status> {
@@ -98,20 +98,20 @@ impl Testbed {
 
     async fn stream(&mut self, who: &str, list: SubscriptionList) -> Stream {
         let first =
-            SubscribeRequest { request: Some(Asked::Subscribe(list)), extension: Vec::new() };
+            SubscribeRequest { request: Some(Request::Subscribe(list)), extension: Vec::new() };
         let requests = stream::iter([first]).chain(stream::pending());
-        Stream { told: self.client.subscribe(by(who, requests)).await.unwrap().into_inner() }
+        Stream { reply: self.client.subscribe(by(who, requests)).await.unwrap().into_inner() }
     }
 }
 
 struct Stream {
-    told: Streaming<SubscribeResponse>,
+    reply: Streaming<SubscribeResponse>,
 }
 
 impl Stream {
-    async fn next(&mut self) -> Result<Told, Status> {
-        let told = tokio::time::timeout(DEADLINE, self.told.message()).await.expect("in time")?;
-        Ok(told.expect("the stream goes on").response.expect("a response"))
+    async fn next(&mut self) -> Result<Response, Status> {
+        let reply = tokio::time::timeout(DEADLINE, self.reply.message()).await.expect("in time")?;
+        Ok(reply.expect("the stream goes on").response.expect("a response"))
     }
 
     /// All updates until the first sync response.
@@ -119,8 +119,8 @@ impl Stream {
         let mut all = Vec::new();
         loop {
             match self.next().await.unwrap() {
-                Told::Update(told) => all.extend(told.update),
-                Told::SyncResponse(_) => return all,
+                Response::Update(reply) => all.extend(reply.update),
+                Response::SyncResponse(_) => return all,
             }
         }
     }
@@ -128,7 +128,7 @@ impl Stream {
     async fn until(&mut self, is_so: impl Fn(&Notification) -> bool) -> Notification {
         loop {
             match self.next().await.unwrap() {
-                Told::Update(told) if is_so(&told) => return told,
+                Response::Update(reply) if is_so(&reply) => return reply,
                 _ => {}
             }
         }
@@ -238,19 +238,19 @@ async fn changes_are_streamed_as_they_happen() {
     let first = heard.first().await;
     assert_eq!(first.iter().map(value).collect::<Vec<_>>(), [json!("up")]);
     testbed.update(&description, json!("new")).await.unwrap();
-    let told = heard.until(|told| !told.update.is_empty()).await;
-    assert_eq!(value(&told.update[0]), json!("new"));
+    let reply = heard.until(|reply| !reply.update.is_empty()).await;
+    assert_eq!(value(&reply.update[0]), json!("new"));
     let there = "ietf-interfaces:interfaces/interface[name=lan]/description";
-    assert_eq!(text(told.update[0].path.as_ref().unwrap()), there);
+    assert_eq!(text(reply.update[0].path.as_ref().unwrap()), there);
     testbed
         .set(SetRequest { delete: vec![path(&description)], ..SetRequest::default() })
         .await
         .unwrap();
-    let told = heard.until(|told| !told.delete.is_empty()).await;
-    assert_eq!(text(&told.delete[0]), there);
+    let reply = heard.until(|reply| !reply.delete.is_empty()).await;
+    assert_eq!(text(&reply.delete[0]), there);
     testbed.update(&format!("{LAN}/enabled"), json!(false)).await.unwrap();
-    let told = heard.until(|told| !told.update.is_empty()).await;
-    assert_eq!(value(&told.update[0]), json!("down"));
+    let reply = heard.until(|reply| !reply.update.is_empty()).await;
+    assert_eq!(value(&reply.update[0]), json!("down"));
     // A deleted entry is one delete.
     let mut all = testbed
         .stream("root", watched(&[("interfaces/interface", SubscriptionMode::TargetDefined)]))
@@ -258,9 +258,9 @@ async fn changes_are_streamed_as_they_happen() {
     assert!(all.first().await.len() > 10);
     let gone = SetRequest { delete: vec![path(LAN)], ..SetRequest::default() };
     testbed.set(gone).await.unwrap();
-    let told = all.until(|told| !told.delete.is_empty()).await;
-    let deleted = text(&told.delete[0]);
-    assert!(deleted.ends_with("interface[name=lan]"), "{told:?}");
+    let reply = all.until(|reply| !reply.delete.is_empty()).await;
+    let deleted = text(&reply.delete[0]);
+    assert!(deleted.ends_with("interface[name=lan]"), "{reply:?}");
     // A removed user receives no more updates.
     let ann =
         SetRequest { delete: vec![path("management/user[name=ann]")], ..SetRequest::default() };
@@ -284,8 +284,8 @@ async fn samples_are_on_time_and_have_only_the_subscribed_values() {
     assert!(first > 3, "{first} values");
     let begun = std::time::Instant::now();
     for _ in 0..2 {
-        let told = sampled.until(|_| true).await;
-        assert_eq!(told.update.len(), first, "all values, changed or not");
+        let reply = sampled.until(|_| true).await;
+        assert_eq!(reply.update.len(), first, "all values, changed or not");
     }
     assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
     list.updates_only = true;

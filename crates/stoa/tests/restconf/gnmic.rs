@@ -72,7 +72,7 @@ impl Testbed {
     }
 
     /// The output of a successful command.
-    fn told(&self, words: &[&str]) -> String {
+    fn output(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{words:?}: {output:?}\n{}", self.router.log());
@@ -81,10 +81,10 @@ impl Testbed {
 
     /// The value at one path.
     fn value(&self, path: &str) -> Value {
-        let text = self.told(&["get", "--path", path, "--type", "config"]);
-        let told: Value =
+        let text = self.output(&["get", "--path", path, "--type", "config"]);
+        let reply: Value =
             serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        let values = told[0]["updates"][0]["values"].as_object().cloned();
+        let values = reply[0]["updates"][0]["values"].as_object().cloned();
         let values = values.unwrap_or_else(|| panic!("{path}: {text}"));
         values.values().next().unwrap().clone()
     }
@@ -134,7 +134,7 @@ impl Listening {
         let _ = self.child.kill();
         let mut complaint = String::new();
         let _ = self.child.stderr.take().unwrap().read_to_string(&mut complaint);
-        panic!("{wanted:?} was never told:\n{seen}\n{complaint}");
+        panic!("{wanted:?} was never received:\n{seen}\n{complaint}");
     }
 }
 
@@ -148,17 +148,17 @@ impl Drop for Listening {
 #[test]
 fn capabilities_get_and_errors() {
     let Some(testbed) = Testbed::new() else { return };
-    let text = testbed.told(&["capabilities"]);
+    let text = testbed.output(&["capabilities"]);
     for wanted in ["0.10.0", "JSON_IETF", "ietf-interfaces", "stoa-forwarder"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     let lan = testbed.value(LAN);
     assert_eq!(lan["ietf-interfaces:type"], "iana-if-type:ethernetCsmacd");
     assert_eq!(lan["ietf-ip:ipv4"]["address"][0]["prefix-length"], 24);
-    let facts = testbed.told(&["get", "--path", "/interfaces/interface[name=*]/oper-status"]);
+    let facts = testbed.output(&["get", "--path", "/interfaces/interface[name=*]/oper-status"]);
     assert!(facts.contains("\"up\""), "{facts}");
-    let told = testbed.told(&["--target", "edge", "get", "--path", LAN, "--type", "config"]);
-    assert!(told.contains("iana-if-type"), "{told}");
+    let reply = testbed.output(&["--target", "edge", "get", "--path", LAN, "--type", "config"]);
+    assert!(reply.contains("iana-if-type"), "{reply}");
     let wrong = testbed.refused("wrong horse", &["get", "--path", LAN]);
     assert!(wrong.contains("Unauthenticated") && wrong.contains("wrong user"), "{wrong}");
     let nothing = testbed.refused(PASSWORD, &["get", "--path", "/interfaces/nothing"]);
@@ -172,19 +172,19 @@ fn capabilities_get_and_errors() {
 fn set_changes_values() {
     let Some(testbed) = Testbed::new() else { return };
     let text = format!("{LAN}/description");
-    testbed.told(&["set", "--update-path", &text, "--update-value", "to the net"]);
+    testbed.output(&["set", "--update-path", &text, "--update-value", "to the net"]);
     assert_eq!(testbed.value(&text), json!("to the net"));
-    testbed.told(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
+    testbed.output(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
     assert_eq!(testbed.value(&format!("{LAN}/enabled")), json!(false));
     let file = testbed.router.path("addresses.json");
     let addresses = json!({ "address": [{ "ip": "10.0.9.1", "prefix-length": 24 }] });
     std::fs::write(&file, addresses.to_string()).unwrap();
     let ip4 = format!("{LAN}/ipv4");
     let file = file.to_string_lossy();
-    testbed.told(&["set", "--replace-path", &ip4, "--replace-file", &file]);
-    let told = testbed.value(&ip4);
-    assert_eq!(told["ietf-ip:address"], json!([{ "ip": "10.0.9.1", "prefix-length": 24 }]));
-    testbed.told(&["set", "--delete", &text]);
+    testbed.output(&["set", "--replace-path", &ip4, "--replace-file", &file]);
+    let reply = testbed.value(&ip4);
+    assert_eq!(reply["ietf-ip:address"], json!([{ "ip": "10.0.9.1", "prefix-length": 24 }]));
+    testbed.output(&["set", "--delete", &text]);
     let gone = testbed.refused(PASSWORD, &["get", "--path", &text, "--type", "config"]);
     assert!(gone.contains("NotFound"), "{gone}");
     // An error has a path and a reason, and nothing changes.
@@ -193,7 +193,7 @@ fn set_changes_values() {
         testbed.refused(PASSWORD, &["set", "--update-path", &mtu, "--update-value", "12"]);
     assert!(refused.contains("InvalidArgument") && refused.contains("mtu"), "{refused}");
     let there = testbed.value(&ip4);
-    assert_eq!(there, told);
+    assert_eq!(there, reply);
     let history = std::fs::read_to_string(testbed.router.path("stoa.state/audit.log")).unwrap();
     assert!(history.lines().filter(|line| line.contains("\"gnmi\"")).count() >= 5, "{history}");
 }
@@ -202,7 +202,7 @@ fn set_changes_values() {
 fn subscriptions_once_sample_and_on_change() {
     let Some(testbed) = Testbed::new() else { return };
     let status = format!("{LAN}/oper-status");
-    let once = testbed.told(&["subscribe", "--mode", "once", "--path", &status]);
+    let once = testbed.output(&["subscribe", "--mode", "once", "--path", &status]);
     assert!(once.contains("oper-status\": \"up\""), "{once}");
     let statistics = format!("{LAN}/statistics");
     let sampled = ["--mode", "stream", "--stream-mode", "sample", "--sample-interval", "1s"];
@@ -215,10 +215,10 @@ fn subscriptions_once_sample_and_on_change() {
     let words = ["subscribe", "--path", &text, "--path", &status, "--stream-mode", "on-change"];
     let mut changes = testbed.listen(&words);
     changes.until(&["\"up\""]);
-    testbed.told(&["set", "--update-path", &text, "--update-value", "updated"]);
+    testbed.output(&["set", "--update-path", &text, "--update-value", "updated"]);
     changes.until(&["updated"]);
-    testbed.told(&["set", "--delete", &text]);
+    testbed.output(&["set", "--delete", &text]);
     changes.until(&["deletes"]);
-    testbed.told(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
+    testbed.output(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
     changes.until(&["\"down\""]);
 }

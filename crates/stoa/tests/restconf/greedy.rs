@@ -39,8 +39,8 @@ fn answers(router: &Router) {
     )
     .unwrap();
     stream.flush().unwrap();
-    let told = rest(&mut stream);
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    let response = rest(&mut stream);
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
 }
 
@@ -68,11 +68,14 @@ fn slow_clients_are_disconnected() {
     silent.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
     answers(&router);
     assert_eq!(rest(&mut silent), "", "TLS handshake timed out");
-    let told = rest(&mut body);
-    assert!(told.starts_with("HTTP/1.1 408") && told.contains("ietf-restconf:errors"), "{told}");
+    let response = rest(&mut body);
+    assert!(
+        response.starts_with("HTTP/1.1 408") && response.contains("ietf-restconf:errors"),
+        "{response}"
+    );
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    let told = rest(&mut head);
-    assert!(told.is_empty() || told.starts_with("HTTP/1.1 408"), "{told}");
+    let response = rest(&mut head);
+    assert!(response.is_empty() || response.starts_with("HTTP/1.1 408"), "{response}");
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!(router.ask(ROOT, "GET", &format!("{LAN}/description"), &[], "").status, 404);
 }
@@ -98,9 +101,9 @@ fn too_large_requests_are_refused() {
         let mut stream = router.connect();
         // The server may close before the request is sent.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.flush());
-        let told = rest(&mut stream);
-        let status = told.split(' ').nth(1).unwrap_or_default();
-        assert!(["", "400", "414", "431"].contains(&status), "{told}");
+        let response = rest(&mut stream);
+        let status = response.split(' ').nth(1).unwrap_or_default();
+        assert!(["", "400", "414", "431"].contains(&status), "{response}");
     }
     // Queries of quadratic cost are refused.
     let nested = format!("{LAN}?fields={}", vec!["a(b;c(d;e))"; 3_000].join(";"));

@@ -32,12 +32,12 @@ fn schemathesis_finds_nothing() {
         .current_dir(router.folder.path())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let odd = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}\n{odd}\n{}", router.log());
+    assert!(output.status.success(), "{printed}\n{odd}\n{}", router.log());
     // It has really asked, and the router stands and is the one that was asked.
     let known = router.ask(ROOT, "GET", "/whoami", &[], "").json();
     assert_eq!(known["user"], Value::from("root"));
     assert!(!router.log().contains("panicked"), "{}", router.log());
-    println!("{told}");
+    println!("{printed}");
 }
