@@ -15,6 +15,8 @@ pub mod column;
 pub mod counters;
 pub mod drops;
 pub mod free_stack;
+#[cfg(not(loom))]
+pub mod gather;
 pub mod graph;
 pub mod heap;
 pub mod node;

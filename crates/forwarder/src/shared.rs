@@ -12,6 +12,7 @@ use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
 use stoa_tables::next_hop::NextHopReader;
 
+use crate::attributes::Attributes;
 use crate::bfd::Peers;
 use crate::ethernet::InterfaceLine;
 use crate::ethernet::virtual_macs::VirtualMacs;
@@ -184,6 +185,8 @@ impl VrfTables {
 /// The state that all workers share.
 pub struct Shared {
     interfaces: Box<[InterfaceLine]>,
+    /// What nodes need to know about the interface of each packet.
+    pub attributes: Attributes,
     /// Sub-interfaces by VLAN tags.
     pub vlans: Published<VlanTables>,
     /// Source addresses of replies.
@@ -250,6 +253,7 @@ impl Shared {
         let Readers { ip4, ip6, next_hops, adjacencies } = readers;
         Self {
             interfaces: (0..INTERFACES).map(|_| InterfaceLine::default()).collect(),
+            attributes: Attributes::default(),
             vlans: Published::new(VlanTables::default(), quiescence),
             addresses: Published::new(Addresses::default(), quiescence),
             virtual_macs: Published::new(VirtualMacs::default(), quiescence),
@@ -287,6 +291,13 @@ impl Shared {
             return Some(&self.ip6);
         }
         self.vrfs.read(reader).of(vrf).map(|readers| &readers.ip6)
+    }
+
+    /// Sets what workers know about an interface, but for its features; only the control thread
+    /// calls this.
+    pub fn set_interface(&self, index: u32, mac: &[u8; 6], flags: u32, modes: u32, vrf: u32) {
+        self.interface(index).set(mac, flags, modes, vrf);
+        self.attributes.set(index, mac, flags, vrf);
     }
 
     /// The state of an interface.

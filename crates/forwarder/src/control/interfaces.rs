@@ -206,7 +206,7 @@ impl ForwarderState {
         self.remove_neighbors(index);
         self.reset_dad(index);
         let Some(state) = self.take_interface(index) else { return };
-        self.shared.interface(index).set(&[0; 6], 0, 0, DEFAULT_VRF);
+        self.shared.set_interface(index, &[0; 6], 0, 0, DEFAULT_VRF);
         for feature in 0..FEATURES4.len() {
             self.shared.features4.set(index, feature, false);
             self.shared.features6.set(index, feature, false);
@@ -240,7 +240,7 @@ impl ForwarderState {
         let vrf = self.vrf_id(state.vrf);
         // Before packets arrive: no packet of a new interface may bypass the rules of its VRF.
         self.set_rules_feature(index, Some(vrf));
-        self.shared.interface(index).set(&state.link.mac, flags, modes, vrf);
+        self.shared.set_interface(index, &state.link.mac, flags, modes, vrf);
         self.shared.features4.set(index, reverse_path::ARC_POSITION, desired.ip4.reverse_path != 0);
         self.shared.features6.set(index, reverse_path::ARC_POSITION, desired.ip6.reverse_path != 0);
         self.shared.features4.set(index, redirect::ARC_POSITION, desired.ip4.redirects);

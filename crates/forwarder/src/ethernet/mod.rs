@@ -12,35 +12,10 @@ mod ethernet_kernel_avx512;
 pub mod virtual_macs;
 pub mod vlan_table;
 
+pub use crate::attributes::interface_flags;
 pub use ethernet_input::{EDGES, make};
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-/// Bits of [`InterfaceLine::flags`].
-pub mod interface_flags {
-    /// Administratively up.
-    pub const UP: u32 = 1;
-    /// IPv4 is enabled.
-    pub const IP4: u32 = 2;
-    /// IPv6 is enabled.
-    pub const IP6: u32 = 4;
-    /// Forwards IPv4 packets that it receives.
-    pub const FORWARD4: u32 = 8;
-    /// Forwards IPv6 packets that it receives.
-    pub const FORWARD6: u32 = 16;
-    /// Cross-connected to another interface.
-    pub const CROSS_CONNECT: u32 = 32;
-    /// Replies to IPv4 router solicitations (RFC 1256).
-    pub const DISCOVERY4: u32 = 64;
-    /// Sends IPv6 router advertisements and processes those of other routers (RFC 4861 6.2).
-    pub const ADVERTISE6: u32 = 128;
-    /// Has IPv4 virtual routers (RFC 9568).
-    pub const VRRP4: u32 = 256;
-    /// Has IPv6 virtual routers.
-    pub const VRRP6: u32 = 512;
-    /// Has an active virtual router: receives frames to its MAC address.
-    pub const VIRTUAL: u32 = 1024;
-}
 
 /// The state of an interface for workers: one cache line of atomic words, written by the control
 /// thread.

@@ -1,0 +1,145 @@
+//! What nodes need to know about the interface of each packet, in compact arrays: kernels gather the
+//! entries of 8 or 16 lanes at once, so that a vector may mix interfaces. Written by the control
+//! thread only.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use stoa_engine::INTERFACES;
+
+use crate::ethernet::mac_word;
+
+/// Bits of [`Attributes::flags`].
+pub mod interface_flags {
+    /// Administratively up.
+    pub const UP: u32 = 1;
+    /// IPv4 is enabled.
+    pub const IP4: u32 = 2;
+    /// IPv6 is enabled.
+    pub const IP6: u32 = 4;
+    /// Forwards IPv4 packets that it receives.
+    pub const FORWARD4: u32 = 8;
+    /// Forwards IPv6 packets that it receives.
+    pub const FORWARD6: u32 = 16;
+    /// Cross-connected to another interface.
+    pub const CROSS_CONNECT: u32 = 32;
+    /// Replies to IPv4 router solicitations (RFC 1256).
+    pub const DISCOVERY4: u32 = 64;
+    /// Sends IPv6 router advertisements and processes those of other routers (RFC 4861 6.2).
+    pub const ADVERTISE6: u32 = 128;
+    /// Has IPv4 virtual routers (RFC 9568).
+    pub const VRRP4: u32 = 256;
+    /// Has IPv6 virtual routers.
+    pub const VRRP6: u32 = 512;
+    /// Has an active virtual router: receives frames to its MAC address.
+    pub const VIRTUAL: u32 = 1024;
+    /// The lowest 16 bits are part of [`super::Attributes::link`].
+    pub const LINK: u32 = 0xffff;
+    /// Is in another VRF than the default one.
+    pub const IN_VRF: u32 = 1 << 16;
+    /// Has features of the arc `ip4-input`.
+    pub const FEATURES4: u32 = 1 << 17;
+    /// Has features of the arc `ip6-input`.
+    pub const FEATURES6: u32 = 1 << 18;
+}
+
+/// The first bit of the flags in [`Attributes::link`].
+pub const LINK_FLAGS: u32 = 48;
+
+/// The attributes of all interfaces, by index.
+pub struct Attributes {
+    link: Box<[AtomicU64]>,
+    flags: Box<[AtomicU32]>,
+    vrf: Box<[AtomicU32]>,
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self {
+            link: (0..INTERFACES).map(|_| AtomicU64::new(0)).collect(),
+            flags: (0..INTERFACES).map(|_| AtomicU32::new(0)).collect(),
+            vrf: (0..INTERFACES).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+}
+
+impl Attributes {
+    /// The MAC address, see [`mac_word`], with the lowest 16 flags from bit [`LINK_FLAGS`] on.
+    #[inline(always)]
+    pub fn link(&self) -> &[AtomicU64] {
+        &self.link
+    }
+
+    /// See [`interface_flags`].
+    #[inline(always)]
+    pub fn flags(&self) -> &[AtomicU32] {
+        &self.flags
+    }
+
+    /// VRFs as ids of [`crate::shared::vrf_id`]; 0 is the default one.
+    #[inline(always)]
+    pub fn vrf(&self) -> &[AtomicU32] {
+        &self.vrf
+    }
+
+    /// The flags of one interface.
+    #[inline(always)]
+    pub fn flags_of(&self, interface: u32) -> u32 {
+        self.flags[interface as usize % INTERFACES].load(Ordering::Relaxed)
+    }
+
+    /// The VRF of one interface.
+    #[inline(always)]
+    pub fn vrf_of(&self, interface: u32) -> u32 {
+        self.vrf[interface as usize % INTERFACES].load(Ordering::Relaxed)
+    }
+
+    /// The MAC address of one interface, see [`mac_word`].
+    #[inline(always)]
+    pub fn mac_of(&self, interface: u32) -> u64 {
+        let link = self.link[interface as usize % INTERFACES].load(Ordering::Relaxed);
+        link & ((1 << LINK_FLAGS) - 1)
+    }
+
+    /// Sets the attributes of an interface; bits of features stay.
+    pub(crate) fn set(&self, interface: u32, mac: &[u8; 6], flags: u32, vrf: u32) {
+        use interface_flags::{FEATURES4, FEATURES6, IN_VRF, LINK};
+        let at = interface as usize % INTERFACES;
+        let features = self.flags[at].load(Ordering::Relaxed) & (FEATURES4 | FEATURES6);
+        let in_vrf = if vrf == 0 { 0 } else { IN_VRF };
+        self.vrf[at].store(vrf, Ordering::Relaxed);
+        let link = mac_word(mac) | u64::from(flags & LINK) << LINK_FLAGS;
+        self.flags[at].store(flags | features | in_vrf, Ordering::Release);
+        self.link[at].store(link, Ordering::Release);
+    }
+
+    /// Sets or clears flags of an interface that are not part of [`Self::link`].
+    pub(crate) fn set_flag(&self, interface: u32, flag: u32, on: bool) {
+        debug_assert_eq!(flag & interface_flags::LINK, 0);
+        let cell = &self.flags[interface as usize % INTERFACES];
+        let flags = cell.load(Ordering::Relaxed);
+        cell.store(if on { flags | flag } else { flags & !flag }, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::interface_flags::*;
+    use super::*;
+
+    #[test]
+    fn features_outlive_other_changes() {
+        let attributes = Attributes::default();
+        attributes.set_flag(7, FEATURES4, true);
+        attributes.set(7, &[2, 0, 0, 0, 0, 9], UP | IP4 | VIRTUAL, 3);
+        assert_eq!(attributes.flags_of(7), UP | IP4 | VIRTUAL | IN_VRF | FEATURES4);
+        assert_eq!(
+            (attributes.vrf_of(7), attributes.mac_of(7)),
+            (3, mac_word(&[2, 0, 0, 0, 0, 9]))
+        );
+        let link = attributes.link()[7].load(Ordering::Relaxed);
+        assert_eq!(link >> LINK_FLAGS, u64::from(UP | IP4 | VIRTUAL));
+        attributes.set_flag(7, FEATURES4, false);
+        attributes.set(7, &[0; 6], 0, 0);
+        assert_eq!((attributes.flags_of(7), attributes.flags_of(8)), (0, 0));
+    }
+}
