@@ -1,87 +1,236 @@
 //! Feature arcs: features that an interface inserts between two nodes.
 //!
-//! An arc is an ordered list of feature nodes between a start node and the node
-//! that follows when no feature is on. Per interface, a bit mask holds which are
-//! on. An arc without features costs one predictable test per vector.
+//! An [`ArcSpec`] declares an arc once: where it starts, its features in order, where it ends. The
+//! [graph](crate::graph) adds the edges to the nodes of the arc. Per interface, a [`FeatureArc`]
+//! holds a bit mask of the features that are on. A node of the arc sends each packet to the next
+//! feature that is on at its interface, or to the end, by an [`ArcHook`].
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::INTERFACES;
+use crate::column::Column;
+use crate::node::{Next, NodeSpec};
 
-/// Features that an arc can hold.
-pub const FEATURES: usize = 32;
+/// Features that an arc can hold; one more bit stands for the end of the arc.
+pub const FEATURES: usize = 31;
 
-/// One arc: which of its features is on at which interface. Feature `i` has edge
-/// `first_edge + i` at every node of the arc, in this order.
+/// A feature of an arc.
+pub struct FeatureSpec<S> {
+    /// Its node.
+    pub node: NodeSpec<S>,
+    /// Nodes of features that must precede it.
+    pub after: &'static [&'static str],
+    /// Nodes of features that must follow it.
+    pub before: &'static [&'static str],
+}
+
+/// An arc as it is declared.
+pub struct ArcSpec<S: 'static> {
+    /// Name.
+    pub name: &'static str,
+    /// When packets pass it, for the documentation.
+    pub description: &'static str,
+    /// The node that sends packets into it.
+    pub start: &'static str,
+    /// The features in the order in which packets meet them.
+    pub features: &'static [FeatureSpec<S>],
+    /// The node that follows the last feature.
+    pub end: &'static str,
+}
+
+impl<S> ArcSpec<S> {
+    /// The nodes that packets can go to in this arc: its features in order, then its end.
+    pub fn edges(&self) -> impl Iterator<Item = &'static str> {
+        self.features.iter().map(|feature| feature.node.name).chain([self.end])
+    }
+
+    /// The position of a feature in the arc.
+    pub fn position(&self, node: &str) -> Option<usize> {
+        self.features.iter().position(|feature| feature.node.name == node)
+    }
+
+    /// The first feature that is not where its `after` and `before` demand, or that names a node
+    /// which is no feature of the arc: the feature and the name.
+    pub fn disorder(&self) -> Option<(&'static str, &'static str)> {
+        self.features.iter().enumerate().find_map(|(at, feature)| {
+            let precedes = |name: &&&str| self.position(name).is_some_and(|other| other < at);
+            let follows = |name: &&&str| self.position(name).is_some_and(|other| other > at);
+            let after = feature.after.iter().find(|name| !precedes(name));
+            let wrong = after.or_else(|| feature.before.iter().find(|name| !follows(name)));
+            wrong.map(|wrong| (feature.node.name, *wrong))
+        })
+    }
+}
+
+/// How a node continues in an arc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArcHook {
+    /// The edge of the node to the first feature of the arc; the others follow, the end is last.
+    first_edge: u16,
+    /// The bits of all features behind this node, and of the end.
+    later: u32,
+}
+
+impl ArcHook {
+    /// A node whose edges of the arc begin at `first_edge`, at `position` of an arc, or before all
+    /// features.
+    pub(crate) fn new(first_edge: usize, position: Option<usize>) -> Self {
+        let later =
+            position.map_or(u32::MAX, |at| u32::MAX.checked_shl(at as u32 + 1).unwrap_or(0));
+        Self { first_edge: first_edge as u16, later }
+    }
+
+    /// The edge to the next one of the `enabled` features, or to the end of the arc.
+    #[inline(always)]
+    pub fn edge(self, enabled: u32) -> u16 {
+        self.first_edge + (enabled & self.later).trailing_zeros() as u16
+    }
+
+    /// Whether none of the `enabled` features follows: the arc ends here.
+    #[inline(always)]
+    pub fn is_last(self, enabled: u32) -> bool {
+        (enabled & self.later).is_power_of_two()
+    }
+
+    /// Sends all lanes on, each by the features of its interface in `interfaces`.
+    #[inline]
+    pub fn proceed(
+        self,
+        arc: &FeatureArc,
+        interfaces: &Column<u32>,
+        lanes: usize,
+        next: &mut Column<u16>,
+    ) -> Next {
+        if let Some(interface) = interfaces.uniform(lanes) {
+            return Next::All(self.edge(arc.enabled(interface)));
+        }
+        for (next, interface) in next.iter_mut().zip(&interfaces[..lanes]) {
+            *next = self.edge(arc.enabled(*interface));
+        }
+        Next::Lanes
+    }
+}
+
+/// One arc: which of its features are on at which interface.
 pub struct FeatureArc {
-    names: &'static [&'static str],
+    features: Vec<&'static str>,
+    /// By interface: a bit per feature in order, then one for the end of the arc.
     enabled: Box<[AtomicU32]>,
-    /// Interfaces with any feature on.
-    busy: AtomicU32,
 }
 
 impl FeatureArc {
-    /// An arc with these features, in the order in which packets meet them.
+    /// An arc on which no feature is on.
     ///
     /// # Panics
-    /// With more than [`FEATURES`] names.
-    pub fn new(names: &'static [&'static str]) -> Self {
-        assert!(names.len() <= FEATURES);
-        let enabled = (0..INTERFACES).map(|_| AtomicU32::new(0)).collect();
-        Self { names, enabled, busy: AtomicU32::new(0) }
+    /// With more than [`FEATURES`] features.
+    pub fn new<S>(spec: &ArcSpec<S>) -> Self {
+        let features: Vec<_> = spec.features.iter().map(|feature| feature.node.name).collect();
+        assert!(features.len() <= FEATURES);
+        let end = 1 << features.len();
+        Self { features, enabled: (0..INTERFACES).map(|_| AtomicU32::new(end)).collect() }
     }
 
-    /// The features in order.
-    pub fn names(&self) -> &'static [&'static str] {
-        self.names
+    /// The nodes of the features in order.
+    pub fn features(&self) -> &[&'static str] {
+        &self.features
     }
 
-    /// Whether no interface has a feature on: the one test per vector.
+    /// The features that are on at an interface, and the bit of the end of the arc.
     #[inline(always)]
-    pub fn is_idle(&self) -> bool {
-        self.busy.load(Ordering::Relaxed) == 0
+    pub fn enabled(&self, interface: u32) -> u32 {
+        self.enabled[interface as usize % INTERFACES].load(Ordering::Relaxed)
     }
 
-    /// Switches a feature at an interface; only the control thread calls this.
-    pub fn set(&self, interface: u32, feature: usize, on: bool) {
-        let cell = &self.enabled[interface as usize];
-        let old = cell.load(Ordering::Relaxed);
-        let new = if on { old | 1 << feature } else { old & !(1 << feature) };
-        cell.store(new, Ordering::Relaxed);
-        let busy = self.busy.load(Ordering::Relaxed);
-        let busy = busy + u32::from(new != 0) - u32::from(old != 0);
-        self.busy.store(busy, Ordering::Release);
+    /// Switches the feature with this node at an interface; only the control thread calls this.
+    /// Returns whether any feature is on there now.
+    ///
+    /// # Panics
+    /// If the arc has no such feature: an error of the caller.
+    pub fn set(&self, interface: u32, node: &str, on: bool) -> bool {
+        let position = self.features.iter().position(|feature| *feature == node);
+        let Some(position) = position else { panic!("{node} is not a feature of this arc") };
+        let cell = &self.enabled[interface as usize % INTERFACES];
+        let enabled = cell.load(Ordering::Relaxed);
+        let bit = 1 << position;
+        let enabled = if on { enabled | bit } else { enabled & !bit };
+        cell.store(enabled, Ordering::Release);
+        enabled != 1 << self.features.len()
     }
 
-    /// The first feature that is on at `interface`, from feature `from` on.
-    #[inline(always)]
-    pub fn next(&self, interface: u32, from: usize) -> Option<usize> {
-        if from >= FEATURES {
-            return None;
-        }
-        let rest = self.enabled[interface as usize % INTERFACES].load(Ordering::Relaxed) >> from;
-        (rest != 0).then(|| from + rest.trailing_zeros() as usize)
+    /// Switches all features off at an interface; only the control thread calls this.
+    pub fn clear(&self, interface: u32) {
+        let end = 1 << self.features.len();
+        self.enabled[interface as usize % INTERFACES].store(end, Ordering::Release);
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
+    use crate::node::Node;
+    use crate::{Context, Vector};
+
+    struct Idle;
+
+    impl Node for Idle {
+        fn process(&mut self, _: &mut Context<'_>, _: &mut Vector) -> Next {
+            Next::All(0)
+        }
+    }
+
+    const fn feature(
+        name: &'static str,
+        after: &'static [&'static str],
+        before: &'static [&'static str],
+    ) -> FeatureSpec<()> {
+        let node = NodeSpec { name, description: "", edges: &[], make: |_, _| Box::new(Idle) };
+        FeatureSpec { node, after, before }
+    }
+
+    const fn arc(features: &'static [FeatureSpec<()>]) -> ArcSpec<()> {
+        ArcSpec { name: "arc", description: "", start: "start", features, end: "end" }
+    }
+
+    static ARC: ArcSpec<()> =
+        arc(&[feature("a", &[], &["c"]), feature("b", &["a"], &[]), feature("c", &[], &[])]);
 
     #[test]
     fn features_come_in_order_and_only_where_on() {
-        let arc = FeatureArc::new(&["a", "b", "c"]);
-        assert!(arc.is_idle());
-        arc.set(7, 2, true);
-        arc.set(7, 0, true);
-        arc.set(7, 0, true);
-        assert!(!arc.is_idle());
-        assert_eq!(arc.next(7, 0), Some(0));
-        assert_eq!(arc.next(7, 1), Some(2));
-        assert_eq!(arc.next(7, 3), None);
-        assert_eq!(arc.next(8, 0), None);
-        arc.set(7, 0, false);
-        arc.set(7, 2, false);
-        assert!(arc.is_idle());
+        let arc = FeatureArc::new(&ARC);
+        let [start, a, b] =
+            [ArcHook::new(5, None), ArcHook::new(2, Some(0)), ArcHook::new(2, Some(1))];
+        assert_eq!([start, a].map(|hook| hook.edge(arc.enabled(7))), [8, 5], "the end");
+        assert!(arc.set(7, "c", true) && arc.set(7, "a", true) && arc.set(7, "a", true));
+        assert_eq!([start, a, b].map(|hook| hook.edge(arc.enabled(7))), [5, 4, 4]);
+        assert_eq!(start.edge(arc.enabled(8)), 8);
+        assert!(arc.set(7, "a", false));
+        assert!(!arc.set(7, "c", false));
+        assert!(arc.set(7, "b", true));
+        arc.clear(7);
+        assert_eq!(start.edge(arc.enabled(7)), 8);
+    }
+
+    #[test]
+    fn lanes_go_by_their_interfaces() {
+        let arc = FeatureArc::new(&ARC);
+        let hook = ArcHook::new(1, None);
+        arc.set(3, "b", true);
+        let (mut interfaces, mut next) = (Column::of(3), Column::of(0));
+        assert_eq!(hook.proceed(&arc, &interfaces, 4, &mut next), Next::All(2));
+        interfaces[1] = 4;
+        assert_eq!(hook.proceed(&arc, &interfaces, 4, &mut next), Next::Lanes);
+        assert_eq!(next[..5], [2, 4, 2, 2, 0]);
+    }
+
+    #[test]
+    fn the_order_of_features_is_checked() {
+        assert_eq!(ARC.disorder(), None);
+        assert_eq!(ARC.edges().collect::<Vec<_>>(), ["a", "b", "c", "end"]);
+        static LATE: ArcSpec<()> = arc(&[feature("b", &["a"], &[]), feature("a", &[], &[])]);
+        assert_eq!(LATE.disorder(), Some(("b", "a")));
+        static EARLY: ArcSpec<()> = arc(&[feature("b", &[], &[]), feature("a", &[], &["b"])]);
+        assert_eq!(EARLY.disorder(), Some(("a", "b")));
+        static UNKNOWN: ArcSpec<()> = arc(&[feature("b", &["x"], &[])]);
+        assert_eq!(UNKNOWN.disorder(), Some(("b", "x")));
     }
 }

@@ -79,7 +79,7 @@ pub fn limit(most: Width) {
 
 /// A width that this processor has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Here(Width);
+pub struct Here(Width);
 
 impl Here {
     /// The width in use. It is cached: a query costs one load.

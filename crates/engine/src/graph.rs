@@ -7,7 +7,8 @@
 use crate::clock;
 use crate::counters::{NodeCounters, WorkerCounters};
 use crate::drops::{self, Reason};
-use crate::node::{Context, EMIT, Next, Node, NodeSpec, Punts};
+use crate::graph_spec::GraphSpec;
+use crate::node::{Context, EMIT, Next, Node, Punts};
 use crate::output::Output;
 use crate::packet::Packet;
 use crate::pool::{Pool, PoolCache};
@@ -33,6 +34,16 @@ pub enum GraphError {
         node: &'static str,
         /// The name that is not there.
         edge: &'static str,
+    },
+    /// A feature is not where it demands to be.
+    #[error("arc {arc}: {node} and {wrong} are in the wrong order, or {wrong} is not in the arc")]
+    Disorder {
+        /// The arc.
+        arc: &'static str,
+        /// The feature whose demand is not met.
+        node: &'static str,
+        /// What it names in `after` or `before`.
+        wrong: &'static str,
     },
     /// Two nodes have one name.
     #[error("node {0} is twice in the list of nodes")]
@@ -100,42 +111,25 @@ pub struct Graph {
     pub output: Output,
 }
 
-/// The index of a node in its list; `port-output` follows after the last.
-pub fn index_of<S>(specs: &[NodeSpec<S>], name: &str) -> Option<u16> {
-    if name == OUTPUT {
-        return Some(specs.len() as u16);
-    }
-    specs.iter().position(|spec| spec.name == name).map(|at| at as u16)
-}
-
 impl Graph {
-    /// Builds the instances of worker `worker` from the list of nodes.
-    pub fn new<S>(
-        specs: &[NodeSpec<S>],
-        shared: &S,
-        worker: usize,
-        pool: &'static Pool,
-    ) -> Result<Self, GraphError> {
-        if specs.len() > 127 {
-            return Err(GraphError::TooMany(specs.len()));
+    /// Builds the instances of worker `worker`.
+    pub fn new<S>(spec: &GraphSpec<S>, shared: &S, worker: usize, pool: &'static Pool) -> Self {
+        let nodes = spec.nodes();
+        let slots = nodes.iter().map(|node| Slot {
+            node: node.make(shared, worker),
+            // Names were checked when the graph was declared.
+            edges: node.edges().iter().filter_map(|edge| spec.index_of(edge)).collect(),
+            queue: Vec::with_capacity(QUEUE),
+        });
+        Self {
+            slots: slots.collect(),
+            outgoing: Vec::with_capacity(QUEUE),
+            pending: 0,
+            spare: (0..nodes.len() + 16).map(|_| Vector::new(pool)).collect(),
+            emitted: Vec::with_capacity(EMIT),
+            pool,
+            output: Output::new(pool, nodes.len() as u16),
         }
-        let mut slots = Vec::with_capacity(specs.len());
-        for (at, spec) in specs.iter().enumerate() {
-            if specs[..at].iter().any(|other| other.name == spec.name) {
-                return Err(GraphError::Twice(spec.name));
-            }
-            let edge = |edge: &&'static str| {
-                index_of(specs, edge).ok_or(GraphError::UnknownEdge { node: spec.name, edge })
-            };
-            let edges = spec.edges.iter().map(edge).collect::<Result<_, _>>()?;
-            let queue = Vec::with_capacity(QUEUE);
-            slots.push(Slot { node: (spec.make)(shared, worker), edges, queue });
-        }
-        let spare = (0..specs.len() + 16).map(|_| Vector::new(pool)).collect();
-        let outgoing = Vec::with_capacity(QUEUE);
-        let emitted = Vec::with_capacity(EMIT);
-        let output = Output::new(pool, specs.len() as u16);
-        Ok(Self { slots, outgoing, pending: 0, spare, emitted, pool, output })
     }
 
     /// Nodes, `port-output` included.

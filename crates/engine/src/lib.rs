@@ -18,6 +18,7 @@ pub mod free_stack;
 #[cfg(not(loom))]
 pub mod gather;
 pub mod graph;
+pub mod graph_spec;
 pub mod heap;
 pub mod node;
 pub mod output;
@@ -33,6 +34,7 @@ pub mod vector;
 pub mod worker;
 
 pub use drops::Reason;
+pub use graph_spec::GraphSpec;
 pub use node::{Context, Next, Node, NodeSpec, Urgency};
 pub use packet::Packet;
 pub use packet_fifo::PacketFifo;

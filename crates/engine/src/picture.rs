@@ -1,22 +1,22 @@
-//! A picture of the graph, made from the list of nodes: Mermaid text that the
+//! A picture of the graph, made from its declaration: Mermaid text and tables that the
 //! documentation holds and a test compares.
 
 use std::fmt::Write;
 
 use crate::graph::OUTPUT;
-use crate::node::NodeSpec;
+use crate::graph_spec::GraphSpec;
 
 /// The graph as a Mermaid flow chart. `inputs` are the port inputs with the node
 /// that each of them feeds.
-pub fn mermaid<S>(specs: &[NodeSpec<S>], inputs: &[(&str, &str)]) -> String {
+pub fn mermaid<S>(graph: &GraphSpec<S>, inputs: &[(&str, &str)]) -> String {
     let mut text = String::from("flowchart LR\n");
     // Writing to a `String` cannot fail.
     for (input, node) in inputs {
         let _ = writeln!(text, "  {input}([{input}]) --> {node}");
     }
-    for spec in specs {
-        for edge in spec.edges {
-            let _ = writeln!(text, "  {} --> {edge}", spec.name);
+    for node in graph.nodes() {
+        for next in node.next_nodes() {
+            let _ = writeln!(text, "  {} --> {next}", node.name());
         }
     }
     let _ = writeln!(text, "  {OUTPUT}([{OUTPUT}])");
@@ -24,10 +24,23 @@ pub fn mermaid<S>(specs: &[NodeSpec<S>], inputs: &[(&str, &str)]) -> String {
 }
 
 /// The nodes as a Markdown table.
-pub fn table<S>(specs: &[NodeSpec<S>]) -> String {
+pub fn table<S>(graph: &GraphSpec<S>) -> String {
     let mut text = String::from("| node | what it does |\n|---|---|\n");
-    for spec in specs {
-        let _ = writeln!(text, "| `{}` | {} |", spec.name, spec.description);
+    for node in graph.nodes() {
+        let _ = writeln!(text, "| `{}` | {} |", node.name(), node.description());
+    }
+    text
+}
+
+/// The arcs as a Markdown table.
+pub fn arcs<S>(graph: &GraphSpec<S>) -> String {
+    let mut text =
+        String::from("| arc | packets | features in order | then |\n|---|---|---|---|\n");
+    for arc in graph.arcs() {
+        let features: Vec<_> =
+            arc.features.iter().map(|feature| format!("`{}`", feature.node.name)).collect();
+        let (features, end) = (features.join(", "), arc.end);
+        let _ = writeln!(text, "| `{}` | {} | {features} | `{end}` |", arc.name, arc.description);
     }
     text
 }

@@ -17,6 +17,7 @@ use crate::drops::Reason;
 use crate::packet::Packet;
 use crate::pool::{HEADROOM, Pool, SLOT};
 pub(crate) use lanes::Lanes;
+pub use lanes::Lanes as LaneSet;
 pub use lend::Spare;
 
 /// No buffer: the lane was taken.

@@ -4,6 +4,7 @@
 //! [`control`] thread that implements the contract with the controller.
 #![deny(unsafe_code)]
 
+pub mod arcs;
 pub mod attributes;
 pub mod bfd;
 #[cfg(target_arch = "x86_64")]

@@ -1,16 +1,18 @@
-//! The list of graph nodes, in the order in which packets pass them, and the port inputs.
+//! The list of graph nodes, in the order in which packets pass them, and the port inputs. The
+//! features between them are in [`crate::arcs`].
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use stoa_engine::NodeSpec;
+use stoa_engine::{GraphSpec, Node, NodeSpec};
 
+use crate::arcs::ARCS;
 use crate::ethernet::{self, cross_connect};
 use crate::host_interface::{host_interface_input, host_interface_output};
 use crate::icmp::{icmp4_echo, icmp4_error, icmp6_echo, icmp6_error};
 use crate::ip::reassembly::{ip4_reassembly, ip6_reassembly};
 use crate::ip::{
     ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite, ip6_fragment,
-    ip6_input, ip6_local, ip6_lookup, ip6_rewrite, policy, redirect, reverse_path,
+    ip6_input, ip6_local, ip6_lookup, ip6_rewrite,
 };
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::shared::Shared;
@@ -21,84 +23,169 @@ pub const ENTRY: &str = "ethernet-input";
 /// The node that receives frames that Linux sends through a host interface.
 pub const HOST_INTERFACE_ENTRY: &str = "host-interface-input";
 
-macro_rules! nodes {
-    ($($name:literal $description:literal $edges:expr, $make:expr;)*) => {
-        /// All nodes. `port-output` follows after the last.
-        pub const NODES: &[NodeSpec<Arc<Shared>>] = &[$(NodeSpec {
-            name: $name,
-            description: $description,
-            edges: $edges,
-            make: $make,
-        },)*];
-    };
+/// Declares a node: name, description, its own edges, constructor.
+pub(crate) const fn node(
+    name: &'static str,
+    description: &'static str,
+    edges: &'static [&'static str],
+    make: fn(&Arc<Shared>, usize) -> Box<dyn Node>,
+) -> NodeSpec<Arc<Shared>> {
+    NodeSpec { name, description, edges, make }
 }
 
-nodes! {
-    "ethernet-input" "classifies frames by VLAN tags, destination MAC address and ethertype"
-        ethernet::EDGES, ethernet::make;
-    "cross-connect" "sends frames unchanged to the cross-connected interface"
-        cross_connect::EDGES, cross_connect::make;
-    "arp-input" "punts ARP packets to the control thread" arp_input::EDGES, arp_input::make;
-    "ip4-input" "validates IPv4 packets and looks up their destination"
-        ip4_input::EDGES, ip4_input::make;
-    "ip6-input" "validates IPv6 packets and looks up their destination"
-        ip6_input::EDGES, ip6_input::make;
-    "ip4-reverse-path" "drops IPv4 packets that fail the reverse path check (uRPF)"
-        reverse_path::EDGES4, reverse_path::make4;
-    "ip6-reverse-path" "drops IPv6 packets that fail the reverse path check (uRPF)"
-        reverse_path::EDGES6, reverse_path::make6;
-    "ip4-policy" "applies policy routing rules to IPv4 packets"
-        policy::EDGES4, policy::make4;
-    "ip6-policy" "applies policy routing rules to IPv6 packets"
-        policy::EDGES6, policy::make6;
-    "ip4-redirect" "detects IPv4 packets that leave by their receiving interface, for ICMP redirects"
-        redirect::EDGES4, redirect::make4;
-    "ip6-redirect" "detects IPv6 packets that leave by their receiving interface, for ICMPv6 redirects"
-        redirect::EDGES6, redirect::make6;
-    "ip4-local" "delivers IPv4 packets for local addresses" ip4_local::EDGES, ip4_local::make;
-    "ip6-local" "delivers IPv6 packets for local addresses" ip6_local::EDGES, ip6_local::make;
-    "ip4-reassembly" "reassembles IPv4 fragments for local addresses"
-        ip4_reassembly::EDGES, ip4_reassembly::make;
-    "ip6-reassembly" "reassembles IPv6 fragments for local addresses"
-        ip6_reassembly::EDGES, ip6_reassembly::make;
-    "icmp4-echo" "replies to ICMP echo requests" icmp4_echo::EDGES, icmp4_echo::make;
-    "icmp6-echo" "replies to ICMPv6 echo requests" icmp6_echo::EDGES, icmp6_echo::make;
-    "nd-input" "punts neighbour discovery messages to the control thread"
-        nd_input::EDGES, nd_input::make;
-    "icmp4-error" "generates ICMP errors" icmp4_error::EDGES, icmp4_error::make;
-    "icmp6-error" "generates ICMPv6 errors" icmp6_error::EDGES, icmp6_error::make;
-    "neighbor-send" "sends packets that were queued for neighbour resolution"
-        neighbor_send::EDGES, neighbor_send::make;
-    "ip4-lookup" "looks up IPv4 packets from features and locally generated ones"
-        ip4_lookup::EDGES, ip4_lookup::make;
-    "ip6-lookup" "looks up IPv6 packets from features and locally generated ones"
-        ip6_lookup::EDGES, ip6_lookup::make;
-    "ip4-options" "processes the record-route and timestamp options of IPv4"
-        ip4_options::EDGES, ip4_options::make;
-    "ip4-fragment" "fragments IPv4 packets that are larger than the MTU"
-        ip4_fragment::EDGES, ip4_fragment::make;
-    "ip6-fragment" "fragments locally generated IPv6 packets that are larger than the MTU"
-        ip6_fragment::EDGES, ip6_fragment::make;
-    "ip4-rewrite" "decrements the TTL and writes the link-layer header"
-        ip4_rewrite::EDGES, ip4_rewrite::make;
-    "ip6-rewrite" "decrements the hop limit and writes the link-layer header"
-        ip6_rewrite::EDGES, ip6_rewrite::make;
-    "tunnel-input" "decapsulates packets from tunnels"
-        tunnel_input::EDGES, tunnel_input::make;
-    "tunnel-output" "encapsulates packets into tunnels"
-        tunnel_output::EDGES, tunnel_output::make;
-    "neighbor-resolve" "punts packets to unresolved neighbours to the control thread"
-        neighbor_resolve::EDGES, neighbor_resolve::make;
-    "host-interface-input" "sends frames from a host interface out of the paired interface"
-        host_interface_input::EDGES, host_interface_input::make;
-    "host-interface-output" "passes packets for local addresses to Linux, under the control-plane policer"
-        host_interface_output::EDGES, host_interface_output::make;
-}
+/// All nodes but the features of [`ARCS`].
+const NODES: &[NodeSpec<Arc<Shared>>] = &[
+    node(
+        "ethernet-input",
+        "classifies frames by VLAN tags, destination MAC address and ethertype",
+        ethernet::EDGES,
+        ethernet::make,
+    ),
+    node(
+        "cross-connect",
+        "sends frames unchanged to the cross-connected interface",
+        cross_connect::EDGES,
+        cross_connect::make,
+    ),
+    node("arp-input", "punts ARP packets to the control thread", arp_input::EDGES, arp_input::make),
+    node(
+        "ip4-input",
+        "validates IPv4 packets and looks up their destination",
+        ip4_input::EDGES,
+        ip4_input::make,
+    ),
+    node(
+        "ip6-input",
+        "validates IPv6 packets and looks up their destination",
+        ip6_input::EDGES,
+        ip6_input::make,
+    ),
+    node(
+        "ip4-local",
+        "delivers IPv4 packets for local addresses",
+        ip4_local::EDGES,
+        ip4_local::make,
+    ),
+    node(
+        "ip6-local",
+        "delivers IPv6 packets for local addresses",
+        ip6_local::EDGES,
+        ip6_local::make,
+    ),
+    node(
+        "ip4-reassembly",
+        "reassembles IPv4 fragments for local addresses",
+        ip4_reassembly::EDGES,
+        ip4_reassembly::make,
+    ),
+    node(
+        "ip6-reassembly",
+        "reassembles IPv6 fragments for local addresses",
+        ip6_reassembly::EDGES,
+        ip6_reassembly::make,
+    ),
+    node("icmp4-echo", "replies to ICMP echo requests", icmp4_echo::EDGES, icmp4_echo::make),
+    node("icmp6-echo", "replies to ICMPv6 echo requests", icmp6_echo::EDGES, icmp6_echo::make),
+    node(
+        "nd-input",
+        "punts neighbour discovery messages to the control thread",
+        nd_input::EDGES,
+        nd_input::make,
+    ),
+    node("icmp4-error", "generates ICMP errors", icmp4_error::EDGES, icmp4_error::make),
+    node("icmp6-error", "generates ICMPv6 errors", icmp6_error::EDGES, icmp6_error::make),
+    node(
+        "neighbor-send",
+        "sends packets that were queued for neighbour resolution",
+        neighbor_send::EDGES,
+        neighbor_send::make,
+    ),
+    node(
+        "ip4-lookup",
+        "looks up IPv4 packets from features and locally generated ones",
+        ip4_lookup::EDGES,
+        ip4_lookup::make,
+    ),
+    node(
+        "ip6-lookup",
+        "looks up IPv6 packets from features and locally generated ones",
+        ip6_lookup::EDGES,
+        ip6_lookup::make,
+    ),
+    node(
+        "ip4-options",
+        "processes the record-route and timestamp options of IPv4",
+        ip4_options::EDGES,
+        ip4_options::make,
+    ),
+    node(
+        "ip4-fragment",
+        "fragments IPv4 packets that are larger than the MTU",
+        ip4_fragment::EDGES,
+        ip4_fragment::make,
+    ),
+    node(
+        "ip6-fragment",
+        "fragments locally generated IPv6 packets that are larger than the MTU",
+        ip6_fragment::EDGES,
+        ip6_fragment::make,
+    ),
+    node(
+        "ip4-rewrite",
+        "decrements the TTL and writes the link-layer header",
+        ip4_rewrite::EDGES,
+        ip4_rewrite::make,
+    ),
+    node(
+        "ip6-rewrite",
+        "decrements the hop limit and writes the link-layer header",
+        ip6_rewrite::EDGES,
+        ip6_rewrite::make,
+    ),
+    node(
+        "tunnel-input",
+        "decapsulates packets from tunnels",
+        tunnel_input::EDGES,
+        tunnel_input::make,
+    ),
+    node(
+        "tunnel-output",
+        "encapsulates packets into tunnels",
+        tunnel_output::EDGES,
+        tunnel_output::make,
+    ),
+    node(
+        "neighbor-resolve",
+        "punts packets to unresolved neighbours to the control thread",
+        neighbor_resolve::EDGES,
+        neighbor_resolve::make,
+    ),
+    node(
+        "host-interface-input",
+        "sends frames from a host interface out of the paired interface",
+        host_interface_input::EDGES,
+        host_interface_input::make,
+    ),
+    node(
+        "host-interface-output",
+        "passes packets for local addresses to Linux, under the control-plane policer",
+        host_interface_output::EDGES,
+        host_interface_output::make,
+    ),
+];
 
 /// The next nodes of a port input. Frames from a host interface, which is a TAP device, have their
 /// own entry node.
 pub fn after_input(input: &str) -> &'static [&'static str] {
     if input == "tap-input" { &[ENTRY, HOST_INTERFACE_ENTRY] } else { &[ENTRY] }
+}
+
+/// The graph: [`NODES`] with the features of [`ARCS`].
+pub fn graph() -> &'static GraphSpec<Arc<Shared>> {
+    static GRAPH: LazyLock<GraphSpec<Arc<Shared>>> = LazyLock::new(|| {
+        GraphSpec::new(NODES, ARCS).unwrap_or_else(|error| panic!("the list of nodes: {error}"))
+    });
+    &GRAPH
 }
 
 /// The graph as a Mermaid diagram, for the documentation.
@@ -108,5 +195,5 @@ pub fn diagram() -> String {
         after_input(input).iter().filter(|node| **node != ENTRY).map(|node| (*input, *node))
     });
     inputs.extend(others);
-    stoa_engine::picture::mermaid(NODES, &inputs)
+    stoa_engine::picture::mermaid(graph(), &inputs)
 }

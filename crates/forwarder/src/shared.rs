@@ -6,12 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
-use stoa_engine::arc::FeatureArc;
 use stoa_engine::quiescence::{Published, Quiescence, Reader};
 use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
 use stoa_tables::next_hop::NextHopReader;
 
+use crate::arcs::Arcs;
 use crate::attributes::Attributes;
 use crate::bfd::Peers;
 use crate::ethernet::InterfaceLine;
@@ -209,10 +209,8 @@ pub struct Shared {
     pub next_hops: NextHopReader,
     /// Adjacencies.
     pub adjacencies: AdjacencyReader,
-    /// Features between `ip4-input` and `ip4-lookup`.
-    pub features4: FeatureArc,
-    /// Features between `ip6-input` and `ip6-lookup`.
-    pub features6: FeatureArc,
+    /// Features that are on at interfaces.
+    pub arcs: Arcs,
     /// Generates identifications for fragmented packets.
     pub identifications: Identifications,
     /// Limits of reassembly.
@@ -237,11 +235,6 @@ pub struct Readers {
     pub adjacencies: AdjacencyReader,
 }
 
-/// Features of the IPv4 unicast arc, in order.
-pub const FEATURES4: &[&str] = &["ip4-reverse-path", "ip4-policy", "ip4-redirect"];
-/// Features of the IPv6 unicast arc, in order.
-pub const FEATURES6: &[&str] = &["ip6-reverse-path", "ip6-policy", "ip6-redirect"];
-
 impl Shared {
     /// State without interfaces and addresses.
     pub fn new(
@@ -265,8 +258,7 @@ impl Shared {
             policies: Published::new(Policies::default(), quiescence),
             next_hops,
             adjacencies,
-            features4: FeatureArc::new(FEATURES4),
-            features6: FeatureArc::new(FEATURES6),
+            arcs: Arcs::new(),
             identifications: Identifications::default(),
             reassembly: Limits::default(),
             kernel,
@@ -298,6 +290,11 @@ impl Shared {
     pub fn set_interface(&self, index: u32, mac: &[u8; 6], flags: u32, modes: u32, vrf: u32) {
         self.interface(index).set(mac, flags, modes, vrf);
         self.attributes.set(index, mac, flags, vrf);
+    }
+
+    /// Switches the feature with this node at an interface; only the control thread calls this.
+    pub fn set_feature(&self, index: u32, node: &str, on: bool) {
+        self.arcs.set(&self.attributes, index, node, on);
     }
 
     /// The state of an interface.

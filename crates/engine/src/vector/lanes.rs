@@ -11,20 +11,42 @@ pub(super) const WORD: usize = 64;
 
 /// Some lanes of a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lanes(pub(super) [u64; VECTOR / WORD]);
+pub struct Lanes(pub(super) [u64; VECTOR / WORD]);
 
 impl Lanes {
     /// The first `count` lanes.
-    pub(crate) fn first_of(count: usize) -> Self {
+    pub fn first_of(count: usize) -> Self {
         Self(std::array::from_fn(|word| match count.saturating_sub(word * WORD) {
             WORD.. => u64::MAX,
             some => (1 << some) - 1,
         }))
     }
 
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; _]
+    }
+
+    /// Removes the lanes whose bit is set: lane 0 is the lowest bit of the first byte.
+    #[inline]
+    pub fn remove(&mut self, bits: &[u8; VECTOR / 8]) {
+        for (word, bits) in self.0.iter_mut().zip(bits.as_chunks::<{ WORD / 8 }>().0) {
+            *word &= !u64::from_le_bytes(*bits);
+        }
+    }
+
+    /// Removes the lanes that `other` has.
+    #[inline]
+    pub fn remove_all(&mut self, other: &Self) {
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            *word &= !other;
+        }
+    }
+
     /// The lowest lane.
     #[inline]
-    pub(crate) fn lowest(&self) -> Option<usize> {
+    pub fn lowest(&self) -> Option<usize> {
         let word = self.0.iter().position(|word| *word != 0)?;
         Some(word * WORD + self.0[word].trailing_zeros() as usize)
     }
@@ -36,14 +58,20 @@ impl Lanes {
         Some(word * WORD + self.0[word].ilog2() as usize)
     }
 
+    /// Adds a lane.
+    #[inline]
+    pub fn insert(&mut self, lane: usize) {
+        self.0[lane / WORD] |= 1 << (lane % WORD);
+    }
+
     /// How many there are.
     #[inline]
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// The lanes from the lowest on.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
+    pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
         let mut left = self.clone();
         std::iter::from_fn(move || {
             let lane = left.lowest()?;
@@ -70,7 +98,7 @@ impl Lanes {
 
     /// Takes those lanes out that have `value` in `column`.
     #[inline]
-    pub(crate) fn take_equal<T: Value>(&mut self, column: &Column<T>, value: T) -> Self {
+    pub fn take_equal<T: Value>(&mut self, column: &Column<T>, value: T) -> Self {
         let mut taken = T::equal(Here::now(), column, value);
         for (left, taken) in self.0.iter_mut().zip(&mut taken.0) {
             *taken &= *left;
@@ -81,7 +109,8 @@ impl Lanes {
 }
 
 /// What a column holds.
-pub(crate) trait Value: Copy + PartialEq {
+pub trait Value: Copy + PartialEq {
+    #[doc(hidden)]
     /// The lanes that are equal, in use or not.
     fn equal(here: Here, column: &[Self; VECTOR], value: Self) -> Lanes;
 }

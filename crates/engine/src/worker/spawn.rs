@@ -9,8 +9,9 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::counters::WorkerCounters;
-use crate::graph::{Graph, GraphError};
-use crate::node::{NodeSpec, Punt, Punts, Urgency};
+use crate::graph::Graph;
+use crate::graph_spec::GraphSpec;
+use crate::node::{Punt, Punts, Urgency};
 use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Quiescence;
 use crate::worker::main_loop::Worker;
@@ -66,9 +67,6 @@ pub enum SpawnError {
         /// The system's answer.
         source: nix::Error,
     },
-    /// The list of nodes is no graph.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
     /// The system call failed.
     #[error("no worker thread: {0}")]
     System(#[from] std::io::Error),
@@ -185,7 +183,7 @@ impl WorkerPool {
     /// Starts the workers. `inputs` are counted like nodes, after `port-output`.
     pub fn start<S>(
         plan: &Plan,
-        specs: &[NodeSpec<S>],
+        graph: &GraphSpec<S>,
         shared: &S,
         pool: &'static Pool,
         quiescence: Arc<Quiescence>,
@@ -206,7 +204,7 @@ impl WorkerPool {
         let mut software_rss = software_rss_to.into_iter().zip(software_rss_from);
         let mut worker_pool = Self { workers: Vec::new(), punt_wakeup, quiescence };
         for index in 0..plan.count {
-            let mut graph = Graph::new(specs, shared, index, pool)?;
+            let mut graph = Graph::new(graph, shared, index, pool);
             graph.output.handoff = std::mem::take(&mut to[index]);
             let handed = std::mem::take(&mut from[index]);
             let (to, from) = software_rss.next().unwrap_or_default();

@@ -3,12 +3,13 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use stoa_engine::graph::GraphError;
 use stoa_engine::pool::HugePages;
 use stoa_engine::quiescence::Quiescence;
 use stoa_engine::worker::{Command, Inject, Plan, Polling, SpawnError, WorkerPool};
 use stoa_engine::{
-    Context, Doze, Next, Node, NodeSpec, Packet, Pool, PoolCache, Reason, RxQueue, TxQueue,
-    Urgency, Vector, drops, graph,
+    Context, Doze, GraphSpec, Next, Node, NodeSpec, Packet, Pool, PoolCache, Reason, RxQueue,
+    TxQueue, Urgency, Vector, drops,
 };
 
 /// The drop reason of a node.
@@ -109,9 +110,14 @@ pub fn spec(
     NodeSpec { name, description: "", edges, make }
 }
 
-pub fn nodes() -> Vec<NodeSpec<()>> {
+/// A graph of these nodes, without arcs.
+pub fn graph(nodes: Vec<NodeSpec<()>>) -> Result<GraphSpec<()>, GraphError> {
+    GraphSpec::new(Vec::leak(nodes), &[])
+}
+
+pub fn nodes() -> GraphSpec<()> {
     let spout = |_: &(), _| Box::new(Spout { packets: 512, edges: 1 }) as Box<dyn Node>;
-    vec![
+    let nodes = vec![
         spec("sort", &["port-output", "last", "fan"], |_, _| Box::new(Sort)),
         spec("fan", &["spout-1", "spout-2", "spout-3", "spout-4", "spout-5", "spout-6"], |_, _| {
             Box::new(Spout { packets: 6, edges: 6 })
@@ -123,7 +129,8 @@ pub fn nodes() -> Vec<NodeSpec<()>> {
         spec("spout-5", LAST, spout),
         spec("spout-6", LAST, spout),
         spec("last", OUT, |_, _| Box::new(Pass)),
-    ]
+    ];
+    graph(nodes).unwrap()
 }
 
 pub struct Bench {
@@ -166,7 +173,7 @@ impl Bench {
 
     /// Puts a packet before a node, as soon as there is space.
     pub fn inject(&mut self, worker: usize, node: &str, bytes: &[u8]) {
-        let node = graph::index_of(&nodes(), node).unwrap();
+        let node = nodes().index_of(node).unwrap();
         let mut inject = Inject { packet: self.packet(bytes), node };
         let deadline = Instant::now() + DEADLINE;
         while let Err(back) = self.worker_pool.workers[worker].inject(inject) {
@@ -211,7 +218,7 @@ impl Bench {
 
 pub fn start(
     plan: &Plan,
-    nodes: &[NodeSpec<()>],
+    nodes: &GraphSpec<()>,
     pool: &'static Pool,
 ) -> Result<WorkerPool, SpawnError> {
     let quiescence = Quiescence::new(plan.count.max(1));
@@ -266,14 +273,14 @@ impl RxQueue for Rx {
 
 pub fn add_rx(bench: &mut Bench, what: u8, ports: u8, end: u16) {
     let queue = Box::new(Rx { what, ports, next: 0, end });
-    let input = nodes().len() as u16 + 1;
+    let input = nodes().nodes().len() as u16 + 1;
     bench.send(0, Command::AddRx { interface: 50, input, node: 0, queue, software_rss: None });
 }
 
 /// A queue whose packets are all of one flow, which belongs to worker 0.
 pub fn add_rx_of_one_flow(bench: &mut Bench, worker: usize, end: u16) {
     let queue = Box::new(Rx { what: b'o', ports: 1, next: 0, end });
-    let (input, interface) = (nodes().len() as u16 + 1, 50 + worker as u32);
+    let (input, interface) = (nodes().nodes().len() as u16 + 1, 50 + worker as u32);
     let software_rss: stoa_engine::worker::FlowOf = |_| Some(0);
     bench.send(
         worker,

@@ -11,7 +11,7 @@ use bench::*;
 use stoa_engine::drops::{GRAPH_FULL, HANDOFF_FULL, TX_NO_PORT};
 use stoa_engine::pool::HugePages;
 use stoa_engine::worker::{Command, Plan, Polling, SpawnError};
-use stoa_engine::{Node, NodeSpec, Pool, Urgency};
+use stoa_engine::{Node, Pool, Urgency};
 
 #[test]
 fn every_lane_goes_where_it_says() {
@@ -105,7 +105,7 @@ fn a_graph_that_overflows_says_so() {
 fn a_vector_is_filled_before_the_next_begins() {
     let pool = Pool::leak(4096, HugePages::Never).unwrap();
     let mixed = |_: &(), _| Box::new(Mixed) as Box<dyn Node>;
-    let nodes = [
+    let nodes = vec![
         spec("fan", &["mixed-1", "mixed-2", "mixed-3"], |_, _| Box::new(Spout::new(3, 3))),
         spec("mixed-1", &["sort"], mixed),
         spec("mixed-2", &["sort"], mixed),
@@ -114,7 +114,8 @@ fn a_vector_is_filled_before_the_next_begins() {
         spec("last", OUT, |_, _| Box::new(Pass)),
     ];
     let plan = Plan { count: 1, is_stepped: true, ..Plan::default() };
-    let mut bench = Bench { worker_pool: start(&plan, &nodes, pool).unwrap(), pool };
+    let mut bench =
+        Bench { worker_pool: start(&plan, &graph(nodes).unwrap(), pool).unwrap(), pool };
     let sent = bench.port(0, 0);
     bench.inject(0, "sort", &[0; 4]);
     bench.worker_pool.workers[0].step();
@@ -245,19 +246,23 @@ fn a_dry_pool_recovers() {
 #[test]
 fn impossible_crews_are_refused_with_the_reason() {
     let pool = Pool::leak(512, HugePages::Never).unwrap();
-    let refused = |plan: Plan, nodes: &[NodeSpec<()>]| start(&plan, nodes, pool).err().unwrap();
+    let refused = |plan: Plan| start(&plan, &nodes(), pool).err().unwrap();
     for count in [0, 65] {
-        let error = refused(Plan { count, ..Plan::default() }, &nodes());
+        let error = refused(Plan { count, ..Plan::default() });
         assert!(matches!(error, SpawnError::Count(wrong) if wrong == count));
     }
-    let error = refused(Plan { count: 2, cpus: vec![0], ..Plan::default() }, &nodes());
+    let error = refused(Plan { count: 2, cpus: vec![0], ..Plan::default() });
     assert!(matches!(error, SpawnError::Cpus { workers: 2, cpus: 1 }));
-    let error = refused(Plan { count: 2, cpus: vec![0, 1023], ..Plan::default() }, &nodes());
+    let error = refused(Plan { count: 2, cpus: vec![0, 1023], ..Plan::default() });
     assert!(matches!(error, SpawnError::Pin { worker: 1, cpu: 1023, .. }), "{error}");
-    let plan = || Plan { count: 1, ..Plan::default() };
-    let error = refused(plan(), &[spec("a", &["b"], |_, _| Box::new(Pass))]);
-    assert!(error.to_string().contains("edge to b"), "{error}");
-    let twice = [spec("a", OUT, |_, _| Box::new(Pass)), spec("a", OUT, |_, _| Box::new(Pass))];
-    assert!(refused(plan(), &twice).to_string().contains("twice"));
     assert_eq!(pool.free(), 512);
+}
+
+#[test]
+fn lists_that_are_no_graph_are_refused_with_the_reason() {
+    let refused = |nodes| graph(nodes).err().unwrap().to_string();
+    let error = refused(vec![spec("a", &["b"], |_, _| Box::new(Pass))]);
+    assert!(error.contains("edge to b"), "{error}");
+    let twice = vec![spec("a", OUT, |_, _| Box::new(Pass)), spec("a", OUT, |_, _| Box::new(Pass))];
+    assert!(refused(twice).contains("twice"));
 }

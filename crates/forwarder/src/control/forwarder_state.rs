@@ -22,7 +22,7 @@ use crate::drops::{self, Drop};
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
-use crate::nodes::{ENTRY, NODES};
+use crate::nodes::{self, ENTRY};
 use crate::punt::policer::{PolicerCounters, Policers};
 use crate::punt::{Class, Limit};
 use crate::shared::{Addresses, Shared};
@@ -203,7 +203,7 @@ impl ForwarderState {
         };
         let counted = (stoa_ports::INPUTS.len(), drops::COUNT);
         let worker_pool =
-            WorkerPool::start(&plan, NODES, &shared, pool, quiescence.clone(), counted)?;
+            WorkerPool::start(&plan, nodes::graph(), &shared, pool, quiescence.clone(), counted)?;
         Ok(Self {
             pool,
             worker_load: vec![super::listing::WorkerLoad::default(); workers.count],
@@ -332,7 +332,7 @@ impl ForwarderState {
 
     /// Injects a packet before a node of a worker.
     pub(super) fn inject_at(&mut self, worker: usize, packet: stoa_engine::Packet, node: &str) {
-        let Some(node) = graph::index_of(NODES, node) else { return };
+        let Some(node) = nodes::graph().index_of(node) else { return };
         if let Some(worker) = self.worker_pool.workers.get_mut(worker)
             && worker.inject(Inject { packet, node }).is_err()
         {
@@ -365,6 +365,6 @@ impl ForwarderState {
 
     /// The node that received frames go to.
     pub(super) fn entry() -> u16 {
-        graph::index_of(NODES, ENTRY).unwrap_or(0)
+        nodes::graph().index_of(ENTRY).unwrap_or(0)
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use stoa_engine::port::Followed;
 use stoa_engine::worker::Command;
-use stoa_engine::{INTERFACES, Packet, Port, PortEvent, Queues, graph};
+use stoa_engine::{INTERFACES, Packet, Port, PortEvent, Queues};
 use stoa_ports::{HostInterfaceConfig, OpenError, PortConfig};
 use stoa_wire::ethernet::ethertype;
 
@@ -16,7 +16,7 @@ use super::apply::ApplyError;
 use super::desired::{DesiredState, HostInterface};
 use super::forwarder_state::ForwarderState;
 use super::limits::Table;
-use crate::nodes::{HOST_INTERFACE_ENTRY, NODES};
+use crate::nodes::{self, HOST_INTERFACE_ENTRY};
 
 /// Interval between attempts to open a host interface.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -294,8 +294,8 @@ impl ForwarderState {
             self.remove_queues(index);
         }
         self.add_tx_queues(index, queues.tx);
-        let input = (NODES.len() + 1 + stoa_ports::input_of("tap")) as u16;
-        let node = graph::index_of(NODES, HOST_INTERFACE_ENTRY).unwrap_or(0);
+        let input = (nodes::graph().nodes().len() + 1 + stoa_ports::input_of("tap")) as u16;
+        let node = nodes::graph().index_of(HOST_INTERFACE_ENTRY).unwrap_or(0);
         for (number, queue) in queues.rx.into_iter().enumerate() {
             let at = number % self.worker_pool.workers.len();
             self.queues.push((format!("{}:{number}", queue_name(name)), at));

@@ -18,9 +18,8 @@ use crate::ethernet::interface_flags::{
     ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP, VIRTUAL, VRRP4, VRRP6,
 };
 use crate::ethernet::vlan_table::VlanTables;
-use crate::ip::{redirect, reverse_path};
 use crate::neighbor::messages::Link;
-use crate::shared::{DEFAULT_VRF, FEATURES4, InterfaceAddresses};
+use crate::shared::{DEFAULT_VRF, InterfaceAddresses};
 
 impl ForwarderState {
     /// An index for a new interface.
@@ -207,10 +206,7 @@ impl ForwarderState {
         self.reset_dad(index);
         let Some(state) = self.take_interface(index) else { return };
         self.shared.set_interface(index, &[0; 6], 0, 0, DEFAULT_VRF);
-        for feature in 0..FEATURES4.len() {
-            self.shared.features4.set(index, feature, false);
-            self.shared.features6.set(index, feature, false);
-        }
+        self.shared.arcs.clear(&self.shared.attributes, index);
         self.send_to_workers(|| Command::Map { interface: index, base: NO_INTERFACE });
         if !state.is_reserved() {
             self.fib.retire_adjacency(state.gleans.0);
@@ -240,11 +236,15 @@ impl ForwarderState {
         let vrf = self.vrf_id(state.vrf);
         // Before packets arrive: no packet of a new interface may bypass the rules of its VRF.
         self.set_rules_feature(index, Some(vrf));
+        for (node, on) in [
+            ("ip4-reverse-path", desired.ip4.reverse_path != 0),
+            ("ip6-reverse-path", desired.ip6.reverse_path != 0),
+            ("ip4-redirect", desired.ip4.redirects),
+            ("ip6-redirect", desired.ip6.redirects),
+        ] {
+            self.shared.set_feature(index, node, on);
+        }
         self.shared.set_interface(index, &state.link.mac, flags, modes, vrf);
-        self.shared.features4.set(index, reverse_path::ARC_POSITION, desired.ip4.reverse_path != 0);
-        self.shared.features6.set(index, reverse_path::ARC_POSITION, desired.ip6.reverse_path != 0);
-        self.shared.features4.set(index, redirect::ARC_POSITION, desired.ip4.redirects);
-        self.shared.features6.set(index, redirect::ARC_POSITION, desired.ip6.redirects);
     }
 
     /// Publishes VLAN tags and addresses after interfaces have changed.

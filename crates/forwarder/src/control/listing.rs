@@ -9,7 +9,7 @@ use stoa_tables::adjacency::AdjacencyKind;
 
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use crate::drops;
-use crate::nodes::{self, NODES};
+use crate::nodes;
 
 /// The load of one worker over the last second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,10 +156,12 @@ impl ForwarderState {
 
     /// All nodes, worker by worker: inputs, the graph, `port-output`.
     pub fn list_nodes(&self) -> Vec<v1::NodeState> {
-        let graph = NODES.iter().map(|spec| (spec.name, spec.description, spec.edges));
-        let output = (graph::OUTPUT, "transmits packets to the ports", &[][..]);
+        let graph = nodes::graph().nodes().iter();
+        let graph = graph.map(|node| (node.name(), node.description(), node.next_nodes()));
+        let output = (graph::OUTPUT, "transmits packets to the ports", Vec::new());
         let inputs = stoa_ports::INPUTS.iter();
-        let inputs = inputs.map(|name| (*name, "receives from a port", nodes::after_input(name)));
+        let inputs =
+            inputs.map(|name| (*name, "receives from a port", nodes::after_input(name).to_vec()));
         let names: Vec<_> = graph.chain([output]).chain(inputs).collect();
         let mut nodes = Vec::new();
         for (worker, handle) in self.worker_pool.workers.iter().enumerate() {

@@ -10,9 +10,7 @@ use stoa_api::v1::rule::Action;
 
 use super::desired::{DesiredState, Prefix, Rule as DesiredRule, RuleAction};
 use super::forwarder_state::ForwarderState;
-use crate::ip::policy::{
-    ANY, ARC_POSITION, Hits, Match, OWN_TABLE, Policies, Policy, PolicyAction, Rule, Rules,
-};
+use crate::ip::policy::{ANY, Hits, Match, OWN_TABLE, Policies, Policy, PolicyAction, Rule, Rules};
 use crate::shared::SpecialNextHop;
 
 /// Index that no interface has: rules for missing interfaces match nothing.
@@ -101,8 +99,8 @@ impl ForwarderState {
         let policy = vrf.and_then(|vrf| self.rules.policies.of(vrf));
         let has4 = policy.is_some_and(|policy| !policy.ip4.list.is_empty());
         let has6 = policy.is_some_and(|policy| !policy.ip6.list.is_empty());
-        self.shared.features4.set(index, ARC_POSITION, has4);
-        self.shared.features6.set(index, ARC_POSITION, has6);
+        self.shared.set_feature(index, "ip4-policy", has4);
+        self.shared.set_feature(index, "ip6-policy", has6);
     }
 
     /// Compiles the rules of one VRF and family; without rules the list is empty.

@@ -154,7 +154,7 @@ impl ForwarderState {
         let Some(state) = self.ports.get(name) else { return };
         let (interface, node) = (state.interface, Self::entry());
         let input = stoa_ports::input_of(state.port.driver());
-        let input = (crate::nodes::NODES.len() + 1 + input) as u16;
+        let input = (crate::nodes::graph().nodes().len() + 1 + input) as u16;
         self.remove_queue_names(name);
         // With a queue for each worker, the port itself distributes the flows.
         let is_software_rss =

@@ -4,108 +4,152 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use stoa_engine::arc::ArcHook;
+use stoa_engine::gather::gather_32;
 use stoa_engine::quiescence::Reader;
-use stoa_engine::vector::{Column, flags};
-use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_engine::vector::{Column, LaneSet, flags};
+use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::ipv4;
 
 use super::ip4_options::{self, through_options};
 use super::ip4_punt::punt_class;
 use super::ip4_validate::{self, Validated};
-use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform, vrf_runs};
+use super::lookup::{Lookup, Routes};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform};
+use crate::arcs::{self, IP4_INPUT};
+use crate::attributes::interface_flags::{FEATURES4, FORWARD4, IP4};
 use crate::drops::Drop;
-use crate::ethernet::interface_flags::{FORWARD4, IP4};
 use crate::flow;
 use crate::host_interface::{Payload, is_for_host4, to_host};
-use crate::shared::{DEFAULT_VRF, Shared};
+use crate::shared::Shared;
 
-/// Next nodes; features last, in the order of the arc.
-pub const EDGES: &[&str] = &[
-    "ip4-rewrite",
-    "ip4-local",
-    "icmp4-error",
-    "ip4-options",
-    "host-interface-output",
-    "ip4-reverse-path",
-    "ip4-policy",
-    "ip4-redirect",
-];
+/// Next nodes besides those of the arc.
+pub const EDGES: &[&str] =
+    &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options", "host-interface-output"];
 const HOST_INTERFACE: u16 = 4;
-const FIRST_FEATURE: u16 = 5;
+
+/// Attributes of an interface that decide about a packet.
+const DECIDING: u32 = IP4 | FORWARD4 | FEATURES4;
+/// Their values where packets need only routing.
+const PLAIN: u32 = IP4 | FORWARD4;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
     Box::new(Ip4Input {
         shared: shared.clone(),
+        hook: arcs::hook(IP4_INPUT, "ip4-input"),
         validated: Validated::new(),
+        attributes: Column::of(0),
+        lookup: Lookup::new(),
         values: Column::of(0),
     })
 }
 
 struct Ip4Input {
     shared: Arc<Shared>,
+    hook: ArcHook,
     validated: Validated,
+    attributes: Column<u32>,
+    lookup: Box<Lookup<u32>>,
     values: Column<u32>,
 }
 
 impl Node for Ip4Input {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
-        let shared = &*self.shared;
-        ip4_validate::validate(shared.kernel, vector, &mut self.validated);
+        ip4_validate::validate(self.shared.kernel, vector, &mut self.validated);
         let interface = vector.rx_if.uniform(lanes);
-        if interface.is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF) {
-            shared
-                .ip4
-                .lookup_batch(&self.validated.destination[..lanes], &mut self.values[..lanes]);
-        } else {
-            look_up(shared, cx.reader, vector, &self.validated.destination, &mut self.values);
-        }
-        if self.validated.is_clean() && is_fast_path(shared, vector, interface) {
-            if let Some(next) = follow_uniform(shared, vector, &self.values) {
-                return Next::All(next);
+        let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
+        if any == 0
+            && self.validated.is_clean()
+            && let Some(interface) = interface
+        {
+            match self.shared.attributes.flags_of(interface) & DECIDING {
+                PLAIN => return self.forward_all(cx.reader, vector),
+                flags if flags & (IP4 | FEATURES4) == IP4 | FEATURES4 => {
+                    let enabled = self.shared.arcs.ip4_input.enabled(interface);
+                    return Next::All(self.hook.edge(enabled));
+                }
+                _ => {}
             }
-            for lane in 0..lanes {
-                vector.next[lane] = route(shared, vector, lane, self.values[lane]);
-            }
-            return Next::Lanes;
         }
-        for lane in 0..lanes {
-            vector.next[lane] = self.slow_path(cx.reader, vector, lane);
-        }
-        Next::Lanes
+        self.sort(cx.reader, vector, interface)
     }
 }
 
-/// Whether the lanes only need routing: one receiving interface that forwards, unicast frames, no
-/// features.
-#[inline(always)]
-fn is_fast_path(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
-    let lanes = vector.len();
-    let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-    any == 0
-        && shared.features4.is_idle()
-        && interface.is_some_and(|interface| {
-            shared.interface(interface).flags() & (IP4 | FORWARD4) == IP4 | FORWARD4
-        })
-}
+impl Ip4Input {
+    /// Looks up all lanes together.
+    #[inline(always)]
+    fn look_up(&mut self, reader: &Reader, vector: &Vector) {
+        let lanes = vector.len();
+        let (keys, values) = (&self.validated.destination[..lanes], &mut self.values[..lanes]);
+        self.lookup.run((&self.shared, reader), &vector.rx_if, keys, values, Routes::All);
+    }
 
-/// Looks up lanes of several VRFs, each in the table of its VRF.
-#[cold]
-#[inline(never)]
-fn look_up(
-    shared: &Shared,
-    reader: &Reader,
-    vector: &Vector,
-    keys: &[u32; VECTOR],
-    values: &mut [u32; VECTOR],
-) {
-    for (lanes, vrf) in vrf_runs(shared, vector) {
-        let (keys, values) = (&keys[lanes.clone()], &mut values[lanes]);
-        match shared.ip4_table(vrf, reader) {
-            Some(table) => table.lookup_batch(keys, values),
-            None => values.fill(0),
+    /// Routes all lanes.
+    #[inline(always)]
+    fn forward_all(&mut self, reader: &Reader, vector: &mut Vector) -> Next {
+        self.look_up(reader, vector);
+        let shared = &*self.shared;
+        if let Some(next) = follow_uniform(shared, vector, &self.values) {
+            return Next::All(next);
         }
+        for lane in 0..vector.len() {
+            vector.next[lane] = route(shared, vector, lane, self.values[lane]);
+        }
+        Next::Lanes
+    }
+
+    /// Sends lanes to features, routes plain ones together, and others one by one.
+    #[inline(never)]
+    fn sort(&mut self, reader: &Reader, vector: &mut Vector, interface: Option<u32>) -> Next {
+        let lanes = vector.len();
+        let plain = self.plain(vector, interface);
+        let mut others = LaneSet::first_of(lanes);
+        others.remove_all(&plain);
+        if others.is_empty() {
+            return self.forward_all(reader, vector);
+        }
+        let mut slow = LaneSet::first_of(0);
+        for lane in others.iter() {
+            let has_features = self.attributes[lane] & (IP4 | FEATURES4) == IP4 | FEATURES4;
+            if has_features && vector.flags[lane] == 0 && !self.validated.is_exception(lane) {
+                let enabled = self.shared.arcs.ip4_input.enabled(vector.rx_if[lane]);
+                vector.next[lane] = self.hook.edge(enabled);
+                // Looked up behind its features.
+                self.validated.destination[lane] = 0;
+            } else {
+                slow.insert(lane);
+            }
+        }
+        if plain.is_empty() && slow.is_empty() {
+            return Next::Lanes;
+        }
+        self.look_up(reader, vector);
+        for lane in plain.iter() {
+            vector.next[lane] = route(&self.shared, vector, lane, self.values[lane]);
+        }
+        for lane in slow.iter() {
+            vector.next[lane] = self.slow_path(reader, vector, lane);
+        }
+        Next::Lanes
+    }
+
+    /// The valid lanes that need only routing. Loads the attributes of all lanes.
+    #[inline(always)]
+    fn plain(&mut self, vector: &Vector, interface: Option<u32>) -> LaneSet {
+        let (lanes, attributes) = (vector.len(), &self.shared.attributes);
+        match interface {
+            Some(interface) => self.attributes[..lanes].fill(attributes.flags_of(interface)),
+            None => gather_32(attributes.flags(), &vector.rx_if, lanes, &mut self.attributes),
+        }
+        let mut odd = Column::of(0);
+        for (lane, odd) in odd.iter_mut().enumerate() {
+            *odd = self.attributes[lane] & DECIDING ^ PLAIN | u32::from(vector.flags[lane]);
+        }
+        let mut plain = LaneSet::first_of(lanes).take_equal(&odd, 0);
+        plain.remove(&self.validated.exception_bytes());
+        plain
     }
 }
 
@@ -162,12 +206,12 @@ impl Ip4Input {
     fn slow_path(&self, reader: &Reader, vector: &mut Vector, lane: usize) -> u16 {
         let shared = &*self.shared;
         let interface = vector.rx_if[lane];
-        let line = shared.interface(interface).flags();
+        let line = shared.attributes.flags_of(interface);
         if line & IP4 == 0 {
             return Drop::Ip4Disabled.next();
         }
         let mut value = self.values[lane];
-        if self.validated.exceptions[lane / 16] & 1 << (lane % 16) != 0 {
+        if self.validated.is_exception(lane) {
             let packet = match ip4_validate::check(vector.bytes(lane)) {
                 Ok(packet) => packet,
                 Err(reason) => return self.not_unicast(vector, lane, (reason, line)),
@@ -183,8 +227,8 @@ impl Ip4Input {
         if vector.flags[lane] & flags::MULTICAST != 0 {
             return Drop::Ip4LinkBroadcast.next();
         }
-        if let Some(feature) = shared.features4.next(interface, 0) {
-            return FIRST_FEATURE + feature as u16;
+        if line & FEATURES4 != 0 {
+            return self.hook.edge(shared.arcs.ip4_input.enabled(interface));
         }
         let next = route(shared, vector, lane, value);
         through_options(forwardable(next, line & FORWARD4 != 0), vector.bytes(lane))

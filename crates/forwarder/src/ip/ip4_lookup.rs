@@ -2,44 +2,90 @@
 
 use std::sync::Arc;
 
-use stoa_engine::vector::flags;
-use stoa_engine::{Context, Next, Node, Vector};
+use stoa_engine::vector::{Column, flags};
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 
 use super::ip4_input::{forwardable, route};
 use super::ip4_options::through_options;
+use super::lookup::{Lookup, Routes};
+use super::{follow_uniform, header_words};
+use crate::attributes::interface_flags::FORWARD4;
 use crate::drops::Drop;
-use crate::ethernet::interface_flags::FORWARD4;
 use crate::shared::Shared;
 
 /// The first edges of `ip4-input`.
 pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options"];
 
+/// A header without options: version 4, five words.
+const PLAIN_HEADER: u32 = 0x45;
+
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip4Lookup { shared: shared.clone() })
+    Box::new(Ip4Lookup {
+        shared: shared.clone(),
+        heads: Box::new([0; VECTOR]),
+        destinations: Box::new([0; VECTOR]),
+        lookup: Lookup::new(),
+        values: Column::of(0),
+    })
 }
 
 struct Ip4Lookup {
     shared: Arc<Shared>,
+    /// The first word of each header.
+    heads: Box<[u32; VECTOR]>,
+    destinations: Box<[u32; VECTOR]>,
+    lookup: Box<Lookup<u32>>,
+    values: Column<u32>,
 }
 
 impl Node for Ip4Lookup {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let shared = &*self.shared;
-        for lane in 0..vector.len() {
-            let Some(&[a, b, c, d]) = vector.bytes(lane).get(16..20).and_then(<[u8]>::first_chunk)
-            else {
-                vector.next[lane] = Drop::Ip4Truncated.next();
-                continue;
-            };
-            let line = shared.interface(vector.rx_if[lane]);
-            let table = shared.ip4_table(line.vrf(), cx.reader);
-            let value = table.map_or(0, |table| table.lookup(u32::from_be_bytes([a, b, c, d])));
-            let next = route(shared, vector, lane, value);
-            let own = vector.flags[lane] & flags::OWN != 0;
-            let next = forwardable(next, own || line.flags() & FORWARD4 != 0);
-            vector.next[lane] = through_options(next, vector.bytes(lane));
+        let (lanes, shared) = (vector.len(), &*self.shared);
+        header_words::load(shared.kernel, vector, 0, &mut self.heads);
+        header_words::load(shared.kernel, vector, 16, &mut self.destinations);
+        let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
+        self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Routes::All);
+        if self.is_plain(vector)
+            && let Some(next) = follow_uniform(shared, vector, &self.values)
+        {
+            return Next::All(next);
+        }
+        for lane in 0..lanes {
+            vector.next[lane] = self.lane(vector, lane);
         }
         Next::Lanes
+    }
+}
+
+impl Ip4Lookup {
+    /// Whether all lanes are transit packets without options, from one interface that forwards.
+    #[inline(always)]
+    fn is_plain(&self, vector: &Vector) -> bool {
+        let lanes = vector.len();
+        let odd = self.heads[..lanes].iter().fold(0, |odd, head| odd | (head >> 24 ^ PLAIN_HEADER));
+        let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
+        odd == 0
+            && any & flags::OWN == 0
+            && vector
+                .rx_if
+                .uniform(lanes)
+                .is_some_and(|interface| self.shared.attributes.flags_of(interface) & FORWARD4 != 0)
+    }
+
+    fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {
+        if self.heads[lane] == 0 {
+            return Drop::Ip4Truncated.next();
+        }
+        let shared = &*self.shared;
+        let next = route(shared, vector, lane, self.values[lane]);
+        let own = vector.flags[lane] & flags::OWN != 0;
+        let forwards = || shared.attributes.flags_of(vector.rx_if[lane]) & FORWARD4 != 0;
+        let next = forwardable(next, own || forwards());
+        if self.heads[lane] >> 24 == PLAIN_HEADER {
+            next
+        } else {
+            through_options(next, vector.bytes(lane))
+        }
     }
 }

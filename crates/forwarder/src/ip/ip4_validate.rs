@@ -22,6 +22,22 @@ impl Validated {
         Self { destination: [0; VECTOR], exceptions: [0; VECTOR / 16] }
     }
 
+    /// Whether a lane is an exception.
+    #[inline(always)]
+    pub fn is_exception(&self, lane: usize) -> bool {
+        self.exceptions[lane / 16] >> (lane % 16) & 1 == 1
+    }
+
+    /// The exceptions: lane 0 is the lowest bit of the first byte.
+    #[inline]
+    pub fn exception_bytes(&self) -> [u8; VECTOR / 8] {
+        let mut bytes = [0; VECTOR / 8];
+        for (bytes, word) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(&self.exceptions) {
+            *bytes = word.to_le_bytes();
+        }
+        bytes
+    }
+
     /// Whether no lane is an exception.
     pub fn is_clean(&self) -> bool {
         self.exceptions.iter().fold(0, |any, exceptions| any | exceptions) == 0

@@ -3,45 +3,51 @@
 
 use std::sync::Arc;
 
+use stoa_engine::arc::ArcHook;
+use stoa_engine::gather::gather_32;
 use stoa_engine::quiescence::Reader;
-use stoa_engine::vector::{Column, flags};
-use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_engine::vector::{Column, LaneSet, flags};
+use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::{ipv6, vrrp};
 
 use super::ip6_validate::{self, Scope, Validated, check};
-use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform, vrf_runs};
+use super::lookup::{Lookup, Routes};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform};
+use crate::arcs::{self, IP6_INPUT};
+use crate::attributes::interface_flags::{ADVERTISE6, FEATURES6, FORWARD6, IP6, VRRP6};
 use crate::drops::Drop;
-use crate::ethernet::interface_flags::{ADVERTISE6, FORWARD6, IP6, VRRP6};
 use crate::flow;
 use crate::host_interface::{Payload, is_for_host6, to_host};
 use crate::icmp::IcmpCause;
-use crate::shared::{Addresses, DEFAULT_VRF, Shared};
+use crate::shared::{Addresses, Shared};
 
-/// Next nodes; features last, in the order of the arc.
-pub const EDGES: &[&str] = &[
-    "ip6-rewrite",
-    "ip6-local",
-    "icmp6-error",
-    "host-interface-output",
-    "ip6-reverse-path",
-    "ip6-policy",
-    "ip6-redirect",
-];
+/// Next nodes besides those of the arc.
+pub const EDGES: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "host-interface-output"];
 const HOST_INTERFACE: u16 = 3;
-const FIRST_FEATURE: u16 = 4;
+
+/// Attributes of an interface that decide about a packet.
+const DECIDING: u32 = IP6 | FORWARD6 | FEATURES6;
+/// Their values where packets need only routing.
+const FORWARDING: u32 = IP6 | FORWARD6;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
     Box::new(Ip6Input {
         shared: shared.clone(),
+        hook: arcs::hook(IP6_INPUT, "ip6-input"),
         validated: Validated::new(),
+        attributes: Column::of(0),
+        lookup: Lookup::new(),
         values: Column::of(0),
     })
 }
 
 struct Ip6Input {
     shared: Arc<Shared>,
+    hook: ArcHook,
     validated: Validated,
+    attributes: Column<u32>,
+    lookup: Box<Lookup<u128>>,
     values: Column<u32>,
 }
 
@@ -51,75 +57,110 @@ const PLAIN: u16 = 0;
 impl Node for Ip6Input {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
-        let shared = &*self.shared;
-        ip6_validate::validate(shared.kernel, vector, &mut self.validated);
+        ip6_validate::validate(self.shared.kernel, vector, &mut self.validated);
         let interface = vector.rx_if.uniform(lanes);
-        let fast_path = is_fast_path(shared, vector, interface);
-        let clean = fast_path && self.validated.is_clean();
-        if !clean {
-            let addresses = shared.addresses.read(cx.reader);
-            let lookup = Lookup { shared, addresses, reader: cx.reader };
-            for lane in 0..lanes {
-                let is_exception = self.validated.exceptions[lane / 8] >> (lane % 8) & 1 == 1;
-                let to = &mut self.validated.destination[lane];
-                let needs_check = is_exception || !fast_path;
-                vector.next[lane] =
-                    if needs_check { check_lane(&lookup, vector, lane, to) } else { PLAIN };
+        let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
+        if any == 0
+            && self.validated.is_clean()
+            && let Some(interface) = interface
+        {
+            match self.shared.attributes.flags_of(interface) & DECIDING {
+                FORWARDING => return self.forward_all(cx.reader, vector),
+                flags if flags & (IP6 | FEATURES6) == IP6 | FEATURES6 => {
+                    let enabled = self.shared.arcs.ip6_input.enabled(interface);
+                    return Next::All(self.hook.edge(enabled));
+                }
+                _ => {}
             }
         }
-        if interface.is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF) {
-            shared
-                .ip6
-                .lookup_batch(&self.validated.destination[..lanes], &mut self.values[..lanes]);
-        } else {
-            look_up(shared, cx.reader, vector, &self.validated.destination, &mut self.values);
-        }
-        if clean && let Some(next) = follow_uniform(shared, vector, &self.values) {
-            return Next::All(next);
-        }
-        for lane in 0..lanes {
-            if clean || vector.next[lane] == PLAIN {
-                vector.next[lane] = route(shared, vector, lane, self.values[lane]);
-            }
-        }
-        Next::Lanes
+        self.sort(cx.reader, vector, interface)
     }
 }
 
-/// Whether the lanes only need routing: one receiving interface that forwards, unicast frames, no
-/// features.
-#[inline(always)]
-fn is_fast_path(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
-    let any = vector.flags[..vector.len()].iter().fold(0, |any, flags| any | flags);
-    any == 0
-        && shared.features6.is_idle()
-        && interface.is_some_and(|interface| {
-            shared.interface(interface).flags() & (IP6 | FORWARD6) == IP6 | FORWARD6
-        })
-}
+impl Ip6Input {
+    /// Looks up all lanes together.
+    #[inline(always)]
+    fn look_up(&mut self, reader: &Reader, vector: &Vector) {
+        let lanes = vector.len();
+        let (keys, values) = (&self.validated.destination[..lanes], &mut self.values[..lanes]);
+        self.lookup.run((&self.shared, reader), &vector.rx_if, keys, values, Routes::All);
+    }
 
-/// Looks up lanes of several VRFs, each in the table of its VRF.
-#[cold]
-#[inline(never)]
-fn look_up(
-    shared: &Shared,
-    reader: &Reader,
-    vector: &Vector,
-    keys: &[u128; VECTOR],
-    values: &mut [u32; VECTOR],
-) {
-    for (lanes, vrf) in vrf_runs(shared, vector) {
-        let (keys, values) = (&keys[lanes.clone()], &mut values[lanes]);
-        match shared.ip6_table(vrf, reader) {
-            Some(table) => table.lookup_batch(keys, values),
-            None => values.fill(0),
+    /// Routes all lanes.
+    #[inline(always)]
+    fn forward_all(&mut self, reader: &Reader, vector: &mut Vector) -> Next {
+        self.look_up(reader, vector);
+        let shared = &*self.shared;
+        if let Some(next) = follow_uniform(shared, vector, &self.values) {
+            return Next::All(next);
         }
+        for lane in 0..vector.len() {
+            vector.next[lane] = route(shared, vector, lane, self.values[lane]);
+        }
+        Next::Lanes
+    }
+
+    /// Sends lanes to features, routes plain ones together, and others one by one.
+    #[inline(never)]
+    fn sort(&mut self, reader: &Reader, vector: &mut Vector, interface: Option<u32>) -> Next {
+        let lanes = vector.len();
+        let mut routed = self.plain(vector, interface);
+        let mut others = LaneSet::first_of(lanes);
+        others.remove_all(&routed);
+        if others.is_empty() {
+            return self.forward_all(reader, vector);
+        }
+        let shared = &*self.shared;
+        let tables =
+            Tables { shared, hook: self.hook, addresses: shared.addresses.read(reader), reader };
+        for lane in others.iter() {
+            let destination = &mut self.validated.destination[lane];
+            let is_exception = self.validated.exceptions[lane / 8] >> (lane % 8) & 1 == 1;
+            let has_features = self.attributes[lane] & (IP6 | FEATURES6) == IP6 | FEATURES6;
+            if has_features && vector.flags[lane] == 0 && !is_exception {
+                vector.next[lane] =
+                    self.hook.edge(shared.arcs.ip6_input.enabled(vector.rx_if[lane]));
+                // Looked up behind its features.
+                *destination = 0;
+                continue;
+            }
+            vector.next[lane] = check_lane(&tables, vector, lane, destination);
+            if vector.next[lane] == PLAIN {
+                routed.insert(lane);
+            }
+        }
+        if routed.is_empty() {
+            return Next::Lanes;
+        }
+        self.look_up(reader, vector);
+        for lane in routed.iter() {
+            vector.next[lane] = route(&self.shared, vector, lane, self.values[lane]);
+        }
+        Next::Lanes
+    }
+
+    /// The valid lanes that need only routing. Loads the attributes of all lanes.
+    #[inline(always)]
+    fn plain(&mut self, vector: &Vector, interface: Option<u32>) -> LaneSet {
+        let (lanes, attributes) = (vector.len(), &self.shared.attributes);
+        match interface {
+            Some(interface) => self.attributes[..lanes].fill(attributes.flags_of(interface)),
+            None => gather_32(attributes.flags(), &vector.rx_if, lanes, &mut self.attributes),
+        }
+        let mut odd = Column::of(0);
+        for (lane, odd) in odd.iter_mut().enumerate() {
+            *odd = self.attributes[lane] & DECIDING ^ FORWARDING | u32::from(vector.flags[lane]);
+        }
+        let mut plain = LaneSet::first_of(lanes).take_equal(&odd, 0);
+        plain.remove(&self.validated.exceptions);
+        plain
     }
 }
 
 /// The tables for checking a lane.
-struct Lookup<'a> {
+struct Tables<'a> {
     shared: &'a Shared,
+    hook: ArcHook,
     addresses: &'a Addresses,
     reader: &'a Reader,
 }
@@ -127,7 +168,7 @@ struct Lookup<'a> {
 /// Checks one lane: its next node, or [`PLAIN`].
 #[inline(always)]
 fn check_lane(
-    lookup: &Lookup<'_>,
+    tables: &Tables<'_>,
     vector: &mut Vector,
     lane: usize,
     destination: &mut u128,
@@ -138,25 +179,23 @@ fn check_lane(
     };
     vector.length[lane] = packet.length;
     *destination = packet.destination;
-    let shared = lookup.shared;
-    let line = shared.interface(vector.rx_if[lane]).flags();
-    let fast_path = vector.flags[lane] == 0
-        && packet.scope == Scope::Global
-        && line & (IP6 | FORWARD6) == IP6 | FORWARD6
-        && shared.features6.is_idle();
-    if fast_path { PLAIN } else { slow_path(lookup, vector, lane, (packet.scope, line)) }
+    let shared = tables.shared;
+    let line = shared.attributes.flags_of(vector.rx_if[lane]);
+    let fast_path =
+        vector.flags[lane] == 0 && packet.scope == Scope::Global && line & DECIDING == FORWARDING;
+    if fast_path { PLAIN } else { slow_path(tables, vector, lane, (packet.scope, line)) }
 }
 
 /// A lane that is not on the fast path.
 #[cold]
 #[inline(never)]
 fn slow_path(
-    lookup: &Lookup<'_>,
+    tables: &Tables<'_>,
     vector: &mut Vector,
     lane: usize,
     (scope, line): (Scope, u32),
 ) -> u16 {
-    let Lookup { shared, addresses, reader } = *lookup;
+    let Tables { shared, hook, addresses, reader } = *tables;
     if line & IP6 == 0 {
         return Drop::Ip6Disabled.next();
     }
@@ -186,10 +225,8 @@ fn slow_path(
         }
         Scope::Global | Scope::FromLink => {}
     }
-    if let Some(feature) = shared.features6.next(interface, 0)
-        && scope == Scope::Global
-    {
-        return FIRST_FEATURE + feature as u16;
+    if line & FEATURES6 != 0 && scope == Scope::Global {
+        return hook.edge(shared.arcs.ip6_input.enabled(interface));
     }
     let table = shared.ip6_table(shared.interface(interface).vrf(), reader);
     let value = table.map_or(0, |table| table.lookup(destination));

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use stoa_engine::quiescence::Reader;
-use stoa_engine::vector::flags;
-use stoa_engine::{Context, Next, Node, Vector};
+use stoa_engine::vector::{Column, flags};
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 
-use super::REWRITE;
 use super::ip6_input::route;
+use super::lookup::{Lookup, Routes};
+use super::{REWRITE, follow_uniform};
+use crate::attributes::interface_flags::FORWARD6;
 use crate::drops::Drop;
-use crate::ethernet::interface_flags::FORWARD6;
 use crate::neighbor::NO_ADJACENCY;
 use crate::shared::Shared;
 
@@ -19,40 +19,71 @@ const RESOLVE: u16 = 3;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip6Lookup { shared: shared.clone() })
+    Box::new(Ip6Lookup {
+        shared: shared.clone(),
+        destinations: Box::new([0; VECTOR]),
+        lookup: Lookup::new(),
+        values: Column::of(0),
+    })
 }
 
 struct Ip6Lookup {
     shared: Arc<Shared>,
+    destinations: Box<[u128; VECTOR]>,
+    lookup: Box<Lookup<u128>>,
+    values: Column<u32>,
 }
 
 impl Node for Ip6Lookup {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        for lane in 0..vector.len() {
-            vector.next[lane] = self.lane(cx.reader, vector, lane);
+        let (lanes, shared) = (vector.len(), &*self.shared);
+        let mut scopes = false;
+        for lane in 0..lanes {
+            let octets = vector.bytes(lane).get(24..40).and_then(<[u8]>::first_chunk::<16>);
+            // A truncated packet has the unspecified destination.
+            self.destinations[lane] = octets.map_or(0, |octets| u128::from_be_bytes(*octets));
+            scopes |= self.destinations[lane] == 0 || is_link_local(self.destinations[lane]);
+        }
+        let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
+        self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Routes::All);
+        let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
+        let forwards = |interface| shared.attributes.flags_of(interface) & FORWARD6 != 0;
+        if !scopes
+            && any & flags::OWN == 0
+            && vector.rx_if.uniform(lanes).is_some_and(forwards)
+            && let Some(next) = follow_uniform(shared, vector, &self.values)
+        {
+            return Next::All(next);
+        }
+        for lane in 0..lanes {
+            vector.next[lane] = self.lane(vector, lane);
         }
         Next::Lanes
     }
 }
 
 impl Ip6Lookup {
-    fn lane(&self, reader: &Reader, vector: &mut Vector, lane: usize) -> u16 {
+    fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {
         let shared = &*self.shared;
-        let octets = vector.bytes(lane).get(24..40).and_then(<[u8]>::first_chunk::<16>);
-        let Some(octets) = octets else { return Drop::Ip6Truncated.next() };
-        let destination = u128::from_be_bytes(*octets);
+        let destination = self.destinations[lane];
+        if destination == 0 {
+            return Drop::Ip6Truncated.next();
+        }
         let own = vector.flags[lane] & flags::OWN != 0;
-        if destination >> 118 == 0xfe80 >> 6 {
+        if is_link_local(destination) {
             // A reply to a link-local address leaves by the receiving interface (RFC 4007).
             vector.tx_if[lane] = vector.rx_if[lane];
             vector.adjacency[lane] = NO_ADJACENCY;
             return if own { RESOLVE } else { Drop::Ip6LinkLocal.next() };
         }
-        let line = shared.interface(vector.rx_if[lane]);
-        let table = shared.ip6_table(line.vrf(), reader);
-        let value = table.map_or(0, |table| table.lookup(destination));
-        let next = route(shared, vector, lane, value);
-        let forwards = line.flags() & FORWARD6 != 0;
+        let next = route(shared, vector, lane, self.values[lane]);
+        let forwards = shared.attributes.flags_of(vector.rx_if[lane]) & FORWARD6 != 0;
         if own || forwards || next != REWRITE { next } else { Drop::Ip6NotForwarding.next() }
     }
+}
+
+/// Whether an address is in fe80::/10 (RFC 4291 2.5.6).
+#[inline(always)]
+fn is_link_local(address: u128) -> bool {
+    address >> 118 == 0xfe80 >> 6
 }

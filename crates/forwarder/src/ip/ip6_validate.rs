@@ -22,6 +22,12 @@ impl Validated {
         Self { destination: [0; VECTOR], exceptions: [0; VECTOR / 8] }
     }
 
+    /// Whether a lane is an exception.
+    #[inline(always)]
+    pub fn is_exception(&self, lane: usize) -> bool {
+        self.exceptions[lane / 8] >> (lane % 8) & 1 == 1
+    }
+
     /// Whether no lane is an exception.
     pub fn is_clean(&self) -> bool {
         self.exceptions.iter().fold(0, |any, exceptions| any | exceptions) == 0

@@ -1,5 +1,9 @@
 //! IP unicast: validation, lookup, rewrite. IPv4 and IPv6 have the same steps in separate files.
 
+pub mod header_words;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod header_words_avx512;
 pub mod identification;
 pub mod ip4_fragment;
 pub mod ip4_input;
@@ -28,6 +32,8 @@ mod ip6_validate_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ip6_validate_avx512;
+pub mod lookup;
+pub mod noop;
 pub mod policy;
 pub mod reassembly;
 pub mod redirect;
@@ -39,8 +45,6 @@ mod rewrite_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod rewrite_avx512;
-
-use std::ops::Range;
 
 use stoa_engine::Vector;
 use stoa_engine::vector::Column;
@@ -58,23 +62,6 @@ pub const LOCAL: u16 = 1;
 pub const ERROR: u16 = 2;
 /// The fourth edge of `ip4-input` and `ip4-lookup`: packets with options.
 pub const OPTIONS: u16 = 3;
-
-/// Ranges of consecutive lanes whose interfaces are in the same VRF, each with that VRF.
-pub(crate) fn vrf_runs<'a>(
-    shared: &'a Shared,
-    vector: &'a Vector,
-) -> impl Iterator<Item = (Range<usize>, u32)> + 'a {
-    let vrf = |lane: usize| shared.interface(vector.rx_if[lane]).vrf();
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let start = at;
-        let first = (start < vector.len()).then(|| vrf(start))?;
-        while at < vector.len() && vrf(at) == first {
-            at += 1;
-        }
-        Some((start..at, first))
-    })
-}
 
 /// Resolves the next hop of a lane: sets its adjacency and returns its edge.
 #[inline(always)]

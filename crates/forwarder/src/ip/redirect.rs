@@ -4,36 +4,33 @@
 
 use std::sync::Arc;
 
+use stoa_engine::arc::ArcHook;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::adjacency::AdjacencyKind;
 use stoa_tables::next_hop::Resolved;
 
+use crate::arcs::{self, IP4_INPUT, IP6_INPUT};
 use crate::punt::Class;
 use crate::shared::Shared;
-
-/// Next nodes of IPv4 packets.
-pub const EDGES4: &[&str] = &["ip4-lookup"];
-/// Next nodes of IPv6 packets.
-pub const EDGES6: &[&str] = &["ip6-lookup"];
-const LOOKUP: u16 = 0;
-/// The position of this feature in the arc.
-pub const ARC_POSITION: usize = 2;
 
 /// The most bytes of a packet that a redirect quotes.
 const QUOTED: usize = 1280;
 
 /// Makes the IPv4 node of one worker.
 pub fn make4(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Redirect { shared: shared.clone(), is_ip4: true })
+    let hook = arcs::hook(IP4_INPUT, "ip4-redirect");
+    Box::new(Redirect { shared: shared.clone(), hook, is_ip4: true })
 }
 
 /// Makes the IPv6 node of one worker.
 pub fn make6(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Redirect { shared: shared.clone(), is_ip4: false })
+    let hook = arcs::hook(IP6_INPUT, "ip6-redirect");
+    Box::new(Redirect { shared: shared.clone(), hook, is_ip4: false })
 }
 
 struct Redirect {
     shared: Arc<Shared>,
+    hook: ArcHook,
     is_ip4: bool,
 }
 
@@ -52,7 +49,10 @@ impl Node for Redirect {
                 }
             }
         }
-        Next::All(LOOKUP)
+        let arcs = &self.shared.arcs;
+        let arc = if self.is_ip4 { &arcs.ip4_input } else { &arcs.ip6_input };
+        let lanes = vector.len();
+        self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next)
     }
 }
 

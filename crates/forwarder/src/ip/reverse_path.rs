@@ -1,23 +1,18 @@
 //! `ip4-reverse-path` and `ip6-reverse-path`: unicast reverse path forwarding (uRPF: RFC 2827,
-//! RFC 3704).
+//! RFC 3704). The sources of all lanes are looked up together.
 
 use std::sync::Arc;
 
-use stoa_engine::quiescence::Reader;
-use stoa_engine::{Context, Next, Node, Vector};
-use stoa_tables::lpm::{Key, LpmReader};
+use stoa_engine::arc::{ArcHook, FeatureArc};
+use stoa_engine::vector::Column;
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::next_hop::Resolved;
 
+use super::header_words;
+use super::lookup::{Address, Lookup, Routes};
+use crate::arcs::{self, IP4_INPUT, IP6_INPUT};
 use crate::drops::Drop;
 use crate::shared::Shared;
-
-/// Next nodes of IPv4 packets.
-pub const EDGES4: &[&str] = &["ip4-lookup", "ip4-policy", "ip4-redirect"];
-/// Next nodes of IPv6 packets.
-pub const EDGES6: &[&str] = &["ip6-lookup", "ip6-policy", "ip6-redirect"];
-const LOOKUP: u16 = 0;
-/// The position of this feature in the arc; the edge to a later feature is its distance.
-pub const ARC_POSITION: usize = 0;
 
 /// Off, in [`crate::ethernet::InterfaceLine::reverse_path`].
 pub const OFF: u32 = 0;
@@ -30,98 +25,158 @@ pub const LOOSE_OR_DEFAULT: u32 = 3;
 
 /// Makes the IPv4 node of one worker.
 pub fn make4(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(ReversePath { shared: shared.clone(), is_ip4: true })
+    Box::new(ReversePath::<u32>::new(shared, arcs::hook(IP4_INPUT, "ip4-reverse-path")))
 }
 
 /// Makes the IPv6 node of one worker.
 pub fn make6(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(ReversePath { shared: shared.clone(), is_ip4: false })
+    Box::new(ReversePath::<u128>::new(shared, arcs::hook(IP6_INPUT, "ip6-reverse-path")))
 }
 
-struct ReversePath {
+/// The differences between the families.
+trait Source: Address {
+    /// The arc of the node.
+    fn arc(shared: &Shared) -> &FeatureArc;
+    /// The mode of an interface, from [`crate::ethernet::InterfaceLine::reverse_path`].
+    fn mode(modes: u32) -> u32;
+    /// Loads the source of each lane.
+    fn load(shared: &Shared, vector: &Vector, sources: &mut [Self; VECTOR]);
+    /// Whether a source passes without a route: that of a host without an address (RFC 1122
+    /// 3.2.1.3). Only local delivery of broadcasts receives such packets.
+    fn is_exempt(self) -> bool;
+}
+
+impl Source for u32 {
+    fn arc(shared: &Shared) -> &FeatureArc {
+        &shared.arcs.ip4_input
+    }
+
+    fn mode(modes: u32) -> u32 {
+        modes & 3
+    }
+
+    fn load(shared: &Shared, vector: &Vector, sources: &mut [Self; VECTOR]) {
+        header_words::load(shared.kernel, vector, 12, sources);
+    }
+
+    fn is_exempt(self) -> bool {
+        self == 0
+    }
+}
+
+impl Source for u128 {
+    fn arc(shared: &Shared) -> &FeatureArc {
+        &shared.arcs.ip6_input
+    }
+
+    fn mode(modes: u32) -> u32 {
+        modes >> 2 & 3
+    }
+
+    fn load(_: &Shared, vector: &Vector, sources: &mut [Self; VECTOR]) {
+        for (lane, source) in sources.iter_mut().enumerate().take(vector.len()) {
+            let octets = vector.bytes(lane).get(8..24).and_then(<[u8]>::first_chunk::<16>);
+            *source = octets.map_or(0, |octets| Self::from_be_bytes(*octets));
+        }
+    }
+
+    fn is_exempt(self) -> bool {
+        false
+    }
+}
+
+struct ReversePath<K> {
     shared: Arc<Shared>,
-    is_ip4: bool,
+    hook: ArcHook,
+    lookup: Box<Lookup<K>>,
+    sources: Box<[K; VECTOR]>,
+    values: Column<u32>,
 }
 
-impl Node for ReversePath {
+impl<K: Source + Send> Node for ReversePath<K> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        for lane in 0..vector.len() {
-            let reason = self.check(cx.reader, vector.bytes(lane), vector.rx_if[lane]);
-            vector.next[lane] = match reason {
-                Some(reason) => reason.next(),
-                None => self.next_feature(vector.rx_if[lane]),
-            };
+        let (lanes, shared) = (vector.len(), &*self.shared);
+        K::load(shared, vector, &mut self.sources);
+        let interface = vector.rx_if.uniform(lanes);
+        let mode = |interface: u32| K::mode(shared.interface(interface).reverse_path());
+        let is_loose = |lane: usize| mode(interface.unwrap_or(vector.rx_if[lane])) == LOOSE;
+        // With the default route first: a lane in loose mode that has another one keeps it.
+        let routes = match interface.map(mode) {
+            Some(LOOSE) => Routes::BeyondDefault,
+            _ => Routes::All,
+        };
+        let keys = &self.sources[..lanes];
+        let values = &mut self.values[..lanes];
+        self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, routes);
+        if interface.is_none() {
+            for lane in (0..lanes).filter(|lane| is_loose(*lane)) {
+                let vrf = shared.attributes.vrf_of(vector.rx_if[lane]);
+                let table = K::table(shared, vrf, cx.reader);
+                values[lane] = table.map_or(0, |table| table.lookup_beyond_default(keys[lane]));
+            }
         }
-        Next::Lanes
+        let next = self.hook.proceed(K::arc(shared), &vector.rx_if, lanes, &mut vector.next);
+        self.drop_failed(vector, next)
     }
 }
 
-impl ReversePath {
-    /// The next feature of the interface, or the lookup.
-    fn next_feature(&self, interface: u32) -> u16 {
-        let arc = if self.is_ip4 { &self.shared.features4 } else { &self.shared.features6 };
-        arc.next(interface, ARC_POSITION + 1)
-            .map_or(LOOKUP, |feature| (feature - ARC_POSITION) as u16)
+impl<K: Source> ReversePath<K> {
+    fn new(shared: &Arc<Shared>, hook: ArcHook) -> Self {
+        Self {
+            shared: shared.clone(),
+            hook,
+            lookup: Lookup::new(),
+            sources: Box::new([K::default(); VECTOR]),
+            values: Column::of(0),
+        }
     }
 
-    /// The drop reason if the source fails the check.
-    fn check(&self, reader: &Reader, bytes: &[u8], interface: u32) -> Option<Drop> {
-        let line = self.shared.interface(interface);
-        let truncated = if self.is_ip4 { Drop::Ip4Truncated } else { Drop::Ip6Truncated };
-        let (mode, value) = if self.is_ip4 {
-            let Some(source) = bytes.get(12..16).and_then(<[u8]>::first_chunk::<4>) else {
-                return Some(truncated);
+    /// Drops the lanes whose sources fail the check of their interface; the others go where `next`
+    /// says.
+    fn drop_failed(&self, vector: &mut Vector, next: Next) -> Next {
+        let mut next = next;
+        for lane in 0..vector.len() {
+            let interface = vector.rx_if[lane];
+            let mode = K::mode(self.shared.interface(interface).reverse_path());
+            let value = self.values[lane];
+            let passes = match mode {
+                OFF => true,
+                STRICT => self.is_via(value, interface),
+                _ => self.has_path(value),
             };
-            let source = u32::from_be_bytes(*source);
-            if source == 0 {
-                // A host without an address (RFC 1122 3.2.1.3): only local delivery of broadcasts
-                // receives such packets.
-                return None;
+            if passes || self.sources[lane].is_exempt() {
+                continue;
             }
-            let mode = line.reverse_path() & 3;
-            (
-                mode,
-                self.shared
-                    .ip4_table(line.vrf(), reader)
-                    .map_or(0, |t| lookup_source(t, source, mode)),
-            )
-        } else {
-            let Some(source) = bytes.get(8..24).and_then(<[u8]>::first_chunk::<16>) else {
-                return Some(truncated);
-            };
-            let source = u128::from_be_bytes(*source);
-            let mode = line.reverse_path() >> 2 & 3;
-            (
-                mode,
-                self.shared
-                    .ip6_table(line.vrf(), reader)
-                    .map_or(0, |t| lookup_source(t, source, mode)),
-            )
-        };
-        match mode {
-            OFF => None,
-            STRICT => (!self.is_via(value, interface)).then_some(Drop::ReversePathStrict),
-            _ => (!self.has_path(value)).then_some(Drop::ReversePathLoose),
+            if let Next::All(edge) = next {
+                vector.next[..].fill(edge);
+                next = Next::Lanes;
+            }
+            let strict = mode == STRICT;
+            let reason = if strict { Drop::ReversePathStrict } else { Drop::ReversePathLoose };
+            vector.next[lane] = reason.next();
         }
+        next
     }
 
     /// Whether the route has an adjacency: it is neither local nor a blackhole.
+    #[inline(always)]
     fn has_path(&self, value: u32) -> bool {
         matches!(self.shared.next_hops.resolve(value, 0), Resolved::Adjacency(_))
     }
 
     /// Whether a path of the route leaves by the interface.
+    #[inline(always)]
     fn is_via(&self, value: u32, interface: u32) -> bool {
         let by = |adjacency| {
             let line = self.shared.adjacencies.get(adjacency);
             line.is_some_and(|line| line.head().interface() == interface)
         };
+        if !self.shared.next_hops.is_group(value) {
+            return match self.shared.next_hops.resolve(value, 0) {
+                Resolved::Adjacency(adjacency) => by(adjacency),
+                _ => false,
+            };
+        }
         self.shared.next_hops.adjacencies(value).any(by)
     }
-}
-
-/// The route to a source. Loose mode ignores the default route, which would match every address
-/// (RFC 3704 2.4).
-fn lookup_source<K: Key>(table: &LpmReader<K>, source: K, mode: u32) -> u32 {
-    if mode == LOOSE { table.lookup_beyond_default(source) } else { table.lookup(source) }
 }

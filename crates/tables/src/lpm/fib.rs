@@ -273,7 +273,19 @@ impl<K: Key> LpmReader<K> {
     /// shorter of the two slices.
     #[inline]
     pub fn lookup_batch(&self, keys: &[K], out: &mut [u32]) {
-        let (root, words, rest) = (self.fib.root(), self.fib.words(), self.fib.rest());
+        self.batch(self.fib.rest(), keys, out);
+    }
+
+    /// As [`Self::lookup_batch`], but the default route does not count.
+    #[inline]
+    pub fn lookup_batch_beyond_default(&self, keys: &[K], out: &mut [u32]) {
+        self.batch(0, keys, out);
+    }
+
+    /// Looks up a batch; `rest` is the value of keys that no other prefix covers.
+    #[inline(always)]
+    fn batch(&self, rest: u32, keys: &[K], out: &mut [u32]) {
+        let (root, words) = (self.fib.root(), self.fib.words());
         match self.kernel {
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             Kernel::Avx512 => K::lookup_avx512(root, words, rest, keys, out),

@@ -13,7 +13,7 @@ use super::trace::{STEPS, Step};
 use crate::control::forwarder_state::ForwarderState;
 use crate::drops;
 use crate::icmp::IcmpCause;
-use crate::nodes::{ENTRY, HOST_INTERFACE_ENTRY, NODES};
+use crate::nodes::{self, ENTRY, HOST_INTERFACE_ENTRY};
 use crate::punt::Class;
 
 /// The node that sends packets to a host interface.
@@ -27,16 +27,17 @@ const ANSWERERS: [&str; 4] = ["icmp4-echo", "icmp6-echo", "icmp4-error", "icmp6-
 /// The name of a node, of `port-output`, or of an input, by counter index.
 fn node_name(at: u16) -> &'static str {
     let at = usize::from(at);
-    match NODES.get(at) {
-        Some(spec) => spec.name,
-        None if at == NODES.len() => OUTPUT,
-        None => stoa_ports::INPUTS.get(at - NODES.len() - 1).copied().unwrap_or("?"),
+    let nodes = nodes::graph().nodes();
+    match nodes.get(at) {
+        Some(node) => node.name(),
+        None if at == nodes.len() => OUTPUT,
+        None => stoa_ports::INPUTS.get(at - nodes.len() - 1).copied().unwrap_or("?"),
     }
 }
 
 /// The node that an edge leads to.
 fn edge_name(node: u16, edge: u16) -> Option<&'static str> {
-    NODES.get(usize::from(node))?.edges.get(usize::from(edge)).copied()
+    nodes::graph().nodes().get(usize::from(node))?.edges().get(usize::from(edge)).copied()
 }
 
 /// What the data of packets before a node starts with.
@@ -374,9 +375,10 @@ mod tests {
 
     #[test]
     fn every_node_has_a_name_and_a_data_start() {
-        assert_eq!(node_name(0), NODES[0].name);
-        assert_eq!(node_name(NODES.len() as u16), OUTPUT);
-        assert_eq!(node_name(NODES.len() as u16 + 1), stoa_ports::INPUTS[0]);
+        let nodes = nodes::graph().nodes();
+        assert_eq!(node_name(0), nodes[0].name());
+        assert_eq!(node_name(nodes.len() as u16), OUTPUT);
+        assert_eq!(node_name(nodes.len() as u16 + 1), stoa_ports::INPUTS[0]);
         assert_eq!(node_name(u16::MAX), "?");
         for (name, start) in [
             ("ethernet-input", Start::Ethernet),

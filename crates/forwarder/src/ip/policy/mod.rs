@@ -16,9 +16,6 @@ use stoa_engine::counters::Counter;
 
 use crate::shared::SpecialNextHop;
 
-/// The position of this feature in the arc.
-pub const ARC_POSITION: usize = 1;
-
 /// The most rules of one VRF and family.
 pub const RULES: usize = 1_024;
 

@@ -4,14 +4,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use stoa_engine::arc::ArcHook;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::Column;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::next_hop::Resolved;
 
-use super::ARC_POSITION;
 use super::header::Family;
 use super::walk::{Columns, Outcome, Tables};
+use crate::arcs::{self, IP4_INPUT, IP6_INPUT};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, FORWARD6};
 use crate::icmp::IcmpCause;
@@ -19,13 +20,10 @@ use crate::ip::ip4_options::through_options;
 use crate::ip::{ERROR, REWRITE, ip4_input, ip6_input};
 use crate::shared::{Shared, SpecialNextHop};
 
-/// Next nodes of IPv4 packets: the first edges of `ip4-input`, and the next feature.
-pub const EDGES4: &[&str] =
-    &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options", "ip4-redirect"];
-/// Next nodes of IPv6 packets: the first edges of `ip6-input`, and the next feature.
-pub const EDGES6: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-redirect"];
-const FEATURE4: u16 = 4;
-const FEATURE6: u16 = 3;
+/// Next nodes of IPv4 packets besides those of the arc: the first edges of `ip4-input`.
+pub const EDGES4: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options"];
+/// Next nodes of IPv6 packets besides those of the arc: the first edges of `ip6-input`.
+pub const EDGES6: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error"];
 /// The lookup result without a route.
 const NO_ROUTE: u32 = 0;
 
@@ -41,6 +39,7 @@ pub fn make6(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
 
 struct PolicyNode<K> {
     shared: Arc<Shared>,
+    hook: ArcHook,
     worker: usize,
     columns: Box<Columns<K>>,
     /// The lookup results of the VRFs' own tables.
@@ -50,7 +49,9 @@ struct PolicyNode<K> {
 impl<K: Family + Send> PolicyNode<K> {
     fn boxed(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
         let (shared, columns, own) = (shared.clone(), Box::new(Columns::new()), Column::of(0));
-        Box::new(Self { shared, worker, columns, own })
+        let (arc, node) =
+            if K::IS_IP4 { (IP4_INPUT, "ip4-policy") } else { (IP6_INPUT, "ip6-policy") };
+        Box::new(Self { shared, hook: arcs::hook(arc, node), worker, columns, own })
     }
 }
 
@@ -117,12 +118,13 @@ impl<K: Family + Send> PolicyNode<K> {
     /// Follows the route of the VRF's own table, through the next feature.
     fn follow_own_route(&self, vector: &mut Vector, lane: usize) -> u16 {
         let shared = &*self.shared;
-        let (arc, edge) =
-            if K::IS_IP4 { (&shared.features4, FEATURE4) } else { (&shared.features6, FEATURE6) };
-        match arc.next(vector.rx_if[lane], ARC_POSITION + 1) {
-            Some(_) => edge,
-            None => follow_route::<K>(shared, vector, lane, self.own[lane]),
+        let arc = if K::IS_IP4 { &shared.arcs.ip4_input } else { &shared.arcs.ip6_input };
+        let enabled = arc.enabled(vector.rx_if[lane]);
+        if self.hook.is_last(enabled) {
+            // The route is known: no second lookup.
+            return follow_route::<K>(shared, vector, lane, self.own[lane]);
         }
+        self.hook.edge(enabled)
     }
 }
 
