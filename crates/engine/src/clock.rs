@@ -27,6 +27,12 @@ pub fn tsc_hz() -> u64 {
     })
 }
 
+/// How long so many ticks of [`tsc`] take.
+pub fn duration(ticks: u64) -> Duration {
+    let nanoseconds = u128::from(ticks) * 1_000_000_000 / u128::from(tsc_hz().max(1));
+    Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+}
+
 fn measure() -> (u64, u64) {
     let bracket = |_: ()| {
         let before = tsc();

@@ -2,6 +2,7 @@
 //! deterministic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 static NOW: AtomicU64 = AtomicU64::new(1);
 
@@ -13,6 +14,11 @@ pub fn tsc() -> u64 {
 /// Ticks of [`tsc`] per second.
 pub fn tsc_hz() -> u64 {
     1_000_000_000
+}
+
+/// How long so many ticks of [`tsc`] take.
+pub fn duration(ticks: u64) -> Duration {
+    Duration::from_nanos(ticks)
 }
 
 /// Sets the time, in nanoseconds.

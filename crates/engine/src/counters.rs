@@ -38,7 +38,7 @@ pub struct NodeCounters {
     pub calls: Counter,
     /// Packets that it saw.
     pub packets: Counter,
-    /// Cycles that it took, dispatch included.
+    /// Cycles that it took, dispatch and polls included.
     pub cycles: Counter,
 }
 

@@ -4,6 +4,8 @@
 //! Nodes run in list order (lowest first), so a list in the order of a packet's
 //! path gathers the fullest vectors; `port-output` is the last.
 
+mod deadlines;
+
 use crate::clock;
 use crate::counters::{NodeCounters, WorkerCounters};
 use crate::drops::{self, Reason};
@@ -17,6 +19,7 @@ use crate::quiescence::Reader;
 use crate::trace_capture::TraceCapture;
 use crate::trace_capture::trace::Event;
 use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector, flags};
+pub(crate) use deadlines::Deadlines;
 
 /// The name of the last node: the engine's own, which transmits.
 pub const OUTPUT: &str = "port-output";
@@ -80,8 +83,7 @@ impl Walk<'_> {
     fn context<'a>(
         &'a mut self,
         (at, now): (usize, u64),
-        emitted: &'a mut Vec<(u16, Packet)>,
-        output: &'a mut Output,
+        (emitted, output, deadlines): Lent<'a>,
     ) -> Context<'a> {
         Context {
             worker: self.worker,
@@ -95,9 +97,13 @@ impl Walk<'_> {
             node: at as u16,
             handoff: &mut output.handoff,
             handed: &mut output.handed,
+            deadlines,
         }
     }
 }
+
+/// What a graph lends to a node that it runs.
+type Lent<'a> = (&'a mut Vec<(u16, Packet)>, &'a mut Output, &'a mut Deadlines);
 
 /// The nodes of one worker.
 pub struct Graph {
@@ -106,6 +112,7 @@ pub struct Graph {
     pending: u128,
     spare: Vec<Box<Vector>>,
     emitted: Vec<(u16, Packet)>,
+    deadlines: Deadlines,
     pool: &'static Pool,
     /// Where `port-output` sends.
     pub output: Output,
@@ -127,6 +134,7 @@ impl Graph {
             pending: 0,
             spare: (0..nodes.len() + 16).map(|_| Vector::new(pool)).collect(),
             emitted: Vec::with_capacity(EMIT),
+            deadlines: Deadlines::new(nodes.len()),
             pool,
             output: Output::new(pool, nodes.len() as u16),
         }
@@ -206,7 +214,8 @@ impl Graph {
                 self.pending &= !(1 << at);
             }
             let packets = vector.len() as u64;
-            let mut cx = walk.context((at, began), &mut self.emitted, &mut self.output);
+            let lent = (&mut self.emitted, &mut self.output, &mut self.deadlines);
+            let mut cx = walk.context((at, began), lent);
             let next = {
                 let _processing = Processing::begin();
                 slot.node.process(&mut cx, &mut vector)
@@ -221,7 +230,8 @@ impl Graph {
     pub fn tick(&mut self, walk: &mut Walk<'_>) {
         let now = clock::tsc();
         for at in 0..self.slots.len() {
-            let mut cx = walk.context((at, now), &mut self.emitted, &mut self.output);
+            let lent = (&mut self.emitted, &mut self.output, &mut self.deadlines);
+            let mut cx = walk.context((at, now), lent);
             self.slots[at].node.tick(&mut cx);
             self.send_emitted(at, walk);
         }

@@ -2,6 +2,7 @@
 
 use crate::counters::WorkerCounters;
 use crate::drops::Reason;
+use crate::graph::Deadlines;
 use crate::packet::Packet;
 use crate::pool::PoolCache;
 use crate::quiescence::Reader;
@@ -19,8 +20,8 @@ pub enum Next {
     Lanes,
 }
 
-/// One processing step. `process` never allocates, locks, logs, calls the
-/// system, or panics, whatever a packet holds.
+/// One processing step. `process` and `poll` never allocate, lock, log, call the
+/// system, or panic, whatever a packet holds.
 pub trait Node: Send {
     /// Processes the vector: changes packets and columns, and returns where they go.
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next;
@@ -28,6 +29,15 @@ pub trait Node: Send {
     /// Called about ten times a second, whether packets come or not, so that a node
     /// can expire its state. Packets go on by [`Context::emit`].
     fn tick(&mut self, _cx: &mut Context<'_>) {}
+
+    /// Called once a deadline has passed, whether packets come or not: the one that the
+    /// node last returned here, or one for which it asked by [`Context::wake_at`]. Returns
+    /// the next, as a time stamp counter; `None`: none until the node asks. Packets go on
+    /// by [`Context::emit`]. A node that has more to do than a call should take returns
+    /// `cx.now`: it is polled again in the next iteration of the main loop.
+    fn poll(&mut self, _cx: &mut Context<'_>) -> Option<u64> {
+        None
+    }
 }
 
 /// A node in the list of nodes.
@@ -81,7 +91,7 @@ pub(crate) const EMIT: usize = 1024;
 pub struct Context<'a> {
     /// The worker that runs the node.
     pub worker: usize,
-    /// The time stamp counter at the beginning of this walk.
+    /// The time stamp counter at the beginning of this walk, or poll.
     pub now: u64,
     /// Access to published values, for this call.
     pub reader: &'a Reader,
@@ -97,6 +107,7 @@ pub struct Context<'a> {
     /// Workers that got packets in this walk.
     pub(crate) handed: &'a mut u64,
     pub(crate) trace_capture: &'a mut TraceCapture,
+    pub(crate) deadlines: &'a mut Deadlines,
 }
 
 impl Context<'_> {
@@ -112,6 +123,13 @@ impl Context<'_> {
         let mut packet = self.pool.jumbo_packet()?;
         packet.set_own();
         Some(packet)
+    }
+
+    /// Asks for a [`Node::poll`] once the time stamp counter has reached `tsc`. An earlier
+    /// time for which the node has asked stays.
+    #[inline]
+    pub fn wake_at(&mut self, tsc: u64) {
+        self.deadlines.ask(self.node, tsc);
     }
 
     /// How many packets [`Self::emit`] still takes in this call.

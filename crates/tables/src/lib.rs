@@ -1,4 +1,5 @@
-//! The lookup tables: longest-prefix match, next hops, adjacencies, token buckets, flow hashes.
+//! The lookup tables: longest-prefix match, next hops, adjacencies, token buckets, timers, flow
+//! hashes.
 //!
 //! Tables do not depend on packets. Workers read them without locks while one writer changes them
 //! in place: every shared cell is an atomic word in an arena that is allocated once (zeroed, and
@@ -20,6 +21,7 @@ pub mod next_hop;
 mod pages;
 pub mod shared_bucket;
 mod sync;
+pub mod timing_wheel;
 pub mod token_bucket;
 
 pub use grace::Reclaim;

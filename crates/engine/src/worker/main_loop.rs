@@ -74,13 +74,13 @@ impl Worker {
                 break;
             }
             self.tick_when_due(start, per_us);
-            let packets = self.run_once();
+            let packets = self.poll_when_due(start) + self.run_once();
             self.counters.main_loop.iterations.add(1);
             if packets > 0 {
                 idle_since = clock::tsc();
                 self.counters.main_loop.busy_iterations.add(1);
                 self.counters.main_loop.busy_cycles.add(idle_since.saturating_sub(start));
-            } else if self.keeps_polling(start.saturating_sub(idle_since) / per_us) {
+            } else if self.keeps_polling(start, idle_since, per_us) {
                 std::hint::spin_loop();
             } else {
                 urgency.before_sleep();
@@ -96,15 +96,20 @@ impl Worker {
     pub(crate) fn step(&mut self) -> usize {
         self.quiescence.online(self.index);
         self.execute_commands();
-        self.tick_when_due(clock::tsc(), (clock::tsc_hz() / 1_000_000).max(1));
-        let packets = self.run_once();
+        let start = clock::tsc();
+        self.tick_when_due(start, (clock::tsc_hz() / 1_000_000).max(1));
+        let packets = self.poll_when_due(start) + self.run_once();
         self.counters.main_loop.iterations.add(1);
         self.quiescence.offline(self.index);
         packets
     }
 
-    fn keeps_polling(&self, idle_us: u64) -> bool {
-        self.link.status.polling().patience_us().is_none_or(|patience| idle_us < patience)
+    /// Whether the worker spins on: it was busy a moment ago, or a node is due in a moment.
+    fn keeps_polling(&self, now: u64, idle_since: u64, per_us: u64) -> bool {
+        self.link.status.polling().patience_us().is_none_or(|patience_us| {
+            now.saturating_sub(idle_since) / per_us < patience_us
+                || self.graph.next_poll() <= now.saturating_add(patience_us * per_us)
+        })
     }
 
     /// Executes the commands of the control thread; `false` means stop.
@@ -151,6 +156,21 @@ impl Worker {
     /// Ticks the nodes.
     fn tick(&mut self) {
         self.graph.output.settle(&self.counters);
+        self.walk_after(|graph, walk| {
+            graph.tick(walk);
+            0
+        });
+    }
+
+    /// Polls the nodes whose deadlines have passed; returns packets that they sent.
+    #[inline(always)]
+    fn poll_when_due(&mut self, now: u64) -> usize {
+        if now < self.graph.next_poll() { 0 } else { self.walk_after(Graph::poll) }
+    }
+
+    /// Lets nodes run without packets, and walks with what they send.
+    #[inline(never)]
+    fn walk_after(&mut self, run: impl FnOnce(&mut Graph, &mut Walk<'_>) -> usize) -> usize {
         // SAFETY: as in `run_once`.
         let reader = unsafe { Reader::new(&self.quiescence) };
         let mut walk = Walk {
@@ -161,9 +181,10 @@ impl Worker {
             reader: &reader,
             trace_capture: &mut self.trace_capture,
         };
-        self.graph.tick(&mut walk);
+        let packets = run(&mut self.graph, &mut walk);
         self.graph.walk(&mut walk);
         self.after_walk();
+        packets
     }
 
     /// Receives from every queue once and walks the graph; returns packets moved.
@@ -219,11 +240,14 @@ impl Worker {
         self.counters.main_loop.jumbo_exhausted.set(self.pool.jumbo_exhausted);
     }
 
-    /// Sleeps until a queue, the control thread or another worker has work; returns the TSC cycles slept.
+    /// Sleeps until a queue, the control thread or another worker has work, or a node is due;
+    /// returns the TSC cycles slept.
     fn sleep(&mut self) -> u64 {
         self.link.wakeup.prepare_to_sleep();
-        let (mut nap, mut slept) = (NAP, 0);
-        let mut awake = !self.commands.is_empty()
+        let left = self.graph.next_poll().saturating_sub(clock::tsc());
+        let (mut nap, mut slept) = (clock::duration(left).min(NAP), 0);
+        let mut awake = left == 0
+            || !self.commands.is_empty()
             || !self.injected.is_empty()
             || self.handed.iter().any(|ring| !ring.is_empty())
             || self.software_rss.has_work();

@@ -3,7 +3,7 @@
 /// How a worker waits for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Polling {
-    /// Spin under load; after [`SPIN_US`] without packets sleep until one comes.
+    /// Spin under load; after [`SPIN_US`] without packets sleep until one comes, or a node is due.
     #[default]
     Adaptive,
     /// Spin always: lowest latency, a whole core.

@@ -3,6 +3,7 @@
 #![cfg(all(not(loom), not(miri)))]
 
 mod bench;
+mod deadlines;
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
