@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::generator::Senders;
 use crate::tunnel::TunnelConfig;
 
 /// A driver and what it is to do.
@@ -308,6 +309,8 @@ pub struct GeneratorConfig {
     pub destinations: Destinations,
     /// VLAN of the frames, 1 to 4,094; 0: untagged.
     pub vlan: u16,
+    /// Tags and source of each frame in place of `vlan` and `source`.
+    pub senders: Option<Arc<Senders>>,
     /// Visit the receivers in a pseudo-random order, not in turn.
     pub random: bool,
     /// Receive queues, 1 to 64; 0: one. Count and rate are shared between them.
@@ -320,6 +323,8 @@ pub struct GeneratorConfig {
     /// Packets that lie prepared in each queue; 0: 8,192, or 64 of more than 2,112 bytes.
     /// Needs as many buffers.
     pub prepared: u32,
+    /// Packets that a queue gives at once, at most; 0: as many as a vector holds.
+    pub burst: u16,
     /// Bytes of an IP packet, 68 to 11,050; 0: 1,500, or what the frames need.
     pub mtu: u32,
     /// The port's own MAC address. `None`: one made from random.
@@ -338,11 +343,13 @@ impl Default for GeneratorConfig {
             destination: IpAddr::from([198, 19, 0, 1]),
             destinations: Destinations::Range(1),
             vlan: 0,
+            senders: None,
             random: false,
             queues: 0,
             flows: 0,
             mix: None,
             prepared: 0,
+            burst: 0,
             mtu: 0,
             mac: None,
         }
@@ -368,6 +375,8 @@ pub struct Kind {
     pub source: IpAddr,
     /// The receivers, of the same family.
     pub destinations: Destinations,
+    /// Tags and sources, in place of the generator's.
+    pub senders: Option<Arc<Senders>>,
 }
 
 /// A port that receives nothing and discards what is sent.

@@ -195,6 +195,18 @@ fn bench_options_out_of_range_are_wrong_usage() {
         &["--routes", "2", "--prefixes", "synthetic:2"],
         &["--prefixes", "synthetic:x"],
         &["--routes", "7", "--update-rate", "1", "--seconds", "1"],
+        &["--ports", "0"],
+        &["--burst", "257"],
+        &["--vlans", "4095"],
+        &["--vlans", "4094", "--ports", "64"],
+        &["--vlans", "8", "--vlan"],
+        &["--qinq"],
+        &["--vrfs", "256"],
+        &["--vrfs", "4", "--vlans", "3"],
+        &["--vrfs", "4", "--routes", "8", "--update-rate", "1"],
+        &["--feature", "urpf"],
+        &["--feature", "urpf-strict,urpf-loose"],
+        &["--feature", "urpf-strict", "--vlans", "9", "--prefixes", "synthetic:8"],
     ] {
         let output = stoa(&[&["bench", "forward"], wrong].concat());
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", err(&output));
@@ -223,6 +235,22 @@ fn bench_forward_loses_no_packet() {
         let updates = figures["updates_per_second"].as_f64().unwrap();
         assert_eq!(updates > 0.0, options.contains(&"--update-rate"), "{updates}");
     }
+}
+
+#[test]
+fn bench_forward_mixes_ports_vlans_vrfs_and_sources() {
+    let options = "bench forward --seconds 1 --json --ports 2 --burst 32 --vlans 6 --qinq --vrfs 3 --next-hops 8 \
+        --prefixes synthetic:5000 --destinations random --mix campus --feature urpf-strict \
+        --feature-elsewhere urpf-loose";
+    let output = stoa(&options.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let figures: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&figures["lost"], &figures["routes"]), (&0.into(), &15_000.into()), "{figures}");
+    let layout = ["ports", "vlans", "vrfs", "burst", "next_hops"].map(|field| &figures[field]);
+    assert_eq!(layout, [2, 6, 3, 32, 8].map(Value::from).each_ref(), "{figures}");
+    assert_eq!(figures["features"], serde_json::json!(["urpf-strict"]));
+    let nodes = figures["nodes"].as_array().unwrap();
+    assert!(nodes.iter().any(|node| node["name"] == "ip4-reverse-path"), "{figures}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod pace;
 mod queue;
 mod receivers;
+mod senders;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,10 @@ use crate::null::NullTx;
 
 use queue::{GeneratorRx, Kind, Variety};
 use receivers::receivers;
+use senders::SenderTurn;
 use template::Template;
+
+pub use senders::Senders;
 
 /// Packets prepared in a queue by default:
 /// more than the first-level cache has lines.
@@ -78,9 +82,9 @@ pub fn open(config: &GeneratorConfig, pool: &'static Pool) -> Result<Generator, 
             rate => share(rate, queue, queues).max(1),
         };
         let limits = (count, rate);
-        let prepared = prepared as usize;
+        let sizes = (prepared as usize, usize::from(config.burst));
         let missed = missed.clone();
-        rx.push(Box::new(GeneratorRx::new(pool, first, variety, limits, prepared, missed)));
+        rx.push(Box::new(GeneratorRx::new(pool, first, variety, limits, sizes, missed)));
     }
     let what = match &config.mix {
         Some(mix) => format!("{} kinds of packets", mix.kinds.len()),
@@ -108,11 +112,13 @@ fn kinds(
             return Err(wrong("flows", reason.to_owned()));
         }
         let (receivers, order) = receivers(config, share)?;
-        Ok(Kind { template, receivers, order })
+        let senders = SenderTurn::new(config, share)?;
+        Ok(Kind { template, receivers, order, senders })
     };
     let Some(mix) = &config.mix else {
         let one = Variety { kinds: Vec::new(), order: vec![0], flows, at: 0 };
-        return Ok((kind(config)?, (flows > 1).then_some(one)));
+        let varies = flows > 1 || config.senders.is_some();
+        return Ok((kind(config)?, varies.then_some(one)));
     };
     let mut all = Vec::new();
     for part in &mix.kinds {
@@ -121,8 +127,9 @@ fn kinds(
             return Err(wrong("mix", reason));
         }
         let (frame, source) = (part.frame, part.source);
-        let destinations = part.destinations.clone();
-        all.push(kind(&GeneratorConfig { frame, source, destinations, ..config.clone() })?);
+        let (destinations, senders) = (part.destinations.clone(), part.senders.clone());
+        let of_kind = GeneratorConfig { frame, source, destinations, senders, ..config.clone() };
+        all.push(kind(&of_kind)?);
     }
     let knows = |kind: &u8| usize::from(*kind) < all.len();
     if all.is_empty() || mix.order.is_empty() || !mix.order.iter().all(knows) {

@@ -9,6 +9,7 @@ use stoa_engine::{Doze, PacketFifo, Pool, PoolCache, RxQueue, VECTOR, Vector, cl
 
 use super::pace::Pace;
 use super::receivers::{Order, Receivers};
+use super::senders::SenderTurn;
 use super::template::Template;
 
 /// One kind of packets.
@@ -16,6 +17,7 @@ pub(crate) struct Kind {
     pub(crate) template: Template,
     pub(crate) receivers: Receivers,
     pub(crate) order: Order,
+    pub(crate) senders: Option<SenderTurn>,
 }
 
 impl Kind {
@@ -31,6 +33,9 @@ impl Kind {
                 self.template.write_ip6(slot, first.wrapping_add(number.into()));
             }
             Receivers::List6(list) => self.template.write_ip6(slot, list[number as usize]),
+        }
+        if let Some(senders) = &mut self.senders {
+            senders.write(&self.template, slot);
         }
     }
 }
@@ -54,6 +59,8 @@ pub(crate) struct GeneratorRx {
     variety: Option<Variety>,
     /// Packets still to be written.
     unwritten: u64,
+    /// Packets given at once, at most.
+    burst: usize,
     packet_fifo: PacketFifo,
     scratch: Box<Vector>,
     pace: Pace,
@@ -62,19 +69,21 @@ pub(crate) struct GeneratorRx {
 
 impl GeneratorRx {
     /// A queue with `prepared` packets ready, fewer when the pool has no more. It
-    /// gives `count` packets in all at `rate` per second (0: without limit).
+    /// gives `count` packets in all at `rate` per second (0: without limit), and `burst` of them
+    /// at once (0: whole vectors).
     pub(crate) fn new(
         pool: &'static Pool,
         first: Kind,
         variety: Option<Variety>,
         (count, rate): (u64, u64),
-        prepared: usize,
+        (prepared, burst): (usize, usize),
         missed: Arc<AtomicU64>,
     ) -> Self {
         let mut queue = Self {
             first,
             variety,
             unwritten: count,
+            burst: if burst == 0 { VECTOR } else { burst },
             packet_fifo: PacketFifo::new(pool, prepared),
             scratch: Vector::new(pool),
             pace: Pace::new(rate, prepared as u64),
@@ -111,7 +120,7 @@ impl GeneratorRx {
             variety.write(&mut self.first, frames, lanes);
             return self.packet_fifo.put(frames, 0);
         }
-        let Kind { template, receivers, order } = &mut self.first;
+        let Kind { template, receivers, order, .. } = &mut self.first;
         // One loop for each order, so that no packet pays for the choice.
         match receivers {
             Receivers::Range4(first) => write(frames, order, |slot, number| {
@@ -172,7 +181,7 @@ impl RxQueue for GeneratorRx {
             // All are given: what would be due now is not missed.
             return 0;
         }
-        let mut limit = vector.room();
+        let mut limit = vector.room().min(self.burst);
         if !self.pace.is_free() {
             let (due, shed) = self.pace.due(clock::tsc());
             if shed > 0 {

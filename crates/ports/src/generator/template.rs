@@ -2,7 +2,7 @@
 //! destination and checksum for each packet.
 //!
 //! ```text
-//! Ethernet 14 | VLAN 4? | IPv4 20 or IPv6 40 | UDP 8 | zeros
+//! Ethernet 14 | VLAN 4, 8? | IPv4 20 or IPv6 40 | UDP 8 | zeros
 //! ```
 
 use std::net::IpAddr;
@@ -31,6 +31,8 @@ pub(crate) struct Template {
     /// Whether the first line is all that is written: the frame has no more, or what is behind it
     /// does not matter.
     is_line: bool,
+    /// Bytes that are written otherwise: the headers, or all that fits a plain buffer.
+    copied: usize,
     /// Where the UDP header begins.
     udp_at: usize,
     is_ip4: bool,
@@ -41,8 +43,8 @@ pub(crate) struct Template {
 impl Template {
     /// Makes the frame that `config` describes; `mac` is the receiver when none is given.
     pub(crate) fn new(config: &GeneratorConfig, mac: [u8; 6]) -> Result<Self, OpenError> {
-        let tag = if config.vlan == 0 { 0 } else { 4 };
-        let ip = 14 + tag;
+        let depth = config.senders.as_ref().map_or(config.vlan.min(1), |it| it.depth.into());
+        let ip = 14 + 4 * usize::from(depth.min(2));
         let headers = ip + 8 + if config.source.is_ipv4() { 20 } else { 40 };
         let size = usize::from(config.frame);
         if size < headers || size > JUMBO_FRAME_MAX {
@@ -56,9 +58,12 @@ impl Template {
         let mut frame = vec![0; size.max(LINE)];
         frame[..6].copy_from_slice(&config.destination_mac.unwrap_or(mac));
         frame[6..12].copy_from_slice(&sender(mac));
-        if tag != 0 {
-            frame[12..14].copy_from_slice(&[0x81, 0x00]);
-            frame[14..16].copy_from_slice(&config.vlan.to_be_bytes());
+        if depth > 1 {
+            frame[12..14].copy_from_slice(&[0x88, 0xa8]);
+        }
+        if depth > 0 {
+            frame[ip - 6..ip - 4].copy_from_slice(&[0x81, 0x00]);
+            frame[ip - 4..ip - 2].copy_from_slice(&config.vlan.to_be_bytes());
         }
         let udp = (size - headers + 8) as u16;
         let (destination_at, checksum_at, sum) = match config.source {
@@ -83,8 +88,9 @@ impl Template {
         line.copy_from_slice(&frame[..LINE]);
         frame.truncate(size);
         let (is_ip4, udp_at) = (config.source.is_ipv4(), headers - 8);
-        let is_line = size <= LINE || config.mix.is_some();
-        Ok(Self { line, frame, destination_at, checksum_at, is_line, udp_at, is_ip4, sum })
+        let copied = if config.mix.is_some() { headers } else { size.min(FRAME_MAX) };
+        let is_line = size.min(copied) <= LINE;
+        Ok(Self { line, frame, destination_at, checksum_at, is_line, copied, udp_at, is_ip4, sum })
     }
 
     /// Bytes of a frame.
@@ -110,7 +116,7 @@ impl Template {
         if self.is_line {
             slot[HEADROOM..HEADROOM + LINE].copy_from_slice(&self.line);
         } else {
-            let head = &self.frame[..self.frame.len().min(FRAME_MAX)];
+            let head = &self.frame[..self.copied];
             slot[HEADROOM..HEADROOM + head.len()].copy_from_slice(head);
         }
     }
@@ -154,9 +160,6 @@ impl Template {
     /// Makes a frame that was written one of that flow: another source port, another source
     /// address, and a checksum that fits (RFC 1624, equation 3).
     pub(crate) fn vary(&self, slot: &mut [u8; SLOT], flow: u32) {
-        let word = |slot: &[u8; SLOT], at: usize| {
-            u16::from_ne_bytes([slot[HEADROOM + at], slot[HEADROOM + at + 1]])
-        };
         let address_at = self.destination_at - 2;
         let address = word(slot, address_at);
         let varied = (u16::from_be(address) + (flow / PORTS) as u16).to_be();
@@ -174,6 +177,40 @@ impl Template {
         put(slot, self.udp_at, port.to_ne_bytes());
         put(slot, self.checksum_at, checksum.to_ne_bytes());
     }
+}
+
+impl Template {
+    /// Writes the VLAN IDs of the outermost tags into a frame that was written.
+    #[inline(always)]
+    pub(crate) fn write_tags(&self, slot: &mut [u8; SLOT], vlans: &[u16]) {
+        for (at, vlan) in vlans.iter().enumerate() {
+            put(slot, 14 + 4 * at, vlan.to_be_bytes());
+        }
+    }
+
+    /// Gives a frame that was written another source of the same family, and a checksum that fits
+    /// (RFC 1624, equation 3).
+    #[inline(always)]
+    pub(crate) fn write_source<const N: usize>(&self, slot: &mut [u8; SLOT], source: [u8; N]) {
+        let source_at = self.destination_at - N;
+        let mut sum = u64::from(!word(slot, self.checksum_at));
+        for (at, two) in source.chunks_exact(2).enumerate() {
+            let new = u16::from_ne_bytes([two[0], two[1]]);
+            sum += u64::from(!word(slot, source_at + 2 * at)) + u64::from(new);
+        }
+        let checksum = match !fold(sum) {
+            0 if !self.is_ip4 => 0xffff,
+            checksum => checksum,
+        };
+        put(slot, source_at, source);
+        put(slot, self.checksum_at, checksum.to_ne_bytes());
+    }
+}
+
+/// Two bytes of a frame, in native order.
+#[inline(always)]
+fn word(slot: &[u8; SLOT], at: usize) -> u16 {
+    u16::from_ne_bytes([slot[HEADROOM + at], slot[HEADROOM + at + 1]])
 }
 
 #[inline(always)]

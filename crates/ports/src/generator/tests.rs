@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_engine::pool::HugePages;
 use stoa_engine::{Doze, Pool, PoolCache, Port, PortEvent, Queues, Vector, clock};
 
-use super::open;
+use super::{Senders, open};
 use crate::config::{Destinations, GeneratorConfig, Kind, Mix};
 
 fn up(config: &GeneratorConfig, pool: &'static Pool) -> Queues {
@@ -136,11 +136,13 @@ fn a_mix_keeps_its_order() {
         frame,
         source: IpAddr::from([198, 18, 0, 2]),
         destinations: Destinations::List4([0x0a00_0001, 0x0a00_0002].into()),
+        senders: None,
     };
     let six = Kind {
         frame: 74,
         source: IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
         destinations: Destinations::List6([1 << 125].into()),
+        senders: None,
     };
     let mix = Mix { kinds: vec![four(60), six, four(1514)], order: vec![0, 1, 2, 1] };
     let config = |mix| GeneratorConfig {
@@ -165,6 +167,58 @@ fn a_mix_keeps_its_order() {
         assert!(open(&config(wrong), pool).is_err());
     }
     assert_eq!(pool.free(), 1024);
+}
+
+#[test]
+fn senders_have_their_tags_and_sources_and_checksums_hold() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let six = GeneratorConfig {
+        frame: 74,
+        source: IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+        destination: IpAddr::from([0x2001, 0xdb8, 1, 0, 0, 0, 0, 1]),
+        ..GeneratorConfig::default()
+    };
+    let four = GeneratorConfig::default();
+    for (depth, config) in [(0, &four), (1, &four), (2, &four), (1, &six), (2, &six)] {
+        let is_ip4 = config.source.is_ipv4();
+        let mut senders =
+            Senders { depth, vlans: vec![[7, 8], [9, 10], [4094, 1]], ..Senders::default() };
+        match is_ip4 {
+            true => senders.sources4 = vec![0x0102_0304, 0xffff_fffe, 0],
+            false => senders.sources6 = vec![1 << 127, u128::MAX, 0],
+        }
+        let senders = Some(Arc::new(senders));
+        let config = GeneratorConfig { count: 300, prepared: 300, senders, ..config.clone() };
+        let all = frames(&mut up(&config, pool), pool, 1000);
+        assert_eq!(all.len(), 300);
+        for (number, bytes) in all.iter().enumerate() {
+            let ip = &bytes[14 + 4 * usize::from(depth)..];
+            let vlans = [[7_u16, 8], [9, 10], [4094, 1]][number % 3];
+            for at in 0..usize::from(depth) {
+                let types = if depth == 2 { [0x88a8_u16, 0x8100] } else { [0x8100, 0] };
+                assert_eq!(bytes[12 + 4 * at..][..2], types[at].to_be_bytes());
+                assert_eq!(bytes[14 + 4 * at..][..2], vlans[at].to_be_bytes());
+            }
+            if is_ip4 {
+                assert_eq!(sum(&[&ip[..20]]), 0xffff);
+                assert_eq!(ip[12], [1, 255, 0][number % 3]);
+            } else {
+                let length = ((ip.len() - 40) as u32).to_be_bytes();
+                assert_eq!(sum(&[&ip[8..40], &length, &[0, 0, 0, 17], &ip[40..]]), 0xffff);
+                assert_eq!(ip[8], [128, 255, 0][number % 3]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_burst_limits_what_is_given_at_once() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let config = GeneratorConfig { count: 100, burst: 32, ..GeneratorConfig::default() };
+    let mut queues = up(&config, pool);
+    let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+    let counts = [0; 5].map(|_| queues.rx[0].receive(&mut vector, &mut cache));
+    assert_eq!(counts, [32, 32, 32, 4, 0]);
 }
 
 #[test]
@@ -224,7 +278,16 @@ fn nonsense_is_refused() {
     let pool = Pool::leak(1024, HugePages::Never).unwrap();
     let good = GeneratorConfig { count: 1, ..GeneratorConfig::default() };
     assert!(open(&good, pool).is_ok());
+    let senders = |depth, vlan, sources6| {
+        let vlans = if vlan == 0 { Vec::new() } else { vec![[vlan, 1]] };
+        let sources4 = Vec::new();
+        Some(Arc::new(Senders { depth, vlans, sources4, sources6 }))
+    };
     let bad = [
+        GeneratorConfig { senders: senders(1, 0, Vec::new()), ..good.clone() },
+        GeneratorConfig { senders: senders(3, 1, Vec::new()), ..good.clone() },
+        GeneratorConfig { senders: senders(1, 4095, Vec::new()), ..good.clone() },
+        GeneratorConfig { senders: senders(1, 1, vec![1]), ..good.clone() },
         GeneratorConfig { frame: 41, ..good.clone() },
         GeneratorConfig { frame: 11_073, ..good.clone() },
         GeneratorConfig { vlan: 4095, ..good.clone() },

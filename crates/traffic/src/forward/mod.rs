@@ -1,11 +1,14 @@
-//! `stoa bench forward`: generator port to null port through the whole graph, on the production
+//! `stoa bench forward`: generator ports to null ports through the whole graph, on the production
 //! forwarder.
 //!
 //! Results are cycles of the time stamp counter per packet. The run is divided into windows; the
 //! least disturbed window is reported, because other windows on a shared machine include the load
 //! of its neighbours.
 
+mod feature;
+mod layout;
 pub(crate) mod mix;
+mod senders;
 mod setup;
 mod stepped;
 mod targets;
@@ -21,13 +24,16 @@ use stoa_forwarder::control::trace_capture::Reader;
 use stoa_forwarder::control::{ApplyError, Forwarder, ForwarderState};
 
 use crate::prefixes::{PrefixError, Source};
+use layout::{Layout, Side};
 use targets::Table;
 use updates::Updates;
 
+pub use feature::Feature;
 pub use mix::Mix;
 pub use stepped::{Counts, NodeCount, step};
 pub use workload::{
-    FLOWS_MAX, Ip, NEXT_HOPS_MAX, ROUTES_MAX, UPDATES_MAX, VISITS_MAX, Visits, Workload,
+    FLOWS_MAX, Ip, NEXT_HOPS_MAX, PORTS_MAX, ROUTES_MAX, UPDATES_MAX, VISITS_MAX, VLANS_MAX,
+    VRFS_MAX, Visits, Workload,
 };
 
 /// Cycles of one node.
@@ -59,14 +65,30 @@ pub struct Figures {
     pub gbps: f64,
     /// The mix of sizes, if one was used.
     pub mix: Option<&'static str>,
-    /// Routes in the tables.
+    /// Routes in the tables, all VRFs together.
     pub routes: usize,
     /// Names of the prefix files, separated by commas.
     pub prefixes: String,
     /// `one`, a number, `random` or `zipf`.
     pub destinations: String,
-    /// Number of next hops.
+    /// Number of next hops, in each VRF.
     pub next_hops: u32,
+    /// Ports that receive, and as many that send.
+    pub ports: u16,
+    /// Packets that a port hands over at once, at most; 0: whole vectors.
+    pub burst: u16,
+    /// Sub-interfaces of each receiving port, in random order.
+    pub vlans: usize,
+    /// Whether these have two tags.
+    pub qinq: bool,
+    /// VRFs that the receiving interfaces are in; 0: the default one.
+    pub vrfs: u16,
+    /// Whether sources were drawn from half of the table.
+    pub random_sources: bool,
+    /// Features of the receiving interfaces.
+    pub features: Vec<&'static str>,
+    /// Features of an interface without traffic.
+    pub features_elsewhere: Vec<&'static str>,
     /// Whether frames were tagged.
     pub vlan: bool,
     /// Flows.
@@ -81,6 +103,8 @@ pub struct Figures {
     pub kernel: &'static str,
     /// Packets that were generated and are neither sent nor in flight.
     pub lost: u64,
+    /// Reasons of drops with their numbers, from the start on.
+    pub drops: String,
     /// Windows that were measured; the results are those of the least disturbed.
     pub windows: usize,
     /// Node by node.
@@ -88,6 +112,44 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// The parameters of `workload`, without results.
+    fn of(workload: &Workload) -> Self {
+        let layout = Layout::new(workload);
+        let is_mixed = layout.is_tagged() && !workload.is_tagged;
+        Self {
+            mpps: 0.0,
+            cycles_per_packet: 0.0,
+            generator_cycles_per_packet: 0.0,
+            accounted: 0.0,
+            tsc_hz: clock::tsc_hz(),
+            frame: workload.mean_frame(),
+            gbps: 0.0,
+            mix: workload.mix.map(Mix::name),
+            routes: 0,
+            prefixes: workload.prefixes.iter().map(Source::to_string).collect::<Vec<_>>().join(","),
+            destinations: workload.visits.to_string(),
+            next_hops: layout.next_hops as u32,
+            ports: workload.ports,
+            burst: workload.burst,
+            vlans: if is_mixed { layout.each } else { 0 },
+            qinq: workload.is_qinq,
+            vrfs: workload.vrfs,
+            random_sources: workload.has_random_sources(),
+            features: feature::names(&workload.features),
+            features_elsewhere: feature::names(&workload.features_elsewhere),
+            vlan: workload.is_tagged,
+            flows: workload.flows,
+            update_rate: workload.update_rate,
+            updates_per_second: 0.0,
+            workers: workload.workers,
+            kernel: workload.kernel.name(),
+            lost: 0,
+            drops: String::new(),
+            windows: 0,
+            nodes: Vec::new(),
+        }
+    }
+
     /// Whether the parts add up to the whole; if not, other programs used the processor during the
     /// measurement.
     pub fn is_undisturbed(&self) -> bool {
@@ -107,6 +169,9 @@ pub enum BenchError {
     /// The forwarder rejected the workload.
     #[error("the forwarder refused: {0}")]
     Refused(String),
+    /// A feature that the graph does not have.
+    #[error("{0}: this feature is not in this build; use urpf-strict or urpf-loose")]
+    NotInBuild(&'static str),
     /// No packet was forwarded.
     #[error("nothing was forwarded; drops: {}", if .0.is_empty() { "none, the workers did not run" } else { .0 })]
     Nothing(String),
@@ -132,12 +197,18 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let tables = workload.families().into_iter().map(|ip| Table::new(workload, ip));
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
     let mut updates = Updates::new(workload, &tables)?;
-    let routes = tables.iter().map(|table| table.prefixes.len()).sum();
-    forwarder.apply(setup::desired(workload, &tables)).map_err(|reason| refused(&reason))?;
+    let routes: usize = tables.iter().map(Table::len).sum();
+    let layout = Layout::new(workload);
+    let routes = routes * layout.tables();
+    forwarder.apply(setup::desired(workload, &tables)?).map_err(|reason| refused(&reason))?;
     let Some(state) = forwarder.state() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
-    let _watch = if workload.is_watched { Some(watch(state)?) } else { None };
+    let _watch = if workload.is_watched {
+        Some(watch(state, layout.port_name(Side::Out, 0))?)
+    } else {
+        None
+    };
     settle(state, WARM_UP, &mut updates)?;
     updates.start();
     let lost_before = lost(state);
@@ -161,7 +232,8 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let best = best.ok_or_else(|| BenchError::Nothing(drops(state)))?;
     let updates_per_second = updates.per_second();
     let lost = lost(state) - lost_before;
-    Ok(Figures { windows, routes, lost, updates_per_second, ..best })
+    let drops = drops(state);
+    Ok(Figures { windows, routes, lost, drops, updates_per_second, ..best })
 }
 
 fn refused(refused: &ApplyError) -> BenchError {
@@ -169,14 +241,13 @@ fn refused(refused: &ApplyError) -> BenchError {
     BenchError::Refused(reasons.collect::<Vec<_>>().join("; "))
 }
 
-/// Traces and captures the other interface, which receives no packets.
-fn watch(state: &mut ForwarderState) -> Result<Reader, BenchError> {
-    let interface = || "out".to_owned();
-    let trace = v1::StartTraceRequest { interface: interface(), ..Default::default() };
+/// Traces and captures another interface, which receives no packets.
+fn watch(state: &mut ForwarderState, interface: String) -> Result<Reader, BenchError> {
+    let trace = v1::StartTraceRequest { interface: interface.clone(), ..Default::default() };
     let started = state.start_trace(&trace);
     started.map_err(|status| BenchError::Refused(status.message().to_owned()))?;
     let directions = vec![v1::CaptureDirection::Rx as i32, v1::CaptureDirection::Drop as i32];
-    let capture = v1::CaptureRequest { interface: interface(), directions, ..Default::default() };
+    let capture = v1::CaptureRequest { interface, directions, ..Default::default() };
     let started = state.start_capture(&capture);
     started.map_err(|status| BenchError::Refused(status.message().to_owned()))
 }
@@ -226,29 +297,9 @@ fn window(
         return Ok(None);
     }
     let seconds = end.duration_since(start).as_secs_f64();
-    let mut figures = Figures {
-        mpps: packets / seconds / 1e6,
-        cycles_per_packet: 0.0,
-        generator_cycles_per_packet: 0.0,
-        accounted: 0.0,
-        tsc_hz: clock::tsc_hz(),
-        frame: workload.mean_frame(),
-        gbps: packets / seconds * (workload.mean_frame() + WIRE) * 8.0 / 1e9,
-        mix: workload.mix.map(Mix::name),
-        routes: 0,
-        prefixes: workload.prefixes.iter().map(Source::to_string).collect::<Vec<_>>().join(","),
-        destinations: workload.visits.to_string(),
-        next_hops: workload.next_hops,
-        vlan: workload.is_tagged,
-        flows: workload.flows,
-        update_rate: workload.update_rate,
-        updates_per_second: 0.0,
-        workers: workload.workers,
-        kernel: workload.kernel.name(),
-        lost: 0,
-        windows: 0,
-        nodes: Vec::new(),
-    };
+    let mut figures = Figures::of(workload);
+    figures.mpps = packets / seconds / 1e6;
+    figures.gbps = packets / seconds * (workload.mean_frame() + WIRE) * 8.0 / 1e9;
     for ((name, _, cycles), (_, _, earlier)) in after.into_iter().zip(before) {
         let cycles_per_packet = (cycles - earlier) as f64 / packets;
         if name == "generator-input" {
@@ -266,10 +317,11 @@ fn window(
     Ok(Some(figures))
 }
 
-/// Packets that were generated and did not leave; the packet accounting must show zero.
+/// Packets that were received and did not leave: dropped, or kept by the router. The packet
+/// accounting must show zero.
 fn lost(state: &ForwarderState) -> u64 {
-    let interfaces = state.list_interfaces();
-    interfaces.iter().map(|interface| interface.rx_drops + interface.tx_drops).sum()
+    let accounting = state.conservation();
+    accounting.dropped + accounting.consumed
 }
 
 fn drops(state: &ForwarderState) -> String {

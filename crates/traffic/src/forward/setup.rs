@@ -1,139 +1,221 @@
-//! The forwarder state for a workload: two ports, a table, neighbours.
+//! The forwarder state for a workload: ports, interfaces, tables, neighbours.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use stoa_engine::worker::Polling;
 use stoa_forwarder::control::Limits;
 use stoa_forwarder::control::desired::{
-    Action, DesiredState, Family, Interface, Path, Route, Workers,
+    Action, DesiredState, Family, Interface, Path, Prefix, Route, Workers,
 };
+use stoa_ports::generator::PREPARED;
 use stoa_ports::{GeneratorConfig, NullConfig, PortConfig};
 
+use super::layout::{Layout, Side, VLAN};
+use super::senders::{PortSenders, interface_of};
 use super::targets::Table;
-use super::{FCS, Ip, Workload};
+use super::{BenchError, FCS, Ip, Workload};
 
-/// The VLAN of all frames when they are tagged.
-const VLAN: u16 = 100;
-/// The tag's protocol (IEEE 802.1Q).
-const TPID: u16 = 0x8100;
 /// Table capacity beyond the measured routes: neighbours have host routes.
 const SPARE: usize = 1 << 15;
-/// The MAC address of the first neighbour; the others are consecutive.
-const GATEWAY_MAC: u64 = 0x0200_0000_0002;
-
-impl Ip {
-    /// The neighbour with this number.
-    fn gateway(self, at: u32) -> IpAddr {
-        match self {
-            Self::V4 => IpAddr::V4(Ipv4Addr::from(0xc613_0002 + at)),
-            Self::V6 => {
-                let first = Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 2);
-                IpAddr::V6(Ipv6Addr::from(u128::from(first) + u128::from(at)))
-            }
-        }
-    }
-
-    /// The source address.
-    pub(super) fn source(self) -> IpAddr {
-        match self {
-            Self::V4 => IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2)),
-            Self::V6 => IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 2)),
-        }
-    }
-
-    /// The router's addresses on both sides, for benchmarks by RFC 2544 C.2.2 and RFC 5180 8.
-    fn ours(self, side: u16) -> (IpAddr, u8) {
-        match self {
-            Self::V4 => (IpAddr::from([198, 18 + side as u8, 0, 1]), 16),
-            Self::V6 => (IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, side, 0, 0, 0, 1)), 64),
-        }
-    }
-}
+/// The MAC address of the first neighbour of sending interfaces; the others are consecutive.
+const NEXT_HOP_MAC: u64 = 0x0200_0000_0002;
+/// The same for receiving interfaces.
+const SENDER_MAC: u64 = 0x0200_0100_0002;
+/// The fewest packets that lie prepared in each port.
+const PREPARED_LEAST: u32 = 512;
+/// Interface without traffic.
+const ELSEWHERE: &str = "elsewhere";
 
 /// The desired state, with these prefixes in the tables.
-pub(super) fn desired(workload: &Workload, tables: &[Table]) -> DesiredState {
+pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredState, BenchError> {
+    let layout = &Layout::new(workload);
+    let buffers = layout.ports as u32 * prepared(layout) * 2;
     let mut desired = DesiredState {
         workers: Workers {
             count: workload.workers,
             cpus: workload.cpus.clone(),
             polling: Polling::Always,
-            buffers: 16_384 * workload.workers as u32,
+            buffers: buffers * workload.workers as u32,
             kernel: workload.kernel,
             ..Workers::default()
         },
         ..DesiredState::default()
     };
-    let usual = Limits::default();
-    let room = tables.iter().map(|table| table.prefixes.len() + SPARE).max().unwrap_or(0);
-    desired.limits.routes4 = usual.routes4.max(room);
-    desired.limits.routes6 = usual.routes6.max(room);
-    let generator = PortConfig::Generator(generator(workload, tables));
-    let null = NullConfig { tx_queues: workload.workers as u16, ..NullConfig::default() };
-    for (side, port) in [generator, PortConfig::Null(null)].into_iter().enumerate() {
-        let name = ["in", "out"][side].to_owned();
-        let routed = interface(tables, side as u16);
-        if workload.is_tagged {
-            let below = Interface { enabled: true, ..Interface::default() };
-            desired.interfaces.insert(name.clone(), below);
-            let (parent, tags) = (Some(name.clone()), vec![(TPID, VLAN)]);
-            let tagged = Interface { parent, tags, ..routed };
-            desired.interfaces.insert(format!("{name}.{VLAN}"), tagged);
-        } else {
-            desired.interfaces.insert(name.clone(), routed);
+    set_limits(&mut desired, layout, tables);
+    add_ports(&mut desired, (workload, layout), tables)?;
+    for at in 0..layout.interfaces() {
+        let mut interface = interface(layout, tables, (Side::In, at));
+        for feature in &workload.features {
+            feature.enable(&mut interface)?;
         }
-        desired.ports.insert(name, port);
+        add_interface(&mut desired, layout, (Side::In, at), interface);
+    }
+    for at in layout.sending() {
+        let interface = interface(layout, tables, (Side::Out, at));
+        add_interface(&mut desired, layout, (Side::Out, at), interface);
+    }
+    if !workload.features_elsewhere.is_empty() {
+        let family = Family { enabled: true, forwarding: true, ..Family::default() };
+        let (ip4, ip6) = (family.clone(), family);
+        let mut interface = Interface { enabled: true, ip4, ip6, ..Interface::default() };
+        for feature in &workload.features_elsewhere {
+            feature.enable(&mut interface)?;
+        }
+        desired.interfaces.insert(ELSEWHERE.to_owned(), interface);
+        desired.ports.insert(ELSEWHERE.to_owned(), null(workload));
     }
     for table in tables {
-        let mut routes = Vec::new();
-        for at in 0..workload.next_hops {
-            let mac: [u8; 8] = (GATEWAY_MAC + u64::from(at)).to_be_bytes();
-            let mac = [mac[2], mac[3], mac[4], mac[5], mac[6], mac[7]];
-            let gateway = table.ip.gateway(at);
-            desired.neighbors.insert((way_out(workload), gateway), mac);
-            routes.push(route(workload, table.ip, at));
+        add_neighbors(&mut desired, layout, table);
+        for vrf in 0..layout.tables() {
+            let routes = routes(layout, table, vrf);
+            match layout.vrfs {
+                0 => desired.routes.extend(routes),
+                _ => desired.vrfs.entry(layout.vrf_name(vrf)).or_default().extend(routes),
+            }
         }
-        let spread = routes.iter().cycle();
-        desired.routes.extend(
-            table.prefixes.iter().zip(spread).map(|(prefix, route)| (*prefix, route.clone())),
-        );
     }
-    desired
+    Ok(desired)
 }
 
-/// The interface that packets leave on.
-fn way_out(workload: &Workload) -> String {
-    if workload.is_tagged { format!("out.{VLAN}") } else { "out".to_owned() }
+fn set_limits(desired: &mut DesiredState, layout: &Layout, tables: &[Table]) {
+    let usual = Limits::default();
+    let room = tables.iter().map(|table| table.len() + SPARE).max().unwrap_or(0);
+    desired.limits.routes4 = usual.routes4.max(room);
+    desired.limits.routes6 = usual.routes6.max(room);
+    if layout.vrfs > 0 {
+        desired.limits.vrf_routes = usual.vrf_routes.max(room);
+    }
+    let neighbors = (layout.next_hops * layout.tables() + layout.interfaces()) * tables.len();
+    desired.limits.neighbors = usual.neighbors.max(neighbors);
 }
 
-/// A route through the neighbour with this number.
-pub(super) fn route(workload: &Workload, ip: Ip, at: u32) -> Route {
-    let (interface, next_hop) = (way_out(workload), Some(ip.gateway(at)));
-    Route { protocol: 1, action: Action::Paths(vec![Path { interface, next_hop, weight: 1 }]) }
+/// Packets prepared in each port. The ports together prepare as many as one alone, so that their
+/// number does not change which cache the packets are in.
+fn prepared(layout: &Layout) -> u32 {
+    (PREPARED / layout.ports as u32).max(PREPARED_LEAST)
 }
 
-fn interface(tables: &[Table], side: u16) -> Interface {
-    let of = |ip: Ip| {
-        let is = tables.iter().any(|table| table.ip == ip);
-        let addresses = if is { vec![ip.ours(side)] } else { Vec::new() };
-        Family { enabled: is, forwarding: true, addresses, ..Family::default() }
-    };
-    Interface { enabled: true, ip4: of(Ip::V4), ip6: of(Ip::V6), ..Interface::default() }
+/// The generators, the ports that send, and their own interfaces.
+fn add_ports(
+    desired: &mut DesiredState,
+    (workload, layout): (&Workload, &Layout),
+    tables: &[Table],
+) -> Result<(), BenchError> {
+    let senders = tables.iter().map(|table| PortSenders::new(layout, table));
+    let senders = senders.collect::<Result<Vec<_>, _>>()?;
+    for port in 0..layout.ports {
+        let generator = generator((workload, layout), tables, (&senders, port));
+        let ports = [(Side::In, PortConfig::Generator(generator)), (Side::Out, null(workload))];
+        for (side, config) in ports {
+            let name = layout.port_name(side, port);
+            if layout.is_tagged() {
+                let below = Interface { enabled: true, ..Interface::default() };
+                desired.interfaces.insert(name.clone(), below);
+            }
+            desired.ports.insert(name, config);
+        }
+    }
+    Ok(())
 }
 
-fn generator(workload: &Workload, tables: &[Table]) -> GeneratorConfig {
+fn null(workload: &Workload) -> PortConfig {
+    PortConfig::Null(NullConfig { tx_queues: workload.workers as u16, ..NullConfig::default() })
+}
+
+fn generator(
+    (workload, layout): (&Workload, &Layout),
+    tables: &[Table],
+    (senders, port): (&[PortSenders<'_>], usize),
+) -> GeneratorConfig {
     let mut config = GeneratorConfig {
         frame: workload.frame - FCS,
         queues: workload.workers as u16,
         flows: workload.flows,
         vlan: if workload.is_tagged { VLAN } else { 0 },
+        prepared: if layout.ports == 1 { 0 } else { prepared(layout) },
+        burst: workload.burst,
         ..GeneratorConfig::default()
     };
+    let share = (port, layout.ports);
+    let senders: Vec<_> = senders.iter().map(|senders| senders.of(port)).collect();
     if let Some(mix) = workload.mix {
-        config.mix = Some(mix.packets(workload, tables));
-    } else if let Some(table) = tables.first() {
+        config.mix = Some(mix.packets(tables, &senders, share));
+    } else if let (Some(table), Some(senders)) = (tables.first(), senders.into_iter().next()) {
         config.source = table.ip.source();
-        config.destination = table.ip.gateway(0);
-        config.destinations = table.destinations(workload);
+        config.destination = layout.neighbor(table.ip, (Side::Out, 0), 0);
+        config.destinations = table.destinations(share);
+        config.senders = senders;
     }
     config
+}
+
+fn add_interface(
+    desired: &mut DesiredState,
+    layout: &Layout,
+    (side, at): (Side, usize),
+    interface: Interface,
+) {
+    let parent = layout.is_tagged().then(|| layout.port_name(side, layout.port_of(at)));
+    let interface = Interface { parent, tags: layout.tags(at), ..interface };
+    desired.interfaces.insert(layout.name(side, at), interface);
+}
+
+/// The settings of an interface that carries packets.
+fn interface(layout: &Layout, tables: &[Table], (side, at): (Side, usize)) -> Interface {
+    let of = |ip: Ip| {
+        let is = tables.iter().any(|table| table.ip == ip);
+        let addresses = if is { vec![layout.ours(ip, (side, at))] } else { Vec::new() };
+        Family { enabled: is, forwarding: true, addresses, ..Family::default() }
+    };
+    let vrf = layout.vrf_name(layout.table_of(at));
+    Interface { enabled: true, ip4: of(Ip::V4), ip6: of(Ip::V6), vrf, ..Interface::default() }
+}
+
+/// The next hops, and where sources are, one neighbour on each receiving interface.
+fn add_neighbors(desired: &mut DesiredState, layout: &Layout, table: &Table) {
+    let mut add = |on: (Side, usize), address: IpAddr, mac: u64| {
+        let [_, _, mac @ ..] = mac.to_be_bytes();
+        desired.neighbors.insert((layout.name(on.0, on.1), address), mac);
+    };
+    for vrf in 0..layout.tables() {
+        for hop in 0..layout.next_hops {
+            let (at, number) = layout.next_hop(vrf, hop);
+            let address = layout.neighbor(table.ip, (Side::Out, at), number);
+            let mac = NEXT_HOP_MAC + (vrf * layout.next_hops + hop) as u64;
+            add((Side::Out, at), address, mac);
+        }
+    }
+    if table.sources.is_some() {
+        for at in 0..layout.interfaces() {
+            let address = layout.neighbor(table.ip, (Side::In, at), 0);
+            add((Side::In, at), address, SENDER_MAC + at as u64);
+        }
+    }
+}
+
+/// The routes of a table: to destinations through next hops in turn, and back to sources.
+fn routes(layout: &Layout, table: &Table, vrf: usize) -> BTreeMap<Prefix, Route> {
+    let hops: Vec<Route> =
+        (0..layout.next_hops).map(|hop| route(layout, table.ip, (vrf, hop))).collect();
+    let spread = hops.iter().cycle().cloned();
+    let mut routes: BTreeMap<Prefix, Route> = table.prefixes.iter().copied().zip(spread).collect();
+    let back = table.sources.iter().flatten().map(|(prefix, cover)| {
+        let at = interface_of(layout, vrf, *cover);
+        (*prefix, through(layout, (Side::In, at), layout.neighbor(table.ip, (Side::In, at), 0)))
+    });
+    routes.extend(back);
+    routes
+}
+
+/// A route through the next hop with this number.
+pub(super) fn route(layout: &Layout, ip: Ip, (vrf, hop): (usize, usize)) -> Route {
+    let (at, number) = layout.next_hop(vrf, hop);
+    through(layout, (Side::Out, at), layout.neighbor(ip, (Side::Out, at), number))
+}
+
+fn through(layout: &Layout, (side, at): (Side, usize), next_hop: IpAddr) -> Route {
+    let interface = layout.name(side, at);
+    let path = Path { interface, next_hop: Some(next_hop), weight: 1 };
+    Route { protocol: 1, action: Action::Paths(vec![path]) }
 }

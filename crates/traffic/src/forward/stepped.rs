@@ -39,7 +39,7 @@ pub fn step(workload: &Workload, turns: u32) -> Result<Counts, BenchError> {
     let tables = workload.families().into_iter().map(|ip| Table::new(workload, ip));
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
     let mut forwarder = Forwarder::stepped(Limits::default(), Arc::new(stoa_ports::open));
-    forwarder.apply(setup::desired(workload, &tables)).map_err(|reason| refused(&reason))?;
+    forwarder.apply(setup::desired(workload, &tables)?).map_err(|reason| refused(&reason))?;
     let Some(state) = forwarder.state() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
@@ -57,36 +57,77 @@ pub fn step(workload: &Workload, turns: u32) -> Result<Counts, BenchError> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use stoa_forwarder::kernel::Kernel;
-
     use super::*;
-    use crate::forward::{Ip, Mix, Visits};
+    use crate::forward::workload::tests::workload;
+    use crate::forward::{Feature, Ip, Mix, Visits};
+    use crate::prefixes::Source;
 
     #[test]
     fn every_run_has_the_same_result() {
         let workload = Workload {
-            ip: Ip::V4,
             routes: 100,
-            prefixes: Vec::new(),
             visits: Visits::Some(10),
             next_hops: 3,
             is_tagged: true,
-            frame: 64,
             mix: Some(Mix::Imix2),
             flows: 5,
-            update_rate: 0,
-            workers: 1,
-            duration: Duration::from_secs(1),
-            kernel: Kernel::Scalar,
-            cpus: Vec::new(),
-            is_watched: false,
+            ..workload()
         };
         let of = |turns| step(&workload, turns).map(|counts| counts.packets).unwrap();
         assert_eq!(of(20) - of(10), 10 * 256);
         let counts = step(&workload, 10).unwrap();
         let node = |name| counts.nodes.iter().find(|node| node.name == name).unwrap().packets;
         assert_eq!((node("ip4-input"), node("ip6-rewrite")), (1280, 1280));
+    }
+
+    /// All packets of `turns` main loop iterations are forwarded, through these nodes.
+    fn all_forwarded(change: impl FnOnce(&mut Workload), nodes: &[&str]) {
+        let mut workload = Workload { routes: 64, visits: Visits::Random, ..workload() };
+        change(&mut workload);
+        let counts = step(&workload, 4).unwrap();
+        let of = |name: &str| {
+            let ends = counts.nodes.iter().filter(|node| node.name.ends_with(name));
+            ends.map(|node| node.packets).sum::<u64>()
+        };
+        let burst = if workload.burst == 0 { 256 } else { u64::from(workload.burst) };
+        let generated = 4 * burst * u64::from(workload.ports);
+        // The router also sends packets of its own.
+        assert!(counts.packets >= generated, "{workload:?}");
+        assert_eq!((of("generator-input"), of("-rewrite")), (generated, generated), "{workload:?}");
+        for node in nodes {
+            assert!(counts.nodes.iter().any(|it| it.name == *node), "{node}: {:?}", counts.nodes);
+        }
+    }
+
+    #[test]
+    fn every_layout_forwards_all_packets() {
+        all_forwarded(|it| (it.ports, it.burst) = (8, 32), &["ip4-rewrite"]);
+        all_forwarded(|it| (it.vlans, it.next_hops) = (1000, 64), &[]);
+        all_forwarded(|it| (it.vlans, it.is_qinq, it.ip, it.frame) = (500, true, Ip::V6, 78), &[]);
+        all_forwarded(|it| it.vrfs = 16, &[]);
+        all_forwarded(|it| (it.vrfs, it.vlans, it.ports, it.next_hops) = (3, 5, 2, 7), &[]);
+        all_forwarded(|it| it.mix = Some(Mix::Campus), &[]);
+        all_forwarded(|it| it.features_elsewhere = vec![Feature::UrpfLoose], &[]);
+    }
+
+    #[test]
+    fn no_source_fails_the_reverse_path_check() {
+        let nodes = ["ip4-reverse-path", "ip6-reverse-path"];
+        for feature in [Feature::UrpfStrict, Feature::UrpfLoose] {
+            all_forwarded(|it| it.features = vec![feature], &nodes[..1]);
+            let table = vec![Source::Synthetic(20_000)];
+            let real = |it: &mut Workload| {
+                (it.prefixes, it.mix, it.next_hops) = (table, Some(Mix::Imix2), 64);
+                (it.ports, it.vlans, it.features) = (4, 16, vec![feature]);
+            };
+            all_forwarded(real, &nodes);
+        }
+    }
+
+    #[test]
+    fn a_feature_that_the_forwarder_lacks_is_named() {
+        let workload = Workload { features: vec![Feature::Noop], ..workload() };
+        let error = step(&workload, 1).unwrap_err().to_string();
+        assert!(error.contains("noop") && error.contains("not in this build"), "{error}");
     }
 }

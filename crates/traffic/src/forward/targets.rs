@@ -5,17 +5,27 @@ use std::sync::Arc;
 
 use stoa_ports::Destinations;
 
+use super::layout::Layout;
+use super::senders::{SourcePrefix, Split, split};
 use super::{BenchError, Ip, Visits, Workload};
 use crate::prefixes::{self, Family, PrefixError, Source};
 use crate::random::Random;
 
-/// Number of random destinations, unless there are more prefixes.
-const SPREAD: usize = 1 << 20;
+/// Number of random destinations, unless there are more prefixes; fewer make tests quick.
+pub(super) const SPREAD: usize = if cfg!(test) { 1 << 14 } else { 1 << 20 };
 
 /// A prefix and its length.
 pub(super) type Prefix = (IpAddr, u8);
 
 impl Ip {
+    /// The source address of packets without `--random-sources`.
+    pub(super) fn source(self) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2)),
+            Self::V6 => IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 2)),
+        }
+    }
+
     /// The routes of a table without a file: /24s from 16.0.0.0 on, /48s from 2400:: on.
     fn prefix(self, at: u32) -> Prefix {
         match self {
@@ -34,7 +44,11 @@ const MOVING: usize = 8;
 /// The routes of an address family.
 pub(super) struct Table {
     pub(super) ip: Ip,
+    /// Prefixes of destinations, or all.
     pub(super) prefixes: Vec<Prefix>,
+    /// Prefixes of sources, if sources are random.
+    pub(super) sources: Option<Vec<SourcePrefix>>,
+    visits: Visits,
     /// Whether some prefixes change; packets are not sent to them.
     has_moving: bool,
 }
@@ -42,14 +56,20 @@ pub(super) struct Table {
 impl Table {
     /// The table of `workload`.
     pub(super) fn new(workload: &Workload, ip: Ip) -> Result<Self, BenchError> {
-        let prefixes = match ip {
-            _ if workload.prefixes.is_empty() => {
-                (0..workload.routes).map(|at| ip.prefix(at)).collect()
-            }
-            Ip::V4 => load::<u32>(&workload.prefixes)?,
-            Ip::V6 => load::<u128>(&workload.prefixes)?,
+        let has_sources = workload.has_random_sources();
+        let (prefixes, sources) = match ip {
+            _ if workload.prefixes.is_empty() => synthetic(workload, ip),
+            Ip::V4 => load::<u32>(&workload.prefixes, has_sources)?,
+            Ip::V6 => load::<u128>(&workload.prefixes, has_sources)?,
         };
-        Ok(Self { ip, prefixes, has_moving: workload.update_rate > 0 })
+        let sources = has_sources.then_some(sources);
+        let (visits, has_moving) = (workload.visits, workload.update_rate > 0);
+        Ok(Self { ip, prefixes, sources, visits, has_moving })
+    }
+
+    /// Number of prefixes.
+    pub(super) fn len(&self) -> usize {
+        self.prefixes.len() + self.sources.as_ref().map_or(0, Vec::len)
     }
 
     /// Prefixes that are added and removed.
@@ -58,20 +78,42 @@ impl Table {
         self.prefixes[..last].iter().skip(MOVING - 1).step_by(MOVING).copied()
     }
 
-    /// The destinations of packets, repeated in a cycle.
-    pub(super) fn destinations(&self, workload: &Workload) -> Destinations {
+    /// The destinations of a port's packets, repeated in a cycle; `share` is (port, ports). Each
+    /// port begins at another place.
+    pub(super) fn destinations(&self, share: (usize, usize)) -> Destinations {
+        fn of<K: Family>(
+            visits: Visits,
+            prefixes: &[Prefix],
+            (port, ports): (usize, usize),
+        ) -> Arc<[K]> {
+            let mut list = list::<K>(visits, prefixes);
+            let first = list.len() * port / ports;
+            list.rotate_left(first);
+            list.into()
+        }
         let stays = |at: &usize| !self.has_moving || at % MOVING != MOVING - 1;
         let prefixes = self.prefixes.iter().enumerate().filter(|(at, _)| stays(at));
         let prefixes: Vec<Prefix> = prefixes.map(|(_, prefix)| *prefix).collect();
         match self.ip {
-            Ip::V4 => Destinations::List4(Arc::from(list::<u32>(workload.visits, &prefixes))),
-            Ip::V6 => Destinations::List6(Arc::from(list::<u128>(workload.visits, &prefixes))),
+            Ip::V4 => Destinations::List4(of(self.visits, &prefixes, share)),
+            Ip::V6 => Destinations::List6(of(self.visits, &prefixes, share)),
         }
     }
 }
 
-/// All prefixes of a family, from all files.
-fn load<K: Family>(sources: &[Source]) -> Result<Vec<Prefix>, BenchError> {
+/// The prefixes of a table without a file; those of sources are added.
+fn synthetic(workload: &Workload, ip: Ip) -> Split {
+    let prefixes = (0..workload.routes).map(|at| ip.prefix(at)).collect();
+    let count = match workload.has_random_sources() {
+        true => workload.routes.max(Layout::new(workload).interfaces() as u32),
+        false => 0,
+    };
+    let sources = (0..count).map(|at| (ip.prefix(workload.routes + at), at));
+    (prefixes, sources.collect())
+}
+
+/// All prefixes of a family, from all files; split when sources are random.
+fn load<K: Family>(sources: &[Source], is_split: bool) -> Result<Split, BenchError> {
     let mut all: Vec<(K, u8)> = Vec::new();
     let mut nothing = None;
     for source in sources {
@@ -87,7 +129,16 @@ fn load<K: Family>(sources: &[Source]) -> Result<Vec<Prefix>, BenchError> {
     }
     all.sort_unstable();
     all.dedup();
-    Ok(all.into_iter().map(|(network, len)| (network.address(), len)).collect())
+    if is_split {
+        let (destinations, sources) = split(&all);
+        if destinations.is_empty() {
+            let reason = "too few prefixes for destinations and sources: use a larger table";
+            return Err(BenchError::Range(reason.to_owned()));
+        }
+        return Ok((destinations, sources));
+    }
+    let prefixes = all.into_iter().map(|(network, len)| (network.address(), len));
+    Ok((prefixes.collect(), Vec::new()))
 }
 
 fn list<K: Family>(visits: Visits, prefixes: &[Prefix]) -> Vec<K> {

@@ -5,6 +5,7 @@ use std::time::Instant;
 use stoa_forwarder::control::ForwarderState;
 use stoa_forwarder::control::desired::Route;
 
+use super::layout::Layout;
 use super::targets::{Prefix, Table};
 use super::{BenchError, Workload, setup};
 
@@ -38,13 +39,11 @@ enum Phase {
 impl Updates {
     /// Without a rate, nothing changes.
     pub(super) fn new(workload: &Workload, tables: &[Table]) -> Result<Self, BenchError> {
+        let layout = Layout::new(workload);
         let mut moving = Vec::new();
         for table in tables {
             for (at, prefix) in table.moving().enumerate() {
-                let hop = |at: usize| {
-                    let at = at as u32 % workload.next_hops;
-                    setup::route(workload, table.ip, at)
-                };
+                let hop = |at: usize| setup::route(&layout, table.ip, (0, at % layout.next_hops));
                 moving.push((prefix, [hop(at), hop(at + 1)]));
             }
         }

@@ -4,9 +4,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use stoa_engine::{INTERFACES, VECTOR};
+use stoa_forwarder::control::VRFS;
 use stoa_forwarder::kernel::Kernel;
 
 use super::BenchError;
+use super::feature::Feature;
+use super::layout::{Layout, SIDE_MAX};
 use super::mix::Mix;
 use crate::prefixes::Source;
 
@@ -20,6 +24,16 @@ pub const NEXT_HOPS_MAX: u32 = 1 << 13;
 pub const FLOWS_MAX: u32 = 1 << 20;
 /// The most route changes per second.
 pub const UPDATES_MAX: u32 = 10_000_000;
+/// The most ports that receive, and as many that send.
+pub const PORTS_MAX: u16 = 64;
+/// The most sub-interfaces of a port.
+pub const VLANS_MAX: u32 = 65_536;
+/// The most VRFs beside the default one.
+pub const VRFS_MAX: u16 = VRFS as u16 - 1;
+/// The greatest VLAN ID.
+const VLAN_MAX: u32 = 4094;
+/// Flows of one source address.
+const FLOWS_OF_SOURCE: u32 = 1 << 14;
 /// The shortest measurement.
 const SHORTEST: Duration = Duration::from_millis(200);
 
@@ -81,8 +95,26 @@ pub struct Workload {
     pub prefixes: Vec<Source>,
     /// The destinations of packets.
     pub visits: Visits,
-    /// Next hops of the routes in turn, 1 to 8,192.
+    /// Next hops of the routes in turn, in each VRF; 1 to 8,192 in all. Each sending port has one
+    /// at least.
     pub next_hops: u32,
+    /// Ports that receive, and as many that send, 1 to 64.
+    pub ports: u16,
+    /// Packets that a port hands over at once, 1 to 256; 0: as many as a vector holds.
+    pub burst: u16,
+    /// Sub-interfaces of each port, in random order; 0: none.
+    pub vlans: u32,
+    /// Whether sub-interfaces have two tags.
+    pub is_qinq: bool,
+    /// VRFs that the receiving interfaces are distributed over, each with all routes; 0: none.
+    pub vrfs: u16,
+    /// Whether sources are drawn from half of the table, which is routed to the receiving
+    /// interfaces; uRPF implies it.
+    pub random_sources: bool,
+    /// Features of the receiving interfaces.
+    pub features: Vec<Feature>,
+    /// Features of an interface without traffic.
+    pub features_elsewhere: Vec<Feature>,
     /// Whether received and sent frames have a VLAN tag.
     pub is_tagged: bool,
     /// A mix of frame sizes in place of `frame`.
@@ -119,9 +151,13 @@ impl Workload {
     /// Rejects values that are out of range.
     pub(super) fn check(&self) -> Result<(), BenchError> {
         let shortest = self.ip.shortest();
-        let ranges: [(&str, u32, u32, u32); 7] = [
+        let ranges: [(&str, u32, u32, u32); 11] = [
             ("routes", self.routes, 1, ROUTES_MAX),
             ("next hops", self.next_hops, 1, NEXT_HOPS_MAX),
+            ("ports", self.ports.into(), 1, PORTS_MAX.into()),
+            ("packets of a burst", self.burst.into(), 0, VECTOR as u32),
+            ("VLANs", self.vlans, 0, VLANS_MAX),
+            ("VRFs", self.vrfs.into(), 0, VRFS_MAX.into()),
             ("flows", self.flows, 1, FLOWS_MAX),
             ("route changes per second", self.update_rate, 0, UPDATES_MAX),
             ("bytes of a frame", self.frame.into(), shortest.into(), 1518),
@@ -136,7 +172,75 @@ impl Workload {
         if self.duration < SHORTEST {
             return Err(BenchError::Range("give 1 to 3600 seconds".to_owned()));
         }
+        self.check_layout().and_then(|()| self.check_features()).map_err(BenchError::Range)
+    }
+
+    /// Rejects more interfaces and next hops than fit.
+    fn check_layout(&self) -> Result<(), String> {
+        let layout = Layout::new(self);
+        let Layout { ports, each, .. } = layout;
+        if !self.is_qinq && self.vlans > VLAN_MAX {
+            return Err(format!(
+                "{} VLANs: there are {VLAN_MAX} VLAN IDs; add --qinq for two tags",
+                self.vlans
+            ));
+        }
+        let next_hops = layout.next_hops * layout.tables();
+        if next_hops > NEXT_HOPS_MAX as usize {
+            return Err(format!(
+                "{next_hops} next hops in all VRFs: give at most {}",
+                NEXT_HOPS_MAX as usize / layout.tables()
+            ));
+        }
+        if layout.interfaces() < layout.tables() {
+            return Err(format!(
+                "{} receiving interfaces for {} VRFs: give --vlans {} or more",
+                layout.interfaces(),
+                self.vrfs,
+                layout.tables().div_ceil(ports)
+            ));
+        }
+        let elsewhere = usize::from(!self.features_elsewhere.is_empty());
+        let total = layout.total() + elsewhere;
+        let fits = |each: &usize| {
+            let layout = layout.with_each(*each);
+            layout.interfaces() <= SIDE_MAX && layout.total() + elsewhere <= INTERFACES
+        };
+        if !fits(&each) {
+            let most = (layout.tables().div_ceil(ports)..each).rev().find(fits).unwrap_or(1);
+            return Err(format!(
+                "{each} sub-interfaces on each of {ports} receiving ports make {total} interfaces with \
+                 those of the next hops: this build has {INTERFACES}; give --vlans {most} or fewer"
+            ));
+        }
+        if self.vrfs > 0 && self.update_rate > 0 {
+            return Err("--update-rate changes the default VRF: leave --vrfs out".to_owned());
+        }
         Ok(())
+    }
+
+    /// Rejects features that exclude each other or the rest of the workload.
+    fn check_features(&self) -> Result<(), String> {
+        for features in [&self.features, &self.features_elsewhere] {
+            if features.iter().filter(|feature| feature.is_urpf()).count() > 1 {
+                return Err(
+                    "an interface has one mode of uRPF: give urpf-strict or urpf-loose".to_owned()
+                );
+            }
+        }
+        if self.has_random_sources() && self.flows > FLOWS_OF_SOURCE {
+            return Err(format!(
+                "{} flows need several addresses for each source: give at most {FLOWS_OF_SOURCE} \
+                 with random sources",
+                self.flows
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether sources are drawn from half of the table.
+    pub(super) fn has_random_sources(&self) -> bool {
+        self.random_sources || self.features.iter().any(|feature| feature.is_urpf())
     }
 
     /// The address families of the packets.
@@ -147,5 +251,67 @@ impl Workload {
     /// Mean frame size in bytes, FCS included.
     pub(super) fn mean_frame(&self) -> f64 {
         self.mix.map_or(self.frame.into(), Mix::mean)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// One route, one port, smallest frames.
+    pub(in crate::forward) fn workload() -> Workload {
+        Workload {
+            ip: Ip::V4,
+            routes: 1,
+            prefixes: Vec::new(),
+            visits: Visits::Some(1),
+            next_hops: 1,
+            ports: 1,
+            burst: 0,
+            vlans: 0,
+            is_qinq: false,
+            vrfs: 0,
+            random_sources: false,
+            features: Vec::new(),
+            features_elsewhere: Vec::new(),
+            is_tagged: false,
+            frame: 64,
+            mix: None,
+            flows: 1,
+            update_rate: 0,
+            workers: 1,
+            duration: Duration::from_secs(1),
+            kernel: Kernel::Scalar,
+            cpus: Vec::new(),
+            is_watched: false,
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_next_step() {
+        let refused = |change: &dyn Fn(&mut Workload)| {
+            let mut workload = workload();
+            change(&mut workload);
+            workload.check().err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(refused(&|it| (it.ports, it.vlans, it.next_hops) = (4, 64, 64)), "");
+        assert!(refused(&|it| it.ports = 65).contains("give 1 to 64"));
+        assert!(refused(&|it| it.burst = 257).contains("give 0 to 256"));
+        assert!(refused(&|it| it.vlans = 4095).contains("add --qinq"));
+        assert!(refused(&|it| (it.vlans, it.vrfs) = (3, 4)).contains("give --vlans 4"));
+        assert!(refused(&|it| (it.vrfs, it.next_hops) = (16, 513)).contains("give at most 512"));
+        assert!(refused(&|it| (it.vrfs, it.update_rate) = (2, 1)).contains("leave --vrfs out"));
+        assert!(refused(&|it| it.vrfs = 256).contains("give 0 to 255"));
+        let both = vec![Feature::UrpfStrict, Feature::UrpfLoose];
+        assert!(refused(&|it| it.features = both.clone()).contains("one mode"));
+        let strict = vec![Feature::UrpfStrict];
+        let many = |it: &mut Workload| (it.features, it.flows) = (strict.clone(), 16_385);
+        assert!(refused(&many).contains("at most 16384"));
+        // One of the other interfaces for each port, and one for the next hop.
+        let most = (INTERFACES - 3).min(SIDE_MAX) as u32;
+        assert_eq!(refused(&|it| (it.vlans, it.is_qinq) = (most, true)), "");
+        let error = refused(&|it| (it.vlans, it.is_qinq) = (most + 1, true));
+        assert!(error.contains(&format!("give --vlans {most} or fewer")), "{error}");
+        assert!(refused(&|it| (it.ports, it.vlans) = (64, 4094)).contains("or fewer"));
     }
 }

@@ -203,6 +203,7 @@ fn plans(file: &mut RunFile, sizes: &[Size]) -> Result<Vec<(String, Plan)>, Meth
             Size::Imix1 => "imix1".to_owned(),
             Size::Imix2 => "imix2".to_owned(),
             Size::Imix3 => "imix3".to_owned(),
+            Size::Campus => "campus".to_owned(),
         };
         plans.push((name, plan));
     }

@@ -157,6 +157,9 @@ mod tests {
             "a=memif:@x,id=3,secret=word,address=192.0.2.1/24,gateway=192.0.2.254",
             "b=af-packet:eth1,netns=blue,mac=02:00:00:00:00:01,line-rate=1gbps",
         );
+        short.size = Some("campus".into());
+        let campus = parse(&run_file(&short).unwrap()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((campus.streams[0].order.len(), campus.streams[0].longest()), (100, 1500));
         short.size = Some("imix1".into());
         short.both = true;
         short.vlan = Some(7);

@@ -10,7 +10,7 @@ use super::field::{FieldText, Kind};
 use super::file::StreamText;
 use super::quantity::{Rate, Size};
 use super::{Link, PortPlan, StreamPlan};
-use crate::forward::mix::{SIZES4, SIZES6};
+use crate::forward::mix::{SIZES_CAMPUS, SIZES4, SIZES6};
 use crate::generate::Shape;
 use crate::generate::template::{FCS, Field, Headers, Network, Transport};
 use crate::generate::values::{Order, Values, Walk};
@@ -164,6 +164,9 @@ impl Builder<'_> {
             (Some(Size::Imix1), (_, true)) => {
                 self.fault("size", "imix1 is IPv4: use imix2 or imix3")
             }
+            (Some(Size::Campus), (_, true)) => {
+                self.fault("size", "campus is IPv4: use imix2 or imix3")
+            }
             (Some(Size::Imix3), (true, _)) => {
                 self.fault("size", "imix3 is IPv6: use imix1 or imix2")
             }
@@ -316,10 +319,14 @@ impl Builder<'_> {
         let mut turns: Vec<Vec<u8>> = Vec::new();
         let mut random = Random::new(9);
         for (group, headers) in headers {
-            let mixed = if *group == 1 { SIZES6 } else { SIZES4 };
+            let mixed = match (&self.text.size, *group) {
+                (Some(Size::Campus), _) => SIZES_CAMPUS,
+                (_, 1) => SIZES6,
+                _ => SIZES4,
+            };
             let sizes: Vec<(u16, usize)> = match &self.text.size {
                 // Tags increase the shortest sizes.
-                Some(Size::Imix1 | Size::Imix2 | Size::Imix3) => mixed
+                Some(Size::Imix1 | Size::Imix2 | Size::Imix3 | Size::Campus) => mixed
                     .iter()
                     .map(|(size, share)| ((*size).max(headers.shortest() as u16), *share))
                     .collect(),

@@ -91,6 +91,7 @@ fn impossible_plans_are_rejected() {
         (two, "name: s, from: a, to: b, size: 20000", "streams.s.size", "20000 bytes"),
         (two, "name: s, from: a, to: b, size: []", "streams.s.size", "give 1 to"),
         (two, "name: s, from: a, to: b, size: imix3, ip4: {}", "streams.s.size", "imix3 is IPv6"),
+        (two, "name: s, from: a, to: b, size: campus, ip6: {}", "streams.s.size", "campus is IPv4"),
         (two, "name: s, from: a, to: b, rate: 50%", "streams.s.rate", "give the port a line-rate"),
         (two, "name: s, from: a, to: b, rate: 2000mpps", "streams.s.rate", "at most 1 billion"),
         (two, "name: s, from: b, to: a, rate: 2gbps", "ports.b", "on a line of 1.000"),

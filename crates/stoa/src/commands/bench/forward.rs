@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use stoa_forwarder::kernel::Kernel;
-use stoa_traffic::forward::{self, BenchError, Figures, Ip, Mix, Visits, Workload};
+use stoa_traffic::forward::{self, BenchError, Feature, Figures, Ip, Mix, Visits, Workload};
 use stoa_traffic::prefixes::Source;
 
 use crate::failure::{Failure, Outcome, plural};
@@ -27,8 +27,12 @@ enum Family {
   stoa bench forward --mix imix2 --prefixes ip4.txt.gz,ip6.txt.gz --destinations zipf
   stoa bench forward --routes 1000000 --destinations 1024 --update-rate 100000
   stoa bench forward --vlan --kernel scalar --workers 2 --cpus 0,1 --json
+  stoa bench forward --ports 4 --vlans 64 --next-hops 64 --routes 1000 --destinations random
+  stoa bench forward --vrfs 16 --routes 1000 --destinations random
+  stoa bench forward --prefixes routes.txt.gz --destinations random --feature urpf-strict
 
-A file of prefixes has one address/length per line, plain or gzip.")]
+A file of prefixes has one address/length per line, plain or gzip.
+To price one feature, compare with --random-sources instead of --feature: both send the same packets.")]
 pub struct Arguments {
     /// Address family [default: ip4; a mix defines its own]
     #[arg(long, value_enum, conflicts_with = "mix")]
@@ -42,21 +46,23 @@ pub struct Arguments {
     /// Destinations: one address, N in turn, random (each prefix, 1048576 addresses or more), or zipf
     #[arg(long, default_value = "one", value_name = "one|N|random|zipf")]
     destinations: Visits,
-    /// Number of neighbours that the routes use in turn (1 to 8192)
+    /// Number of neighbours that the routes use in turn, in each VRF (1 to 8192 in all; at least one per sending port)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8192))]
     next_hops: u32,
     /// Frame size with FCS in bytes (ip4: 64 to 1518, ip6: 78 to 1518) [default: the smallest]
     #[arg(long, value_parser = clap::value_parser!(u16).range(64..=1518), conflicts_with = "mix")]
     frame: Option<u16>,
-    /// Mix of frame sizes: imix1 (IPv4), imix2 (both families in turn) or imix3 (IPv6)
+    /// Mix of frame sizes: imix1, campus (IPv4), imix2 (both families in turn) or imix3 (IPv6)
     #[arg(long)]
     mix: Option<Mix>,
     /// Number of flows, with source ports and addresses in turn (1 to 1048576)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     flows: u32,
     /// Receive and send frames with an 802.1Q tag
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["vlans", "vrfs"])]
     vlan: bool,
+    #[command(flatten)]
+    layout: Layout,
     /// Route changes per second during the measurement (at most 10000000)
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000_000))]
     update_rate: u32,
@@ -83,6 +89,38 @@ pub struct Arguments {
     json: bool,
 }
 
+/// Ports, sub-interfaces, VRFs and features: what makes packets of one vector differ.
+#[derive(Debug, Args)]
+struct Layout {
+    /// Ports that receive, and as many that send (1 to 64); next hops are spread over the sending ones
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    ports: u16,
+    /// Packets that a port hands over at once (1 to 256): with fewer than 128, vectors mix packets of several ports
+    /// [default: a whole vector]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    burst: Option<u16>,
+    /// Sub-interfaces of each port, one tag each (1 to 4094); each packet is in one at random. Sending ports have as
+    /// many as the next hops need
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    vlans: Option<u32>,
+    /// Give the sub-interfaces two tags, 802.1ad and 802.1Q, with about as many outer as inner VLAN IDs
+    #[arg(long, requires = "vlans")]
+    qinq: bool,
+    /// Spread the receiving interfaces over N VRFs (1 to 255), each with all routes and its own next hops; without
+    /// --vlans, each port gets a VLAN per VRF
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
+    vrfs: Option<u16>,
+    /// Draw sources, too: half of --prefixes, or as many more --routes, is routed to the receiving interfaces
+    #[arg(long)]
+    random_sources: bool,
+    /// Features of the receiving interfaces: urpf-strict, urpf-loose (both with --random-sources), noop
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    feature: Vec<Feature>,
+    /// Features of one more interface, which has no traffic: what others pay for a feature
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    feature_elsewhere: Vec<Feature>,
+}
+
 fn workload(forward: Arguments) -> Result<Workload, Failure> {
     let ip = match forward.family {
         Some(Family::Ip6) => Ip::V6,
@@ -95,6 +133,14 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         prefixes: forward.prefixes,
         visits: forward.destinations,
         next_hops: forward.next_hops,
+        ports: forward.layout.ports,
+        burst: forward.layout.burst.unwrap_or(0),
+        vlans: forward.layout.vlans.unwrap_or(0),
+        is_qinq: forward.layout.qinq,
+        vrfs: forward.layout.vrfs.unwrap_or(0),
+        random_sources: forward.layout.random_sources,
+        features: forward.layout.feature,
+        features_elsewhere: forward.layout.feature_elsewhere,
         is_tagged: forward.vlan,
         frame: forward.frame.unwrap_or(shortest),
         mix: forward.mix,
@@ -150,13 +196,42 @@ fn failure(error: BenchError) -> Failure {
     }
 }
 
+/// Ports, VLANs, VRFs and features, each after a comma.
+fn layout(figures: &Figures) -> String {
+    let mut parts = Vec::new();
+    if figures.ports > 1 {
+        parts.push(format!(
+            "{} receive and {} send",
+            plural(figures.ports.into(), "port"),
+            figures.ports
+        ));
+    }
+    if figures.burst > 0 {
+        parts.push(format!("bursts of {}", figures.burst));
+    }
+    if figures.vlans > 0 {
+        let tags = if figures.qinq { "double-tagged VLAN" } else { "VLAN" };
+        parts.push(format!("{} on each", plural(figures.vlans, tags)));
+    }
+    if figures.vrfs > 0 {
+        parts.push(plural(figures.vrfs.into(), "VRF"));
+    }
+    if figures.random_sources {
+        parts.push("random sources".to_owned());
+    }
+    parts.extend(figures.features.iter().map(|name| (*name).to_owned()));
+    parts.extend(figures.features_elsewhere.iter().map(|name| format!("{name} elsewhere")));
+    parts.iter().map(|part| format!(", {part}")).collect()
+}
+
 fn text(figures: &Figures) -> String {
     let Figures { frame, routes, destinations, workers, kernel, .. } = figures;
     let size = figures.mix.map_or(format!("{frame} B frames"), str::to_owned);
     let tagged = if figures.vlan { ", tagged" } else { "" };
     let mut lines = vec![
         format!(
-            "{size}{tagged}, {}, {}, destinations: {destinations}, {}, {}, {kernel}",
+            "{size}{tagged}{}, {}, {}, destinations: {destinations}, {}, {}, {kernel}",
+            layout(figures),
             plural(*routes, "route"),
             plural(figures.next_hops as usize, "next hop"),
             plural(figures.flows as usize, "flow"),
@@ -182,6 +257,9 @@ fn text(figures: &Figures) -> String {
         "{accounted:>9.1} % of the time accounted for, {} packets lost",
         figures.lost
     ));
+    if figures.lost > 0 {
+        lines.push(format!("Dropped or kept, by reason: {}", figures.drops));
+    }
     if !figures.is_undisturbed() {
         lines.push(
             "The results are disturbed: other programs used the processors. Measure on an idle machine, \

@@ -96,7 +96,7 @@ enum CsitTest {
 /// Options of all methods.
 #[derive(Debug, Args)]
 struct CommonOptions {
-    /// Frame sizes with FCS, imix1 to imix3, or `file` for the sizes of the streams
+    /// Frame sizes with FCS, imix1 to imix3, campus, or `file` for the sizes of the streams
     /// [default: 64,128,256,512,1024,1280,1518; the first is the shortest that the streams allow]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     size: Vec<String>,

@@ -37,7 +37,7 @@ describe the device, and the exit code is 1. docs/guide/traffic-file.md explains
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
-    /// Frame size with FCS in bytes, or imix1, imix2, imix3 [default: the shortest]
+    /// Frame size with FCS in bytes, or imix1, imix2, imix3, campus [default: the shortest]
     #[arg(long, requires = "port")]
     size: Option<String>,
     /// Rate of each stream, instead of the file's
