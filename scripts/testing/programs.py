@@ -6,7 +6,7 @@ import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from testing.stages import AS_ROOT, ROOT
+from testing.stages import AS_ROOT, ROOT, limited, run
 
 # Programs with tests in network namespaces or on raw sockets.
 NEED_ROOT = {"ports/linux", "ports/conformance", "ports/testpmd", "controller/bgp_route_source"}
@@ -49,13 +49,7 @@ def libtest(report, program, deadline, words=()):
     env = {**os.environ, "RUSTC_BOOTSTRAP": "1", "CARGO_MANIFEST_DIR": folder}
     command = [path, "-Z", "unstable-options", "--format", "json", "--report-time", "--show-output", *words]
     begun = time.time()
-    try:
-        done = subprocess.run(
-            [*(AS_ROOT if label in NEED_ROOT else []), *command], cwd=folder, env=env, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=deadline, check=False)
-        output, code = done.stdout, done.returncode
-    except subprocess.TimeoutExpired as late:
-        output, code = (late.stdout or b"").decode(errors="replace"), "past its deadline"
+    code, output = limited([*(AS_ROOT if label in NEED_ROOT else []), *command], deadline, cwd=folder, env=env)
     passed, failed, other = 0, [], []
     for line in output.splitlines():
         try:
@@ -91,6 +85,9 @@ def run_units(report, programs, deadline=DEADLINE):
     if missing:
         print(f"scripts/testing/programs.py names programs that do not exist: {', '.join(sorted(missing))}")
         return False
+    if AS_ROOT:
+        # The programs run in the background, where sudo cannot ask for a password.
+        run(["sudo", "-v"])
     return run_all(report, programs, deadline=deadline)
 
 

@@ -1,13 +1,11 @@
 """Scenarios, each in a process and a network namespace of its own: several at a time, or alone."""
 
 import os
-import signal
 import subprocess
-import tempfile
 import threading
 import time
 
-from testing.stages import ROOT
+from testing.stages import ROOT, limited
 
 LIST = os.path.join(ROOT, "tests/scenarios/schedule.txt")
 DEADLINE = 400
@@ -49,19 +47,8 @@ class Runner:
         words = ["unshare", "--net", "--", "/bin/sh", "-c", 'ip link set lo up && exec "$@"', "sh",
                  self.program, "--exact", name, "--nocapture"]
         begun = time.time()
-        with tempfile.TemporaryFile("w+", errors="replace") as output:
-            child = subprocess.Popen(
-                words, cwd=os.path.join(ROOT, "tests"), env=self.env, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True)
-            try:
-                code = child.wait(self.deadline)
-            except subprocess.TimeoutExpired:
-                # The next scenario removes what this one leaves.
-                os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
-                code = "past its deadline"
-            output.seek(0)
-            text = output.read()
+        # The next scenario removes what this one leaves.
+        code, text = limited(words, self.deadline, cwd=os.path.join(ROOT, "tests"), env=self.env)
         seconds = time.time() - begun
         passed = code == 0 and "test result: ok. 1 passed" in text
         self.report.test(name, seconds)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -10,6 +11,9 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Runs a command as root; the build stays the user's.
 AS_ROOT = [] if os.geteuid() == 0 else ["sudo", "-E"]
+# The children of `limited` that run, and whether the user has interrupted the run.
+RUNNING = set()
+INTERRUPTED = threading.Event()
 
 
 def run(command, env=None, output=None):
@@ -18,6 +22,47 @@ def run(command, env=None, output=None):
         command, cwd=ROOT, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
         stdout=output, stderr=subprocess.STDOUT if output else None, check=False)
     return done.returncode == 0
+
+
+def limited(command, deadline, **options):
+    """Runs a command in a process group of its own and ends the group at the deadline. Returns exit code and output."""
+    if INTERRUPTED.is_set():
+        return "interrupted", ""
+    # sudo finds its ticket by the terminal, which a new session does not have.
+    group = {"process_group": 0} if command[0] == "sudo" else {"start_new_session": True}
+    # Not a pipe, which a process that outlives the command would keep open.
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, **group, **options)
+        RUNNING.add(child)
+        try:
+            code = child.wait(deadline)
+        except subprocess.TimeoutExpired:
+            end_group(child)
+            child.wait()
+            code = "past its deadline"
+        finally:
+            RUNNING.discard(child)
+        output.seek(0)
+        return code, output.read()
+
+
+def end_group(child):
+    """Kills the process group of a child that runs: the child and the processes that it started."""
+    if child.poll() is not None:
+        return
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except PermissionError:  # It runs as root.
+        run([*AS_ROOT, "kill", "-KILL", "--", f"-{child.pid}"])
+
+
+def interrupt(*_):
+    """Handles Ctrl-C, which does not reach other process groups: ends them and starts no more."""
+    INTERRUPTED.set()
+    for child in list(RUNNING):
+        end_group(child)
+    raise KeyboardInterrupt
 
 
 class Report:

@@ -82,8 +82,8 @@ fn hosts_communicate_over_packet_sockets_of_dpdk() -> Result<()> {
 fn invalid_devices_are_refused(scenario: &Scenario, sides: &[Side]) -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     let cases = [
-        (dpdk("net_nonsense0"), "no driver of DPDK is called like net_nonsense0"),
-        (dpdk("0000:fe:1f.7"), "there is no such card"),
+        (dpdk("net_nonsense0"), "DPDK has no driver for net_nonsense0"),
+        (dpdk("0000:fe:1f.7"), "there is no such PCI device"),
         (dpdk("net_af_xdp0,iface=host-b"), "use Stoa's af-xdp driver"),
         (dpdk("net_pcap0,rx_pcap=/no/such/file"), "No such file or directory"),
         (json!({ "rx-queues": 17, "dpdk": { "device": "net_ring0" } }), "net_ring0 has at most 16"),

@@ -111,7 +111,7 @@ fn count(
         .args(["--compress-strings=no", "--compress-pos=no"])
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(stoa)
-        .args(["bench", "forward", "--kernel", "scalar", "--json", "--turns"])
+        .args(["bench", "forward", "--kernel", "scalar", "--json", "--loops"])
         .arg(loops.to_string())
         .args(options)
         .output()

@@ -173,8 +173,9 @@ fn example(schema: &Schema, error: &LibyangError) -> Option<&'static str> {
 /// The fix for a name of an earlier version: the new name.
 fn renamed(error: &LibyangError, first: &str, second: Option<&str>) -> Option<String> {
     let message = &error.message;
-    if message.starts_with("No module named") {
-        renamed_names::module(first)
+    if message.starts_with("No module") {
+        // XML has the namespace, which ends with the name of the module.
+        renamed_names::module(first.rsplit(':').next()?)
     } else if message.contains("not found") && message.starts_with("Node") {
         renamed_names::node(second, first)
     } else if message.contains("Invalid identityref") {

@@ -1,5 +1,5 @@
-//! Names of the YANG modules that earlier versions used. A configuration with an old name is refused; the fix of the
-//! error is the new name.
+//! Names of the YANG modules that earlier versions used. A configuration, a path or a request with an old name is
+//! refused; the fix of the error is the new name.
 
 /// A data node: its parent, its old name and its new name, with their modules.
 ///
@@ -64,6 +64,13 @@ pub fn module(name: &str) -> Option<String> {
     (split(old).0 != split(new).0).then(|| fix(new, old))
 }
 
+/// The fix for a step of a path that has an old name, or is of a module that has a new one. `parents`: the nodes that
+/// the step may be below.
+pub fn step<'a>(parents: impl IntoIterator<Item = &'a str>, name: &str) -> Option<String> {
+    let renamed = parents.into_iter().find_map(|parent| node(Some(parent), name));
+    renamed.or_else(|| module(split(name).0?))
+}
+
 /// The fix for an identity of an old name.
 pub fn identity(name: &str) -> Option<String> {
     let (module, bare) = split(name);
@@ -116,6 +123,19 @@ mod tests {
         assert_eq!(identity("ietf-routing:linux"), None);
         assert_eq!(value("name", "when-there"), None);
         assert_eq!(module("stoa-routing"), None);
+    }
+
+    #[test]
+    fn steps_of_paths_have_their_new_names() {
+        let text = |parents: &[&str], name| step(parents.iter().copied(), name).unwrap_or_default();
+        let host = "Use \"stoa-host-interface:host-interface\" (it was \"stoa-mirror:mirror\").";
+        assert_eq!(text(&["interface"], "stoa-mirror:mirror"), host);
+        assert_eq!(text(&[], "stoa-mirror:other"), host);
+        let software_rss = "Use \"software-rss\" (it was \"spread\").";
+        assert_eq!(text(&["vlan", "port"], "spread"), software_rss);
+        assert_eq!(text(&["vlan"], "spread"), "");
+        assert_eq!(text(&[], "spread"), "");
+        assert_eq!(text(&["port"], "mtu"), "");
     }
 
     #[test]

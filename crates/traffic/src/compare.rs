@@ -28,7 +28,7 @@ pub struct Comparison {
     /// All values of either file.
     pub pairs: Vec<Pair>,
     /// Differences in the conditions of the measurements.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Why two files cannot be compared.
@@ -67,7 +67,7 @@ struct Side {
     /// The conditions of the measurement.
     how: String,
     figures: Vec<((String, String), f64)>,
-    remarks: Vec<String>,
+    warnings: Vec<String>,
 }
 
 /// Compares two files, each given by name and text.
@@ -77,9 +77,9 @@ struct Side {
 /// A text that is not a result, or two results of different kinds.
 pub fn compare(first: (&str, &str), second: (&str, &str)) -> Result<Comparison, CompareError> {
     let (one, other) = (side(first.0, first.1)?, side(second.0, second.1)?);
-    let mut remarks = Vec::new();
+    let mut warnings = Vec::new();
     if one.how != other.how {
-        remarks.push(format!("measured differently: {}; {}", one.how, other.how));
+        warnings.push(format!("measured differently: {}; {}", one.how, other.how));
     }
     if one.kind != other.kind {
         let names = (first.0.to_owned(), second.0.to_owned());
@@ -101,8 +101,8 @@ pub fn compare(first: (&str, &str), second: (&str, &str)) -> Result<Comparison, 
             pairs.push(pair(key, None, Some(value)));
         }
     }
-    remarks.extend(one.remarks.into_iter().chain(other.remarks));
-    Ok(Comparison { pairs, remarks })
+    warnings.extend(one.warnings.into_iter().chain(other.warnings));
+    Ok(Comparison { pairs, warnings })
 }
 
 fn pair((of, figure): (String, String), first: Option<f64>, second: Option<f64>) -> Pair {
@@ -151,27 +151,28 @@ fn of_run(name: &str, results: &Results) -> Side {
         }
     }
     let not_valid = results.faults.iter();
-    let remarks = not_valid.map(|fault| format!("{name} is not valid: {}", fault.reason)).collect();
-    let rate = results.total.asked_pps.map_or("max".into(), |rate| format!("{rate} pps"));
-    let how = format!("{rate} for {} s", results.asked_seconds);
-    Side { kind: "a run".into(), how, figures, remarks }
+    let warnings =
+        not_valid.map(|fault| format!("{name} is not valid: {}", fault.reason)).collect();
+    let rate = results.total.intended_pps.map_or("max".into(), |rate| format!("{rate} pps"));
+    let how = format!("{rate} for {} s", results.duration_seconds);
+    Side { kind: "a run".into(), how, figures, warnings }
 }
 
 fn of_method(name: &str, report: &Report) -> Side {
     let mut figures = Vec::new();
-    let mut remarks = Vec::new();
-    remarks.extend(report.ended.iter().map(|reason| format!("{name} ended early: {reason}")));
+    let mut warnings = Vec::new();
+    warnings.extend(report.ended.iter().map(|reason| format!("{name} ended early: {reason}")));
     for row in &report.rows {
         let of_row = row.figures.values.iter();
         figures.extend(of_row.map(|(figure, value)| ((row.size.clone(), figure.clone()), *value)));
         if let Some(words) = row.figures.bound.and_then(crate::method::Bound::warning) {
-            remarks.push(format!("{name}, {} B: {words}", row.size));
+            warnings.push(format!("{name}, {} B: {words}", row.size));
         }
     }
     let most = report.most.as_deref().unwrap_or("what the ports take");
     let (seconds, repeat, share) = (report.seconds, report.repeat, report.resolution);
     let how = format!("up to {most}, {seconds} s a trial, {repeat} times, resolution {share}");
-    Side { kind: format!("the test {}", report.test), how, figures, remarks }
+    Side { kind: format!("the test {}", report.test), how, figures, warnings }
 }
 
 #[cfg(test)]
@@ -192,8 +193,17 @@ mod tests {
         let both = compare(("a", &one), ("b", &other)).unwrap();
         assert_eq!(both.pairs.len(), 1);
         assert_eq!((both.pairs[0].of.as_str(), both.pairs[0].ratio), ("64", Some(1.5)));
-        assert_eq!(both.remarks.len(), 1, "{:?}", both.remarks);
-        assert!(both.remarks[0].starts_with("b, 64 B: "));
+        assert_eq!(both.warnings.len(), 1, "{:?}", both.warnings);
+        assert!(both.warnings[0].starts_with("b, 64 B: "));
+    }
+
+    #[test]
+    fn files_of_earlier_versions_are_read() {
+        let trial = r#"{"size":"64","asked_pps":5.0,"seconds":1.0,"sent":1,"received":1,"lost":0,
+            "loss":0.0,"sent_pps":1.0,"received_pps":1.0,"sent_gbps":0.0,"received_gbps":0.0,
+            "delays":null,"bound":null}"#;
+        let trial: crate::method::Trial = serde_json::from_str(trial).unwrap();
+        assert_eq!(trial.intended_pps, Some(5.0));
     }
 
     #[test]

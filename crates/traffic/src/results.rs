@@ -19,8 +19,9 @@ pub struct Results {
     pub version: String,
     /// Start time, seconds since 1970.
     pub started: u64,
-    /// Requested duration in seconds.
-    pub asked_seconds: f64,
+    /// Requested duration in seconds. Files of earlier versions call it `asked_seconds`.
+    #[serde(alias = "asked_seconds")]
+    pub duration_seconds: f64,
     /// Seconds from the first packet to the last.
     pub seconds: f64,
     /// Whether the run was performed as requested. Otherwise the results do not describe the
@@ -72,8 +73,10 @@ pub struct Stream {
     pub from: String,
     /// The port that it was expected on.
     pub to: String,
-    /// Requested packets per second; `null`: as many as the port accepted.
-    pub asked_pps: Option<f64>,
+    /// Intended load (RFC 2285) in packets per second; `null`: as many as the port accepted. Files of earlier versions
+    /// call it `asked_pps`.
+    #[serde(alias = "asked_pps")]
+    pub intended_pps: Option<f64>,
     /// Packets that the port accepted.
     pub sent: u64,
     /// Packets received, without duplicates.

@@ -108,7 +108,7 @@ fn a_session_runs_again_and_again_with_other_loads() {
         let load = Load { count: Some(count), rate, seconds: Some(0.2) };
         let results = session.run(&load, &mut |_| true).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((results.total.sent, results.total.received), (count, count));
-        assert_eq!(results.total.asked_pps, Some(1e5));
+        assert_eq!(results.total.intended_pps, Some(1e5));
     }
 }
 

@@ -58,28 +58,54 @@ struct TokenFile {
 pub struct Tokens {
     path: PathBuf,
     kept: Mutex<TokenFile>,
+    /// Why the file must not be overwritten.
+    blocked: Option<String>,
 }
 
 fn unix_s(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// Renames a file that cannot be read, so that the next token does not overwrite it. Returns why the file cannot be
+/// renamed and must not be overwritten.
+fn set_aside(path: &Path, error: &io::Error) -> Option<String> {
+    let damaged = path.with_extension(format!("json.damaged-{}", unix_s(SystemTime::now())));
+    let renamed = std::fs::rename(path, &damaged);
+    let (path, kept) = (path.display(), damaged.display());
+    match renamed {
+        Ok(()) => {
+            tracing::error!(
+                "{path}: cannot read the tokens, no token is valid: {error}. The file is now {kept}: repair it, \
+                rename it back and restart Stoa, or create new tokens."
+            );
+            None
+        }
+        Err(refused) => {
+            let words = format!(
+                "{path}: cannot read the tokens, no token is valid: {error}. The file cannot be renamed to \
+                {kept}: {refused}. Move it to another folder and restart Stoa."
+            );
+            tracing::error!("{words}");
+            Some(words)
+        }
+    }
+}
+
 impl Tokens {
-    /// The tokens of `folder`. An unreadable file is reported and means no tokens: nobody can log in with one.
+    /// The tokens of `folder`. An unreadable file is reported, kept under another name, and means no tokens: nobody can
+    /// log in with one.
     pub fn open(folder: &Path) -> Tokens {
         let path = folder.join("tokens.json");
-        let kept = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
-                tracing::error!("{} is damaged, no token is valid: {error}", path.display());
-                TokenFile::default()
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => TokenFile::default(),
-            Err(error) => {
-                tracing::error!("cannot read {}, no token is valid: {error}", path.display());
-                TokenFile::default()
-            }
+        let read = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(TokenFile::default()),
+            Err(error) => Err(error),
         };
-        Tokens { path, kept: Mutex::new(kept) }
+        let (kept, blocked) = match read {
+            Ok(kept) => (kept, None),
+            Err(error) => (TokenFile::default(), set_aside(&path, &error)),
+        };
+        Tokens { path, kept: Mutex::new(kept), blocked }
     }
 
     fn kept(&self) -> MutexGuard<'_, TokenFile> {
@@ -171,6 +197,9 @@ impl Tokens {
     }
 
     fn write(&self, kept: &TokenFile) -> io::Result<()> {
+        if let Some(words) = &self.blocked {
+            return Err(io::Error::other(words.clone()));
+        }
         let bytes = serde_json::to_vec(kept).map_err(io::Error::other)?;
         write_whole(&self.path, &bytes)
     }
@@ -239,10 +268,32 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_lets_nobody_in() {
+    fn a_damaged_file_lets_nobody_in_and_is_kept() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("tokens.json"), "{").unwrap();
-        let tokens = Tokens::open(folder.path());
-        assert_eq!(tokens.user("", SystemTime::now()), None);
+        let path = folder.path().join("tokens.json");
+        std::fs::write(&path, "{").unwrap();
+        let (tokens, now) = (Tokens::open(folder.path()), SystemTime::now());
+        assert_eq!(tokens.user("", now), None);
+        assert!(!path.exists());
+        tokens.make("ann", "script", Duration::from_secs(60), now).unwrap();
+        assert_eq!(Tokens::open(folder.path()).list(None).len(), 1);
+        let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+        let is_damaged = |file: &PathBuf| file.to_string_lossy().contains("/tokens.json.damaged-");
+        let damaged: Vec<_> = files.filter(is_damaged).collect();
+        assert_eq!(damaged.len(), 1, "{damaged:?}");
+        assert_eq!(std::fs::read_to_string(&damaged[0]).unwrap(), "{");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_set_aside_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing").join("tokens.json");
+        let blocked = set_aside(&missing, &io::Error::other("damaged"));
+        assert!(blocked.as_ref().is_some_and(|words| words.contains("tokens.json: cannot read")));
+        let path = folder.path().join("tokens.json");
+        let tokens = Tokens { path: path.clone(), kept: Mutex::default(), blocked };
+        let refused = tokens.make("ann", "script", Duration::from_secs(60), SystemTime::now());
+        assert!(refused.unwrap_err().to_string().contains("restart Stoa"));
+        assert!(tokens.list(None).is_empty() && !path.exists());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stoa_api::gnmi::{Path, PathElem};
-use stoa_controller::yang;
+use stoa_controller::{renamed_names, yang};
 use tonic::Status;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
@@ -122,6 +122,12 @@ impl PathPattern {
         if let Some(odd) = key.values().find(|value| !keys::is_clear(value)) {
             return Err(wrong(format!("a key cannot contain both kinds of quotes: {odd}")));
         }
+        let renamed = |node: &SchemaNode<'static>| {
+            key.iter().find_map(|(name, value)| keys::renamed(node, name, value))
+        };
+        if let Some(words) = found.iter().find_map(renamed) {
+            return Err(wrong(words));
+        }
         if let ([node], true) = (found.as_slice(), self.rest.is_empty())
             && let Some(keys) = all_keys(node, key)
         {
@@ -165,7 +171,12 @@ impl PathPattern {
         let shown = || module.map_or_else(|| name.to_owned(), |module| format!("{module}:{name}"));
         let above = self.resource.data_path();
         match found.len() {
-            0 => Err(wrong(format!("there is no node {} below {above} in the schema", shown()))),
+            0 => {
+                let parents = from.iter().flatten().map(|parent| parent.name());
+                let renamed = renamed_names::step(parents, &shown());
+                let fix = renamed.map(|fix| format!(". {fix}")).unwrap_or_default();
+                Err(wrong(format!("there is no node {} below {above} in the schema{fix}", shown())))
+            }
             1 => Ok(found),
             _ if self.rest.is_empty() => {
                 let names = found.iter().map(|node| format!("{}:{name}", node.module().name()));

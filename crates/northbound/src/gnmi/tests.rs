@@ -131,6 +131,12 @@ fn wrong_paths_have_clear_errors() {
     assert!(reason("interfaces/interface[names=a]").contains("its keys are name"));
     assert!(reason("interfaces[name=a]").contains("has no keys"));
     assert!(reason("interfaces/*/nothing").contains("no node nothing"));
+    let host = "Use \"stoa-host-interface:host-interface\"";
+    assert!(reason("interfaces/interface/mirror").contains(host));
+    assert!(reason("interfaces/*/port/spread").contains("Use \"software-rss\""));
+    let protocol =
+        "routing/control-plane-protocols/control-plane-protocol[type=stoa-routing:linux]";
+    assert!(reason(protocol).contains("Use \"stoa-routing:netlink\""));
     assert!(reason(&"a/".repeat(100)).contains("more than"));
     assert!(reason(".../*/.../*/mtu/*").contains("more than 4 wildcards"));
     let mut odd = path("interfaces");

@@ -1,7 +1,8 @@
 //! Unambiguous keys: rules are compared with paths in libyang's form, which has no escapes.
 
+use stoa_controller::renamed_names;
 use yang5::data::{DataNodeRef, DataTree};
-use yang5::schema::SchemaNodeKind;
+use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
 use super::fault::Fault;
 
@@ -11,6 +12,17 @@ pub const PATH_BYTES: usize = 4_000;
 /// Whether a value can be in a path, between quotes of one kind.
 pub fn is_clear(value: &str) -> bool {
     !(value.contains('\'') && value.contains('"'))
+}
+
+/// The error for a key of a list that is an identity of an old name, with the new name.
+pub fn renamed(node: &SchemaNode<'_>, key: &str, value: &str) -> Option<String> {
+    if node.kind() != SchemaNodeKind::List {
+        return None;
+    }
+    let leaf = node.list_keys().find(|leaf| leaf.name() == key)?;
+    let is_identity = leaf.leaf_type()?.base_type() == DataValueType::IdentityRef;
+    let fix = renamed_names::identity(value).filter(|_| is_identity)?;
+    Some(format!("there is no identity {value}. {fix}"))
 }
 
 /// Refuses data whose paths are too long, or ambiguous.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
-use stoa_controller::yang;
+use stoa_controller::{renamed_names, yang};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::fault::Fault;
@@ -231,10 +231,10 @@ fn step(resource: &mut Resource, segment: &str) -> Result<(), Fault> {
         Some((name, keys)) => (name, Some(keys)),
         None => (segment, None),
     };
-    let name = decode(name)?;
-    let (module, name) = match name.split_once(':') {
+    let given = decode(name)?;
+    let (module, name) = match given.split_once(':') {
         Some((module, name)) => (Some(module.to_owned()), name.to_owned()),
-        None => (None, name),
+        None => (None, given.clone()),
     };
     let above = resource.steps.last().map(|step| step.module.clone());
     let Some(module) = module.or(above) else {
@@ -247,7 +247,9 @@ fn step(resource: &mut Resource, segment: &str) -> Result<(), Fault> {
     };
     let unknown = || {
         let above = resource.data_path();
-        Fault::nowhere(format!("there is no node {module}:{name} below {above} in the schema"))
+        let renamed = renamed_names::step(resource.node.iter().map(|node| node.name()), &given);
+        let fix = renamed.map(|fix| format!(". {fix}")).unwrap_or_default();
+        Fault::nowhere(format!("there is no node {module}:{name} below {above} in the schema{fix}"))
     };
     let node = found.ok_or_else(unknown)?;
     let names: Vec<String> = match node.kind() {
@@ -302,7 +304,11 @@ fn values(
     if let Some(odd) = decoded.iter().find(|it| !keys::is_clear(it)) {
         return Err(Fault::nowhere(format!("a key cannot contain both kinds of quotes: {odd}")));
     }
-    Ok(names.iter().cloned().zip(decoded).collect())
+    let pairs: Vec<_> = names.iter().cloned().zip(decoded).collect();
+    if let Some(words) = pairs.iter().find_map(|(name, value)| keys::renamed(node, name, value)) {
+        return Err(Fault::nowhere(words));
+    }
+    Ok(pairs)
 }
 
 fn counted(number: usize) -> String {
@@ -312,6 +318,7 @@ fn counted(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::restconf::fault::Faults;
     use http::StatusCode;
 
     #[test]
@@ -353,7 +360,24 @@ mod tests {
         }
         let deep = "a/".repeat(1_000);
         assert!(parse(&deep).is_err());
-        let faults = super::super::fault::Faults::from(parse("no-module:x").unwrap_err());
-        assert_eq!(faults.status(), StatusCode::NOT_FOUND);
+        assert_eq!(Faults::from(parse("no-module:x").unwrap_err()).status(), StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn old_names_are_refused_with_the_new_ones() {
+        let lan = "ietf-interfaces:interfaces/interface=lan";
+        let protocol = "ietf-routing:routing/control-plane-protocols/control-plane-protocol";
+        for (raw, fix) in [
+            (format!("{lan}/stoa-mirror:mirror"), "Use \"stoa-host-interface:host-interface\""),
+            (
+                format!("{lan}/stoa-interfaces:port/spread"),
+                "Use \"software-rss\" (it was \"spread\")",
+            ),
+            (format!("{protocol}=stoa-routing%3Alinux,main"), "Use \"stoa-routing:netlink\""),
+        ] {
+            let faults = Faults::from(parse(&raw).unwrap_err());
+            assert_eq!(faults.status(), StatusCode::NOT_FOUND, "{raw}");
+            assert!(faults.words().contains(fix), "{raw}: {}", faults.words());
+        }
     }
 }

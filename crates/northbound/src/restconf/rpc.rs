@@ -7,7 +7,8 @@ use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 use stoa_controller::datastore::{Change, Commit, Committed, Datastore, Store, visit};
-use stoa_controller::yang;
+use stoa_controller::error::ValidationError;
+use stoa_controller::{fix, yang};
 use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterFlags, DataTree};
 
 use super::body;
@@ -160,8 +161,10 @@ fn input(
         DataTree::parse_op_string(context, &whole, format, flags, DataOperation::RpcYang)
     });
     parsed.map_err(|error| {
-        let first = complaints.into_iter().next().map(|one| one.message);
-        let reason = first.or(error.msg).unwrap_or_else(|| "it does not match the schema".into());
+        let reason = match fix::errors(yang::schema(), &complaints).into_iter().next() {
+            Some(ValidationError { cause, fix, .. }) => format!("{cause}. {fix}"),
+            None => error.msg.unwrap_or_else(|| "it does not match the schema".into()),
+        };
         Fault::value(format!("invalid input: {reason}")).at(format!("/{module}:{name}")).into()
     })
 }

@@ -156,6 +156,28 @@ fn bodies_cannot_leave_their_resource() {
 }
 
 #[test]
+fn old_names_are_refused_with_the_new_ones() {
+    let port = r#"{"stoa-interfaces:port": {"null": {}, "spread": true}}"#;
+    for (media, body, fix) in [
+        (
+            Media::Json,
+            r#"{"stoa-mirror:mirror": {}}"#,
+            "Use \"stoa-host-interface:host-interface\"",
+        ),
+        (
+            Media::Xml,
+            "<mirror xmlns=\"urn:stoa:yang:stoa-mirror\"/>",
+            "Use \"stoa-host-interface:host-interface\"",
+        ),
+        (Media::Json, port, "Use \"software-rss\""),
+    ] {
+        let faults = body::below(&lan(), media, body.as_bytes()).unwrap_err();
+        let words = faults.messages().join("; ");
+        assert!(words.contains(fix), "{body}: {words}");
+    }
+}
+
+#[test]
 fn ambiguous_keys_are_refused() {
     let interfaces = path::parse("ietf-interfaces:interfaces").unwrap();
     let body = |name: &str| {

@@ -41,9 +41,13 @@ impl Device {
         let mtu = if config.mtu == 0 { 0 } else { link::mtu(config.mtu, link::MTU)? };
         let name = Name::lease(&config.device)?;
         eal::start(name.is_card())?;
-        let mempool = mempool::of(pool).map_err(|error| OpenError::System {
-            doing: "make a DPDK mempool",
-            source: std::io::Error::from_raw_os_error(-error),
+        let mempool = mempool::of(pool).map_err(|error| {
+            let error = std::io::Error::from_raw_os_error(-error);
+            let reason = format!(
+                "cannot create a DPDK mempool: {error}; free memory or huge pages, or lower \
+                 /stoa-system:system/workers/buffers"
+            );
+            OpenError::Unsupported { field: "dpdk", reason }
         })?;
         let facts = probe(&config.device, &name)?;
         // From here on it is closed when something fails.
@@ -80,7 +84,9 @@ impl Device {
             return Ok(());
         }
         let name = self.name.as_str();
-        let reason = format!("{requested} queues requested: {name} has at most {most}");
+        let reason = format!(
+            "{requested} queues requested: {name} has at most {most}; configure {most} or fewer"
+        );
         Err(OpenError::Config { field, reason })
     }
 
@@ -90,7 +96,9 @@ impl Device {
             return Ok(());
         }
         let name = self.name.as_str();
-        let reason = format!("{mtu} bytes requested: {name} carries {least} to {most}");
+        let reason = format!(
+            "{mtu} bytes requested: {name} supports {least} to {most}; configure a value in this range"
+        );
         Err(OpenError::Config { field: "mtu", reason })
     }
 
@@ -99,10 +107,18 @@ impl Device {
         // SAFETY: the device is open, both structures outlive the call, and the stock is that of
         // a mempool.
         let call = || unsafe { shim::stoa_dpdk_configure(facts, wish, stock) };
-        let set_up = eal::attempt(call);
-        set_up.map_err(|failure| OpenError::Unsupported {
-            field: "dpdk",
-            reason: format!("{} cannot be set up: {}", self.name.as_str(), failure.reason),
+        eal::attempt(call).map_err(|Failure { reason, .. }| {
+            let name = self.name.as_str();
+            // Without an IOMMU, DPDK has no virtual addresses for a device on a bus.
+            let iommu = match self.name.is_card() {
+                true => ", and check that the IOMMU is enabled (intel_iommu=on or amd_iommu=on)",
+                false => "",
+            };
+            let reason = format!(
+                "cannot configure {name}: {reason}; change rx-queues, tx-queues, ring-size, mtu or \
+                 the arguments of the device{iommu}"
+            );
+            OpenError::Unsupported { field: "dpdk", reason }
         })
     }
 
@@ -170,24 +186,26 @@ fn probe(requested: &str, name: &Name) -> Result<shim::Device, OpenError> {
     let call = || unsafe { shim::stoa_dpdk_probe(arguments.as_ptr(), called.as_ptr(), &mut facts) };
     eal::attempt(call).map_err(|Failure { errno, reason }| {
         let called = name.as_str();
-        let (reason, what_to_do) = match (name.is_card(), errno) {
-            (true, libc::ENODEV) => ("there is no such card", "`lspci -D` lists them"),
+        let (reason, fix) = match (name.is_card(), errno) {
+            (true, libc::ENODEV) => {
+                ("there is no such PCI device", "use an address that `lspci -D` lists")
+            }
             (true, _) => (
                 reason.as_str(),
-                "bind the card to vfio-pci (`dpdk-devbind.py -b vfio-pci ADDRESS`), and see that \
-                 the package of its DPDK driver is installed",
+                "bind the device to vfio-pci (`dpdk-devbind.py -b vfio-pci ADDRESS`), and install \
+                 the package of its DPDK driver (librte-net-...)",
             ),
-            // What no bus knows.
+            // No bus knows the name.
             (false, libc::EFAULT) => {
                 let reason = format!(
-                    "no driver of DPDK is called like {called}: fix the name, or install the \
-                     package of the driver (librte-net-...)"
+                    "DPDK has no driver for {called}: correct the name, or install the package of \
+                     the driver (librte-net-...)"
                 );
                 return OpenError::Config { field: "device", reason };
             }
-            (false, _) => (reason.as_str(), "fix the settings of the device"),
+            (false, _) => (reason.as_str(), "correct the arguments of the device"),
         };
-        let reason = format!("{called} cannot be opened: {reason}; {what_to_do}");
+        let reason = format!("cannot open {called}: {reason}; {fix}");
         OpenError::Unsupported { field: "dpdk", reason }
     })?;
     Ok(facts)

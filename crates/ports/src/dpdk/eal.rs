@@ -66,7 +66,7 @@ pub(super) fn attempt(call: impl FnOnce() -> c_int) -> Result<(), Failure> {
     }
     let system = || match -result {
         // Drivers return -1 for any failure, which equals -EPERM.
-        libc::EPERM => "its driver refuses it (a setting may be missing or unknown)".to_owned(),
+        libc::EPERM => "the driver refuses it (an argument may be missing or unknown)".to_owned(),
         errno => std::io::Error::from_raw_os_error(errno).to_string(),
     };
     Err(Failure { errno: -result, reason: explanation().unwrap_or_else(system) })
@@ -81,13 +81,16 @@ pub(super) fn start(for_card: bool) -> Result<(), OpenError> {
         let start = std::thread::Builder::new().name("dpdk-start".into());
         match start.spawn(move || start_here(for_card)).map(std::thread::JoinHandle::join) {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err("its start ended in a panic".into()),
+            Ok(Err(_)) => Err("the thread that starts it panicked".into()),
             Err(error) => Err(error.to_string()),
         }
     });
     result.clone().map_err(|reason| OpenError::Config {
         field: "dpdk",
-        reason: format!("DPDK does not start: {reason}"),
+        reason: format!(
+            "DPDK does not start: {reason}; remove the cause and restart Stoa, because DPDK starts \
+             only once in a process"
+        ),
     })
 }
 

@@ -32,7 +32,7 @@ pub struct Dpdk {
     mac: [u8; 6],
     /// Speed of the link in Mbit/s; `None`: it is down, or not yet queried.
     speed: Option<u32>,
-    was_told: bool,
+    was_reported: bool,
 }
 
 /// Opens a port on the device that the configuration names, and starts DPDK if it does not run.
@@ -45,7 +45,7 @@ pub fn open(config: &DpdkConfig, pool: &'static Pool) -> Result<Dpdk, OpenError>
     let mac = device.facts().mac;
     // Some virtual devices have none.
     let mac = link::mac((mac != [0; 6]).then_some(mac));
-    Ok(Dpdk { device: Arc::new(device), mac, speed: None, was_told: false })
+    Ok(Dpdk { device: Arc::new(device), mac, speed: None, was_reported: false })
 }
 
 impl Dpdk {
@@ -79,10 +79,10 @@ impl Port for Dpdk {
         let speed = self.device.link();
         let (was_up, is_up) = (self.speed.is_some(), speed.is_some());
         self.speed = speed;
-        let was_told = std::mem::replace(&mut self.was_told, true);
+        let was_reported = std::mem::replace(&mut self.was_reported, true);
         match (was_up, is_up) {
             (false, true) => vec![PortEvent::Up(self.queues())],
-            (_, false) if was_up || !was_told => {
+            (_, false) if was_up || !was_reported => {
                 let reason = format!("{} has no link", self.device.name());
                 vec![PortEvent::Down(reason)]
             }
@@ -107,14 +107,14 @@ impl Port for Dpdk {
             Some(0) => "link up".to_owned(),
             Some(speed) => format!("link up, {} Gbit/s", f64::from(speed) / 1000.0),
         };
-        let spread = match (rx, facts.spreads) {
+        let rss = match (rx, facts.spreads) {
             (1, _) => "",
-            (_, 0) => "; the device does not spread packets by flow (RSS)",
-            _ => "; packets spread by flow (RSS)",
+            (_, 0) => "; the device does not support RSS",
+            _ => "; RSS distributes packets by flow",
         };
         format!(
-            "{name} by DPDK's {driver}: {speed}; queues {rx} in, {tx} out, rings {} and {}{spread}; \
-             without copy; no interrupts: it is always polled",
+            "{name} by DPDK's {driver}: {speed}; queues {rx} in, {tx} out, rings {} and {}{rss}; \
+             zero-copy; no interrupts: always polled",
             facts.rx_ring, facts.tx_ring
         )
     }

@@ -12,9 +12,9 @@ const LONGEST: usize = 255;
 /// DPDK drivers that cannot use our memory, and their replacement.
 const NOT_THESE: [(&str, &str); 3] = [
     ("net_af_xdp", "it requires its own packet memory: use Stoa's af-xdp driver"),
-    ("net_virtio_user", "it shares memory that only DPDK makes: use memif, or net_vhost"),
+    ("net_virtio_user", "it shares memory that DPDK must allocate: use memif or net_vhost"),
     // Its other name.
-    ("virtio_user", "it shares memory that only DPDK makes: use memif, or net_vhost"),
+    ("virtio_user", "it shares memory that DPDK must allocate: use memif or net_vhost"),
 ];
 
 static OPEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -80,25 +80,25 @@ fn check(requested: &str) -> Result<(), OpenError> {
         || !requested.bytes().all(|it| it.is_ascii_graphic())
     {
         return wrong(format!(
-            "{requested:?} is not a device: use a PCI address (0000:3b:00.0) or a driver with a number \
-             (net_memif0,role=client), of {LONGEST} letters at most"
+            "{requested:?} is not a DPDK device: use a PCI address (0000:3b:00.0) or a driver with a \
+             number (net_memif0,role=client), at most {LONGEST} characters without spaces"
         ));
     }
     let name = name_of(requested);
     if name.contains(':') && !is_address(&name) {
         return wrong(format!(
-            "{name} is no PCI address: give 0000:3b:00.0, without the bus's name"
+            "{name} is not a PCI address: use the form 0000:3b:00.0, without the name of the bus"
         ));
     }
     if let Some((driver, reason)) = NOT_THESE.iter().find(|(driver, _)| name.starts_with(driver)) {
-        return wrong(format!("{driver} of DPDK does not work with Stoa: {reason}"));
+        return wrong(format!("Stoa does not support the DPDK driver {driver}: {reason}"));
     }
     Ok(())
 }
 
 /// As a string of C.
 pub(super) fn c_string(text: &str) -> Result<CString, OpenError> {
-    let reason = format!("{text:?} is not a device");
+    let reason = format!("{text:?} contains a NUL character: remove it");
     CString::new(text).map_err(|_| OpenError::Config { field: "device", reason })
 }
 

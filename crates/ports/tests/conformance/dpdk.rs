@@ -190,16 +190,16 @@ fn dpdk_memif_at_both_ends() {
 fn dpdk_refuses_by_name() {
     let pool = pool();
     let cases = [
-        (config("net_nonsense0"), "device: no driver of DPDK is called like net_nonsense0"),
-        (config("two words"), "device: \"two words\" is not a device"),
+        (config("net_nonsense0"), "device: DPDK has no driver for net_nonsense0"),
+        (config("two words"), "device: \"two words\" is not a DPDK device"),
         (config("net_af_xdp0,iface=x"), "use Stoa's af-xdp driver"),
-        (config("0000:fe:1f.7"), "0000:fe:1f.7 cannot be opened: there is no such card"),
-        (config("net_memif77,role=boss"), "net_memif77 cannot be opened"),
+        (config("0000:fe:1f.7"), "cannot open 0000:fe:1f.7: there is no such PCI device"),
+        (config("net_memif77,role=boss"), "cannot open net_memif77"),
         (config("net_pcap77,rx_pcap=/no/such/file"), "No such file or directory"),
         (DpdkConfig { rx_queues: 17, ..config("net_ring77") }, "net_ring77 has at most 16"),
         (DpdkConfig { tx_queues: 17, ..config("net_ring77") }, "tx-queues: 17 queues requested"),
         (DpdkConfig { rx_queues: 65, ..config("net_ring77") }, "configure 1 to 64"),
-        (DpdkConfig { mtu: 9000, ..config("net_memif77") }, "net_memif77 carries 46 to 1500"),
+        (DpdkConfig { mtu: 9000, ..config("net_memif77") }, "net_memif77 supports 46 to 1500"),
         (DpdkConfig { mtu: 20_000, ..config("net_ring77") }, "configure 68 to 11050"),
     ];
     for (config, words) in cases {

@@ -52,6 +52,26 @@ fn a_replaced_entry_keeps_its_position_and_cases_exclude_each_other() {
     assert_eq!(port["stoa-interfaces:port"], json!({ "tap": { "device": "tap7" } }));
 }
 
+#[test]
+fn an_old_name_is_refused_with_the_new_one() {
+    let router = router();
+    let port = json!({ "ietf-interfaces:interface": [
+        { "name": "lan", "stoa-interfaces:port": { "null": {}, "spread": true } }] });
+    let force = json!({ "stoa-datastore:input": { "anyway": true } });
+    let commit = "/restconf/operations/stoa-datastore:commit";
+    for (method, path, body, status, new) in [
+        ("GET", &*format!("{LAN}/stoa-mirror:mirror"), json!(null), 404, "host-interface"),
+        ("PATCH", LAN, port, 400, "software-rss"),
+        ("POST", commit, force, 400, "force"),
+    ] {
+        let refused = ask(&router, method, path, &body);
+        assert_eq!(refused.status, status, "{refused:?}");
+        let errors = refused.json();
+        let message = errors["ietf-restconf:errors"]["error"][0]["error-message"].as_str().unwrap();
+        assert!(message.contains("Use \"") && message.contains(new), "{message}");
+    }
+}
+
 /// A console session that holds the configuration lock.
 struct Console(Child);
 

@@ -229,6 +229,17 @@ async fn a_set_is_one_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_old_name_is_refused_with_the_new_one() {
+    let mut testbed = Testbed::new().await;
+    let path = testbed.get(&format!("{LAN}/mirror")).await.unwrap_err();
+    assert!(path.message().contains("Use \"stoa-host-interface:host-interface\""), "{path:?}");
+    let port = json!({ "null": {}, "spread": true });
+    let value = testbed.update(&format!("{LAN}/port"), port).await.unwrap_err();
+    assert_eq!(value.code(), Code::InvalidArgument, "{value:?}");
+    assert!(value.message().contains("Use \"software-rss\""), "{value:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn changes_are_streamed_as_they_happen() {
     let mut testbed = Testbed::new().await;
     let (description, status) = (format!("{LAN}/description"), format!("{LAN}/oper-status"));

@@ -23,18 +23,18 @@ pub struct NodeCount {
 pub struct Counts {
     /// Packets sent.
     pub packets: u64,
-    /// Main loop iterations of each worker.
-    pub turns: u32,
+    /// Main-loop iterations of each worker.
+    pub loops: u32,
     /// Packets by node.
     pub nodes: Vec<NodeCount>,
 }
 
-/// Runs each worker for this many main loop iterations.
+/// Runs each worker for this many main-loop iterations.
 ///
 /// # Errors
 ///
 /// As for [`super::run`].
-pub fn step(workload: &Workload, turns: u32) -> Result<Counts, BenchError> {
+pub fn step(workload: &Workload, loops: u32) -> Result<Counts, BenchError> {
     workload.check()?;
     let tables = workload.families().into_iter().map(|ip| Table::new(workload, ip));
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
@@ -43,7 +43,7 @@ pub fn step(workload: &Workload, turns: u32) -> Result<Counts, BenchError> {
     let Some(state) = forwarder.state() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
-    for _ in 0..turns {
+    for _ in 0..loops {
         state.step();
     }
     let (_, packets, nodes) = snapshot(state);
@@ -52,7 +52,7 @@ pub fn step(workload: &Workload, turns: u32) -> Result<Counts, BenchError> {
     }
     let nodes = nodes.into_iter().filter(|(_, packets, _)| *packets > 0);
     let nodes = nodes.map(|(name, packets, _)| NodeCount { name, packets }).collect();
-    Ok(Counts { packets, turns, nodes })
+    Ok(Counts { packets, loops, nodes })
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
             flows: 5,
             ..workload()
         };
-        let of = |turns| step(&workload, turns).map(|counts| counts.packets).unwrap();
+        let of = |loops| step(&workload, loops).map(|counts| counts.packets).unwrap();
         assert_eq!(of(20) - of(10), 10 * 256);
         let counts = step(&workload, 10).unwrap();
         let node = |name| counts.nodes.iter().find(|node| node.name == name).unwrap().packets;

@@ -278,7 +278,7 @@ fn trial(size: &str, load: &Load, results: &Results) -> Result<Trial, MethodErro
     });
     Ok(Trial {
         size: size.to_owned(),
-        asked_pps: match load.rate {
+        intended_pps: match load.rate {
             Some(Rate::Packets(rate)) => Some(rate),
             _ => None,
         },

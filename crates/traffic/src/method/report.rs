@@ -72,8 +72,10 @@ pub enum Bound {
 pub struct Trial {
     /// Frame size.
     pub size: String,
-    /// Requested packets per second of each stream; `null`: as many as the ports accept.
-    pub asked_pps: Option<f64>,
+    /// Intended load (RFC 2285) of each stream in packets per second; `null`: as many as the ports accept. Files of
+    /// earlier versions call it `asked_pps`.
+    #[serde(alias = "asked_pps")]
+    pub intended_pps: Option<f64>,
     /// Seconds in which packets were sent.
     pub seconds: f64,
     /// Packets sent by all streams.

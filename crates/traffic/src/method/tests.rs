@@ -23,7 +23,7 @@ impl Bench for Model {
         let received = sent - over;
         Ok(Trial {
             size: "64".into(),
-            asked_pps: Some(requested),
+            intended_pps: Some(requested),
             seconds,
             sent: sent as u64,
             received: received as u64,
@@ -107,7 +107,7 @@ fn partial_drop_is_searched_above_no_drop() {
     let (ndr, pdr) = (figures.values["ndr_share"], figures.values["pdr_share"]);
     assert!((0.395..=0.4).contains(&ndr), "{ndr}");
     assert!(pdr >= ndr && pdr <= 0.4 / 0.995, "{pdr}");
-    let mut loads: Vec<_> = trials.iter().filter_map(|trial| trial.asked_pps).collect();
+    let mut loads: Vec<_> = trials.iter().filter_map(|trial| trial.intended_pps).collect();
     loads.sort_by(f64::total_cmp);
     loads.dedup();
     assert_eq!(loads.len(), trials.len(), "nothing is tried twice");
@@ -131,7 +131,7 @@ fn reports_latency_and_the_highest_rate() {
     let (figures, trials) = measured(Test::Latency, model());
     assert_eq!(figures.values["latency_mean_ns"], 2.0);
     let last = &trials[trials.len() - 3..];
-    assert!(last.iter().all(|trial| trial.asked_pps == last[0].asked_pps));
+    assert!(last.iter().all(|trial| trial.intended_pps == last[0].intended_pps));
     let (figures, trials) = measured(Test::Mrr, model());
     assert_eq!((trials.len(), figures.values["mrr_pps"].round()), (3, 400e3));
 }

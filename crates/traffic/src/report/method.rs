@@ -115,7 +115,7 @@ fn trials(page: &mut String, report: &Report) {
             page,
             "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{:.4} %<td>{}<td>{}<td class=text>{offered}",
             escape(&trial.size),
-            trial.asked_pps.map_or_else(|| "max".to_owned(), rate),
+            trial.intended_pps.map_or_else(|| "max".to_owned(), rate),
             rate(trial.sent_pps),
             rate(trial.received_pps),
             group(trial.lost),

@@ -38,7 +38,7 @@ fn results(name: &str) -> Results {
         tool: "stoa traffic".into(),
         version: "0.1.0".into(),
         started: 1_795_314_240,
-        asked_seconds: 2.0,
+        duration_seconds: 2.0,
         seconds: 2.0,
         valid: true,
         faults: Vec::new(),

@@ -76,7 +76,7 @@ impl Session {
             tool: "stoa traffic".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started,
-            asked_seconds: parameters.seconds,
+            duration_seconds: parameters.seconds,
             seconds,
             valid: faults.is_empty(),
             faults,
@@ -114,7 +114,7 @@ impl Session {
                 name: plan.name.clone(),
                 from: name(plan.from),
                 to: name(plan.to),
-                asked_pps: parameters.rates[at],
+                intended_pps: parameters.rates[at],
                 stray: stray[at],
                 ..Stream::default()
             };
@@ -157,8 +157,8 @@ fn total(
         }
     }
     total.latency = all.as_deref().and_then(crate::results::Latency::of);
-    let requested: Option<f64> = streams.iter().map(|stream| stream.asked_pps).sum();
-    total.asked_pps = requested;
+    let intended: Option<f64> = streams.iter().map(|stream| stream.intended_pps).sum();
+    total.intended_pps = intended;
     total.rates(bytes, seconds);
     total
 }
@@ -189,7 +189,7 @@ fn check_validity(
                 stream.name,
                 stream.from,
                 stream.sent_pps,
-                stream.asked_pps.unwrap_or(0.0)
+                stream.intended_pps.unwrap_or(0.0)
             );
             faults.push(Fault { cause: Cause::NotTaken, reason });
         }

@@ -83,7 +83,7 @@ pub struct Arguments {
     watched: bool,
     /// Run this many main-loop iterations without threads or clock, and print only packet counts: for profilers
     #[arg(long, hide = true)]
-    turns: Option<u32>,
+    loops: Option<u32>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -157,10 +157,10 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
 
 /// Measures and prints.
 pub fn execute(forward: Arguments) -> Outcome {
-    let (as_json, turns) = (forward.json, forward.turns);
+    let (as_json, loops) = (forward.json, forward.loops);
     let workload = workload(forward)?;
-    if let Some(turns) = turns {
-        let counts = forward::step(&workload, turns).map_err(failure)?;
+    if let Some(loops) = loops {
+        let counts = forward::step(&workload, loops).map_err(failure)?;
         let text = serde_json::to_string(&counts);
         show::print(&text.map_err(|error| Failure::context("cannot write JSON", error))?)?;
         return Ok(ExitCode::SUCCESS);

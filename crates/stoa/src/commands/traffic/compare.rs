@@ -68,6 +68,6 @@ pub fn execute(arguments: &Arguments) -> Outcome {
     let _ = show::write(&rows, &mut out);
     let text = String::from_utf8_lossy(&out).into_owned();
     show::print(&format!("{text}\na: {}\nb: {}", names[0], names[1]))?;
-    both.remarks.iter().try_for_each(|remark| show::print(remark))?;
+    both.warnings.iter().try_for_each(|warning| show::print(warning))?;
     Ok(ExitCode::SUCCESS)
 }

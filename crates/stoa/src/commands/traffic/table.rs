@@ -136,7 +136,7 @@ mod tests {
             tool: String::new(),
             version: String::new(),
             started: 0,
-            asked_seconds: 1.0,
+            duration_seconds: 1.0,
             seconds: 1.0,
             valid: false,
             faults: vec![Fault { cause: Cause::Late, reason: "no processor".into() }],
