@@ -241,6 +241,8 @@ impl ForwarderState {
             ("ip6-reverse-path", desired.ip6.reverse_path != 0),
             ("ip4-redirect", desired.ip4.redirects),
             ("ip6-redirect", desired.ip6.redirects),
+            ("ip4-noop", desired.noop),
+            ("ip6-noop", desired.noop),
         ] {
             self.shared.set_feature(index, node, on);
         }

@@ -169,9 +169,6 @@ pub enum BenchError {
     /// The forwarder rejected the workload.
     #[error("the forwarder refused: {0}")]
     Refused(String),
-    /// A feature that the graph does not have.
-    #[error("{0}: this feature is not in this build; use urpf-strict or urpf-loose")]
-    NotInBuild(&'static str),
     /// No packet was forwarded.
     #[error("nothing was forwarded; drops: {}", if .0.is_empty() { "none, the workers did not run" } else { .0 })]
     Nothing(String),

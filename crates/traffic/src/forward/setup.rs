@@ -47,7 +47,7 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
     for at in 0..layout.interfaces() {
         let mut interface = interface(layout, tables, (Side::In, at));
         for feature in &workload.features {
-            feature.enable(&mut interface)?;
+            feature.enable(&mut interface);
         }
         add_interface(&mut desired, layout, (Side::In, at), interface);
     }
@@ -60,7 +60,7 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
         let (ip4, ip6) = (family.clone(), family);
         let mut interface = Interface { enabled: true, ip4, ip6, ..Interface::default() };
         for feature in &workload.features_elsewhere {
-            feature.enable(&mut interface)?;
+            feature.enable(&mut interface);
         }
         desired.interfaces.insert(ELSEWHERE.to_owned(), interface);
         desired.ports.insert(ELSEWHERE.to_owned(), null(workload));

@@ -57,6 +57,7 @@ impl DesiredState {
             }),
             cross_connect: (!interface.cross_connect.is_empty())
                 .then(|| interface.cross_connect.clone()),
+            noop: false,
             bfd: super::bfd::sessions(&interface.bfd, &path, errors),
         };
         if !checked.vrf.is_empty() && !self.vrfs.contains_key(&checked.vrf) {

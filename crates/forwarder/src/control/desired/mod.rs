@@ -118,6 +118,9 @@ pub struct Interface {
     pub host_interface: Option<HostInterface>,
     /// The interface that its frames are cross-connected to.
     pub cross_connect: Option<String>,
+    /// Whether it has the features `ip4-noop` and `ip6-noop`, which benchmarks measure; the contract
+    /// cannot set it.
+    pub noop: bool,
     /// BFD sessions by neighbour.
     pub bfd: BTreeMap<IpAddr, crate::bfd::session::Config>,
 }
