@@ -12,7 +12,7 @@ use stoa_wire::ipv4;
 use super::ip4_options::{self, through_options};
 use super::ip4_punt::punt_class;
 use super::ip4_validate::{self, Validated};
-use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform, vrf_runs};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_all, vrf_runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, IP4};
 use crate::flow;
@@ -62,13 +62,7 @@ impl Node for Ip4Input {
             look_up(shared, cx.reader, vector, &self.validated.destination, &mut self.values);
         }
         if self.validated.is_clean() && is_fast_path(shared, vector, interface) {
-            if let Some(next) = follow_uniform(shared, vector, &self.values) {
-                return Next::All(next);
-            }
-            for lane in 0..lanes {
-                vector.next[lane] = route(shared, vector, lane, self.values[lane]);
-            }
-            return Next::Lanes;
+            return follow_all(shared, vector, &self.values, route);
         }
         for lane in 0..lanes {
             vector.next[lane] = self.slow_path(cx.reader, vector, lane);

@@ -9,7 +9,7 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::{ipv6, vrrp};
 
 use super::ip6_validate::{self, Scope, Validated, check};
-use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform, vrf_runs};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_all, vrf_runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{ADVERTISE6, FORWARD6, IP6, VRRP6};
 use crate::flow;
@@ -74,11 +74,11 @@ impl Node for Ip6Input {
         } else {
             look_up(shared, cx.reader, vector, &self.validated.destination, &mut self.values);
         }
-        if clean && let Some(next) = follow_uniform(shared, vector, &self.values) {
-            return Next::All(next);
+        if clean {
+            return follow_all(shared, vector, &self.values, route);
         }
         for lane in 0..lanes {
-            if clean || vector.next[lane] == PLAIN {
+            if vector.next[lane] == PLAIN {
                 vector.next[lane] = route(shared, vector, lane, self.values[lane]);
             }
         }
