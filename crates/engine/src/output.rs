@@ -1,14 +1,18 @@
 //! `port-output`: the end of the graph. It counts what each interface sends and
 //! gives the lanes to the port's transmit queue, or to the worker that owns it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::INTERFACES;
+use crate::column::Column;
 use crate::counters::WorkerCounters;
 use crate::drops::{self, Reason};
+use crate::gather::gather_32;
 use crate::graph::Walk;
 use crate::pool::Pool;
 use crate::port::{Refused, TxQueue};
 use crate::trace_capture::trace::Event;
-use crate::vector::{Lanes, Vector};
+use crate::vector::{Carry, Keys, Vector, flags};
 use crate::worker::Inject;
 
 /// No interface.
@@ -29,7 +33,9 @@ pub enum TxSlot {
 /// The ports that one worker sends to.
 pub struct Output {
     /// By interface: the interface of its port.
-    base: Box<[u32]>,
+    base: Box<[AtomicU32]>,
+    /// Interfaces that another one carries.
+    carried: usize,
     /// By the port's interface.
     slots: Vec<TxSlot>,
     /// Ports with a queue of our own, by their interfaces.
@@ -40,27 +46,38 @@ pub struct Output {
     pub(crate) handed: u64,
     /// The index of `port-output` in the graph.
     pub(crate) node: u16,
-    scratch: Option<Box<Vector>>,
+    scratch: Option<Scratch>,
+}
+
+/// For vectors of several interfaces.
+struct Scratch {
+    /// By lane: its port.
+    ports: Box<Column<u32>>,
+    /// The lanes of one port.
+    burst: Box<Vector>,
 }
 
 impl Output {
     pub(crate) fn new(pool: &'static Pool, node: u16) -> Self {
+        let burst = Vector::new(pool);
         Self {
-            base: vec![NO_INTERFACE; INTERFACES].into_boxed_slice(),
+            base: (0..INTERFACES).map(|_| AtomicU32::new(NO_INTERFACE)).collect(),
+            carried: 0,
             slots: (0..INTERFACES).map(|_| TxSlot::Closed).collect(),
             own: Vec::new(),
             handoff: Vec::new(),
             handed: 0,
             node,
-            scratch: Some(Vector::new(pool)),
+            scratch: Some(Scratch { ports: Box::new(Column::of(0)), burst }),
         }
     }
 
     /// Maps an interface to the port that carries it; [`NO_INTERFACE`]: to none.
     pub fn map(&mut self, interface: u32, base: u32) {
-        if let Some(cell) = self.base.get_mut(interface as usize) {
-            *cell = base;
-        }
+        let Some(cell) = self.base.get_mut(interface as usize) else { return };
+        let is_carried = |base: u32| usize::from(base != interface && base != NO_INTERFACE);
+        let before = std::mem::replace(cell.get_mut(), base);
+        self.carried = self.carried + is_carried(base) - is_carried(before);
     }
 
     /// Replaces the path to a port, and counts what the old queue has not reported yet.
@@ -90,48 +107,99 @@ impl Output {
 
     /// Sends all lanes, each by its `tx_if`; the vector is empty afterwards.
     pub(crate) fn send(&mut self, vector: &mut Vector, walk: &mut Walk<'_>) {
-        if let Some(interface) = vector.tx_if.uniform(vector.len()) {
-            return self.send_one(interface, vector, walk);
+        let lanes = vector.len();
+        if let Some(interface) = vector.tx_if.uniform(lanes) {
+            let base = self.port_of(interface);
+            return self.send_burst((Some(interface), base), vector, walk);
         }
-        let mut left = Lanes::first_of(vector.len());
-        while let Some(lane) = left.lowest() {
-            let interface = vector.tx_if[lane];
-            let lanes = left.take_equal(&vector.tx_if, interface);
-            let Some(mut scratch) = self.scratch.take() else { return };
-            vector.move_lanes(&lanes, &mut scratch);
-            self.send_one(interface, &mut scratch, walk);
-            self.scratch = Some(scratch);
+        let Some(Scratch { mut ports, mut burst }) = self.scratch.take() else { return };
+        if self.carried == 0 {
+            // Each interface is a port of its own, or has none.
+            self.send_split(Keys::TxIf, (vector, &mut burst), walk);
+        } else {
+            self.find_ports(vector, &mut ports);
+            match ports.uniform(lanes) {
+                Some(base) => self.send_burst((None, base), vector, walk),
+                None => self.send_split(Keys::Column(&ports), (vector, &mut burst), walk),
+            }
         }
-        vector.forget_lanes();
+        self.scratch = Some(Scratch { ports, burst });
     }
 
-    /// Sends all lanes through one interface.
-    fn send_one(&mut self, interface: u32, vector: &mut Vector, walk: &mut Walk<'_>) {
-        let packets = vector.len();
-        let base = self.base.get(interface as usize).copied().unwrap_or(NO_INTERFACE);
+    /// The port of an interface.
+    #[inline(always)]
+    fn port_of(&self, interface: u32) -> u32 {
+        self.base.get(interface as usize).map_or(NO_INTERFACE, |base| base.load(Ordering::Relaxed))
+    }
+
+    /// The port of each lane.
+    fn find_ports(&self, vector: &Vector, ports: &mut Column<u32>) {
+        const { assert!(INTERFACES.is_power_of_two()) };
+        let lanes = vector.len();
+        gather_32(&self.base, &vector.tx_if, lanes, ports);
+        // The gather takes an index that is too large for that of another interface.
+        let any = vector.tx_if[..lanes].iter().fold(0, |any, interface| any | interface);
+        if any as usize >= INTERFACES {
+            for (base, interface) in ports.iter_mut().zip(&vector.tx_if[..lanes]) {
+                *base = self.port_of(*interface);
+            }
+        }
+    }
+
+    /// Sends the lanes of each port together.
+    fn send_split(
+        &mut self,
+        keys: Keys<'_>,
+        (vector, burst): (&mut Vector, &mut Vector),
+        walk: &mut Walk<'_>,
+    ) {
+        let is_watched = walk.trace_capture.sees_sent();
+        let mut split = vector.split_by(keys);
+        while let Some(key) = split.key() {
+            let (interface, base) = match keys {
+                Keys::TxIf => (Some(key), self.port_of(key)),
+                Keys::Column(_) => (None, key),
+            };
+            // Traces, captures and another worker get whole packets.
+            let is_own = matches!(self.slots.get(base as usize), Some(TxSlot::Own(..)));
+            let carry = if is_own && !is_watched { Carry::Frame } else { Carry::All };
+            split.take(key, carry, burst);
+            self.send_burst((interface, base), burst, walk);
+        }
+    }
+
+    /// Sends all lanes through one port, of one interface or (`None`) of several.
+    fn send_burst(
+        &mut self,
+        (interface, base): (Option<u32>, u32),
+        vector: &mut Vector,
+        walk: &mut Walk<'_>,
+    ) {
+        let lanes = vector.len();
+        let interface = interface.or_else(|| vector.tx_if.uniform(lanes));
         match self.slots.get_mut(base as usize) {
             Some(TxSlot::Own(queue, owed)) => {
                 vector.watch(walk.trace_capture.sees_sent());
-                let taken = queue.transmit(vector, walk.pool).min(packets);
+                let taken = queue.transmit(vector, walk.pool).min(lanes);
                 *owed += queue.refused();
-                let bytes = total(vector, taken);
-                let refused = owed.settle(taken as u64, bytes);
-                let (lost, bytes) = (refused.packets as usize, bytes - refused.bytes);
-                let sent = taken - lost;
-                count(interface, base, sent, bytes, packets - sent, walk);
-                walk.counters.ledger.sent.add(sent as u64);
-                dropped(drops::TX_REFUSED, lost, walk);
-                dropped(drops::TX_FULL, packets - taken, walk);
-                walk.trace_capture.sent(vector, (taken, drops::TX_FULL), interface, base);
+                match interface {
+                    Some(interface) => sent((interface, base), (vector, taken), owed, walk),
+                    None => sent_each(base, (vector, taken), owed, walk),
+                }
+                dropped(drops::TX_FULL, lanes - taken, walk);
+                walk.trace_capture.sent(vector, (taken, drops::TX_FULL), base);
             }
             Some(TxSlot::Via(worker)) => {
                 let worker = *worker;
-                return self.hand_over(worker, (interface, base), vector, walk);
+                return self.hand_over((worker, base), vector, walk);
             }
             _ => {
-                count(interface, base, 0, 0, packets, walk);
-                dropped(drops::TX_NO_PORT, packets, walk);
-                walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), interface, base);
+                match interface {
+                    Some(interface) => count(interface, base, 0, 0, lanes, walk),
+                    None => count_each(base, vector, |_| false, walk),
+                }
+                dropped(drops::TX_NO_PORT, lanes, walk);
+                walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), base);
             }
         }
         walk.pool.free_from(vector, 0);
@@ -139,14 +207,13 @@ impl Output {
 
     fn hand_over(
         &mut self,
-        worker: usize,
-        (interface, base): (u32, u32),
+        (worker, base): (usize, u32),
         vector: &mut Vector,
         walk: &mut Walk<'_>,
     ) {
         let Some(Some(ring)) = self.handoff.get_mut(worker) else {
             walk.counters.drops[drops::TX_NO_PORT.0 as usize].add(vector.len() as u64);
-            walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), interface, base);
+            walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), base);
             return walk.pool.free_from(vector, 0);
         };
         let capacity = ring.slots().min(vector.len());
@@ -161,7 +228,7 @@ impl Output {
         walk.counters.ledger.handed_out.add(capacity as u64);
         walk.counters.drops[drops::HANDOFF_FULL.0 as usize].add(left as u64);
         // Lanes that were taken over are not there any more.
-        walk.trace_capture.sent(vector, (capacity, drops::HANDOFF_FULL), interface, base);
+        walk.trace_capture.sent(vector, (capacity, drops::HANDOFF_FULL), base);
         self.handed |= 1 << worker;
         walk.pool.free_from(vector, 0);
     }
@@ -177,6 +244,44 @@ fn total(vector: &Vector, lanes: usize) -> u64 {
     vector.length[..lanes].iter().map(|length| u32::from(*length)).sum::<u32>().into()
 }
 
+/// Counts the `taken` lanes of a burst of one interface as sent, less what the device refused, and
+/// the others at the interfaces.
+fn sent(
+    (interface, base): (u32, u32),
+    (vector, taken): (&Vector, usize),
+    owed: &mut Refused,
+    walk: &Walk<'_>,
+) {
+    let bytes = total(vector, taken);
+    let refused = owed.settle(taken as u64, bytes);
+    let (lost, bytes) = (refused.packets as usize, bytes - refused.bytes);
+    let sent = taken - lost;
+    count(interface, base, sent, bytes, vector.len() - sent, walk);
+    walk.counters.ledger.sent.add(sent as u64);
+    dropped(drops::TX_REFUSED, lost, walk);
+}
+
+/// [`sent`] for a burst of several interfaces. A lane that the queue has marked as refused is
+/// dropped at its own interface. Which lanes other refusals were of is unknown, as it is of those
+/// that are reported after the burst, and like them they correct the counters of the port only.
+fn sent_each(base: u32, (vector, taken): (&Vector, usize), owed: &mut Refused, walk: &Walk<'_>) {
+    if taken == vector.len() && *owed == Refused::default() {
+        count_each(base, vector, |_| true, walk);
+        return walk.counters.ledger.sent.add(taken as u64);
+    }
+    let is_refused = |lane: usize| vector.flags[lane] & flags::REFUSED != 0;
+    let mut marked = Refused::default();
+    for lane in (0..taken).filter(|lane| is_refused(*lane)) {
+        marked += Refused { packets: 1, bytes: vector.length[lane].into() };
+    }
+    count_each(base, vector, |lane| lane < taken && !is_refused(lane), walk);
+    walk.counters.ledger.sent.add(taken as u64 - marked.packets);
+    dropped(drops::TX_REFUSED, marked.packets as usize, walk);
+    // They are accounted for.
+    let _ = owed.settle(marked.packets, marked.bytes);
+    correct(base, owed, drops::TX_REFUSED, walk.counters);
+}
+
 fn count(interface: u32, base: u32, sent: usize, bytes: u64, lost: usize, walk: &Walk<'_>) {
     let add = |at: u32| {
         if let Some(counters) = walk.counters.interfaces.get(at as usize) {
@@ -188,6 +293,33 @@ fn count(interface: u32, base: u32, sent: usize, bytes: u64, lost: usize, walk: 
     add(interface);
     if base != interface {
         add(base);
+    }
+}
+
+/// Counts each lane at its interface, and all of them at the port.
+#[inline(always)]
+fn count_each(base: u32, vector: &Vector, is_sent: impl Fn(usize) -> bool, walk: &Walk<'_>) {
+    let interfaces = &walk.counters.interfaces;
+    // Of the port: all lanes that are not of its own interface.
+    let (mut sent, mut bytes, mut lost) = (0, 0, 0);
+    let columns = vector.tx_if.iter().zip(vector.length.iter());
+    for (lane, (interface, length)) in columns.enumerate().take(vector.len()) {
+        let (length, is_other) = (u64::from(*length), u64::from(*interface != base));
+        let Some(counters) = interfaces.get(*interface as usize) else { continue };
+        if is_sent(lane) {
+            counters.tx_packets.add(1);
+            counters.tx_bytes.add(length);
+            sent += is_other;
+            bytes += is_other * length;
+        } else {
+            counters.tx_drops.add(1);
+            lost += is_other;
+        }
+    }
+    if let Some(counters) = interfaces.get(base as usize) {
+        counters.tx_packets.add(sent);
+        counters.tx_bytes.add(bytes);
+        counters.tx_drops.add(lost);
     }
 }
 
@@ -207,152 +339,4 @@ fn correct(base: u32, owed: &mut Refused, reason: Reason, counters: &WorkerCount
 }
 
 #[cfg(all(test, not(loom), not(miri)))]
-mod tests {
-    use super::*;
-    use crate::node::Punts;
-    use crate::pool::{HugePages, PoolCache};
-    use crate::quiescence::{Quiescence, Reader};
-
-    /// Takes `capacity` lanes, of which its device refuses the second.
-    struct Picky {
-        capacity: usize,
-        refused: Refused,
-    }
-
-    impl TxQueue for Picky {
-        fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
-            self.refused.add(vector, 1..2);
-            self.capacity
-        }
-
-        fn refused(&mut self) -> Refused {
-            std::mem::take(&mut self.refused)
-        }
-    }
-
-    /// Takes all lanes; its device refuses ten frames of earlier bursts with the first one.
-    struct Late(Refused);
-
-    impl TxQueue for Late {
-        fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
-            vector.len()
-        }
-
-        fn refused(&mut self) -> Refused {
-            std::mem::take(&mut self.0)
-        }
-    }
-
-    /// Takes all lanes; of the first burst its device refuses one frame after a while, and keeps
-    /// two when it goes.
-    #[derive(Default)]
-    struct Slow {
-        counted: bool,
-    }
-
-    impl TxQueue for Slow {
-        fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
-            vector.len()
-        }
-
-        fn refused(&mut self) -> Refused {
-            // Right after the burst nothing is known yet.
-            match std::mem::replace(&mut self.counted, true) {
-                false => Refused::default(),
-                true => Refused { packets: 1, bytes: 100 },
-            }
-        }
-
-        fn close(&mut self) -> Refused {
-            Refused { packets: 2, bytes: 500 }
-        }
-    }
-
-    /// Sends six lanes of 100 to 600 bytes each time, by interfaces and their ports, of which 3
-    /// has the queue.
-    fn counted(queue: Box<dyn TxQueue>, paths: &[(u32, u32)]) -> WorkerCounters {
-        sent(queue, paths).1
-    }
-
-    fn sent(queue: Box<dyn TxQueue>, paths: &[(u32, u32)]) -> (Output, WorkerCounters) {
-        let pool = Pool::leak(512, HugePages::Never).unwrap();
-        let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
-        let counters = WorkerCounters::new(1, drops::ENGINE.len(), 1);
-        let ((urgent, _urgent), (usual, _usual)) =
-            (rtrb::RingBuffer::new(1), rtrb::RingBuffer::new(1));
-        let mut punts = Punts { urgent, usual };
-        let quiescence = Quiescence::new(1);
-        // SAFETY: nothing is published here.
-        let reader = unsafe { Reader::new(&quiescence) };
-        let mut trace_capture = crate::trace_capture::TraceCapture::default();
-        let mut output = Output::new(pool, 0);
-        output.set(3, TxSlot::Own(queue, Refused::default()), &counters);
-        for (interface, base) in paths {
-            output.map(*interface, *base);
-            assert_eq!(cache.fill(&mut vector, 6), 6);
-            for lane in 0..6 {
-                vector.length[lane] = 100 * (lane as u16 + 1);
-                vector.tx_if[lane] = *interface;
-            }
-            let mut walk = Walk {
-                worker: 0,
-                counters: &counters,
-                pool: &mut cache,
-                punts: &mut punts,
-                reader: &reader,
-                trace_capture: &mut trace_capture,
-            };
-            output.send(&mut vector, &mut walk);
-            assert!(vector.is_empty());
-        }
-        let drops = counters.dropped();
-        assert_eq!(counters.ledger.sent.get() + drops, 6 * paths.len() as u64, "conserved");
-        (output, counters)
-    }
-
-    /// Packets and bytes sent, packets dropped.
-    fn of(counters: &WorkerCounters, interface: usize) -> [u64; 3] {
-        let counters = &counters.interfaces[interface];
-        [&counters.tx_packets, &counters.tx_bytes, &counters.tx_drops].map(|it| it.get())
-    }
-
-    fn dropped_by<const N: usize>(counters: &WorkerCounters, reasons: [Reason; N]) -> [u64; N] {
-        reasons.map(|reason| counters.drops[reason.0 as usize].get())
-    }
-
-    #[test]
-    fn what_is_not_sent_is_dropped_by_name() {
-        let queue = Picky { capacity: 4, refused: Refused::default() };
-        let counters = counted(Box::new(queue), &[(7, 3), (3, 3), (9, NO_INTERFACE)]);
-        // Lanes 0, 2 and 3 of four taken: 100 + 300 + 400 bytes.
-        let by = [7, 3, 9].map(|interface| of(&counters, interface));
-        assert_eq!(by, [[3, 800, 3], [6, 1600, 6], [0, 0, 6]]);
-        let by = dropped_by(&counters, [drops::TX_REFUSED, drops::TX_FULL, drops::TX_NO_PORT]);
-        assert_eq!((counters.ledger.sent.get(), by), (6, [2, 4, 6]));
-    }
-
-    #[test]
-    fn more_refusals_than_a_burst_has_packets_count_with_the_next() {
-        let refused = Refused { packets: 10, bytes: 3000 };
-        let counters = counted(Box::new(Late(refused)), &[(3, 3), (3, 3), (3, 3)]);
-        // 18 packets of 6300 bytes, less the ten.
-        assert_eq!(of(&counters, 3), [8, 3300, 10]);
-        assert_eq!(dropped_by(&counters, [drops::TX_REFUSED]), [10]);
-    }
-
-    #[test]
-    fn what_is_refused_late_is_booked_without_another_burst() {
-        let (mut output, counters) = sent(Box::new(Slow::default()), &[(3, 3)]);
-        assert_eq!(of(&counters, 3), [6, 2100, 0]);
-        output.settle(&counters);
-        assert_eq!(of(&counters, 3), [5, 2000, 1]);
-        assert_eq!(dropped_by(&counters, [drops::TX_REFUSED, drops::TX_NO_PORT]), [1, 0]);
-        // And when the port goes, with what it still has.
-        output.set(3, TxSlot::Closed, &counters);
-        assert_eq!(of(&counters, 3), [2, 1400, 4]);
-        assert_eq!(dropped_by(&counters, [drops::TX_REFUSED, drops::TX_NO_PORT]), [2, 2]);
-        assert_eq!(counters.ledger.sent.get() + counters.dropped(), 6, "conserved");
-        output.settle(&counters);
-        assert_eq!(of(&counters, 3), [2, 1400, 4]);
-    }
-}
+mod tests;

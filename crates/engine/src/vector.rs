@@ -10,6 +10,7 @@ mod lanes_avx2;
 #[cfg(target_arch = "x86_64")]
 mod lanes_avx512;
 mod lend;
+mod split;
 
 use crate::VECTOR;
 pub use crate::column::Column;
@@ -19,6 +20,7 @@ use crate::pool::{HEADROOM, Pool, SLOT};
 pub(crate) use lanes::Lanes;
 pub use lanes::Lanes as LaneSet;
 pub use lend::Spare;
+pub(crate) use split::{Carry, Keys};
 
 /// No buffer: the lane was taken.
 pub const NONE: u32 = u32::MAX;

@@ -5,6 +5,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use stoa_engine::INTERFACES;
+use stoa_engine::gather::gather_32;
+use stoa_engine::vector::Column;
 
 use crate::ethernet::mac_word;
 
@@ -85,6 +87,17 @@ impl Attributes {
     #[inline(always)]
     pub fn flags_of(&self, interface: u32) -> u32 {
         self.flags[interface as usize % INTERFACES].load(Ordering::Relaxed)
+    }
+
+    /// Whether the interfaces of all lanes have a flag.
+    #[inline]
+    pub fn all_have(&self, flag: u32, interfaces: &Column<u32>, lanes: usize) -> bool {
+        if let Some(interface) = interfaces.uniform(lanes) {
+            return self.flags_of(interface) & flag != 0;
+        }
+        let mut flags = Column::of(0);
+        gather_32(&self.flags, interfaces, lanes, &mut flags);
+        flags[..lanes].iter().fold(flag, |all, flags| all & flags) != 0
     }
 
     /// The VRF of one interface.

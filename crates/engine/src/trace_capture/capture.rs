@@ -84,17 +84,17 @@ impl Tap {
         }
     }
 
-    pub(super) fn sent(&mut self, vector: &Vector, taken: usize, (interface, base): (u32, u32)) {
-        let at = if self.selection.has(base) { base } else { interface };
-        if !self.captures(Direction::Tx) || !self.selection.has(at) {
+    pub(super) fn sent(&mut self, vector: &Vector, taken: usize, base: u32) {
+        if !self.captures(Direction::Tx) {
             return;
         }
-        let now = clock::tsc();
+        let (now, by_port) = (clock::tsc(), self.selection.has(base));
         for lane in 0..taken {
+            let at = if by_port { base } else { vector.tx_if[lane] };
             let is_sent = vector.flags[lane] & flags::REFUSED == 0;
             // A driver that keeps the buffer takes the bytes along.
-            if is_sent && vector.buffers()[lane] != NONE && self.selection.takes(vector.bytes(lane))
-            {
+            let is_there = is_sent && vector.buffers()[lane] != NONE;
+            if is_there && self.selection.has(at) && self.selection.takes(vector.bytes(lane)) {
                 self.write(vector.bytes(lane), (Direction::Tx, at), (0, false), now);
             }
         }
@@ -104,7 +104,7 @@ impl Tap {
         &mut self,
         vector: &Vector,
         (taken, reason): (usize, Reason),
-        (interface, base): (u32, u32),
+        base: u32,
     ) {
         // One branch-free pass: most vectors are sent whole, and other interfaces must not pay.
         let any = vector.flags[..vector.len()].iter().fold(0, |any, flags| any | flags);
@@ -115,6 +115,7 @@ impl Tap {
         let now = clock::tsc();
         for lane in 0..vector.len() {
             let Some(reason) = super::unsent(vector, lane, (taken, reason)) else { continue };
+            let interface = vector.tx_if[lane];
             let is_meant = [interface, base, vector.rx_if[lane]].map(|at| self.selection.has(at));
             let is_there = vector.buffers()[lane] != NONE;
             if is_there && is_meant.contains(&true) && self.selection.takes(vector.bytes(lane)) {

@@ -187,33 +187,21 @@ impl TraceCapture {
         self.sending || self.is_hot
     }
 
-    /// A port took the first `taken` lanes and left the rest for `reason`. Of those that it took,
+    /// Port `base` took the first `taken` lanes and left the rest for `reason`. Of those that it took,
     /// its device refused the marked ones; what it refuses later counts as sent here.
     #[inline(always)]
-    pub(crate) fn sent(
-        &mut self,
-        vector: &Vector,
-        (taken, reason): (usize, Reason),
-        interface: u32,
-        base: u32,
-    ) {
+    pub(crate) fn sent(&mut self, vector: &Vector, (taken, reason): (usize, Reason), base: u32) {
         if self.sees_sent() {
-            self.write_sent(vector, (taken, reason), interface, base);
+            self.write_sent(vector, (taken, reason), base);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn write_sent(
-        &mut self,
-        vector: &Vector,
-        (taken, reason): (usize, Reason),
-        interface: u32,
-        base: u32,
-    ) {
+    fn write_sent(&mut self, vector: &Vector, (taken, reason): (usize, Reason), base: u32) {
         for tap in self.taps.iter_mut().flatten() {
-            tap.sent(vector, taken, (interface, base));
-            tap.not_sent(vector, (taken, reason), (interface, base));
+            tap.sent(vector, taken, base);
+            tap.not_sent(vector, (taken, reason), base);
         }
         let Some(tracer) = self.tracer.as_mut().filter(|_| self.is_hot) else { return };
         let now = clock::tsc();

@@ -172,10 +172,21 @@ impl Vector {
         assert!(lanes.count() <= to.room());
         // Beyond `len` stand ids of buffers that others own.
         assert!(lanes.highest().is_none_or(|lane| lane < self.len));
+        // SAFETY: checked just now.
+        unsafe { self.move_owned(here, lanes, to) };
+    }
+
+    /// [`Self::move_lanes`] without the checks.
+    ///
+    /// # Safety
+    /// `to` has space for the lanes. They are below `len`, or the caller owns them for another
+    /// reason.
+    #[inline(always)]
+    pub(super) unsafe fn move_owned(&mut self, here: Here, lanes: &Lanes, to: &mut Vector) {
         match here.width() {
-            // SAFETY: the processor has the features, there is room, and all lanes are in use.
+            // SAFETY: the processor has the features; the rest is guaranteed by the caller.
             #[cfg(target_arch = "x86_64")]
-            Width::Avx512 => unsafe { lanes_avx512::move_all(self, lanes, to) },
+            Width::Avx512 => unsafe { lanes_avx512::move_all::<false>(self, lanes, to) },
             // SAFETY: the same.
             #[cfg(target_arch = "x86_64")]
             Width::Avx2 => unsafe { lanes_avx2::move_all(self, lanes, to) },

@@ -59,8 +59,8 @@ pub(super) fn equal_32(column: &[u32; VECTOR], value: u32) -> Lanes {
 /// Moves lanes to the end of `to`.
 ///
 /// # Safety
-/// `to` has space for the lanes, and all of them are below `from.len`: what stands beyond are
-/// ids of buffers that others own, and they would have two owners.
+/// `to` has space for the lanes, and the caller owns all of them: what stands beyond the lanes in
+/// use are ids of buffers that others own, and they would have two owners.
 #[target_feature(enable = "avx2,popcnt")]
 pub(super) unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {
     for at in (0..VECTOR).step_by(STEP) {

@@ -15,7 +15,7 @@ use super::ip4_options::{self, through_options};
 use super::ip4_punt::punt_class;
 use super::ip4_validate::{self, Validated};
 use super::lookup::{Lookup, Routes};
-use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_all, follow_some};
 use crate::arcs::{self, IP4_INPUT};
 use crate::attributes::interface_flags::{FEATURES4, FORWARD4, IP4};
 use crate::drops::Drop;
@@ -90,14 +90,7 @@ impl Ip4Input {
     #[inline(always)]
     fn forward_all(&mut self, reader: &Reader, vector: &mut Vector) -> Next {
         self.look_up(reader, vector);
-        let shared = &*self.shared;
-        if let Some(next) = follow_uniform(shared, vector, &self.values) {
-            return Next::All(next);
-        }
-        for lane in 0..vector.len() {
-            vector.next[lane] = route(shared, vector, lane, self.values[lane]);
-        }
-        Next::Lanes
+        follow_all(&self.shared, vector, &self.values, route)
     }
 
     /// Sends lanes to features, routes plain ones together, and others one by one.
@@ -126,9 +119,7 @@ impl Ip4Input {
             return Next::Lanes;
         }
         self.look_up(reader, vector);
-        for lane in plain.iter() {
-            vector.next[lane] = route(&self.shared, vector, lane, self.values[lane]);
-        }
+        follow_some(&self.shared, vector, (&plain, &self.values), route);
         for lane in slow.iter() {
             vector.next[lane] = self.slow_path(reader, vector, lane);
         }

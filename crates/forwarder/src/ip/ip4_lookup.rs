@@ -8,7 +8,7 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use super::ip4_input::{forwardable, route};
 use super::ip4_options::through_options;
 use super::lookup::{Lookup, Routes};
-use super::{follow_uniform, header_words};
+use super::{follow_all, header_words};
 use crate::attributes::interface_flags::FORWARD4;
 use crate::drops::Drop;
 use crate::shared::Shared;
@@ -46,10 +46,8 @@ impl Node for Ip4Lookup {
         header_words::load(shared.kernel, vector, 16, &mut self.destinations);
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Routes::All);
-        if self.is_plain(vector)
-            && let Some(next) = follow_uniform(shared, vector, &self.values)
-        {
-            return Next::All(next);
+        if self.is_plain(vector) {
+            return follow_all(shared, vector, &self.values, route);
         }
         for lane in 0..lanes {
             vector.next[lane] = self.lane(vector, lane);
@@ -59,7 +57,7 @@ impl Node for Ip4Lookup {
 }
 
 impl Ip4Lookup {
-    /// Whether all lanes are transit packets without options, from one interface that forwards.
+    /// Whether all lanes are transit packets without options, from interfaces that forward.
     #[inline(always)]
     fn is_plain(&self, vector: &Vector) -> bool {
         let lanes = vector.len();
@@ -67,10 +65,7 @@ impl Ip4Lookup {
         let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
         odd == 0
             && any & flags::OWN == 0
-            && vector
-                .rx_if
-                .uniform(lanes)
-                .is_some_and(|interface| self.shared.attributes.flags_of(interface) & FORWARD4 != 0)
+            && self.shared.attributes.all_have(FORWARD4, &vector.rx_if, lanes)
     }
 
     fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {

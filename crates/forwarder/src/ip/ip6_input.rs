@@ -12,7 +12,7 @@ use stoa_wire::{ipv6, vrrp};
 
 use super::ip6_validate::{self, Scope, Validated, check};
 use super::lookup::{Lookup, Routes};
-use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_all, follow_some};
 use crate::arcs::{self, IP6_INPUT};
 use crate::attributes::interface_flags::{ADVERTISE6, FEATURES6, FORWARD6, IP6, VRRP6};
 use crate::drops::Drop;
@@ -90,14 +90,7 @@ impl Ip6Input {
     #[inline(always)]
     fn forward_all(&mut self, reader: &Reader, vector: &mut Vector) -> Next {
         self.look_up(reader, vector);
-        let shared = &*self.shared;
-        if let Some(next) = follow_uniform(shared, vector, &self.values) {
-            return Next::All(next);
-        }
-        for lane in 0..vector.len() {
-            vector.next[lane] = route(shared, vector, lane, self.values[lane]);
-        }
-        Next::Lanes
+        follow_all(&self.shared, vector, &self.values, route)
     }
 
     /// Sends lanes to features, routes plain ones together, and others one by one.
@@ -133,9 +126,7 @@ impl Ip6Input {
             return Next::Lanes;
         }
         self.look_up(reader, vector);
-        for lane in routed.iter() {
-            vector.next[lane] = route(&self.shared, vector, lane, self.values[lane]);
-        }
+        follow_some(&self.shared, vector, (&routed, &self.values), route);
         Next::Lanes
     }
 

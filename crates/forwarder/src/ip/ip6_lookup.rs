@@ -7,7 +7,7 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 
 use super::ip6_input::route;
 use super::lookup::{Lookup, Routes};
-use super::{REWRITE, follow_uniform};
+use super::{REWRITE, follow_all};
 use crate::attributes::interface_flags::FORWARD6;
 use crate::drops::Drop;
 use crate::neighbor::NO_ADJACENCY;
@@ -47,13 +47,11 @@ impl Node for Ip6Lookup {
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Routes::All);
         let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-        let forwards = |interface| shared.attributes.flags_of(interface) & FORWARD6 != 0;
         if !scopes
             && any & flags::OWN == 0
-            && vector.rx_if.uniform(lanes).is_some_and(forwards)
-            && let Some(next) = follow_uniform(shared, vector, &self.values)
+            && shared.attributes.all_have(FORWARD6, &vector.rx_if, lanes)
         {
-            return Next::All(next);
+            return follow_all(shared, vector, &self.values, route);
         }
         for lane in 0..lanes {
             vector.next[lane] = self.lane(vector, lane);

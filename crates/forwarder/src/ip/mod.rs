@@ -46,13 +46,16 @@ mod rewrite_avx2;
 #[allow(unsafe_code)]
 mod rewrite_avx512;
 
-use stoa_engine::Vector;
-use stoa_engine::vector::Column;
-use stoa_tables::next_hop::Resolved;
+use stoa_engine::vector::{Column, LaneSet};
+use stoa_engine::{Next, VECTOR, Vector};
+use stoa_tables::next_hop::{BATCH, Others, Resolved};
 
 use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 use crate::shared::{Shared, SpecialNextHop};
+
+// A vector is resolved in one batch.
+const _: () = assert!(VECTOR == BATCH);
 
 /// The first edges of `ip4-input`, `ip4-lookup` and of the same nodes of IPv6.
 pub const REWRITE: u16 = 0;
@@ -76,27 +79,78 @@ pub(crate) fn follow(shared: &Shared, vector: &mut Vector, lane: usize, value: u
     }
 }
 
-/// Resolves the next hops of all lanes at once where possible: the same one for all, or next hops
-/// with one adjacency each. Returns the edge of all lanes; `None`: resolve them one by one.
+/// What [`follow_batch`] has resolved.
+pub(crate) enum Followed {
+    /// All lanes: they have this edge.
+    All(u16),
+    /// The lanes whose bit is not set: their edge is [`REWRITE`]. The others are to be resolved one
+    /// by one.
+    Except(Others),
+}
+
+/// Resolves the next hops of all lanes at once where possible: the same one for all, or those that
+/// are one adjacency each.
 #[inline(always)]
-pub(crate) fn follow_uniform(
-    shared: &Shared,
-    vector: &mut Vector,
-    values: &Column<u32>,
-) -> Option<u16> {
+pub(crate) fn follow_batch(shared: &Shared, vector: &mut Vector, values: &Column<u32>) -> Followed {
     let lanes = vector.len();
-    if let Some(value) = values.uniform(lanes) {
-        if shared.next_hops.is_group(value) {
-            return None;
-        }
+    if let Some(value) = values.uniform(lanes)
+        && !shared.next_hops.is_group(value)
+    {
         let next = follow(shared, vector, 0, value);
         let adjacency = vector.adjacency[0];
         vector.adjacency[..lanes].fill(adjacency);
-        return Some(next);
+        return Followed::All(next);
     }
-    let straight =
-        shared.next_hops.resolve_straight(&values[..lanes], &mut vector.adjacency[..lanes]);
-    straight.then_some(REWRITE)
+    let (kernel, adjacencies) = (shared.kernel.lookup(), &mut vector.adjacency[..lanes]);
+    match shared.next_hops.resolve_batch(kernel, &values[..lanes], adjacencies) {
+        [0, 0, 0, 0] => Followed::All(REWRITE),
+        others => Followed::Except(others),
+    }
+}
+
+/// Resolves the next hops of all lanes, with `route` where [`follow_batch`] leaves a lane.
+#[inline(always)]
+pub(crate) fn follow_all(
+    shared: &Shared,
+    vector: &mut Vector,
+    values: &Column<u32>,
+    route: impl Fn(&Shared, &mut Vector, usize, u32) -> u16,
+) -> Next {
+    let others = match follow_batch(shared, vector, values) {
+        Followed::All(next) => return Next::All(next),
+        Followed::Except(others) => others,
+    };
+    let lanes = vector.len();
+    vector.next[..lanes].fill(REWRITE);
+    for (word, others) in others.into_iter().enumerate() {
+        let mut left = others;
+        while left != 0 {
+            let lane = word * 64 + left.trailing_zeros() as usize;
+            vector.next[lane] = route(shared, vector, lane, values[lane]);
+            left &= left - 1;
+        }
+    }
+    Next::Lanes
+}
+
+/// Resolves the next hops of some lanes, with `route` where [`follow_batch`] leaves a lane.
+#[inline(always)]
+pub(crate) fn follow_some(
+    shared: &Shared,
+    vector: &mut Vector,
+    (some, values): (&LaneSet, &Column<u32>),
+    route: impl Fn(&Shared, &mut Vector, usize, u32) -> u16,
+) {
+    let (next, others) = match follow_batch(shared, vector, values) {
+        Followed::All(next) => (next, [0; _]),
+        Followed::Except(others) => (REWRITE, others),
+    };
+    for lane in some.iter() {
+        vector.next[lane] = match others[lane / 64] >> (lane % 64) & 1 {
+            0 => next,
+            _ => route(shared, vector, lane, values[lane]),
+        };
+    }
 }
 
 /// The edge or drop of a lane with a special next hop.

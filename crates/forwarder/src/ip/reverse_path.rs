@@ -91,6 +91,8 @@ struct ReversePath<K> {
     lookup: Box<Lookup<K>>,
     sources: Box<[K; VECTOR]>,
     values: Column<u32>,
+    /// The adjacencies of the routes to the sources.
+    adjacencies: Column<u32>,
 }
 
 impl<K: Source + Send> Node for ReversePath<K> {
@@ -128,21 +130,35 @@ impl<K: Source> ReversePath<K> {
             lookup: Lookup::new(),
             sources: Box::new([K::default(); VECTOR]),
             values: Column::of(0),
+            adjacencies: Column::of(0),
         }
     }
 
     /// Drops the lanes whose sources fail the check of their interface; the others go where `next`
     /// says.
-    fn drop_failed(&self, vector: &mut Vector, next: Next) -> Next {
+    fn drop_failed(&mut self, vector: &mut Vector, next: Next) -> Next {
         let mut next = next;
-        for lane in 0..vector.len() {
+        let shared = &*self.shared;
+        let lanes = vector.len();
+        // Most sources have one path; only others are resolved one by one.
+        let others = shared.next_hops.resolve_batch(
+            shared.kernel.lookup(),
+            &self.values[..lanes],
+            &mut self.adjacencies[..lanes],
+        );
+        let lines = shared.adjacencies.lines();
+        for lane in 0..lanes {
             let interface = vector.rx_if[lane];
             let mode = K::mode(self.shared.interface(interface).reverse_path());
             let value = self.values[lane];
             let passes = match mode {
                 OFF => true,
+                STRICT if others[lane / 64] >> (lane % 64) & 1 == 0 => {
+                    let line = lines.get(self.adjacencies[lane] as usize);
+                    line.is_some_and(|line| line.head().interface() == interface)
+                }
                 STRICT => self.is_via(value, interface),
-                _ => self.has_path(value),
+                _ => others[lane / 64] >> (lane % 64) & 1 == 0 || self.has_path(value),
             };
             if passes || self.sources[lane].is_exempt() {
                 continue;

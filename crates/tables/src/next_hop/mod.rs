@@ -10,6 +10,8 @@
 //! ```
 
 mod group;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod kernel;
 mod reader;
 
 use core::sync::atomic::Ordering;
@@ -21,7 +23,7 @@ use crate::sync::zeroed;
 pub use group::MAX_MEMBERS;
 use group::{BucketAllocator, Range};
 use reader::{ADJACENCY, CODE_SHIFT, GROUP, KIND_SHIFT, SPECIAL, Shared};
-pub use reader::{NextHopReader, Resolved};
+pub use reader::{BATCH, NextHopReader, Others, Resolved};
 
 /// A member of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

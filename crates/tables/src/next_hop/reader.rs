@@ -1,9 +1,16 @@
 //! The shared side of next hops: from a route's value and a flow hash to an adjacency.
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use crate::lpm::Kernel;
 use crate::sync::{AtomicU32, AtomicU64};
+
+/// Ids that are resolved together at most.
+pub const BATCH: usize = 256;
+/// Some of the ids of a batch, one bit each.
+pub type Others = [u64; BATCH / 64];
 
 pub(super) const KIND_SHIFT: u32 = 56;
 pub(super) const CODE_SHIFT: u32 = 48;
@@ -66,18 +73,26 @@ impl NextHopReader {
         self.0.resolve(id, flow_hash)
     }
 
-    /// Resolves ids that lead straight to adjacencies; `false` when one of them does not: then
-    /// what stands in `adjacencies` means nothing.
+    /// Resolves ids that lead straight to adjacencies, up to [`BATCH`] of them. Returns the others,
+    /// one bit each: what stands in `adjacencies` for them means nothing.
+    ///
+    /// # Panics
+    /// When there are more than [`BATCH`].
     #[inline]
-    pub fn resolve_straight(&self, ids: &[u32], adjacencies: &mut [u32]) -> bool {
+    pub fn resolve_batch(&self, kernel: Kernel, ids: &[u32], adjacencies: &mut [u32]) -> Others {
+        let lanes = ids.len().min(adjacencies.len());
+        assert!(lanes <= BATCH);
+        let mut others = [0; BATCH / 64];
         let objects = &*self.0.objects;
-        let mut mismatch = 0;
-        for (id, adjacency) in ids.iter().zip(adjacencies) {
-            let word = objects.get(*id as usize).map_or(0, |word| word.load(Ordering::Acquire));
-            mismatch |= word >> KIND_SHIFT ^ ADJACENCY;
-            *adjacency = word as u32;
-        }
-        mismatch == 0
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        let done = match kernel {
+            Kernel::Avx512 => super::kernel::resolve(objects, ids, adjacencies, &mut others),
+            _ => 0,
+        };
+        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+        let (done, _) = (0, kernel);
+        resolve_each(objects, (ids, done..lanes), adjacencies, &mut others);
+        others
     }
 
     /// The adjacencies of an id: of a group, those of all its buckets, most of them
@@ -99,5 +114,31 @@ impl NextHopReader {
     pub fn is_group(&self, id: u32) -> bool {
         let object = self.0.objects.get(id as usize);
         object.is_some_and(|object| object.load(Ordering::Relaxed) >> KIND_SHIFT == GROUP)
+    }
+}
+
+/// What [`NextHopReader::resolve_batch`] does, for a range of lanes.
+#[inline]
+fn resolve_each(
+    objects: &[AtomicU64],
+    (ids, lanes): (&[u32], Range<usize>),
+    adjacencies: &mut [u32],
+    others: &mut Others,
+) {
+    let mut mismatch = 0;
+    for (id, adjacency) in ids[lanes.clone()].iter().zip(&mut adjacencies[lanes.clone()]) {
+        let word = objects.get(*id as usize).map_or(0, |word| word.load(Ordering::Acquire));
+        mismatch |= word >> KIND_SHIFT ^ ADJACENCY;
+        *adjacency = word as u32;
+    }
+    if mismatch == 0 {
+        return;
+    }
+    // Once more, lane by lane: a word may have changed since, so that its adjacency does, too.
+    for lane in lanes {
+        let object = objects.get(ids[lane] as usize);
+        let word = object.map_or(0, |word| word.load(Ordering::Acquire));
+        others[lane / 64] |= u64::from(word >> KIND_SHIFT != ADJACENCY) << (lane % 64);
+        adjacencies[lane] = word as u32;
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the table of next hops against a plain list.
 
 use super::*;
+use crate::lpm::Kernel;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -76,6 +77,40 @@ fn a_neighbour_that_moves_takes_its_users_along() {
     for hash in (0..=u32::MAX).step_by(1 << 24) {
         assert_ne!(table.resolve(pair, hash), Resolved::Adjacency(7));
         assert_eq!(table.resolve(both, hash), Resolved::Adjacency(9));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 100 }))]
+    #[test]
+    fn a_batch_resolves_what_leads_straight_to_an_adjacency(
+        next_hops in prop::collection::vec(any_next_hop(), 1..20),
+        straight: bool,
+        ids in prop::collection::vec(prop_oneof![50 => 0..24_u32, 1 => any::<u32>()], 0..=BATCH),
+    ) {
+        let mut table = NextHops::new(NextHopCapacity { objects: 20, buckets: 4096 }).unwrap();
+        for (at, next_hop) in next_hops.iter().enumerate() {
+            let adjacency = NextHop::Adjacency(at as u32);
+            table.add(if straight { &adjacency } else { next_hop }).unwrap();
+        }
+        let ids: Vec<u32> = match straight {
+            true => ids.iter().map(|id| 1 + id % next_hops.len() as u32).collect(),
+            false => ids,
+        };
+        let reader = table.reader();
+        for kernel in [Kernel::Scalar, Kernel::Bits, Kernel::Avx2, Kernel::Avx512] {
+            let mut adjacencies = vec![77; ids.len()];
+            let others = reader.resolve_batch(kernel, &ids, &mut adjacencies);
+            for (lane, id) in ids.iter().enumerate() {
+                let is_other = others[lane / 64] >> (lane % 64) & 1 == 1;
+                let word = table.word(*id).unwrap_or(0);
+                prop_assert_eq!(is_other, word >> KIND_SHIFT != ADJACENCY, "{:?}", kernel);
+                let found = Resolved::Adjacency(adjacencies[lane]);
+                prop_assert!(is_other || found == reader.resolve(*id, 0), "{:?}", kernel);
+            }
+            let bits: u32 = others.iter().map(|word| word.count_ones()).sum();
+            prop_assert!(bits as usize <= ids.len(), "no bits beyond the ids");
+        }
     }
 }
 

@@ -115,7 +115,7 @@ fn read<K: Family>(
             return;
         }
         lpm.lookup_batch(vector, &mut ids);
-        hops.resolve_straight(&ids, &mut adjacencies);
+        hops.resolve_batch(lpm.kernel(), &ids, &mut adjacencies);
         seen.store(adjacencies.iter().copied().min().unwrap_or(0), Ordering::Release);
     }
 }
