@@ -5,13 +5,19 @@ use stoa_engine::{VECTOR, Vector};
 
 use crate::kernel::Kernel;
 
-/// Loads the word at byte `at` of all lanes in host order. A lane whose data ends before it gets 0.
+/// Loads the words at bytes `at` of all lanes in host order. A lane whose data ends before such a word
+/// gets 0 for it.
 ///
 /// # Panics
-/// If `at` exceeds 16: the words of an IPv4 header without options.
+/// If a place exceeds 16: the words of an IPv4 header without options.
 #[inline(always)]
-pub fn load(kernel: Kernel, vector: &Vector, at: usize, words: &mut [u32; VECTOR]) {
-    assert!(at <= 16);
+pub fn load<const N: usize>(
+    kernel: Kernel,
+    vector: &Vector,
+    at: [usize; N],
+    words: [&mut [u32; VECTOR]; N],
+) {
+    assert!(at.iter().all(|at| *at <= 16));
     match kernel {
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 => super::header_words_avx512::load(vector, at, words),
@@ -20,9 +26,15 @@ pub fn load(kernel: Kernel, vector: &Vector, at: usize, words: &mut [u32; VECTOR
 }
 
 /// The reference.
-pub fn load_scalar(vector: &Vector, at: usize, words: &mut [u32; VECTOR]) {
-    for (lane, word) in words.iter_mut().enumerate().take(vector.len()) {
-        *word = load_lane(vector, lane, at);
+pub fn load_scalar<const N: usize>(
+    vector: &Vector,
+    at: [usize; N],
+    words: [&mut [u32; VECTOR]; N],
+) {
+    for (at, words) in at.into_iter().zip(words) {
+        for (lane, word) in words.iter_mut().enumerate().take(vector.len()) {
+            *word = load_lane(vector, lane, at);
+        }
     }
 }
 
@@ -50,7 +62,7 @@ mod tests {
         #[test]
         fn all_kernels_load_the_same(
             lanes in prop::collection::vec((0..40_u16, 0..2030_u16), 0..=VECTOR),
-            at in 0..=16_usize,
+            at in (0..=16_usize, 0..=16_usize),
             seed: u8,
         ) {
             let (mut cache, mut vector) = (PoolCache::new(pool()), Vector::new(pool()));
@@ -62,11 +74,12 @@ mod tests {
                 });
                 (vector.offset[lane], vector.length[lane]) = (*offset, *length);
             }
-            let mut expected = [0; VECTOR];
-            load_scalar(&vector, at, &mut expected);
+            let at = [at.0, at.1];
+            let mut expected = [[0; VECTOR]; 2];
+            load_scalar(&vector, at, expected.each_mut());
             for kernel in Kernel::available() {
-                let mut words = [0; VECTOR];
-                load(kernel, &vector, at, &mut words);
+                let mut words = [[0; VECTOR]; 2];
+                load(kernel, &vector, at, words.each_mut());
                 prop_assert_eq!(words, expected, "{}", kernel.name());
             }
             cache.free_from(&mut vector, 0);

@@ -42,8 +42,8 @@ struct Ip4Lookup {
 impl Node for Ip4Lookup {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let (lanes, shared) = (vector.len(), &*self.shared);
-        header_words::load(shared.kernel, vector, 0, &mut self.heads);
-        header_words::load(shared.kernel, vector, 16, &mut self.destinations);
+        let words = [&mut *self.heads, &mut *self.destinations];
+        header_words::load(shared.kernel, vector, [0, 16], words);
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Routes::All);
         if self.is_plain(vector) {

@@ -56,7 +56,7 @@ impl Source for u32 {
     }
 
     fn load(shared: &Shared, vector: &Vector, sources: &mut [Self; VECTOR]) {
-        header_words::load(shared.kernel, vector, 12, sources);
+        header_words::load(shared.kernel, vector, [12], [sources]);
     }
 
     fn is_exempt(self) -> bool {
