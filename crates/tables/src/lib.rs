@@ -1,4 +1,4 @@
-//! The lookup tables: longest-prefix match, next hops, adjacencies, token buckets, timers, flow
+//! The lookup tables: longest-prefix match, exact match, next hops, adjacencies, token buckets, timers, flow
 //! hashes.
 //!
 //! Tables do not depend on packets. Workers read them without locks while one writer changes them
@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 pub mod adjacency;
+pub mod exact_match;
 pub mod flow_hash;
 pub mod grace;
 pub mod lpm;

@@ -19,6 +19,7 @@ use super::limits::{Limits, Table, TableFull};
 use super::ports::PortOpener;
 use super::vrfs::{Slot, Vrfs};
 use crate::drops::{self, Drop};
+use crate::ethernet::vlan_table::VlanWriter;
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
@@ -128,6 +129,7 @@ pub struct ForwarderState {
     pub(super) fib: Fib,
     pub(super) ports: BTreeMap<String, PortState>,
     pub(super) interfaces: Vec<Option<InterfaceState>>,
+    pub(super) vlans: VlanWriter,
     /// Interface indexes by name: routes refer to interfaces by name, and there are many routes.
     pub(super) indexes_by_name: HashMap<String, u32>,
     pub(super) vrfs: Vrfs,
@@ -213,6 +215,7 @@ impl ForwarderState {
             fib,
             ports: BTreeMap::new(),
             interfaces: Vec::new(),
+            vlans: VlanWriter::new(workers.kernel.lookup()),
             indexes_by_name: HashMap::new(),
             vrfs: Vrfs::new(),
             learned: Learned::default(),

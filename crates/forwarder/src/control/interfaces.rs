@@ -17,7 +17,6 @@ use super::vrfs::DEFAULT;
 use crate::ethernet::interface_flags::{
     ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP, VIRTUAL, VRRP4, VRRP6,
 };
-use crate::ethernet::vlan_table::VlanTables;
 use crate::neighbor::messages::Link;
 use crate::shared::{DEFAULT_VRF, InterfaceAddresses};
 
@@ -251,13 +250,13 @@ impl ForwarderState {
 
     /// Publishes VLAN tags and addresses after interfaces have changed.
     pub(super) fn publish_interfaces(&mut self) {
-        let mut vlans = VlanTables::default();
         let mut addresses = vec![InterfaceAddresses::default(); self.interfaces.len()];
         for (index, state) in self.interfaces.iter().enumerate() {
-            let Some(state) = state else { continue };
-            if let Some((outer, inner)) = state.desired.tag_keys().split_first() {
-                vlans.insert(state.base, *outer, inner.first().copied(), index as u32);
-            }
+            let Some(state) = state else {
+                self.vlans.set(index as u32, index as u32, &[]);
+                continue;
+            };
+            self.vlans.set(index as u32, state.base, &state.desired.tag_keys());
             addresses[index] = self.addresses_of(index as u32, state);
             addresses[index].vrf = self.vrf_id(state.vrf);
             let across = state.desired.cross_connect.as_ref().and_then(|name| self.index_of(name));
@@ -267,7 +266,9 @@ impl ForwarderState {
         let mut all = std::mem::take(&mut self.addresses);
         self.add_virtual_addresses(&mut all);
         self.addresses = all;
-        self.shared.vlans.publish(vlans, &mut self.graveyard);
+        if let Some(tables) = self.vlans.finish() {
+            self.shared.vlans.publish(tables, &mut self.graveyard);
+        }
         self.shared.addresses.publish(self.addresses.clone(), &mut self.graveyard);
         self.publish_tunnels();
         for index in 0..self.interfaces.len() {

@@ -10,6 +10,9 @@ pub(super) const STEP: usize = 8;
 #[cfg(target_arch = "x86_64")]
 pub(super) const AHEAD: usize = 2;
 
+/// A set of lanes: one bit for each.
+pub type Lanes = [u8; VECTOR / STEP];
+
 /// The Ethernet header of the frames on the fast path.
 pub struct FramePattern {
     /// The destination MAC address, as [`super::mac_word`].
@@ -41,7 +44,7 @@ impl FramePattern {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Classified {
     /// One bit for each lane that does not match; such lanes are not changed.
-    pub exceptions: [u8; VECTOR / STEP],
+    pub exceptions: Lanes,
     /// Whether there are matching lanes with IPv4, and with IPv6.
     pub families: [bool; 2],
     /// Number of matching lanes, and their bytes with all headers.

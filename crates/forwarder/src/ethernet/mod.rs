@@ -1,6 +1,7 @@
 //! Ethernet: classifies received frames by interface and payload.
 
 pub mod cross_connect;
+mod ethernet_frame;
 mod ethernet_input;
 mod ethernet_kernel;
 #[cfg(target_arch = "x86_64")]
@@ -9,6 +10,13 @@ mod ethernet_kernel_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ethernet_kernel_avx512;
+mod ethernet_mixed;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod ethernet_mixed_avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod ethernet_mixed_avx512;
 pub mod virtual_macs;
 pub mod vlan_table;
 

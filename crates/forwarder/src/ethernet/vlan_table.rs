@@ -1,17 +1,21 @@
-//! Maps VLAN tags to sub-interfaces: directly indexed arrays, one for each port with sub-interfaces,
-//! rebuilt and published as a whole when the configuration changes.
+//! Maps VLAN tags to sub-interfaces: one exact-match table of all ports, changed in place.
 
-use stoa_engine::INTERFACES;
+use stoa_tables::exact_match::{ExactMatch, ExactMatchReader};
+use stoa_tables::lpm::Kernel;
 
-/// The index of a tag: `is_802_1ad << 12 | vid`.
+/// A tag as a number: `is_802_1ad << 12 | vid`.
 pub type TagKey = u16;
 
-const NONE: u32 = u32::MAX;
-/// Marks an entry that refers to a row of inner tags.
-const INNER: u32 = 1 << 31;
-const ROW: usize = 1 << 13;
-/// The index in a row of inner tags for the interface without an inner tag.
-const UNTAGGED: usize = ROW;
+/// Where the outer tag and the port begin in a key. Below is the inner tag and a bit that says that
+/// there is one.
+pub(super) const OUTER: u32 = 14;
+pub(super) const PORT: u32 = 27;
+/// The bit of 802.1ad in a [`TagKey`].
+pub(super) const IS_802_1AD: u64 = 1 << 12;
+/// The bit of a key with two tags.
+pub(super) const HAS_INNER: u64 = 1 << 13;
+/// No sub-interface has this key.
+pub(super) const NO_KEY: u64 = u64::MAX;
 
 /// The key of a tag; `None`: `tpid` is not a VLAN ethertype.
 #[inline(always)]
@@ -23,81 +27,97 @@ pub fn tag_key(tpid: u16, tci: u16) -> Option<TagKey> {
     }
 }
 
-/// The result of an outer tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outer {
-    /// No sub-interface.
-    Unknown,
-    /// A sub-interface.
-    Interface(u32),
-    /// A row of inner tags.
-    Row(usize),
+/// The key of a sub-interface, which are all tags of its frames.
+#[inline(always)]
+pub(super) fn key(port: u32, outer: TagKey, inner: Option<TagKey>) -> u64 {
+    let inner = inner.map_or(0, |inner| HAS_INNER | u64::from(inner));
+    u64::from(port) << PORT | u64::from(outer) << OUTER | inner
 }
 
-/// All sub-interfaces of all ports.
+/// All sub-interfaces of all ports, as workers read them.
 pub struct VlanTables {
-    first: Box<[u32]>,
-    rows: Vec<Box<[u32]>>,
+    by_tags: ExactMatchReader,
 }
 
 impl Default for VlanTables {
     fn default() -> Self {
-        Self { first: vec![NONE; INTERFACES].into(), rows: Vec::new() }
+        Self { by_tags: ExactMatch::default().reader() }
     }
 }
 
 impl VlanTables {
-    /// Adds a sub-interface. Its tags are unique, which the validation has checked.
-    pub fn insert(&mut self, parent: u32, outer: TagKey, inner: Option<TagKey>, interface: u32) {
-        let first = self.first[parent as usize];
-        let row = if first == NONE { self.add_row() } else { first as usize };
-        self.first[parent as usize] = row as u32;
-        let entry = self.rows[row][outer as usize];
-        let has_row = entry != NONE && entry & INNER != 0;
-        if inner.is_none() && !has_row {
-            self.rows[row][outer as usize] = interface;
+    /// The sub-interface for frames from `port` with exactly these tags.
+    #[inline(always)]
+    pub fn get(&self, port: u32, outer: TagKey, inner: Option<TagKey>) -> Option<u32> {
+        self.by_tags.get(key(port, outer, inner))
+    }
+
+    /// The sub-interfaces for many keys. Those that the control thread moves at this moment may be
+    /// absent.
+    #[inline(always)]
+    pub(super) fn lookup_batch(&self, keys: &[u64], interfaces: &mut [u32]) {
+        self.by_tags.lookup_batch(keys, interfaces);
+    }
+}
+
+/// The control thread's side of [`VlanTables`].
+pub struct VlanWriter {
+    by_tags: ExactMatch,
+    kernel: Kernel,
+    /// By interface; [`NO_KEY`] if it is not a sub-interface.
+    keys: Vec<u64>,
+    /// Former keys and their interfaces, to be removed.
+    former: Vec<(u64, u32)>,
+    published: Option<ExactMatchReader>,
+}
+
+impl VlanWriter {
+    /// No sub-interfaces, for workers with this kernel.
+    pub fn new(kernel: Kernel) -> Self {
+        let by_tags = ExactMatch::default();
+        Self { by_tags, kernel, keys: Vec::new(), former: Vec::new(), published: None }
+    }
+
+    /// Sets the port and the tags of an interface: none, one or two. Its tags are unique, which the
+    /// validation has checked. The former ones are valid until [`Self::finish`], so that frames
+    /// do not go astray while tags pass from one interface to another.
+    pub fn set(&mut self, interface: u32, port: u32, tags: &[TagKey]) {
+        let new = tags
+            .split_first()
+            .map_or(NO_KEY, |(outer, inner)| key(port, *outer, inner.first().copied()));
+        let at = interface as usize;
+        if at >= self.keys.len() {
+            self.keys.resize(at + 1, NO_KEY);
+        }
+        let former = std::mem::replace(&mut self.keys[at], new);
+        if former == new {
             return;
         }
-        let inner_row = if has_row { (entry & !INNER) as usize } else { self.add_row() };
-        if !has_row {
-            // Keeps an existing interface with only the outer tag.
-            self.rows[inner_row][UNTAGGED] = entry;
+        if former != NO_KEY {
+            self.former.push((former, interface));
         }
-        self.rows[row][outer as usize] = INNER | inner_row as u32;
-        self.rows[inner_row][inner.map_or(UNTAGGED, usize::from)] = interface;
-    }
-
-    fn add_row(&mut self) -> usize {
-        self.rows.push(vec![NONE; ROW + 1].into());
-        self.rows.len() - 1
-    }
-
-    /// Looks up the outer tag of a frame from `port`.
-    #[inline(always)]
-    pub fn outer(&self, port: u32, tag: TagKey) -> Outer {
-        let Some(row) = self.first.get(port as usize).and_then(|row| self.rows.get(*row as usize))
-        else {
-            return Outer::Unknown;
-        };
-        match row[tag as usize % ROW] {
-            NONE => Outer::Unknown,
-            entry if entry & INNER != 0 => Outer::Row((entry & !INNER) as usize),
-            interface => Outer::Interface(interface),
+        if new != NO_KEY
+            && let Err(error) = self.by_tags.insert(new, interface)
+        {
+            tracing::error!(interface, %error, "cannot add a sub-interface");
         }
     }
 
-    /// The sub-interface with only the outer tag, when others also have inner tags.
-    #[inline(always)]
-    pub fn untagged(&self, row: usize) -> Option<u32> {
-        let interface = *self.rows.get(row)?.get(UNTAGGED)?;
-        (interface != NONE).then_some(interface)
-    }
-
-    /// Looks up the inner tag.
-    #[inline(always)]
-    pub fn inner(&self, row: usize, tag: TagKey) -> Option<u32> {
-        let interface = *self.rows.get(row)?.get(tag as usize)?;
-        (interface != NONE).then_some(interface)
+    /// Removes the former tags. Returns the tables for the workers if they have not got them yet.
+    pub fn finish(&mut self) -> Option<VlanTables> {
+        for (key, interface) in self.former.drain(..) {
+            // Unless another interface has these tags by now.
+            if self.by_tags.get(key) == Some(interface) {
+                self.by_tags.remove(key);
+            }
+        }
+        if self.published.as_ref().is_some_and(|reader| reader.is_current(&self.by_tags)) {
+            return None;
+        }
+        let reader = self.by_tags.reader();
+        let by_tags = reader.clone().with_kernel(self.kernel).unwrap_or(reader);
+        self.published = Some(by_tags.clone());
+        Some(VlanTables { by_tags })
     }
 }
 
@@ -105,38 +125,79 @@ impl VlanTables {
 mod tests {
     use super::*;
 
-    #[test]
-    fn tags_map_to_one_interface() {
-        let mut tables = VlanTables::default();
-        let (dot1q, dot1ad) = (tag_key(0x8100, 0x6064).unwrap(), tag_key(0x88a8, 100).unwrap());
-        assert_ne!(dot1q, dot1ad);
-        assert_eq!(tag_key(0x0800, 100), None);
-        tables.insert(3, dot1q, None, 10);
-        tables.insert(3, dot1ad, Some(7), 11);
-        tables.insert(3, dot1ad, Some(8), 12);
-        assert_eq!(tables.outer(3, dot1q), Outer::Interface(10));
-        assert_eq!(tables.outer(4, dot1q), Outer::Unknown);
-        assert_eq!(tables.outer(3, 101), Outer::Unknown);
-        let Outer::Row(row) = tables.outer(3, dot1ad) else { panic!("no row") };
-        assert_eq!(tables.inner(row, 7), Some(11));
-        assert_eq!(tables.inner(row, 8), Some(12));
-        assert_eq!(tables.inner(row, 9), None);
-        assert_eq!(tables.untagged(row), None);
+    fn writer() -> VlanWriter {
+        VlanWriter::new(Kernel::detect())
     }
 
     #[test]
-    fn single_and_double_tags_coexist_in_any_order() {
-        for one_first in [true, false] {
-            let mut tables = VlanTables::default();
-            if one_first {
-                tables.insert(3, 100, None, 10);
-            }
-            tables.insert(3, 100, Some(200), 11);
-            if !one_first {
-                tables.insert(3, 100, None, 10);
-            }
-            let Outer::Row(row) = tables.outer(3, 100) else { panic!("no row") };
-            assert_eq!((tables.untagged(row), tables.inner(row, 200)), (Some(10), Some(11)));
-        }
+    fn tags_map_to_one_interface() {
+        let mut writer = writer();
+        let (dot1q, dot1ad) = (tag_key(0x8100, 0x6064).unwrap(), tag_key(0x88a8, 100).unwrap());
+        assert_ne!(dot1q, dot1ad);
+        assert_eq!(tag_key(0x0800, 100), None);
+        writer.set(10, 3, &[dot1q]);
+        writer.set(11, 3, &[dot1ad, 7]);
+        writer.set(12, 3, &[dot1ad, 8]);
+        let tables = writer.finish().unwrap();
+        assert_eq!(tables.get(3, dot1q, None), Some(10));
+        assert_eq!(tables.get(4, dot1q, None), None);
+        assert_eq!(tables.get(3, 101, None), None);
+        assert_eq!(tables.get(3, dot1ad, Some(7)), Some(11));
+        assert_eq!(tables.get(3, dot1ad, Some(8)), Some(12));
+        assert_eq!(tables.get(3, dot1ad, Some(9)), None);
+        assert_eq!(tables.get(3, dot1ad, None), None);
+        assert_eq!(tables.get(3, dot1q, Some(7)), None);
+    }
+
+    #[test]
+    fn an_inner_tag_0_is_a_tag() {
+        let mut writer = writer();
+        writer.set(10, 3, &[100]);
+        writer.set(11, 3, &[100, 0]);
+        let tables = writer.finish().unwrap();
+        let found = [None, Some(0), Some(1)].map(|inner| tables.get(3, 100, inner));
+        assert_eq!(found, [Some(10), Some(11), None]);
+    }
+
+    #[test]
+    fn the_greatest_tags_of_the_last_port_fit_in_a_key() {
+        let mut writer = writer();
+        let last = (1 << 17) - 1;
+        writer.set(last, last, &[0x1fff, 0x1fff]);
+        writer.set(last - 1, last, &[0x1fff]);
+        let tables = writer.finish().unwrap();
+        assert_eq!(tables.get(last, 0x1fff, Some(0x1fff)), Some(last));
+        assert_eq!(tables.get(last, 0x1fff, None), Some(last - 1));
+    }
+
+    #[test]
+    fn tags_pass_from_one_interface_to_another() {
+        let mut writer = writer();
+        writer.set(10, 3, &[100]);
+        writer.set(11, 3, &[200]);
+        let tables = writer.finish().unwrap();
+        // Exchanged; workers have the table, which changes in place.
+        writer.set(10, 3, &[200]);
+        writer.set(11, 3, &[100]);
+        assert!(writer.finish().is_none());
+        assert_eq!((tables.get(3, 100, None), tables.get(3, 200, None)), (Some(11), Some(10)));
+        // The first one moves to another port; the other one is removed.
+        writer.set(10, 4, &[200]);
+        writer.set(11, 0, &[]);
+        writer.finish();
+        assert_eq!((tables.get(3, 100, None), tables.get(3, 200, None)), (None, None));
+        assert_eq!(tables.get(4, 200, None), Some(10));
+    }
+
+    #[test]
+    fn a_table_that_grew_is_published() {
+        let mut writer = writer();
+        assert!(writer.finish().is_some());
+        writer.set(1, 0, &[1]);
+        assert!(writer.finish().is_none());
+        (2..1000).for_each(|vid| writer.set(vid.into(), 0, &[vid]));
+        let tables = writer.finish().unwrap();
+        assert!((1..1000).all(|vid| tables.get(0, vid, None) == Some(vid.into())));
+        assert!(writer.finish().is_none());
     }
 }

@@ -37,6 +37,7 @@ mod trace;
 mod transactions;
 mod transparency;
 mod tunnel;
+mod vlans;
 mod vrf;
 mod vrrp;
 mod vrrp_dad;

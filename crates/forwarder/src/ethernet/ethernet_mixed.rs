@@ -1,0 +1,189 @@
+//! Classifies vectors with frames of several ports or of various VLANs: looks up the tags of all
+//! lanes together, and compares each destination MAC address with that of the lane's interface.
+//!
+//! The three steps, each for all lanes: read the headers, look up the sub-interfaces, finish the
+//! lanes. Here is their interface, the choice of the kernel, and the reference.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stoa_engine::Vector;
+use stoa_engine::column::Column;
+use stoa_engine::pool::SLOT;
+use stoa_tables::exact_match::ABSENT;
+
+use super::ethernet_frame::split_tag;
+use super::ethernet_kernel::{Lanes, STEP};
+use super::interface_flags::{CROSS_CONNECT, UP};
+use super::mac_word;
+use super::vlan_table::{NO_KEY, VlanTables, key};
+use crate::attributes::{Attributes, LINK_FLAGS};
+use crate::kernel::Kernel;
+
+/// Bytes of each frame that kernels read, in words of 8 at 0, 12 and 20; the frame may be shorter,
+/// but not its buffer.
+pub(super) const READ: usize = 28;
+
+/// A destination MAC address.
+pub(super) const MAC: u64 = (1 << LINK_FLAGS) - 1;
+/// Set in [`Headers::words`] of a lane with IPv4 or IPv6. As a flag in
+/// [`Attributes::link`](crate::attributes::Attributes::link): administratively up.
+pub(super) const IP: u64 = (UP as u64) << LINK_FLAGS;
+/// What must be the same in [`Headers::words`] and in the link of the interface: the frame is to the
+/// interface, which is up and not cross-connected.
+pub(super) const COMPARED: u64 = MAC | IP | (CROSS_CONNECT as u64) << LINK_FLAGS;
+/// The first bit of the length of the header, and the mask of the length.
+pub(super) const HEADER: u32 = 56;
+pub(super) const HEADER_MASK: u64 = 31;
+/// The packet is IPv6.
+pub(super) const IP6: u64 = 1 << 61;
+/// The interface is that of the port if there is no sub-interface: the frame is untagged or has a
+/// priority tag (IEEE 802.1Q 6.9.1).
+pub(super) const AT_PORT: u64 = 1 << 62;
+
+/// The headers of all lanes, between the steps.
+pub struct Headers {
+    /// The keys of the tags, [`NO_KEY`] without a tag. Neither these nor the others are up to date
+    /// in lanes that are not pending.
+    pub(super) keys: Column<u64>,
+    /// The destination MAC address and the bits above; 0: an exception.
+    pub(super) words: Column<u64>,
+    /// Sub-interfaces or [`ABSENT`].
+    pub(super) found: Column<u32>,
+}
+
+impl Default for Headers {
+    fn default() -> Self {
+        Self { keys: Column::of(NO_KEY), words: Column::of(0), found: Column::of(ABSENT) }
+    }
+}
+
+impl Headers {
+    /// The length of the Ethernet header of a lane that was classified.
+    #[inline(always)]
+    pub fn header(&self, lane: usize) -> u64 {
+        self.words[lane] >> HEADER & HEADER_MASK
+    }
+}
+
+/// The result of the classification; only bits of pending lanes are set.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Mixed {
+    /// Lanes that are not changed.
+    pub exceptions: Lanes,
+    /// Lanes with a sub-interface.
+    pub tagged: Lanes,
+    /// Whether there are classified lanes with IPv4, and with IPv6.
+    pub families: [bool; 2],
+}
+
+/// Sets the interface of pending lanes with IPv4 or IPv6 to that interface, advances them to the
+/// payload and sets their `next` to 0 for IPv4 and 1 for IPv6.
+pub fn classify(
+    kernel: Kernel,
+    vector: &mut Vector,
+    pending: &Lanes,
+    headers: &mut Headers,
+    (vlans, attributes): (&VlanTables, &Attributes),
+) -> Mixed {
+    let lanes = vector.len();
+    let has_keys = match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => super::ethernet_mixed_avx512::read(vector, pending, headers),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => super::ethernet_mixed_avx2::read(vector, pending, headers),
+        _ => read(vector, pending, headers),
+    };
+    if has_keys {
+        vlans.lookup_batch(&headers.keys[..lanes], &mut headers.found[..lanes]);
+    } else {
+        headers.found[..lanes].fill(ABSENT);
+    }
+    let links = attributes.link();
+    assert!(links.len().is_power_of_two());
+    match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => super::ethernet_mixed_avx512::finish(vector, pending, headers, links),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => super::ethernet_mixed_avx2::finish(vector, pending, headers, links),
+        _ => finish(vector, pending, headers, links),
+    }
+}
+
+/// The lanes whose bits are set.
+#[inline(always)]
+pub fn set_bits(lanes: &Lanes) -> impl Iterator<Item = usize> {
+    lanes.iter().enumerate().flat_map(|(step, bits)| {
+        let mut bits = *bits;
+        std::iter::from_fn(move || {
+            let lane = bits.trailing_zeros() as usize;
+            bits &= bits.wrapping_sub(1);
+            (lane < STEP).then_some(step * STEP + lane)
+        })
+    })
+}
+
+/// The reference of the first step. Whether there is a key.
+fn read(vector: &Vector, pending: &Lanes, headers: &mut Headers) -> bool {
+    for lane in set_bits(pending) {
+        (headers.keys[lane], headers.words[lane]) = read_lane(vector, lane);
+    }
+    set_bits(pending).any(|lane| headers.keys[lane] != NO_KEY)
+}
+
+/// The key and the word of one lane.
+pub(super) fn read_lane(vector: &Vector, lane: usize) -> (u64, u64) {
+    const EXCEPTION: (u64, u64) = (NO_KEY, 0);
+    let is_inside = vector.buffers()[lane] < vector.pool().count()
+        && usize::from(vector.offset[lane]) <= SLOT - READ;
+    let frame = vector.bytes(lane);
+    let (Some(header), true) = (frame.first_chunk::<14>(), is_inside) else { return EXCEPTION };
+    let port = vector.rx_if[lane];
+    let (key, length, ethertype, at_port) = match (split_tag(frame, 12), split_tag(frame, 16)) {
+        (Some((_, outer, _)), Some((_, inner, ethertype))) => {
+            (key(port, outer, Some(inner)), 22, ethertype, 0)
+        }
+        (Some((_, outer, ethertype)), None) => {
+            (key(port, outer, None), 18, ethertype, if outer == 0 { AT_PORT } else { 0 })
+        }
+        (None, _) => (NO_KEY, 14, u16::from_be_bytes([header[12], header[13]]), AT_PORT),
+    };
+    let family = match ethertype {
+        0x0800 => 0,
+        0x86dd => IP6,
+        _ => return EXCEPTION,
+    };
+    let [a, b, c, d, e, f, ..] = *header;
+    (key, mac_word(&[a, b, c, d, e, f]) | IP | length << HEADER | family | at_port)
+}
+
+/// The reference of the last step.
+fn finish(vector: &mut Vector, pending: &Lanes, headers: &Headers, links: &[AtomicU64]) -> Mixed {
+    let mut mixed = Mixed::default();
+    for lane in set_bits(pending) {
+        let (port, word, bit) = (vector.rx_if[lane], headers.words[lane], 1 << (lane % STEP));
+        let interface = match headers.found[lane] {
+            ABSENT if word & AT_PORT != 0 => port,
+            found => found,
+        };
+        let link = links[interface as usize & (links.len() - 1)].load(Ordering::Relaxed);
+        if word & IP == 0 || interface == ABSENT || (link ^ word) & COMPARED != 0 {
+            mixed.exceptions[lane / STEP] |= bit;
+            continue;
+        }
+        let is_ip6 = word & IP6 != 0;
+        mixed.families[usize::from(is_ip6)] = true;
+        if interface != port {
+            mixed.tagged[lane / STEP] |= bit;
+        }
+        let header = headers.header(lane) as u16;
+        vector.offset[lane] += header;
+        vector.length[lane] -= header;
+        vector.next[lane] = is_ip6.into();
+        vector.rx_if[lane] = interface;
+    }
+    mixed
+}
+
+#[cfg(test)]
+#[path = "ethernet_mixed_tests.rs"]
+mod tests;
