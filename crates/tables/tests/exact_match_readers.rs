@@ -17,7 +17,7 @@ const CHANGING: u64 = STABLE / 2;
 fn write(table: &mut ExactMatch, published: &Mutex<ExactMatchReader>, done: &AtomicU64) {
     let mut round = 0;
     while done.load(Ordering::Acquire) < READERS {
-        let key = 1 << 40 | round % (2 * CHANGING);
+        let key = (1 << 40) | (round % (2 * CHANGING));
         if table.remove(key).is_none() {
             table.insert(key, (round % 1000) as u32).unwrap();
         }

@@ -63,7 +63,7 @@ impl Hash {
         let [low, high] = self.halves.map(u64::from);
         let sum = ((key & HALF) * low).wrapping_add((key >> 32) * high);
         let mixed = (sum ^ sum >> 32) & HALF;
-        self.positions.map(|by| (mixed * u64::from(by) >> 32) as usize & self.mask as usize)
+        self.positions.map(|by| ((mixed * u64::from(by)) >> 32) as usize & self.mask as usize)
     }
 }
 

@@ -69,7 +69,7 @@ fn memory_follows_the_number_of_entries() {
     let sets: [(&str, Vec<u64>); 5] = [
         ("all VLANs of 16 ports", (0..65_536).map(|n| tags(n / 4096, n % 4096, 0)).collect()),
         ("a VLAN of each port", (0..65_536).map(|n| tags(n, 5, 0)).collect()),
-        ("QinQ", (0..65_536).map(|n| tags(3, n / 256, 1 << 13 | n % 256)).collect()),
+        ("QinQ", (0..65_536).map(|n| tags(3, n / 256, (1 << 13) | (n % 256))).collect()),
         ("one outer tag", (0..4096).map(|n| tags(1, 7, 1 << 13 | n)).collect()),
         ("as many as the key", (0..65_536).map(|n| n << 31).collect()),
     ];
