@@ -42,6 +42,36 @@ impl Column<u32> {
     }
 }
 
+impl Column<u16> {
+    /// The sum of the first `lanes` lanes.
+    #[inline]
+    pub(crate) fn sum(&self, lanes: usize) -> u32 {
+        sum(Here::now(), &self[..lanes.min(VECTOR)])
+    }
+}
+
+#[inline]
+fn sum(here: Here, column: &[u16]) -> u32 {
+    match here.width() {
+        // SAFETY: the processor has the features.
+        #[cfg(target_arch = "x86_64")]
+        Width::Avx512 => unsafe { avx512::sum(column) },
+        _ => column.iter().map(|it| u32::from(*it)).sum(),
+    }
+}
+
+/// Whether all values are below `end`.
+#[inline]
+pub(crate) fn are_below(here: Here, column: &[u32], end: u32) -> bool {
+    match here.width() {
+        // SAFETY: the processor has the features.
+        #[cfg(target_arch = "x86_64")]
+        Width::Avx512 => unsafe { avx512::are_below(column, end) },
+        // One pass without branches.
+        _ => column.iter().fold(true, |below, it| below & (*it < end)),
+    }
+}
+
 /// Whether the first `lanes` lanes hold `value`.
 #[inline]
 fn all_are(here: Here, column: &[u32; VECTOR], lanes: usize, value: u32) -> bool {
@@ -166,6 +196,40 @@ mod avx512 {
         let diff = _mm512_mask_or_epi32(diff, left, diff, _mm512_xor_si512(rest, value));
         _mm512_test_epi32_mask(diff, diff) == 0
     }
+
+    /// Whether all are below `end`. What is left after whole steps takes no loop: bursts have all
+    /// lengths, and the end of each loop would be mispredicted.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(super) fn are_below(column: &[u32], end: u32) -> bool {
+        let (steps, rest) = column.as_chunks::<16>();
+        let end = _mm512_set1_epi32(end as i32);
+        let left = ((1_u32 << rest.len()) - 1) as __mmask16;
+        // SAFETY: no more than what is left is loaded.
+        let rest = unsafe { _mm512_maskz_loadu_epi32(left, rest.as_ptr().cast()) };
+        let mut odd = _mm512_mask_cmpge_epu32_mask(left, rest, end);
+        for step in steps {
+            // SAFETY: a step is one vector.
+            let step = unsafe { _mm512_loadu_si512(step.as_ptr().cast()) };
+            odd |= _mm512_cmpge_epu32_mask(step, end);
+        }
+        odd == 0
+    }
+
+    /// The sum of at most 65,536 values.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(super) fn sum(column: &[u16]) -> u32 {
+        let (steps, rest) = column.as_chunks::<16>();
+        let left = ((1_u32 << rest.len()) - 1) as __mmask16;
+        // SAFETY: no more than what is left is loaded.
+        let rest = unsafe { _mm256_maskz_loadu_epi16(left, rest.as_ptr().cast()) };
+        let mut sum = _mm512_cvtepu16_epi32(rest);
+        for step in steps {
+            // SAFETY: a step is one vector.
+            let step = unsafe { _mm256_loadu_si256(step.as_ptr().cast()) };
+            sum = _mm512_add_epi32(sum, _mm512_cvtepu16_epi32(step));
+        }
+        _mm512_reduce_add_epi32(sum) as u32
+    }
 }
 
 #[cfg(all(test, not(loom), not(miri)))]
@@ -183,6 +247,24 @@ mod tests {
             for width in [Width::Plain, Width::Avx2, Width::Avx512] {
                 let found = all_are(Here::at_most(width), &column, lanes, column[0]);
                 prop_assert_eq!(found, !is_odd, "{:?}", width);
+            }
+        }
+
+        #[test]
+        fn sums_and_bounds_are_those_of_the_lanes(
+            values in prop::collection::vec(any::<u16>(), 0..=VECTOR),
+            end in any::<u16>(),
+        ) {
+            let wide: Vec<_> = values.iter().map(|it| u32::from(*it) << 16).collect();
+            let expected: u32 = values.iter().map(|it| u32::from(*it)).sum();
+            let most = values.iter().max().copied();
+            for width in [Width::Plain, Width::Avx2, Width::Avx512] {
+                let here = Here::at_most(width);
+                prop_assert_eq!(sum(here, &values), expected, "{:?}", width);
+                for end in [end, most.unwrap_or(end)] {
+                    let is_below = most.is_none_or(|most| most < end);
+                    prop_assert_eq!(are_below(here, &wide, u32::from(end) << 16), is_below);
+                }
             }
         }
     }

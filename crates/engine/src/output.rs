@@ -12,7 +12,7 @@ use crate::graph::Walk;
 use crate::pool::Pool;
 use crate::port::{Refused, TxQueue};
 use crate::trace_capture::trace::Event;
-use crate::vector::{Carry, Keys, Vector, flags};
+use crate::vector::{Carry, Keys, Order, Vector, flags};
 use crate::worker::Inject;
 
 /// No interface.
@@ -55,11 +55,14 @@ struct Scratch {
     ports: Box<Column<u32>>,
     /// The lanes of one port.
     burst: Box<Vector>,
+    /// Space for a list of them.
+    order: Box<Order>,
 }
 
 impl Output {
     pub(crate) fn new(pool: &'static Pool, node: u16) -> Self {
-        let burst = Vector::new(pool);
+        let (ports, order) = (Box::new(Column::of(0)), Box::new(Order::new()));
+        let scratch = Scratch { ports, burst: Vector::new(pool), order };
         Self {
             base: (0..INTERFACES).map(|_| AtomicU32::new(NO_INTERFACE)).collect(),
             carried: 0,
@@ -68,7 +71,7 @@ impl Output {
             handoff: Vec::new(),
             handed: 0,
             node,
-            scratch: Some(Scratch { ports: Box::new(Column::of(0)), burst }),
+            scratch: Some(scratch),
         }
     }
 
@@ -112,18 +115,19 @@ impl Output {
             let base = self.port_of(interface);
             return self.send_burst((Some(interface), base), vector, walk);
         }
-        let Some(Scratch { mut ports, mut burst }) = self.scratch.take() else { return };
+        let Some(mut scratch) = self.scratch.take() else { return };
+        let Scratch { ports, burst, order } = &mut scratch;
         if self.carried == 0 {
             // Each interface is a port of its own, or has none.
-            self.send_split(Keys::TxIf, (vector, &mut burst), walk);
+            self.send_split((vector, Keys::TxIf), (burst, order), walk);
         } else {
-            self.find_ports(vector, &mut ports);
+            self.find_ports(vector, ports);
             match ports.uniform(lanes) {
                 Some(base) => self.send_burst((None, base), vector, walk),
-                None => self.send_split(Keys::Column(&ports), (vector, &mut burst), walk),
+                None => self.send_split((vector, Keys::Column(ports)), (burst, order), walk),
             }
         }
-        self.scratch = Some(Scratch { ports, burst });
+        self.scratch = Some(scratch);
     }
 
     /// The port of an interface.
@@ -149,12 +153,12 @@ impl Output {
     /// Sends the lanes of each port together.
     fn send_split(
         &mut self,
-        keys: Keys<'_>,
-        (vector, burst): (&mut Vector, &mut Vector),
+        (vector, keys): (&mut Vector, Keys<'_>),
+        (burst, order): (&mut Vector, &mut Order),
         walk: &mut Walk<'_>,
     ) {
         let is_watched = walk.trace_capture.sees_sent();
-        let mut split = vector.split_by(keys);
+        let mut split = vector.split_by(keys, order);
         while let Some(key) = split.key() {
             let (interface, base) = match keys {
                 Keys::TxIf => (Some(key), self.port_of(key)),
@@ -240,10 +244,6 @@ fn dropped(reason: Reason, packets: usize, walk: &Walk<'_>) {
     }
 }
 
-fn total(vector: &Vector, lanes: usize) -> u64 {
-    vector.length[..lanes].iter().map(|length| u32::from(*length)).sum::<u32>().into()
-}
-
 /// Counts the `taken` lanes of a burst of one interface as sent, less what the device refused, and
 /// the others at the interfaces.
 fn sent(
@@ -252,7 +252,7 @@ fn sent(
     owed: &mut Refused,
     walk: &Walk<'_>,
 ) {
-    let bytes = total(vector, taken);
+    let bytes = u64::from(vector.length.sum(taken));
     let refused = owed.settle(taken as u64, bytes);
     let (lost, bytes) = (refused.packets as usize, bytes - refused.bytes);
     let sent = taken - lost;

@@ -20,7 +20,7 @@ use crate::pool::{HEADROOM, Pool, SLOT};
 pub(crate) use lanes::Lanes;
 pub use lanes::Lanes as LaneSet;
 pub use lend::Spare;
-pub(crate) use split::{Carry, Keys};
+pub(crate) use split::{Carry, Keys, Order};
 
 /// No buffer: the lane was taken.
 pub const NONE: u32 = u32::MAX;

@@ -2,6 +2,7 @@
 //! need an atomic operation. Jumbo buffers are fetched one by one.
 
 use super::{JUMBO, Pool};
+use crate::column::{Here, are_below};
 use crate::packet::Packet;
 use crate::vector::Vector;
 
@@ -102,8 +103,8 @@ impl PoolCache {
     pub fn free_from(&mut self, vector: &mut Vector, from: usize) {
         assert!(std::ptr::eq(self.pool, vector.pool()), "a vector of another pool");
         let ids = vector.cut(from);
-        // One pass without branches: most vectors hold plain buffers in all lanes.
-        if ids.iter().fold(0, |most, id| most.max(*id)) < self.pool.count() {
+        // Most vectors hold plain buffers in all lanes.
+        if are_below(Here::now(), ids, self.pool.count()) {
             return self.keep(ids);
         }
         // A port without copies took them all.

@@ -28,8 +28,15 @@ pub(crate) enum Keys<'a> {
 /// Lanes of the widest step.
 const STEP: usize = 16;
 
-/// Lanes in the order in which they move. A kernel writes up to one step beyond the last.
-pub(super) struct Order(pub(super) [u32; VECTOR + STEP]);
+/// Space for a list of lanes in the order in which they move. A kernel writes up to one step beyond
+/// the last.
+pub(crate) struct Order(pub(super) [u32; VECTOR + STEP]);
+
+impl Order {
+    pub(crate) fn new() -> Self {
+        Self([0; _])
+    }
+}
 
 /// Groups of so many lanes are copied by a list of them. For fewer a list does not pay; of more,
 /// each step of a column has enough for [`lanes_avx512::move_all`]. Measured on Zen 4.
@@ -42,16 +49,16 @@ pub(crate) struct Split<'a> {
     keys: Keys<'a>,
     /// The lanes that are owned here.
     left: Lanes,
-    order: Order,
+    order: &'a mut Order,
 }
 
 impl Vector {
     /// Takes all lanes out, to move those with the same key together.
-    pub(crate) fn split_by<'a>(&'a mut self, keys: Keys<'a>) -> Split<'a> {
+    pub(crate) fn split_by<'a>(&'a mut self, keys: Keys<'a>, order: &'a mut Order) -> Split<'a> {
         let left = Lanes::first_of(self.len);
         // Lanes are copied: from here on they have one owner, `left`.
         self.len = 0;
-        Split { vector: self, keys, left, order: Order([0; _]) }
+        Split { vector: self, keys, left, order }
     }
 }
 
@@ -98,29 +105,28 @@ impl Split<'_> {
         };
         // SAFETY: guaranteed by the caller.
         let (lanes, count) =
-            unsafe { lanes_avx512::take_equal(&mut self.left, (keys, key), &mut self.order) };
-        let (from, order) = (&mut *self.vector, &self.order);
+            unsafe { lanes_avx512::take_equal(&mut self.left, (keys, key), self.order) };
+        let (from, order) = (&mut *self.vector, &*self.order);
         if count >= LISTED.end {
             // SAFETY: the lanes were owned here, and `to` is empty; the features as above.
-            return unsafe { lanes_avx512::move_all::<true>(from, &lanes, to) };
-        }
-        if count < LISTED.start {
+            unsafe { lanes_avx512::move_all::<true>(from, &lanes, to) };
+        } else if count < LISTED.start {
             for lane in &order.0[..count] {
                 from.move_lane(*lane as usize % VECTOR, to);
             }
-            return;
-        }
-        // SAFETY: the features as above.
-        unsafe {
-            if let Keys::TxIf = self.keys {
-                to.tx_if[..count].fill(key);
-                lanes_avx512::copy_listed::<false>(from, (order, count), to);
-            } else {
-                lanes_avx512::copy_listed::<true>(from, (order, count), to);
+        } else {
+            // SAFETY: the features as above.
+            unsafe {
+                if let Keys::TxIf = self.keys {
+                    to.tx_if[..count].fill(key);
+                    lanes_avx512::copy_listed::<false>(from, (order, count), to);
+                } else {
+                    lanes_avx512::copy_listed::<true>(from, (order, count), to);
+                }
             }
+            // The buffers were owned here; those in the vector are not in use any more.
+            to.len = count;
         }
-        // The buffers were owned here; those in the vector are not in use any more.
-        to.len = count;
     }
 
     #[inline(always)]
@@ -204,7 +210,8 @@ mod tests {
             let key_of = |lane: usize| if by_interface { interfaces[lane] } else { ports[lane] };
             let keys = if by_interface { Keys::TxIf } else { Keys::Column(&ports) };
             let mut expected: Vec<usize> = (0..before.len()).collect();
-            let mut split = vector.split_by(keys);
+            let mut order = Order::new();
+            let mut split = vector.split_by(keys, &mut order);
             for _ in 0..most {
                 prop_assert_eq!(split.key(), expected.first().map(|lane| key_of(*lane)));
                 let Some(key) = split.key() else { break };

@@ -45,6 +45,9 @@ mod rewrite_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod rewrite_avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod rewrite_columns_avx512;
 
 use stoa_engine::vector::{Column, LaneSet};
 use stoa_engine::{Next, VECTOR, Vector};

@@ -13,7 +13,7 @@ use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::pool::{Pool, SLOT};
 use stoa_engine::vector::flags;
 use stoa_engine::{VECTOR, Vector};
-use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
+use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
@@ -101,20 +101,9 @@ fn uniform<F: DecrementTtl>(
             }
         }
         let lanes = mask_16(sent);
-        let by = _mm_and_si128(header, lanes);
-        let wide = _mm256_cvtepi16_epi32(lanes);
-        let length = _mm256_and_si256(_mm256_cvtepu16_epi32(columns.length), wide);
+        let length = _mm256_cvtepu16_epi32(_mm_and_si128(columns.length, lanes));
         bytes = _mm256_add_epi32(bytes, length);
-        // SAFETY: 8 elements of each column follow `at`.
-        unsafe {
-            let offset = _mm_sub_epi16(columns.offset, by);
-            _mm_storeu_si128(vector.offset.as_mut_ptr().add(at).cast(), offset);
-            let length = _mm_add_epi16(columns.length, by);
-            _mm_storeu_si128(vector.length.as_mut_ptr().add(at).cast(), length);
-            let tx_if = vector.tx_if.as_mut_ptr().add(at).cast::<__m256i>();
-            let sender = _mm256_blendv_epi8(_mm256_loadu_si256(tx_if), interface, wide);
-            _mm256_storeu_si256(tx_if, sender);
-        }
+        store(vector, (at, lanes), &columns, (header, interface));
         counts.packets += u64::from(sent.count_ones());
         exceptions[at / 16] &= !(u16::from(sent) << (at % 16));
     }
@@ -133,36 +122,68 @@ fn each_lane<F: DecrementTtl>(
 ) -> Exceptions {
     let (pool, mut exceptions, count) =
         (vector.pool(), all_lanes(vector.len()), TtlDelta::of::<F>());
+    // An adjacency without counters is left to the slow path.
+    let lines = &lines[..lines.len().min(counters.len())];
+    let counters = &counters[..lines.len()];
     for at in (0..vector.len() / STEP * STEP).step_by(STEP) {
         let columns = Columns::load(vector, at);
-        if !columns.are_inside(pool, AHEAD, HEADER) {
+        let ids = &vector.adjacency[at..].as_chunks::<STEP>().0[0];
+        let lengths = &vector.length[at..].as_chunks::<STEP>().0[0];
+        let are_known = ids.iter().fold(0, |most, id| most.max(*id as usize)) < lines.len();
+        if !are_known || !columns.are_inside(pool, AHEAD, HEADER) {
             continue;
         }
-        let plain = not_own(vector, at);
-        for (index, place) in columns.places().into_iter().enumerate() {
-            let (lane, is_plain) = (at + index, plain >> index & 1 == 1);
-            let (adjacency, length) = (vector.adjacency[lane] as usize, vector.length[lane]);
-            let Some(line) = lines.get(adjacency).filter(|_| is_plain) else { continue };
-            let head = line.head();
-            if !may_send(head) || length > head.mtu() {
+        // SAFETY: the greatest of them is the index of a line.
+        let heads = unsafe { Heads::load(lines, ids) };
+        let plain = heads.may_send(&columns) & not_own(vector, at);
+        let (headers, places, mut sent) = (heads.header_lengths(), columns.places(), 0);
+        for lane in 0..STEP {
+            if plain >> lane & 1 == 0 {
                 continue;
             }
-            let frame = Frame::of(line, head.rewrite_len());
-            // SAFETY: the lane has `AHEAD` bytes of headroom and `HEADER` bytes of data.
-            if !unsafe { frame.send::<F>(pool, place, &count) } {
-                continue;
-            }
-            vector.offset[lane] -= head.rewrite_len() as u16;
-            vector.length[lane] += head.rewrite_len() as u16;
-            vector.tx_if[lane] = head.interface();
-            if let Some(counters) = counters.get(adjacency) {
+            let adjacency = ids[lane] as usize;
+            // SAFETY: as above, and there are as many counters; the lane has `AHEAD` bytes of
+            // headroom and `HEADER` bytes of data.
+            let (counters, is_sent) = unsafe {
+                let frame = Frame::of(lines.get_unchecked(adjacency), headers[lane] as usize);
+                let is_sent = frame.send::<F>(pool, places[lane], &count);
+                (counters.get_unchecked(adjacency), is_sent)
+            };
+            if is_sent {
                 counters.packets.add(1);
-                counters.bytes.add(length.into());
+                counters.bytes.add(lengths[lane].into());
+                sent |= 1 << lane;
             }
-            exceptions[lane / 16] &= !(1 << (lane % 16));
         }
+        let (header, interface) = (narrow(heads.header), heads.interface);
+        store(vector, (at, mask_16(sent)), &columns, (header, interface));
+        exceptions[at / 16] &= !(u16::from(sent) << (at % 16));
     }
     exceptions
+}
+
+/// Moves the start of the data of some of 8 lanes to the link-layer header and sets the tx
+/// interface.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn store(
+    vector: &mut Vector,
+    (at, lanes): (usize, __m128i),
+    columns: &Columns,
+    (header, interface): (__m128i, __m256i),
+) {
+    assert!(at <= VECTOR - STEP);
+    let (by, wide) = (_mm_and_si128(header, lanes), _mm256_cvtepi16_epi32(lanes));
+    // SAFETY: 8 elements of each column follow `at`.
+    unsafe {
+        let offset = _mm_sub_epi16(columns.offset, by);
+        _mm_storeu_si128(vector.offset.as_mut_ptr().add(at).cast(), offset);
+        let length = _mm_add_epi16(columns.length, by);
+        _mm_storeu_si128(vector.length.as_mut_ptr().add(at).cast(), length);
+        let tx_if = vector.tx_if.as_mut_ptr().add(at).cast::<__m256i>();
+        let sender = _mm256_blendv_epi8(_mm256_loadu_si256(tx_if), interface, wide);
+        _mm256_storeu_si256(tx_if, sender);
+    }
 }
 
 /// The bits of all lanes of a vector.
@@ -188,6 +209,71 @@ fn not_own(vector: &Vector, at: usize) -> u8 {
     let flags = unsafe { _mm_loadu_si128(vector.flags.as_ptr().add(at).cast()) };
     let own = _mm_and_si128(flags, _mm_set1_epi16(flags::OWN as i16));
     bits_16(_mm_cmpeq_epi16(own, _mm_setzero_si128()))
+}
+
+/// Fields of the adjacencies of 8 lanes, in 32 bits each.
+struct Heads {
+    interface: __m256i,
+    mtu: __m256i,
+    /// Bytes of the link-layer header.
+    header: __m256i,
+    kind: __m256i,
+}
+
+impl Heads {
+    /// # Safety
+    /// The ids are indices of lines.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn load(lines: &[AdjacencyLine], ids: &[u32; STEP]) -> Self {
+        // SAFETY: guaranteed by the caller; a line begins with its head.
+        let head =
+            |lane: usize| unsafe { lines.as_ptr().add(ids[lane] as usize).cast::<i64>().read() };
+        let four =
+            |lane| _mm256_setr_epi64x(head(lane), head(lane + 1), head(lane + 2), head(lane + 3));
+        let (low, high) = (_mm256_castsi256_ps(four(0)), _mm256_castsi256_ps(four(4)));
+        // Shuffling works on halves of vectors: their order is fixed.
+        let order = |all| _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_castps_si256(all));
+        let interface = order(_mm256_shuffle_ps::<0b10_00_10_00>(low, high));
+        let rest = order(_mm256_shuffle_ps::<0b11_01_11_01>(low, high));
+        Self {
+            interface,
+            mtu: _mm256_and_si256(rest, _mm256_set1_epi32(0xffff)),
+            header: _mm256_and_si256(_mm256_srli_epi32::<16>(rest), _mm256_set1_epi32(0xff)),
+            kind: _mm256_srli_epi32::<24>(rest),
+        }
+    }
+
+    /// The lanes whose packets are within the MTU, with an adjacency that [`may_send`].
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn may_send(&self, columns: &Columns) -> u8 {
+        let all = |value: usize| _mm256_set1_epi32(value as i32);
+        let good = _mm256_cmpeq_epi32(self.kind, all(AdjacencyKind::Complete as usize));
+        let long = _mm256_cmpgt_epi32(self.header, all(BEFORE - 1));
+        let short = _mm256_cmpgt_epi32(all(BEFORE + MORE + 1), self.header);
+        let good = _mm256_and_si256(good, _mm256_and_si256(long, short));
+        let large = _mm256_cmpgt_epi32(_mm256_cvtepu16_epi32(columns.length), self.mtu);
+        let good = _mm256_andnot_si256(large, good);
+        _mm256_movemask_ps(_mm256_castsi256_ps(good)) as u8
+    }
+
+    /// Bytes of the link-layer headers.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn header_lengths(&self) -> [u32; STEP] {
+        let mut lengths = [0; STEP];
+        // SAFETY: the array is one vector.
+        unsafe { _mm256_storeu_si256(lengths.as_mut_ptr().cast(), self.header) };
+        lengths
+    }
+}
+
+/// The lower halves of values below 0x8000.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn narrow(values: __m256i) -> __m128i {
+    _mm_packus_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256::<1>(values))
 }
 
 /// The addends of the 32-byte window that decrement the TTL.

@@ -67,7 +67,7 @@ fn adjacencies() -> impl Strategy<Value = Adjacency> {
         1 => Just(AdjacencyKind::Incomplete),
         1 => Just(AdjacencyKind::Drop),
     ];
-    let rewrite = prop_oneof![Just(14_usize), Just(18), Just(22)]
+    let rewrite = prop_oneof![9 => Just(14), 4 => Just(18), 4 => Just(22), 1 => 0..=MAX_REWRITE]
         .prop_flat_map(|length| proptest::collection::vec(any::<u8>(), length));
     (0..9_u32, 500..2000_u16, kind, rewrite).prop_map(|(interface, mtu, kind, rewrite)| Adjacency {
         interface,
