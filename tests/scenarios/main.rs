@@ -28,6 +28,7 @@ mod linux_routes;
 mod malformed;
 mod memif_library;
 mod memif_testpmd;
+mod mixed_interfaces;
 mod mtu;
 mod ndisc6;
 mod nmap;
