@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::VECTOR;
 use crate::column::{Column, Here, Width};
+use crate::vector::LaneSet;
 
 /// Loads the entries of the first `lanes` lanes. Values of other lanes mean nothing afterwards.
 ///
@@ -43,6 +44,59 @@ pub fn gather_64(table: &[AtomicU64], index: &Column<u32>, lanes: usize, values:
         Width::Avx2 => unsafe { avx2::gather_64(table, index, lanes, values) },
         _ => plain_64(table, index, lanes, values),
     }
+}
+
+/// What decides about a lane: its entry of the table under `mask` must be `expected`, and its flags 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain {
+    /// The bits of the entry that count.
+    pub mask: u32,
+    /// Their values.
+    pub expected: u32,
+}
+
+/// Loads the entries of the first `lanes` lanes. Returns the lanes that are plain, and all bits that
+/// any entry has.
+///
+/// # Panics
+/// If the size of the table is not a power of two.
+#[inline]
+pub fn gather_plain(
+    table: &[AtomicU32],
+    (index, flags): (&Column<u32>, &Column<u16>),
+    lanes: usize,
+    plain: Plain,
+    values: &mut Column<u32>,
+) -> (LaneSet, u32) {
+    assert!(table.len().is_power_of_two() && lanes <= VECTOR);
+    match Here::now().width() {
+        // SAFETY: the processor has the features; the size is a power of two.
+        #[cfg(target_arch = "x86_64")]
+        Width::Avx512 => unsafe {
+            avx512::gather_plain(table, (index, flags), lanes, plain, values)
+        },
+        _ => {
+            gather_32(table, index, lanes, values);
+            sort_plain(flags, lanes, plain, values)
+        }
+    }
+}
+
+/// The reference of [`gather_plain`], after the load.
+fn sort_plain(
+    flags: &Column<u16>,
+    lanes: usize,
+    plain: Plain,
+    values: &Column<u32>,
+) -> (LaneSet, u32) {
+    let (mut set, mut any) = (LaneSet::first_of(0), 0);
+    for (lane, value) in values[..lanes].iter().enumerate() {
+        any |= value;
+        if value & plain.mask == plain.expected && flags[lane] == 0 {
+            set.insert(lane);
+        }
+    }
+    (set, any)
 }
 
 /// The reference of [`gather_32`].
@@ -139,6 +193,41 @@ mod avx512 {
 
     /// # Safety
     /// The size of the table is a power of two.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn gather_plain(
+        table: &[AtomicU32],
+        (index, flags): (&Column<u32>, &Column<u16>),
+        lanes: usize,
+        plain: Plain,
+        values: &mut Column<u32>,
+    ) -> (LaneSet, u32) {
+        let within = _mm512_set1_epi32((table.len() - 1) as i32);
+        let mask = _mm512_set1_epi32(plain.mask as i32);
+        let expected = _mm512_set1_epi32(plain.expected as i32);
+        let (mut words, mut any) = ([0; VECTOR / 64], _mm512_setzero_si512());
+        let columns = index.as_chunks::<16>().0.iter().zip(flags.as_chunks::<16>().0);
+        let columns = columns.zip(values.as_chunks_mut::<16>().0);
+        for (step, ((index, flags), values)) in columns.enumerate().take(lanes.div_ceil(16)) {
+            let in_use = ((1_u32 << (lanes - step * 16).min(16)) - 1) as __mmask16;
+            // SAFETY: a step is one vector, half a vector of flags; the mask keeps each index
+            // inside the table.
+            let (found, flags) = unsafe {
+                let index = _mm512_and_si512(_mm512_loadu_si512(index.as_ptr().cast()), within);
+                let found = _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast());
+                _mm512_storeu_si512(values.as_mut_ptr().cast(), found);
+                (found, _mm512_cvtepu16_epi32(_mm256_loadu_si256(flags.as_ptr().cast())))
+            };
+            any = _mm512_mask_or_epi32(any, in_use, any, found);
+            let same =
+                _mm512_mask_cmpeq_epi32_mask(in_use, _mm512_and_si512(found, mask), expected);
+            let same = _mm512_mask_testn_epi32_mask(same, flags, flags);
+            words[step / 4] |= u64::from(same) << (step % 4 * 16);
+        }
+        (LaneSet(words), _mm512_reduce_or_epi32(any) as u32)
+    }
+
+    /// # Safety
+    /// The size of the table is a power of two.
     #[target_feature(enable = "avx512f,avx512vl")]
     pub(super) unsafe fn gather_64(
         table: &[AtomicU64],
@@ -170,6 +259,30 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn plain_lanes_are_found(
+            entries in prop::collection::vec(0..4_u32, 8),
+            index in prop::collection::vec(any::<u32>(), VECTOR),
+            odd in prop::collection::vec(0..VECTOR, 0..4),
+            lanes in 0..=VECTOR,
+        ) {
+            let table: Vec<_> = entries.iter().map(|entry| AtomicU32::new(*entry)).collect();
+            let (mut column, mut flags) = (Column::of(0), Column::of(0));
+            column.copy_from_slice(&index);
+            odd.iter().for_each(|lane| flags[*lane] = 1 << (lane % 16));
+            let plain = Plain { mask: 1, expected: 1 };
+            let mut values = Column::of(0);
+            let (set, any) = gather_plain(&table, (&column, &flags), lanes, plain, &mut values);
+            for (lane, value) in values[..lanes].iter().enumerate() {
+                prop_assert_eq!(*value, entries[index[lane] as usize % 8]);
+            }
+            prop_assert_eq!(any, values[..lanes].iter().fold(0, |any, value| any | value));
+            let is_plain = |lane: &usize| values[*lane] & 1 == 1 && flags[*lane] == 0;
+            let expected: Vec<_> = (0..lanes).filter(is_plain).collect();
+            prop_assert_eq!(set.iter().collect::<Vec<_>>(), expected);
+            prop_assert_eq!(sort_plain(&flags, lanes, plain, &values), (set, any));
+        }
+
         #[test]
         fn all_widths_load_the_same(
             log2 in 0..8_u32,

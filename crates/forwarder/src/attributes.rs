@@ -44,6 +44,9 @@ pub mod interface_flags {
     pub const FEATURES6: u32 = 1 << 18;
 }
 
+/// The first bit of the reverse path modes in [`Attributes::flags`]: two bits for IPv4, two for IPv6.
+pub const REVERSE_PATH: u32 = 24;
+
 /// The first bit of the flags in [`Attributes::link`].
 pub const LINK_FLAGS: u32 = 48;
 
@@ -116,6 +119,7 @@ impl Attributes {
     /// Sets the attributes of an interface; bits of features stay.
     pub(crate) fn set(&self, interface: u32, mac: &[u8; 6], flags: u32, vrf: u32) {
         use interface_flags::{FEATURES4, FEATURES6, IN_VRF, LINK};
+        debug_assert_eq!(flags & (IN_VRF | FEATURES4 | FEATURES6), 0);
         let at = interface as usize % INTERFACES;
         let features = self.flags[at].load(Ordering::Relaxed) & (FEATURES4 | FEATURES6);
         let in_vrf = if vrf == 0 { 0 } else { IN_VRF };

@@ -12,7 +12,7 @@ use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
 use stoa_tables::next_hop::NextHopReader;
 
 use crate::arcs::Arcs;
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, REVERSE_PATH};
 use crate::bfd::Peers;
 use crate::ethernet::InterfaceLine;
 use crate::ethernet::virtual_macs::VirtualMacs;
@@ -72,7 +72,7 @@ pub struct InterfaceAddresses {
     pub link_local: Option<Ipv6Addr>,
     /// IPv6 addresses of active virtual routers that the interface does not own.
     pub virtual6: Vec<Ipv6Addr>,
-    /// The VRF of the interface, as [`InterfaceLine::vrf`].
+    /// The VRF of the interface, as [`Attributes::vrf`].
     pub vrf: u32,
 }
 
@@ -144,7 +144,7 @@ impl Addresses {
     }
 }
 
-/// The id of the default VRF in [`InterfaceLine::vrf`].
+/// The id of the default VRF in [`Attributes::vrf`].
 pub const DEFAULT_VRF: u32 = 0;
 
 /// Bits of a VRF id that hold its slot; the other bits hold the generation of the slot.
@@ -267,7 +267,7 @@ impl Shared {
         }
     }
 
-    /// The IPv4 routes of a VRF ([`InterfaceLine::vrf`]); `None` when it was deleted.
+    /// The IPv4 routes of a VRF ([`Attributes::vrf`]); `None` when it was deleted.
     #[inline(always)]
     pub fn ip4_table<'a>(&'a self, vrf: u32, reader: &'a Reader) -> Option<&'a Ip4LpmReader> {
         if vrf == DEFAULT_VRF {
@@ -276,7 +276,7 @@ impl Shared {
         self.vrfs.read(reader).of(vrf).map(|readers| &readers.ip4)
     }
 
-    /// The IPv6 routes of a VRF ([`InterfaceLine::vrf`]); `None` when it was deleted.
+    /// The IPv6 routes of a VRF ([`Attributes::vrf`]); `None` when it was deleted.
     #[inline(always)]
     pub fn ip6_table<'a>(&'a self, vrf: u32, reader: &'a Reader) -> Option<&'a Ip6LpmReader> {
         if vrf == DEFAULT_VRF {
@@ -288,8 +288,8 @@ impl Shared {
     /// Sets what workers know about an interface, but for its features; only the control thread
     /// calls this.
     pub fn set_interface(&self, index: u32, mac: &[u8; 6], flags: u32, modes: u32, vrf: u32) {
-        self.interface(index).set(mac, flags, modes, vrf);
-        self.attributes.set(index, mac, flags, vrf);
+        self.interface(index).set(mac, flags);
+        self.attributes.set(index, mac, flags | modes << REVERSE_PATH, vrf);
     }
 
     /// Switches the feature with this node at an interface; only the control thread calls this.

@@ -193,6 +193,8 @@ impl TimingWheel {
         if self.is_open() {
             return Some(self.open);
         }
+        // Its number may soon mean a later slot.
+        self.open = 0;
         let (level, slot) = self.lowest()?;
         let start = self.start(level, slot);
         if start > now {

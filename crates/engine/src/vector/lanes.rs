@@ -11,7 +11,7 @@ pub(super) const WORD: usize = 64;
 
 /// Some lanes of a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lanes(pub(super) [u64; VECTOR / WORD]);
+pub struct Lanes(pub(crate) [u64; VECTOR / WORD]);
 
 impl Lanes {
     /// The first `count` lanes.

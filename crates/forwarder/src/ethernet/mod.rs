@@ -32,8 +32,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub struct InterfaceLine {
     mac: AtomicU64,
     flags: AtomicU32,
-    reverse_path: AtomicU32,
-    vrf: AtomicU32,
     tags: AtomicU64,
     host_pair: AtomicU32,
     cross_connect: AtomicU32,
@@ -56,18 +54,6 @@ impl InterfaceLine {
     #[inline(always)]
     pub fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
-    }
-
-    /// The VRF of the interface, as an id of [`crate::shared::vrf_id`]; 0 is the default one.
-    #[inline(always)]
-    pub fn vrf(&self) -> u32 {
-        self.vrf.load(Ordering::Relaxed)
-    }
-
-    /// uRPF of IPv4 (bits 0 and 1) and IPv6 (bits 2 and 3), see [`crate::ip::reverse_path`].
-    #[inline(always)]
-    pub fn reverse_path(&self) -> u32 {
-        self.reverse_path.load(Ordering::Relaxed)
     }
 
     /// The paired interface: the host interface in Linux of a port's interface, and vice versa.
@@ -107,10 +93,8 @@ impl InterfaceLine {
     }
 
     /// Sets the other fields; only the control thread calls this.
-    pub fn set(&self, mac: &[u8; 6], flags: u32, reverse_path: u32, vrf: u32) {
+    pub fn set(&self, mac: &[u8; 6], flags: u32) {
         self.mac.store(mac_word(mac), Ordering::Relaxed);
-        self.reverse_path.store(reverse_path, Ordering::Relaxed);
-        self.vrf.store(vrf, Ordering::Relaxed);
         self.flags.store(flags, Ordering::Release);
     }
 }

@@ -99,6 +99,8 @@ impl VlanWriter {
         if new != NO_KEY
             && let Err(error) = self.by_tags.insert(new, interface)
         {
+            // The next call tries again.
+            self.keys[at] = NO_KEY;
             tracing::error!(interface, %error, "cannot add a sub-interface");
         }
     }
@@ -106,8 +108,8 @@ impl VlanWriter {
     /// Removes the former tags. Returns the tables for the workers if they have not got them yet.
     pub fn finish(&mut self) -> Option<VlanTables> {
         for (key, interface) in self.former.drain(..) {
-            // Unless another interface has these tags by now.
-            if self.by_tags.get(key) == Some(interface) {
+            // Unless another interface has these tags by now, or this one has them again.
+            if self.keys[interface as usize] != key && self.by_tags.get(key) == Some(interface) {
                 self.by_tags.remove(key);
             }
         }

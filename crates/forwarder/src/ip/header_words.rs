@@ -5,8 +5,10 @@ use stoa_engine::{VECTOR, Vector};
 
 use crate::kernel::Kernel;
 
-/// Loads the words at bytes `at` of all lanes in host order. A lane whose data ends before such a word
-/// gets 0 for it.
+/// Bytes of an IPv4 header without options.
+const LENGTH: usize = 20;
+
+/// Loads the words at bytes `at` of all lanes in host order. A lane without a whole header gets 0.
 ///
 /// # Panics
 /// If a place exceeds 16: the words of an IPv4 header without options.
@@ -41,7 +43,8 @@ pub fn load_scalar<const N: usize>(
 /// Loads the word of one lane.
 #[inline(always)]
 pub(super) fn load_lane(vector: &Vector, lane: usize, at: usize) -> u32 {
-    let word = vector.bytes(lane).get(at..at + 4).and_then(<[u8]>::first_chunk::<4>);
+    let header = vector.bytes(lane).first_chunk::<LENGTH>();
+    let word = header.and_then(|header| header.get(at..at + 4)?.first_chunk::<4>());
     word.map_or(0, |word| u32::from_be_bytes(*word))
 }
 

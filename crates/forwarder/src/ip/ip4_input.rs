@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use stoa_engine::arc::ArcHook;
-use stoa_engine::gather::gather_32;
+use stoa_engine::gather::{Plain, gather_plain};
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
@@ -17,7 +17,7 @@ use super::ip4_validate::{self, Validated};
 use super::lookup::{Lookup, Routes};
 use super::{ERROR, LOCAL, REWRITE, follow, follow_all, follow_some};
 use crate::arcs::{self, IP4_INPUT};
-use crate::attributes::interface_flags::{FEATURES4, FORWARD4, IP4};
+use crate::attributes::interface_flags::{FEATURES4, FORWARD4, IN_VRF, IP4};
 use crate::drops::Drop;
 use crate::flow;
 use crate::host_interface::{Payload, is_for_host4, to_host};
@@ -40,6 +40,7 @@ pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
         hook: arcs::hook(IP4_INPUT, "ip4-input"),
         validated: Validated::new(),
         attributes: Column::of(0),
+        is_default: false,
         lookup: Lookup::new(),
         values: Column::of(0),
     })
@@ -50,6 +51,8 @@ struct Ip4Input {
     hook: ArcHook,
     validated: Validated,
     attributes: Column<u32>,
+    /// Whether all interfaces of the vector are in the default VRF.
+    is_default: bool,
     lookup: Box<Lookup<u32>>,
     values: Column<u32>,
 }
@@ -64,7 +67,9 @@ impl Node for Ip4Input {
             && self.validated.is_clean()
             && let Some(interface) = interface
         {
-            match self.shared.attributes.flags_of(interface) & DECIDING {
+            let flags = self.shared.attributes.flags_of(interface);
+            self.is_default = flags & IN_VRF == 0;
+            match flags & DECIDING {
                 PLAIN => return self.forward_all(cx.reader, vector),
                 flags if flags & (IP4 | FEATURES4) == IP4 | FEATURES4 => {
                     let enabled = self.shared.arcs.ip4_input.enabled(interface);
@@ -73,7 +78,7 @@ impl Node for Ip4Input {
                 _ => {}
             }
         }
-        self.sort(cx.reader, vector, interface)
+        self.sort(cx.reader, vector)
     }
 }
 
@@ -83,6 +88,9 @@ impl Ip4Input {
     fn look_up(&mut self, reader: &Reader, vector: &Vector) {
         let lanes = vector.len();
         let (keys, values) = (&self.validated.destination[..lanes], &mut self.values[..lanes]);
+        if self.is_default {
+            return self.shared.ip4.lookup_batch(keys, values);
+        }
         self.lookup.run((&self.shared, reader), &vector.rx_if, keys, values, Routes::All);
     }
 
@@ -95,9 +103,9 @@ impl Ip4Input {
 
     /// Sends lanes to features, routes plain ones together, and others one by one.
     #[inline(never)]
-    fn sort(&mut self, reader: &Reader, vector: &mut Vector, interface: Option<u32>) -> Next {
+    fn sort(&mut self, reader: &Reader, vector: &mut Vector) -> Next {
         let lanes = vector.len();
-        let plain = self.plain(vector, interface);
+        let plain = self.plain(vector);
         let mut others = LaneSet::first_of(lanes);
         others.remove_all(&plain);
         if others.is_empty() {
@@ -128,17 +136,13 @@ impl Ip4Input {
 
     /// The valid lanes that need only routing. Loads the attributes of all lanes.
     #[inline(always)]
-    fn plain(&mut self, vector: &Vector, interface: Option<u32>) -> LaneSet {
-        let (lanes, attributes) = (vector.len(), &self.shared.attributes);
-        match interface {
-            Some(interface) => self.attributes[..lanes].fill(attributes.flags_of(interface)),
-            None => gather_32(attributes.flags(), &vector.rx_if, lanes, &mut self.attributes),
-        }
-        let mut odd = Column::of(0);
-        for (lane, odd) in odd.iter_mut().enumerate() {
-            *odd = self.attributes[lane] & DECIDING ^ PLAIN | u32::from(vector.flags[lane]);
-        }
-        let mut plain = LaneSet::first_of(lanes).take_equal(&odd, 0);
+    fn plain(&mut self, vector: &Vector) -> LaneSet {
+        let table = self.shared.attributes.flags();
+        let columns = (&vector.rx_if, &vector.flags);
+        let wanted = Plain { mask: DECIDING, expected: PLAIN };
+        let (mut plain, any) =
+            gather_plain(table, columns, vector.len(), wanted, &mut self.attributes);
+        self.is_default = any & IN_VRF == 0;
         plain.remove(&self.validated.exception_bytes());
         plain
     }
@@ -212,7 +216,7 @@ impl Ip4Input {
                 vector.adjacency[lane] = cause.code();
                 return ERROR;
             }
-            let table = shared.ip4_table(shared.interface(interface).vrf(), reader);
+            let table = shared.ip4_table(shared.attributes.vrf_of(interface), reader);
             value = table.map_or(0, |table| table.lookup(packet.destination));
         }
         if vector.flags[lane] & flags::MULTICAST != 0 {

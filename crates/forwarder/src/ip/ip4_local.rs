@@ -44,7 +44,7 @@ impl Node for Ip4Local {
         let addresses = shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
             let line = shared.interface(vector.rx_if[lane]);
-            let vrf = line.vrf();
+            let vrf = shared.attributes.vrf_of(vector.rx_if[lane]);
             let table = shared.ip4_table(vrf, cx.reader);
             if let Some(class) = punt_class(line.flags(), vector.bytes(lane)) {
                 shared.policers.punt(cx, vector, lane, class);

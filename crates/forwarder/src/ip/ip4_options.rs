@@ -36,7 +36,7 @@ impl Node for Ip4Options {
         for lane in 0..vector.len() {
             let line = self.shared.adjacencies.get(vector.adjacency[lane]);
             let leaves_by = line.map_or(0, |line| line.head().interface());
-            let vrf = self.shared.interface(vector.rx_if[lane]).vrf();
+            let vrf = self.shared.attributes.vrf_of(vector.rx_if[lane]);
             let table = self.shared.ip4_table(vrf, cx.reader);
             let address = addresses.source4(leaves_by).unwrap_or(Ipv4Addr::UNSPECIFIED);
             let is_own = vector.flags[lane] & flags::OWN != 0;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use stoa_engine::arc::ArcHook;
-use stoa_engine::gather::gather_32;
+use stoa_engine::gather::{Plain, gather_plain};
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
@@ -14,7 +14,7 @@ use super::ip6_validate::{self, Scope, Validated, check};
 use super::lookup::{Lookup, Routes};
 use super::{ERROR, LOCAL, REWRITE, follow, follow_all, follow_some};
 use crate::arcs::{self, IP6_INPUT};
-use crate::attributes::interface_flags::{ADVERTISE6, FEATURES6, FORWARD6, IP6, VRRP6};
+use crate::attributes::interface_flags::{ADVERTISE6, FEATURES6, FORWARD6, IN_VRF, IP6, VRRP6};
 use crate::drops::Drop;
 use crate::flow;
 use crate::host_interface::{Payload, is_for_host6, to_host};
@@ -37,6 +37,7 @@ pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
         hook: arcs::hook(IP6_INPUT, "ip6-input"),
         validated: Validated::new(),
         attributes: Column::of(0),
+        is_default: false,
         lookup: Lookup::new(),
         values: Column::of(0),
     })
@@ -47,6 +48,8 @@ struct Ip6Input {
     hook: ArcHook,
     validated: Validated,
     attributes: Column<u32>,
+    /// Whether all interfaces of the vector are in the default VRF.
+    is_default: bool,
     lookup: Box<Lookup<u128>>,
     values: Column<u32>,
 }
@@ -64,7 +67,9 @@ impl Node for Ip6Input {
             && self.validated.is_clean()
             && let Some(interface) = interface
         {
-            match self.shared.attributes.flags_of(interface) & DECIDING {
+            let flags = self.shared.attributes.flags_of(interface);
+            self.is_default = flags & IN_VRF == 0;
+            match flags & DECIDING {
                 FORWARDING => return self.forward_all(cx.reader, vector),
                 flags if flags & (IP6 | FEATURES6) == IP6 | FEATURES6 => {
                     let enabled = self.shared.arcs.ip6_input.enabled(interface);
@@ -73,7 +78,7 @@ impl Node for Ip6Input {
                 _ => {}
             }
         }
-        self.sort(cx.reader, vector, interface)
+        self.sort(cx.reader, vector)
     }
 }
 
@@ -83,6 +88,9 @@ impl Ip6Input {
     fn look_up(&mut self, reader: &Reader, vector: &Vector) {
         let lanes = vector.len();
         let (keys, values) = (&self.validated.destination[..lanes], &mut self.values[..lanes]);
+        if self.is_default {
+            return self.shared.ip6.lookup_batch(keys, values);
+        }
         self.lookup.run((&self.shared, reader), &vector.rx_if, keys, values, Routes::All);
     }
 
@@ -95,9 +103,9 @@ impl Ip6Input {
 
     /// Sends lanes to features, routes plain ones together, and others one by one.
     #[inline(never)]
-    fn sort(&mut self, reader: &Reader, vector: &mut Vector, interface: Option<u32>) -> Next {
+    fn sort(&mut self, reader: &Reader, vector: &mut Vector) -> Next {
         let lanes = vector.len();
-        let mut routed = self.plain(vector, interface);
+        let mut routed = self.plain(vector);
         let mut others = LaneSet::first_of(lanes);
         others.remove_all(&routed);
         if others.is_empty() {
@@ -107,8 +115,8 @@ impl Ip6Input {
         let tables =
             Tables { shared, hook: self.hook, addresses: shared.addresses.read(reader), reader };
         for lane in others.iter() {
+            let is_exception = self.validated.is_exception(lane);
             let destination = &mut self.validated.destination[lane];
-            let is_exception = self.validated.exceptions[lane / 8] >> (lane % 8) & 1 == 1;
             let has_features = self.attributes[lane] & (IP6 | FEATURES6) == IP6 | FEATURES6;
             if has_features && vector.flags[lane] == 0 && !is_exception {
                 vector.next[lane] =
@@ -132,17 +140,13 @@ impl Ip6Input {
 
     /// The valid lanes that need only routing. Loads the attributes of all lanes.
     #[inline(always)]
-    fn plain(&mut self, vector: &Vector, interface: Option<u32>) -> LaneSet {
-        let (lanes, attributes) = (vector.len(), &self.shared.attributes);
-        match interface {
-            Some(interface) => self.attributes[..lanes].fill(attributes.flags_of(interface)),
-            None => gather_32(attributes.flags(), &vector.rx_if, lanes, &mut self.attributes),
-        }
-        let mut odd = Column::of(0);
-        for (lane, odd) in odd.iter_mut().enumerate() {
-            *odd = self.attributes[lane] & DECIDING ^ FORWARDING | u32::from(vector.flags[lane]);
-        }
-        let mut plain = LaneSet::first_of(lanes).take_equal(&odd, 0);
+    fn plain(&mut self, vector: &Vector) -> LaneSet {
+        let table = self.shared.attributes.flags();
+        let columns = (&vector.rx_if, &vector.flags);
+        let wanted = Plain { mask: DECIDING, expected: FORWARDING };
+        let (mut plain, any) =
+            gather_plain(table, columns, vector.len(), wanted, &mut self.attributes);
+        self.is_default = any & IN_VRF == 0;
         plain.remove(&self.validated.exceptions);
         plain
     }
@@ -219,7 +223,7 @@ fn slow_path(
     if line & FEATURES6 != 0 && scope == Scope::Global {
         return hook.edge(shared.arcs.ip6_input.enabled(interface));
     }
-    let table = shared.ip6_table(shared.interface(interface).vrf(), reader);
+    let table = shared.ip6_table(shared.attributes.vrf_of(interface), reader);
     let value = table.map_or(0, |table| table.lookup(destination));
     match route(shared, vector, lane, value) {
         REWRITE | ERROR if scope == Scope::FromLink => {

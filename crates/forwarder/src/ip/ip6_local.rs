@@ -57,7 +57,7 @@ impl Node for Ip6Local {
         let peers = self.shared.bfd.read(cx.reader);
         for lane in 0..vector.len() {
             let interface = vector.rx_if[lane];
-            let table = self.shared.ip6_table(self.shared.interface(interface).vrf(), cx.reader);
+            let table = self.shared.ip6_table(self.shared.attributes.vrf_of(interface), cx.reader);
             // With a host interface, Linux is the host.
             let host_device = self.shared.interface(interface).host_pair();
             let host_device = host_device.filter(|_| vector.flags[lane] & flags::OWN == 0);
@@ -129,7 +129,7 @@ impl Delivery<'_> {
         let has_host_interface = self.goes_to_host(view.destination())?;
         self.check_land(view.source())?;
         let ends = (view.source().into(), view.destination().into());
-        let vrf = self.shared.interface(self.interface).vrf();
+        let vrf = self.shared.attributes.vrf_of(self.interface);
         let payload = view.packet().get(carried.offset..).unwrap_or(&[]);
         let carried_packet = (view.header().hop_limit, carried.protocol, payload);
         match carried.protocol {
@@ -184,7 +184,7 @@ impl Delivery<'_> {
     /// Whether a packet to this address goes to Linux, which does not have the addresses of virtual
     /// routers. Without accept mode, a virtual router accepts no packets (RFC 9568 6.4.3).
     fn goes_to_host(&self, destination: Ipv6Addr) -> Result<bool, Refused> {
-        let vrf = self.shared.interface(self.interface).vrf();
+        let vrf = self.shared.attributes.vrf_of(self.interface);
         match self.addresses.accepts_virtual(self.interface, vrf, destination.into()) {
             Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
             Some(true) => Ok(false),

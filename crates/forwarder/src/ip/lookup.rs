@@ -1,5 +1,7 @@
 //! Route lookups of whole vectors, each lane in the table of its VRF.
 
+use std::ops::Range;
+
 use stoa_engine::VECTOR;
 use stoa_engine::gather::gather_32;
 use stoa_engine::quiescence::Reader;
@@ -40,14 +42,23 @@ pub enum Routes {
 /// Looks up vectors; keeps the columns of lanes that are in several VRFs.
 pub struct Lookup<K> {
     vrfs: Column<u32>,
+    /// Keys and lanes by VRF, and the ranges of each.
     keys: [K; VECTOR],
+    lanes: [u8; VECTOR],
+    groups: [(u32, Range<u16>); VECTOR],
     found: [u32; VECTOR],
 }
 
 impl<K: Address> Lookup<K> {
     /// Without any lanes.
     pub fn new() -> Box<Self> {
-        Box::new(Self { vrfs: Column::of(0), keys: [K::default(); VECTOR], found: [0; VECTOR] })
+        Box::new(Self {
+            vrfs: Column::of(0),
+            keys: [K::default(); VECTOR],
+            lanes: [0; VECTOR],
+            groups: std::array::from_fn(|_| (0, 0..0)),
+            found: [0; VECTOR],
+        })
     }
 
     /// Looks up `keys`: `values[lane]` is the route's value, 0 without a route. `interfaces` tells
@@ -86,20 +97,27 @@ impl<K: Address> Lookup<K> {
         values: &mut [u32],
         routes: Routes,
     ) {
-        let mut left = LaneSet::first_of(keys.len());
+        let (mut left, mut sorted, mut groups) = (LaneSet::first_of(keys.len()), 0, 0);
+        // All tables first: their misses overlap.
         while let Some(first) = left.lowest() {
-            let vrf = self.vrfs[first];
-            let lanes = left.take_equal(&self.vrfs, vrf);
-            let mut count = 0;
-            for lane in lanes.iter() {
-                self.keys[count] = keys[lane];
-                count += 1;
+            let (vrf, start) = (self.vrfs[first], sorted);
+            for lane in left.take_equal(&self.vrfs, vrf).iter() {
+                (self.keys[sorted], self.lanes[sorted]) = (keys[lane], lane as u8);
+                sorted += 1;
             }
-            let table = K::table(shared, vrf, reader);
-            look_up(table, &self.keys[..count], &mut self.found[..count], routes);
-            for (lane, found) in lanes.iter().zip(&self.found) {
-                values[lane] = *found;
+            if let Some(table) = K::table(shared, vrf, reader) {
+                table.prefetch(&self.keys[start..sorted]);
             }
+            self.groups[groups] = (vrf, start as u16..sorted as u16);
+            groups += 1;
+        }
+        for (vrf, range) in &self.groups[..groups] {
+            let range = usize::from(range.start)..usize::from(range.end);
+            let found = &mut self.found[range.clone()];
+            look_up(K::table(shared, *vrf, reader), &self.keys[range], found, routes);
+        }
+        for (lane, found) in self.lanes[..sorted].iter().zip(&self.found) {
+            values[usize::from(*lane)] = *found;
         }
     }
 }

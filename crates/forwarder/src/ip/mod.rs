@@ -136,7 +136,8 @@ pub(crate) fn follow_all(
     Next::Lanes
 }
 
-/// Resolves the next hops of some lanes, with `route` where [`follow_batch`] leaves a lane.
+/// Resolves the next hops of some lanes, with `route` where a lane has not one adjacency. Other lanes
+/// keep their columns: they may have an ICMP cause in place of an adjacency.
 #[inline(always)]
 pub(crate) fn follow_some(
     shared: &Shared,
@@ -144,14 +145,16 @@ pub(crate) fn follow_some(
     (some, values): (&LaneSet, &Column<u32>),
     route: impl Fn(&Shared, &mut Vector, usize, u32) -> u16,
 ) {
-    let (next, others) = match follow_batch(shared, vector, values) {
-        Followed::All(next) => (next, [0; _]),
-        Followed::Except(others) => (REWRITE, others),
-    };
+    let (lanes, mut adjacencies) = (vector.len(), Column::of(0));
+    let kernel = shared.kernel.lookup();
+    let others =
+        shared.next_hops.resolve_batch(kernel, &values[..lanes], &mut adjacencies[..lanes]);
     for lane in some.iter() {
-        vector.next[lane] = match others[lane / 64] >> (lane % 64) & 1 {
-            0 => next,
-            _ => route(shared, vector, lane, values[lane]),
+        vector.next[lane] = if others[lane / 64] >> (lane % 64) & 1 == 0 {
+            vector.adjacency[lane] = adjacencies[lane];
+            REWRITE
+        } else {
+            route(shared, vector, lane, values[lane])
         };
     }
 }

@@ -60,7 +60,7 @@ impl Redirect {
     /// The adjacency of a packet that leaves by its receiving `interface`.
     fn hairpin_adjacency(&self, cx: &Context<'_>, bytes: &[u8], interface: u32) -> Option<u32> {
         let shared = &self.shared;
-        let vrf = shared.interface(interface).vrf();
+        let vrf = shared.attributes.vrf_of(interface);
         let value = if self.is_ip4 {
             let to = bytes.get(16..20)?.first_chunk::<4>()?;
             shared.ip4_table(vrf, cx.reader)?.lookup(u32::from_be_bytes(*to))

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use stoa_engine::arc::{ArcHook, FeatureArc};
+use stoa_engine::gather::gather_32;
 use stoa_engine::vector::Column;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::next_hop::Resolved;
@@ -11,10 +12,11 @@ use stoa_tables::next_hop::Resolved;
 use super::header_words;
 use super::lookup::{Address, Lookup, Routes};
 use crate::arcs::{self, IP4_INPUT, IP6_INPUT};
+use crate::attributes::REVERSE_PATH;
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// Off, in [`crate::ethernet::InterfaceLine::reverse_path`].
+/// Off, as a mode of an interface: see [`REVERSE_PATH`].
 pub const OFF: u32 = 0;
 /// The route to the source must lead through the receiving interface.
 pub const STRICT: u32 = 1;
@@ -35,9 +37,12 @@ pub fn make6(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
 
 /// The differences between the families.
 trait Source: Address {
+    /// The drop reason of a packet without a whole header, and its length.
+    const TRUNCATED: (Drop, u16);
+
     /// The arc of the node.
     fn arc(shared: &Shared) -> &FeatureArc;
-    /// The mode of an interface, from [`crate::ethernet::InterfaceLine::reverse_path`].
+    /// The mode of this family among those of both.
     fn mode(modes: u32) -> u32;
     /// Loads the source of each lane.
     fn load(shared: &Shared, vector: &Vector, sources: &mut [Self; VECTOR]);
@@ -47,6 +52,8 @@ trait Source: Address {
 }
 
 impl Source for u32 {
+    const TRUNCATED: (Drop, u16) = (Drop::Ip4Truncated, 20);
+
     fn arc(shared: &Shared) -> &FeatureArc {
         &shared.arcs.ip4_input
     }
@@ -65,6 +72,8 @@ impl Source for u32 {
 }
 
 impl Source for u128 {
+    const TRUNCATED: (Drop, u16) = (Drop::Ip6Truncated, 40);
+
     fn arc(shared: &Shared) -> &FeatureArc {
         &shared.arcs.ip6_input
     }
@@ -90,6 +99,8 @@ struct ReversePath<K> {
     hook: ArcHook,
     lookup: Box<Lookup<K>>,
     sources: Box<[K; VECTOR]>,
+    /// The mode of the interface of each lane.
+    modes: Column<u32>,
     values: Column<u32>,
     /// The adjacencies of the routes to the sources.
     adjacencies: Column<u32>,
@@ -99,19 +110,19 @@ impl<K: Source + Send> Node for ReversePath<K> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let (lanes, shared) = (vector.len(), &*self.shared);
         K::load(shared, vector, &mut self.sources);
-        let interface = vector.rx_if.uniform(lanes);
-        let mode = |interface: u32| K::mode(shared.interface(interface).reverse_path());
-        let is_loose = |lane: usize| mode(interface.unwrap_or(vector.rx_if[lane])) == LOOSE;
-        // With the default route first: a lane in loose mode that has another one keeps it.
-        let routes = match interface.map(mode) {
-            Some(LOOSE) => Routes::BeyondDefault,
-            _ => Routes::All,
-        };
+        gather_32(shared.attributes.flags(), &vector.rx_if, lanes, &mut self.modes);
+        let (mut all_loose, mut any_loose) = (true, false);
+        for mode in &mut self.modes[..lanes] {
+            *mode = K::mode(*mode >> REVERSE_PATH);
+            all_loose &= *mode == LOOSE;
+            any_loose |= *mode == LOOSE;
+        }
+        let routes = if all_loose { Routes::BeyondDefault } else { Routes::All };
         let keys = &self.sources[..lanes];
         let values = &mut self.values[..lanes];
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, routes);
-        if interface.is_none() {
-            for lane in (0..lanes).filter(|lane| is_loose(*lane)) {
+        if any_loose && !all_loose {
+            for lane in (0..lanes).filter(|lane| self.modes[*lane] == LOOSE) {
                 let vrf = shared.attributes.vrf_of(vector.rx_if[lane]);
                 let table = K::table(shared, vrf, cx.reader);
                 values[lane] = table.map_or(0, |table| table.lookup_beyond_default(keys[lane]));
@@ -129,6 +140,7 @@ impl<K: Source> ReversePath<K> {
             hook,
             lookup: Lookup::new(),
             sources: Box::new([K::default(); VECTOR]),
+            modes: Column::of(0),
             values: Column::of(0),
             adjacencies: Column::of(0),
         }
@@ -149,7 +161,7 @@ impl<K: Source> ReversePath<K> {
         let lines = shared.adjacencies.lines();
         for lane in 0..lanes {
             let interface = vector.rx_if[lane];
-            let mode = K::mode(self.shared.interface(interface).reverse_path());
+            let mode = self.modes[lane];
             let value = self.values[lane];
             let passes = match mode {
                 OFF => true,
@@ -160,7 +172,9 @@ impl<K: Source> ReversePath<K> {
                 STRICT => self.is_via(value, interface),
                 _ => others[lane / 64] >> (lane % 64) & 1 == 0 || self.has_path(value),
             };
-            if passes || self.sources[lane].is_exempt() {
+            let (truncated, length) = K::TRUNCATED;
+            let is_whole = vector.length[lane] >= length;
+            if is_whole && (passes || self.sources[lane].is_exempt()) {
                 continue;
             }
             if let Next::All(edge) = next {
@@ -168,7 +182,11 @@ impl<K: Source> ReversePath<K> {
                 next = Next::Lanes;
             }
             let strict = mode == STRICT;
-            let reason = if strict { Drop::ReversePathStrict } else { Drop::ReversePathLoose };
+            let reason = match strict {
+                _ if !is_whole => truncated,
+                true => Drop::ReversePathStrict,
+                false => Drop::ReversePathLoose,
+            };
             vector.next[lane] = reason.next();
         }
         next

@@ -81,7 +81,8 @@ fn uniform<F: DecrementTtl>(
     if !may_send(head) {
         return exceptions;
     }
-    let (frame, count) = (Frame::of(line, head.rewrite_len()), TtlDelta::of::<F>());
+    let frame = Frame::of(line, head.rewrite_len(), head.rewrite_len() > BEFORE);
+    let count = TtlDelta::of::<F>();
     let header = _mm_set1_epi16(head.rewrite_len() as i16);
     let interface = _mm256_set1_epi32(head.interface() as i32);
     let mut bytes = _mm256_setzero_si256();
@@ -137,6 +138,7 @@ fn each_lane<F: DecrementTtl>(
         let heads = unsafe { Heads::load(lines, ids) };
         let plain = heads.may_send(&columns) & not_own(vector, at);
         let (headers, places, mut sent) = (heads.header_lengths(), columns.places(), 0);
+        let is_tagged = heads.are_tagged();
         for lane in 0..STEP {
             if plain >> lane & 1 == 0 {
                 continue;
@@ -145,7 +147,8 @@ fn each_lane<F: DecrementTtl>(
             // SAFETY: as above, and there are as many counters; the lane has `AHEAD` bytes of
             // headroom and `HEADER` bytes of data.
             let (counters, is_sent) = unsafe {
-                let frame = Frame::of(lines.get_unchecked(adjacency), headers[lane] as usize);
+                let line = lines.get_unchecked(adjacency);
+                let frame = Frame::of(line, headers[lane] as usize, is_tagged);
                 let is_sent = frame.send::<F>(pool, places[lane], &count);
                 (counters.get_unchecked(adjacency), is_sent)
             };
@@ -258,6 +261,14 @@ impl Heads {
         _mm256_movemask_ps(_mm256_castsi256_ps(good)) as u8
     }
 
+    /// Whether one of the headers has a tag.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn are_tagged(&self) -> bool {
+        let tagged = _mm256_cmpgt_epi32(self.header, _mm256_set1_epi32(BEFORE as i32));
+        _mm256_movemask_epi8(tagged) != 0
+    }
+
     /// Bytes of the link-layer headers.
     #[target_feature(enable = "avx2")]
     #[inline]
@@ -304,20 +315,23 @@ struct Frame {
     first: u64,
     /// Its length.
     length: usize,
+    /// Whether the first bytes are stored: not only the last ones.
+    is_tagged: bool,
 }
 
 impl Frame {
-    /// A link-layer header of `length` bytes, see [`may_send`].
+    /// A link-layer header of `length` bytes, see [`may_send`]. `is_tagged` if it is longer than
+    /// [`BEFORE`]; where lengths are mixed it may be set for all, so that no branch is mispredicted.
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn of(line: &AdjacencyLine, length: usize) -> Self {
+    fn of(line: &AdjacencyLine, length: usize, is_tagged: bool) -> Self {
         assert!((BEFORE..=BEFORE + MORE).contains(&length));
         // SAFETY: the rewrite ends at the end of the line, which is longer than 32 bytes.
         unsafe {
             let end = std::ptr::from_ref(line).add(1).cast::<u8>();
             let last = _mm_srli_si128::<2>(_mm_loadu_si128(end.sub(16).cast()));
             let first = end.sub(length).cast::<u64>().read_unaligned();
-            Self { last: _mm256_zextsi128_si256(last), first, length }
+            Self { last: _mm256_zextsi128_si256(last), first, length, is_tagged }
         }
     }
 
@@ -343,7 +357,7 @@ impl Frame {
             let decremented = _mm256_sub_epi16(decremented, _mm256_and_si256(full, count.round));
             let seam = _mm256_setr_epi32(0, 0, 0, 0xffff_0000_u32 as i32, -1, -1, -1, -1);
             let frame = _mm256_or_si256(_mm256_and_si256(decremented, seam), self.last);
-            if self.length > BEFORE {
+            if self.is_tagged {
                 packet.sub(self.length).cast::<u64>().write_unaligned(self.first);
             }
             _mm256_storeu_si256(window, frame);

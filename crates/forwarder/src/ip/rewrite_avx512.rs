@@ -146,19 +146,19 @@ fn each_lane<F: DecrementTtl>(
         let headers = heads.header_lengths();
         // SAFETY: called for lanes that passed `Columns::plain`. Their adjacencies have lines, see
         // `Heads::each`, and there are as many counters as lines.
-        let send = |lane: usize, length: Option<usize>| unsafe {
+        let send = |lane: usize, is_untagged: bool| unsafe {
             let adjacency = ids[lane] as usize;
             let (line, counters) =
                 (lines.get_unchecked(adjacency), counters.get_unchecked(adjacency));
-            let length = length.unwrap_or(headers[lane] as usize);
+            let length = if is_untagged { None } else { Some(headers[lane] as usize) };
             decremented.write_header::<F>(vector.pool(), lane, (line, length));
             counters.packets.add(1);
             counters.bytes.add(lengths[lane].into());
         };
         if heads.are_untagged(decremented.lanes) {
-            decremented.for_each(|lane| send(lane, Some(UNTAGGED)));
+            decremented.for_each(|lane| send(lane, true));
         } else {
-            decremented.for_each(|lane| send(lane, None));
+            decremented.for_each(|lane| send(lane, false));
         }
         columns.store(vector, at, decremented.lanes, &heads);
         *exceptions = in_use & !decremented.lanes;
@@ -273,17 +273,18 @@ impl Decremented {
     }
 
     /// Writes a link-layer header that no other lane may have, and the word, in plain stores that
-    /// overlap: setting up masks for each lane takes longer. None begins before the frame.
+    /// overlap: setting up masks for each lane takes longer. None begins before the frame, and the
+    /// same ones do for all lengths: a branch would be mispredicted when they are mixed.
     ///
     /// # Safety
     /// The lane is in `lanes`, and `line` has its link-layer header, of `length` bytes:
-    /// [`UNTAGGED`] or more, and at most [`AHEAD`].
+    /// [`UNTAGGED`] or more, and at most [`AHEAD`]. `None`: of [`UNTAGGED`].
     #[inline(always)]
     unsafe fn write_header<F: DecrementTtl>(
         &self,
         pool: &Pool,
         lane: usize,
-        (line, length): (&AdjacencyLine, usize),
+        (line, length): (&AdjacencyLine, Option<usize>),
     ) {
         const { assert!(2 * 8 >= UNTAGGED && 3 * 8 >= AHEAD && UNTAGGED >= 8) };
         // SAFETY: the rewrite ends at the end of the line; only headroom and header of a packet of
@@ -295,8 +296,8 @@ impl Decremented {
                 let bytes = end.sub(from).cast::<u64>().read_unaligned();
                 packet.sub(from).cast::<u64>().write_unaligned(bytes);
             };
-            copy(length);
-            if length != UNTAGGED {
+            copy(length.unwrap_or(UNTAGGED));
+            if let Some(length) = length {
                 copy((length + 8) / 2);
             }
             copy(8);

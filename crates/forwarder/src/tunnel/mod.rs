@@ -27,7 +27,7 @@ pub struct Tunnel {
     pub encapsulation: Encapsulation,
     /// TTL or hop limit of outer packets.
     pub hop_limit: u8,
-    /// The VRF of outer and inner packets, as [`crate::ethernet::InterfaceLine::vrf`].
+    /// The VRF of outer and inner packets, as [`crate::attributes::Attributes::vrf`].
     pub vrf: u32,
 }
 

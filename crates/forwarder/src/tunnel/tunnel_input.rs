@@ -61,7 +61,7 @@ impl TunnelInput {
         vector: &mut Vector,
         lane: usize,
     ) -> Result<u16, Drop> {
-        let vrf = self.shared.interface(vector.rx_if[lane]).vrf();
+        let vrf = self.shared.attributes.vrf_of(vector.rx_if[lane]);
         let outer = Outer::of(vector.bytes(lane)).ok_or(Drop::TunnelMalformed)?;
         let from = tunnels.from(vrf, outer.ends, outer.protocol).ok_or(Drop::TunnelDeleted)?;
         if self.shared.interface(from).flags() & UP == 0 {

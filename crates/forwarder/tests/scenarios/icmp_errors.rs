@@ -193,6 +193,10 @@ fn a_link_local_source_does_not_leave_its_link() {
     let parsed = lab.only("west");
     assert_eq!(parsed.icmp, Some((135, 0)), "the solicitation of fe80::9");
     assert!(lab.take("east").is_empty());
+    // Among packets that are routed, the cause stays the same.
+    let transit = packet_from(1, &udp(host6(1), host6(2), b"transit"));
+    lab.send("west", [transit.clone(), packet_from(1, &packet), transit]);
+    lab.assert_dropped(&[("ip6-link-local", 1)]);
 }
 
 #[test]

@@ -276,6 +276,17 @@ impl<K: Key> LpmReader<K> {
         self.batch(self.fib.rest(), keys, out);
     }
 
+    /// Prefetches the root words of keys that are looked up soon.
+    #[inline]
+    pub fn prefetch(&self, keys: &[K]) {
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        for key in keys {
+            super::kernel::prefetch(self.fib.root(), key.root());
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+        let _ = keys;
+    }
+
     /// As [`Self::lookup_batch`], but the default route does not count.
     #[inline]
     pub fn lookup_batch_beyond_default(&self, keys: &[K], out: &mut [u32]) {

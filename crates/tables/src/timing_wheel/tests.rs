@@ -55,6 +55,19 @@ fn a_timer_has_one_deadline() {
 }
 
 #[test]
+fn a_slot_that_was_being_emptied_is_forgotten_with_its_timers() {
+    let mut wheel = TimingWheel::new(1, 0).unwrap();
+    wheel.schedule(0, 0x05ff).unwrap();
+    assert_eq!(advance(&mut wheel, 0x0500), []);
+    assert_eq!(wheel.cancel(0), Ok(true));
+    assert_eq!(advance(&mut wheel, 0x1_0100), []);
+    // The same slot of the next block.
+    wheel.schedule(0, 0x1_0500).unwrap();
+    assert_eq!(advance(&mut wheel, 0x1_04ff), []);
+    assert_eq!(advance(&mut wheel, 0x1_0500), [0]);
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let mut wheel = TimingWheel::new(3, 0).unwrap();
     let absent = Err(TimingWheelError::Absent { id: 3, capacity: 3 });

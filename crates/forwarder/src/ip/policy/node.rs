@@ -59,7 +59,7 @@ impl<K: Family + Send> Node for PolicyNode<K> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let (mut start, lanes) = (0, vector.len());
         while start < lanes {
-            let vrf_of = |lane: usize| self.shared.interface(vector.rx_if[lane]).vrf();
+            let vrf_of = |lane: usize| self.shared.attributes.vrf_of(vector.rx_if[lane]);
             let vrf = vrf_of(start);
             let end = (start..lanes).find(|lane| vrf_of(*lane) != vrf).unwrap_or(lanes);
             self.run(cx.reader, vrf, vector, start..end);

@@ -54,7 +54,7 @@ impl<F: Family> Reassembly<F> {
 
     fn lane(&mut self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize) {
         let rx_if = vector.rx_if[lane];
-        let source = (rx_if, self.shared.interface(rx_if).vrf());
+        let source = (rx_if, self.shared.attributes.vrf_of(rx_if));
         let piece = match F::parse(vector.bytes(lane), source) {
             Ok(piece) => piece,
             Err(reason) => return vector.drop_lane(lane, reason.reason()),
