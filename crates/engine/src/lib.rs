@@ -15,7 +15,6 @@ pub mod column;
 pub mod counters;
 pub mod drops;
 pub mod free_stack;
-#[cfg(not(loom))]
 pub mod gather;
 pub mod graph;
 pub mod graph_spec;

@@ -69,7 +69,12 @@ fn setup(kernel: Kernel, which: u8) -> DesiredState {
             &[("east", Some(host6(2).into()), 1), ("north", Some(host6(3).into()), 2)],
         )
         .with("east", |east| (east.ip4.mtu, east.ip6.mtu) = (900, 1280))
-        .with("north", |north| (north.ip4.reverse_path, north.ip6.reverse_path) = (1, 2));
+        .with("north", |north| (north.ip4.reverse_path, north.ip6.reverse_path) = (1, 2))
+        // Vectors of the port west mix interfaces with all features of their arcs and without.
+        .with("west.100", |sub| {
+            (sub.noop, sub.ip4.redirects, sub.ip6.redirects) = (true, true, true);
+        })
+        .with("west.7.8", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (2, 1));
     setup = match which % 4 {
         0 => setup,
         1 => setup.with("west", |west| west.enabled = false),

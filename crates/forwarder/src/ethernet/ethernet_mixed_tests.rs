@@ -1,3 +1,5 @@
+//! Tests of the mixed kernels of `ethernet-input`: all agree with the reference, frame by frame.
+
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 

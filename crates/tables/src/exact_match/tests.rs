@@ -1,3 +1,5 @@
+//! Tests of the exact-match table: against a map, under any changes, with all kernels.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
