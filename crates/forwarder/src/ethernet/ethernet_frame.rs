@@ -1,10 +1,13 @@
 //! Classifies one frame of any kind: `ethernet-input` for what the kernels leave over.
 
+use stoa_engine::column::Column;
+use stoa_engine::counters::WorkerCounters;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Vector};
 
 use super::InterfaceLine;
 use super::ethernet_input::{ARP, HOST_INTERFACE, IP4, IP6};
+use super::ethernet_kernel::{Lanes, STEP};
 use super::interface_flags::{UP, VIRTUAL};
 use super::vlan_table::{TagKey, VlanTables, tag_key};
 use crate::drops::Drop;
@@ -89,7 +92,7 @@ impl Classifier<'_, '_> {
         let bytes = frame.len() as u64;
         vector.rx_if[lane] = interface;
         if interface != port {
-            count(self.cx, interface, (1, bytes));
+            count(self.cx.counters, interface, (1, bytes));
         }
         let line = self.shared.interface(interface);
         let is_ours = head == line.mac() || VIRTUAL && self.is_virtual(line, interface, head);
@@ -99,10 +102,36 @@ impl Classifier<'_, '_> {
 
 /// Counts packets and bytes received by a sub-interface.
 #[inline(always)]
-pub fn count(cx: &Context<'_>, interface: u32, (packets, bytes): (u64, u64)) {
-    if let Some(counters) = cx.counters.interfaces.get(interface as usize) {
+pub fn count(counters: &WorkerCounters, interface: u32, (packets, bytes): (u64, u64)) {
+    if let Some(counters) = counters.interfaces.get(interface as usize) {
         counters.rx_packets.add(packets);
         counters.rx_bytes.add(bytes);
+    }
+}
+
+/// Counts each of these lanes for its interface. Runs of an interface are not summed: comparing with
+/// the lane before is a branch that goes either way.
+pub fn count_lanes(
+    counters: &WorkerCounters,
+    lanes: &Lanes,
+    interfaces: &Column<u32>,
+    lengths: &Column<u16>,
+) {
+    let interfaces = interfaces.as_chunks::<STEP>().0;
+    let lengths = lengths.as_chunks::<STEP>().0;
+    for ((lanes, interfaces), lengths) in lanes.iter().zip(interfaces).zip(lengths) {
+        let step = interfaces.iter().zip(lengths);
+        if *lanes == u8::MAX {
+            // Most often, and without a test of each bit.
+            for (interface, length) in step {
+                count(counters, *interface, (1, (*length).into()));
+            }
+        } else if *lanes != 0 {
+            for (_, (interface, length)) in step.enumerate().filter(|(it, _)| lanes >> it & 1 == 1)
+            {
+                count(counters, *interface, (1, (*length).into()));
+            }
+        }
     }
 }
 
@@ -152,5 +181,27 @@ fn unknown(vector: &mut Vector, lane: usize, ethertype: u16, line: &InterfaceLin
             to_host(vector, lane, (host_device, Payload::Link), HOST_INTERFACE)
         }
         _ => Drop::EthernetUnknownType.next(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_lane_counts_for_its_interface() {
+        let counters = WorkerCounters::new(0, 0, 0);
+        let (mut interfaces, mut lengths) = (Column::of(9), Column::of(60));
+        (interfaces[1], interfaces[2], lengths[2]) = (5, 5, 1500);
+        (interfaces[4], interfaces[250]) = (u32::MAX, 5);
+        let mut lanes = [0; _];
+        // The second step is full; the first one is not.
+        (lanes[0], lanes[1], lanes[31]) = (0b1_0110, u8::MAX, 0b100);
+        count_lanes(&counters, &lanes, &interfaces, &lengths);
+        let counted = [5, 9].map(|interface: usize| {
+            let counters = &counters.interfaces[interface];
+            (counters.rx_packets.get(), counters.rx_bytes.get())
+        });
+        assert_eq!(counted, [(3, 60 + 1500 + 60), (8, 8 * 60)]);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use stoa_engine::{Context, Next, Node, Vector};
 
-use super::ethernet_frame::{Classifier, count, split_tag};
+use super::ethernet_frame::{Classifier, count, count_lanes, split_tag};
 use super::ethernet_kernel::{self, FramePattern, Lanes, STEP};
 use super::ethernet_mixed::{self, Headers, Mixed, set_bits};
 use super::interface_flags::{CROSS_CONNECT, UP, VIRTUAL};
@@ -181,7 +181,7 @@ impl Classifier<'_, '_> {
         }
         let classified = ethernet_kernel::classify(self.shared.kernel, vector, &pattern)?;
         if interface != port {
-            count(self.cx, interface, classified.counts);
+            count(self.cx.counters, interface, classified.counts);
             vector.rx_if[..lanes].fill(interface);
             for lane in set_bits(&classified.exceptions) {
                 vector.rx_if[lane] = port;
@@ -195,10 +195,7 @@ impl Classifier<'_, '_> {
     fn mixed(&self, vector: &mut Vector, pending: &Lanes, headers: &mut Headers) -> Mixed {
         let tables = (self.vlans, &self.shared.attributes);
         let mixed = ethernet_mixed::classify(self.shared.kernel, vector, pending, headers, tables);
-        for lane in set_bits(&mixed.tagged) {
-            let bytes = u64::from(vector.length[lane]) + headers.header(lane);
-            count(self.cx, vector.rx_if[lane], (1, bytes));
-        }
+        count_lanes(self.cx.counters, &mixed.tagged, &vector.rx_if, &headers.lengths);
         mixed
     }
 

@@ -49,19 +49,18 @@ pub struct Headers {
     pub(super) words: Column<u64>,
     /// Sub-interfaces or [`ABSENT`].
     pub(super) found: Column<u32>,
+    /// The lengths of the frames, with their headers.
+    pub lengths: Column<u16>,
 }
 
 impl Default for Headers {
     fn default() -> Self {
-        Self { keys: Column::of(NO_KEY), words: Column::of(0), found: Column::of(ABSENT) }
-    }
-}
-
-impl Headers {
-    /// The length of the Ethernet header of a lane that was classified.
-    #[inline(always)]
-    pub fn header(&self, lane: usize) -> u64 {
-        self.words[lane] >> HEADER & HEADER_MASK
+        Self {
+            keys: Column::of(NO_KEY),
+            words: Column::of(0),
+            found: Column::of(ABSENT),
+            lengths: Column::of(0),
+        }
     }
 }
 
@@ -86,6 +85,7 @@ pub fn classify(
     (vlans, attributes): (&VlanTables, &Attributes),
 ) -> Mixed {
     let lanes = vector.len();
+    headers.lengths.copy_from_slice(&vector.length[..]);
     let has_keys = match kernel {
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 => super::ethernet_mixed_avx512::read(vector, pending, headers),
@@ -175,7 +175,7 @@ fn finish(vector: &mut Vector, pending: &Lanes, headers: &Headers, links: &[Atom
         if interface != port {
             mixed.tagged[lane / STEP] |= bit;
         }
-        let header = headers.header(lane) as u16;
+        let header = (word >> HEADER & HEADER_MASK) as u16;
         vector.offset[lane] += header;
         vector.length[lane] -= header;
         vector.next[lane] = is_ip6.into();

@@ -1,4 +1,4 @@
-//! Tests of the exact-match table: against a map, under any changes, with all kernels.
+//! Tests of the exact-match table against a map, with all kernels.
 
 use std::collections::BTreeMap;
 
