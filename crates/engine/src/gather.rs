@@ -4,7 +4,7 @@
 //! An index is reduced to the size of the table, a power of two, so that no index is out of range:
 //! lanes that are not in use load something, too.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::VECTOR;
 use crate::column::{Column, Here, Width};
@@ -25,24 +25,6 @@ pub fn gather_32(table: &[AtomicU32], index: &Column<u32>, lanes: usize, values:
         #[cfg(target_arch = "x86_64")]
         Width::Avx2 => unsafe { avx2::gather_32(table, index, lanes, values) },
         _ => plain_32(table, index, lanes, values),
-    }
-}
-
-/// [`gather_32`] for entries of 64 bits.
-///
-/// # Panics
-/// If the size of the table is not a power of two.
-#[inline]
-pub fn gather_64(table: &[AtomicU64], index: &Column<u32>, lanes: usize, values: &mut Column<u64>) {
-    assert!(table.len().is_power_of_two() && lanes <= VECTOR);
-    match Here::now().width() {
-        // SAFETY: the processor has the features; the size is a power of two.
-        #[cfg(target_arch = "x86_64")]
-        Width::Avx512 => unsafe { avx512::gather_64(table, index, lanes, values) },
-        // SAFETY: the same.
-        #[cfg(target_arch = "x86_64")]
-        Width::Avx2 => unsafe { avx2::gather_64(table, index, lanes, values) },
-        _ => plain_64(table, index, lanes, values),
     }
 }
 
@@ -106,14 +88,7 @@ fn plain_32(table: &[AtomicU32], index: &Column<u32>, lanes: usize, values: &mut
     }
 }
 
-/// The reference of [`gather_64`].
-fn plain_64(table: &[AtomicU64], index: &Column<u32>, lanes: usize, values: &mut Column<u64>) {
-    for (value, index) in values.iter_mut().zip(&index[..lanes]) {
-        *value = table[*index as usize & (table.len() - 1)].load(Ordering::Relaxed);
-    }
-}
-
-/// 8 lanes a step, and 4 of 64 bits.
+/// 8 lanes a step.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::*;
@@ -140,30 +115,9 @@ mod avx2 {
             }
         }
     }
-
-    /// # Safety
-    /// The size of the table is a power of two.
-    #[target_feature(enable = "avx2")]
-    pub(super) unsafe fn gather_64(
-        table: &[AtomicU64],
-        index: &Column<u32>,
-        lanes: usize,
-        values: &mut Column<u64>,
-    ) {
-        let mask = _mm_set1_epi32((table.len() - 1) as i32);
-        let steps = index.as_chunks::<4>().0.iter().zip(values.as_chunks_mut::<4>().0);
-        for (index, values) in steps.take(lanes.div_ceil(4)) {
-            // SAFETY: a step is one vector; the mask keeps each index inside the table.
-            unsafe {
-                let index = _mm_and_si128(_mm_loadu_si128(index.as_ptr().cast()), mask);
-                let found = _mm256_i32gather_epi64::<8>(table.as_ptr().cast(), index);
-                _mm256_storeu_si256(values.as_mut_ptr().cast(), found);
-            }
-        }
-    }
 }
 
-/// 16 lanes a step, and 8 of 64 bits.
+/// 16 lanes a step.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::*;
@@ -225,27 +179,6 @@ mod avx512 {
         }
         (LaneSet(words), _mm512_reduce_or_epi32(any) as u32)
     }
-
-    /// # Safety
-    /// The size of the table is a power of two.
-    #[target_feature(enable = "avx512f,avx512vl")]
-    pub(super) unsafe fn gather_64(
-        table: &[AtomicU64],
-        index: &Column<u32>,
-        lanes: usize,
-        values: &mut Column<u64>,
-    ) {
-        let mask = _mm256_set1_epi32((table.len() - 1) as i32);
-        let steps = index.as_chunks::<8>().0.iter().zip(values.as_chunks_mut::<8>().0);
-        for (index, values) in steps.take(lanes.div_ceil(8)) {
-            // SAFETY: a step is one vector; the mask keeps each index inside the table.
-            unsafe {
-                let index = _mm256_and_si256(_mm256_loadu_si256(index.as_ptr().cast()), mask);
-                let found = _mm512_i32gather_epi64::<8>(index, table.as_ptr().cast());
-                _mm512_storeu_si512(values.as_mut_ptr().cast(), found);
-            }
-        }
-    }
 }
 
 #[cfg(all(test, not(loom), not(miri)))]
@@ -289,33 +222,27 @@ mod tests {
             index in prop::collection::vec(any::<u32>(), VECTOR),
             lanes in 0..=VECTOR,
         ) {
-            let narrow: Vec<_> = (0..1 << log2).map(|at| AtomicU32::new(at * 7)).collect();
-            let wide: Vec<_> = (0..1_u64 << log2).map(|at| AtomicU64::new(at << 33)).collect();
+            let table: Vec<_> = (0..1 << log2).map(|at| AtomicU32::new(at * 7)).collect();
             let mut column = Column::of(0);
             column.copy_from_slice(&index);
-            let (mut expected, mut expected_wide) = (Column::of(0), Column::of(0));
-            plain_32(&narrow, &column, lanes, &mut expected);
-            plain_64(&wide, &column, lanes, &mut expected_wide);
+            let mut expected = Column::of(0);
+            plain_32(&table, &column, lanes, &mut expected);
             for lane in 0..lanes {
                 let at = index[lane] % (1 << log2);
                 prop_assert_eq!(expected[lane], at * 7);
-                prop_assert_eq!(expected_wide[lane], u64::from(at) << 33);
             }
             for width in widths() {
-                let (mut found, mut found_wide) = (Column::of(0), Column::of(0));
+                let mut found = Column::of(0);
                 // SAFETY: the processor has the features; the size is a power of two.
                 #[cfg(target_arch = "x86_64")]
                 unsafe {
                     if width == Width::Avx512 {
-                        avx512::gather_32(&narrow, &column, lanes, &mut found);
-                        avx512::gather_64(&wide, &column, lanes, &mut found_wide);
+                        avx512::gather_32(&table, &column, lanes, &mut found);
                     } else {
-                        avx2::gather_32(&narrow, &column, lanes, &mut found);
-                        avx2::gather_64(&wide, &column, lanes, &mut found_wide);
+                        avx2::gather_32(&table, &column, lanes, &mut found);
                     }
                 }
                 prop_assert_eq!(&found[..lanes], &expected[..lanes], "{:?}", width);
-                prop_assert_eq!(&found_wide[..lanes], &expected_wide[..lanes], "{:?}", width);
             }
         }
     }
