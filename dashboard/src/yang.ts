@@ -52,6 +52,7 @@ export interface Interface {
 export interface Worker {
   index: number;
   cpu?: number;
+  "numa-node"?: number;
   polling?: string;
   busy?: string;
   loops?: string;
@@ -60,6 +61,7 @@ export interface Worker {
   vector?: string;
   "handed-out"?: string;
   "handed-in"?: string;
+  "cross-node"?: string;
   queue?: string[];
 }
 

@@ -15,6 +15,7 @@ const ALLOWED: [(&str, &[&str]); 6] = [
         &[
             // Packet memory and its pool.
             "src/heap.rs",
+            "src/numa.rs",
             "src/pool/cache.rs",
             "src/pool/memory.rs",
             "src/pool/mod.rs",

@@ -10,6 +10,12 @@ use crate::model::Interface;
 pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
     let by_name: HashMap<&str, &Interface> =
         interfaces.iter().map(|interface| (interface.name.as_str(), interface)).collect();
+    // The first one of each port.
+    let sub_interfaces: HashMap<&str, &str> = interfaces
+        .iter()
+        .rev()
+        .filter_map(|sub| Some((sub.sub_interface.as_ref()?.parent.as_str(), sub.name.as_str())))
+        .collect();
     for interface in interfaces.iter().filter(|interface| !interface.cross_connect.is_empty()) {
         let (name, across) = (interface.name.as_str(), interface.cross_connect.as_str());
         let path = format!("{}/stoa-interfaces:cross-connect", interface_path(name));
@@ -35,13 +41,9 @@ pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
                 format!("\"{name}\" sends all received frames to \"{across}\", but has {what}");
             errors.add(&path, cause, format!("Remove {what}: no packet reaches it."));
         }
-        let is_below =
-            |sub: &&Interface| sub.sub_interface.as_ref().is_some_and(|sub| sub.parent == name);
-        if let Some(sub) = interfaces.iter().find(is_below) {
-            let cause = format!(
-                "tagged frames of \"{name}\" also go to \"{across}\", not to \"{}\"",
-                sub.name
-            );
+        if let Some(sub) = sub_interfaces.get(name) {
+            let cause =
+                format!("tagged frames of \"{name}\" also go to \"{across}\", not to \"{sub}\"");
             errors.add(&path, cause, "Remove its sub-interfaces.");
         }
     }

@@ -1,6 +1,6 @@
 //! Checks of tunnels: endpoints of one family, and no settings that need Ethernet.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use stoa_api::text::ip_bytes;
@@ -45,13 +45,26 @@ fn tunnel(interface: &Interface) -> Option<&Tunnel> {
     interface.port.as_ref()?.tunnel.as_ref()
 }
 
+/// The VRFs and addresses of all interfaces.
+fn own_addresses(interfaces: &[Interface]) -> HashSet<(&str, &str)> {
+    let of_interface = interfaces.iter().flat_map(|interface| {
+        let families = [&interface.ip4, &interface.ip6].into_iter().flatten();
+        let addresses = families.flat_map(|family| &family.address);
+        addresses.map(|address| (interface.vrf.as_str(), address.ip.as_str()))
+    });
+    of_interface.collect()
+}
+
 /// Checks that tunnels of a VRF have different endpoints, and that no interface of a tunnel needs Ethernet.
 pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
     let mut taken = HashMap::new();
+    let all_tunnels = interfaces.iter().filter(|interface| tunnel(interface).is_some());
+    let tunnels: HashSet<&str> = all_tunnels.map(|interface| interface.name.as_str()).collect();
+    let own = if tunnels.is_empty() { HashSet::new() } else { own_addresses(interfaces) };
     for interface in interfaces {
         let here = interface_path(&interface.name);
         if let Some(sub) = &interface.sub_interface
-            && interfaces.iter().any(|other| other.name == sub.parent && tunnel(other).is_some())
+            && tunnels.contains(sub.parent.as_str())
         {
             errors.add(
                 format!("{here}/stoa-interfaces:sub-interface/parent"),
@@ -77,9 +90,7 @@ pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
                 );
             }
         }
-        let own = interfaces.iter().filter(|other| other.vrf == interface.vrf);
-        let mut own = own.flat_map(|other| [&other.ip4, &other.ip6]).flatten();
-        if !own.any(|family| family.address.iter().any(|address| address.ip == given.local)) {
+        if !own.contains(&(interface.vrf.as_str(), given.local.as_str())) {
             errors.add(
                 format!("{here}/stoa-interfaces:port/tunnel/local"),
                 format!("no interface of the same VRF has the address {}", given.local),

@@ -150,8 +150,8 @@ fn recorded(configuration: &Configuration) -> Value {
         ip4_routes: 2 << 20,
         ip6_routes: 1 << 20,
         vrf_routes: 1 << 18,
-        next_hops: 1 << 17,
-        adjacencies: 1 << 16,
+        next_hops: 1 << 18,
+        adjacencies: 1 << 18,
         neighbors: 1 << 14,
     };
     if limits != default {

@@ -30,8 +30,8 @@ pub struct ArcSpec<S: 'static> {
     pub name: &'static str,
     /// When packets pass it, for the documentation.
     pub description: &'static str,
-    /// The node that sends packets into it.
-    pub start: &'static str,
+    /// The nodes that send packets into it.
+    pub starts: &'static [&'static str],
     /// The features in the order in which packets meet them.
     pub features: &'static [FeatureSpec<S>],
     /// The node that follows the last feature.
@@ -92,6 +92,12 @@ impl ArcHook {
         (enabled & self.later).is_power_of_two()
     }
 
+    /// Sends all lanes on by the features of one interface, or of an arc of the whole router.
+    #[inline]
+    pub fn proceed_all(self, arc: &FeatureArc, interface: u32) -> Next {
+        Next::All(self.edge(arc.enabled(interface)))
+    }
+
     /// Sends all lanes on, each by the features of its interface in `interfaces`.
     #[inline]
     pub fn proceed(
@@ -102,7 +108,7 @@ impl ArcHook {
         next: &mut Column<u16>,
     ) -> Next {
         if let Some(interface) = interfaces.uniform(lanes) {
-            return Next::All(self.edge(arc.enabled(interface)));
+            return self.proceed_all(arc, interface);
         }
         for (next, interface) in next.iter_mut().zip(&interfaces[..lanes]) {
             *next = self.edge(arc.enabled(*interface));
@@ -141,6 +147,12 @@ impl FeatureArc {
         self.enabled[interface as usize % INTERFACES].load(Ordering::Relaxed)
     }
 
+    /// Whether any feature is on at an interface.
+    #[inline(always)]
+    pub fn has_any(&self, interface: u32) -> bool {
+        self.enabled(interface) != 1 << self.features.len()
+    }
+
     /// Switches the feature with this node at an interface; only the control thread calls this.
     /// Returns whether any feature is on there now.
     ///
@@ -154,7 +166,7 @@ impl FeatureArc {
         let bit = 1 << position;
         let enabled = if on { enabled | bit } else { enabled & !bit };
         cell.store(enabled, Ordering::Release);
-        enabled != 1 << self.features.len()
+        self.has_any(interface)
     }
 
     /// Switches all features off at an interface; only the control thread calls this.
@@ -188,7 +200,7 @@ mod tests {
     }
 
     const fn arc(features: &'static [FeatureSpec<()>]) -> ArcSpec<()> {
-        ArcSpec { name: "arc", description: "", start: "start", features, end: "end" }
+        ArcSpec { name: "arc", description: "", starts: &["start"], features, end: "end" }
     }
 
     static ARC: ArcSpec<()> =
@@ -205,8 +217,9 @@ mod tests {
         assert_eq!(start.edge(arc.enabled(8)), 8);
         assert!(arc.set(7, "a", false));
         assert!(!arc.set(7, "c", false));
-        assert!(arc.set(7, "b", true));
+        assert!(arc.set(7, "b", true) && arc.has_any(7) && !arc.has_any(8));
         arc.clear(7);
+        assert!(!arc.has_any(7));
         assert_eq!(start.edge(arc.enabled(7)), 8);
     }
 

@@ -1,5 +1,6 @@
 //! Counters: plain memory that one worker writes and any thread reads.
 
+use std::alloc::Layout;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use zerocopy::FromZeros;
@@ -86,6 +87,8 @@ pub struct Ledger {
     pub handed_out: Counter,
     /// Packets received from another worker.
     pub handed_in: Counter,
+    /// Packets taken in from another NUMA node, from workers or the control thread: each was copied.
+    pub cross_node: Counter,
 }
 
 /// Counters of one worker's main loop.
@@ -129,9 +132,17 @@ pub struct WorkerCounters {
     pub main_loop: LoopCounters,
 }
 
-fn zeroed<T: FromZeros>(count: usize) -> Box<[T]> {
-    // Zeroed memory is mapped lazily: what is never counted costs nothing.
-    T::new_vec_zeroed(count).unwrap_or_default().into_boxed_slice()
+/// So many zeroed values. Large blocks are mapped lazily: entries that nobody writes cost nothing, so
+/// arrays by interface cost what is used of them. Like every allocation at start, it ends the process
+/// if memory is exhausted.
+pub fn zeroed<T: FromZeros>(count: usize) -> Box<[T]> {
+    match T::new_vec_zeroed(count) {
+        Ok(values) => values.into_boxed_slice(),
+        Err(_) => {
+            let layout = Layout::array::<T>(count).unwrap_or(Layout::new::<T>());
+            std::alloc::handle_alloc_error(layout)
+        }
+    }
 }
 
 impl WorkerCounters {

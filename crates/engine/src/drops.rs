@@ -27,6 +27,10 @@ pub const GRAPH_FULL: Reason = Reason(4);
 pub const PUNT_FULL: Reason = Reason(5);
 /// The ring to the worker of a flow was full when its packet was received.
 pub const SOFTWARE_RSS_FULL: Reason = Reason(6);
+/// The NUMA node of the worker that took the packet in had no free buffer for it.
+pub const NO_BUFFER: Reason = Reason(7);
+/// No buffer was free for a copy of the packet.
+pub const COPY_NO_BUFFER: Reason = Reason(8);
 
 /// The engine's own reasons; a forwarder's reasons follow after them.
 pub const ENGINE: &[ReasonSpec] = &[
@@ -42,5 +46,13 @@ pub const ENGINE: &[ReasonSpec] = &[
     ReasonSpec {
         name: "software-rss-full",
         description: "the worker that processes the flow is overloaded",
+    },
+    ReasonSpec {
+        name: "no-buffer",
+        description: "no buffer was free for a packet from another NUMA node",
+    },
+    ReasonSpec {
+        name: "copy-no-buffer",
+        description: "no buffer was free for a copy of the packet",
     },
 ];

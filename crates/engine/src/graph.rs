@@ -5,10 +5,13 @@
 //! path gathers the fullest vectors; `port-output` is the last.
 
 mod deadlines;
+mod emitted;
+mod relocate;
 
 use crate::clock;
 use crate::counters::{NodeCounters, WorkerCounters};
 use crate::drops::{self, Reason};
+pub use crate::graph_spec::GraphError;
 use crate::graph_spec::GraphSpec;
 use crate::node::{Context, EMIT, Next, Node, Punts};
 use crate::output::Output;
@@ -17,44 +20,15 @@ use crate::pool::{Pool, PoolCache};
 use crate::processing::Processing;
 use crate::quiescence::Reader;
 use crate::trace_capture::TraceCapture;
-use crate::trace_capture::trace::Event;
 use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector, flags};
 pub(crate) use deadlines::Deadlines;
+pub(crate) use relocate::relocate;
 
 /// The name of the last node: the engine's own, which transmits.
 pub const OUTPUT: &str = "port-output";
 
 /// Vectors that may wait before one node.
 const QUEUE: usize = 8;
-
-/// Why a list of nodes is no graph.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum GraphError {
-    /// An edge names no node.
-    #[error("node {node} has an edge to {edge}, which is not in the list of nodes")]
-    UnknownEdge {
-        /// The node.
-        node: &'static str,
-        /// The name that is not there.
-        edge: &'static str,
-    },
-    /// A feature is not where it demands to be.
-    #[error("arc {arc}: {node} and {wrong} are in the wrong order, or {wrong} is not in the arc")]
-    Disorder {
-        /// The arc.
-        arc: &'static str,
-        /// The feature whose demand is not met.
-        node: &'static str,
-        /// What it names in `after` or `before`.
-        wrong: &'static str,
-    },
-    /// Two nodes have one name.
-    #[error("node {0} is twice in the list of nodes")]
-    Twice(&'static str),
-    /// More nodes than the scheduler holds.
-    #[error("{0} nodes; the scheduler holds 127")]
-    TooMany(usize),
-}
 
 struct Slot {
     node: Box<dyn Node>,
@@ -187,7 +161,11 @@ impl Graph {
             walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1);
             return drop(packet);
         };
-        if vector.push(packet).is_err() {
+        // The vector is empty: only a packet of another NUMA node does not go in as it is.
+        if let Err(packet) = vector.push(packet)
+            && let Some(packet) = relocate(packet, walk)
+            && vector.push(packet).is_err()
+        {
             walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1);
         }
         self.enqueue(node, vector, walk);
@@ -265,24 +243,6 @@ impl Graph {
             }
         }
         self.send_emitted(from, walk);
-    }
-
-    /// Puts packets that a node made before the nodes that they go to.
-    fn send_emitted(&mut self, from: usize, walk: &mut Walk<'_>) {
-        if self.emitted.is_empty() {
-            return;
-        }
-        let mut emitted = std::mem::take(&mut self.emitted);
-        for (edge, packet) in emitted.drain(..) {
-            walk.counters.ledger.generated.add(1);
-            walk.trace_capture
-                .happened_to(&packet, Event::Passed { node: from as u16, next: edge });
-            match self.slots[from].edges.get(edge as usize) {
-                Some(node) => self.enqueue_packet(*node, packet, walk),
-                None => walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1),
-            }
-        }
-        self.emitted = emitted;
     }
 
     fn move_whole(&mut self, from: usize, vector: Box<Vector>, next: u16, walk: &mut Walk<'_>) {

@@ -1,12 +1,60 @@
-//! The graph as it is declared: a list of nodes and a list of feature arcs. Together they give all
-//! nodes in the order in which packets pass them, and the edges of each.
+//! The graph as it is declared: a list of nodes, a list of feature arcs and the protocol tables.
+//! Together they give all nodes in the order in which packets pass them, and the edges of each.
 
 use crate::arc::{ArcHook, ArcSpec};
-use crate::graph::{GraphError, OUTPUT};
+use crate::graph::OUTPUT;
 use crate::node::NodeSpec;
+use crate::protocol::{MOST, ProtocolSpec};
 
 /// Nodes that the scheduler holds, without `port-output`.
 const NODES: usize = 127;
+
+/// Why a list of nodes is no graph.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum GraphError {
+    /// An edge names no node.
+    #[error("node {node} has an edge to {edge}, which is not in the list of nodes")]
+    UnknownEdge {
+        /// The node.
+        node: &'static str,
+        /// The name that is not there.
+        edge: &'static str,
+    },
+    /// A feature is not where it demands to be.
+    #[error("arc {arc}: {node} and {wrong} are in the wrong order, or {wrong} is not in the arc")]
+    Disorder {
+        /// The arc.
+        arc: &'static str,
+        /// The feature whose demand is not met.
+        node: &'static str,
+        /// What it names in `after` or `before`.
+        wrong: &'static str,
+    },
+    /// Two nodes are registered for one number.
+    #[error("{table} {number} ({number:#06x}) is registered for {} and for {}", nodes[0], nodes[1])]
+    DuplicateProtocol {
+        /// The protocol table.
+        table: &'static str,
+        /// The number.
+        number: u16,
+        /// The nodes.
+        nodes: [&'static str; 2],
+    },
+    /// A protocol table is too large.
+    #[error("{table}: {entries} nodes are registered; the table holds {MOST}")]
+    TooManyProtocols {
+        /// The protocol table.
+        table: &'static str,
+        /// Its entries.
+        entries: usize,
+    },
+    /// Two nodes have one name.
+    #[error("node {0} is twice in the list of nodes")]
+    Twice(&'static str),
+    /// More nodes than the scheduler holds.
+    #[error("{0} nodes; the scheduler holds 127")]
+    TooMany(usize),
+}
 
 /// A node with all its edges.
 pub struct GraphNode<S: 'static> {
@@ -16,6 +64,8 @@ pub struct GraphNode<S: 'static> {
     hooks: Vec<(&'static str, ArcHook)>,
     /// Edges of arcs that no packet takes: to features that precede this one.
     unused: Vec<usize>,
+    /// By protocol table that it uses: name, numbers and their edges.
+    protocols: Vec<(&'static str, Vec<(u16, u16)>)>,
 }
 
 impl<S> GraphNode<S> {
@@ -45,6 +95,18 @@ impl<S> GraphNode<S> {
         next
     }
 
+    /// The edge to a node: one of its own, or of a table, or a new one.
+    fn edge_to(&mut self, node: &'static str, first: usize) -> u16 {
+        let own = self.spec.edges.iter().position(|edge| *edge == node);
+        let added = || self.edges[first..].iter().position(|edge| *edge == node);
+        let known = own.or_else(|| added().map(|at| first + at));
+        let at = known.unwrap_or_else(|| {
+            self.edges.push(node);
+            self.edges.len() - 1
+        });
+        at as u16
+    }
+
     /// Makes the instance of one worker.
     pub(crate) fn make(&self, shared: &S, worker: usize) -> Box<dyn crate::Node> {
         (self.spec.make)(shared, worker)
@@ -55,10 +117,11 @@ impl<S> GraphNode<S> {
 pub struct GraphSpec<S: 'static> {
     nodes: Vec<GraphNode<S>>,
     arcs: &'static [ArcSpec<S>],
+    protocols: Vec<ProtocolSpec>,
 }
 
 impl<S> GraphSpec<S> {
-    /// Inserts the features of `arcs` behind the nodes where their arcs start, and adds the edges.
+    /// Inserts the features of `arcs` behind the last node where their arc starts, and adds the edges.
     ///
     /// # Errors
     /// If the lists do not make a graph.
@@ -71,17 +134,21 @@ impl<S> GraphSpec<S> {
             edges: spec.edges.to_vec(),
             hooks: Vec::new(),
             unused: Vec::new(),
+            protocols: Vec::new(),
         };
         let mut all = Vec::new();
-        for node in nodes {
+        for (at, node) in nodes.iter().enumerate() {
             all.push(plain(node));
-            let arcs = arcs.iter().filter(|arc| arc.start == node.name);
+            let starts = |arc: &&ArcSpec<S>| {
+                nodes.iter().rposition(|node| arc.starts.contains(&node.name)) == Some(at)
+            };
+            let arcs = arcs.iter().filter(starts);
             all.extend(arcs.flat_map(|arc| arc.features).map(|feature| plain(&feature.node)));
         }
         if all.len() > NODES {
             return Err(GraphError::TooMany(all.len()));
         }
-        let mut graph = Self { nodes: all, arcs };
+        let mut graph = Self { nodes: all, arcs, protocols: Vec::new() };
         for (at, node) in graph.nodes.iter().enumerate() {
             if graph.nodes[..at].iter().any(|other| other.name() == node.name()) {
                 return Err(GraphError::Twice(node.name()));
@@ -99,12 +166,12 @@ impl<S> GraphSpec<S> {
         if let Some((node, wrong)) = arc.disorder() {
             return Err(GraphError::Disorder { arc: arc.name, node, wrong });
         }
-        if self.index_of(arc.start).is_none() {
-            return Err(GraphError::UnknownEdge { node: arc.name, edge: arc.start });
+        if let Some(start) = arc.starts.iter().find(|start| self.index_of(start).is_none()) {
+            return Err(GraphError::UnknownEdge { node: arc.name, edge: start });
         }
         for node in &mut self.nodes {
             let position = arc.position(node.name());
-            if position.is_none() && node.name() != arc.start {
+            if position.is_none() && !arc.starts.contains(&node.name()) {
                 continue;
             }
             let first = node.edges.len();
@@ -113,6 +180,38 @@ impl<S> GraphSpec<S> {
             node.hooks.push((arc.name, ArcHook::new(first, position)));
         }
         Ok(())
+    }
+
+    /// Adds protocol tables, and edges from the nodes that use each of them to the registered nodes.
+    ///
+    /// # Errors
+    /// If a number is registered twice, a table is too large, or a node is not in the list.
+    pub fn with_protocols(mut self, protocols: Vec<ProtocolSpec>) -> Result<Self, GraphError> {
+        for table in &protocols {
+            if table.entries.len() > MOST {
+                let entries = table.entries.len();
+                return Err(GraphError::TooManyProtocols { table: table.name, entries });
+            }
+            if let Some((number, nodes)) = table.duplicate() {
+                return Err(GraphError::DuplicateProtocol { table: table.name, number, nodes });
+            }
+            if let Some(user) = table.users.iter().find(|user| self.index_of(user).is_none()) {
+                return Err(GraphError::UnknownEdge { node: table.name, edge: user });
+            }
+            for node in &mut self.nodes {
+                if table.users.contains(&node.name()) {
+                    let first = node.edges.len();
+                    let mut edges = Vec::new();
+                    for (number, to) in &table.entries {
+                        edges.push((*number, node.edge_to(to, first)));
+                    }
+                    node.protocols.push((table.name, edges));
+                }
+            }
+        }
+        self.protocols = protocols;
+        self.check_edges()?;
+        Ok(self)
     }
 
     fn check_edges(&self) -> Result<(), GraphError> {
@@ -145,6 +244,18 @@ impl<S> GraphSpec<S> {
     pub fn hook(&self, arc: &str, node: &str) -> Option<ArcHook> {
         let node = self.nodes.iter().find(|other| other.name() == node)?;
         node.hooks.iter().find(|(name, _)| *name == arc).map(|(_, hook)| *hook)
+    }
+
+    /// The protocol tables.
+    pub fn protocols(&self) -> &[ProtocolSpec] {
+        &self.protocols
+    }
+
+    /// The numbers of a protocol table and their edges from a node; `None`: it does not use the table.
+    pub fn protocol_edges(&self, table: &str, node: &str) -> Option<&[(u16, u16)]> {
+        let node = self.nodes.iter().find(|other| other.name() == node)?;
+        let edges = node.protocols.iter().find(|(name, _)| *name == table);
+        edges.map(|(_, edges)| &edges[..])
     }
 
     /// The index of a node; `port-output` follows after the last.

@@ -20,6 +20,7 @@ pub mod graph;
 pub mod graph_spec;
 pub mod heap;
 pub mod node;
+pub mod numa;
 pub mod output;
 pub mod packet;
 pub mod packet_fifo;
@@ -27,7 +28,9 @@ pub mod picture;
 pub mod pool;
 pub mod port;
 pub mod processing;
+pub mod protocol;
 pub mod quiescence;
+pub mod replicate;
 pub mod trace_capture;
 pub mod vector;
 pub mod worker;
@@ -35,6 +38,7 @@ pub mod worker;
 pub use drops::Reason;
 pub use graph_spec::GraphSpec;
 pub use node::{Context, Next, Node, NodeSpec, Urgency};
+pub use numa::NumaNode;
 pub use packet::Packet;
 pub use packet_fifo::PacketFifo;
 pub use pool::{Pool, PoolCache};
@@ -45,7 +49,7 @@ pub use vector::Vector;
 pub const VECTOR: usize = 256;
 
 /// Interfaces that one forwarder can hold, sub-interfaces included.
-pub const INTERFACES: usize = 4096;
+pub const INTERFACES: usize = 65_536;
 
 mod sync {
     //! One façade for atomics, so that loom can take their place.

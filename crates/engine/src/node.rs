@@ -8,8 +8,9 @@ use crate::pool::PoolCache;
 use crate::quiescence::Reader;
 use crate::trace_capture::TraceCapture;
 use crate::trace_capture::trace::Event;
-use crate::vector::{HANDED, Vector, flags};
+use crate::vector::{LaneSet, Vector, flags};
 use crate::worker::Inject;
+use crate::worker::hand_off::{self, Recipient};
 
 /// Where the lanes go after [`Node::process`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,20 +143,19 @@ impl Context<'_> {
         self.handoff.len().max(1)
     }
 
-    /// Hands a lane to the same node of another worker, for what only one worker may keep.
-    /// Afterwards the lane is taken, or dropped as [`crate::drops::HANDOFF_FULL`].
-    pub fn hand_over(&mut self, vector: &mut Vector, lane: usize, worker: usize) {
-        let ring = self.handoff.get_mut(worker).and_then(Option::as_mut);
-        let Some(ring) = ring.filter(|ring| !ring.is_full()) else {
-            return vector.drop_lane(lane, crate::drops::HANDOFF_FULL);
-        };
-        self.trace_capture.happened(vector, lane, Event::HandedOver { to: worker as u16 });
-        if let Some(packet) = vector.take(lane) {
-            // Space was checked above, and this thread is the only producer.
-            let _ = ring.push(Inject { packet, node: self.node });
-            *self.handed |= 1 << worker;
-            vector.next[lane] = HANDED;
-            self.counters.ledger.handed_out.add(1);
+    /// Hands lanes, some or all of a vector, in order to the same node of another worker, for what
+    /// only one worker may keep. Afterwards they are taken; those that find no space on the way are
+    /// dropped as [`crate::drops::HANDOFF_FULL`].
+    pub fn hand_over(&mut self, vector: &mut Vector, lanes: &LaneSet, worker: usize) {
+        let mut given = 0;
+        if let Some(Some(ring)) = self.handoff.get_mut(worker) {
+            let to = Recipient { worker, node: self.node };
+            let tools = (&mut *self.trace_capture, self.counters);
+            given = hand_off::give(ring, to, vector, (lanes.iter(), lanes.count()), tools);
+            *self.handed |= u64::from(given > 0) << worker;
+        }
+        for lane in lanes.iter().skip(given) {
+            vector.drop_lane(lane, crate::drops::HANDOFF_FULL);
         }
     }
 
@@ -173,7 +173,7 @@ impl Context<'_> {
         let traced = vector.flags[lane] & flags::TRACED;
         packet.flags |= traced;
         if traced != 0 {
-            let from = vector.buffers()[lane];
+            let from = vector.pool().global_id(vector.buffers()[lane]);
             self.trace_capture.happened_to(packet, Event::Made { from });
         }
     }

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::INTERFACES;
 use crate::column::Column;
-use crate::counters::WorkerCounters;
+use crate::counters::{WorkerCounters, zeroed};
 use crate::drops::{self, Reason};
 use crate::gather::gather_32;
 use crate::graph::Walk;
 use crate::pool::Pool;
 use crate::port::{Refused, TxQueue};
-use crate::trace_capture::trace::Event;
 use crate::vector::{Carry, Keys, Order, Vector, flags};
 use crate::worker::Inject;
+use crate::worker::hand_off::{self, Recipient};
 
 /// No interface.
 pub const NO_INTERFACE: u32 = u32::MAX;
@@ -32,12 +32,16 @@ pub enum TxSlot {
 
 /// The ports that one worker sends to.
 pub struct Output {
-    /// By interface: the interface of its port.
+    /// By interface: the inverted index of its port's interface. That of [`NO_INTERFACE`] is 0, so
+    /// that memory is touched only for interfaces that exist.
     base: Box<[AtomicU32]>,
     /// Interfaces that another one carries.
     carried: usize,
-    /// By the port's interface.
+    /// By the port's interface: its place in `slots`; 0 is closed for ever.
+    slot_of: Box<[AtomicU32]>,
+    /// Paths to ports, the first one closed. Freed places are used again.
     slots: Vec<TxSlot>,
+    free: Vec<u32>,
     /// Ports with a queue of our own, by their interfaces.
     own: Vec<u32>,
     /// Rings to the other workers, by worker; the own slot is empty.
@@ -51,7 +55,7 @@ pub struct Output {
 
 /// For vectors of several interfaces.
 struct Scratch {
-    /// By lane: its port.
+    /// By lane: its port, inverted as in [`Output::base`].
     ports: Box<Column<u32>>,
     /// The lanes of one port.
     burst: Box<Vector>,
@@ -64,9 +68,11 @@ impl Output {
         let (ports, order) = (Box::new(Column::of(0)), Box::new(Order::new()));
         let scratch = Scratch { ports, burst: Vector::new(pool), order };
         Self {
-            base: (0..INTERFACES).map(|_| AtomicU32::new(NO_INTERFACE)).collect(),
+            base: zeroed(INTERFACES),
             carried: 0,
-            slots: (0..INTERFACES).map(|_| TxSlot::Closed).collect(),
+            slot_of: zeroed(INTERFACES),
+            slots: vec![TxSlot::Closed],
+            free: Vec::new(),
             own: Vec::new(),
             handoff: Vec::new(),
             handed: 0,
@@ -79,18 +85,20 @@ impl Output {
     pub fn map(&mut self, interface: u32, base: u32) {
         let Some(cell) = self.base.get_mut(interface as usize) else { return };
         let is_carried = |base: u32| usize::from(base != interface && base != NO_INTERFACE);
-        let before = std::mem::replace(cell.get_mut(), base);
+        let before = !std::mem::replace(cell.get_mut(), !base);
         self.carried = self.carried + is_carried(base) - is_carried(before);
     }
 
     /// Replaces the path to a port, and counts what the old queue has not reported yet.
     pub fn set(&mut self, base: u32, slot: TxSlot, counters: &WorkerCounters) {
-        let Some(place) = self.slots.get_mut(base as usize) else { return };
+        if base as usize >= INTERFACES {
+            return;
+        }
         self.own.retain(|own| *own != base);
         if matches!(slot, TxSlot::Own(..)) {
             self.own.push(base);
         }
-        if let TxSlot::Own(mut queue, mut owed) = std::mem::replace(place, slot) {
+        if let TxSlot::Own(mut queue, mut owed) = self.replace(base, slot) {
             let mut left = queue.close();
             owed += queue.refused();
             correct(base, &mut owed, drops::TX_REFUSED, counters);
@@ -98,10 +106,39 @@ impl Output {
         }
     }
 
+    /// Puts a path in its place and returns the former one. A closed path takes no place.
+    fn replace(&mut self, base: u32, slot: TxSlot) -> TxSlot {
+        let at = self.slot_of(base);
+        if matches!(slot, TxSlot::Closed) {
+            if at == 0 {
+                return TxSlot::Closed;
+            }
+            self.slot_of[base as usize].store(0, Ordering::Relaxed);
+            self.free.push(at as u32);
+            return std::mem::take(&mut self.slots[at]);
+        }
+        if at > 0 {
+            return std::mem::replace(&mut self.slots[at], slot);
+        }
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(TxSlot::Closed);
+            self.slots.len() as u32 - 1
+        });
+        self.slot_of[base as usize].store(at, Ordering::Relaxed);
+        std::mem::replace(&mut self.slots[at as usize], slot)
+    }
+
+    /// The place of the path to a port in `slots`; 0: there is none.
+    #[inline(always)]
+    fn slot_of(&self, base: u32) -> usize {
+        self.slot_of.get(base as usize).map_or(0, |at| at.load(Ordering::Relaxed) as usize)
+    }
+
     /// Counts frames that devices refused after the last burst.
     pub(crate) fn settle(&mut self, counters: &WorkerCounters) {
         for base in &self.own {
-            if let Some(TxSlot::Own(queue, owed)) = self.slots.get_mut(*base as usize) {
+            let at = self.slot_of[*base as usize].load(Ordering::Relaxed);
+            if let Some(TxSlot::Own(queue, owed)) = self.slots.get_mut(at as usize) {
                 *owed += queue.refused();
                 correct(*base, owed, drops::TX_REFUSED, counters);
             }
@@ -123,7 +160,7 @@ impl Output {
         } else {
             self.find_ports(vector, ports);
             match ports.uniform(lanes) {
-                Some(base) => self.send_burst((None, base), vector, walk),
+                Some(base) => self.send_burst((None, !base), vector, walk),
                 None => self.send_split((vector, Keys::Column(ports)), (burst, order), walk),
             }
         }
@@ -133,10 +170,10 @@ impl Output {
     /// The port of an interface.
     #[inline(always)]
     fn port_of(&self, interface: u32) -> u32 {
-        self.base.get(interface as usize).map_or(NO_INTERFACE, |base| base.load(Ordering::Relaxed))
+        self.base.get(interface as usize).map_or(NO_INTERFACE, |base| !base.load(Ordering::Relaxed))
     }
 
-    /// The port of each lane.
+    /// The inverted port of each lane.
     fn find_ports(&self, vector: &Vector, ports: &mut Column<u32>) {
         const { assert!(INTERFACES.is_power_of_two()) };
         let lanes = vector.len();
@@ -145,7 +182,7 @@ impl Output {
         let any = vector.tx_if[..lanes].iter().fold(0, |any, interface| any | interface);
         if any as usize >= INTERFACES {
             for (base, interface) in ports.iter_mut().zip(&vector.tx_if[..lanes]) {
-                *base = self.port_of(*interface);
+                *base = !self.port_of(*interface);
             }
         }
     }
@@ -162,10 +199,10 @@ impl Output {
         while let Some(key) = split.key() {
             let (interface, base) = match keys {
                 Keys::TxIf => (Some(key), self.port_of(key)),
-                Keys::Column(_) => (None, key),
+                Keys::Column(_) => (None, !key),
             };
             // Traces, captures and another worker get whole packets.
-            let is_own = matches!(self.slots.get(base as usize), Some(TxSlot::Own(..)));
+            let is_own = matches!(self.slots.get(self.slot_of(base)), Some(TxSlot::Own(..)));
             let carry = if is_own && !is_watched { Carry::Frame } else { Carry::All };
             split.take(key, carry, burst);
             self.send_burst((interface, base), burst, walk);
@@ -181,7 +218,8 @@ impl Output {
     ) {
         let lanes = vector.len();
         let interface = interface.or_else(|| vector.tx_if.uniform(lanes));
-        match self.slots.get_mut(base as usize) {
+        let at = self.slot_of(base);
+        match self.slots.get_mut(at) {
             Some(TxSlot::Own(queue, owed)) => {
                 vector.watch(walk.trace_capture.sees_sent());
                 let taken = queue.transmit(vector, walk.pool).min(lanes);
@@ -220,16 +258,10 @@ impl Output {
             walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), base);
             return walk.pool.free_from(vector, 0);
         };
-        let capacity = ring.slots().min(vector.len());
-        for lane in 0..capacity {
-            walk.trace_capture.happened(vector, lane, Event::HandedOver { to: worker as u16 });
-            if let Some(packet) = vector.take(lane) {
-                // Space was checked, and this thread is the only producer.
-                let _ = ring.push(Inject { packet, node: self.node });
-            }
-        }
-        let left = vector.len() - capacity;
-        walk.counters.ledger.handed_out.add(capacity as u64);
+        let (to, lanes) = (Recipient { worker, node: self.node }, vector.len());
+        let tools = (&mut *walk.trace_capture, walk.counters);
+        let capacity = hand_off::give(ring, to, vector, (0..lanes, lanes), tools);
+        let left = lanes - capacity;
         walk.counters.drops[drops::HANDOFF_FULL.0 as usize].add(left as u64);
         // Lanes that were taken over are not there any more.
         walk.trace_capture.sent(vector, (capacity, drops::HANDOFF_FULL), base);

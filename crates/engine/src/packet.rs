@@ -17,8 +17,8 @@ pub struct Packet {
     pub tx_if: u32,
     /// Adjacency that sends it.
     pub adjacency: u32,
-    /// Flow hash.
-    pub hash: u32,
+    /// What the sender tells the node that gets it: see [`Vector::arg`](crate::Vector::arg).
+    pub arg: u32,
     /// See [`flags`].
     pub flags: u16,
 }
@@ -32,9 +32,10 @@ impl std::fmt::Debug for Pool {
 impl Packet {
     pub(crate) fn fresh(pool: &'static Pool, buffer: u32) -> Self {
         let (offset, length) = (HEADROOM as u16, 0);
-        Self { pool, buffer, offset, length, rx_if: 0, tx_if: 0, adjacency: 0, hash: 0, flags: 0 }
+        Self { pool, buffer, offset, length, rx_if: 0, tx_if: 0, adjacency: 0, arg: 0, flags: 0 }
     }
 
+    #[inline(always)]
     pub(crate) fn of_lane(
         pool: &'static Pool,
         buffer: u32,
@@ -42,9 +43,9 @@ impl Packet {
         columns: [u32; 4],
         flags: u16,
     ) -> Self {
-        let [rx_if, tx_if, adjacency, hash] = columns;
+        let [rx_if, tx_if, adjacency, arg] = columns;
         let (offset, length) = (span.0 as u16, span.1 as u16);
-        Self { pool, buffer, offset, length, rx_if, tx_if, adjacency, hash, flags }
+        Self { pool, buffer, offset, length, rx_if, tx_if, adjacency, arg, flags }
     }
 
     /// The pool that the buffer belongs to.
@@ -103,6 +104,19 @@ impl Packet {
         true
     }
 
+    /// Moves the data to the buffer of `fresh`, to the same place there, and hands out its own buffer.
+    /// What is known of the packet stays.
+    ///
+    /// # Panics
+    /// When the other buffer is smaller: an error of the caller, never of a packet.
+    pub(crate) fn rehouse(&mut self, mut fresh: Packet) -> Packet {
+        assert!(fresh.set_span(self.offset.into(), self.length.into()));
+        fresh.bytes_mut().copy_from_slice(self.bytes());
+        std::mem::swap(&mut self.pool, &mut fresh.pool);
+        std::mem::swap(&mut self.buffer, &mut fresh.buffer);
+        fresh
+    }
+
     /// Marks a packet that we made ourselves.
     pub fn set_own(&mut self) {
         self.flags |= flags::OWN;
@@ -114,6 +128,7 @@ impl Packet {
     }
 
     /// Gives up ownership of the buffer without freeing it.
+    #[inline(always)]
     pub(crate) fn into_buffer(self) -> u32 {
         let id = self.buffer;
         std::mem::forget(self);

@@ -44,3 +44,14 @@ pub fn arcs<S>(graph: &GraphSpec<S>) -> String {
     }
     text
 }
+
+/// The protocol tables as a Markdown table.
+pub fn protocols<S>(graph: &GraphSpec<S>) -> String {
+    let mut text = String::from("| table | number | node |\n|---|---|---|\n");
+    for table in graph.protocols() {
+        for (number, node) in &table.entries {
+            let _ = writeln!(text, "| {} | {number} ({number:#06x}) | `{node}` |", table.name);
+        }
+    }
+    text
+}

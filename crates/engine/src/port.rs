@@ -4,7 +4,7 @@
 use std::ops::{AddAssign, Range};
 use std::os::fd::BorrowedFd;
 
-use crate::pool::PoolCache;
+use crate::pool::{Pool, PoolCache};
 use crate::vector::{Vector, flags};
 
 /// A receive queue; belongs to one worker at a time.
@@ -146,6 +146,12 @@ pub trait Port: Send {
     /// Called when a descriptor is readable and about ten times a second. Must not
     /// block. The first call usually answers [`PortEvent::Up`].
     fn service(&mut self) -> Vec<PortEvent>;
+
+    /// The pool of all vectors that its queues fill and send; `None`: any. Only workers of this pool get
+    /// its queues.
+    fn pool(&self) -> Option<&'static Pool> {
+        None
+    }
 
     /// The operator sets the port up (as it is when it was opened) or down. Down, it gives its
     /// link up and takes none; the next [`Self::service`] reports it. A port that does not share its link

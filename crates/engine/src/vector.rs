@@ -4,6 +4,7 @@
 //! or from a [`Packet`], and leave by the graph's dispatch, which sends every lane
 //! to exactly one place. That is why packets are conserved by construction.
 
+mod flow;
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod lanes_avx2;
@@ -69,8 +70,10 @@ pub struct Vector {
     pub tx_if: Column<u32>,
     /// The adjacency that sends it.
     pub adjacency: Column<u32>,
-    /// Hash of the flow.
-    pub hash: Column<u32>,
+    /// What the previous node tells this one, where their edge has such an agreement: the cause of
+    /// an ICMP error, for example. It means nothing to any other node.
+    pub arg: Column<u32>,
+    flow: flow::Flows,
 }
 
 impl Vector {
@@ -88,7 +91,8 @@ impl Vector {
             rx_if: Column::of(0),
             tx_if: Column::of(0),
             adjacency: Column::of(0),
-            hash: Column::of(0),
+            arg: Column::of(0),
+            flow: flow::Flows::new(),
         })
     }
 
@@ -221,6 +225,7 @@ impl Vector {
     /// The lane's buffer carries a packet of our own from now on.
     #[inline(always)]
     pub fn make_own(&mut self, lane: usize) {
+        self.forget_flow();
         self.flags[lane] = flags::OWN | self.flags[lane] & flags::TRACED;
     }
 
@@ -231,16 +236,18 @@ impl Vector {
     }
 
     /// Takes a lane out as an owned packet; the lane is then done with.
+    #[inline]
     pub fn take(&mut self, lane: usize) -> Option<Packet> {
         let span = self.span(lane);
         let buffer = std::mem::replace(&mut self.buffer[lane], NONE);
         self.next[lane] = TAKEN;
-        let columns = [self.rx_if[lane], self.tx_if[lane], self.adjacency[lane], self.hash[lane]];
+        let columns = [self.rx_if[lane], self.tx_if[lane], self.adjacency[lane], self.arg[lane]];
         (buffer != NONE)
             .then(|| Packet::of_lane(self.pool, buffer, span, columns, self.flags[lane]))
     }
 
     /// Appends a packet; gives it back when the vector is full or of another pool.
+    #[inline]
     pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
         if self.len == VECTOR || !std::ptr::eq(packet.pool(), self.pool) {
             return Err(packet);
@@ -251,10 +258,11 @@ impl Vector {
         self.rx_if[lane] = packet.rx_if;
         self.tx_if[lane] = packet.tx_if;
         self.adjacency[lane] = packet.adjacency;
-        self.hash[lane] = packet.hash;
+        self.arg[lane] = packet.arg;
         self.flags[lane] = packet.flags;
         self.buffer[lane] = packet.into_buffer();
         self.len += 1;
+        self.forget_flow();
         Ok(())
     }
 
@@ -267,6 +275,7 @@ impl Vector {
         self.length[lanes.clone()].fill(0);
         self.flags[lanes.clone()].fill(0);
         self.len = lanes.end;
+        self.forget_flow();
     }
 
     /// Corrects offset and length (with an extra check for lanes of jumbo buffers, which may
@@ -294,6 +303,7 @@ impl Vector {
             }
         }
         self.len = kept;
+        self.forget_flow();
     }
 
     /// Cuts the vector at `from` and hands out the ids of the lanes cut off:
@@ -304,7 +314,7 @@ impl Vector {
         &self.buffer[self.len..end]
     }
 
-    /// Moves one lane to the end of `to`, which has space.
+    /// Moves one lane without its flow to the end of `to`, which has space.
     #[inline(always)]
     pub(crate) fn move_lane(&mut self, lane: usize, to: &mut Vector) {
         let end = to.len;
@@ -315,26 +325,9 @@ impl Vector {
         to.rx_if[end] = self.rx_if[lane];
         to.tx_if[end] = self.tx_if[lane];
         to.adjacency[end] = self.adjacency[lane];
-        to.hash[end] = self.hash[lane];
+        to.arg[end] = self.arg[lane];
         to.len += 1;
-    }
-
-    /// Moves all lanes to the end of `to`, which has space for them.
-    pub(crate) fn move_all(&mut self, to: &mut Vector) {
-        fn append<T: Copy>(from: &[T], to: &mut [T], at: usize) {
-            to[at..at + from.len()].copy_from_slice(from);
-        }
-        let (n, at) = (self.len, to.len);
-        append(&self.buffer[..n], &mut to.buffer[..], at);
-        append(&self.offset[..n], &mut to.offset[..], at);
-        append(&self.length[..n], &mut to.length[..], at);
-        append(&self.flags[..n], &mut to.flags[..], at);
-        append(&self.rx_if[..n], &mut to.rx_if[..], at);
-        append(&self.tx_if[..n], &mut to.tx_if[..], at);
-        append(&self.adjacency[..n], &mut to.adjacency[..], at);
-        append(&self.hash[..n], &mut to.hash[..], at);
-        to.len = at + n;
-        self.len = 0;
+        to.forget_flow();
     }
 
     /// Moves a lane's data to the larger buffer `id`, which the vector then owns, and

@@ -3,27 +3,84 @@
 
 use std::sync::Arc;
 
+use stoa_engine::Node;
 use stoa_engine::arc::{ArcHook, ArcSpec, FeatureArc, FeatureSpec};
 
 use crate::attributes::Attributes;
-use crate::attributes::interface_flags::{FEATURES4, FEATURES6};
-use crate::ip::{noop, policy, redirect, reverse_path};
+use crate::attributes::interface_flags::{FEATURES, FEATURES_ETHERNET, FEATURES4, FEATURES6};
+use crate::ethernet::cross_connect;
+use crate::ip::{flow_hash, policy, redirect, reverse_path};
 use crate::nodes::{self, node};
+use crate::noop;
+use crate::output::interface_output;
 use crate::shared::Shared;
 
+/// The arc of received frames.
+pub const ETHERNET_INPUT: &str = "ethernet-input";
 /// The arc of received IPv4 packets.
 pub const IP4_INPUT: &str = "ip4-input";
 /// The arc of received IPv6 packets.
 pub const IP6_INPUT: &str = "ip6-input";
+/// The arc of packets for local addresses.
+pub const IP_LOCAL: &str = "ip-local";
+/// The arc of IPv4 packets that the router itself sends.
+pub const IP4_ORIGIN: &str = "ip4-origin";
+/// The arc of IPv6 packets that the router itself sends.
+pub const IP6_ORIGIN: &str = "ip6-origin";
+/// The arc of IPv4 packets whose sending interface is known.
+pub const IP4_OUTPUT: &str = "ip4-output";
+/// The arc of IPv6 packets whose sending interface is known.
+pub const IP6_OUTPUT: &str = "ip6-output";
+/// The arc of frames that a port is about to send.
+pub const PORT_OUTPUT: &str = "port-output";
+
+/// The place of the features of the whole router, in arcs that do not depend on an interface:
+/// [`IP4_ORIGIN`] and [`IP6_ORIGIN`].
+pub const ROUTER: u32 = 0;
 
 type Feature = FeatureSpec<Arc<Shared>>;
+type Make = fn(&Arc<Shared>, usize) -> Box<dyn Node>;
+
+/// A feature that measures what an arc costs.
+const fn does_nothing(name: &'static str, make: Make) -> Feature {
+    let node = node(name, "does nothing: measures the cost of a feature", &[], make);
+    Feature { node, after: &[], before: &[] }
+}
 
 /// All arcs.
 pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
     ArcSpec {
+        name: ETHERNET_INPUT,
+        description: "received frames once their interface is known, from the Ethernet header on",
+        starts: &["ethernet-input"],
+        features: &[
+            Feature {
+                node: node(
+                    "ethernet-noop",
+                    "does nothing: measures the cost of a feature",
+                    &[],
+                    noop::make_ethernet,
+                ),
+                after: &[],
+                before: &["cross-connect"],
+            },
+            Feature {
+                node: node(
+                    "cross-connect",
+                    "sends frames unchanged to the cross-connected interface",
+                    cross_connect::EDGES,
+                    cross_connect::make,
+                ),
+                after: &[],
+                before: &[],
+            },
+        ],
+        end: "ethernet-dispatch",
+    },
+    ArcSpec {
         name: IP4_INPUT,
         description: "received IPv4 packets, before the lookup",
-        start: "ip4-input",
+        starts: &["ip4-input"],
         features: &[
             Feature {
                 node: node(
@@ -35,12 +92,13 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 after: &[],
                 before: &["ip4-policy"],
             },
+            does_nothing("ip4-noop", noop::make_ip4),
             Feature {
                 node: node(
-                    "ip4-noop",
-                    "does nothing: measures the cost of a feature",
+                    "ip4-flow-hash",
+                    "asks for the flow of each packet: measures the cost",
                     &[],
-                    noop::make4,
+                    flow_hash::make4,
                 ),
                 after: &[],
                 before: &[],
@@ -71,7 +129,7 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
     ArcSpec {
         name: IP6_INPUT,
         description: "received IPv6 packets, before the lookup",
-        start: "ip6-input",
+        starts: &["ip6-input"],
         features: &[
             Feature {
                 node: node(
@@ -83,12 +141,13 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 after: &[],
                 before: &["ip6-policy"],
             },
+            does_nothing("ip6-noop", noop::make_ip6),
             Feature {
                 node: node(
-                    "ip6-noop",
-                    "does nothing: measures the cost of a feature",
+                    "ip6-flow-hash",
+                    "asks for the flow of each packet: measures the cost",
                     &[],
-                    noop::make6,
+                    flow_hash::make6,
                 ),
                 after: &[],
                 before: &[],
@@ -116,7 +175,56 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
         ],
         end: "ip6-lookup",
     },
+    ArcSpec {
+        name: IP_LOCAL,
+        description: "validated packets for local addresses, reassembled unless they are for Linux",
+        starts: &["ip4-local", "ip6-local"],
+        features: &[does_nothing("ip-local-noop", noop::make_local)],
+        end: "ip-demux",
+    },
+    ArcSpec {
+        name: IP4_ORIGIN,
+        description: "IPv4 packets that the router itself sends, before the lookup; of the whole router",
+        starts: &["ip4-origin"],
+        features: &[does_nothing("ip4-origin-noop", noop::make_origin4)],
+        end: "ip4-lookup",
+    },
+    ArcSpec {
+        name: IP6_ORIGIN,
+        description: "IPv6 packets that the router itself sends, before the lookup; of the whole router",
+        starts: &["ip6-origin"],
+        features: &[does_nothing("ip6-origin-noop", noop::make_origin6)],
+        end: "ip6-lookup",
+    },
+    ArcSpec {
+        name: IP4_OUTPUT,
+        description: "IPv4 packets whose sending interface is known, before TTL and link-layer header",
+        starts: &["ip4-rewrite"],
+        features: &[does_nothing("ip4-output-noop", noop::make_output4)],
+        end: "ip4-output-rewrite",
+    },
+    ArcSpec {
+        name: IP6_OUTPUT,
+        description: "IPv6 packets whose sending interface is known, before hop limit and link-layer header",
+        starts: &["ip6-rewrite"],
+        features: &[does_nothing("ip6-output-noop", noop::make_output6)],
+        end: "ip6-output-rewrite",
+    },
+    ArcSpec {
+        name: PORT_OUTPUT,
+        description: "frames that are about to be sent",
+        starts: &[interface_output::NAME],
+        features: &[does_nothing("port-output-noop", noop::make_port)],
+        end: "port-output",
+    },
 ];
+
+/// Whether packets before this node are in an arc whose interface is the sending one.
+pub fn is_output(node: &str) -> bool {
+    let is_in = |arc: &ArcSpec<_>| arc.edges().any(|edge| edge == node);
+    let arcs = ARCS.iter().filter(|arc| [IP4_OUTPUT, IP6_OUTPUT, PORT_OUTPUT].contains(&arc.name));
+    node == interface_output::NAME || arcs.into_iter().any(is_in)
+}
 
 /// How a node continues in an arc.
 ///
@@ -129,39 +237,138 @@ pub fn hook(arc: &str, node: &str) -> ArcHook {
 
 /// Which features are on at which interface.
 pub struct Arcs {
+    /// [`ETHERNET_INPUT`].
+    pub ethernet_input: FeatureArc,
     /// [`IP4_INPUT`].
     pub ip4_input: FeatureArc,
     /// [`IP6_INPUT`].
     pub ip6_input: FeatureArc,
+    /// [`IP_LOCAL`].
+    pub ip_local: FeatureArc,
+    /// [`IP4_ORIGIN`], at [`ROUTER`].
+    pub ip4_origin: FeatureArc,
+    /// [`IP6_ORIGIN`], at [`ROUTER`].
+    pub ip6_origin: FeatureArc,
+    /// [`IP4_OUTPUT`], by sending interface.
+    pub ip4_output: FeatureArc,
+    /// [`IP6_OUTPUT`], by sending interface.
+    pub ip6_output: FeatureArc,
+    /// [`PORT_OUTPUT`], by sending interface.
+    pub port_output: FeatureArc,
+}
+
+/// What an arc depends on.
+enum Scope {
+    /// The interface; the flag of its attributes that tells whether it has features, or 0.
+    Interface(u32),
+    /// Nothing: its features are of the whole router.
+    Router,
 }
 
 impl Arcs {
     /// All features off.
+    ///
+    /// # Panics
+    /// If an arc is not declared.
     pub fn new() -> Self {
-        let [ip4_input, ip6_input] = ARCS else { unreachable!("two arcs are declared") };
-        Self { ip4_input: FeatureArc::new(ip4_input), ip6_input: FeatureArc::new(ip6_input) }
+        let arc = |name| {
+            let spec = ARCS.iter().find(|arc| arc.name == name);
+            FeatureArc::new(spec.unwrap_or_else(|| panic!("the arc {name} is not declared")))
+        };
+        Self {
+            ethernet_input: arc(ETHERNET_INPUT),
+            ip4_input: arc(IP4_INPUT),
+            ip6_input: arc(IP6_INPUT),
+            ip_local: arc(IP_LOCAL),
+            ip4_origin: arc(IP4_ORIGIN),
+            ip6_origin: arc(IP6_ORIGIN),
+            ip4_output: arc(IP4_OUTPUT),
+            ip6_output: arc(IP6_OUTPUT),
+            port_output: arc(PORT_OUTPUT),
+        }
     }
 
-    /// Switches the feature with this node at an interface; only the control thread calls this.
+    /// All arcs. Those of sending interfaces have no flag: the adjacencies of an interface tell whether
+    /// it has output features, see [`Self::has_output4`].
+    fn all(&self) -> [(&FeatureArc, Scope); 9] {
+        [
+            (&self.ethernet_input, Scope::Interface(FEATURES_ETHERNET)),
+            (&self.ip4_input, Scope::Interface(FEATURES4)),
+            (&self.ip6_input, Scope::Interface(FEATURES6)),
+            (&self.ip_local, Scope::Interface(0)),
+            (&self.ip4_origin, Scope::Router),
+            (&self.ip6_origin, Scope::Router),
+            (&self.ip4_output, Scope::Interface(0)),
+            (&self.ip6_output, Scope::Interface(0)),
+            (&self.port_output, Scope::Interface(0)),
+        ]
+    }
+
+    /// Whether IPv4 packets meet features on their way out of an interface.
+    pub fn has_output4(&self, interface: u32) -> bool {
+        self.ip4_output.has_any(interface) || self.port_output.has_any(interface)
+    }
+
+    /// Whether IPv6 packets meet features on their way out of an interface.
+    pub fn has_output6(&self, interface: u32) -> bool {
+        self.ip6_output.has_any(interface) || self.port_output.has_any(interface)
+    }
+
+    /// Switches the feature with this node, at an interface unless it is one of the whole router;
+    /// only the control thread calls this. When [`Self::has_output4`] or [`Self::has_output6`]
+    /// changes, it writes the adjacencies of the interface anew.
     pub fn set(&self, attributes: &Attributes, interface: u32, node: &str, on: bool) {
-        for (arc, flag) in [(&self.ip4_input, FEATURES4), (&self.ip6_input, FEATURES6)] {
-            if arc.features().contains(&node) {
-                let any = arc.set(interface, node, on);
-                attributes.set_flag(interface, flag, any);
+        for (arc, scope) in self.all() {
+            if !arc.features().contains(&node) {
+                continue;
+            }
+            match scope {
+                Scope::Interface(flag) => {
+                    let any = arc.set(interface, node, on);
+                    attributes.set_flag(interface, flag, any);
+                }
+                Scope::Router => {
+                    arc.set(ROUTER, node, on);
+                }
             }
         }
     }
 
     /// Switches all features off at an interface; only the control thread calls this.
     pub fn clear(&self, attributes: &Attributes, interface: u32) {
-        self.ip4_input.clear(interface);
-        self.ip6_input.clear(interface);
-        attributes.set_flag(interface, FEATURES4 | FEATURES6, false);
+        for (arc, scope) in self.all() {
+            if let Scope::Interface(_) = scope {
+                arc.clear(interface);
+            }
+        }
+        attributes.set_flag(interface, FEATURES, false);
     }
 }
 
 impl Default for Arcs {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_switched_where_they_belong() {
+        let (arcs, attributes) = (Arcs::new(), Attributes::default());
+        for node in ["ethernet-noop", "ip4-noop", "ip6-noop", "ip-local-noop", "ip4-origin-noop"] {
+            arcs.set(&attributes, ROUTER, node, true);
+            arcs.set(&attributes, 5, node, true);
+        }
+        assert_eq!([ROUTER, 5, 6].map(|it| attributes.flags_of(it)), [FEATURES, FEATURES, 0]);
+        let off = |arc: &FeatureArc, it| arc.enabled(it) == 1 << arc.features().len();
+        assert!(off(&arcs.ip4_origin, 5) && off(&arcs.ip6_origin, ROUTER));
+        // Features of the whole router do not go with its first interface.
+        arcs.clear(&attributes, ROUTER);
+        assert!(!off(&arcs.ip4_origin, ROUTER) && off(&arcs.ip_local, ROUTER));
+        assert!(!off(&arcs.ip_local, 5) && !off(&arcs.ethernet_input, 5));
+        assert_eq!([ROUTER, 5].map(|it| attributes.flags_of(it)), [0, FEATURES]);
     }
 }

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use stoa_engine::INTERFACES;
+use stoa_engine::counters::zeroed;
 use stoa_engine::gather::gather_32;
 use stoa_engine::vector::Column;
 
@@ -22,8 +23,8 @@ pub mod interface_flags {
     pub const FORWARD4: u32 = 8;
     /// Forwards IPv6 packets that it receives.
     pub const FORWARD6: u32 = 16;
-    /// Cross-connected to another interface.
-    pub const CROSS_CONNECT: u32 = 32;
+    /// Has features of the arc `ethernet-input`.
+    pub const FEATURES_ETHERNET: u32 = 32;
     /// Replies to IPv4 router solicitations (RFC 1256).
     pub const DISCOVERY4: u32 = 64;
     /// Sends IPv6 router advertisements and processes those of other routers (RFC 4861 6.2).
@@ -34,6 +35,8 @@ pub mod interface_flags {
     pub const VRRP6: u32 = 512;
     /// Has an active virtual router: receives frames to its MAC address.
     pub const VIRTUAL: u32 = 1024;
+    /// Is a sub-interface: its frames have VLAN tags.
+    pub const SUB_INTERFACE: u32 = 2048;
     /// The lowest 16 bits are part of [`super::Attributes::link`].
     pub const LINK: u32 = 0xffff;
     /// Is in another VRF than the default one.
@@ -42,6 +45,8 @@ pub mod interface_flags {
     pub const FEATURES4: u32 = 1 << 17;
     /// Has features of the arc `ip6-input`.
     pub const FEATURES6: u32 = 1 << 18;
+    /// All bits of features.
+    pub const FEATURES: u32 = FEATURES_ETHERNET | FEATURES4 | FEATURES6;
 }
 
 /// The first bit of the reverse path modes in [`Attributes::flags`]: two bits for IPv4, two for IPv6.
@@ -59,11 +64,7 @@ pub struct Attributes {
 
 impl Default for Attributes {
     fn default() -> Self {
-        Self {
-            link: (0..INTERFACES).map(|_| AtomicU64::new(0)).collect(),
-            flags: (0..INTERFACES).map(|_| AtomicU32::new(0)).collect(),
-            vrf: (0..INTERFACES).map(|_| AtomicU32::new(0)).collect(),
-        }
+        Self { link: zeroed(INTERFACES), flags: zeroed(INTERFACES), vrf: zeroed(INTERFACES) }
     }
 }
 
@@ -109,32 +110,39 @@ impl Attributes {
         self.vrf[interface as usize % INTERFACES].load(Ordering::Relaxed)
     }
 
+    /// MAC address and flags of one interface, see [`Self::link`].
+    #[inline(always)]
+    pub fn link_of(&self, interface: u32) -> u64 {
+        self.link[interface as usize % INTERFACES].load(Ordering::Relaxed)
+    }
+
     /// The MAC address of one interface, see [`mac_word`].
     #[inline(always)]
     pub fn mac_of(&self, interface: u32) -> u64 {
-        let link = self.link[interface as usize % INTERFACES].load(Ordering::Relaxed);
-        link & ((1 << LINK_FLAGS) - 1)
+        self.link_of(interface) & ((1 << LINK_FLAGS) - 1)
     }
 
     /// Sets the attributes of an interface; bits of features stay.
     pub(crate) fn set(&self, interface: u32, mac: &[u8; 6], flags: u32, vrf: u32) {
-        use interface_flags::{FEATURES4, FEATURES6, IN_VRF, LINK};
-        debug_assert_eq!(flags & (IN_VRF | FEATURES4 | FEATURES6), 0);
+        use interface_flags::{FEATURES, IN_VRF, LINK};
+        debug_assert_eq!(flags & (IN_VRF | FEATURES), 0);
         let at = interface as usize % INTERFACES;
-        let features = self.flags[at].load(Ordering::Relaxed) & (FEATURES4 | FEATURES6);
-        let in_vrf = if vrf == 0 { 0 } else { IN_VRF };
+        let features = self.flags[at].load(Ordering::Relaxed) & FEATURES;
+        let flags = flags | features | if vrf == 0 { 0 } else { IN_VRF };
         self.vrf[at].store(vrf, Ordering::Relaxed);
         let link = mac_word(mac) | u64::from(flags & LINK) << LINK_FLAGS;
-        self.flags[at].store(flags | features | in_vrf, Ordering::Release);
+        self.flags[at].store(flags, Ordering::Release);
         self.link[at].store(link, Ordering::Release);
     }
 
-    /// Sets or clears flags of an interface that are not part of [`Self::link`].
+    /// Sets or clears flags of an interface.
     pub(crate) fn set_flag(&self, interface: u32, flag: u32, on: bool) {
-        debug_assert_eq!(flag & interface_flags::LINK, 0);
-        let cell = &self.flags[interface as usize % INTERFACES];
-        let flags = cell.load(Ordering::Relaxed);
-        cell.store(if on { flags | flag } else { flags & !flag }, Ordering::Release);
+        let at = interface as usize % INTERFACES;
+        let flags = self.flags[at].load(Ordering::Relaxed);
+        let flags = if on { flags | flag } else { flags & !flag };
+        self.flags[at].store(flags, Ordering::Release);
+        let link = u64::from(flags & interface_flags::LINK) << LINK_FLAGS;
+        self.link[at].store(self.mac_of(interface) | link, Ordering::Release);
     }
 }
 
@@ -146,15 +154,24 @@ mod tests {
     #[test]
     fn features_outlive_other_changes() {
         let attributes = Attributes::default();
-        attributes.set_flag(7, FEATURES4, true);
+        attributes.set_flag(7, FEATURES4 | FEATURES_ETHERNET, true);
         attributes.set(7, &[2, 0, 0, 0, 0, 9], UP | IP4 | VIRTUAL, 3);
-        assert_eq!(attributes.flags_of(7), UP | IP4 | VIRTUAL | IN_VRF | FEATURES4);
+        assert_eq!(
+            attributes.flags_of(7),
+            UP | IP4 | VIRTUAL | IN_VRF | FEATURES4 | FEATURES_ETHERNET
+        );
         assert_eq!(
             (attributes.vrf_of(7), attributes.mac_of(7)),
             (3, mac_word(&[2, 0, 0, 0, 0, 9]))
         );
         let link = attributes.link()[7].load(Ordering::Relaxed);
-        assert_eq!(link >> LINK_FLAGS, u64::from(UP | IP4 | VIRTUAL));
+        assert_eq!(link >> LINK_FLAGS, u64::from(UP | IP4 | VIRTUAL | FEATURES_ETHERNET));
+        attributes.set_flag(7, FEATURES_ETHERNET, false);
+        let link = attributes.link_of(7);
+        assert_eq!(
+            link,
+            mac_word(&[2, 0, 0, 0, 0, 9]) | u64::from(UP | IP4 | VIRTUAL) << LINK_FLAGS
+        );
         attributes.set_flag(7, FEATURES4, false);
         attributes.set(7, &[0; 6], 0, 0);
         assert_eq!((attributes.flags_of(7), attributes.flags_of(8)), (0, 0));

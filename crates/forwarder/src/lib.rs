@@ -4,6 +4,7 @@
 //! [`control`] thread that implements the contract with the controller.
 #![deny(unsafe_code)]
 
+pub mod addresses;
 pub mod arcs;
 pub mod attributes;
 pub mod bfd;
@@ -20,6 +21,9 @@ pub mod ip;
 pub mod kernel;
 pub mod neighbor;
 pub mod nodes;
+pub mod noop;
+pub mod output;
+pub mod protocols;
 pub mod punt;
 pub mod shared;
 pub mod tunnel;

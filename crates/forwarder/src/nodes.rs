@@ -1,20 +1,23 @@
 //! The list of graph nodes, in the order in which packets pass them, and the port inputs. The
-//! features between them are in [`crate::arcs`].
+//! features between them are in [`crate::arcs`], the nodes of protocols in [`crate::protocols`].
 
 use std::sync::{Arc, LazyLock};
 
 use stoa_engine::{GraphSpec, Node, NodeSpec};
 
 use crate::arcs::ARCS;
-use crate::ethernet::{self, cross_connect};
+use crate::bfd::bfd_input;
+use crate::ethernet;
 use crate::host_interface::{host_interface_input, host_interface_output};
 use crate::icmp::{icmp4_echo, icmp4_error, icmp6_echo, icmp6_error};
 use crate::ip::reassembly::{ip4_reassembly, ip6_reassembly};
 use crate::ip::{
-    ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite, ip6_fragment,
-    ip6_input, ip6_local, ip6_lookup, ip6_rewrite,
+    ip_demux, ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite,
+    ip6_fragment, ip6_input, ip6_local, ip6_lookup, ip6_rewrite, origin,
 };
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
+use crate::output::interface_output;
+use crate::protocols;
 use crate::shared::Shared;
 use crate::tunnel::{tunnel_input, tunnel_output};
 
@@ -42,10 +45,10 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         ethernet::make,
     ),
     node(
-        "cross-connect",
-        "sends frames unchanged to the cross-connected interface",
-        cross_connect::EDGES,
-        cross_connect::make,
+        "ethernet-dispatch",
+        "classifies frames behind the features of their interface, as ethernet-input does",
+        ethernet::EDGES,
+        ethernet::make_dispatch,
     ),
     node("arp-input", "punts ARP packets to the control thread", arp_input::EDGES, arp_input::make),
     node(
@@ -62,15 +65,21 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
     ),
     node(
         "ip4-local",
-        "delivers IPv4 packets for local addresses",
+        "validates IPv4 packets for local addresses",
         ip4_local::EDGES,
         ip4_local::make,
     ),
     node(
         "ip6-local",
-        "delivers IPv6 packets for local addresses",
+        "validates IPv6 packets for local addresses",
         ip6_local::EDGES,
         ip6_local::make,
+    ),
+    node(
+        "ip-demux",
+        "delivers packets for local addresses by IP protocol and UDP port",
+        ip_demux::EDGES,
+        ip_demux::make,
     ),
     node(
         "ip4-reassembly",
@@ -92,6 +101,12 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         nd_input::EDGES,
         nd_input::make,
     ),
+    node(
+        "bfd-input",
+        "punts packets of BFD sessions to the control thread",
+        bfd_input::EDGES,
+        bfd_input::make,
+    ),
     node("icmp4-error", "generates ICMP errors", icmp4_error::EDGES, icmp4_error::make),
     node("icmp6-error", "generates ICMPv6 errors", icmp6_error::EDGES, icmp6_error::make),
     node(
@@ -99,6 +114,18 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         "sends packets that were queued for neighbour resolution",
         neighbor_send::EDGES,
         neighbor_send::make,
+    ),
+    node(
+        "ip4-origin",
+        "begins the path of IPv4 packets that the router itself sends",
+        origin::EDGES,
+        origin::make4,
+    ),
+    node(
+        "ip6-origin",
+        "begins the path of IPv6 packets that the router itself sends",
+        origin::EDGES,
+        origin::make6,
     ),
     node(
         "ip4-lookup",
@@ -143,6 +170,18 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         ip6_rewrite::make,
     ),
     node(
+        "ip4-output-rewrite",
+        "does the same as ip4-rewrite, behind the output features",
+        ip4_rewrite::OUTPUT_EDGES,
+        ip4_rewrite::make_output,
+    ),
+    node(
+        "ip6-output-rewrite",
+        "does the same as ip6-rewrite, behind the output features",
+        ip6_rewrite::OUTPUT_EDGES,
+        ip6_rewrite::make_output,
+    ),
+    node(
         "tunnel-input",
         "decapsulates packets from tunnels",
         tunnel_input::EDGES,
@@ -172,6 +211,12 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         host_interface_output::EDGES,
         host_interface_output::make,
     ),
+    node(
+        interface_output::NAME,
+        "sends frames through the output features of their interface",
+        interface_output::EDGES,
+        interface_output::make,
+    ),
 ];
 
 /// The next nodes of a port input. Frames from a host interface, which is a TAP device, have their
@@ -180,10 +225,12 @@ pub fn after_input(input: &str) -> &'static [&'static str] {
     if input == "tap-input" { &[ENTRY, HOST_INTERFACE_ENTRY] } else { &[ENTRY] }
 }
 
-/// The graph: [`NODES`] with the features of [`ARCS`].
+/// The graph: [`NODES`] with the features of [`ARCS`] and the edges of the protocol tables.
 pub fn graph() -> &'static GraphSpec<Arc<Shared>> {
     static GRAPH: LazyLock<GraphSpec<Arc<Shared>>> = LazyLock::new(|| {
-        GraphSpec::new(NODES, ARCS).unwrap_or_else(|error| panic!("the list of nodes: {error}"))
+        let graph = GraphSpec::new(NODES, ARCS);
+        let graph = graph.and_then(|graph| graph.with_protocols(protocols::specs()));
+        graph.unwrap_or_else(|error| panic!("the list of nodes: {error}"))
     });
     &GRAPH
 }

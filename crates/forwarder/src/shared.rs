@@ -1,16 +1,16 @@
 //! The state that all workers share. Workers read it without locks: it consists of atomic words,
 //! of tables that change in place, and of tables that are published as a whole.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
+use stoa_engine::counters::zeroed;
 use stoa_engine::quiescence::{Published, Quiescence, Reader};
 use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
 use stoa_tables::next_hop::NextHopReader;
 
+use crate::addresses::Addresses;
 use crate::arcs::Arcs;
 use crate::attributes::{Attributes, REVERSE_PATH};
 use crate::bfd::Peers;
@@ -23,7 +23,7 @@ use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
 use crate::punt::known_neighbors::KnownNeighbors;
 use crate::punt::policer::Policers;
-use crate::tunnel::Tunnels;
+use crate::tunnel::table::Tunnels;
 
 /// A next hop that is not an adjacency: the code in `NextHop::Special`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,89 +58,6 @@ impl SpecialNextHop {
             6 => Self::LinkDown,
             _ => Self::NoRoute,
         }
-    }
-}
-
-/// The addresses of one interface, as sources of replies.
-#[derive(Clone, Debug, Default)]
-pub struct InterfaceAddresses {
-    /// IPv4 addresses with prefix lengths, the primary first.
-    pub ip4: Vec<(Ipv4Addr, u8)>,
-    /// IPv6 addresses with prefix lengths, without the link-local one.
-    pub ip6: Vec<(Ipv6Addr, u8)>,
-    /// The link-local address.
-    pub link_local: Option<Ipv6Addr>,
-    /// IPv6 addresses of active virtual routers that the interface does not own.
-    pub virtual6: Vec<Ipv6Addr>,
-    /// The VRF of the interface, as [`Attributes::vrf`].
-    pub vrf: u32,
-}
-
-impl InterfaceAddresses {
-    /// Whether the address is on an IPv4 network of the interface.
-    pub fn is_on_link4(&self, address: Ipv4Addr) -> bool {
-        self.ip4.iter().any(|(own, length)| {
-            let mask = u32::MAX.checked_shl(32 - u32::from(*length)).unwrap_or(0);
-            (u32::from(*own) ^ u32::from(address)) & mask == 0
-        })
-    }
-}
-
-/// The addresses of all interfaces.
-#[derive(Clone, Debug, Default)]
-pub struct Addresses {
-    /// By interface index.
-    pub by_interface: Vec<InterfaceAddresses>,
-    /// Addresses of active virtual routers that this router does not own, by [`scope`], with the
-    /// accept mode (RFC 9568 6.1).
-    pub virtual_addresses: BTreeMap<(u64, IpAddr), bool>,
-}
-
-/// The scope in which an address is unique: its VRF or, for a link-local address, its interface.
-pub fn scope(interface: u32, vrf: u32, address: IpAddr) -> u64 {
-    match address {
-        IpAddr::V6(ip) if ip.is_unicast_link_local() => 1 << 32 | u64::from(interface),
-        _ => vrf.into(),
-    }
-}
-
-impl Addresses {
-    /// The addresses of an interface; `None` when it has none.
-    pub fn of(&self, interface: u32) -> Option<&InterfaceAddresses> {
-        self.by_interface.get(interface as usize)
-    }
-
-    /// The accept mode of an active virtual router with this address; `None`: no virtual router
-    /// has the address.
-    #[inline]
-    pub fn accepts_virtual(&self, interface: u32, vrf: u32, address: IpAddr) -> Option<bool> {
-        if self.virtual_addresses.is_empty() {
-            return None;
-        }
-        self.virtual_addresses.get(&(scope(interface, vrf, address), address)).copied()
-    }
-
-    /// The source address of IPv4 replies: the primary address of the interface, else any address
-    /// in its VRF.
-    pub fn source4(&self, interface: u32) -> Option<Ipv4Addr> {
-        let own = self.of(interface).and_then(|addresses| addresses.ip4.first());
-        let any = || self.same_vrf(interface).find_map(|addresses| addresses.ip4.first());
-        own.or_else(any).map(|(address, _)| *address)
-    }
-
-    /// The interfaces in the VRF of this interface.
-    fn same_vrf(&self, interface: u32) -> impl Iterator<Item = &InterfaceAddresses> {
-        let vrf = self.of(interface).map(|addresses| addresses.vrf);
-        self.by_interface.iter().filter(move |addresses| Some(addresses.vrf) == vrf)
-    }
-
-    /// The source address of IPv6 replies: an address of the interface, else any global address in
-    /// its VRF, else the link-local address of the interface.
-    pub fn source6(&self, interface: u32) -> Option<Ipv6Addr> {
-        let own = self.of(interface).and_then(|addresses| addresses.ip6.first());
-        let any = || self.same_vrf(interface).find_map(|addresses| addresses.ip6.first());
-        let link_local = || self.of(interface).and_then(|addresses| addresses.link_local);
-        own.or_else(any).map(|(address, _)| *address).or_else(link_local)
     }
 }
 
@@ -245,7 +162,7 @@ impl Shared {
     ) -> Self {
         let Readers { ip4, ip6, next_hops, adjacencies } = readers;
         Self {
-            interfaces: (0..INTERFACES).map(|_| InterfaceLine::default()).collect(),
+            interfaces: zeroed(INTERFACES),
             attributes: Attributes::default(),
             vlans: Published::new(VlanTables::default(), quiescence),
             addresses: Published::new(Addresses::default(), quiescence),

@@ -32,7 +32,9 @@ fn the_graph_is_current() {
     let diagram = nodes::diagram();
     let table = stoa_engine::picture::table(nodes::graph());
     let arcs = stoa_engine::picture::arcs(nodes::graph());
-    compare("ARCHITECTURE.md", "graph", &format!("```mermaid\n{diagram}```\n\n{table}\n{arcs}"));
+    let protocols = stoa_engine::picture::protocols(nodes::graph());
+    let graph = format!("```mermaid\n{diagram}```\n\n{table}\n{arcs}\n{protocols}");
+    compare("ARCHITECTURE.md", "graph", &graph);
 }
 
 #[test]

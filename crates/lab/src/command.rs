@@ -20,7 +20,7 @@ const KEPT: usize = 4 << 20;
 /// How often the wait checks whether the command has exited.
 const PERIOD: Duration = Duration::from_millis(4);
 /// Default timeout of a command; see [`Command::deadline`].
-const DEADLINE: Duration = Duration::from_secs(10);
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A command to run. It and its children have their own process group, which ends with the command.
 #[derive(Debug)]

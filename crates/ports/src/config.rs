@@ -293,7 +293,8 @@ pub enum Destinations {
 /// Packets made in memory: UDP over IPv4 or IPv6 from one host to one or many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorConfig {
-    /// Bytes of a frame without FCS: headers (42; IPv6: 62; VLAN: 4 more) to 11,072.
+    /// Bytes of a frame without FCS: headers (42; IPv6: 62; VLAN: 4 more) to 11,072. The headers of
+    /// tunnels come on top.
     pub frame: u16,
     /// Packets in all; 0: for ever.
     pub count: u64,

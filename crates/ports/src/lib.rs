@@ -35,7 +35,7 @@ pub use config::{
     TapConfig, XdpAttach, XdpBind,
 };
 pub use error::OpenError;
-pub use generator::Senders;
+pub use generator::{GreTunnels, Senders};
 pub use link::MTU_MAX;
 pub use tunnel::{Encapsulation, TunnelConfig};
 

@@ -254,6 +254,22 @@ fn bench_forward_mixes_ports_vlans_vrfs_and_sources() {
 }
 
 #[test]
+fn bench_forward_takes_tunnels_both_ways() {
+    for direction in ["encapsulate", "decapsulate"] {
+        let options = format!(
+            "bench forward --seconds 1 --json --tunnels 500 --direction {direction} --routes 500 \
+             --destinations random"
+        );
+        let output = stoa(&options.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let figures: Value = serde_json::from_str(&out(&output)).unwrap();
+        let expected = serde_json::json!([0, 500, direction]);
+        let found = ["lost", "tunnels", "direction"].map(|field| figures[field].clone());
+        assert_eq!(Value::from(found.to_vec()), expected, "{figures}");
+    }
+}
+
+#[test]
 fn bench_table_measures_or_names_the_wrong_option() {
     let prefixes = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(prefixes.path(), "10.0.0.0/8\n10.1.0.0/16\n2001:db8::/32\n").unwrap();

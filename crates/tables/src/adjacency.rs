@@ -8,25 +8,39 @@
 //!
 //! ```text
 //! word 0  transmit interface (32) | IP MTU (16) | rewrite length (8) | kind (8)
+//!         the highest bit of the kind: the interface has output features
 //! word 1  context: the owner's data (neighbour, counter; not interpreted)
-//! word 2  unused
+//! word 2  the line of a rewrite that is longer than SHORT_REWRITE
 //! word 3  unused
 //! word 4..8  32 bytes that end with the rewrite, in memory order
 //! ```
+//!
+//! A longer rewrite (PPPoE behind two tags, VXLAN) takes one more line of the table, whose 64 bytes
+//! end with it. No adjacency has the id of that line.
 
-use core::sync::atomic::Ordering;
+mod line;
+
 use std::sync::Arc;
 
 use crate::grace::{Reclaim, Retired};
-use crate::sync::AtomicU64;
+use crate::sync::{Cells, zeroed};
+pub use line::{AdjacencyHead, AdjacencyLine};
 
-/// The longest rewrite, in bytes: the forwarding node writes three words before the IP header.
-/// Ethernet with two VLAN tags takes 22.
-pub const MAX_REWRITE: usize = 24;
+/// The longest rewrite, in bytes: a line. Ethernet with two VLAN tags and PPPoE takes 30, VXLAN over
+/// IPv4 with an inner Ethernet header 64.
+pub const MAX_REWRITE: usize = 64;
+/// The longest rewrite without a line of its own: the forwarding node writes three words before the
+/// IP header. Ethernet with two VLAN tags takes 22.
+pub const SHORT_REWRITE: usize = 24;
 /// 64-bit words that hold the rewrite.
 pub const REWRITE_WORDS: usize = 4;
 const REWRITE_BYTES: usize = REWRITE_WORDS * 8;
 const FIRST_REWRITE_WORD: usize = 4;
+const LONG_WORD: usize = 2;
+
+/// A bit of the kind byte: the transmit interface has output features. A node that compares the byte
+/// with a kind sends no packet past them.
+pub const OUTPUT_FEATURES: u8 = 0x80;
 
 /// What a packet that meets an adjacency is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +61,9 @@ pub enum AdjacencyKind {
 }
 
 impl AdjacencyKind {
+    /// Without [`OUTPUT_FEATURES`].
     fn from_bits(bits: u8) -> Self {
-        match bits {
+        match bits & !OUTPUT_FEATURES {
             1 => Self::Complete,
             2 => Self::Incomplete,
             3 => Self::Glean,
@@ -68,6 +83,8 @@ pub struct Adjacency {
     pub mtu: u16,
     /// What to do.
     pub kind: AdjacencyKind,
+    /// Whether the interface has output features.
+    pub has_output_features: bool,
     /// The owner's word, not interpreted.
     pub context: u64,
     /// The link-layer header, at most [`MAX_REWRITE`] bytes.
@@ -91,111 +108,9 @@ pub enum AdjacencyError {
     Absent(u32),
 }
 
-/// One adjacency in shared memory; see the [module](self) for the words.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
-pub struct AdjacencyLine([AtomicU64; 8]);
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<AdjacencyLine>() == 64 && align_of::<AdjacencyLine>() == 64);
-
-/// The first word of a line, unpacked for free: all a node needs to decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AdjacencyHead(u64);
-
-impl AdjacencyHead {
-    /// Interface to transmit on.
-    #[inline(always)]
-    pub fn interface(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// Longest IP packet in bytes.
-    #[inline(always)]
-    pub fn mtu(self) -> u16 {
-        (self.0 >> 32) as u16
-    }
-
-    /// Bytes of rewrite, 0 to [`MAX_REWRITE`].
-    #[inline(always)]
-    pub fn rewrite_len(self) -> usize {
-        usize::from((self.0 >> 48) as u8)
-    }
-
-    /// What to do.
-    #[inline(always)]
-    pub fn kind(self) -> AdjacencyKind {
-        AdjacencyKind::from_bits((self.0 >> 56) as u8)
-    }
-
-    /// Whether the packet can be sent as it is: one comparison.
-    #[inline(always)]
-    pub fn is_complete(self) -> bool {
-        self.0 >> 56 == AdjacencyKind::Complete as u64
-    }
-}
-
-impl AdjacencyLine {
-    /// Interface, MTU, length and kind: one load.
-    #[inline(always)]
-    pub fn head(&self) -> AdjacencyHead {
-        AdjacencyHead(self.0[0].load(Ordering::Relaxed))
-    }
-
-    /// The owner's word.
-    #[inline(always)]
-    pub fn context(&self) -> u64 {
-        self.0[1].load(Ordering::Relaxed)
-    }
-
-    /// Word `index` (0..4) of the 32 bytes that end with the rewrite. Its `to_ne_bytes` belong
-    /// `32 - 8 * index` bytes before the L3 header; words 2 and 3 cover Ethernet without tags.
-    #[inline(always)]
-    pub fn rewrite_word(&self, index: usize) -> u64 {
-        self.0[FIRST_REWRITE_WORD + index % REWRITE_WORDS].load(Ordering::Relaxed)
-    }
-
-    /// The 32 bytes that end with the rewrite.
-    #[inline(always)]
-    pub fn rewrite_bytes(&self) -> [u8; REWRITE_BYTES] {
-        let mut bytes = [0; REWRITE_BYTES];
-        for (index, chunk) in bytes.chunks_exact_mut(8).enumerate() {
-            chunk.copy_from_slice(&self.rewrite_word(index).to_ne_bytes());
-        }
-        bytes
-    }
-
-    /// The whole adjacency, for display; not for the fast path.
-    pub fn to_adjacency(&self) -> Adjacency {
-        let head = self.head();
-        let start = REWRITE_BYTES - head.rewrite_len().min(REWRITE_BYTES);
-        Adjacency {
-            interface: head.interface(),
-            mtu: head.mtu(),
-            kind: head.kind(),
-            context: self.context(),
-            rewrite: self.rewrite_bytes()[start..].to_vec(),
-        }
-    }
-
-    fn write(&self, adjacency: &Adjacency) {
-        let mut bytes = [0; REWRITE_BYTES];
-        bytes[REWRITE_BYTES - adjacency.rewrite.len()..].copy_from_slice(&adjacency.rewrite);
-        for (word, chunk) in self.0[FIRST_REWRITE_WORD..].iter().zip(bytes.as_chunks::<8>().0) {
-            word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
-        }
-        self.0[1].store(adjacency.context, Ordering::Relaxed);
-        let head = u64::from(adjacency.interface)
-            | u64::from(adjacency.mtu) << 32
-            | (adjacency.rewrite.len() as u64) << 48
-            | (adjacency.kind as u64) << 56;
-        self.0[0].store(head, Ordering::Release);
-    }
-}
-
 /// Adjacencies as workers read them. Cheap to clone; give one to each worker.
 #[derive(Clone, Debug)]
-pub struct AdjacencyReader(Arc<[AdjacencyLine]>);
+pub struct AdjacencyReader(Arc<Cells<AdjacencyLine>>);
 
 impl AdjacencyReader {
     /// The line of an id; `None` when the id is beyond the table. The id must come from a word
@@ -206,6 +121,12 @@ impl AdjacencyReader {
         self.0.get(id as usize)
     }
 
+    /// The 64 bytes that end with the rewrite of an adjacency of this table.
+    #[inline]
+    pub fn rewrite(&self, line: &AdjacencyLine) -> [u8; MAX_REWRITE] {
+        rewrite_of(&self.0, line)
+    }
+
     /// All lines, for kernels that index themselves.
     #[inline(always)]
     pub fn lines(&self) -> &[AdjacencyLine] {
@@ -213,12 +134,23 @@ impl AdjacencyReader {
     }
 }
 
+/// The 64 bytes that end with the rewrite of an adjacency.
+fn rewrite_of(lines: &[AdjacencyLine], line: &AdjacencyLine) -> [u8; MAX_REWRITE] {
+    if line.head().rewrite_len() > SHORT_REWRITE {
+        // Its writer has stored the id of a line.
+        return lines.get(line.long() as usize).map_or([0; MAX_REWRITE], AdjacencyLine::bytes);
+    }
+    let mut bytes = [0; MAX_REWRITE];
+    bytes[MAX_REWRITE - REWRITE_BYTES..].copy_from_slice(&line.rewrite_bytes());
+    bytes
+}
+
 /// All adjacencies: the writer's side. To change one, add the new one, redirect the next hops that
 /// use the old one ([`NextHops::replace_adjacency`](crate::next_hop::NextHops::replace_adjacency))
 /// and retire the old one.
 #[derive(Debug)]
 pub struct Adjacencies {
-    lines: Arc<[AdjacencyLine]>,
+    lines: Arc<Cells<AdjacencyLine>>,
     is_used: Vec<bool>,
     used: usize,
     /// Ids below this were given out before.
@@ -228,10 +160,12 @@ pub struct Adjacencies {
 }
 
 impl Adjacencies {
-    /// Space for `capacity` adjacencies (64 bytes each, touched at once); id 0 is one of them.
+    /// Space for `capacity` adjacencies (64 bytes each, touched when used); id 0 is one of them. One
+    /// with a rewrite longer than [`SHORT_REWRITE`] counts twice.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.min(u32::MAX as usize);
-        let lines = (0..capacity).map(|_| AdjacencyLine::default()).collect();
+        // Without address space there is no line, and each addition is refused.
+        let lines = Arc::new(Cells(zeroed(capacity).unwrap_or_default()));
         Self {
             lines,
             is_used: vec![false; capacity],
@@ -273,18 +207,27 @@ impl Adjacencies {
         if adjacency.kind == AdjacencyKind::Absent {
             return Err(AdjacencyError::NoKind);
         }
-        let id = match self.free.pop() {
-            Some(id) => id,
-            None if (self.fresh as usize) < self.lines.len() => {
-                self.fresh += 1;
-                self.fresh - 1
-            }
-            None => return Err(AdjacencyError::Full(self.lines.len())),
-        };
-        self.lines[id as usize].write(adjacency);
+        let is_long = adjacency.rewrite.len() > SHORT_REWRITE;
+        if self.free.len() + self.lines.len() - (self.fresh as usize) < 1 + usize::from(is_long) {
+            return Err(AdjacencyError::Full(self.lines.len()));
+        }
+        let id = self.take_line();
+        let long = is_long.then(|| self.take_line());
+        if let Some(long) = long {
+            self.lines[long as usize].write_rewrite(&adjacency.rewrite, 0);
+        }
+        self.lines[id as usize].write(adjacency, long);
         self.is_used[id as usize] = true;
         self.used += 1;
         Ok(id)
+    }
+
+    /// Takes one of the free lines, of which there is at least one.
+    fn take_line(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.fresh += 1;
+            self.fresh - 1
+        })
     }
 
     /// What is stored under an id.
@@ -293,7 +236,17 @@ impl Adjacencies {
     /// [`AdjacencyError::Absent`].
     pub fn get(&self, id: u32) -> Result<Adjacency, AdjacencyError> {
         self.check(id)?;
-        Ok(self.lines[id as usize].to_adjacency())
+        let line = &self.lines[id as usize];
+        let head = line.head();
+        let start = MAX_REWRITE - head.rewrite_len().min(MAX_REWRITE);
+        Ok(Adjacency {
+            interface: head.interface(),
+            mtu: head.mtu(),
+            kind: head.kind(),
+            has_output_features: head.has_output_features(),
+            context: line.context(),
+            rewrite: rewrite_of(&self.lines, line)[start..].to_vec(),
+        })
     }
 
     /// Takes an adjacency that no next hop names any more out of use; its line stays readable
@@ -306,6 +259,10 @@ impl Adjacencies {
         self.is_used[id as usize] = false;
         self.used -= 1;
         self.retired.push(id);
+        let line = &self.lines[id as usize];
+        if line.head().rewrite_len() > SHORT_REWRITE {
+            self.retired.push(line.long());
+        }
         Ok(())
     }
 
@@ -334,61 +291,4 @@ impl Reclaim for Adjacencies {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    fn ethernet(last: u8, len: usize) -> Adjacency {
-        Adjacency {
-            interface: 7,
-            mtu: 1500,
-            kind: AdjacencyKind::Complete,
-            context: 0xfeed,
-            rewrite: (0..len).map(|at| if at + 1 == len { last } else { at as u8 + 1 }).collect(),
-        }
-    }
-
-    #[test]
-    fn the_rewrite_ends_at_the_end_of_the_line() {
-        for len in 0..=MAX_REWRITE {
-            let mut table = Adjacencies::new(2);
-            let id = table.add(&ethernet(0xee, len)).unwrap();
-            assert_eq!(table.get(id), Ok(ethernet(0xee, len)));
-            let reader = table.reader();
-            let line = reader.get(id).unwrap();
-            assert!(line.head().is_complete());
-            assert_eq!(line.head().rewrite_len(), len);
-            assert_eq!(line.context(), 0xfeed);
-            if len > 0 {
-                assert_eq!(line.rewrite_word(3).to_ne_bytes()[7], 0xee);
-            }
-            assert!(line.rewrite_bytes()[..32 - len].iter().all(|&byte| byte == 0));
-        }
-    }
-
-    #[test]
-    fn limits_are_named_and_lines_wait_for_their_grace_period() {
-        let mut table = Adjacencies::new(2);
-        assert_eq!(
-            table.add(&ethernet(1, MAX_REWRITE + 1)),
-            Err(AdjacencyError::RewriteTooLong(MAX_REWRITE + 1))
-        );
-        let absent = Adjacency { kind: AdjacencyKind::Absent, ..ethernet(1, 14) };
-        assert_eq!(table.add(&absent), Err(AdjacencyError::NoKind));
-        let first = table.add(&ethernet(1, 14)).unwrap();
-        let second = table.add(&ethernet(2, 14)).unwrap();
-        assert_eq!(table.add(&ethernet(3, 14)), Err(AdjacencyError::Full(2)));
-        table.retire(first).unwrap();
-        assert_eq!(table.retire(first), Err(AdjacencyError::Absent(first)));
-        assert_eq!(table.retire(99), Err(AdjacencyError::Absent(99)));
-        assert_eq!(table.add(&ethernet(3, 14)), Err(AdjacencyError::Full(2)));
-        assert!(table.reader().get(first).unwrap().head().is_complete(), "still readable");
-        table.retire_mark(1);
-        table.reclaim(0);
-        assert_eq!(table.pending(), 1);
-        table.reclaim(1);
-        assert_eq!(table.add(&ethernet(3, 14)), Ok(first));
-        assert_eq!(table.get(second).unwrap().rewrite[13], 2);
-        assert_eq!(table.len(), 2);
-        assert!(table.reader().get(2).is_none());
-    }
-}
+mod tests;

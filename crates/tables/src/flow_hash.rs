@@ -6,10 +6,15 @@
 //! distributing flows over workers), with one of them turned in the directed one (for ECMP). The seed
 //! makes routers along a path choose independently.
 
-const FIRST: u32 = 0x85eb_ca6b;
-const SECOND: u32 = 0xc2b2_ae35;
-const PORT: u32 = 0x9e37_79b1;
-const PROTOCOL: u32 = 0x27d4_eb2f;
+/// The first factor of [`mix`]. This and the other factors are for kernels, which hash many flows at
+/// once.
+pub const FIRST: u32 = 0x85eb_ca6b;
+/// The second factor of [`mix`].
+pub const SECOND: u32 = 0xc2b2_ae35;
+/// What a port is multiplied by.
+pub const PORT: u32 = 0x9e37_79b1;
+/// What the protocol is multiplied by.
+pub const PROTOCOL: u32 = 0x27d4_eb2f;
 
 /// A bijection of 32 bits in which every input bit moves about half of the output bits.
 #[inline(always)]

@@ -76,9 +76,11 @@ impl SharedBucket {
         }
     }
 
-    /// Fills the bucket.
+    /// Fills the bucket. A full one is only read: it may be memory that is not mapped yet.
     pub fn fill(&self) {
-        self.0.store(0, Ordering::Relaxed);
+        if self.0.load(Ordering::Relaxed) != 0 {
+            self.0.store(0, Ordering::Relaxed);
+        }
     }
 }
 

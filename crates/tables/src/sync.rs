@@ -3,6 +3,7 @@
 //! Built with `--cfg loom` they are loom's, which tries every order in which threads may see
 //! each other's stores.
 
+use core::ops::Deref;
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(loom)]
@@ -22,4 +23,17 @@ pub(crate) fn zeroed<T: FromZeros>(len: usize) -> Option<Box<[T]>> {
 #[cfg(loom)]
 pub(crate) fn zeroed<T: Default>(len: usize) -> Option<Box<[T]>> {
     Some((0..len).map(|_| T::default()).collect())
+}
+
+/// Cells that a table shares with its readers.
+#[derive(Debug)]
+pub(crate) struct Cells<T>(pub(crate) Box<[T]>);
+
+impl<T> Deref for Cells<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
 }

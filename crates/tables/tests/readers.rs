@@ -188,6 +188,7 @@ fn an_adjacency_is_never_seen_half_written() {
         interface: mark,
         mtu: 1500,
         kind: AdjacencyKind::Complete,
+        has_output_features: false,
         context: u64::from(mark),
         rewrite: vec![mark as u8; 14],
     };

@@ -11,6 +11,7 @@ mod clock;
 pub mod compare;
 pub mod forward;
 pub mod generate;
+pub mod interfaces;
 pub mod method;
 mod neighbor;
 pub mod overload;

@@ -71,7 +71,7 @@ export function History(): JSX.Element {
           })}
         </ol>
         {list.length === 0 && <p class="none">No commits yet.</p>}
-        <p class="none">“Bring back” makes a configuration the candidate; you see the difference and commit it.</p>
+        <p class="none">“Roll back” makes a configuration the candidate. Review the changes, then commit.</p>
       </Card>
     </>
   );

@@ -13,7 +13,7 @@ export function Workers(): JSX.Element {
   if (!data) return <Waiting failure={failure} data={data} />;
   const counters = new Map<string, number>();
   for (const one of data) {
-    for (const name of ["packets", "loops", "sleeps", "handed-out", "handed-in"] as const) counters.set(`${one.index} ${name}`, number(one[name]));
+    for (const name of ["packets", "loops", "sleeps", "handed-out", "handed-in", "cross-node"] as const) counters.set(`${one.index} ${name}`, number(one[name]));
   }
   const rates = at > 0 ? meter.current.take(counters, at) : meter.current.current;
   const rate = (one: Worker, name: string): number | undefined => rates.get(`${one.index} ${name}`);
@@ -28,7 +28,8 @@ export function Workers(): JSX.Element {
         <span class="stack">
           {one.index}
           <small>
-            {one.cpu === undefined ? "any processor" : `processor ${one.cpu}`}, {one.polling}
+            {one.cpu === undefined ? "any processor" : `processor ${one.cpu}`}
+            {one["numa-node"] === undefined ? "" : `, NUMA node ${one["numa-node"]}`}, {one.polling}
           </small>
         </span>
       ),
@@ -40,12 +41,13 @@ export function Workers(): JSX.Element {
     { name: "Sleeps", right: true, show: (one) => shown(one, "sleeps", "/s") },
     { name: "Handed out", right: true, extra: true, show: (one) => shown(one, "handed-out", "pkt/s") },
     { name: "Handed in", right: true, extra: true, show: (one) => shown(one, "handed-in", "pkt/s") },
+    { name: "Cross-node", right: true, extra: true, show: (one) => shown(one, "cross-node", "pkt/s") },
     { name: "Queues", extra: true, show: (one) => <span class="stack mono">{(one.queue ?? []).map((name) => <span>{name}</span>)}</span> },
   ];
   return (
     <>
       <Waiting failure={failure} data={data} />
-      <Card title={`${data.length} ${data.length === 1 ? "worker" : "workers"}`} note="vector size: mean number of packets per graph run; handed out and in: handoff between workers" wide>
+      <Card title={`${data.length} ${data.length === 1 ? "worker" : "workers"}`} note="vector size: mean number of packets per graph run; handed out and in: handoff between workers; cross-node: taken in from another NUMA node, with a copy" wide>
         <Table caption="Workers" columns={columns} rows={data} mark={(one) => String(one.index)} none="No workers." />
       </Card>
     </>

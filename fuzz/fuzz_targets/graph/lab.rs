@@ -8,14 +8,14 @@ use std::time::Duration;
 use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_forwarder::control::desired::DesiredState;
-use stoa_forwarder::control::{Forwarder, Limits, ForwarderState};
+use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
 use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_wire::ethernet::ethertype;
 use stoa_wire::{arp, ethernet, ipv4, ipv6};
 
-use stoa_fuzz::wire::{self, Wire, Wires, locked};
 use stoa_fuzz::setup::{Setup, host4, host6};
+use stoa_fuzz::wire::{self, Wire, Wires, locked};
 
 /// Small tables, so that a run fills them.
 const LIMITS: Limits = Limits {
@@ -68,13 +68,25 @@ fn setup(kernel: Kernel, which: u8) -> DesiredState {
             (host6(9), 128).into_prefix(),
             &[("east", Some(host6(2).into()), 1), ("north", Some(host6(3).into()), 2)],
         )
-        .with("east", |east| (east.ip4.mtu, east.ip6.mtu) = (900, 1280))
-        .with("north", |north| (north.ip4.reverse_path, north.ip6.reverse_path) = (1, 2))
+        .with("east", |east| {
+            (east.ip4.mtu, east.ip6.mtu) = (900, 1280);
+            east.noop_output = true;
+        })
+        .with("north", |north| {
+            (north.ip4.reverse_path, north.ip6.reverse_path) = (1, 2);
+            north.noop_port = true;
+        })
         // Vectors of the port west mix interfaces with all features of their arcs and without.
         .with("west.100", |sub| {
-            (sub.noop, sub.ip4.redirects, sub.ip6.redirects) = (true, true, true);
+            (sub.noop, sub.flow_hash, sub.noop_ethernet, sub.noop_local) = (true, true, true, true);
+            (sub.noop_output, sub.noop_port) = (true, true);
+            (sub.ip4.redirects, sub.ip6.redirects) = (true, true);
         })
-        .with("west.7.8", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (2, 1));
+        .with("west.7.8", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (2, 1))
+        // Frames with unknown tags pass the features of their port.
+        .with("north", |north| north.noop_ethernet = true)
+        .with("east", |east| east.noop_local = true);
+    setup.0.noop_origin = true;
     setup = match which % 4 {
         0 => setup,
         1 => setup.with("west", |west| west.enabled = false),
@@ -170,7 +182,10 @@ impl Lab {
         self.forwarder.apply(nothing).expect("an empty state is valid");
         self.settle();
         let accounting = self.state().conservation();
-        assert_eq!(accounting.buffers_free, accounting.buffers, "buffers are missing: {accounting:?}");
+        assert_eq!(
+            accounting.buffers_free, accounting.buffers,
+            "buffers are missing: {accounting:?}"
+        );
     }
 
     pub fn reload(&mut self, which: u8) {
@@ -212,7 +227,11 @@ impl Lab {
         }
         let accounting = self.state().conservation();
         assert_eq!(quiet, 2, "it does not become idle: {accounting:?}");
-        assert!(accounting.balanced && accounting.received == self.sent, "{} sent, {accounting:?}", self.sent);
+        assert!(
+            accounting.balanced && accounting.received == self.sent,
+            "{} sent, {accounting:?}",
+            self.sent
+        );
         assert_eq!(accounting.buffers_busy, 0, "{accounting:?}");
     }
 

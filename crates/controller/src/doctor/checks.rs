@@ -1,7 +1,7 @@
 //! The checks.
 
 use super::machine::{Machine, count};
-use super::{Check, State};
+use super::{Check, Router, State, numa};
 
 /// CPU flags that the AVX-512 kernels need.
 const AVX512: [&str; 4] = ["avx512f", "avx512bw", "avx512dq", "avx512vl"];
@@ -15,13 +15,13 @@ const POOL: u64 = 35 * 1024;
 /// Memory of both processes by default, with a margin, kB.
 const FOOTPRINT: u64 = 300 * 1024;
 
-fn ok(name: &'static str, found: impl Into<String>) -> Check {
+pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Check {
     let (costs, fix) = Default::default();
     Check { name, state: State::Ok, found: found.into(), costs, fix }
 }
 
 impl Check {
-    fn better(self, costs: &str, fix: impl Into<String>) -> Self {
+    pub(super) fn better(self, costs: &str, fix: impl Into<String>) -> Self {
         Self { state: State::Better, costs: costs.to_owned(), fix: fix.into(), ..self }
     }
 
@@ -30,9 +30,9 @@ impl Check {
     }
 }
 
-/// All checks, the most important first.
-pub(super) fn all(machine: &Machine, kernel: &str) -> Vec<Check> {
-    vec![
+/// All checks, the most important first; those of placement last.
+pub(super) fn all(machine: &Machine, kernel: &str, router: Option<&Router>) -> Vec<Check> {
+    let mut checks = vec![
         capabilities(machine),
         af_packet(machine),
         af_xdp(machine),
@@ -49,7 +49,9 @@ pub(super) fn all(machine: &Machine, kernel: &str) -> Vec<Check> {
         transparent(machine),
         locked(machine),
         files(machine),
-    ]
+    ];
+    checks.extend(numa::all(machine, router));
+    checks
 }
 
 fn capabilities(machine: &Machine) -> Check {

@@ -41,6 +41,19 @@ pub struct Machine {
     pub transparent: Option<String>,
     /// Whether the kernel has network namespaces.
     pub namespaces: bool,
+    /// NUMA nodes by number.
+    pub nodes: Vec<Node>,
+}
+
+/// A NUMA node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its number in Linux.
+    pub number: u32,
+    /// Its CPUs, as a list; empty: it has memory only.
+    pub cpus: String,
+    /// Reserved huge pages of 2 MiB, free or in use.
+    pub huge_pages: u64,
 }
 
 struct Root<'a>(&'a Path);
@@ -56,6 +69,24 @@ impl Root<'_> {
 
     fn word(&self, path: &str) -> String {
         self.text(path).trim().to_owned()
+    }
+
+    fn nodes(&self) -> Vec<Node> {
+        const NODES: &str = "/sys/devices/system/node";
+        let folder = std::fs::read_dir(self.path(NODES)).into_iter().flatten();
+        let node = |entry: std::io::Result<std::fs::DirEntry>| {
+            let number = entry.ok()?.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
+            let folder = format!("{NODES}/node{number}");
+            let huge_pages = format!("{folder}/hugepages/hugepages-2048kB/nr_hugepages");
+            Some(Node {
+                number,
+                cpus: self.word(&format!("{folder}/cpulist")),
+                huge_pages: first_number(Some(&self.text(&huge_pages))),
+            })
+        };
+        let mut nodes: Vec<Node> = folder.filter_map(node).collect();
+        nodes.sort_by_key(|node| node.number);
+        nodes
     }
 }
 
@@ -143,6 +174,7 @@ impl Machine {
             ),
             transparent: chosen.map(|word| word.trim_end_matches(']').to_owned()),
             namespaces: root.path("/proc/self/ns/net").symlink_metadata().is_ok(),
+            nodes: root.nodes(),
         }
     }
 

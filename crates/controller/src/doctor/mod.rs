@@ -1,13 +1,16 @@
 //! `stoa doctor`: what this machine offers, the cost of each gap, and the command that fixes it.
 //!
-//! It reads `/proc`, `/sys` and `/dev`, needs neither a running router nor a privilege, and changes nothing.
+//! It reads `/proc`, `/sys` and `/dev`, needs neither a running router nor a privilege, and changes nothing. If a
+//! router runs, it also checks on which NUMA nodes its workers and queues are.
 
 mod checks;
 mod machine;
+mod numa;
 
 use std::path::Path;
 
-pub use machine::Machine;
+pub use machine::{Machine, Node};
+use stoa_api::v1;
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,10 +50,20 @@ pub struct Check {
     pub fix: String,
 }
 
-/// Checks the machine below `root` (`/` but for tests). `kernel` is the SIMD kernel that the forwarder chooses here.
+/// What a running router reports about its placement.
+#[derive(Clone, Debug, Default)]
+pub struct Router {
+    /// Its workers.
+    pub workers: Vec<v1::WorkerState>,
+    /// Its interfaces.
+    pub interfaces: Vec<v1::InterfaceState>,
+}
+
+/// Checks the machine below `root` (`/` but for tests), and the placement of the router if one runs. `kernel` is the
+/// SIMD kernel that the forwarder chooses here.
 #[must_use]
-pub fn examine(root: &Path, kernel: &str) -> Vec<Check> {
-    checks::all(&Machine::read(root), kernel)
+pub fn examine(root: &Path, kernel: &str, router: Option<&Router>) -> Vec<Check> {
+    checks::all(&Machine::read(root), kernel, router)
 }
 
 #[cfg(test)]

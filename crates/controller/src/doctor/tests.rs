@@ -24,6 +24,8 @@ const GOOD: &[(&str, &str)] = &[
     ("dev/net/tun", ""),
     ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
     ("sys/devices/system/cpu/online", "0-7\n"),
+    ("sys/devices/system/node/node0/cpulist", "0-7\n"),
+    ("sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "64\n"),
     ("sys/devices/system/cpu/isolated", "1-7\n"),
     ("sys/devices/system/cpu/nohz_full", "1-7\n"),
     ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
@@ -42,7 +44,7 @@ fn machine_of(files: &[(&str, &str)]) -> tempfile::TempDir {
 #[test]
 fn a_good_machine_has_nothing_to_fix() {
     let root = machine_of(GOOD);
-    for check in examine(root.path(), "avx512") {
+    for check in examine(root.path(), "avx512", None) {
         assert_eq!((check.state, check.fix.as_str()), (State::Ok, ""), "{check:?}");
     }
 }
@@ -100,11 +102,30 @@ fn each_gap_has_its_cost_and_fix() {
         let mut files = GOOD.to_vec();
         files.push((file, content));
         let root = machine_of(&files);
-        let checks = examine(root.path(), "avx512");
+        let checks = examine(root.path(), "avx512", None);
         let check = checks.iter().find(|check| check.name == name).unwrap();
         assert_eq!(check.state, state, "{check:?}");
         assert!(!check.costs.is_empty() && !check.fix.is_empty(), "{check:?}");
     }
+}
+
+#[test]
+fn numa_nodes_are_read_from_their_folders() {
+    let mut files = GOOD.to_vec();
+    files.push(("sys/devices/system/node/node0/cpulist", "0-3\n"));
+    files.push(("sys/devices/system/node/node10/cpulist", "4-7\n"));
+    files.push(("sys/devices/system/node/node2/cpulist", "\n"));
+    files.push(("sys/devices/system/node/online", "0,2,10\n"));
+    let root = machine_of(&files);
+    let node = |number, cpus: &str, huge_pages| Node { number, cpus: cpus.to_owned(), huge_pages };
+    let nodes = [node(0, "0-3", 64), node(2, "", 0), node(10, "4-7", 0)];
+    assert_eq!(Machine::read(root.path()).nodes, nodes);
+    let checks = examine(root.path(), "avx512", None);
+    let check = checks.iter().find(|check| check.name == "huge pages by node").unwrap();
+    assert_eq!(
+        (check.state, check.found.as_str()),
+        (State::Better, "node 0: 64; node 10: 0 of 2 MiB")
+    );
 }
 
 #[test]
@@ -113,7 +134,7 @@ fn missing_cpu_flags_are_named() {
     files.push(("proc/cpuinfo", "model name\t: CPU\nflags\t\t: avx2 avx512f constant_tsc\n"));
     let root = machine_of(&files);
     for kernel in ["avx2", "scalar"] {
-        let checks = examine(root.path(), kernel);
+        let checks = examine(root.path(), kernel, None);
         let check = checks.iter().find(|check| check.name == "vectors").unwrap();
         assert_eq!(check.state, State::Better);
         let found = format!("CPU, kernel {kernel}, without avx512bw avx512dq avx512vl");
@@ -125,7 +146,7 @@ fn missing_cpu_flags_are_named() {
 #[test]
 fn a_machine_without_files_is_checked() {
     let root = machine_of(&[]);
-    let checks = examine(root.path(), "scalar");
+    let checks = examine(root.path(), "scalar", None);
     assert!(checks.iter().any(|check| check.state == State::Missing));
     assert!(checks.iter().all(|check| !check.found.is_empty()), "{checks:?}");
 }

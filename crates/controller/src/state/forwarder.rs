@@ -69,6 +69,7 @@ fn worker(worker: &v1::WorkerState) -> Value {
     object([
         ("index", json!(worker.index)),
         ("cpu", u16::try_from(worker.cpu).map_or(Value::Null, |cpu| json!(cpu))),
+        ("numa-node", worker.numa_node.map_or(Value::Null, |node| json!(node))),
         ("polling", text(&worker.polling)),
         ("busy", decimal(worker.busy.clamp(0.0, 1.0))),
         ("loops", number(worker.loops)),
@@ -77,6 +78,7 @@ fn worker(worker: &v1::WorkerState) -> Value {
         ("vector", decimal(worker.vector)),
         ("handed-out", number(worker.handed_out)),
         ("handed-in", number(worker.handed_in)),
+        ("cross-node", number(worker.cross_node)),
         ("queue", list(worker.queues.iter().map(|name| json!(name)))),
     ])
 }

@@ -1,6 +1,7 @@
 //! A worker's own stock of free buffers: receiving and freeing rarely
 //! need an atomic operation. Jumbo buffers are fetched one by one.
 
+use super::relocate::Foreign;
 use super::{JUMBO, Pool};
 use crate::column::{Here, are_below};
 use crate::packet::Packet;
@@ -16,6 +17,8 @@ pub struct PoolCache {
     pool: &'static Pool,
     ids: Box<[u32; CACHE]>,
     len: usize,
+    /// Buffers of other nodes on their way back.
+    pub(super) foreign: Foreign,
     /// How often no buffer was free for a packet.
     pub exhausted: u64,
     /// How often no jumbo buffer was free.
@@ -25,7 +28,8 @@ pub struct PoolCache {
 impl PoolCache {
     /// An empty cache of `pool`.
     pub fn new(pool: &'static Pool) -> Self {
-        Self { pool, ids: Box::new([0; CACHE]), len: 0, exhausted: 0, jumbo_exhausted: 0 }
+        let (ids, foreign) = (Box::new([0; CACHE]), Foreign::new());
+        Self { pool, ids, len: 0, foreign, exhausted: 0, jumbo_exhausted: 0 }
     }
 
     /// The pool behind it.

@@ -7,27 +7,30 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
 
 use super::{Backing, HugePages, PoolError};
+use crate::numa::{self, NumaNode, Wish};
 
 const HUGE: usize = 2 << 20;
 
-/// Maps `bytes`, of which the first `plain` lie on huge pages as `pages` selects.
+/// Maps `bytes`, of which the first `plain` lie on huge pages as `pages` selects, on `node`.
 pub(super) fn map(
     plain: usize,
     bytes: usize,
     pages: HugePages,
+    node: Option<NumaNode>,
 ) -> Result<(NonNull<u8>, Backing), PoolError> {
     let (plain, bytes) = (plain.next_multiple_of(HUGE), mapped((plain, bytes)));
-    let reserved = |base| reserve(base, plain).map(|()| (base, Backing::Huge));
+    let anonymous = || anonymous(bytes, node);
+    let reserved = |base| reserve(base, plain, node).map(|()| (base, Backing::Huge));
     match pages {
-        HugePages::Never => Ok((anonymous(bytes)?, Backing::Plain)),
+        HugePages::Never => Ok((anonymous()?, Backing::Plain)),
         HugePages::Required => {
-            reserved(anonymous(bytes)?).map_err(|_| PoolError::NoHugePages { bytes: plain })
+            reserved(anonymous()?).map_err(|_| PoolError::NoHugePages { bytes: plain, node })
         }
         HugePages::IfAvailable => {
-            if let Ok(made) = reserved(anonymous(bytes)?) {
+            if let Ok(made) = reserved(anonymous()?) {
                 return Ok(made);
             }
-            let base = anonymous(bytes)?;
+            let base = anonymous()?;
             // SAFETY: the range lies in the mapping; advice changes no content. A kernel
             // that does not join pages leaves plain ones, which is as good as can be.
             let _ = unsafe { madvise(base.cast(), plain, MmapAdvise::MADV_HUGEPAGE) };
@@ -55,8 +58,9 @@ pub(super) fn give_back(base: NonNull<u8>, (plain, bytes): (usize, usize)) {
     }
 }
 
-/// A mapping of `bytes` that begins at a multiple of a huge page. Never unmapped.
-fn anonymous(bytes: usize) -> Result<NonNull<u8>, PoolError> {
+/// A mapping of `bytes` that begins at a multiple of a huge page, on `node` while that has memory.
+/// Never unmapped.
+fn anonymous(bytes: usize, node: Option<NumaNode>) -> Result<NonNull<u8>, PoolError> {
     let refused = |source| PoolError::Memory { bytes, source };
     let length = NonZeroUsize::new(bytes + HUGE).ok_or(PoolError::Count(0))?;
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -67,13 +71,18 @@ fn anonymous(bytes: usize) -> Result<NonNull<u8>, PoolError> {
         .cast();
     let skip = base.as_ptr().align_offset(HUGE);
     // SAFETY: `skip` < HUGE, so that `bytes` follow inside the mapping.
-    Ok(unsafe { base.add(skip) })
+    let base = unsafe { base.add(skip) };
+    if let Some(node) = node {
+        // Advice: memory of another node is slower, and as good otherwise.
+        let _ = numa::place(base, bytes, node, Wish::Preferred);
+    }
+    Ok(base)
 }
 
-/// Puts reserved huge pages in place of the first `bytes` at `base`, and takes them now:
+/// Puts reserved huge pages of `node` in place of the first `bytes` at `base`, and takes them now:
 /// where a limit forbids them (a container's, say), the first packet would be met by
 /// SIGBUS. After an error the range must not be used.
-fn reserve(base: NonNull<u8>, bytes: usize) -> nix::Result<()> {
+fn reserve(base: NonNull<u8>, bytes: usize, node: Option<NumaNode>) -> nix::Result<()> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE
         | libc::MAP_ANONYMOUS
@@ -87,6 +96,11 @@ fn reserve(base: NonNull<u8>, bytes: usize) -> nix::Result<()> {
         let at = libc::mmap(base.as_ptr().cast(), bytes, access, flags, -1, 0);
         if at == libc::MAP_FAILED {
             return Err(nix::errno::Errno::last());
+        }
+        if let Some(node) = node {
+            // Transparent huge pages of this node are better than reserved ones of another. Where
+            // the kernel refuses policies, the pages may be those of any node.
+            let _ = numa::place(base, bytes, node, Wish::Required);
         }
         let done = libc::madvise(at, bytes, libc::MADV_POPULATE_WRITE);
         nix::errno::Errno::result(done).map(drop).inspect_err(|_| {

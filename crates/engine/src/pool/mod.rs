@@ -13,6 +13,7 @@
 
 mod cache;
 mod memory;
+mod relocate;
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests;
 
@@ -21,6 +22,7 @@ pub use cache::PoolCache;
 use std::ptr::NonNull;
 
 use crate::free_stack::FreeStack;
+use crate::numa::{self, NumaNode};
 use crate::packet::Packet;
 
 /// Bytes of one buffer, headroom included.
@@ -70,12 +72,12 @@ pub enum PoolError {
     #[error("{0} buffers requested: configure a number between 512 and 16,777,216")]
     Count(u32),
     /// Huge pages were required and are not there.
-    #[error(
-        "no {bytes} bytes of free 2 MiB huge pages: raise vm.nr_hugepages or do not require them"
-    )]
+    #[error("no {bytes} bytes of free 2 MiB huge pages{}", huge_pages_fix(*.node))]
     NoHugePages {
         /// What the pool needs.
         bytes: usize,
+        /// Where; `None`: anywhere.
+        node: Option<NumaNode>,
     },
     /// The system refused the memory.
     #[error("no packet memory of {bytes} bytes: {source}; configure fewer buffers")]
@@ -87,9 +89,22 @@ pub enum PoolError {
     },
 }
 
-/// The buffers of one process. Made once, lives as long as the process.
+fn huge_pages_fix(node: Option<NumaNode>) -> String {
+    match node {
+        None => ": raise vm.nr_hugepages or do not require them".to_owned(),
+        Some(node) => format!(
+            " on NUMA node {node}: raise \
+             /sys/devices/system/node/node{node}/hugepages/hugepages-2048kB/nr_hugepages or do not \
+             require them"
+        ),
+    }
+}
+
+/// The buffers of one process, or of one of its NUMA nodes. Made once, lives as long as the process.
 pub struct Pool {
     base: NonNull<u8>,
+    /// Where its memory lies; `None`: wherever the kernel puts it.
+    node: Option<NumaNode>,
     count: u32,
     /// Ids in all, those inside jumbo buffers included.
     end: u32,
@@ -110,32 +125,51 @@ unsafe impl Sync for Pool {}
 impl Pool {
     /// Maps `count` buffers (512 to 16,777,216) that live until the process ends.
     pub fn leak(count: u32, pages: HugePages) -> Result<&'static Pool, PoolError> {
+        Self::leak_on(None, count, pages)
+    }
+
+    /// The same on a NUMA node. Reserved huge pages are those of the node; without them, memory
+    /// comes from other nodes only when the node has none.
+    pub fn leak_on(
+        node: Option<NumaNode>,
+        count: u32,
+        pages: HugePages,
+    ) -> Result<&'static Pool, PoolError> {
         if !(512..=1 << 24).contains(&count) {
             return Err(PoolError::Count(count));
         }
         let end = count + JUMBOS * JUMBO_SLOTS;
-        let (base, backing) = memory::map(count as usize * SLOT, end as usize * SLOT, pages)?;
+        // The lists of free ids lie there as well.
+        let _placed = numa::prefer(node);
+        let (base, backing) = memory::map(count as usize * SLOT, end as usize * SLOT, pages, node)?;
         let (free, free_jumbos) = (FreeStack::new(count), FreeStack::new(JUMBOS));
         // The first on top: what is used little stays in few pages.
         free.give(&(0..count).collect::<Vec<_>>());
         free_jumbos.give(&(0..JUMBOS).collect::<Vec<_>>());
-        Ok(Box::leak(Box::new(Pool { base, count, end, backing, pages, free, free_jumbos })))
+        let pool = Pool { base, node, count, end, backing, pages, free, free_jumbos };
+        Ok(Box::leak(Box::new(pool)))
     }
 
-    /// The same after `former`, whose users are gone: the same pool when it is what is
-    /// requested; else its memory goes back to the system first, so that huge pages are free again.
-    /// Only its addresses and its list of free ids stay.
+    /// Pools of so many buffers, each on another node, after `former` ones, whose users are gone. A
+    /// former pool that is what is requested is used again; the memory of the others goes back to
+    /// the system first, so that huge pages are free again. Only their addresses and their lists of
+    /// free ids stay.
     pub fn leak_after(
-        former: Option<&'static Pool>,
-        count: u32,
+        former: &[&'static Pool],
+        requested: &[(Option<NumaNode>, u32)],
         pages: HugePages,
-    ) -> Result<&'static Pool, PoolError> {
-        match former {
-            Some(former) if (former.count, former.pages) == (count, pages) => return Ok(former),
-            Some(former) if former.is_whole() => memory::give_back(former.base, former.bytes()),
-            _ => {}
+    ) -> Result<Vec<&'static Pool>, PoolError> {
+        let is_requested = |pool: &Pool, one| (pool.node, pool.count) == one && pool.pages == pages;
+        for pool in former {
+            if !requested.iter().any(|one| is_requested(pool, *one)) && pool.is_whole() {
+                memory::give_back(pool.base, pool.bytes());
+            }
         }
-        Self::leak(count, pages)
+        let pool = |one: &(Option<NumaNode>, u32)| {
+            let again = former.iter().find(|pool| is_requested(pool, *one));
+            again.map_or_else(|| Self::leak_on(one.0, one.1, pages), |pool| Ok(*pool))
+        };
+        requested.iter().map(pool).collect()
     }
 
     /// Whether all buffers are free.
@@ -172,6 +206,17 @@ impl Pool {
     #[inline(always)]
     pub fn capacity(&self, id: u32) -> usize {
         if id < self.count { SLOT } else { JUMBO }
+    }
+
+    /// The NUMA node of the memory; `None`: the kernel has placed it.
+    pub fn node(&self) -> Option<NumaNode> {
+        self.node
+    }
+
+    /// The buffer `id` among the buffers of the pools of all nodes: traces know a packet by it.
+    pub fn global_id(&self, id: u32) -> u64 {
+        let pool = self.node.map_or(0, |node| u64::from(node.0) + 1);
+        pool << 32 | u64::from(id)
     }
 
     /// How the memory is backed.

@@ -43,21 +43,24 @@ fn a_jumbo_buffer_is_five_slots_of_its_own() {
 #[test]
 fn a_pool_that_nobody_uses_any_more_is_used_again_or_given_back() {
     let former = pool();
+    let again = |former: &'static Pool, count: u32| {
+        Pool::leak_after(&[former], &[(None, count)], HugePages::Never).unwrap()[0]
+    };
     let taken = |pool: &'static Pool| pool.packet().unwrap().bytes_mut().as_ptr();
     let mut packet = former.packet().unwrap();
     assert!(packet.set_bytes(&[7; 100]));
     let at = packet.bytes_mut().as_ptr();
     drop(packet);
-    let same = Pool::leak_after(Some(former), 512, HugePages::Never).unwrap();
+    let same = again(former, 512);
     assert!(std::ptr::eq(former, same));
     // A buffer is in use: the pool stays as it is.
     let mut held = former.packet().unwrap();
     assert!(held.set_bytes(&[8; 100]));
-    let other = Pool::leak_after(Some(former), 1024, HugePages::Never).unwrap();
+    let other = again(former, 1024);
     assert_eq!((held.bytes(), other.count()), ([8; 100].as_slice(), 1024));
     assert_eq!(held.bytes_mut().as_ptr(), at);
     drop(held);
-    let other = Pool::leak_after(Some(former), 1024, HugePages::Never).unwrap();
+    let other = again(former, 1024);
     assert_ne!(taken(other), at);
     let mut fresh = former.packet().unwrap();
     assert!(fresh.set_span(HEADROOM, 100));

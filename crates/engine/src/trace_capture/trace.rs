@@ -52,8 +52,13 @@ pub enum Event {
     },
     /// Made from another traced packet, which has that buffer.
     Made {
-        /// The buffer of the other.
-        from: u32,
+        /// The buffer of the other, as [`Pool::global_id`](crate::Pool::global_id).
+        from: u64,
+    },
+    /// Moved to a buffer of the worker's NUMA node: it is known by that from now on.
+    Moved {
+        /// The former buffer, as [`Pool::global_id`](crate::Pool::global_id).
+        from: u64,
     },
 }
 
@@ -64,8 +69,8 @@ pub struct Record {
     pub at: u64,
     /// What happened.
     pub event: Event,
-    /// The packet's buffer.
-    pub buffer: u32,
+    /// The packet's buffer, as [`Pool::global_id`](crate::Pool::global_id).
+    pub buffer: u64,
     /// The worker.
     pub worker: u16,
     /// Columns of the lane: see [`Vector`].
@@ -76,6 +81,8 @@ pub struct Record {
     pub tx_if: u32,
     /// See [`Vector`].
     pub adjacency: u32,
+    /// See [`Vector`].
+    pub arg: u32,
     /// Start of the data in the buffer.
     pub offset: u16,
     /// Bytes of data.
@@ -151,12 +158,13 @@ impl Tracer {
             Record {
                 at: now,
                 event,
-                buffer,
+                buffer: vector.pool().global_id(buffer),
                 worker: self.worker,
                 flags: vector.flags[lane],
                 rx_if: vector.rx_if[lane],
                 tx_if: vector.tx_if[lane],
                 adjacency: vector.adjacency[lane],
+                arg: vector.arg[lane],
                 offset: vector.offset[lane],
                 length: vector.length[lane],
                 head: [0; HEAD],
@@ -173,12 +181,13 @@ impl Tracer {
             Record {
                 at: now,
                 event,
-                buffer: packet.buffer(),
+                buffer: packet.pool().global_id(packet.buffer()),
                 worker: self.worker,
                 flags: packet.flags,
                 rx_if: packet.rx_if,
                 tx_if: packet.tx_if,
                 adjacency: packet.adjacency,
+                arg: packet.arg,
                 offset: packet.offset(),
                 length: packet.bytes().len() as u16,
                 head: [0; HEAD],

@@ -156,6 +156,30 @@ fn equal<T: Copy + PartialEq>(column: &[T; VECTOR], value: T) -> Lanes {
 }
 
 impl Vector {
+    /// Moves all lanes to the end of `to`, which has space for them.
+    pub(crate) fn move_all(&mut self, to: &mut Vector) {
+        fn append<T: Copy>(from: &[T], to: &mut [T], at: usize) {
+            to[at..at + from.len()].copy_from_slice(from);
+        }
+        let (n, at) = (self.len, to.len);
+        append(&self.buffer[..n], &mut to.buffer[..], at);
+        append(&self.offset[..n], &mut to.offset[..], at);
+        append(&self.length[..n], &mut to.length[..], at);
+        append(&self.flags[..n], &mut to.flags[..], at);
+        append(&self.rx_if[..n], &mut to.rx_if[..], at);
+        append(&self.tx_if[..n], &mut to.tx_if[..], at);
+        append(&self.adjacency[..n], &mut to.adjacency[..], at);
+        append(&self.arg[..n], &mut to.arg[..], at);
+        to.flow.are_known = self.takes_flow_to(to);
+        if to.flow.are_known
+            && let Some((from, to)) = self.flows_to(to)
+        {
+            append(&from[..n], &mut to[..], at);
+        }
+        to.len = at + n;
+        self.len = 0;
+    }
+
     /// Moves these lanes, which are in use, to the end of `to`, in order. Their places stay
     /// behind empty, for [`Vector::forget_lanes`].
     ///
@@ -183,6 +207,10 @@ impl Vector {
     /// reason.
     #[inline(always)]
     pub(super) unsafe fn move_owned(&mut self, here: Here, lanes: &Lanes, to: &mut Vector) {
+        let with_flow = self.takes_flow_to(to);
+        if with_flow {
+            self.copy_flow(here, lanes, to);
+        }
         match here.width() {
             // SAFETY: the processor has the features; the rest is guaranteed by the caller.
             #[cfg(target_arch = "x86_64")]
@@ -191,6 +219,20 @@ impl Vector {
             #[cfg(target_arch = "x86_64")]
             Width::Avx2 => unsafe { lanes_avx2::move_all(self, lanes, to) },
             _ => self.move_each(lanes, to),
+        }
+        to.flow.are_known = with_flow;
+    }
+
+    /// Copies the flows of lanes that are about to move.
+    #[inline(never)]
+    fn copy_flow(&self, here: Here, lanes: &Lanes, to: &mut Vector) {
+        let end = to.len;
+        let Some((from, to)) = self.flows_to(to) else { return };
+        match here.width() {
+            // SAFETY: the processor has the features.
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx512 => unsafe { lanes_avx512::copy_32(from, lanes, to, end) },
+            _ => to[end..].iter_mut().zip(lanes.iter()).for_each(|(to, lane)| *to = from[lane]),
         }
     }
 
@@ -221,7 +263,7 @@ mod tests {
             (vector.offset[lane], vector.length[lane]) = (number, number + 300);
             (vector.next[lane], vector.flags[lane]) = (*next, number + 600);
             (vector.rx_if[lane], vector.tx_if[lane]) = (lane as u32, u32::from(*next));
-            (vector.adjacency[lane], vector.hash[lane]) = (lane as u32 + 7, lane as u32 + 9);
+            (vector.adjacency[lane], vector.arg[lane]) = (lane as u32 + 7, lane as u32 + 9);
         }
         vector
     }
@@ -230,7 +272,7 @@ mod tests {
         let row = |lane: usize| {
             let narrow = vec![vector.offset[lane], vector.length[lane], vector.flags[lane]];
             let ids = vec![vector.rx_if[lane], vector.tx_if[lane], vector.adjacency[lane]];
-            (narrow, [ids, vec![vector.hash[lane]]].concat())
+            (narrow, [ids, vec![vector.arg[lane]]].concat())
         };
         (0..vector.len()).map(row).collect()
     }

@@ -90,7 +90,7 @@ pub(super) unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector)
             wide(&from.rx_if, &mut to.rx_if);
             wide(&from.tx_if, &mut to.tx_if);
             wide(&from.adjacency, &mut to.adjacency);
-            wide(&from.hash, &mut to.hash);
+            wide(&from.arg, &mut to.arg);
             // Bytes 2n and 2n + 1 make lane n.
             let twice = _mm_add_epi8(front, front);
             let bytes = _mm_unpacklo_epi8(twice, _mm_add_epi8(twice, _mm_set1_epi8(1)));

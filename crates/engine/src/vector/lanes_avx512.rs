@@ -65,7 +65,7 @@ pub(super) unsafe fn move_all<const FRAME: bool>(
             if !FRAME {
                 wide(&from.rx_if, &mut to.rx_if);
                 wide(&from.adjacency, &mut to.adjacency);
-                wide(&from.hash, &mut to.hash);
+                wide(&from.arg, &mut to.arg);
             }
             let narrow = |from: &[u16; VECTOR], to: &mut [u16; VECTOR]| {
                 let values = _mm256_loadu_si256(from.as_ptr().add(at).cast());
@@ -81,6 +81,29 @@ pub(super) unsafe fn move_all<const FRAME: bool>(
             _mm512_mask_storeu_epi32(from.buffer.as_mut_ptr().add(at).cast(), some, none);
         }
         to.len = end + count;
+    }
+}
+
+/// Copies the values of `lanes` in order, to places of `to` from `end` on.
+///
+/// # Panics
+/// When there is no space for them.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt")]
+pub(super) fn copy_32(from: &[u32; VECTOR], lanes: &Lanes, to: &mut [u32; VECTOR], end: usize) {
+    assert!(end + lanes.count() <= VECTOR);
+    let mut end = end;
+    for at in (0..VECTOR).step_by(STEP) {
+        let some = (lanes.0[at / WORD] >> (at % WORD)) as __mmask16;
+        let count = some.count_ones() as usize;
+        let stored = ((1_u32 << count) - 1) as __mmask16;
+        // SAFETY: 16 elements follow `at`; `count` elements have space from `end` on, and no others
+        // are written.
+        unsafe {
+            let values = _mm512_loadu_si512(from.as_ptr().add(at).cast());
+            let values = _mm512_maskz_compress_epi32(some, values);
+            _mm512_mask_storeu_epi32(to.as_mut_ptr().add(end).cast(), stored, values);
+        }
+        end += count;
     }
 }
 

@@ -99,6 +99,7 @@ impl Split<'_> {
     /// The processor has the features of [`Width::Avx512`].
     #[cfg(target_arch = "x86_64")]
     unsafe fn take_frames(&mut self, key: u32, to: &mut Vector) {
+        to.forget_flow();
         let keys = match self.keys {
             Keys::TxIf => &self.vector.tx_if,
             Keys::Column(column) => column,
@@ -169,7 +170,7 @@ mod tests {
             let number = lane as u16;
             (vector.offset[lane], vector.length[lane]) = (number, number + 300);
             (vector.flags[lane], vector.tx_if[lane]) = (number + 600, *interface);
-            (vector.rx_if[lane], vector.hash[lane]) = (lane as u32, lane as u32 + 9);
+            (vector.rx_if[lane], vector.arg[lane]) = (lane as u32, lane as u32 + 9);
             vector.adjacency[lane] = lane as u32 + 7;
         }
         vector
@@ -182,7 +183,7 @@ mod tests {
         let narrow = [&vector.offset, &vector.length, &vector.flags].map(|it| it[lane].into());
         let [offset, length, flags] = narrow;
         let frame = [vector.buffer[lane], offset, length, flags, vector.tx_if[lane]];
-        (frame, [vector.rx_if[lane], vector.adjacency[lane], vector.hash[lane]])
+        (frame, [vector.rx_if[lane], vector.adjacency[lane], vector.arg[lane]])
     }
 
     proptest! {

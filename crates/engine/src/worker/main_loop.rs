@@ -22,7 +22,7 @@ use crate::trace_capture::TraceCapture;
 use crate::trace_capture::trace::Event;
 use crate::worker::software_rss::{FlowOf, SoftwareRss};
 use crate::worker::urgency::Urgency;
-use crate::worker::{Command, Inject, RING, Wakeup, WorkerLink};
+use crate::worker::{Command, Inject, RING, Wakeup, WorkerLink, hand_off};
 
 /// The longest sleep of a worker.
 const NAP: Duration = Duration::from_millis(100);
@@ -214,7 +214,7 @@ impl Worker {
             }
         }
         packets += self.software_rss.take_in(&mut self.graph, &mut walk);
-        packets += take_in(&mut self.handed, &mut self.graph, &mut walk);
+        packets += hand_off::take_in(&mut self.handed, &mut self.graph, &mut walk);
         self.graph.walk(&mut walk);
         if packets > 0 {
             self.after_walk();
@@ -233,6 +233,7 @@ impl Worker {
         if self.punts.has_some() {
             self.punt_wakeup.wake();
         }
+        self.pool.return_foreign();
         let waiting = self.handed.iter().map(rtrb::Consumer::slots).sum::<usize>();
         self.counters.main_loop.waiting.set((waiting + self.software_rss.waiting()) as u64);
         self.counters.main_loop.cached.set(self.pool.len() as u64);
@@ -342,30 +343,6 @@ fn take_injected(
     }
     if packets % VECTOR != 0 {
         graph.walk(walk);
-    }
-    packets
-}
-
-/// Takes packets that other workers handed over.
-fn take_in(handed: &mut [rtrb::Consumer<Inject>], graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
-    let (mut packets, mut pending) = (0, 0);
-    for ring in handed {
-        let mut taken = 0;
-        while taken < VECTOR
-            && let Ok(Inject { packet, node }) = ring.pop()
-        {
-            walk.counters.ledger.handed_in.add(1);
-            walk.trace_capture.entered(&packet);
-            graph.enqueue_packet(node, packet, walk);
-            taken += 1;
-        }
-        packets += taken;
-        pending += taken;
-        // Several workers can hand over more than fits before a node.
-        if pending > VECTOR / 2 {
-            graph.walk(walk);
-            pending = 0;
-        }
     }
     packets
 }

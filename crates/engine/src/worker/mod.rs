@@ -3,6 +3,7 @@
 //! A worker owns its queues. The control thread talks to it through bounded rings
 //! only: commands, packets to inject, packets punted.
 
+pub(crate) mod hand_off;
 mod main_loop;
 mod polling;
 mod software_rss;

@@ -7,9 +7,9 @@
 use crate::VECTOR;
 use crate::drops::{self, Reason};
 use crate::graph::{Graph, Walk};
-use crate::trace_capture::trace::Event;
 use crate::vector::Vector;
 use crate::worker::Inject;
+use crate::worker::hand_off::{self, Recipient};
 
 /// The flow of a received frame: the same number for both directions; `None`: it belongs to
 /// none, and stays where it was received.
@@ -50,7 +50,7 @@ impl SoftwareRss {
         // Without a vector to keep lanes in, all of them stay.
         let Some(mut kept) = graph.vector() else { return 0 };
         self.sort(vector, flow_of, walk.worker);
-        let (mut handed, mut out) = (0, 0);
+        let mut handed = 0;
         for (worker, ring) in self.to.iter_mut().enumerate() {
             let (begin, end) =
                 (usize::from(self.begin[worker]), usize::from(self.begin[worker + 1]));
@@ -59,29 +59,17 @@ impl SoftwareRss {
                 lanes.for_each(|lane| vector.move_lane(lane, &mut kept));
                 continue;
             };
-            let space = ring.slots().min(lanes.len());
-            for lane in lanes.clone().skip(space) {
+            let to = Recipient { worker, node };
+            let tools = (&mut *walk.trace_capture, walk.counters);
+            let space = hand_off::give(ring, to, vector, (lanes.clone(), lanes.len()), tools);
+            for lane in lanes.skip(space) {
                 shed(vector, lane, drops::SOFTWARE_RSS_FULL, walk);
             }
-            let event = Event::HandedOver { to: worker as u16 };
-            lanes
-                .clone()
-                .take(space)
-                .for_each(|lane| walk.trace_capture.happened(vector, lane, event));
-            let packets = lanes.take(space).filter_map(|lane| vector.take(lane));
-            // One store publishes all of them: the cache line that the two workers share moves
-            // once per burst.
-            if space > 0
-                && let Ok(places) = ring.write_chunk_uninit(space)
-            {
-                out += places.fill_from_iter(packets.map(|packet| Inject { packet, node }));
-                handed |= 1 << worker;
-            }
+            handed |= u64::from(space > 0) << worker;
         }
         vector.forget_lanes();
         std::mem::swap(vector, &mut kept);
         graph.enqueue(node, kept, walk);
-        walk.counters.ledger.handed_out.add(out as u64);
         handed
     }
 
@@ -109,33 +97,9 @@ impl SoftwareRss {
         }
     }
 
-    /// Enqueues packets that other workers handed over, and walks between full vectors;
-    /// returns the number of packets.
+    /// Enqueues packets that other workers handed over; returns the number of packets.
     pub(crate) fn take_in(&mut self, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
-        let (mut packets, mut pending) = (0, 0);
-        for ring in &mut self.from {
-            let Ok(first) = ring.peek() else { continue };
-            let node = first.node;
-            let Some(mut vector) = graph.vector() else { break };
-            let waiting = ring.slots().min(VECTOR);
-            for Inject { packet, .. } in ring.read_chunk(waiting).into_iter().flatten() {
-                // Space was checked, and there is one pool.
-                let _ = vector.push(packet);
-                // Another core has touched it last.
-                vector.prefetch(vector.len() - 1);
-            }
-            let taken = vector.len();
-            (packets, pending) = (packets + taken, pending + taken);
-            walk.counters.ledger.handed_in.add(taken as u64);
-            walk.trace_capture.entered_all(&vector);
-            graph.enqueue(node, vector, walk);
-            // Several workers can hand over more than fits before a node.
-            if pending > VECTOR / 2 {
-                graph.walk(walk);
-                pending = 0;
-            }
-        }
-        packets
+        hand_off::take_in(&mut self.from, graph, walk)
     }
 
     /// Packets handed over by other workers that still wait.

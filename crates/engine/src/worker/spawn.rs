@@ -12,6 +12,7 @@ use crate::counters::WorkerCounters;
 use crate::graph::Graph;
 use crate::graph_spec::GraphSpec;
 use crate::node::{Punt, Punts, Urgency};
+use crate::numa::{self, Policy};
 use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Quiescence;
 use crate::worker::main_loop::Worker;
@@ -30,12 +31,15 @@ pub struct Plan {
     pub count: usize,
     /// Worker `i` runs on `cpus[i]`; empty: the kernel places them.
     pub cpus: Vec<usize>,
+    /// What a worker writes to lies on the NUMA node of its CPU. Without `cpus`, and on a machine with
+    /// one node, this changes nothing.
+    pub is_local: bool,
     /// How they wait.
     pub polling: Polling,
     /// Adjacencies to count for.
     pub adjacencies: usize,
     /// No threads: a worker runs one iteration when [`WorkerHandle::step`] is called, for deterministic tests;
-    /// `cpus` and `polling` are ignored.
+    /// `cpus`, `is_local` and `polling` are ignored.
     pub is_stepped: bool,
 }
 
@@ -180,12 +184,13 @@ pub struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// Starts the workers. `inputs` are counted like nodes, after `port-output`.
-    pub fn start<S>(
+    /// Starts the workers. `pool_of` gives the pool of each worker; `inputs` are counted like nodes,
+    /// after `port-output`.
+    pub fn start<S: Sync>(
         plan: &Plan,
         graph: &GraphSpec<S>,
         shared: &S,
-        pool: &'static Pool,
+        pool_of: impl Fn(usize) -> &'static Pool,
         quiescence: Arc<Quiescence>,
         (inputs, reasons): (usize, usize),
     ) -> Result<Self, SpawnError> {
@@ -204,16 +209,18 @@ impl WorkerPool {
         let mut software_rss = software_rss_to.into_iter().zip(software_rss_from);
         let mut worker_pool = Self { workers: Vec::new(), punt_wakeup, quiescence };
         for index in 0..plan.count {
-            let mut graph = Graph::new(graph, shared, index, pool);
-            graph.output.handoff = std::mem::take(&mut to[index]);
+            let pool = pool_of(index);
+            let mut parts = make_on_node(plan, index, || {
+                let graph = Graph::new(graph, shared, index, pool);
+                let nodes = graph.len() + inputs;
+                let counters = WorkerCounters::new(nodes, reasons, plan.adjacencies);
+                (graph, PoolCache::new(pool), Arc::new(counters))
+            })?;
+            parts.0.output.handoff = std::mem::take(&mut to[index]);
             let handed = std::mem::take(&mut from[index]);
             let (to, from) = software_rss.next().unwrap_or_default();
             let software_rss = SoftwareRss::new(to, from);
-            let counters = graph.len() + inputs;
-            let counters = Arc::new(WorkerCounters::new(counters, reasons, plan.adjacencies));
-            let cpu = plan.cpus.get(index).copied();
-            let parts = (graph, PoolCache::new(pool), counters);
-            worker_pool.add(index, parts, &wakeups, (handed, software_rss), (plan, cpu))?;
+            worker_pool.add(index, parts, &wakeups, (handed, software_rss), plan)?;
         }
         Ok(worker_pool)
     }
@@ -224,8 +231,9 @@ impl WorkerPool {
         (graph, pool, counters): (Graph, PoolCache, Arc<WorkerCounters>),
         wakeups: &[Arc<Wakeup>],
         (handed, software_rss): (Vec<rtrb::Consumer<Inject>>, SoftwareRss),
-        (plan, cpu): (&Plan, Option<usize>),
+        plan: &Plan,
     ) -> Result<(), SpawnError> {
+        let cpu = plan.cpus.get(index).copied();
         let (commands, command_end) = rtrb::RingBuffer::new(COMMANDS);
         let (injected, inject) = rtrb::RingBuffer::new(RING);
         let (urgent, urgent_end) = rtrb::RingBuffer::new(URGENT_RING);
@@ -253,7 +261,7 @@ impl WorkerPool {
         };
         let (thread, is_stepped) = match plan.is_stepped {
             true => (None, Some(Box::new(worker))),
-            false => (Some(start(worker, cpu)?), None),
+            false => (Some(start(worker, cpu, plan.is_local)?), None),
         };
         self.workers.push(WorkerHandle {
             counters,
@@ -272,12 +280,39 @@ impl WorkerPool {
     }
 }
 
-/// Gives a worker its thread.
-fn start(worker: Worker, cpu: Option<usize>) -> Result<JoinHandle<()>, SpawnError> {
+/// Makes what a worker writes to. If it is to lie on the worker's node, a thread on its processor does:
+/// a page lies where it is touched first, and a fresh thread has a heap of its own.
+fn make_on_node<T: Send>(
+    plan: &Plan,
+    worker: usize,
+    make: impl FnOnce() -> T + Send,
+) -> Result<T, SpawnError> {
+    let cpu = plan.cpus.get(worker).filter(|_| plan.is_local && !plan.is_stepped);
+    let Some(cpu) = cpu.copied() else { return Ok(make()) };
+    let make = || {
+        pin(Some(cpu)).map_err(|source| SpawnError::Pin { worker, cpu, source })?;
+        be_local();
+        Ok(make())
+    };
+    let made = std::thread::scope(|scope| scope.spawn(make).join());
+    made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Ends the memory policy that this thread inherited from the one that started it.
+fn be_local() {
+    // Refused only where there are no policies.
+    let _ = numa::set_policy(Policy::Local);
+}
+
+/// Gives a worker its thread, which takes memory on its own NUMA node if `is_local`.
+fn start(worker: Worker, cpu: Option<usize>, is_local: bool) -> Result<JoinHandle<()>, SpawnError> {
     let index = worker.index;
     let (pinned, answer) = std::sync::mpsc::sync_channel(1);
     let start = move || {
         let pin = pin(cpu);
+        if is_local {
+            be_local();
+        }
         let go = pin.is_ok();
         // The starter waits for this answer, so the channel is open.
         let _ = pinned.send(pin);

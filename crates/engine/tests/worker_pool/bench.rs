@@ -222,7 +222,7 @@ pub fn start(
     pool: &'static Pool,
 ) -> Result<WorkerPool, SpawnError> {
     let quiescence = Quiescence::new(plan.count.max(1));
-    WorkerPool::start(plan, nodes, &(), pool, quiescence, (1, drops::ENGINE.len() + 1))
+    WorkerPool::start(plan, nodes, &(), |_| pool, quiescence, (1, drops::ENGINE.len() + 1))
 }
 
 struct Tx(Sender<Vec<u8>>);

@@ -134,7 +134,7 @@ fn bench(plan: &Plan, nodes: &[Named]) -> (Bench, Receiver<char>, Receiver<Vec<u
     let (sender, log) = channel();
     let counters = (1, ENGINE.len() + 1);
     let worker_pool =
-        WorkerPool::start(plan, &graph, &sender, pool, Quiescence::new(1), counters).unwrap();
+        WorkerPool::start(plan, &graph, &sender, |_| pool, Quiescence::new(1), counters).unwrap();
     let mut bench = Bench { worker_pool, pool };
     let sent = bench.port(0, 0);
     (bench, log, sent)

@@ -4,6 +4,9 @@
 
 mod bench;
 mod deadlines;
+mod hand_over;
+mod numa;
+mod replicate;
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};

@@ -3,31 +3,25 @@
 //!
 //! Workers only recognize the packets of a session; the control thread does the rest.
 
+pub mod bfd_input;
 pub mod session;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use stoa_wire::{bfd, protocol};
+use stoa_wire::bfd;
+
+use crate::protocols::LocalPacket;
 
 /// The neighbours that have a session: interface and address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peers(pub HashSet<(u32, IpAddr)>);
 
-impl Peers {
-    /// Whether a UDP packet belongs to a session. A packet that was forwarded by another router does not
-    /// (RFC 5881 section 5), and must not use up the policer of the routing protocols.
-    #[inline]
-    pub fn is_session_packet(
-        &self,
-        interface: u32,
-        source: IpAddr,
-        (hop_limit, upper, payload): (u8, u8, &[u8]),
-    ) -> bool {
-        upper == protocol::UDP
-            && !self.0.is_empty()
-            && hop_limit == bfd::HOP_LIMIT
-            && payload.get(2..4) == Some(&bfd::PORT.to_be_bytes())
-            && self.0.contains(&(interface, source))
-    }
+/// Some value if a UDP packet to the port of BFD belongs to a session. A packet that was forwarded by another
+/// router does not (RFC 5881 section 5), and must not use up the policer of the routing protocols.
+pub fn of_session(packet: &LocalPacket<'_>) -> Option<u32> {
+    let peers = &packet.peers.0;
+    let is_of =
+        packet.hop_limit == bfd::HOP_LIMIT && peers.contains(&(packet.interface, packet.ends.0));
+    is_of.then_some(0)
 }

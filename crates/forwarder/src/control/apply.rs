@@ -1,6 +1,6 @@
 //! Applies a desired state as one transaction: all of it or nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use stoa_api::v1;
@@ -10,11 +10,13 @@ use stoa_wire::ethernet::Mac;
 
 use super::apply_routes::broadcast_routes_of;
 use super::desired::{DesiredState, Interface, Workers};
-use super::forwarder_state::{ForwarderState, StartError};
+use super::forwarder_state::{ForwarderState, InterfaceState, StartError};
 use super::limits::{Limits, TableFull};
 use super::ports::PortOpener;
 use super::reopen::Reopened;
 use super::routes::directed_broadcasts;
+use super::topology::Topology;
+use crate::arcs::ROUTER;
 
 /// Why a desired state was refused.
 #[derive(Debug)]
@@ -58,8 +60,9 @@ pub struct Forwarder {
     open: PortOpener,
     is_stepped: bool,
     alias: String,
+    topology: Topology,
     /// Packet buffers, once there were workers.
-    pool: Option<&'static Pool>,
+    pools: Vec<&'static Pool>,
 }
 
 impl Default for Forwarder {
@@ -71,8 +74,9 @@ impl Default for Forwarder {
 impl Forwarder {
     /// A forwarder with these limits that opens ports by `open`.
     pub fn new(limits: Limits, open: PortOpener) -> Self {
-        let (alias, is_stepped) = (String::new(), false);
-        Self { desired: None, state: None, limits, open, is_stepped, alias, pool: None }
+        let (topology, pools) = (Topology::default(), Vec::new());
+        let (desired, state, alias) = (None, None, String::new());
+        Self { desired, state, limits, open, is_stepped: false, alias, topology, pools }
     }
 
     /// The same without threads and clock, for deterministic tests: [`ForwarderState::step`] runs the workers
@@ -85,6 +89,13 @@ impl Forwarder {
     #[must_use]
     pub fn with_alias(mut self, alias: String) -> Self {
         self.alias = alias;
+        self
+    }
+
+    /// Sets the NUMA topology; without one, the kernel places all memory.
+    #[must_use]
+    pub fn with_topology(mut self, topology: Topology) -> Self {
+        self.topology = topology;
         self
     }
 
@@ -113,13 +124,13 @@ impl Forwarder {
             Some(state) => state,
             // The workers of a refused first state have ended by now.
             None => {
-                let (open, former) = (self.open.clone(), self.pool);
+                let (open, place) = (self.open.clone(), (self.topology.clone(), &self.pools[..]));
                 let state =
-                    ForwarderState::start(&desired.workers, limits, open, self.is_stepped, former);
+                    ForwarderState::start(&desired.workers, limits, open, self.is_stepped, place);
                 state.map_err(|error| start(&error))?
             }
         };
-        self.pool = Some(state.pool);
+        self.pools = state.pools().to_vec();
         // An operator who changes a running configuration can correct it; a start or a rollback must succeed.
         state.may_defer_ports = self.desired.is_none();
         state.alias.clone_from(&self.alias);
@@ -191,6 +202,9 @@ impl ForwarderState {
         self.replace_changed(desired, changed, &mut applied)?;
         self.set_policers(&desired.punts);
         self.shared.reassembly.set(desired.reassembly.0, desired.reassembly.1);
+        for node in ["ip4-origin-noop", "ip6-origin-noop"] {
+            self.shared.set_feature(ROUTER, node, desired.noop_origin);
+        }
         self.add_vrfs(desired).map_err(|full| ApplyError::full("vrfs", &full))?;
         let broadcast_routes = broadcast_routes_of(desired);
         applied.routes_removed = self.remove_stale_routes(desired, &broadcast_routes);
@@ -207,10 +221,8 @@ impl ForwarderState {
         self.set_host_interfaces(desired, host_interfaces)?;
         self.remove_stale_vrfs(desired);
         self.review_bfd_down_routes();
-        self.review_host_routes();
-        self.review_dad();
-        self.review_virtual_routers();
-        self.review_advertising();
+        self.review_touched_host_routes();
+        self.review_changed();
         self.fib.settle();
         self.graveyard.sweep();
         self.service_ports();
@@ -275,16 +287,23 @@ impl ForwarderState {
 
     /// Removes interfaces that are not desired, or that moved to another parent.
     fn remove_stale_interfaces(&mut self, desired: &DesiredState) {
-        for index in 0..self.interfaces.len() as u32 {
-            let Some(state) = self.interface(index) else { continue };
-            let stays = desired.interfaces.get(&state.name).is_some_and(|interface| {
+        let is_stale = |state: &InterfaceState| {
+            !desired.interfaces.get(&state.name).is_some_and(|interface| {
                 interface.parent == state.desired.parent && interface.tags == state.desired.tags
-            });
-            if !stays {
-                self.drop_routes_through(index);
-                self.drop_learned_through(index);
-                self.remove_interface(index);
-            }
+            })
+        };
+        let known = self.interfaces.iter().zip(0..);
+        let stale: BTreeSet<u32> = known
+            .filter(|(state, _)| state.as_ref().is_some_and(is_stale))
+            .map(|(_, index)| index)
+            .collect();
+        if stale.is_empty() {
+            return;
+        }
+        self.drop_routes_through(&stale);
+        self.drop_learned_through(&stale);
+        for index in stale {
+            self.remove_interface(index);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Moves from the routes in the tables to the desired ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::apply::ApplyError;
 use super::desired::{DesiredState, Prefix, Route};
@@ -35,10 +35,13 @@ impl ForwarderState {
         stale.len() as u32
     }
 
-    /// Removes routes through an interface that is about to be removed; `add_routes` adds the desired ones
+    /// Removes routes through interfaces that are about to be removed; `add_routes` adds the desired ones
     /// again.
-    pub(super) fn drop_routes_through(&mut self, index: u32) {
-        let through = |keys: &Vec<PathKey>| keys.iter().any(|k| k.interface == index);
+    pub(super) fn drop_routes_through(&mut self, indexes: &BTreeSet<u32>) {
+        if !indexes.iter().any(|index| self.fib.sets.through(*index).next().is_some()) {
+            return;
+        }
+        let through = |keys: &Vec<PathKey>| keys.iter().any(|key| indexes.contains(&key.interface));
         let mut gone: Vec<(Slot, Prefix)> = Vec::new();
         for (slot, state) in self.vrfs.iter() {
             let affected =

@@ -16,7 +16,7 @@ use super::listing::{octets, unix_us};
 use crate::bfd::Peers;
 use crate::bfd::session::{Micros, Session, StateChange};
 use crate::drops::Drop;
-use crate::neighbor::entry::Key;
+use crate::neighbor::entry::{Key, keys_of};
 
 /// Source ports have a range of their own (RFC 5881 section 4).
 const SOURCE_PORTS: (u16, u32) = (49_152, 16_384);
@@ -177,7 +177,7 @@ impl ForwarderState {
 
     fn send_bfd(&mut self, key: Key, packet: &bfd::Packet) {
         let Some((bytes, node)) = self.build_bfd(key, packet) else { return };
-        let Some(mut packet) = self.pool.packet() else { return };
+        let Some(mut packet) = self.pool().packet() else { return };
         if packet.set_bytes(&bytes) {
             packet.set_own();
             packet.rx_if = key.0;
@@ -212,7 +212,7 @@ impl ForwarderState {
                 };
                 header.build(head, length).ok()?;
                 message.truncate(ipv4::LENGTH + length);
-                Some((message, "ip4-lookup"))
+                Some((message, "ip4-origin"))
             }
             IpAddr::V6(destination) => {
                 let is_same_subnet =
@@ -231,14 +231,14 @@ impl ForwarderState {
                 };
                 header.build(head, length).ok()?;
                 message.truncate(ipv6::LENGTH + length);
-                Some((message, "ip6-lookup"))
+                Some((message, "ip6-origin"))
             }
         }
     }
 
     /// The operational state of an interface's sessions.
     pub(super) fn list_bfd(&self, interface: u32) -> Vec<v1::BfdSessionState> {
-        let all = self.bfd.by_peer.iter().filter(|(key, _)| key.0 == interface);
+        let all = self.bfd.by_peer.range(keys_of(interface));
         let (now, now_unix_us) = (self.micros(), unix_us());
         let state = |(key, session): (&Key, &Session)| {
             let (tx_us, rx_us, multiplier) = session.negotiated().unwrap_or_default();

@@ -23,7 +23,7 @@ impl ForwarderState {
         if back + gone == 0 {
             return;
         }
-        self.review_host_routes();
+        self.review_touched_host_routes();
         self.fib.settle();
         if gone > 0 {
             tracing::warn!(
@@ -49,8 +49,8 @@ impl ForwarderState {
         if !self.bfd.has_any_failed() {
             return 0;
         }
-        let bfd_down: BTreeSet<&Vec<PathKey>> =
-            self.fib.sets.keys().filter(|keys| self.is_bfd_down(keys)).collect();
+        let bfd_down: BTreeSet<&[PathKey]> =
+            self.fib.sets.all().map(|keys| &**keys).filter(|keys| self.is_bfd_down(keys)).collect();
         if bfd_down.is_empty() {
             return 0;
         }
@@ -58,7 +58,7 @@ impl ForwarderState {
         for (slot, state) in self.vrfs.iter() {
             let affected = state.routes.iter().filter(|(_, one)| {
                 one.route.protocol == i32::from(v1::Protocol::Static)
-                    && one.set.as_ref().is_some_and(|keys| bfd_down.contains(keys))
+                    && one.set.as_deref().is_some_and(|keys| bfd_down.contains(keys))
             });
             gone.extend(affected.map(|(prefix, one)| (slot, *prefix, one.route.clone())));
         }

@@ -1,6 +1,7 @@
 //! The loop of the control thread: requests, punted packets, ports, timers.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -12,6 +13,7 @@ use stoa_api::v1;
 
 use super::apply::Forwarder;
 use super::limit_listing::limit;
+use super::topology::Topology;
 use crate::neighbor::entry::Millis;
 
 /// Longest sleep: the interval at which ports and neighbours are serviced.
@@ -98,7 +100,8 @@ impl ControlLoop {
         let wakeup = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         let (sender, requests) = sync_channel(REQUESTS);
         let (waiting, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let forwarder = Forwarder::default().with_alias(alias);
+        let topology = Topology::read(Path::new("/"));
+        let forwarder = Forwarder::default().with_alias(alias).with_topology(topology);
         let control_loop =
             Self { forwarder, requests, waiting: waiting.clone(), wakeup: wakeup.clone() };
         Ok((Requests { sender, wakeup, waiting, refused }, control_loop))

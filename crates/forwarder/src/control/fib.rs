@@ -1,9 +1,10 @@
 //! The forwarding tables as the control thread writes them: prefixes point to shared next hops, next hops to
 //! adjacencies. Removed entries wait for a grace period before they are reused.
 
+mod path_sets;
 mod prefixes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use super::limits::{Limits, Table, TableFull, TableFullCounts};
 use super::vrfs::{DEFAULT, Slot};
 use crate::kernel::Kernel;
 use crate::shared::{Readers, SpecialNextHop};
+pub(super) use path_sets::PathSets;
 
 /// One path of a set, by interface index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -79,7 +81,7 @@ pub struct Fib {
     adjacencies: Adjacencies,
     specials: HashMap<u8, u32>,
     /// Sets of paths by their paths.
-    pub sets: BTreeMap<Vec<PathKey>, PathSet>,
+    pub(super) sets: PathSets,
     /// How often a next hop was changed: the cost of repairs.
     pub(super) hop_changes: u64,
     /// How often each table was full.
@@ -114,7 +116,7 @@ impl Fib {
             stale_hops: 0,
             adjacencies: Adjacencies::new(limits.adjacencies),
             specials: HashMap::new(),
-            sets: BTreeMap::new(),
+            sets: PathSets::default(),
             hop_changes: 0,
             table_full_counts: TableFullCounts::default(),
             kernel,

@@ -1,32 +1,38 @@
 //! The forwarder's state on the control thread: workers, ports, interfaces, tables and neighbours. The other
 //! files of this module implement one part each.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stoa_engine::counters::InterfaceCounters;
 use stoa_engine::quiescence::{Graveyard, Quiescence};
 use stoa_engine::worker::{Command, Inject, Plan, WorkerHandle, WorkerPool};
-use stoa_engine::{Pool, Port, graph};
+use stoa_engine::{NumaNode, Pool, Port, graph};
 use stoa_ports::PortConfig;
 
 use super::desired::{self, Route, Workers};
 use super::fib::Fib;
+use super::interface_index::InterfaceIndex;
+use super::interface_statistics::InterfaceStatistics;
 use super::learned::Learned;
 use super::limits::{Limits, Table, TableFull};
+use super::placement::Placement;
 use super::ports::PortOpener;
+use super::topology::Topology;
 use super::vrfs::{Slot, Vrfs};
+use crate::addresses::AddressWriter;
 use crate::drops::{self, Drop};
 use crate::ethernet::vlan_table::VlanWriter;
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::nodes::{self, ENTRY};
+use crate::output::interface_output;
 use crate::punt::policer::{PolicerCounters, Policers};
 use crate::punt::{Class, Limit};
-use crate::shared::{Addresses, Shared};
+use crate::shared::Shared;
+use crate::tunnel::Tunnel;
 
 /// An open port.
 pub(super) struct PortState {
@@ -36,6 +42,8 @@ pub(super) struct PortState {
     pub(super) is_up: bool,
     pub(super) queues: (u32, u32),
     pub(super) reason_down: String,
+    /// The NUMA node of its device.
+    pub(super) node: Option<NumaNode>,
 }
 
 /// An interface at its index.
@@ -58,45 +66,6 @@ pub(super) struct InterfaceState {
     pub(super) baseline: InterfaceStatistics,
     /// Its policer counters then.
     pub(super) policed: [PolicerCounters; Class::ALL.len()],
-}
-
-/// Counters of one interface, summed over the workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InterfaceStatistics {
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Packets dropped after they were received.
-    pub rx_drops: u64,
-    /// Packets that the port did not accept.
-    pub tx_drops: u64,
-}
-
-impl InterfaceStatistics {
-    pub(super) fn add(&mut self, counters: &InterfaceCounters) {
-        self.rx_packets += counters.rx_packets.get();
-        self.rx_bytes += counters.rx_bytes.get();
-        self.tx_packets += counters.tx_packets.get();
-        self.tx_bytes += counters.tx_bytes.get();
-        self.rx_drops += counters.rx_drops.get();
-        self.tx_drops += counters.tx_drops.get();
-    }
-
-    pub(super) fn since(&self, baseline: &Self) -> Self {
-        Self {
-            rx_packets: self.rx_packets - baseline.rx_packets,
-            rx_bytes: self.rx_bytes - baseline.rx_bytes,
-            tx_packets: self.tx_packets - baseline.tx_packets,
-            tx_bytes: self.tx_bytes - baseline.tx_bytes,
-            rx_drops: self.rx_drops - baseline.rx_drops,
-            tx_drops: self.tx_drops - baseline.tx_drops,
-        }
-    }
 }
 
 /// A route in the table.
@@ -122,7 +91,7 @@ pub enum StartError {
 
 /// Everything that runs once a desired state was applied.
 pub struct ForwarderState {
-    pub(super) pool: &'static Pool,
+    pub(super) placement: Placement,
     pub(super) worker_pool: WorkerPool,
     pub(super) shared: Arc<Shared>,
     pub(super) graveyard: Graveyard,
@@ -130,19 +99,21 @@ pub struct ForwarderState {
     pub(super) ports: BTreeMap<String, PortState>,
     pub(super) interfaces: Vec<Option<InterfaceState>>,
     pub(super) vlans: VlanWriter,
-    /// Interface indexes by name: routes refer to interfaces by name, and there are many routes.
-    pub(super) indexes_by_name: HashMap<String, u32>,
+    /// Tunnels as published.
+    pub(super) tunnels: Vec<Tunnel>,
+    pub(super) index: InterfaceIndex,
     pub(super) vrfs: Vrfs,
     pub(super) learned: Learned,
     pub(super) rules: super::policy::ActiveRules,
     pub(super) limits: Limits,
     /// Host interfaces by the name of their interface.
     pub(super) host_interfaces: BTreeMap<String, super::host_interfaces::HostInterfaceState>,
+    pub(super) host_interface_indexes: BTreeSet<u32>,
     /// Marks our devices in Linux.
     pub(super) alias: String,
     pub(super) permanent: BTreeMap<(u32, IpAddr), [u8; 6]>,
     pub(super) cache: Cache,
-    pub(super) addresses: Addresses,
+    pub(super) addresses: AddressWriter,
     /// Drops on this thread, by reason.
     pub(super) dropped: Vec<u64>,
     /// Start time; `None`: the clock is stopped, and only [`Self::skip`] advances it.
@@ -160,7 +131,6 @@ pub struct ForwarderState {
     pub(super) may_defer_ports: bool,
     /// The configuration with which the workers were started.
     pub(super) workers: Workers,
-    pub(super) next_queue: usize,
     /// When an address conflict was last logged.
     pub(super) last_conflict_log: Option<Millis>,
     /// Receive queues by name, and the worker that polls each.
@@ -170,24 +140,35 @@ pub struct ForwarderState {
     pub(super) punts: BTreeMap<Class, Limit>,
     /// Duplicate address detection of our addresses on links that are up.
     pub(super) dad: BTreeMap<(u32, IpAddr), super::neighbors::DadEntry>,
+    /// Those in progress.
+    pub(super) dad_tentative: BTreeSet<(u32, IpAddr)>,
+    /// Addresses that are disabled as duplicates.
+    pub(super) dad_duplicates: BTreeSet<(u32, IpAddr)>,
     pub(super) trace_capture: super::trace_capture::TraceCaptureState,
     /// Router advertisements and router discovery.
     pub(super) advertising: super::advertising::Advertisers,
     /// VRRP.
     pub(super) virtual_routers: super::vrrp::VirtualRouters,
+    /// Interfaces that are tunnels, as published.
+    pub(super) tunnel_interfaces: BTreeSet<u32>,
+    /// Prefixes whose routes have changed since the host routes of neighbours were reviewed.
+    pub(super) touched: super::touched::TouchedPrefixes,
+    /// Interfaces with virtual routers at their last publication.
+    pub(super) virtual_interfaces: BTreeSet<u32>,
     pub(super) bfd: super::bfd::Sessions,
 }
 
 impl ForwarderState {
-    /// Starts idle workers. `former`: the buffers of earlier workers.
+    /// Starts idle workers. `topology` is that of the machine, `former` the buffers of earlier workers.
     pub(super) fn start(
         workers: &Workers,
         limits: Limits,
         open: PortOpener,
         is_stepped: bool,
-        former: Option<&'static Pool>,
+        (topology, former): (Topology, &[&'static Pool]),
     ) -> Result<Self, StartError> {
-        let pool = Pool::leak_after(former, workers.buffers, workers.huge_pages)?;
+        let placement = Placement::new(topology, workers, former)?;
+        placement.interleave_tables();
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, workers.kernel, quiescence.clone())?;
         let none = || TableFull::of(Table::Vrfs, "the default VRF does not exist");
@@ -199,15 +180,23 @@ impl ForwarderState {
         let plan = Plan {
             count: workers.count,
             cpus: workers.cpus.clone(),
+            is_local: placement.has_several_nodes(),
             polling: workers.polling,
             adjacencies: limits.adjacencies,
             is_stepped,
         };
         let counted = (stoa_ports::INPUTS.len(), drops::COUNT);
-        let worker_pool =
-            WorkerPool::start(&plan, nodes::graph(), &shared, pool, quiescence.clone(), counted)?;
+        let pool_of = |worker| placement.pool_of(worker);
+        let worker_pool = WorkerPool::start(
+            &plan,
+            nodes::graph(),
+            &shared,
+            pool_of,
+            quiescence.clone(),
+            counted,
+        )?;
         Ok(Self {
-            pool,
+            placement,
             worker_load: vec![super::listing::WorkerLoad::default(); workers.count],
             worker_pool,
             shared,
@@ -216,33 +205,39 @@ impl ForwarderState {
             ports: BTreeMap::new(),
             interfaces: Vec::new(),
             vlans: VlanWriter::new(workers.kernel.lookup()),
-            indexes_by_name: HashMap::new(),
+            tunnels: Vec::new(),
+            index: InterfaceIndex::default(),
             vrfs: Vrfs::new(),
             learned: Learned::default(),
             rules: super::policy::ActiveRules::default(),
             limits,
             host_interfaces: BTreeMap::new(),
+            host_interface_indexes: BTreeSet::new(),
             alias: String::new(),
             permanent: BTreeMap::new(),
             cache: Cache::new(limits.neighbors),
-            addresses: Addresses::default(),
+            addresses: AddressWriter::default(),
             dropped: vec![0; drops::COUNT],
             started: (!is_stepped).then(Instant::now),
-            reports: Vec::new(),
+            reports: BTreeMap::new(),
             skipped_ms: 0,
             open,
             deferred: super::punts::Deferred::default(),
             software_rss: BTreeSet::new(),
             may_defer_ports: true,
             workers: workers.clone(),
-            next_queue: 0,
             last_conflict_log: None,
             queues: Vec::new(),
             punts: BTreeMap::new(),
             dad: BTreeMap::new(),
+            dad_tentative: BTreeSet::new(),
+            dad_duplicates: BTreeSet::new(),
             trace_capture: super::trace_capture::TraceCaptureState::default(),
             advertising: super::advertising::Advertisers::default(),
             virtual_routers: super::vrrp::VirtualRouters::default(),
+            tunnel_interfaces: BTreeSet::new(),
+            touched: super::touched::TouchedPrefixes::default(),
+            virtual_interfaces: BTreeSet::new(),
             bfd: super::bfd::Sessions::default(),
         })
     }
@@ -252,9 +247,14 @@ impl ForwarderState {
         self.fib.hop_changes
     }
 
-    /// Its packet buffers.
+    /// The packet buffers of this thread and of the first worker.
     pub fn pool(&self) -> &'static Pool {
-        self.pool
+        self.placement.pools()[0]
+    }
+
+    /// All packet buffers: one pool for each NUMA node that has workers.
+    pub fn pools(&self) -> &[&'static Pool] {
+        self.placement.pools()
     }
 
     /// Milliseconds since the start.
@@ -287,7 +287,7 @@ impl ForwarderState {
 
     /// The interface of that name.
     pub(super) fn index_of(&self, name: &str) -> Option<u32> {
-        self.indexes_by_name.get(name).copied()
+        self.index.named(name)
     }
 
     /// The interface with that index.
@@ -319,13 +319,14 @@ impl ForwarderState {
             // A tunnel has neither neighbours nor link-layer listeners.
             return;
         }
-        let Some(mut packet) = self.pool.packet() else { return };
+        let Some(mut packet) = self.pool().packet() else { return };
         if frame.is_empty() || !packet.set_bytes(frame) {
             return;
         }
         packet.set_own();
         packet.tx_if = interface;
-        self.inject(packet, graph::OUTPUT);
+        let has_features = self.shared.arcs.port_output.has_any(interface);
+        self.inject(packet, if has_features { interface_output::NAME } else { graph::OUTPUT });
     }
 
     /// Injects a packet before a node of the first worker.

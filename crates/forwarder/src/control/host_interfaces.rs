@@ -69,11 +69,16 @@ fn host_interfaces_of(desired: &DesiredState) -> Vec<(String, HostInterface)> {
 impl ForwarderState {
     /// The lowest index of a host interface: interfaces stay below.
     pub(super) fn lowest_host_interface(&self) -> u32 {
-        self.host_interfaces
-            .values()
-            .map(|host_interface| host_interface.index)
-            .min()
-            .unwrap_or(INTERFACES as u32)
+        self.host_interface_indexes.first().copied().unwrap_or(INTERFACES as u32)
+    }
+
+    /// The highest index that neither an interface nor a host interface has used.
+    fn free_host_interface_index(&self) -> Option<u32> {
+        let (taken, lowest) = (&self.host_interface_indexes, self.lowest_host_interface());
+        let has_gap = lowest as usize + taken.len() < INTERFACES;
+        let gap = has_gap.then(|| (lowest..INTERFACES as u32).rev().find(|at| !taken.contains(at)));
+        let below = lowest.checked_sub(1).filter(|at| *at as usize >= self.interfaces.len());
+        gap.flatten().or(below)
     }
 
     /// The location of the host interface with that index; `None`: there is none.
@@ -91,7 +96,7 @@ impl ForwarderState {
             queues: self.worker_pool.workers.len() as u16,
             alias: self.alias.clone(),
         };
-        (self.open)(&PortConfig::HostInterface(config), self.pool)
+        (self.open)(&PortConfig::HostInterface(config), self.pool())
     }
 
     /// Opens new host interfaces without changing anything else: programs use those that exist, and a refused
@@ -133,11 +138,9 @@ impl ForwarderState {
         desired: &DesiredState,
         opened: Vec<Opened>,
     ) -> Result<(), ApplyError> {
-        let desired = host_interfaces_of(desired);
         let stays = |name: &String, state: &HostInterfaceState| {
-            desired
-                .iter()
-                .any(|(other, host_interface)| other == name && *host_interface == state.desired)
+            let interface = desired.interfaces.get(name);
+            interface.is_some_and(|it| it.host_interface.as_ref() == Some(&state.desired))
         };
         let stale = self.host_interfaces.iter().filter(|(name, state)| !stays(name, state));
         for name in stale.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
@@ -155,10 +158,7 @@ impl ForwarderState {
         desired: HostInterface,
         port: Option<Result<Box<dyn Port>, OpenError>>,
     ) -> Result<(), ApplyError> {
-        let taken: BTreeSet<u32> =
-            self.host_interfaces.values().map(|host_interface| host_interface.index).collect();
-        let lowest = self.interfaces.len() as u32;
-        let free = (lowest..INTERFACES as u32).rev().find(|index| !taken.contains(index));
+        let free = self.free_host_interface_index();
         let Some(index) = free else {
             let reason = format!("all {INTERFACES} interfaces are in use");
             let full = self.fib.table_full_counts.full(Table::Interfaces, reason);
@@ -186,6 +186,7 @@ impl ForwarderState {
             reason_down,
             paired_interface: None,
         };
+        self.host_interface_indexes.insert(index);
         self.host_interfaces.insert(name.to_owned(), state);
         self.send_to_workers(|| Command::Map { interface: index, base: index });
         Ok(())
@@ -202,6 +203,7 @@ impl ForwarderState {
             base: stoa_engine::output::NO_INTERFACE,
         });
         self.host_interfaces.remove(name);
+        self.host_interface_indexes.remove(&index);
     }
 
     fn unpair(&self, index: u32, paired_interface: Option<u32>) {
@@ -293,7 +295,7 @@ impl ForwarderState {
             self.remove_queue_names(&queue_name(name));
             self.remove_queues(index);
         }
-        self.add_tx_queues(index, queues.tx);
+        self.add_tx_queues(index, queues.tx, (None, None));
         let input = (nodes::graph().nodes().len() + 1 + stoa_ports::input_of("tap")) as u16;
         let node = nodes::graph().index_of(HOST_INTERFACE_ENTRY).unwrap_or(0);
         for (number, queue) in queues.rx.into_iter().enumerate() {

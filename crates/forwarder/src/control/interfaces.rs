@@ -1,6 +1,7 @@
 //! Interfaces and sub-interfaces: their indexes, their addresses, and the effect of link changes on routes
 //! and neighbours.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use stoa_engine::INTERFACES;
@@ -10,29 +11,31 @@ use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_wire::ethernet::Mac;
 
 use super::desired;
-use super::forwarder_state::{ForwarderState, InterfaceState, InterfaceStatistics};
+use super::forwarder_state::{ForwarderState, InterfaceState};
+use super::interface_statistics::InterfaceStatistics;
 use super::limits::{Table, TableFull};
 use super::listing::unix_s;
 use super::vrfs::DEFAULT;
+use crate::addresses::InterfaceAddresses;
 use crate::ethernet::interface_flags::{
-    ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP, VIRTUAL, VRRP4, VRRP6,
+    ADVERTISE6, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, SUB_INTERFACE, UP, VIRTUAL, VRRP4, VRRP6,
 };
 use crate::neighbor::messages::Link;
-use crate::shared::{DEFAULT_VRF, InterfaceAddresses};
+use crate::shared::DEFAULT_VRF;
 
 impl ForwarderState {
     /// An index for a new interface.
     pub(super) fn free_index(&mut self) -> Result<u32, TableFull> {
-        let free = self.interfaces.iter().position(Option::is_none);
-        let at = free.unwrap_or(self.interfaces.len());
-        if at >= self.lowest_host_interface() as usize {
+        let at = self.index.lowest_free(self.interfaces.len());
+        if at >= self.lowest_host_interface() {
             let reason = format!("all {INTERFACES} interfaces are in use");
             return Err(self.fib.table_full_counts.full(Table::Interfaces, reason));
         }
-        if at == self.interfaces.len() {
+        if at as usize == self.interfaces.len() {
             self.interfaces.push(None);
+            self.index.set_free(at);
         }
-        Ok(at as u32)
+        Ok(at)
     }
 
     /// Whether the interface belongs to a port and is not a sub-interface.
@@ -53,21 +56,15 @@ impl ForwarderState {
     }
 
     fn insert_interface(&mut self, index: u32, state: InterfaceState) {
-        self.indexes_by_name.insert(state.name.clone(), index);
+        self.index.add(index, &state);
         self.interfaces[index as usize] = Some(state);
     }
 
+    /// Takes an interface out; its index is free unless another one is inserted there.
     fn take_interface(&mut self, index: u32) -> Option<InterfaceState> {
-        let state = self.interfaces[index as usize].take()?;
-        if self.indexes_by_name.get(&state.name) == Some(&index) {
-            self.indexes_by_name.remove(&state.name);
-            // A reserved interface may have the name of a sub-interface that it replaces.
-            let is_other =
-                |it: &Option<InterfaceState>| it.as_ref().is_some_and(|it| it.name == state.name);
-            if let Some(other) = self.interfaces.iter().position(is_other) {
-                self.indexes_by_name.insert(state.name.clone(), other as u32);
-            }
-        }
+        let state = self.interfaces.get_mut(index as usize)?.take()?;
+        self.index.remove(index, &state);
+        self.index.set_free(index);
         Some(state)
     }
 
@@ -101,6 +98,8 @@ impl ForwarderState {
         let vrf = self.vrfs.slot_of(&desired.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: desired.tags.clone(), is_router: desired.ip6.forwarding };
         let mtu = (mtu(&desired.ip4), mtu(&desired.ip6));
+        // Before its adjacencies are written, which tell whether there are any.
+        self.set_output_features(index, desired);
         let kind = self.glean_kind(index);
         let same = |old: &InterfaceState| {
             let glean = self.fib.adjacency(old.gleans.0);
@@ -117,10 +116,11 @@ impl ForwarderState {
         if self.interface(index).is_some_and(|old| !old.is_reserved() && same(old)) {
             return Ok(());
         }
-        let first = self.glean(index, mtu.0)?;
-        let second = self.glean(index, mtu.1).inspect_err(|_| self.fib.retire_adjacency(first));
+        let first = self.glean(index, mtu.0, true)?;
+        let second =
+            self.glean(index, mtu.1, false).inspect_err(|_| self.fib.retire_adjacency(first));
         let gleans = (first, second?);
-        let here = self.interfaces.get_mut(index as usize).and_then(Option::take);
+        let here = self.take_interface(index);
         let old = here.filter(|old| !old.is_reserved());
         let now = unix_s();
         let (baseline, policed, since) = match &old {
@@ -174,17 +174,20 @@ impl ForwarderState {
         if self.is_tunnel(interface) { AdjacencyKind::Tunnel } else { AdjacencyKind::Glean }
     }
 
-    fn glean(&mut self, interface: u32, mtu: u16) -> Result<u32, TableFull> {
+    fn glean(&mut self, interface: u32, mtu: u16, is_ip4: bool) -> Result<u32, TableFull> {
         let (kind, rewrite) = (self.glean_kind(interface), Vec::new());
-        self.fib.add_adjacency(&Adjacency { interface, mtu, kind, context: 0, rewrite })
+        let has_output_features = self.has_output_features(interface, kind, is_ip4);
+        let adjacency =
+            Adjacency { interface, mtu, kind, has_output_features, context: 0, rewrite };
+        self.fib.add_adjacency(&adjacency)
     }
 
     /// Applies the settings of a port's interfaces again: a device that came back may have another MAC
     /// address or MTU.
     pub(super) fn reconfigure_port(&mut self, base: u32) {
-        let is_set = |state: &&InterfaceState| state.base == base && !state.is_reserved();
-        let of_port = (0..self.interfaces.len() as u32)
-            .filter_map(|index| Some((index, self.interface(index).filter(is_set)?)));
+        let of_port = self.index.of_port(base).into_iter().filter_map(|index| {
+            Some((index, self.interface(index).filter(|state| !state.is_reserved())?))
+        });
         let mut family: Vec<(u32, String, desired::Interface)> =
             of_port.map(|(index, s)| (index, s.name.clone(), s.desired.clone())).collect();
         // The port's own interface first: its sub-interfaces inherit the MAC address.
@@ -194,9 +197,7 @@ impl ForwarderState {
                 tracing::error!(interface = name, %full, "cannot apply the interface's settings to its new device");
             }
         }
-        if !family.is_empty() {
-            self.publish_interfaces();
-        }
+        self.publish_interfaces();
     }
 
     /// Removes an interface whose routes are already removed.
@@ -225,7 +226,7 @@ impl ForwarderState {
             | bit(desired.ip6.enabled, IP6)
             | bit(desired.ip4.forwarding, FORWARD4)
             | bit(desired.ip6.forwarding, FORWARD6)
-            | bit(desired.cross_connect.is_some(), CROSS_CONNECT)
+            | bit(!desired.tags.is_empty(), SUB_INTERFACE)
             | bit(desired.ip4.discovery.is_some(), DISCOVERY4)
             | bit(desired.ip6.advertisement.is_some(), ADVERTISE6)
             | bit(!desired.ip4.virtual_routers.is_empty(), VRRP4)
@@ -242,50 +243,19 @@ impl ForwarderState {
             ("ip6-redirect", desired.ip6.redirects),
             ("ip4-noop", desired.noop),
             ("ip6-noop", desired.noop),
+            ("ip4-flow-hash", desired.flow_hash),
+            ("ip6-flow-hash", desired.flow_hash),
+            ("ethernet-noop", desired.noop_ethernet),
+            ("ip-local-noop", desired.noop_local),
+            ("cross-connect", desired.cross_connect.is_some()),
         ] {
             self.shared.set_feature(index, node, on);
         }
         self.shared.set_interface(index, &state.link.mac, flags, modes, vrf);
     }
 
-    /// Publishes VLAN tags and addresses after interfaces have changed.
-    pub(super) fn publish_interfaces(&mut self) {
-        let mut addresses = vec![InterfaceAddresses::default(); self.interfaces.len()];
-        for (index, state) in self.interfaces.iter().enumerate() {
-            let Some(state) = state else {
-                self.vlans.set(index as u32, index as u32, &[]);
-                continue;
-            };
-            self.vlans.set(index as u32, state.base, &state.desired.tag_keys());
-            addresses[index] = self.addresses_of(index as u32, state);
-            addresses[index].vrf = self.vrf_id(state.vrf);
-            let across = state.desired.cross_connect.as_ref().and_then(|name| self.index_of(name));
-            self.shared.interface(index as u32).set_cross_connect(across);
-        }
-        let former = std::mem::replace(&mut self.addresses.by_interface, addresses);
-        let mut all = std::mem::take(&mut self.addresses);
-        self.add_virtual_addresses(&mut all);
-        self.addresses = all;
-        if let Some(tables) = self.vlans.finish() {
-            self.shared.vlans.publish(tables, &mut self.graveyard);
-        }
-        self.shared.addresses.publish(self.addresses.clone(), &mut self.graveyard);
-        self.publish_tunnels();
-        for index in 0..self.interfaces.len() {
-            let groups = |of: &[InterfaceAddresses]| {
-                let groups = |own: &InterfaceAddresses| {
-                    (own.ip6.clone(), own.virtual6.clone(), own.link_local)
-                };
-                of.get(index).map(groups).unwrap_or_default()
-            };
-            if groups(&former) != groups(&self.addresses.by_interface) {
-                self.report_groups(index as u32);
-            }
-        }
-    }
-
     /// The addresses in use: without duplicates.
-    fn addresses_of(&self, index: u32, state: &InterfaceState) -> InterfaceAddresses {
+    pub(super) fn addresses_of(&self, index: u32, state: &InterfaceState) -> InterfaceAddresses {
         let mut addresses = InterfaceAddresses::default();
         for (address, length) in
             state.desired.ip4.addresses.iter().chain(&state.desired.ip6.addresses)
@@ -300,15 +270,15 @@ impl ForwarderState {
         if state.desired.ip6.enabled && !self.is_duplicate((index, IpAddr::V6(local))) {
             addresses.link_local = Some(local);
         }
+        addresses.virtual6 = self.virtual_addresses6(index);
+        addresses.vrf = self.vrf_id(state.vrf);
         addresses
     }
 
     /// The link of a port has changed: its interfaces follow.
     pub(super) fn link_changed(&mut self, base: u32, is_up: bool) {
-        let family: Vec<u32> = (0..self.interfaces.len() as u32)
-            .filter(|index| self.interface(*index).is_some_and(|state| state.base == base))
-            .collect();
-        for index in family {
+        let mut changed = BTreeSet::new();
+        for index in self.index.of_port(base) {
             let parent_enabled = self.interface(base).is_some_and(|p| p.desired.enabled);
             let Some(Some(state)) = self.interfaces.get_mut(index as usize) else { continue };
             let now = is_up && state.desired.enabled && parent_enabled;
@@ -316,20 +286,23 @@ impl ForwarderState {
                 continue;
             }
             (state.is_up, state.since.1) = (now, unix_s());
+            self.index.unreviewed.insert(index);
             if !now {
                 self.reset_neighbors(index);
                 self.reset_dad(index);
             }
-            self.refresh_sets(index);
+            changed.insert(index);
+            // A sub-interface is up only if its port is enabled, which may have changed meanwhile.
+            self.publish_flags(index);
+            self.refresh_desired_sets(index);
             self.host_routes_follow(index);
             if now {
                 self.report_groups(index);
             }
         }
+        self.refresh_learned(|key| changed.contains(&key.interface));
         self.review_bfd_down_routes();
-        self.review_dad();
-        self.review_virtual_routers();
-        self.review_advertising();
+        self.review_changed();
         self.fib.settle();
     }
 

@@ -2,6 +2,7 @@
 //! counts the refusals of its own bound.
 
 use stoa_api::v1;
+use stoa_engine::Pool;
 use stoa_engine::counters::{Counter, LoopCounters};
 use stoa_engine::trace_capture::CAPTURES;
 use stoa_engine::worker::{RING, URGENT_RING, WORKERS_MAX};
@@ -29,24 +30,33 @@ impl ForwarderState {
         limits
     }
 
-    /// Packet memory: each kind of buffer has its own pool.
-    fn buffer_limits(&self) -> [v1::LimitState; 2] {
+    /// Packet memory: each kind of buffer has its own limit, on each NUMA node if there are several pools.
+    fn buffer_limits(&self) -> Vec<v1::LimitState> {
+        self.pools().iter().flat_map(|pool| self.limits_of_pool(pool)).collect()
+    }
+
+    fn limits_of_pool(&self, pool: &'static Pool) -> [v1::LimitState; 2] {
         let used = |all: u32, free: u64| Some(u64::from(all).saturating_sub(free));
-        let plain = self.pool.count();
-        let jumbo = self.pool.jumbo_count();
+        let sum = |of: fn(&LoopCounters) -> &Counter| -> u64 {
+            let workers = self.worker_pool.workers.iter().enumerate();
+            let here = workers.filter(|(at, _)| std::ptr::eq(self.placement.pool_of(*at), pool));
+            here.map(|(_, worker)| of(&worker.counters.main_loop).get()).sum()
+        };
+        let node = pool.node().filter(|_| self.pools().len() > 1);
+        let node = node.map(|node| format!("-node-{node}")).unwrap_or_default();
         [
             limit(
-                "buffers",
-                used(plain, self.pool.free() + self.sum(|main_loop| &main_loop.cached)),
-                plain.into(),
-                self.sum(|main_loop| &main_loop.exhausted),
+                &format!("buffers{node}"),
+                used(pool.count(), pool.free() + sum(|main_loop| &main_loop.cached)),
+                pool.count().into(),
+                sum(|main_loop| &main_loop.exhausted),
                 "Raise /stoa-system:system/workers/buffers and restart Stoa.",
             ),
             limit(
-                "jumbo-buffers",
-                used(jumbo, self.pool.jumbo_free()),
-                jumbo.into(),
-                self.sum(|main_loop| &main_loop.jumbo_exhausted),
+                &format!("jumbo-buffers{node}"),
+                used(pool.jumbo_count(), pool.jumbo_free()),
+                pool.jumbo_count().into(),
+                sum(|main_loop| &main_loop.jumbo_exhausted),
                 "This limit is fixed: large frames wait at their port, or are dropped, until a buffer is free.",
             ),
         ]

@@ -32,8 +32,8 @@ impl Default for Limits {
             routes4: 2 << 20,
             routes6: 1 << 20,
             vrf_routes: 1 << 18,
-            next_hops: 1 << 17,
-            adjacencies: 1 << 16,
+            next_hops: 1 << 18,
+            adjacencies: 1 << 18,
             neighbors: 1 << 14,
         }
     }
@@ -254,7 +254,7 @@ impl ForwarderState {
     /// neighbours: the fullest one is listed.
     pub fn limits(&self) -> Vec<LimitState> {
         let fib = self.fib.usage();
-        let interfaces = self.interfaces.iter().flatten().count();
+        let interfaces = self.index.len();
         let tables = [
             (Table::Ip4Routes, fib.routes4),
             (Table::Ip6Routes, fib.routes6),

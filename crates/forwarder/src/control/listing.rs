@@ -54,14 +54,15 @@ impl ForwarderState {
 
     /// All interfaces by name.
     pub fn list_interfaces(&self) -> Vec<v1::InterfaceState> {
-        let known = self.interfaces.iter().enumerate();
-        let interface_state = |(at, state): (usize, &Option<InterfaceState>)| {
-            Some(self.interface_state(at as u32, state.as_ref()?))
-        };
-        let mut all: Vec<_> = known.filter_map(interface_state).collect();
-        // Indexes change as interfaces come and go.
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
+        self.list_interfaces_after("", usize::MAX)
+    }
+
+    /// At most so many interfaces by name, those whose names follow `after`; "" is before all.
+    pub fn list_interfaces_after(&self, after: &str, at_most: usize) -> Vec<v1::InterfaceState> {
+        let indexes = self.index.following(after).take(at_most);
+        indexes
+            .filter_map(|index| Some(self.interface_state(index, self.interface(index)?)))
+            .collect()
     }
 
     fn interface_state(&self, index: u32, state: &InterfaceState) -> v1::InterfaceState {
@@ -112,6 +113,7 @@ impl ForwarderState {
             detail: detail.unwrap_or_default(),
             rx_queues: port.map_or(0, |port| port.queues.0),
             tx_queues: port.map_or(0, |port| port.queues.1),
+            numa_node: port.and_then(|port| port.node).map(|node| node.0),
             vrf: state.desired.vrf.clone(),
             host_interface: self
                 .host_interfaces
@@ -214,6 +216,8 @@ impl ForwarderState {
                 vector: packets as f64 / (main_loop.busy_iterations.get().max(1) as f64),
                 handed_out: worker.counters.ledger.handed_out.get(),
                 handed_in: worker.counters.ledger.handed_in.get(),
+                numa_node: self.placement.node_of(at).map(|node| node.0),
+                cross_node: worker.counters.ledger.cross_node.get(),
             }
         };
         self.worker_pool.workers.iter().enumerate().map(interface_state).collect()
@@ -222,8 +226,10 @@ impl ForwarderState {
     /// The packet accounting of all workers together.
     pub fn conservation(&self) -> v1::Conservation {
         let mut total = accounting(self.worker_pool.workers.iter().map(|worker| &*worker.counters));
-        total.buffers = (self.pool.count() + self.pool.jumbo_count()).into();
-        total.buffers_free += self.pool.free() + self.pool.jumbo_free();
+        for pool in self.pools() {
+            total.buffers += u64::from(pool.count() + pool.jumbo_count());
+            total.buffers_free += pool.free() + pool.jumbo_free();
+        }
         total.buffers_waiting = self.cache.queued() as u64;
         // Drivers keep no buffers: one that is neither free nor waiting is held by a worker or by this
         // thread, and an idle router holds none.

@@ -2,6 +2,7 @@
 //! 3810, RFC 4541 3). All-nodes is never reported (RFC 3810 6), and neither are IPv4's link-local groups,
 //! which switches always forward (RFC 4541 2.1.2).
 
+use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 
 use stoa_wire::ethernet::{Mac, ethertype};
@@ -19,28 +20,29 @@ const REPORT_INTERVAL_MS: Millis = 1000;
 /// Groups per report: its packet stays below 1,280 bytes.
 const MAX_GROUPS: usize = 60;
 
-/// Reports to send: interface, time, and how many are left.
-pub(super) type Pending = Vec<(u32, Millis, u32)>;
+/// Reports to send, by interface: time, and how many are left.
+pub(super) type Pending = BTreeMap<u32, (Millis, u32)>;
 
 impl ForwarderState {
     /// Reports the groups of an interface now and once more, after they changed or the interface came up.
     pub(super) fn report_groups(&mut self, interface: u32) {
-        self.reports.retain(|(at, ..)| *at != interface);
+        self.reports.remove(&interface);
+        if !self.interface(interface).is_some_and(|state| state.is_up) {
+            // Reported when it comes up.
+            return;
+        }
         self.send_report(interface, Record::ToExclude);
-        self.reports.push((interface, self.now() + REPORT_INTERVAL_MS, ROBUSTNESS - 1));
+        self.reports.insert(interface, (self.now() + REPORT_INTERVAL_MS, ROBUSTNESS - 1));
     }
 
     /// Sends the reports that are due.
     pub(super) fn tick_reports(&mut self) {
         let now = self.now();
-        let (due, rest) =
-            std::mem::take(&mut self.reports).into_iter().partition(|due| due.1 <= now);
-        self.reports = rest;
-        let due: Pending = due;
-        for (interface, _, left) in due {
+        let due = self.reports.extract_if(.., |_, (at, _)| *at <= now).collect::<Pending>();
+        for (interface, (_, left)) in due {
             self.send_report(interface, Record::ToExclude);
             if left > 1 {
-                self.reports.push((interface, now + REPORT_INTERVAL_MS, left - 1));
+                self.reports.insert(interface, (now + REPORT_INTERVAL_MS, left - 1));
             }
         }
     }

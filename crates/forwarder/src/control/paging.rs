@@ -1,4 +1,4 @@
-//! Listings over the contract: routes page by page, as fast as the client reads.
+//! Listings over the contract: routes page by page, as fast as the client reads, and interfaces.
 
 use std::time::Duration;
 
@@ -6,10 +6,15 @@ use stoa_api::v1;
 use tonic::{Code, Status};
 
 use super::Listing;
+use super::apply::Forwarder;
+use super::forwarder_state::ForwarderState;
 use super::service::{Service, full};
 
 /// Routes per page: about a millisecond of the control thread.
 pub(super) const PAGE: usize = 1024;
+
+/// Interfaces per page: about a millisecond or two.
+const INTERFACES_PAGE: usize = 512;
 
 /// Attempts to get a page while the request queue is full, and the pause before each: ten seconds in all.
 const PAGE_TRIES: u32 = 500;
@@ -22,21 +27,57 @@ impl Service {
         &self,
         listing: &Listing,
     ) -> Result<Option<(Vec<v1::RouteState>, Listing)>, Status> {
-        for _ in 0..PAGE_TRIES {
+        self.patiently(|| {
             let mut listing = listing.clone();
-            let page = self.on_control(move |forwarder| {
+            move |forwarder: &mut Forwarder| {
                 let Some(state) = forwarder.state() else { return Ok(None) };
                 let routes = state.list_more_routes(&mut listing, PAGE);
                 Ok(Some((routes, listing)))
-            });
-            match page.await {
+            }
+        })
+        .await
+    }
+
+    /// Runs a function on the control thread, and tries again while the request queue is full.
+    async fn patiently<T, A>(&self, action: impl Fn() -> A + Send) -> Result<T, Status>
+    where
+        T: Send + 'static,
+        A: FnOnce(&mut Forwarder) -> Result<T, Status> + Send + 'static,
+    {
+        for _ in 0..PAGE_TRIES {
+            match self.on_control(action()).await {
                 Err(status) if status.code() == Code::ResourceExhausted => {
                     tokio::time::sleep(PAGE_PAUSE).await;
                 }
-                page => return page,
+                result => return result,
             }
         }
         Err(full())
+    }
+
+    /// All interfaces by name. The control thread does other work between the pages, so an interface that
+    /// is added or removed meanwhile may be listed or not.
+    pub(super) async fn all_interfaces(&self) -> Result<Vec<v1::InterfaceState>, Status> {
+        let first = |state: &ForwarderState| state.list_interfaces_after("", INTERFACES_PAGE);
+        let mut all = self.read(first).await?;
+        let mut is_last = all.len() < INTERFACES_PAGE;
+        while !is_last {
+            let after = all.last().map(|last| last.name.clone()).unwrap_or_default();
+            let page = self.patiently(|| {
+                let after = after.clone();
+                move |forwarder: &mut Forwarder| {
+                    let state = forwarder.state();
+                    let page = |state: &mut ForwarderState| {
+                        state.list_interfaces_after(&after, INTERFACES_PAGE)
+                    };
+                    Ok(state.map(page).unwrap_or_default())
+                }
+            });
+            let page = page.await?;
+            is_last = page.len() < INTERFACES_PAGE;
+            all.extend(page);
+        }
+        Ok(all)
     }
 
     /// Sends routes page by page, until the listing ends or the client goes away.

@@ -88,6 +88,10 @@ impl Port for PendingPort {
         }
     }
 
+    fn pool(&self) -> Option<&'static Pool> {
+        self.port.as_ref().and_then(|port| port.pool())
+    }
+
     fn set_enabled(&mut self, enabled: bool) {
         self.enabled = enabled;
         if let Some(port) = &mut self.port {

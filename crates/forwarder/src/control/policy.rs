@@ -83,11 +83,14 @@ impl ForwarderState {
                 policies.0.push(Policy { vrf, ip4, ip6 });
             }
         }
-        self.rules.rules.clone_from(&desired.rules);
-        if self.rules.policies != policies {
-            self.shared.policies.publish(policies.clone(), &mut self.graveyard);
-            self.rules.policies = policies;
+        if self.rules.rules != desired.rules {
+            self.rules.rules.clone_from(&desired.rules);
         }
+        if self.rules.policies == policies {
+            return;
+        }
+        self.shared.policies.publish(policies.clone(), &mut self.graveyard);
+        self.rules.policies = policies;
         for index in 0..self.interfaces.len() as u32 {
             let vrf = self.interface(index).map(|state| self.vrf_id(state.vrf));
             self.set_rules_feature(index, vrf);

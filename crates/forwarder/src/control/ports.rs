@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stoa_engine::worker::Command;
-use stoa_engine::{Pool, Port, PortEvent, Queues, RxQueue, TxQueue};
+use stoa_engine::{NumaNode, Pool, Port, PortEvent, Queues, RxQueue, TxQueue};
 use stoa_ports::{OpenError, PortConfig};
 
 use super::forwarder_state::{ForwarderState, PortState};
@@ -26,7 +26,9 @@ impl ForwarderState {
     ) -> Result<PortState, OpenError> {
         let with_default_queues = self.with_default_queues(config);
         let mut reason_down = String::new();
-        let port = match (self.open)(&with_default_queues, self.pool) {
+        let (node, pool) = (self.placement.node_of_port(config), self.placement.pool_for(config));
+        let _placed = self.placement.place_rings(node);
+        let port = match (self.open)(&with_default_queues, pool) {
             Ok(port) => port,
             Err(error) if self.may_defer_ports && error.may_pass() => {
                 reason_down = error.to_string();
@@ -38,7 +40,7 @@ impl ForwarderState {
                 );
                 Box::new(PendingPort::new(
                     with_default_queues,
-                    self.pool,
+                    pool,
                     self.open.clone(),
                     reason_down.clone(),
                 ))
@@ -46,17 +48,19 @@ impl ForwarderState {
             Err(error) => return Err(error),
         };
         let (config, is_up, queues) = (config.clone(), false, (0, 0));
-        Ok(PortState { port, config, interface, is_up, queues, reason_down })
+        Ok(PortState { port, config, interface, is_up, queues, reason_down, node })
     }
 
     /// Sets one transmit queue for each worker where the number is not configured.
     fn with_default_queues(&self, config: &PortConfig) -> PortConfig {
         let mut config = config.clone();
         let workers = self.worker_pool.workers.len() as u16;
+        // Its queues are bound to one pool.
+        let senders = self.placement.workers_of(self.placement.pool_for(&config)) as u16;
         match &mut config {
             PortConfig::AfPacket(config) if config.tx_queues == 0 => config.tx_queues = workers,
             PortConfig::Auto(config) if config.tx_queues == 0 => config.tx_queues = workers,
-            PortConfig::Dpdk(config) => config.workers = workers,
+            PortConfig::Dpdk(dpdk) => dpdk.workers = senders,
             PortConfig::Null(config) if config.tx_queues == 0 => config.tx_queues = workers,
             _ => {}
         }
@@ -92,7 +96,11 @@ impl ForwarderState {
         let mut rx_queues = Vec::new();
         for name in names {
             let Some(state) = self.ports.get_mut(&name) else { continue };
-            for event in state.port.service() {
+            let events = {
+                let _placed = self.placement.place_rings(state.node);
+                state.port.service()
+            };
+            for event in events {
                 match event {
                     PortEvent::Up(queues) => {
                         let rx = self.port_up(&name, queues);
@@ -123,11 +131,15 @@ impl ForwarderState {
             self.remove_queues(base);
         }
         self.reconfigure_port(base);
+        let mut place = (None, None);
         if let Some(state) = self.ports.get_mut(name) {
             state.is_up = true;
             state.queues = (queues.rx.len() as u32, queues.tx.len() as u32);
+            // A device that was missing has appeared.
+            state.node = self.placement.node_of_port(&state.config);
+            place = (state.node, state.port.pool());
         }
-        self.add_tx_queues(base, queues.tx);
+        self.add_tx_queues(base, queues.tx, place);
         // Announcements take another path to the workers: the queues must be there first.
         self.settle();
         tracing::info!(port = name, "up");
@@ -135,24 +147,28 @@ impl ForwarderState {
         queues.rx
     }
 
-    /// One transmit queue for each worker; workers without one hand packets over.
-    pub(super) fn add_tx_queues(&mut self, base: u32, tx: Vec<Box<dyn TxQueue>>) {
-        let workers = self.worker_pool.workers.len();
-        let senders = tx.len().min(workers);
-        for (at, queue) in tx.into_iter().take(senders).enumerate() {
+    /// One transmit queue for each worker; workers without one hand packets over. The place of a port is the
+    /// node of its device and the pool that it is bound to.
+    pub(super) fn add_tx_queues(
+        &mut self,
+        base: u32,
+        tx: Vec<Box<dyn TxQueue>>,
+        (node, pool): (Option<NumaNode>, Option<&'static Pool>),
+    ) {
+        let senders = self.placement.senders(tx.len(), node, pool);
+        for (at, queue) in senders.own.into_iter().zip(tx) {
             self.worker_pool.workers[at].send(Command::AddTx { base, queue });
         }
-        for at in senders..workers {
-            if senders > 0 {
-                self.worker_pool.workers[at].send(Command::TxVia { base, worker: at % senders });
-            }
+        for (at, worker) in senders.via {
+            self.worker_pool.workers[at].send(Command::TxVia { base, worker });
         }
     }
 
-    /// Assigns receive queues to the workers round-robin.
+    /// Assigns receive queues to the workers of the device's NUMA node, or to all, in turn.
     fn add_rx_queues(&mut self, name: &str, rx: Vec<Box<dyn RxQueue>>) {
         let Some(state) = self.ports.get(name) else { return };
         let (interface, node) = (state.interface, Self::entry());
+        let place = (state.node, state.port.pool());
         let input = stoa_ports::input_of(state.port.driver());
         let input = (crate::nodes::graph().nodes().len() + 1 + input) as u16;
         self.remove_queue_names(name);
@@ -161,12 +177,23 @@ impl ForwarderState {
             self.software_rss.contains(name) && self.is_short_of_queues(rx.len() as u32);
         let software_rss =
             is_software_rss.then_some(crate::flow::of_frame as stoa_engine::worker::FlowOf);
+        let mut far = None;
         for (number, queue) in rx.into_iter().enumerate() {
-            let at = self.next_queue % self.worker_pool.workers.len();
-            self.next_queue += 1;
+            let queues = &self.queues;
+            let load = |worker| queues.iter().filter(|queue| queue.1 == worker).count();
+            let at = self.placement.receiver(place.0, place.1, load);
+            far = far.or(place.0.filter(|node| self.placement.is_far(at, *node)));
             self.queues.push((format!("{name}:{number}"), at));
             let command = Command::AddRx { interface, input, node, queue, software_rss };
             self.worker_pool.workers[at].send(command);
+        }
+        if let Some(node) = far {
+            tracing::warn!(
+                port = name,
+                node = node.0,
+                "no worker of the port runs on the NUMA node of its device; list a CPU of that node in \
+                 /stoa-system:system/workers/cpus"
+            );
         }
     }
 

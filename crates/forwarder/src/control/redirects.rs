@@ -14,12 +14,12 @@ impl ForwarderState {
     /// this router share a link.
     pub(super) fn send_redirect(&mut self, packet: &Packet) {
         let message = match packet.bytes().first().map(|byte| byte >> 4) {
-            Some(4) => self.redirect4(packet).map(|message| (message, "ip4-lookup")),
-            Some(6) => self.redirect6(packet).map(|message| (message, "ip6-lookup")),
+            Some(4) => self.redirect4(packet).map(|message| (message, "ip4-origin")),
+            Some(6) => self.redirect6(packet).map(|message| (message, "ip6-origin")),
             _ => None,
         };
         let Some((message, node)) = message else { return };
-        let Some(mut answer) = self.pool.packet() else { return };
+        let Some(mut answer) = self.pool().packet() else { return };
         if answer.set_bytes(&message) {
             answer.set_own();
             answer.rx_if = packet.rx_if;

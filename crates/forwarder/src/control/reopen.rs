@@ -116,6 +116,8 @@ impl ForwarderState {
             self.close_port(&name);
             applied.ports_closed += 1;
         }
+        // A tunnel may have other endpoints.
+        self.index.mark(state.interface);
         self.ports.insert(name.clone(), state);
         applied.ports_opened += 1;
         match desired.software_rss.contains(&name) {

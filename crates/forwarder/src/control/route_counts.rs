@@ -39,6 +39,27 @@ impl RouteCounts {
     }
 }
 
+/// Number of prefixes by family and length: a search for the longest match skips lengths without any.
+#[derive(Clone, Debug)]
+pub(super) struct Lengths([[u32; 129]; 2]);
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self([[0; 129]; 2])
+    }
+}
+
+impl Lengths {
+    /// Whether there are prefixes of this length.
+    pub(super) fn has(&self, is_ip4: bool, length: u8) -> bool {
+        self.0[usize::from(is_ip4)].get(usize::from(length)).is_some_and(|count| *count > 0)
+    }
+
+    fn count_mut(&mut self, prefix: &Prefix) -> &mut u32 {
+        &mut self.0[usize::from(prefix.0.is_ipv4())][usize::from(prefix.1.min(128))]
+    }
+}
+
 /// Broadcast addresses belong to their network and are neither listed nor counted.
 fn is_listed(installed: &Installed) -> bool {
     !matches!(installed.route.action, Action::Special(SpecialNextHop::Broadcast))
@@ -50,6 +71,7 @@ impl VrfState {
         if is_listed(&installed) {
             *self.counts.count_mut(prefix.0.is_ipv4(), installed.route.protocol) += 1;
         }
+        *self.lengths.count_mut(&prefix) += 1;
         let old = self.routes.insert(prefix, installed);
         self.uncount(&prefix, old)
     }
@@ -61,6 +83,7 @@ impl VrfState {
     }
 
     fn uncount(&mut self, prefix: &Prefix, old: Option<Installed>) -> Option<Installed> {
+        *self.lengths.count_mut(prefix) -= u32::from(old.is_some());
         if let Some(old) = old.as_ref().filter(|old| is_listed(old)) {
             *self.counts.count_mut(prefix.0.is_ipv4(), old.route.protocol) -= 1;
         }
@@ -130,6 +153,10 @@ mod tests {
             let counted = state.counts.0.iter().filter(|kind| kind.routes > 0);
             let counted = counted.map(|kind| ((kind.is_ip4, kind.protocol), kind.routes));
             prop_assert_eq!(counted.collect::<BTreeMap<_, _>>(), naive);
+            for is_ip4 in [true, false] {
+                let has = state.routes.keys().any(|prefix| prefix.0.is_ipv4() == is_ip4);
+                prop_assert_eq!(state.lengths.has(is_ip4, 16), has);
+            }
         }
     }
 }

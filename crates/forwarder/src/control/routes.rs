@@ -134,6 +134,7 @@ impl ForwarderState {
     /// Records that a route is in the table.
     fn install(&mut self, slot: Slot, prepared: Prepared<'_>) {
         let Prepared { prefix, route, set, .. } = prepared;
+        self.touched.add(prefix);
         self.vrfs.count_links(slot, set.as_deref(), true);
         let installed = Installed { route: route.clone(), set };
         let old = self.vrfs.get_mut(slot).and_then(|state| state.insert(prefix, installed));
@@ -149,6 +150,7 @@ impl ForwarderState {
     pub(super) fn remove_route(&mut self, slot: Slot, prefix: Prefix) {
         let state = self.vrfs.get_mut(slot);
         let Some(installed) = state.and_then(|state| state.remove(&prefix)) else { return };
+        self.touched.add(prefix);
         let is_learned = self.unshadow(slot, prefix);
         if !is_learned {
             self.fib.remove(slot, prefix);
@@ -187,7 +189,7 @@ impl ForwarderState {
         let hop = self.usable(keys);
         match self.fib.add_hop(&hop_of(&hop)) {
             Ok(hop) => {
-                self.fib.sets.insert(keys.to_vec(), PathSet { hop, users: 1 });
+                self.fib.sets.insert(keys, PathSet { hop, users: 1 });
                 Ok(hop)
             }
             Err(full) => {
@@ -268,7 +270,7 @@ impl ForwarderState {
         let is_through =
             |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
         // A single path is used even when its gateway is unreachable.
-        self.refresh_sets_where(|keys| keys.len() > 1 && keys.iter().any(is_through));
+        self.refresh_sets_where(interface, |keys| keys.len() > 1 && keys.iter().any(is_through));
         self.refresh_learned(is_through);
         self.fib.settle();
     }
@@ -277,22 +279,26 @@ impl ForwarderState {
     pub(super) fn refresh_sets_of(&mut self, (interface, address): Key) {
         let is_through =
             |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
-        self.refresh_sets_where(|keys| keys.iter().any(is_through));
+        self.refresh_sets_where(interface, |keys| keys.iter().any(is_through));
         self.refresh_learned(is_through);
         self.fib.settle();
     }
 
-    /// Updates all sets of paths through an interface: the cost of a link change does not grow with the
-    /// number of prefixes.
+    /// Updates all sets of paths through an interface: the cost of a link change grows neither with the
+    /// number of prefixes nor with that of other interfaces.
     pub(super) fn refresh_sets(&mut self, interface: u32) {
-        self.refresh_sets_where(|keys| keys.iter().any(|key| key.interface == interface));
+        self.refresh_desired_sets(interface);
         self.refresh_learned(|key| key.interface == interface);
     }
 
-    fn refresh_sets_where(&mut self, is_meant: impl Fn(&[PathKey]) -> bool) {
-        let through = |keys: &&Vec<PathKey>| is_meant(keys);
-        let sets: Vec<Vec<PathKey>> = self.fib.sets.keys().filter(through).cloned().collect();
-        for keys in sets {
+    /// The same for the paths of desired routes only.
+    pub(super) fn refresh_desired_sets(&mut self, interface: u32) {
+        self.refresh_sets_where(interface, |_| true);
+    }
+
+    fn refresh_sets_where(&mut self, interface: u32, is_meant: impl Fn(&[PathKey]) -> bool) {
+        let sets = self.fib.sets.through(interface).filter(|keys| is_meant(keys));
+        for keys in sets.cloned().collect::<Vec<_>>() {
             let hop = hop_of(&self.usable(&keys));
             let Some(id) = self.fib.sets.get(&keys).map(|set| set.hop) else { continue };
             if let Err(full) = self.fib.set_hop(id, &hop) {

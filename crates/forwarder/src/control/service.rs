@@ -92,7 +92,7 @@ impl Service {
     }
 
     /// Reads operational state; the default before the first configuration.
-    async fn read<T: Default + Send + 'static>(
+    pub(super) async fn read<T: Default + Send + 'static>(
         &self,
         read: impl FnOnce(&ForwarderState) -> T + Send + 'static,
     ) -> Result<T, Status> {
@@ -155,12 +155,17 @@ fn started_unix_s() -> u64 {
 }
 
 fn memory(state: &ForwarderState) -> String {
-    let mib = (u64::from(state.pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
-    match state.pool.backing() {
-        Backing::Huge => format!("{mib} MiB of packet buffers on 2 MiB huge pages"),
-        Backing::Transparent => format!("{mib} MiB of packet buffers on transparent huge pages"),
-        Backing::Plain => format!("{mib} MiB of packet buffers on plain pages"),
-    }
+    let pool = |pool: &&'static stoa_engine::Pool| {
+        let mib = (u64::from(pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
+        let pages = match pool.backing() {
+            Backing::Huge => "2 MiB huge pages",
+            Backing::Transparent => "transparent huge pages",
+            Backing::Plain => "plain pages",
+        };
+        let node = pool.node().map(|node| format!(" of NUMA node {node}")).unwrap_or_default();
+        format!("{mib} MiB of packet buffers on {pages}{node}")
+    };
+    state.pools().iter().map(pool).collect::<Vec<_>>().join("; ")
 }
 
 #[tonic::async_trait]
@@ -223,7 +228,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListInterfacesRequest>,
     ) -> Answer<v1::ListInterfacesReply> {
-        let interfaces = self.read(ForwarderState::list_interfaces).await?;
+        let interfaces = self.all_interfaces().await?;
         Ok(Response::new(v1::ListInterfacesReply { interfaces }))
     }
 

@@ -1,9 +1,12 @@
 //! Publishes tunnels to the workers: the ports that are tunnels, with their interfaces.
 
+use std::net::IpAddr;
+
 use stoa_ports::{PortConfig, TunnelConfig};
 
 use super::forwarder_state::ForwarderState;
-use crate::tunnel::{Tunnel, Tunnels};
+use crate::tunnel::Tunnel;
+use crate::tunnel::table::Tunnels;
 
 /// Default TTL or hop limit of outer packets: IANA's recommended TTL.
 const HOP_LIMIT: u8 = 64;
@@ -23,13 +26,13 @@ impl ForwarderState {
         }
     }
 
-    /// Publishes all tunnels.
+    /// Publishes all tunnels if one of them has changed.
     pub(super) fn publish_tunnels(&mut self) {
-        let mut tunnels = Tunnels::default();
+        let mut tunnels = Vec::new();
         for (index, state) in self.interfaces.iter().enumerate() {
             let Some(state) = state else { continue };
             let Some(config) = self.tunnel_of(&state.name) else { continue };
-            tunnels.insert(Tunnel {
+            tunnels.push(Tunnel {
                 interface: index as u32,
                 local: config.local,
                 remote: config.remote,
@@ -38,6 +41,18 @@ impl ForwarderState {
                 vrf: self.vrf_id(state.vrf),
             });
         }
-        self.shared.tunnels.publish(tunnels, &mut self.graveyard);
+        if tunnels == self.tunnels {
+            return;
+        }
+        let shared = &self.shared;
+        let identify = |tunnel: &Tunnel| match (tunnel.local, tunnel.remote) {
+            (IpAddr::V4(local), IpAddr::V4(remote)) => {
+                shared.identifications.offset4(local, remote)
+            }
+            _ => 0,
+        };
+        let made = Tunnels::new(&tunnels, shared.kernel.lookup(), identify);
+        self.tunnels = tunnels;
+        self.shared.tunnels.publish(made, &mut self.graveyard);
     }
 }

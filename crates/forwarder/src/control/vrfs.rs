@@ -1,14 +1,14 @@
 //! VRFs: routing tables with their own routes, addresses and host routes of neighbours. An interface is in
 //! one VRF, which routes the packets that it receives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use super::desired::{DesiredState, Prefix, Route, bits, network};
 use super::fib::PathKey;
 use super::forwarder_state::{ForwarderState, Installed};
 use super::limits::TableFull;
-use super::route_counts::RouteCounts;
+use super::route_counts::{Lengths, RouteCounts};
 use crate::shared::{DEFAULT_VRF, VrfReaders, VrfTables, vrf_id};
 
 /// Most VRFs of a forwarder, including the default one.
@@ -30,11 +30,14 @@ pub(super) struct VrfState {
     /// Desired routes withdrawn while all their gateways are BFD-down.
     pub(super) bfd_down: BTreeMap<Prefix, Route>,
     pub(super) counts: RouteCounts,
+    /// Which prefix lengths `routes` has.
+    pub(super) lengths: Lengths,
 }
 
 /// All VRFs by slot.
 pub(super) struct Vrfs {
     slots: Vec<Option<VrfState>>,
+    by_name: HashMap<String, Slot>,
     /// Number of on-link paths of prefixes by interface and VRF.
     links: BTreeMap<(u32, Slot), usize>,
     /// Number of VRFs created so far.
@@ -44,7 +47,8 @@ pub(super) struct Vrfs {
 impl Vrfs {
     /// Only the default VRF.
     pub(super) fn new() -> Self {
-        let mut vrfs = Self { slots: Vec::new(), links: BTreeMap::new(), generation: 0 };
+        let by_name = HashMap::from([(String::new(), DEFAULT)]);
+        let mut vrfs = Self { slots: Vec::new(), by_name, links: BTreeMap::new(), generation: 0 };
         vrfs.slots.push(Some(VrfState::new("", DEFAULT_VRF)));
         vrfs
     }
@@ -72,7 +76,7 @@ impl Vrfs {
 
     /// The slot of a VRF by name; "" is the default one.
     pub(super) fn slot_of(&self, name: &str) -> Option<Slot> {
-        self.iter().find(|(_, state)| state.name == name).map(|(slot, _)| slot)
+        self.by_name.get(name).copied()
     }
 
     /// The route to exactly this prefix.
@@ -102,7 +106,8 @@ impl Vrfs {
 impl VrfState {
     pub(super) fn new(name: &str, id: u32) -> Self {
         let (routes, bfd_down) = (BTreeMap::new(), BTreeMap::new());
-        Self { name: name.to_owned(), id, routes, bfd_down, counts: RouteCounts::default() }
+        let (counts, lengths) = (RouteCounts::default(), Lengths::default());
+        Self { name: name.to_owned(), id, routes, bfd_down, counts, lengths }
     }
 }
 
@@ -111,7 +116,11 @@ impl ForwarderState {
     /// least `min` bits. Host routes of neighbours are derived from it and do not count.
     fn longest(&self, slot: Slot, address: IpAddr, min: u8) -> [&[PathKey]; 2] {
         let none = self.learned.is_empty();
+        let Some(state) = self.vrfs.get(slot) else { return [&[], &[]] };
         for length in (min..=bits(address)).rev() {
+            if none && !state.lengths.has(address.is_ipv4(), length) {
+                continue;
+            }
             let prefix = (network(address, length), length);
             if let Some(installed) = self.vrfs.route(slot, &prefix) {
                 return [installed.set.as_deref().unwrap_or_default(), &[]];
@@ -162,6 +171,7 @@ impl ForwarderState {
                 self.vrfs.slots.push(None);
             }
             self.vrfs.slots[slot] = Some(VrfState::new(name, id));
+            self.vrfs.by_name.insert(name.clone(), slot);
             added = true;
         }
         if added {
@@ -182,7 +192,9 @@ impl ForwarderState {
         }
         let mut gone = Vec::new();
         for slot in stale {
-            self.vrfs.slots[slot] = None;
+            if let Some(state) = self.vrfs.slots[slot].take() {
+                self.vrfs.by_name.remove(&state.name);
+            }
             self.fib.remove_vrf(slot);
             gone.push(slot);
         }

@@ -1,5 +1,6 @@
 //! `cross-connect`: sends frames unchanged out of another interface, with their VLAN tags and
-//! addresses, as a cable between the two ports would.
+//! addresses, as a cable between the two ports would. It is the last feature of the arc
+//! `ethernet-input`: no frame continues there.
 
 use std::sync::Arc;
 
@@ -7,11 +8,10 @@ use stoa_engine::{Context, Next, Node, Vector};
 
 use super::interface_flags::UP;
 use crate::drops::Drop;
+use crate::output;
 use crate::shared::Shared;
 
-/// The next node.
-pub const EDGES: &[&str] = &["port-output"];
-const OUTPUT: u16 = 0;
+pub use crate::output::EDGES;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -30,13 +30,13 @@ impl Node for CrossConnect {
                 return Next::All(Drop::InterfaceDown.next());
             };
             vector.tx_if[..lanes].fill(peer);
-            return Next::All(OUTPUT);
+            return Next::All(output::edge(&self.shared, peer));
         }
         for lane in 0..lanes {
             vector.next[lane] = match self.peer(vector.rx_if[lane]) {
                 Some(peer) => {
                     vector.tx_if[lane] = peer;
-                    OUTPUT
+                    output::edge(&self.shared, peer)
                 }
                 None => Drop::InterfaceDown.next(),
             };
@@ -46,10 +46,9 @@ impl Node for CrossConnect {
 }
 
 impl CrossConnect {
-    /// The cross-connected interface; `None`: one of the two is administratively down.
+    /// The cross-connected interface; `None`: it is administratively down.
     fn peer(&self, port: u32) -> Option<u32> {
-        let is_up = |interface: u32| self.shared.interface(interface).flags() & UP != 0;
         let peer = self.shared.interface(port).cross_connect()?;
-        (is_up(port) && is_up(peer)).then_some(peer)
+        (self.shared.attributes.flags_of(peer) & UP != 0).then_some(peer)
     }
 }

@@ -1,6 +1,10 @@
 //! `ethernet-input`: the first node after the ports. It classifies the frame by VLAN tags to find the
 //! interface, checks the destination MAC address, advances to the payload and selects the next node
-//! by ethertype (IEEE 802.3, 802.1Q, 802.1ad).
+//! by ethertype (IEEE 802.3, 802.1Q, 802.1ad). If the interface has features of the arc, the frame
+//! passes them first, from its Ethernet header on; `ethernet-dispatch` does the rest behind them.
+//!
+//! A frame without a sub-interface is in the interface of its port: if that has features, they get
+//! frames with unknown tags and frames that are truncated, too.
 //!
 //! A vector takes the first of three ways that fits, and the lanes that are left over take the next
 //! one: all frames have the same header, but for the family ([`super::ethernet_kernel`]); all are
@@ -8,24 +12,26 @@
 
 use std::sync::Arc;
 
+use stoa_engine::arc::ArcHook;
+use stoa_engine::protocol::NumberTable;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use super::ethernet_frame::{Classifier, count, count_lanes, split_tag};
 use super::ethernet_kernel::{self, FramePattern, Lanes, STEP};
-use super::ethernet_mixed::{self, Headers, Mixed, set_bits};
-use super::interface_flags::{CROSS_CONNECT, UP, VIRTUAL};
+use super::ethernet_mixed::{self, Headers, IP as IS_UP, MAC, Mixed, set_bits};
+use super::interface_flags::{SUB_INTERFACE, VIRTUAL};
 use super::mac_word;
+use crate::arcs::{self, ETHERNET_INPUT};
+use crate::attributes::LINK_FLAGS;
 use crate::kernel::Kernel;
+use crate::protocols;
 use crate::shared::Shared;
 
-/// Next nodes.
-pub const EDGES: &[&str] =
-    &["ip4-input", "ip6-input", "arp-input", "host-interface-output", "cross-connect"];
+/// Next nodes of both nodes, besides those of the arc and of the table of ethertypes.
+pub const EDGES: &[&str] = &["ip4-input", "ip6-input", "host-interface-output"];
 pub(super) const IP4: u16 = 0;
 pub(super) const IP6: u16 = 1;
-pub(super) const ARP: u16 = 2;
-pub(super) const HOST_INTERFACE: u16 = 3;
-const XCONNECT: u16 = 4;
+pub(super) const HOST_INTERFACE: u16 = 2;
 
 /// Number of lanes to prefetch ahead.
 const AHEAD: usize = 12;
@@ -34,32 +40,50 @@ const FEW: usize = 3;
 /// So are exceptions to a uniform vector up to one lane of so many.
 const RARE: usize = 16;
 
-/// Makes the node of one worker.
+/// Makes `ethernet-input` of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(EthernetInput { shared: shared.clone(), headers: Box::default() })
+    let types = protocols::ethertypes("ethernet-input");
+    EthernetInput::<false>::boxed(shared, types)
 }
 
-struct EthernetInput {
+/// Makes `ethernet-dispatch` of one worker.
+pub fn make_dispatch(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    let types = protocols::ethertypes("ethernet-dispatch");
+    EthernetInput::<true>::boxed(shared, types)
+}
+
+/// `ethernet-input` or, `BEHIND` the features, `ethernet-dispatch`.
+struct EthernetInput<const BEHIND: bool> {
     shared: Arc<Shared>,
+    /// How frames begin the arc: they do only in `ethernet-input`.
+    hook: ArcHook,
+    types: NumberTable<u16>,
     headers: Box<Headers>,
 }
 
-impl Node for EthernetInput {
+impl<const BEHIND: bool> EthernetInput<BEHIND> {
+    fn boxed(shared: &Arc<Shared>, types: NumberTable<u16>) -> Box<dyn Node> {
+        let hook = arcs::hook(ETHERNET_INPUT, "ethernet-input");
+        Box::new(Self { shared: shared.clone(), hook, types, headers: Box::default() })
+    }
+}
+
+impl<const BEHIND: bool> Node for EthernetInput<BEHIND> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let Self { shared, headers } = self;
+        let Self { shared, hook, types, headers } = self;
         let vlans = shared.vlans.read(cx.reader);
-        let classifier = Classifier { shared, vlans, cx };
+        let classifier = Classifier::<BEHIND> { shared, vlans, hook: *hook, types, cx };
         let port = vector.rx_if.uniform(vector.len());
-        if port.is_some_and(|port| classifier.is_cross_connected(port)) {
-            return Next::All(XCONNECT);
+        if let Some(port) = port
+            && Classifier::<BEHIND>::has_features(classifier.link(port))
+            && !vlans.has_any(port)
+        {
+            return Next::All(classifier.first_feature(port));
         }
         if shared.kernel != Kernel::Scalar {
             return classifier.lanes(vector, port, headers);
         }
-        let is_cross_connected = |lane: usize| classifier.is_cross_connected(vector.rx_if[lane]);
-        if port.is_none() && (0..vector.len()).any(is_cross_connected) {
-            classifier.one_by_one(vector, port, &lanes_in_use(vector.len()));
-        } else if shared.virtual_macs.read(cx.reader).is_empty() {
+        if shared.virtual_macs.read(cx.reader).is_empty() {
             classifier.scalar::<false>(vector);
         } else {
             classifier.with_virtual(vector);
@@ -97,13 +121,7 @@ fn looks_uniform(vector: &Vector) -> bool {
         .all(|lane| outermost_tag(vector.bytes((*lane).min(lanes - 1))) == first)
 }
 
-impl Classifier<'_, '_> {
-    /// Whether this port is cross-connected.
-    #[inline(always)]
-    fn is_cross_connected(&self, port: u32) -> bool {
-        self.shared.interface(port).flags() & CROSS_CONNECT != 0
-    }
-
+impl<const BEHIND: bool> Classifier<'_, '_, BEHIND> {
     /// Classifies frames one by one. `VIRTUAL`: a virtual router is active; evaluated once per
     /// vector.
     #[inline(always)]
@@ -124,21 +142,13 @@ impl Classifier<'_, '_> {
         self.scalar::<true>(vector);
     }
 
-    /// Classifies frames of one port or, if `port` is none, of several, some of which may be
-    /// cross-connected.
-    fn one_by_one(&self, vector: &mut Vector, port: Option<u32>, lanes: &Lanes) {
-        for lane in set_bits(lanes) {
-            let is_out = port.is_none() && self.is_cross_connected(vector.rx_if[lane]);
-            vector.next[lane] = if is_out { XCONNECT } else { self.any::<true>(vector, lane) };
-        }
-    }
-
-    /// Classifies frames in parallel, and exceptions one by one.
+    /// Classifies frames of one interface or, if `port` is none, of several in parallel, and
+    /// exceptions one by one.
     #[inline(always)]
     fn lanes(&self, vector: &mut Vector, port: Option<u32>, headers: &mut Headers) -> Next {
         let lanes = vector.len();
         let mut pending = lanes_in_use(lanes);
-        let mut families = [false; 2];
+        let (mut families, mut has_features) = ([false; 2], false);
         let mut left = lanes;
         if let Some(port) = port
             && looks_uniform(vector)
@@ -151,9 +161,14 @@ impl Classifier<'_, '_> {
             let mixed = self.mixed(vector, &pending, headers);
             pending = mixed.exceptions;
             families = [0, 1].map(|family| families[family] || mixed.families[family]);
+            if !BEHIND && pending != [0; _] {
+                has_features = self.featured(vector, &mut pending, headers);
+            }
         }
-        if pending != [0; _] {
-            self.one_by_one(vector, port, &pending);
+        if pending != [0; _] || has_features {
+            for lane in set_bits(&pending) {
+                vector.next[lane] = self.any::<true>(vector, lane);
+            }
             return Next::Lanes;
         }
         match families {
@@ -164,21 +179,28 @@ impl Classifier<'_, '_> {
 
     /// Classifies frames of one port that have the same header as the first one, untagged or in its
     /// VLAN: returns the others, which are not changed, and whether there is IPv4 and IPv6. `None`:
-    /// the first frame is an exception; nothing is changed.
+    /// the first frame is an exception, or there are features; nothing is changed.
     #[inline(always)]
     fn uniform(&self, vector: &mut Vector, port: u32) -> Option<(Lanes, [bool; 2])> {
         let lanes = vector.len();
         let tag = vector.bytes(0).get(12..16)?.first_chunk::<4>()?;
-        let (interface, pattern) = if matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]) {
+        let is_tagged = matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]);
+        let interface = if is_tagged && !BEHIND {
             let (_, key, _) = split_tag(vector.bytes(0), 12)?;
-            let interface = self.vlans.get(port, key, None)?;
-            (interface, FramePattern::tagged(self.mac_of_first(vector, interface), *tag))
+            self.vlans.get(port, key, None)?
         } else {
-            (port, FramePattern::untagged(self.mac_of_first(vector, port)))
+            port
         };
-        if self.shared.interface(interface).flags() & UP == 0 {
+        let link = self.link(interface);
+        let is_sub = link & u64::from(SUB_INTERFACE) << LINK_FLAGS != 0;
+        if link & IS_UP == 0 || Self::has_features(link) || BEHIND && is_tagged && !is_sub {
             return None;
         }
+        let mac = self.mac_of_first(vector, interface, link);
+        let pattern = match is_tagged {
+            true => FramePattern::tagged(mac, *tag),
+            false => FramePattern::untagged(mac),
+        };
         let classified = ethernet_kernel::classify(self.shared.kernel, vector, &pattern)?;
         if interface != port {
             count(self.cx.counters, interface, classified.counts);
@@ -193,24 +215,34 @@ impl Classifier<'_, '_> {
     /// Classifies frames of several ports or VLANs.
     #[inline(never)]
     fn mixed(&self, vector: &mut Vector, pending: &Lanes, headers: &mut Headers) -> Mixed {
-        let tables = (self.vlans, &self.shared.attributes);
+        let tables = ((!BEHIND).then_some(self.vlans), &self.shared.attributes);
         let mixed = ethernet_mixed::classify(self.shared.kernel, vector, pending, headers, tables);
         count_lanes(self.cx.counters, &mixed.tagged, &vector.rx_if, &headers.lengths);
         mixed
     }
 
+    /// Sends frames to the features of their interfaces; returns whether there are any.
+    #[inline(never)]
+    fn featured(&self, vector: &mut Vector, pending: &mut Lanes, headers: &Headers) -> bool {
+        let links = self.shared.attributes.link();
+        let edge = |interface| self.first_feature(interface);
+        let [featured, tagged] =
+            ethernet_mixed::take_featured(vector, pending, headers, links, edge);
+        count_lanes(self.cx.counters, &tagged, &vector.rx_if, &headers.lengths);
+        featured != [0; _]
+    }
+
     /// The destination MAC address to expect: that of an active virtual router if the first frame has
     /// it, else that of the interface.
     #[inline(always)]
-    fn mac_of_first(&self, vector: &Vector, interface: u32) -> u64 {
-        let line = self.shared.interface(interface);
-        if line.flags() & VIRTUAL != 0
+    fn mac_of_first(&self, vector: &Vector, interface: u32, link: u64) -> u64 {
+        if link & u64::from(VIRTUAL) << LINK_FLAGS != 0
             && let Some(mac) = vector.bytes(0).first_chunk::<6>().map(mac_word)
-            && self.is_virtual(line, interface, mac)
+            && self.is_virtual(link, interface, mac)
         {
             return mac;
         }
-        line.mac()
+        link & MAC
     }
 }
 

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoa_engine::Vector;
 use stoa_engine::column::Column;
+use stoa_engine::gather::gather_32;
 use stoa_engine::pool::SLOT;
 use stoa_tables::exact_match::ABSENT;
 
 use super::ethernet_frame::split_tag;
 use super::ethernet_kernel::{Lanes, STEP};
-use super::interface_flags::{CROSS_CONNECT, UP};
+use super::interface_flags::{FEATURES_ETHERNET, SUB_INTERFACE, UP};
 use super::mac_word;
 use super::vlan_table::{NO_KEY, VlanTables, key};
 use crate::attributes::{Attributes, LINK_FLAGS};
@@ -28,9 +29,12 @@ pub(super) const MAC: u64 = (1 << LINK_FLAGS) - 1;
 /// Set in [`Headers::words`] of a lane with IPv4 or IPv6. As a flag in
 /// [`Attributes::link`](crate::attributes::Attributes::link): administratively up.
 pub(super) const IP: u64 = (UP as u64) << LINK_FLAGS;
+/// Set in [`Headers::words`] of a lane behind the features of its interface. As a flag in the link:
+/// the interface has such features.
+pub(super) const FEATURES: u64 = (FEATURES_ETHERNET as u64) << LINK_FLAGS;
 /// What must be the same in [`Headers::words`] and in the link of the interface: the frame is to the
-/// interface, which is up and not cross-connected.
-pub(super) const COMPARED: u64 = MAC | IP | (CROSS_CONNECT as u64) << LINK_FLAGS;
+/// interface, which is up and has no features that the frame has yet to pass.
+pub(super) const COMPARED: u64 = MAC | IP | FEATURES;
 /// The first bit of the length of the header, and the mask of the length.
 pub(super) const HEADER: u32 = 56;
 pub(super) const HEADER_MASK: u64 = 31;
@@ -76,13 +80,14 @@ pub struct Mixed {
 }
 
 /// Sets the interface of pending lanes with IPv4 or IPv6 to that interface, advances them to the
-/// payload and sets their `next` to 0 for IPv4 and 1 for IPv6.
+/// payload and sets their `next` to 0 for IPv4 and 1 for IPv6. Without `vlans`, the interfaces of
+/// the lanes are known already, and the lanes have passed the features there.
 pub fn classify(
     kernel: Kernel,
     vector: &mut Vector,
     pending: &Lanes,
     headers: &mut Headers,
-    (vlans, attributes): (&VlanTables, &Attributes),
+    (vlans, attributes): (Option<&VlanTables>, &Attributes),
 ) -> Mixed {
     let lanes = vector.len();
     headers.lengths.copy_from_slice(&vector.length[..]);
@@ -93,10 +98,12 @@ pub fn classify(
         Kernel::Avx2 => super::ethernet_mixed_avx2::read(vector, pending, headers),
         _ => read(vector, pending, headers),
     };
-    if has_keys {
-        vlans.lookup_batch(&headers.keys[..lanes], &mut headers.found[..lanes]);
-    } else {
-        headers.found[..lanes].fill(ABSENT);
+    match vlans {
+        Some(vlans) if has_keys => {
+            vlans.lookup_batch(&headers.keys[..lanes], &mut headers.found[..lanes]);
+        }
+        Some(_) => headers.found[..lanes].fill(ABSENT),
+        None => keep_interfaces(vector, headers, attributes),
     }
     let links = attributes.link();
     assert!(links.len().is_power_of_two());
@@ -107,6 +114,56 @@ pub fn classify(
         Kernel::Avx2 => super::ethernet_mixed_avx2::finish(vector, pending, headers, links),
         _ => finish(vector, pending, headers, links),
     }
+}
+
+/// Finds the interfaces that lanes have already: a sub-interface by any tags, another one only
+/// [at the port](AT_PORT).
+fn keep_interfaces(vector: &Vector, headers: &mut Headers, attributes: &Attributes) {
+    let lanes = vector.len();
+    gather_32(attributes.flags(), &vector.rx_if, lanes, &mut headers.found);
+    let found = headers.found.iter_mut().zip(headers.words.iter_mut());
+    for ((found, word), interface) in found.zip(&vector.rx_if[..lanes]) {
+        *found = if *found & SUB_INTERFACE == 0 { ABSENT } else { *interface };
+        *word |= FEATURES;
+    }
+}
+
+/// Takes those lanes out of `pending`, the exceptions of [`classify`], that have IPv4 or IPv6 and
+/// whose interface has features: sets their interface, and their `next` by `edge`. Returns them, and
+/// those with a sub-interface.
+pub fn take_featured(
+    vector: &mut Vector,
+    pending: &mut Lanes,
+    headers: &Headers,
+    links: &[AtomicU64],
+    edge: impl Fn(u32) -> u16,
+) -> [Lanes; 2] {
+    const READY: u64 = IP | FEATURES;
+    let (mut featured, mut tagged) = ([0; _], [0; _]);
+    for lane in set_bits(pending) {
+        let (port, word, bit) = (vector.rx_if[lane], headers.words[lane], 1 << (lane % STEP));
+        let interface = interface_of(headers.found[lane], word, port);
+        let link = links[interface as usize & (links.len() - 1)].load(Ordering::Relaxed);
+        if word & IP == 0 || interface == ABSENT || link & READY != READY {
+            continue;
+        }
+        featured[lane / STEP] |= bit;
+        if interface != port {
+            tagged[lane / STEP] |= bit;
+        }
+        vector.rx_if[lane] = interface;
+        vector.next[lane] = edge(interface);
+    }
+    for (pending, featured) in pending.iter_mut().zip(&featured) {
+        *pending &= !featured;
+    }
+    [featured, tagged]
+}
+
+/// The interface of a lane, or [`ABSENT`].
+#[inline(always)]
+fn interface_of(found: u32, word: u64, port: u32) -> u32 {
+    if found == ABSENT && word & AT_PORT != 0 { port } else { found }
 }
 
 /// The lanes whose bits are set.
@@ -161,10 +218,7 @@ fn finish(vector: &mut Vector, pending: &Lanes, headers: &Headers, links: &[Atom
     let mut mixed = Mixed::default();
     for lane in set_bits(pending) {
         let (port, word, bit) = (vector.rx_if[lane], headers.words[lane], 1 << (lane % STEP));
-        let interface = match headers.found[lane] {
-            ABSENT if word & AT_PORT != 0 => port,
-            found => found,
-        };
+        let interface = interface_of(headers.found[lane], word, port);
         let link = links[interface as usize & (links.len() - 1)].load(Ordering::Relaxed);
         if word & IP == 0 || interface == ABSENT || (link ^ word) & COMPARED != 0 {
             mixed.exceptions[lane / STEP] |= bit;

@@ -38,11 +38,13 @@ fn mac(interface: u32) -> [u8; 6] {
     if interface == 14 { OTHER_MAC } else { MAC }
 }
 
-/// Port 2 is cross-connected, port 3 and interface 13 are down.
+/// Port 2 and interfaces 12 and 17 have features, port 3 and interface 13 are down.
 fn flags(interface: u32) -> u32 {
     match interface {
-        2 => UP | CROSS_CONNECT,
+        2 => UP | FEATURES_ETHERNET,
+        12 | 17 => UP | FEATURES_ETHERNET | SUB_INTERFACE,
         3 | 13 => 0,
+        10.. => UP | SUB_INTERFACE,
         _ => UP,
     }
 }
@@ -52,7 +54,9 @@ fn attributes() -> &'static Attributes {
     ATTRIBUTES.get_or_init(|| {
         let attributes = Attributes::default();
         for interface in [1, 2, 3, 4, 10, 11, 12, 13, 14, 15, 16, 17] {
-            attributes.set(interface, &mac(interface), flags(interface), 0);
+            let flags = flags(interface);
+            attributes.set(interface, &mac(interface), flags & !FEATURES_ETHERNET, 0);
+            attributes.set_flag(interface, FEATURES_ETHERNET, flags & FEATURES_ETHERNET != 0);
         }
         attributes
     })
@@ -60,7 +64,8 @@ fn attributes() -> &'static Attributes {
 
 fn vlans(kernel: Kernel) -> VlanTables {
     let mut writer = VlanWriter::new(kernel.lookup());
-    SUB_INTERFACES.iter().for_each(|(interface, port, tags)| writer.set(*interface, *port, tags));
+    let all = SUB_INTERFACES.iter();
+    assert!(all.copied().all(|(interface, port, tags)| writer.set(interface, port, tags)));
     writer.finish().unwrap()
 }
 
@@ -114,10 +119,8 @@ fn frames() -> impl Strategy<Value = Vec<Frame>> {
     ]
 }
 
-/// The interface, the length of the header and the edge of a frame; `None`: an exception.
-fn expected(port: u32, frame: &[u8]) -> Option<(u32, u16, u16)> {
-    let known: BTreeMap<(u32, &[TagKey]), u32> =
-        SUB_INTERFACES.iter().map(|(interface, port, tags)| ((*port, *tags), *interface)).collect();
+/// The tags of a frame, the length of its header and its edge; `None`: it is not IP.
+fn parsed(frame: &[u8]) -> Option<(Vec<TagKey>, u16, u16)> {
     let word = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let (mut tags, mut at) = (Vec::new(), 12);
     while let tpid @ (0x8100 | 0x88a8) = word(at)? {
@@ -125,35 +128,74 @@ fn expected(port: u32, frame: &[u8]) -> Option<(u32, u16, u16)> {
         tags.push(ad | word(at + 2)? & 0xfff);
         at += 4;
     }
-    let interface = match (known.get(&(port, &tags)), &tags[..]) {
-        (Some(interface), _) => *interface,
-        (None, [] | [0]) => port,
-        _ => return None,
-    };
-    let is_ready = flags(interface) == UP && frame.starts_with(&mac(interface));
     let edge = [0x0800, 0x86dd].iter().position(|it| word(at) == Some(*it))?;
-    is_ready.then_some((interface, at as u16 + 2, edge as u16))
+    Some((tags, at as u16 + 2, edge as u16))
 }
 
-fn agrees(kernel: Kernel, frames: &[Frame], pending: &Lanes) -> Result<(), TestCaseError> {
-    let pool = pool();
-    let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+/// The interface of an IP frame, the length of its header and its edge.
+fn located(port: u32, frame: &[u8]) -> Option<(u32, u16, u16)> {
+    let known: BTreeMap<(u32, &[TagKey]), u32> =
+        SUB_INTERFACES.iter().map(|(interface, port, tags)| ((*port, *tags), *interface)).collect();
+    let (tags, length, edge) = parsed(frame)?;
+    match (known.get(&(port, &tags)), &tags[..]) {
+        (Some(interface), _) => Some((*interface, length, edge)),
+        (None, [] | [0]) => Some((port, length, edge)),
+        _ => None,
+    }
+}
+
+/// Whether the flags under UP and FEATURES_ETHERNET are these.
+fn has(interface: u32, expected: u32) -> bool {
+    flags(interface) & (UP | FEATURES_ETHERNET) == expected
+}
+
+/// The same without exceptions.
+fn expected(port: u32, frame: &[u8]) -> Option<(u32, u16, u16)> {
+    let is_ready = |interface| has(interface, UP) && frame.starts_with(&mac(interface));
+    located(port, frame).filter(|(interface, ..)| is_ready(*interface))
+}
+
+/// The same for a frame that has passed the features of its interface.
+fn expected_behind(interface: u32, frame: &[u8]) -> Option<(u32, u16, u16)> {
+    let (tags, length, edge) = parsed(frame)?;
+    let is_sub = flags(interface) & SUB_INTERFACE != 0 && tags.len() <= 2;
+    let is_here = is_sub || matches!(&tags[..], [] | [0]);
+    let is_ready = has(interface, UP | FEATURES_ETHERNET) && frame.starts_with(&mac(interface));
+    (is_here && is_ready).then_some((interface, length, edge))
+}
+
+/// A vector with these frames.
+fn vector(cache: &mut PoolCache, frames: &[Frame]) -> Box<Vector> {
+    let mut vector = Vector::new(pool());
     cache.fill(&mut vector, frames.len());
-    for (lane, (port, frame, shift)) in frames.iter().enumerate() {
+    for (lane, (interface, frame, shift)) in frames.iter().enumerate() {
         let at = HEADROOM + usize::from(*shift);
         vector.slot_mut(lane)[at..at + frame.len()].copy_from_slice(frame);
         (vector.offset[lane], vector.length[lane]) = (at as u16, frame.len() as u16);
-        (vector.next[lane], vector.rx_if[lane]) = (BEFORE, *port);
+        (vector.next[lane], vector.rx_if[lane]) = (BEFORE, *interface);
     }
-    let mut headers = Headers::default();
-    let tables = (&vlans(kernel), attributes());
+    vector
+}
+
+/// Compares a kernel with a model. `is_behind`: the frames have passed their features.
+fn agrees(
+    kernel: Kernel,
+    frames: &[Frame],
+    pending: &Lanes,
+    is_behind: bool,
+) -> Result<(), TestCaseError> {
+    let mut cache = PoolCache::new(pool());
+    let mut vector = vector(&mut cache, frames);
+    let (mut headers, vlans) = (Headers::default(), vlans(kernel));
+    let tables = ((!is_behind).then_some(&vlans), attributes());
     let found = classify(kernel, &mut vector, pending, &mut headers, tables);
     let mut mixed = Mixed::default();
+    let model = if is_behind { expected_behind } else { expected };
     for (lane, (port, frame, shift)) in frames.iter().enumerate() {
         let (step, bit) = (lane / STEP, 1 << (lane % STEP));
         let is_pending = pending[step] & bit != 0;
         let (mut interface, mut header, mut next) = (*port, 0, BEFORE);
-        match expected(*port, frame).filter(|_| is_pending) {
+        match model(*port, frame).filter(|_| is_pending) {
             Some(result) => {
                 (interface, header, next) = result;
                 mixed.families[usize::from(next)] = true;
@@ -167,8 +209,38 @@ fn agrees(kernel: Kernel, frames: &[Frame], pending: &Lanes) -> Result<(), TestC
         prop_assert_eq!(after, (before.0 + header, before.1 - header), "lane {}", lane);
         prop_assert_eq!((vector.rx_if[lane], vector.next[lane]), (interface, next));
     }
-    prop_assert_eq!(found, mixed, "{:?}", kernel);
+    prop_assert_eq!(&found, &mixed, "{:?}", kernel);
+    if !is_behind {
+        features_take_theirs((&mut vector, &headers), frames, found.exceptions)?;
+    }
     cache.free_from(&mut vector, 0);
+    Ok(())
+}
+
+/// Of the exceptions, IP frames go to the features of their interfaces, unchanged.
+fn features_take_theirs(
+    (vector, headers): (&mut Vector, &Headers),
+    frames: &[Frame],
+    exceptions: Lanes,
+) -> Result<(), TestCaseError> {
+    let edge = |interface| 1000 + interface as u16;
+    let (mut left, links) = (exceptions, attributes().link());
+    let [featured, tagged] = take_featured(vector, &mut left, headers, links, edge);
+    for lane in set_bits(&exceptions) {
+        let (port, frame, shift) = &frames[lane];
+        let interface = located(*port, frame).map(|(interface, ..)| interface);
+        let interface = interface.filter(|it| has(*it, UP | FEATURES_ETHERNET));
+        let is_in = |lanes: &Lanes| lanes[lane / STEP] >> (lane % STEP) & 1 == 1;
+        prop_assert_eq!(
+            (is_in(&featured), is_in(&left)),
+            (interface.is_some(), interface.is_none())
+        );
+        prop_assert_eq!(is_in(&tagged), interface.is_some_and(|it| it != *port));
+        prop_assert_eq!(vector.rx_if[lane], interface.unwrap_or(*port));
+        prop_assert_eq!(vector.next[lane], interface.map_or(BEFORE, edge));
+        let span = (vector.offset[lane], vector.length[lane]);
+        prop_assert_eq!(span, (HEADROOM as u16 + shift, frame.len() as u16));
+    }
     Ok(())
 }
 
@@ -189,7 +261,12 @@ proptest! {
     ) {
         let pending = in_use(if has_all { [u8::MAX; _] } else { some }, &frames);
         for kernel in Kernel::available() {
-            agrees(kernel, &frames, &pending)?;
+            agrees(kernel, &frames, &pending, false)?;
+            let behind = frames.iter().map(|(port, frame, shift)| {
+                let interface = located(*port, frame).map_or(*port, |(interface, ..)| interface);
+                (interface, frame.clone(), *shift)
+            });
+            agrees(kernel, &behind.collect::<Vec<_>>(), &pending, true)?;
         }
     }
 }
@@ -204,7 +281,10 @@ fn the_model_knows_the_rules() {
     assert_eq!(expected(1, &frame(&[0x81, 0, 0, 100, 0x81, 0, 0, 200])), Some((11, 22, 0)));
     assert_eq!(expected(1, &frame(&[0x81, 0, 0, 100, 0x81, 0, 0, 201])), None);
     assert_eq!(expected(1, &frame(&[0x88, 0xa8, 0, 5])), None, "has double tags only");
-    assert_eq!(expected(2, &frame(&[])), None, "cross-connected");
+    assert_eq!(expected(2, &frame(&[])), None, "features");
+    assert_eq!(expected_behind(2, &frame(&[])), Some((2, 14, 0)));
+    assert_eq!(expected_behind(2, &frame(&[0x81, 0, 0, 100])), None, "no sub-interface");
+    assert_eq!(expected_behind(12, &frame(&[0x81, 0, 0, 100])), Some((12, 18, 0)));
     assert_eq!(expected(3, &frame(&[])), None, "down");
     assert_eq!(expected(1, &frame(&[0x81, 0, 0x01, 0x90])), None, "another MAC address");
 }

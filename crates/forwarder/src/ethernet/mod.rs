@@ -21,13 +21,15 @@ pub mod virtual_macs;
 pub mod vlan_table;
 
 pub use crate::attributes::interface_flags;
-pub use ethernet_input::{EDGES, make};
+pub use ethernet_input::{EDGES, make, make_dispatch};
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use zerocopy::FromZeros;
+
 /// The state of an interface for workers: one cache line of atomic words, written by the control
 /// thread.
-#[derive(Default)]
+#[derive(Default, FromZeros)]
 #[repr(C, align(64))]
 pub struct InterfaceLine {
     mac: AtomicU64,

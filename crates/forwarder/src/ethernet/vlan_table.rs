@@ -1,5 +1,9 @@
 //! Maps VLAN tags to sub-interfaces: one exact-match table of all ports, changed in place.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use stoa_engine::INTERFACES;
 use stoa_tables::exact_match::{ExactMatch, ExactMatchReader};
 use stoa_tables::lpm::Kernel;
 
@@ -37,11 +41,28 @@ pub(super) fn key(port: u32, outer: TagKey, inner: Option<TagKey>) -> u64 {
 /// All sub-interfaces of all ports, as workers read them.
 pub struct VlanTables {
     by_tags: ExactMatchReader,
+    counts: Arc<Counts>,
 }
 
 impl Default for VlanTables {
     fn default() -> Self {
-        Self { by_tags: ExactMatch::default().reader() }
+        Self { by_tags: ExactMatch::default().reader(), counts: Arc::default() }
+    }
+}
+
+/// How many sub-interfaces each port has.
+struct Counts(Box<[AtomicU32]>);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self((0..INTERFACES).map(|_| AtomicU32::new(0)).collect())
+    }
+}
+
+impl Counts {
+    /// That of the port in a key.
+    fn of(&self, key: u64) -> &AtomicU32 {
+        &self.0[(key >> PORT) as usize % INTERFACES]
     }
 }
 
@@ -50,6 +71,12 @@ impl VlanTables {
     #[inline(always)]
     pub fn get(&self, port: u32, outer: TagKey, inner: Option<TagKey>) -> Option<u32> {
         self.by_tags.get(key(port, outer, inner))
+    }
+
+    /// Whether a port has sub-interfaces.
+    #[inline(always)]
+    pub fn has_any(&self, port: u32) -> bool {
+        self.counts.0[port as usize % INTERFACES].load(Ordering::Relaxed) != 0
     }
 
     /// The sub-interfaces for many keys. Those that the control thread moves at this moment may be
@@ -69,19 +96,23 @@ pub struct VlanWriter {
     /// Former keys and their interfaces, to be removed.
     former: Vec<(u64, u32)>,
     published: Option<ExactMatchReader>,
+    counts: Arc<Counts>,
+    writes: u64,
 }
 
 impl VlanWriter {
     /// No sub-interfaces, for workers with this kernel.
     pub fn new(kernel: Kernel) -> Self {
         let by_tags = ExactMatch::default();
-        Self { by_tags, kernel, keys: Vec::new(), former: Vec::new(), published: None }
+        let (keys, former, published, counts, writes) = Default::default();
+        Self { by_tags, kernel, keys, former, published, counts, writes }
     }
 
     /// Sets the port and the tags of an interface: none, one or two. Its tags are unique, which the
     /// validation has checked. The former ones are valid until [`Self::finish`], so that frames
-    /// do not go astray while tags pass from one interface to another.
-    pub fn set(&mut self, interface: u32, port: u32, tags: &[TagKey]) {
+    /// do not go astray while tags pass from one interface to another. `false`: the table cannot grow,
+    /// and the interface has no tags.
+    pub fn set(&mut self, interface: u32, port: u32, tags: &[TagKey]) -> bool {
         let new = tags
             .split_first()
             .map_or(NO_KEY, |(outer, inner)| key(port, *outer, inner.first().copied()));
@@ -91,18 +122,29 @@ impl VlanWriter {
         }
         let former = std::mem::replace(&mut self.keys[at], new);
         if former == new {
-            return;
+            return true;
         }
+        self.writes += 1;
         if former != NO_KEY {
             self.former.push((former, interface));
         }
-        if new != NO_KEY
-            && let Err(error) = self.by_tags.insert(new, interface)
-        {
-            // The next call tries again.
-            self.keys[at] = NO_KEY;
-            tracing::error!(interface, %error, "cannot add a sub-interface");
+        if new == NO_KEY {
+            return true;
         }
+        // Before the table has the key: a worker that finds it finds the count, too.
+        self.counts.of(new).fetch_add(1, Ordering::Release);
+        if let Err(error) = self.by_tags.insert(new, interface) {
+            self.keys[at] = NO_KEY;
+            self.counts.of(new).fetch_sub(1, Ordering::Release);
+            tracing::error!(interface, %error, "cannot add a sub-interface");
+            return false;
+        }
+        true
+    }
+
+    /// The number of interfaces whose tags were written since the start: the cost of changes.
+    pub fn writes(&self) -> u64 {
+        self.writes
     }
 
     /// Removes the former tags. Returns the tables for the workers if they have not got them yet.
@@ -112,6 +154,7 @@ impl VlanWriter {
             if self.keys[interface as usize] != key && self.by_tags.get(key) == Some(interface) {
                 self.by_tags.remove(key);
             }
+            self.counts.of(key).fetch_sub(1, Ordering::Release);
         }
         if self.published.as_ref().is_some_and(|reader| reader.is_current(&self.by_tags)) {
             return None;
@@ -119,7 +162,7 @@ impl VlanWriter {
         let reader = self.by_tags.reader();
         let by_tags = reader.clone().with_kernel(self.kernel).unwrap_or(reader);
         self.published = Some(by_tags.clone());
-        Some(VlanTables { by_tags })
+        Some(VlanTables { by_tags, counts: self.counts.clone() })
     }
 }
 
@@ -189,6 +232,16 @@ mod tests {
         writer.finish();
         assert_eq!((tables.get(3, 100, None), tables.get(3, 200, None)), (None, None));
         assert_eq!(tables.get(4, 200, None), Some(10));
+        assert_eq!([0, 3, 4].map(|port| tables.has_any(port)), [false, false, true]);
+        // Away and back before the former tags are removed.
+        writer.set(10, 4, &[300]);
+        writer.set(10, 4, &[200]);
+        writer.finish();
+        assert!(tables.has_any(4));
+        writer.set(10, 0, &[]);
+        assert!(tables.has_any(4), "until it is finished");
+        writer.finish();
+        assert!(!tables.has_any(4));
     }
 
     #[test]
@@ -197,7 +250,7 @@ mod tests {
         assert!(writer.finish().is_some());
         writer.set(1, 0, &[1]);
         assert!(writer.finish().is_none());
-        (2..1000).for_each(|vid| writer.set(vid.into(), 0, &[vid]));
+        assert!((2..1000).all(|vid| writer.set(vid.into(), 0, &[vid])));
         let tables = writer.finish().unwrap();
         assert!((1..1000).all(|vid| tables.get(0, vid, None) == Some(vid.into())));
         assert!(writer.finish().is_none());

@@ -7,11 +7,10 @@ use stoa_engine::{Context, Next, Node, Vector};
 
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::UP;
+use crate::output;
 use crate::shared::Shared;
 
-/// The next node.
-pub const EDGES: &[&str] = &["port-output"];
-const OUTPUT: u16 = 0;
+pub use crate::output::EDGES;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -51,6 +50,6 @@ impl HostInterfaceInput {
         }
         vector.tx_if[lane] = interface;
         vector.make_own(lane);
-        OUTPUT
+        output::edge(&self.shared, interface)
     }
 }

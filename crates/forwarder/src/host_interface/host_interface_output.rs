@@ -11,11 +11,10 @@ use stoa_wire::ethernet::ethertype;
 use super::Payload;
 use super::traffic::class;
 use crate::drops::Drop;
+use crate::output;
 use crate::shared::Shared;
 
-/// The next node.
-pub const EDGES: &[&str] = &["port-output"];
-const OUTPUT: u16 = 0;
+pub use crate::output::EDGES;
 
 /// Bytes of an Ethernet header, and of headers with 0, 1 and 2 tags.
 const HEADER: usize = 14;
@@ -33,12 +32,12 @@ struct HostInterfaceOutput {
 impl Node for HostInterfaceOutput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            let carried = Payload::of(vector.hash[lane]);
+            let carried = Payload::of(vector.arg[lane]);
             let (class, interface) = (class(carried, vector.bytes(lane)), vector.rx_if[lane]);
             vector.next[lane] = if !self.shared.policers.admit(cx, class, interface) {
                 class.policer_drop().next()
             } else if restore(vector, (lane, carried), self.shared.interface(interface).mac()) {
-                OUTPUT
+                output::edge(&self.shared, vector.tx_if[lane])
             } else {
                 Drop::EthernetTruncated.next()
             };

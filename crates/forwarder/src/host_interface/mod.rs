@@ -28,7 +28,7 @@ impl Payload {
     }
 }
 
-/// Sends a packet to the host interface: stores its index in `tx_if` and the payload type in `hash`.
+/// Sends a packet to the host interface: stores its index in `tx_if` and the payload type in `arg`.
 #[cold]
 #[inline(never)]
 pub(crate) fn to_host(
@@ -37,6 +37,6 @@ pub(crate) fn to_host(
     (host_device, carried): (u32, Payload),
     edge: u16,
 ) -> u16 {
-    (vector.tx_if[lane], vector.hash[lane]) = (host_device, carried as u32);
+    (vector.tx_if[lane], vector.arg[lane]) = (host_device, carried as u32);
     edge
 }

@@ -7,11 +7,12 @@ use stoa_engine::pool::HEADROOM;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use super::IcmpCause;
+use crate::addresses::Addresses;
 use crate::drops::Drop;
-use crate::shared::{Addresses, Shared};
+use crate::shared::Shared;
 
-/// The edge to the lookup node.
-const LOOKUP: u16 = 0;
+/// The edge to `ip4-origin` or `ip6-origin`.
+const ORIGIN: u16 = 0;
 
 /// A packet that is dropped with an ICMP error.
 pub(super) struct Refused<'a> {
@@ -39,10 +40,10 @@ impl Node for ErrorNode {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let addresses = self.shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
-            let cause = IcmpCause::of(vector.adjacency[lane]);
+            let cause = IcmpCause::of(vector.arg[lane]);
             let refused = Refused { vector, lane, cause };
             vector.next[lane] = match (self.answer)(cx, refused, &self.shared, addresses) {
-                Ok(()) => LOOKUP,
+                Ok(()) => ORIGIN,
                 Err(reason) => reason.next(),
             };
         }

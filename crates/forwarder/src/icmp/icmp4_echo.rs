@@ -12,8 +12,8 @@ use crate::punt::Class;
 use crate::shared::Shared;
 
 /// The next node of replies.
-pub const EDGES: &[&str] = &["ip4-lookup"];
-const LOOKUP: u16 = 0;
+pub const EDGES: &[&str] = &["ip4-origin"];
+const ORIGIN: u16 = 0;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -34,7 +34,7 @@ impl Node for Icmp4Echo {
             vector.next[lane] = match reply(vector.bytes_mut(lane)) {
                 Ok(()) => {
                     vector.make_own(lane);
-                    LOOKUP
+                    ORIGIN
                 }
                 Err(reason) => reason.next(),
             };

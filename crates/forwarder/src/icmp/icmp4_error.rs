@@ -10,12 +10,13 @@ use stoa_wire::{ipv4, protocol};
 
 use super::IcmpCause;
 use super::error_node::{ErrorNode, Refused};
+use crate::addresses::Addresses;
 use crate::drops::Drop;
 use crate::punt::Class;
-use crate::shared::{Addresses, Shared};
+use crate::shared::Shared;
 
 /// The next node of errors.
-pub const EDGES: &[&str] = &["ip4-lookup"];
+pub const EDGES: &[&str] = &["ip4-origin"];
 
 /// The longest error (RFC 1812 4.3.2.3).
 const LONGEST: usize = 576;

@@ -12,8 +12,8 @@ use crate::punt::Class;
 use crate::shared::Shared;
 
 /// The next node of replies.
-pub const EDGES: &[&str] = &["ip6-lookup"];
-const LOOKUP: u16 = 0;
+pub const EDGES: &[&str] = &["ip6-origin"];
+const ORIGIN: u16 = 0;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -38,7 +38,7 @@ impl Node for Icmp6Echo {
                 Ok(length) => {
                     vector.length[lane] = length as u16;
                     vector.make_own(lane);
-                    LOOKUP
+                    ORIGIN
                 }
                 Err(reason) => reason.next(),
             };

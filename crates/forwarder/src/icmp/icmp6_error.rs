@@ -11,12 +11,13 @@ use stoa_wire::{ipv6, protocol};
 
 use super::IcmpCause;
 use super::error_node::{ErrorNode, Refused};
+use crate::addresses::Addresses;
 use crate::drops::Drop;
 use crate::punt::Class;
-use crate::shared::{Addresses, Shared};
+use crate::shared::Shared;
 
 /// The next node of errors.
-pub const EDGES: &[&str] = &["ip6-lookup"];
+pub const EDGES: &[&str] = &["ip6-origin"];
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {

@@ -9,7 +9,7 @@ pub mod icmp6_error;
 
 use crate::drops::Drop;
 
-/// The cause of an ICMP error, passed to the error node in the `adjacency` column.
+/// The cause of an ICMP error, passed to the error node in the `arg` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpCause {
     /// No route.

@@ -23,8 +23,19 @@ impl Identifications {
     /// For an IPv4 packet: a counter with a secret offset for each pair of addresses, so that an
     /// identification repeats only after 65,536 packets (RFC 7739 5.3).
     pub fn ip4(&self, source: Ipv4Addr, destination: Ipv4Addr) -> u16 {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        (self.hash((source, destination)) as u16).wrapping_add(next as u16)
+        self.offset4(source, destination).wrapping_add(self.reserve(1))
+    }
+
+    /// The secret offset of a pair of addresses.
+    pub fn offset4(&self, source: Ipv4Addr, destination: Ipv4Addr) -> u16 {
+        self.hash((source, destination)) as u16
+    }
+
+    /// Counts so many IPv4 packets; returns the number of the first one. The sum of such a number and
+    /// the offset of a pair of addresses is an identification.
+    #[inline]
+    pub fn reserve(&self, packets: u64) -> u16 {
+        self.next.fetch_add(packets, Ordering::Relaxed) as u16
     }
 
     /// For an IPv6 packet: a random number (RFC 7739 5.4).
@@ -50,6 +61,9 @@ mod tests {
         let ends = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
         let first = generator.ip4(ends.0, ends.1);
         assert!((1..=u16::MAX).all(|n| generator.ip4(ends.0, ends.1) == first.wrapping_add(n)));
+        let offset = generator.offset4(ends.0, ends.1);
+        assert_eq!(offset.wrapping_add(generator.reserve(7)), first);
+        assert_eq!(generator.ip4(ends.0, ends.1), first.wrapping_add(7));
         let mut six: Vec<u32> = (0..1000).map(|_| generator.ip6()).collect();
         six.sort_unstable();
         six.dedup();

@@ -1,19 +1,22 @@
 //! `ip4-fragment`: fragments packets that are larger than the MTU, without don't-fragment (RFC 791
-//! 2.3, RFC 1812 4.2.2.7 and 5.2.6). `ip4-rewrite` sends them here and receives the fragments.
+//! 2.3, RFC 1812 4.2.2.7 and 5.2.6). `ip4-rewrite` sends them here and receives the fragments;
+//! `ip4-output-rewrite` does the same for packets that have met output features.
 
 use std::sync::Arc;
 
 use stoa_engine::pool::{FRAME_MAX, HEADROOM};
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Packet, Vector};
+use stoa_tables::adjacency::AdjacencyHead;
 use stoa_wire::{checksum, ipv4, ipv4_options};
 
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// The next node of the fragments; they already have an adjacency.
-pub const EDGES: &[&str] = &["ip4-rewrite"];
+/// The next nodes of the fragments; they already have an adjacency.
+pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-output-rewrite"];
 const REWRITE: u16 = 0;
+const OUTPUT_REWRITE: u16 = 1;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -28,13 +31,14 @@ impl Node for Ip4Fragment {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
             let line = self.shared.adjacencies.get(vector.adjacency[lane]);
-            let mtu = line.map_or(0, |line| usize::from(line.head().mtu()));
+            let head = line.map(|line| line.head());
+            let mtu = head.map_or(0, |head| usize::from(head.mtu()));
             let plan = match FragmentPlan::new(vector.bytes(lane), mtu) {
                 Ok(plan) if plan.pieces() > cx.emit_room() => Err(Drop::FragmentNoBuffer),
                 plan => plan,
             };
             match plan {
-                Ok(plan) => self.fragment(cx, vector, lane, &plan),
+                Ok(plan) => self.fragment(cx, vector, (lane, next_edge(head)), &plan),
                 Err(reason) => vector.drop_lane(lane, reason.reason()),
             }
         }
@@ -48,7 +52,7 @@ impl Ip4Fragment {
         &self,
         cx: &mut Context<'_>,
         vector: &mut Vector,
-        lane: usize,
+        (lane, edge): (usize, u16),
         plan: &FragmentPlan,
     ) {
         if vector.flags[lane] & flags::OWN != 0 {
@@ -63,7 +67,7 @@ impl Ip4Fragment {
         for at in 0..plan.pieces() {
             let piece = cx.packet().is_some_and(|mut piece| {
                 plan.write(vector.bytes(lane), at, &mut piece);
-                send(cx, vector, lane, piece)
+                send(cx, vector, (lane, edge), piece)
             });
             if !piece {
                 return vector.drop_lane(lane, Drop::FragmentNoBuffer.reason());
@@ -73,14 +77,24 @@ impl Ip4Fragment {
     }
 }
 
+/// The edge of the fragments of a packet, by its adjacency. A packet to an interface with output
+/// features has met these before it was fragmented.
+pub(super) fn next_edge(head: Option<AdjacencyHead>) -> u16 {
+    if head.is_some_and(AdjacencyHead::has_output_features) { OUTPUT_REWRITE } else { REWRITE }
+}
+
 /// Emits a fragment with the columns of the packet; false when the output is full.
-pub(super) fn send(cx: &mut Context<'_>, vector: &Vector, lane: usize, piece: Packet) -> bool {
+pub(super) fn send(
+    cx: &mut Context<'_>,
+    vector: &Vector,
+    (lane, edge): (usize, u16),
+    piece: Packet,
+) -> bool {
     let mut piece = piece;
     (piece.rx_if, piece.tx_if) = (vector.rx_if[lane], vector.tx_if[lane]);
-    (piece.adjacency, piece.hash) = (vector.adjacency[lane], vector.hash[lane]);
-    piece.flags = vector.flags[lane];
+    (piece.adjacency, piece.flags) = (vector.adjacency[lane], vector.flags[lane]);
     cx.descend(vector, lane, &mut piece);
-    cx.emit(REWRITE, piece).is_ok()
+    cx.emit(edge, piece).is_ok()
 }
 
 /// The layout of the fragments of a packet.

@@ -151,10 +151,9 @@ impl Ip4Input {
 /// Resolves the route of a lane; computes the flow hash only for next hops with several paths.
 #[inline(always)]
 pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
-    if shared.next_hops.is_group(value) {
-        vector.hash[lane] = flow::hash4(vector.bytes(lane));
-    }
-    follow(shared, vector, lane, value)
+    let is_group = shared.next_hops.is_group(value);
+    let flow_hash = if is_group { flow::hash4(vector.bytes(lane)) } else { 0 };
+    follow(shared, vector, lane, (value, flow_hash))
 }
 
 impl Ip4Input {
@@ -213,7 +212,7 @@ impl Ip4Input {
             };
             vector.length[lane] = packet.length;
             if let Some(cause) = ip4_options::fault(vector.bytes(lane)) {
-                vector.adjacency[lane] = cause.code();
+                vector.arg[lane] = cause.code();
                 return ERROR;
             }
             let table = shared.ip4_table(shared.attributes.vrf_of(interface), reader);

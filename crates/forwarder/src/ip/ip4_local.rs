@@ -1,92 +1,101 @@
-//! `ip4-local`: delivers packets for local addresses and joined groups (RFC 1122 3.2).
+//! `ip4-local`: validates packets for local addresses and joined groups (RFC 1122 3.2), and sends
+//! fragments to reassembly unless Linux gets them. The others go to the arc `ip-local`, at whose end
+//! `ip-demux` delivers them; plain packets of tunnels go to `tunnel-input` if there are no features.
 
 use std::sync::Arc;
 
-use stoa_engine::vector::flags;
+use stoa_engine::arc::ArcHook;
+use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::lpm::Ip4LpmReader;
 use stoa_tables::next_hop::Resolved;
-use stoa_wire::{ipv4, protocol};
+use stoa_wire::ipv4;
 
 use super::ip4_punt::punt_class;
-use crate::bfd::Peers;
+use crate::addresses::Addresses;
+use crate::arcs::{self, IP_LOCAL};
 use crate::drops::Drop;
-use crate::host_interface::{Payload, to_host};
 use crate::icmp::IcmpCause;
-use crate::punt::Class;
 use crate::shared::{Shared, SpecialNextHop};
-use crate::tunnel::Tunnels;
+use crate::tunnel::demux::{self, Demux};
 
-/// Next nodes.
-pub const EDGES: &[&str] =
-    &["icmp4-echo", "icmp4-error", "ip4-reassembly", "host-interface-output", "tunnel-input"];
-const ECHO: u16 = 0;
-const ERROR: u16 = 1;
-const REASSEMBLE: u16 = 2;
-const HOST_INTERFACE: u16 = 3;
-const TUNNEL: u16 = 4;
-/// Not an edge: punt to the control thread.
-const BFD: u16 = 0x100;
+/// Next nodes besides those of the arc.
+pub const EDGES: &[&str] = &["icmp4-error", "ip4-reassembly", "tunnel-input"];
+const ERROR: u16 = 0;
+const REASSEMBLE: u16 = 1;
+const TUNNEL: u16 = 2;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip4Local { shared: shared.clone() })
+    let hook = arcs::hook(IP_LOCAL, "ip4-local");
+    Box::new(Ip4Local { shared: shared.clone(), hook, demux: Demux::new() })
 }
 
 struct Ip4Local {
     shared: Arc<Shared>,
+    hook: ArcHook,
+    demux: Box<Demux<u32>>,
 }
 
 impl Node for Ip4Local {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let shared = &self.shared;
-        let (tunnels, peers) = (shared.tunnels.read(cx.reader), shared.bfd.read(cx.reader));
-        let addresses = shared.addresses.read(cx.reader);
-        for lane in 0..vector.len() {
-            let line = shared.interface(vector.rx_if[lane]);
-            let vrf = shared.attributes.vrf_of(vector.rx_if[lane]);
-            let table = shared.ip4_table(vrf, cx.reader);
-            if let Some(class) = punt_class(line.flags(), vector.bytes(lane)) {
-                shared.policers.punt(cx, vector, lane, class);
-                continue;
+        let shared = &*self.shared;
+        let (addresses, tunnels) =
+            (shared.addresses.read(cx.reader), shared.tunnels.read(cx.reader));
+        let mut left = LaneSet::first_of(vector.len());
+        let tunneled = self.demux.run((shared, cx.reader), tunnels, vector);
+        demux::take_last(&tunneled, self.hook, &shared.arcs.ip_local, vector, TUNNEL, &mut left);
+        if left.is_empty() {
+            return Next::All(TUNNEL);
+        }
+        for lane in left.iter() {
+            match self.validate((cx.reader, addresses), vector, lane) {
+                Ok(Valid::Whole) => {
+                    let enabled = self.shared.arcs.ip_local.enabled(vector.rx_if[lane]);
+                    vector.next[lane] = self.hook.edge(enabled);
+                }
+                Ok(Valid::Fragment) => vector.next[lane] = REASSEMBLE,
+                Err(refused) => refused.apply(vector, lane, ERROR),
             }
-            let bytes = vector.bytes(lane);
-            // With a host interface, Linux is the host.
-            let host_device = line.host_pair().filter(|_| vector.flags[lane] & flags::OWN == 0);
-            let interface = vector.rx_if[lane];
-            let delivered = match admit(shared, table, bytes) {
-                Err(refused) => Err(refused),
-                Ok(view) if is_tunneled(tunnels, vrf, &view) => Ok(TUNNEL),
-                Ok(view) if is_bfd(peers, interface, &view) => Ok(BFD),
-                Ok(view) => {
-                    match (
-                        addresses.accepts_virtual(interface, vrf, view.destination().into()),
-                        host_device,
-                    ) {
-                        (Some(false), _) => Err(Refused::Drop(Drop::VirtualAddress)),
-                        (None, Some(host_device)) => {
-                            Ok(to_host(vector, lane, (host_device, Payload::Ip4), HOST_INTERFACE))
-                        }
-                        // Linux does not have the addresses of virtual routers.
-                        (Some(true), _) | (None, None) => deliver(&view),
-                    }
-                }
-            };
-            vector.next[lane] = match delivered {
-                Ok(BFD) => {
-                    shared.policers.punt(cx, vector, lane, Class::Routing);
-                    continue;
-                }
-                Ok(next) => next,
-                Err(Refused::Drop(reason)) => reason.next(),
-                Err(Refused::IcmpError(cause)) => {
-                    vector.adjacency[lane] = cause.code();
-                    ERROR
-                }
-            };
         }
         Next::Lanes
     }
+}
+
+impl Ip4Local {
+    fn validate(
+        &self,
+        (reader, addresses): (&Reader, &Addresses),
+        vector: &Vector,
+        lane: usize,
+    ) -> Result<Valid, Refused> {
+        let (shared, interface) = (&*self.shared, vector.rx_if[lane]);
+        let (line, vrf) = (shared.interface(interface), shared.attributes.vrf_of(interface));
+        if punt_class(line.flags(), vector.bytes(lane)).is_some() {
+            // The control thread validates it: another router may use a local address.
+            return Ok(Valid::Whole);
+        }
+        let view = admit(shared, shared.ip4_table(vrf, reader), vector.bytes(lane))?;
+        if !view.header().is_fragment() {
+            return Ok(Valid::Whole);
+        }
+        // With a host interface, Linux is the host, but for the addresses of virtual routers.
+        let has_host = vector.flags[lane] & flags::OWN == 0 && line.host_pair().is_some();
+        match addresses.accepts_virtual(interface, vrf, view.destination().into()) {
+            Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
+            None if has_host => Ok(Valid::Whole),
+            _ => Ok(Valid::Fragment),
+        }
+    }
+}
+
+/// A packet for a local address.
+pub(super) enum Valid {
+    /// A whole packet, or a fragment that Linux reassembles.
+    Whole,
+    /// A fragment.
+    Fragment,
 }
 
 /// Why a packet is not delivered.
@@ -95,6 +104,19 @@ pub(super) enum Refused {
     Drop(Drop),
     /// Dropped with an ICMP error to the sender.
     IcmpError(IcmpCause),
+}
+
+impl Refused {
+    /// Drops a lane, or sends it along the edge to its ICMP error node.
+    pub(super) fn apply(self, vector: &mut Vector, lane: usize, error: u16) {
+        match self {
+            Self::Drop(reason) => vector.drop_lane(lane, reason.reason()),
+            Self::IcmpError(cause) => {
+                vector.arg[lane] = cause.code();
+                vector.next[lane] = error;
+            }
+        }
+    }
 }
 
 /// Checks the source address: it must not be local (LAND attack) or a broadcast address.
@@ -115,31 +137,4 @@ fn admit<'a>(
         }
     }
     Ok(view)
-}
-
-/// Whether an unfragmented packet belongs to a configured tunnel.
-fn is_tunneled(tunnels: &Tunnels, vrf: u32, view: &ipv4::View<'_>) -> bool {
-    let ends = (view.source().into(), view.destination().into());
-    !view.header().is_fragment() && tunnels.from(vrf, ends, view.header().protocol).is_some()
-}
-
-/// Whether an unfragmented packet belongs to a BFD session.
-fn is_bfd(peers: &Peers, interface: u32, view: &ipv4::View<'_>) -> bool {
-    let header = view.header();
-    let carried = (header.time_to_live, header.protocol, view.payload());
-    !view.header().is_fragment()
-        && peers.is_session_packet(interface, view.source().into(), carried)
-}
-
-fn deliver(view: &ipv4::View<'_>) -> Result<u16, Refused> {
-    if view.header().is_fragment() {
-        return Ok(REASSEMBLE);
-    }
-    match view.header().protocol {
-        protocol::ICMP4 => Ok(ECHO),
-        protocol::IGMP => Err(Refused::Drop(Drop::IgmpConsumed)),
-        protocol::UDP => Err(Refused::IcmpError(IcmpCause::Port)),
-        protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
-        _ => Err(Refused::IcmpError(IcmpCause::Protocol)),
-    }
 }

@@ -9,6 +9,7 @@ use super::ip4_input::{forwardable, route};
 use super::ip4_options::through_options;
 use super::lookup::{Lookup, Routes};
 use super::{follow_all, header_words};
+use crate::attributes::Attributes;
 use crate::attributes::interface_flags::FORWARD4;
 use crate::drops::Drop;
 use crate::shared::Shared;
@@ -46,7 +47,7 @@ impl Node for Ip4Lookup {
         header_words::load(shared.kernel, vector, [0, 16], words);
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Routes::All);
-        if self.is_plain(vector) {
+        if self.are_plain(vector) {
             return follow_all(shared, vector, &self.values, route);
         }
         for lane in 0..lanes {
@@ -56,16 +57,23 @@ impl Node for Ip4Lookup {
     }
 }
 
+/// Whether all lanes are generated locally, or all are transit packets from interfaces with `forward`.
+#[inline(always)]
+pub(super) fn may_all_leave(attributes: &Attributes, forward: u32, vector: &Vector) -> bool {
+    let lanes = vector.len();
+    let of = |(any, all): (u16, u16), flags: &u16| (any | flags, all & flags);
+    let (any, all) = vector.flags[..lanes].iter().fold((0, flags::OWN), of);
+    all != 0 || any & flags::OWN == 0 && attributes.all_have(forward, &vector.rx_if, lanes)
+}
+
 impl Ip4Lookup {
-    /// Whether all lanes are transit packets without options, from interfaces that forward.
+    /// Whether all lanes are packets without options: generated locally, or all transit packets from
+    /// interfaces that forward.
     #[inline(always)]
-    fn is_plain(&self, vector: &Vector) -> bool {
+    fn are_plain(&self, vector: &Vector) -> bool {
         let lanes = vector.len();
         let odd = self.heads[..lanes].iter().fold(0, |odd, head| odd | (head >> 24 ^ PLAIN_HEADER));
-        let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-        odd == 0
-            && any & flags::OWN == 0
-            && self.shared.attributes.all_have(FORWARD4, &vector.rx_if, lanes)
+        odd == 0 && may_all_leave(&self.shared.attributes, FORWARD4, vector)
     }
 
     fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {

@@ -49,7 +49,7 @@ impl Node for Ip4Options {
             vector.next[lane] = match done {
                 Ok(()) => REWRITE,
                 Err(pointer) => {
-                    vector.adjacency[lane] = IcmpCause::Header(pointer).code();
+                    vector.arg[lane] = IcmpCause::Header(pointer).code();
                     ERROR
                 }
             };

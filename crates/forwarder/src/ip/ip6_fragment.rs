@@ -9,12 +9,12 @@ use stoa_wire::ipv6_extensions::{FRAGMENT_LENGTH, Fragment};
 use stoa_wire::{ipv6, protocol};
 use zerocopy::IntoBytes;
 
-use super::ip4_fragment::send;
+use super::ip4_fragment::{next_edge, send};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// The next node of the fragments; they already have an adjacency.
-pub const EDGES: &[&str] = &["ip6-rewrite"];
+/// The next nodes of the fragments; they already have an adjacency.
+pub const EDGES: &[&str] = &["ip6-rewrite", "ip6-output-rewrite"];
 
 /// Payload of a fragment: without path MTU discovery, fragments fit the minimum MTU (RFC 8200 5).
 const SIZE: usize = (ipv6::LEAST_MTU - ipv6::LENGTH - FRAGMENT_LENGTH) & !7;
@@ -52,10 +52,12 @@ impl Ip6Fragment {
     /// headers: the fragmentable part starts behind the IPv6 header.
     fn fragment(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, pieces: usize) {
         let identification = self.shared.identifications.ip6();
+        let line = self.shared.adjacencies.get(vector.adjacency[lane]);
+        let edge = next_edge(line.map(|line| line.head()));
         for at in 0..pieces {
             let piece = cx.packet().is_some_and(|mut piece| {
                 write(vector.bytes(lane), at, identification, &mut piece);
-                send(cx, vector, lane, piece)
+                send(cx, vector, (lane, edge), piece)
             });
             if !piece {
                 return vector.drop_lane(lane, Drop::FragmentNoBuffer.reason());

@@ -13,13 +13,14 @@ use stoa_wire::{ipv6, vrrp};
 use super::ip6_validate::{self, Scope, Validated, check};
 use super::lookup::{Lookup, Routes};
 use super::{ERROR, LOCAL, REWRITE, follow, follow_all, follow_some};
+use crate::addresses::Addresses;
 use crate::arcs::{self, IP6_INPUT};
 use crate::attributes::interface_flags::{ADVERTISE6, FEATURES6, FORWARD6, IN_VRF, IP6, VRRP6};
 use crate::drops::Drop;
 use crate::flow;
 use crate::host_interface::{Payload, is_for_host6, to_host};
 use crate::icmp::IcmpCause;
-use crate::shared::{Addresses, Shared};
+use crate::shared::Shared;
 
 /// Next nodes besides those of the arc.
 pub const EDGES: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "host-interface-output"];
@@ -227,7 +228,7 @@ fn slow_path(
     let value = table.map_or(0, |table| table.lookup(destination));
     match route(shared, vector, lane, value) {
         REWRITE | ERROR if scope == Scope::FromLink => {
-            vector.adjacency[lane] = IcmpCause::BeyondScope.code();
+            vector.arg[lane] = IcmpCause::BeyondScope.code();
             ERROR
         }
         REWRITE | ERROR if line & FORWARD6 == 0 => Drop::Ip6NotForwarding.next(),
@@ -263,8 +264,7 @@ fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> 
 /// Resolves the route of a lane; computes the flow hash only for next hops with several paths.
 #[inline(always)]
 pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
-    if shared.next_hops.is_group(value) {
-        vector.hash[lane] = flow::hash6(vector.bytes(lane));
-    }
-    follow(shared, vector, lane, value)
+    let is_group = shared.next_hops.is_group(value);
+    let flow_hash = if is_group { flow::hash6(vector.bytes(lane)) } else { 0 };
+    follow(shared, vector, lane, (value, flow_hash))
 }

@@ -1,195 +1,126 @@
-//! `ip6-local`: delivers packets for local addresses and joined groups (RFC 8200 4).
+//! `ip6-local`: validates packets for local addresses and joined groups (RFC 8200 4), and sends
+//! fragments to reassembly unless Linux gets them. The others go to the arc `ip-local`, at whose end
+//! `ip-demux` delivers them; plain packets of tunnels go to `tunnel-input` if there are no features.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use stoa_engine::vector::flags;
+use stoa_engine::arc::ArcHook;
+use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::lpm::Ip6LpmReader;
 use stoa_tables::next_hop::Resolved;
-use stoa_wire::icmp6::kind;
-use stoa_wire::{icmp6, ipv6, ndp, protocol, vrrp};
+use stoa_wire::{ipv6, ndp, protocol, vrrp};
 
-use super::ip4_local::Refused;
+use super::ip4_local::{Refused, Valid};
 use super::ip6_chain::{self, Carried, Chain};
-use crate::bfd::Peers;
+use crate::addresses::Addresses;
+use crate::arcs::{self, IP_LOCAL};
 use crate::drops::Drop;
-use crate::ethernet::interface_flags::{ADVERTISE6, VRRP6};
-use crate::host_interface::{Payload, to_host};
-use crate::icmp::IcmpCause;
-use crate::punt::Class;
-use crate::shared::{Addresses, Shared, SpecialNextHop};
-use crate::tunnel::Tunnels;
+use crate::ethernet::interface_flags::VRRP6;
+use crate::shared::{Shared, SpecialNextHop};
+use crate::tunnel::demux::{self, Demux};
 
-/// Next nodes.
-pub const EDGES: &[&str] = &[
-    "icmp6-echo",
-    "nd-input",
-    "icmp6-error",
-    "ip6-reassembly",
-    "host-interface-output",
-    "tunnel-input",
-];
-const ECHO: u16 = 0;
-const ND: u16 = 1;
-const ERROR: u16 = 2;
-const REASSEMBLE: u16 = 3;
-const HOST_INTERFACE: u16 = 4;
-const TUNNEL: u16 = 5;
-/// Not edges: punt to the control thread.
-const QUERY: u16 = 0x100;
-const VRRP: u16 = 0x101;
-const BFD: u16 = 0x102;
+/// Next nodes besides those of the arc.
+pub const EDGES: &[&str] = &["icmp6-error", "ip6-reassembly", "tunnel-input"];
+const ERROR: u16 = 0;
+const REASSEMBLE: u16 = 1;
+const TUNNEL: u16 = 2;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip6Local { shared: shared.clone() })
+    let hook = arcs::hook(IP_LOCAL, "ip6-local");
+    Box::new(Ip6Local { shared: shared.clone(), hook, demux: Demux::new() })
 }
 
 struct Ip6Local {
     shared: Arc<Shared>,
+    hook: ArcHook,
+    demux: Box<Demux<u128>>,
 }
 
 impl Node for Ip6Local {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let addresses = self.shared.addresses.read(cx.reader);
-        let tunnels = self.shared.tunnels.read(cx.reader);
-        let peers = self.shared.bfd.read(cx.reader);
-        for lane in 0..vector.len() {
+        let shared = &*self.shared;
+        let addresses = shared.addresses.read(cx.reader);
+        let mut left = LaneSet::first_of(vector.len());
+        // The address of a virtual router may not accept packets.
+        if !addresses.has_virtual() {
+            let tunnels = shared.tunnels.read(cx.reader);
+            let tunneled = self.demux.run((shared, cx.reader), tunnels, vector);
+            let arc = &shared.arcs.ip_local;
+            demux::take_last(&tunneled, self.hook, arc, vector, TUNNEL, &mut left);
+        }
+        if left.is_empty() {
+            return Next::All(TUNNEL);
+        }
+        for lane in left.iter() {
             let interface = vector.rx_if[lane];
-            let table = self.shared.ip6_table(self.shared.attributes.vrf_of(interface), cx.reader);
+            let vrf = shared.attributes.vrf_of(interface);
+            let table = shared.ip6_table(vrf, cx.reader);
             // With a host interface, Linux is the host.
-            let host_device = self.shared.interface(interface).host_pair();
-            let host_device = host_device.filter(|_| vector.flags[lane] & flags::OWN == 0);
-            let has_host_interface = host_device.is_some();
-            let shared = &self.shared;
-            let delivery = Delivery {
-                shared,
-                table,
-                addresses,
-                tunnels,
-                peers,
-                interface,
-                has_host_interface,
-            };
-            match delivery.deliver(vector.bytes(lane)) {
-                Ok(QUERY) => {
-                    self.shared.policers.punt(cx, vector, lane, Class::Listener);
+            let is_own = vector.flags[lane] & flags::OWN != 0;
+            let has_host = !is_own && shared.interface(interface).host_pair().is_some();
+            let validation = Validation { shared, table, addresses, interface, vrf, has_host };
+            match validation.run(vector.bytes(lane)) {
+                Ok(Valid::Whole) => {
+                    vector.next[lane] = self.hook.edge(shared.arcs.ip_local.enabled(interface));
                 }
-                Ok(VRRP | BFD) => self.shared.policers.punt(cx, vector, lane, Class::Routing),
-                Ok(HOST_INTERFACE) => {
-                    let host_device = host_device.unwrap_or_default();
-                    vector.next[lane] =
-                        to_host(vector, lane, (host_device, Payload::Ip6), HOST_INTERFACE);
-                }
-                Ok(next) => vector.next[lane] = next,
-                Err(Refused::Drop(reason)) => vector.drop_lane(lane, reason.reason()),
-                Err(Refused::IcmpError(cause)) => {
-                    vector.adjacency[lane] = cause.code();
-                    vector.next[lane] = ERROR;
-                }
+                Ok(Valid::Fragment) => vector.next[lane] = REASSEMBLE,
+                Err(refused) => refused.apply(vector, lane, ERROR),
             }
         }
         Next::Lanes
     }
 }
 
-struct Delivery<'a> {
+struct Validation<'a> {
     shared: &'a Shared,
     table: Option<&'a Ip6LpmReader>,
     addresses: &'a Addresses,
-    tunnels: &'a Tunnels,
-    peers: &'a Peers,
     interface: u32,
-    has_host_interface: bool,
+    vrf: u32,
+    has_host: bool,
 }
 
-impl Delivery<'_> {
-    fn deliver(&self, bytes: &[u8]) -> Result<u16, Refused> {
+impl Validation<'_> {
+    fn run(&self, bytes: &[u8]) -> Result<Valid, Refused> {
         let view = ipv6::check(bytes).map_err(|_| Refused::Drop(Drop::Ip6Truncated))?;
-        let carried = match ip6_chain::process(&view, view.destination().is_multicast())? {
-            Chain::Whole(carried) => carried,
+        match ip6_chain::process(&view, view.destination().is_multicast())? {
+            Chain::Whole(carried) => {
+                if !self.may_be_local(&view, &carried)? {
+                    self.check_land(view.source())?;
+                }
+                Ok(Valid::Whole)
+            }
             Chain::Fragment => {
                 self.check_land(view.source())?;
-                let has_host_interface = self.goes_to_host(view.destination())?;
-                return Ok(if has_host_interface { HOST_INTERFACE } else { REASSEMBLE });
+                // Linux does not have the addresses of virtual routers.
+                let to = view.destination().into();
+                match self.addresses.accepts_virtual(self.interface, self.vrf, to) {
+                    Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
+                    None if self.has_host => Ok(Valid::Whole),
+                    _ => Ok(Valid::Fragment),
+                }
             }
-        };
-        if carried.protocol == protocol::ICMP6 {
-            return self.icmp(&view, &carried);
-        }
-        let line = self.shared.interface(self.interface);
-        // Before the check for LAND: the advertisement of another router may have a local source.
-        if carried.protocol == protocol::VRRP
-            && line.flags() & VRRP6 != 0
-            && view.destination() == vrrp::GROUP6
-        {
-            return Ok(VRRP);
-        }
-        let has_host_interface = self.goes_to_host(view.destination())?;
-        self.check_land(view.source())?;
-        let ends = (view.source().into(), view.destination().into());
-        let vrf = self.shared.attributes.vrf_of(self.interface);
-        let payload = view.packet().get(carried.offset..).unwrap_or(&[]);
-        let carried_packet = (view.header().hop_limit, carried.protocol, payload);
-        match carried.protocol {
-            _ if self.peers.is_session_packet(self.interface, ends.0, carried_packet) => Ok(BFD),
-            protocol if self.tunnels.from(vrf, ends, protocol).is_some() => Ok(TUNNEL),
-            _ if has_host_interface => Ok(HOST_INTERFACE),
-            protocol::UDP => Err(Refused::IcmpError(IcmpCause::Port)),
-            protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
-            protocol::NO_NEXT_HEADER => Err(Refused::Drop(Drop::Ip6NoNextHeader)),
-            _ => Err(Refused::IcmpError(IcmpCause::NextHeader(carried.named_at as u16))),
         }
     }
 
-    fn icmp(&self, view: &ipv6::View<'_>, carried: &Carried) -> Result<u16, Refused> {
-        let message = view.packet().get(carried.offset..).unwrap_or(&[]);
-        let message = icmp6::check(message, &view.pseudo());
-        let message = message.map_err(|_| Refused::Drop(Drop::Icmp6Malformed))?;
-        let kind = message.header().kind;
-        if ndp::is_ndp(kind) {
-            // Not behind a fragment header (RFC 6980). A local source address is a conflict, which
-            // the control thread handles. Neighbour messages are always punted; router messages go
-            // to the daemons behind the host interface unless the router advertises itself.
-            let of_neighbors =
-                matches!(kind, kind::NEIGHBOR_SOLICITATION | kind::NEIGHBOR_ADVERTISEMENT);
-            let advertises = self.shared.interface(self.interface).flags() & ADVERTISE6 != 0;
-            let is_ours = of_neighbors || advertises && kind != kind::REDIRECT;
-            return match (carried.was_fragment, self.has_host_interface && !is_ours) {
-                (true, _) => Err(Refused::Drop(Drop::NdMalformed)),
-                (_, true) => Ok(HOST_INTERFACE),
-                (_, false) => Ok(ND),
+    /// Whether a local source is no attack: of neighbour discovery, where it is a conflict that the
+    /// control thread handles, and of the advertisement of another virtual router.
+    fn may_be_local(&self, view: &ipv6::View<'_>, carried: &Carried) -> Result<bool, Refused> {
+        if carried.protocol == protocol::ICMP6 {
+            let kind = view.packet().get(carried.offset);
+            let is_discovery = kind.is_some_and(|kind| ndp::is_ndp(*kind));
+            // Not behind a fragment header (RFC 6980).
+            return match is_discovery && carried.was_fragment {
+                true => Err(Refused::Drop(Drop::NdMalformed)),
+                false => Ok(is_discovery),
             };
         }
-        self.check_land(view.source())?;
-        match kind {
-            // Linux has joined the same groups and reports them.
-            _ if self.goes_to_host(view.destination())? => Ok(HOST_INTERFACE),
-            kind::ECHO_REQUEST => Ok(ECHO),
-            // RFC 3810 5.1.14, 6.2: only from the link.
-            kind::LISTENER_QUERY
-                if view.source().is_unicast_link_local() && view.header().hop_limit == 1 =>
-            {
-                Ok(QUERY)
-            }
-            kind::LISTENER_QUERY
-            | kind::LISTENER_REPORT
-            | kind::LISTENER_DONE
-            | kind::LISTENER_REPORT_2 => Err(Refused::Drop(Drop::MldConsumed)),
-            _ => Err(Refused::Drop(Drop::Icmp6Ignored)),
-        }
-    }
-
-    /// Whether a packet to this address goes to Linux, which does not have the addresses of virtual
-    /// routers. Without accept mode, a virtual router accepts no packets (RFC 9568 6.4.3).
-    fn goes_to_host(&self, destination: Ipv6Addr) -> Result<bool, Refused> {
-        let vrf = self.shared.attributes.vrf_of(self.interface);
-        match self.addresses.accepts_virtual(self.interface, vrf, destination.into()) {
-            Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
-            Some(true) => Ok(false),
-            None => Ok(self.has_host_interface),
-        }
+        let has_routers = self.shared.interface(self.interface).flags() & VRRP6 != 0;
+        let is_vrrp = carried.protocol == protocol::VRRP && view.destination() == vrrp::GROUP6;
+        Ok(has_routers && is_vrrp)
     }
 
     /// Drops packets with a local source address, which would make the router reply to itself.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stoa_engine::vector::{Column, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 
+use super::ip4_lookup::may_all_leave;
 use super::ip6_input::route;
 use super::lookup::{Lookup, Routes};
 use super::{REWRITE, follow_all};
@@ -46,11 +47,7 @@ impl Node for Ip6Lookup {
         }
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Routes::All);
-        let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-        if !scopes
-            && any & flags::OWN == 0
-            && shared.attributes.all_have(FORWARD6, &vector.rx_if, lanes)
-        {
+        if !scopes && may_all_leave(&shared.attributes, FORWARD6, vector) {
             return follow_all(shared, vector, &self.values, route);
         }
         for lane in 0..lanes {

@@ -1,5 +1,6 @@
 //! IP unicast: validation, lookup, rewrite. IPv4 and IPv6 have the same steps in separate files.
 
+pub mod flow_hash;
 pub mod header_words;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -32,8 +33,10 @@ mod ip6_validate_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ip6_validate_avx512;
+pub mod ip_demux;
 pub mod lookup;
-pub mod noop;
+pub mod origin;
+mod output_arc;
 pub mod policy;
 pub mod reassembly;
 pub mod redirect;
@@ -48,6 +51,9 @@ mod rewrite_avx512;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod rewrite_columns_avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod rewrite_wide_avx2;
 
 use stoa_engine::vector::{Column, LaneSet};
 use stoa_engine::{Next, VECTOR, Vector};
@@ -69,10 +75,16 @@ pub const ERROR: u16 = 2;
 /// The fourth edge of `ip4-input` and `ip4-lookup`: packets with options.
 pub const OPTIONS: u16 = 3;
 
-/// Resolves the next hop of a lane: sets its adjacency and returns its edge.
+/// Resolves the next hop of a lane: sets its adjacency and returns its edge. The flow hash chooses
+/// among several paths.
 #[inline(always)]
-pub(crate) fn follow(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
-    match shared.next_hops.resolve(value, vector.hash[lane]) {
+pub(crate) fn follow(
+    shared: &Shared,
+    vector: &mut Vector,
+    lane: usize,
+    (value, flow_hash): (u32, u32),
+) -> u16 {
+    match shared.next_hops.resolve(value, flow_hash) {
         Resolved::Adjacency(adjacency) => {
             vector.adjacency[lane] = adjacency;
             REWRITE
@@ -99,9 +111,13 @@ pub(crate) fn follow_batch(shared: &Shared, vector: &mut Vector, values: &Column
     if let Some(value) = values.uniform(lanes)
         && !shared.next_hops.is_group(value)
     {
-        let next = follow(shared, vector, 0, value);
+        let next = follow(shared, vector, 0, (value, 0));
         let adjacency = vector.adjacency[0];
         vector.adjacency[..lanes].fill(adjacency);
+        if next == ERROR {
+            let cause = vector.arg[0];
+            vector.arg[..lanes].fill(cause);
+        }
         return Followed::All(next);
     }
     let (kernel, adjacencies) = (shared.kernel.lookup(), &mut vector.adjacency[..lanes]);
@@ -136,8 +152,8 @@ pub(crate) fn follow_all(
     Next::Lanes
 }
 
-/// Resolves the next hops of some lanes, with `route` where a lane has not one adjacency. Other lanes
-/// keep their columns: they may have an ICMP cause in place of an adjacency.
+/// Resolves the next hops of some lanes, with `route` where a lane has not one adjacency. The
+/// adjacencies of other lanes mean nothing afterwards.
 #[inline(always)]
 pub(crate) fn follow_some(
     shared: &Shared,
@@ -145,13 +161,11 @@ pub(crate) fn follow_some(
     (some, values): (&LaneSet, &Column<u32>),
     route: impl Fn(&Shared, &mut Vector, usize, u32) -> u16,
 ) {
-    let (lanes, mut adjacencies) = (vector.len(), Column::of(0));
-    let kernel = shared.kernel.lookup();
-    let others =
-        shared.next_hops.resolve_batch(kernel, &values[..lanes], &mut adjacencies[..lanes]);
+    let lanes = vector.len();
+    let (kernel, adjacencies) = (shared.kernel.lookup(), &mut vector.adjacency[..lanes]);
+    let others = shared.next_hops.resolve_batch(kernel, &values[..lanes], adjacencies);
     for lane in some.iter() {
         vector.next[lane] = if others[lane / 64] >> (lane % 64) & 1 == 0 {
-            vector.adjacency[lane] = adjacencies[lane];
             REWRITE
         } else {
             route(shared, vector, lane, values[lane])
@@ -174,6 +188,6 @@ fn special_next_hop(vector: &mut Vector, lane: usize, special: SpecialNextHop) -
         SpecialNextHop::Prohibited => IcmpCause::Prohibited,
         SpecialNextHop::LinkDown => IcmpCause::LinkDown,
     };
-    vector.adjacency[lane] = cause.code();
+    vector.arg[lane] = cause.code();
     ERROR
 }

@@ -1,30 +1,41 @@
 //! The common part of `ip4-rewrite` and `ip6-rewrite`: the second half of the fast path. A packet
-//! gets a decremented TTL and the link-layer header of its adjacency, or takes the slow path.
+//! gets a decremented TTL and the link-layer header of its adjacency, or takes the slow path. Where
+//! the outgoing interface has output features, the packet goes to these first, and a second instance
+//! of the node behind them (`ip4-output-rewrite`, `ip6-output-rewrite`) does the same.
+
+mod header;
+mod slow_path;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use stoa_engine::arc::FeatureArc;
 use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::adjacency::{
-    AdjacencyHead, AdjacencyKind, AdjacencyLine, AdjacencyReader, MAX_REWRITE,
+    AdjacencyKind, AdjacencyLine, AdjacencyReader, OUTPUT_FEATURES, SHORT_REWRITE,
 };
 
+use super::output_arc::OutputArc;
+use crate::arcs::Arcs;
 use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 use crate::kernel::Kernel;
 use crate::shared::Shared;
+use header::Header;
+pub(super) use slow_path::icmp_error;
+use slow_path::slow_path;
 
-/// Edges of both nodes.
+/// Edges of all instances.
 const OUTPUT: u16 = 0;
 const RESOLVE: u16 = 1;
-const ICMP_ERROR: u16 = 2;
+pub(super) const ICMP_ERROR: u16 = 2;
 const FRAGMENT: u16 = 3;
 const TUNNEL: u16 = 4;
 
-/// Bytes before the IP header that a rewrite can write.
-pub(super) const AHEAD: usize = MAX_REWRITE;
+/// Bytes before the IP header that a rewrite can write, unless the link-layer header is longer.
+pub(super) const AHEAD: usize = SHORT_REWRITE;
 /// Bytes of the IP header that a rewrite reads.
 pub(super) const HEADER: usize = 20;
 
@@ -40,34 +51,54 @@ pub trait Family: Send + 'static {
     /// The drop reason of a packet without an adjacency.
     const NO_ROUTE: Drop;
 
+    /// The arc of output features.
+    const ARC: &'static str;
+    /// The node where the arc starts.
+    const START: &'static str;
+
+    /// Which output features are on.
+    fn arc(arcs: &Arcs) -> &FeatureArc;
+
     /// Decrements the TTL, which is at least 2.
     fn decrement_ttl(header: &mut [u8; HEADER]);
 
     /// Whether a packet that exceeds the MTU can be fragmented; `own`: it is generated locally.
     fn may_fragment(packet: &[u8], own: bool) -> bool;
 
-    /// [`rewrite_uniform`] with AVX-512: rewrites the lanes of the fast path and returns the others.
+    /// [`Stage::rewrite_uniform`] with AVX-512: rewrites the lanes of the fast path and returns the others. The
+    /// kind byte of their adjacency is `sends`.
     #[cfg(target_arch = "x86_64")]
-    fn uniform_avx512(vector: &mut Vector, line: &AdjacencyLine, counts: &mut Counts)
-    -> Exceptions;
+    fn uniform_avx512(
+        vector: &mut Vector,
+        line: &AdjacencyLine,
+        sends: u8,
+        counts: &mut Counts,
+    ) -> Exceptions;
 
-    /// [`rewrite_each`] with AVX-512.
+    /// [`Stage::rewrite_each`] with AVX-512.
     #[cfg(target_arch = "x86_64")]
     fn each_avx512(
         vector: &mut Vector,
         lines: &[AdjacencyLine],
+        sends: u8,
         counters: &[AdjacencyCounters],
     ) -> Exceptions;
 
-    /// [`rewrite_uniform`] with AVX2.
+    /// [`Stage::rewrite_uniform`] with AVX2.
     #[cfg(target_arch = "x86_64")]
-    fn uniform_avx2(vector: &mut Vector, line: &AdjacencyLine, counts: &mut Counts) -> Exceptions;
+    fn uniform_avx2(
+        vector: &mut Vector,
+        line: &AdjacencyLine,
+        sends: u8,
+        counts: &mut Counts,
+    ) -> Exceptions;
 
-    /// [`rewrite_each`] with AVX2.
+    /// [`Stage::rewrite_each`] with AVX2.
     #[cfg(target_arch = "x86_64")]
     fn each_avx2(
         vector: &mut Vector,
         lines: &[AdjacencyLine],
+        sends: u8,
         counters: &[AdjacencyCounters],
     ) -> Exceptions;
 }
@@ -75,94 +106,200 @@ pub trait Family: Send + 'static {
 /// The node of one worker.
 pub struct Rewrite<F> {
     shared: Arc<Shared>,
+    stage: Stage,
     family: PhantomData<F>,
 }
 
-impl<F> Rewrite<F> {
+impl<F: Family> Rewrite<F> {
+    /// The instance on the fast path.
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: shared.clone(), family: PhantomData }
+        let stage = Stage::before_features::<F>(shared.kernel);
+        Self { shared: shared.clone(), stage, family: PhantomData }
+    }
+
+    /// The instance behind the output features.
+    pub(super) fn behind_features(shared: &Arc<Shared>) -> Self {
+        let stage = Stage::behind_features(shared.kernel);
+        Self { shared: shared.clone(), stage, family: PhantomData }
     }
 }
 
 impl<F: Family> Node for Rewrite<F> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let lanes = vector.len();
-        let adjacencies = &self.shared.adjacencies;
-        if let Some(adjacency) = vector.adjacency.uniform(lanes)
+        let Shared { arcs, adjacencies, .. } = &*self.shared;
+        self.stage.run::<F>(F::arc(arcs), vector, adjacencies, &cx.counters.adjacencies)
+    }
+}
+
+/// One of the two instances of a node.
+pub(super) struct Stage {
+    kernel: Kernel,
+    /// The kind byte of the adjacencies that kernels send over.
+    sends: u8,
+    /// The way to the features; `None`: the packets have met them.
+    output_arc: Option<OutputArc>,
+}
+
+impl Stage {
+    /// Packets to interfaces with output features go to these.
+    pub(super) fn before_features<F: Family>(kernel: Kernel) -> Self {
+        let output_arc = Some(OutputArc::new::<F>(kernel));
+        Self { kernel, sends: AdjacencyKind::Complete as u8, output_arc }
+    }
+
+    /// All packets have met the output features. A kernel that expects these sends only where they are
+    /// on; the scalar code sends everywhere, as a feature may have chosen another adjacency.
+    pub(super) fn behind_features(kernel: Kernel) -> Self {
+        let sends = AdjacencyKind::Complete as u8 | OUTPUT_FEATURES;
+        Self { kernel, sends, output_arc: None }
+    }
+
+    #[inline(always)]
+    pub(super) fn run<F: Family>(
+        &mut self,
+        features: &FeatureArc,
+        vector: &mut Vector,
+        adjacencies: &AdjacencyReader,
+        counters: &[AdjacencyCounters],
+    ) -> Next {
+        if let Some(adjacency) = vector.adjacency.uniform(vector.len())
             && let Some(line) = adjacencies.get(adjacency)
         {
+            if let Some(arc) = &mut self.output_arc
+                && line.head().has_output_features()
+            {
+                return arc.enter_all::<F>(features, vector, line.head());
+            }
             let mut counts = Counts::default();
-            let next = rewrite_uniform::<F>(self.shared.kernel, vector, line, &mut counts);
-            counts.close(cx.counters.adjacencies.get(adjacency as usize));
+            let next = self.rewrite_uniform::<F>(vector, (adjacencies, line), &mut counts);
+            counts.close(counters.get(adjacency as usize));
             return next;
         }
-        rewrite_each::<F>(self.shared.kernel, vector, adjacencies, &cx.counters.adjacencies)
+        self.rewrite_each::<F>(features, vector, adjacencies, counters)
     }
-}
 
-/// Rewrites each lane with its own adjacency.
-fn rewrite_each<F: Family>(
-    kernel: Kernel,
-    vector: &mut Vector,
-    adjacencies: &AdjacencyReader,
-    counters: &[AdjacencyCounters],
-) -> Next {
-    let exceptions = match kernel {
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512 => F::each_avx512(vector, adjacencies.lines(), counters),
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 => F::each_avx2(vector, adjacencies.lines(), counters),
-        _ => [u16::MAX; _],
-    };
-    if exceptions == [0; _] {
-        return Next::All(OUTPUT);
-    }
-    for lane in 0..vector.len() {
-        if !is_in(&exceptions, lane) {
-            vector.next[lane] = OUTPUT;
-            continue;
-        }
-        let adjacency = vector.adjacency[lane];
-        let Some(line) = adjacencies.get(adjacency) else {
-            vector.drop_lane(lane, F::NO_ROUTE.reason());
-            continue;
+    /// Rewrites each lane with its own adjacency.
+    fn rewrite_each<F: Family>(
+        &mut self,
+        features: &FeatureArc,
+        vector: &mut Vector,
+        adjacencies: &AdjacencyReader,
+        counters: &[AdjacencyCounters],
+    ) -> Next {
+        let (kernel, sends) = (self.kernel, self.sends);
+        let mut exceptions = match kernel {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => F::each_avx512(vector, adjacencies.lines(), sends, counters),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => F::each_avx2(vector, adjacencies.lines(), sends, counters),
+            _ => [u16::MAX; _],
         };
-        let mut counts = Counts::default();
-        vector.next[lane] = rewrite_one::<F>(vector, lane, &Header::new(line), &mut counts);
-        counts.close(counters.get(adjacency as usize));
+        if exceptions == [0; _] {
+            return Next::All(OUTPUT);
+        }
+        let counted = |adjacency: u32, packets: u64, bytes: u64| {
+            Counts { packets, bytes }.close(counters.get(adjacency as usize));
+        };
+        let tunnels = self.rewrite_wide::<F>(vector, adjacencies, &mut exceptions, counted);
+        let mut arc = self.output_arc.as_mut().map(|arc| arc.some(features));
+        finish(vector, &exceptions, &tunnels, |vector, lane| {
+            let adjacency = vector.adjacency[lane];
+            let Some(line) = adjacencies.get(adjacency) else { return F::NO_ROUTE.next() };
+            if let Some(arc) = &mut arc
+                && line.head().has_output_features()
+            {
+                return arc.enter::<F>(vector, lane, line.head());
+            }
+            let mut counts = Counts::default();
+            let header = Header::new(adjacencies, line, sends);
+            let next = rewrite_one::<F>(vector, lane, &header, &mut counts);
+            counts.close(counters.get(adjacency as usize));
+            next
+        })
     }
-    Next::Lanes
-}
 
-/// Whether the bit of a lane is set.
-#[inline(always)]
-fn is_in(lanes: &Exceptions, lane: usize) -> bool {
-    lanes[lane / 16] >> (lane % 16) & 1 == 1
-}
-
-/// Rewrites all lanes with one adjacency.
-#[inline(always)]
-fn rewrite_uniform<F: Family>(
-    kernel: Kernel,
-    vector: &mut Vector,
-    line: &AdjacencyLine,
-    counts: &mut Counts,
-) -> Next {
-    let header = Header::new(line);
-    let mut any = OUTPUT;
-    let exceptions = match kernel {
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512 => F::uniform_avx512(vector, line, counts),
-        #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 => F::uniform_avx2(vector, line, counts),
-        _ => [u16::MAX; _],
-    };
-    if exceptions == [0; _] {
-        return Next::All(OUTPUT);
-    }
-    for lane in 0..vector.len() {
-        let next = if is_in(&exceptions, lane) {
+    /// Rewrites all lanes with one adjacency.
+    #[inline(always)]
+    fn rewrite_uniform<F: Family>(
+        &self,
+        vector: &mut Vector,
+        (adjacencies, line): (&AdjacencyReader, &AdjacencyLine),
+        counts: &mut Counts,
+    ) -> Next {
+        let mut exceptions = match self.kernel {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => F::uniform_avx512(vector, line, self.sends, counts),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => F::uniform_avx2(vector, line, self.sends, counts),
+            _ => [u16::MAX; _],
+        };
+        if exceptions == [0; _] {
+            return Next::All(OUTPUT);
+        }
+        let mut tunnels = [0; _];
+        if line.head().kind() == AdjacencyKind::Tunnel || line.head().rewrite_len() > SHORT_REWRITE
+        {
+            let counted = |_: u32, packets: u64, bytes: u64| {
+                counts.packets += packets;
+                counts.bytes += bytes;
+            };
+            tunnels = self.rewrite_wide::<F>(vector, adjacencies, &mut exceptions, counted);
+        }
+        let header = Header::new(adjacencies, line, self.sends);
+        finish(vector, &exceptions, &tunnels, |vector, lane| {
             rewrite_one::<F>(vector, lane, &header, counts)
+        })
+    }
+
+    /// The kernels that take what the fast path leaves: long headers, and packets on their way into a
+    /// tunnel. Removes their lanes from `pending` and returns the latter. Lanes that are to meet output
+    /// features stay pending, unchanged.
+    #[inline(never)]
+    fn rewrite_wide<F: Family>(
+        &self,
+        vector: &mut Vector,
+        adjacencies: &AdjacencyReader,
+        pending: &mut Exceptions,
+        counted: impl FnMut(u32, u64, u64),
+    ) -> Exceptions {
+        match self.kernel {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 | Kernel::Avx2 => {
+                let place = (adjacencies.lines(), self.sends);
+                super::rewrite_wide_avx2::rewrite::<F>(vector, place, pending, counted)
+            }
+            _ => {
+                let _ = (vector, adjacencies, pending, counted);
+                [0; _]
+            }
+        }
+    }
+}
+
+/// Sets the edges of all lanes, with `rewrite` for exceptions.
+#[inline(always)]
+fn finish(
+    vector: &mut Vector,
+    exceptions: &Exceptions,
+    tunnels: &Exceptions,
+    mut rewrite: impl FnMut(&mut Vector, usize) -> u16,
+) -> Next {
+    let lanes = vector.len();
+    if *exceptions == [0; _] {
+        if tunnels.iter().map(|some| some.count_ones() as usize).sum::<usize>() == lanes {
+            return Next::All(TUNNEL);
+        }
+        for lane in 0..lanes {
+            vector.next[lane] = if is_in(tunnels, lane) { TUNNEL } else { OUTPUT };
+        }
+        return Next::Lanes;
+    }
+    let mut any = OUTPUT;
+    for lane in 0..lanes {
+        let next = if is_in(exceptions, lane) {
+            rewrite(vector, lane)
+        } else if is_in(tunnels, lane) {
+            TUNNEL
         } else {
             OUTPUT
         };
@@ -172,46 +309,10 @@ fn rewrite_uniform<F: Family>(
     if any == OUTPUT { Next::All(OUTPUT) } else { Next::Lanes }
 }
 
-/// The link-layer header of an adjacency, loaded once for all lanes that share it.
-struct Header {
-    head: AdjacencyHead,
-    words: [[u8; 8]; 3],
-    /// The 14 bytes of an untagged header, as two overlapping words.
-    untagged: [[u8; 8]; 2],
-}
-
-impl Header {
-    #[inline(always)]
-    fn new(line: &AdjacencyLine) -> Self {
-        let word = |index| line.rewrite_word(index).to_ne_bytes();
-        let words @ [_, middle, last] = [word(1), word(2), word(3)];
-        let [_, _, a, b, c, d, e, f] = middle;
-        let untagged = [[a, b, c, d, e, f, last[0], last[1]], last];
-        Self { head: line.head(), words, untagged }
-    }
-
-    /// Writes the link-layer header so that it ends at byte [`AHEAD`] of `window`.
-    #[inline(always)]
-    fn write(&self, window: &mut [u8; AHEAD + HEADER]) {
-        if self.head.rewrite_len() == 14 {
-            // Writing before the frame would fetch one more cache line.
-            window[10..18].copy_from_slice(&self.untagged[0]);
-            window[16..24].copy_from_slice(&self.untagged[1]);
-            return;
-        }
-        window[0..8].copy_from_slice(&self.words[0]);
-        window[8..16].copy_from_slice(&self.words[1]);
-        window[16..24].copy_from_slice(&self.words[2]);
-    }
-
-    /// Moves the start of the lane's data to the link-layer header and sets the tx interface.
-    #[inline(always)]
-    fn finish(&self, vector: &mut Vector, lane: usize) {
-        let length = self.head.rewrite_len() as u16;
-        vector.offset[lane] -= length;
-        vector.length[lane] += length;
-        vector.tx_if[lane] = self.head.interface();
-    }
+/// Whether the bit of a lane is set.
+#[inline(always)]
+fn is_in(lanes: &Exceptions, lane: usize) -> bool {
+    lanes[lane / 16] >> (lane % 16) & 1 == 1
 }
 
 /// Packets and bytes of one adjacency, added to its counters once per vector.
@@ -243,7 +344,7 @@ fn rewrite_one<F: Family>(
     let own = vector.flags[lane] & flags::OWN != 0;
     let length = vector.length[lane];
     let offset = usize::from(vector.offset[lane]);
-    if !header.head.is_complete() || length > header.head.mtu() {
+    if !header.is_complete || length > header.head.mtu() {
         return slow_path::<F>(vector, lane, header.head);
     }
     let slot = vector.slot_mut(lane);
@@ -253,50 +354,20 @@ fn rewrite_one<F: Family>(
     };
     if let Some(packet) = window.last_chunk_mut::<HEADER>().filter(|_| !own) {
         if packet[F::TTL] <= 1 {
-            vector.adjacency[lane] = IcmpCause::Expired.code();
+            vector.arg[lane] = IcmpCause::Expired.code();
             return ICMP_ERROR;
         }
         F::decrement_ttl(packet);
     }
-    header.write(window);
+    if !header.is_long() {
+        header.write(window);
+    } else if !header.write_long(&mut slot[..offset]) {
+        return F::TRUNCATED.next();
+    }
     header.finish(vector, lane);
     counts.packets += 1;
     counts.bytes += u64::from(length);
     OUTPUT
-}
-
-/// A packet with an incomplete adjacency or larger than the MTU.
-#[cold]
-#[inline(never)]
-fn slow_path<F: Family>(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> u16 {
-    let own = vector.flags[lane] & flags::OWN != 0;
-    let bytes = vector.bytes(lane);
-    // TTL expiry comes before neighbour resolution.
-    if !own && bytes.get(F::TTL).is_none_or(|ttl| *ttl <= 1) {
-        vector.adjacency[lane] = IcmpCause::Expired.code();
-        return ICMP_ERROR;
-    }
-    if head.kind() == AdjacencyKind::Drop {
-        vector.adjacency[lane] = IcmpCause::Neighbor.code();
-        return ICMP_ERROR;
-    }
-    if vector.length[lane] > head.mtu() {
-        if F::may_fragment(bytes, own) {
-            return FRAGMENT;
-        }
-        vector.adjacency[lane] = IcmpCause::TooBig(head.mtu()).code();
-        return ICMP_ERROR;
-    }
-    vector.tx_if[lane] = head.interface();
-    if head.kind() != AdjacencyKind::Tunnel {
-        return RESOLVE;
-    }
-    let header = vector.bytes_mut(lane).first_chunk_mut::<HEADER>();
-    let Some(header) = header else { return F::TRUNCATED.next() };
-    if !own {
-        F::decrement_ttl(header);
-    }
-    TUNNEL
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::pool::{Pool, SLOT};
 use stoa_engine::vector::flags;
 use stoa_engine::{VECTOR, Vector};
-use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
+use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
@@ -48,41 +48,45 @@ impl DecrementTtl for Ip6 {
 }
 
 /// Rewrites all lanes of the fast path with one adjacency and counts them in `counts`. Returns the
-/// other lanes, unchanged: locally generated packets, packets larger than the MTU or with an expiring
-/// TTL, and steps of fewer than 8 lanes, with a jumbo buffer or with data too close to a buffer edge.
+/// other lanes, unchanged: packets larger than the MTU or with an expiring TTL, locally generated
+/// ones among others, and steps of fewer than 8 lanes, with a jumbo buffer or with data too close to
+/// a buffer edge. `sends` is the kind byte of adjacencies that are sent over.
 pub fn rewrite<F: DecrementTtl>(
     vector: &mut Vector,
     line: &AdjacencyLine,
+    sends: u8,
     counts: &mut Counts,
 ) -> Exceptions {
     assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: asserted above: the processor has AVX2, BMI and POPCNT.
-    unsafe { uniform::<F>(vector, line, counts) }
+    unsafe { uniform::<F>(vector, line, sends, counts) }
 }
 
 /// Like [`rewrite`], each lane with the adjacency of its column.
 pub fn rewrite_each<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
+    sends: u8,
     counters: &[AdjacencyCounters],
 ) -> Exceptions {
     assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: asserted above: the processor has AVX2, BMI and POPCNT.
-    unsafe { each_lane::<F>(vector, lines, counters) }
+    unsafe { each_lane::<F>(vector, lines, sends, counters) }
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 fn uniform<F: DecrementTtl>(
     vector: &mut Vector,
     line: &AdjacencyLine,
+    sends: u8,
     counts: &mut Counts,
 ) -> Exceptions {
     let (pool, head, mut exceptions) = (vector.pool(), line.head(), all_lanes(vector.len()));
-    if !may_send(head) {
+    if !may_send(head, sends) {
         return exceptions;
     }
     let frame = Frame::of(line, head.rewrite_len(), head.rewrite_len() > BEFORE);
-    let count = TtlDelta::of::<F>();
+    let deltas = [TtlDelta::of::<F>(), TtlDelta::none()];
     let header = _mm_set1_epi16(head.rewrite_len() as i16);
     let interface = _mm256_set1_epi32(head.interface() as i32);
     let mut bytes = _mm256_setzero_si256();
@@ -93,11 +97,12 @@ fn uniform<F: DecrementTtl>(
         }
         let mtu = _mm_set1_epi16(head.mtu() as i16);
         let short = _mm_cmpeq_epi16(_mm_min_epu16(columns.length, mtu), columns.length);
-        let plain = bits_16(short) & not_own(vector, at);
+        let (alike, own) = alike(vector, at);
+        let (plain, count) = (bits_16(short) & alike, &deltas[usize::from(own)]);
         let mut sent = 0;
         for (lane, place) in columns.places().into_iter().enumerate() {
             // SAFETY: the lane has `AHEAD` bytes of headroom and `HEADER` bytes of data.
-            if plain >> lane & 1 == 1 && unsafe { frame.send::<F>(pool, place, &count) } {
+            if plain >> lane & 1 == 1 && unsafe { frame.send::<F>(pool, place, count) } {
                 sent |= 1 << lane;
             }
         }
@@ -119,10 +124,11 @@ fn uniform<F: DecrementTtl>(
 fn each_lane<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
+    sends: u8,
     counters: &[AdjacencyCounters],
 ) -> Exceptions {
-    let (pool, mut exceptions, count) =
-        (vector.pool(), all_lanes(vector.len()), TtlDelta::of::<F>());
+    let (pool, mut exceptions) = (vector.pool(), all_lanes(vector.len()));
+    let deltas = [TtlDelta::of::<F>(), TtlDelta::none()];
     // An adjacency without counters is left to the slow path.
     let lines = &lines[..lines.len().min(counters.len())];
     let counters = &counters[..lines.len()];
@@ -136,7 +142,8 @@ fn each_lane<F: DecrementTtl>(
         }
         // SAFETY: the greatest of them is the index of a line.
         let heads = unsafe { Heads::load(lines, ids) };
-        let plain = heads.may_send(&columns) & not_own(vector, at);
+        let (alike, own) = alike(vector, at);
+        let (plain, count) = (heads.may_send(&columns, sends) & alike, &deltas[usize::from(own)]);
         let (headers, places, mut sent) = (heads.header_lengths(), columns.places(), 0);
         let is_tagged = heads.are_tagged();
         for lane in 0..STEP {
@@ -149,7 +156,7 @@ fn each_lane<F: DecrementTtl>(
             let (counters, is_sent) = unsafe {
                 let line = lines.get_unchecked(adjacency);
                 let frame = Frame::of(line, headers[lane] as usize, is_tagged);
-                let is_sent = frame.send::<F>(pool, places[lane], &count);
+                let is_sent = frame.send::<F>(pool, places[lane], count);
                 (counters.get_unchecked(adjacency), is_sent)
             };
             if is_sent {
@@ -169,7 +176,7 @@ fn each_lane<F: DecrementTtl>(
 /// interface.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn store(
+pub(super) fn store(
     vector: &mut Vector,
     (at, lanes): (usize, __m128i),
     columns: &Columns,
@@ -197,30 +204,41 @@ fn all_lanes(lanes: usize) -> Exceptions {
     })
 }
 
-/// Whether an adjacency is complete and its header length fits the stores below.
+/// Whether an adjacency has the expected kind byte and its header length fits the stores below.
 #[inline(always)]
-fn may_send(head: AdjacencyHead) -> bool {
-    head.is_complete() && (BEFORE..=BEFORE + MORE).contains(&head.rewrite_len())
+fn may_send(head: AdjacencyHead, sends: u8) -> bool {
+    head.kind_byte() == sends && (BEFORE..=BEFORE + MORE).contains(&head.rewrite_len())
 }
 
-/// The lanes of 8 that are not generated locally.
+/// The lanes of 8 that a kernel processes alike, and whether they are generated locally: all 8, or
+/// those that are not.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn not_own(vector: &Vector, at: usize) -> u8 {
+fn alike(vector: &Vector, at: usize) -> (u8, bool) {
+    match own(vector, at) {
+        u8::MAX => (u8::MAX, true),
+        own => (!own, false),
+    }
+}
+
+/// The lanes of 8 that are generated locally.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn own(vector: &Vector, at: usize) -> u8 {
     assert!(at <= VECTOR - STEP);
     // SAFETY: 8 elements of the column follow `at`.
     let flags = unsafe { _mm_loadu_si128(vector.flags.as_ptr().add(at).cast()) };
-    let own = _mm_and_si128(flags, _mm_set1_epi16(flags::OWN as i16));
-    bits_16(_mm_cmpeq_epi16(own, _mm_setzero_si128()))
+    let own = _mm_set1_epi16(flags::OWN as i16);
+    bits_16(_mm_cmpeq_epi16(_mm_and_si128(flags, own), own))
 }
 
 /// Fields of the adjacencies of 8 lanes, in 32 bits each.
-struct Heads {
-    interface: __m256i,
-    mtu: __m256i,
+pub(super) struct Heads {
+    pub(super) interface: __m256i,
+    pub(super) mtu: __m256i,
     /// Bytes of the link-layer header.
-    header: __m256i,
-    kind: __m256i,
+    pub(super) header: __m256i,
+    pub(super) kind: __m256i,
 }
 
 impl Heads {
@@ -228,7 +246,7 @@ impl Heads {
     /// The ids are indices of lines.
     #[target_feature(enable = "avx2")]
     #[inline]
-    unsafe fn load(lines: &[AdjacencyLine], ids: &[u32; STEP]) -> Self {
+    pub(super) unsafe fn load(lines: &[AdjacencyLine], ids: &[u32; STEP]) -> Self {
         // SAFETY: guaranteed by the caller; a line begins with its head.
         let head =
             |lane: usize| unsafe { lines.as_ptr().add(ids[lane] as usize).cast::<i64>().read() };
@@ -250,9 +268,9 @@ impl Heads {
     /// The lanes whose packets are within the MTU, with an adjacency that [`may_send`].
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn may_send(&self, columns: &Columns) -> u8 {
+    fn may_send(&self, columns: &Columns, sends: u8) -> u8 {
         let all = |value: usize| _mm256_set1_epi32(value as i32);
-        let good = _mm256_cmpeq_epi32(self.kind, all(AdjacencyKind::Complete as usize));
+        let good = _mm256_cmpeq_epi32(self.kind, all(sends.into()));
         let long = _mm256_cmpgt_epi32(self.header, all(BEFORE - 1));
         let short = _mm256_cmpgt_epi32(all(BEFORE + MORE + 1), self.header);
         let good = _mm256_and_si256(good, _mm256_and_si256(long, short));
@@ -272,7 +290,7 @@ impl Heads {
     /// Bytes of the link-layer headers.
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn header_lengths(&self) -> [u32; STEP] {
+    pub(super) fn header_lengths(&self) -> [u32; STEP] {
         let mut lengths = [0; STEP];
         // SAFETY: the array is one vector.
         unsafe { _mm256_storeu_si256(lengths.as_mut_ptr().cast(), self.header) };
@@ -283,7 +301,7 @@ impl Heads {
 /// The lower halves of values below 0x8000.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn narrow(values: __m256i) -> __m128i {
+pub(super) fn narrow(values: __m256i) -> __m128i {
     _mm_packus_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256::<1>(values))
 }
 
@@ -291,6 +309,8 @@ fn narrow(values: __m256i) -> __m128i {
 struct TtlDelta {
     added: __m256i,
     round: __m256i,
+    /// The least TTL that does not expire.
+    least: u8,
 }
 
 impl TtlDelta {
@@ -303,7 +323,14 @@ impl TtlDelta {
             // SAFETY: the array is one vector.
             unsafe { _mm256_loadu_si256(window.as_ptr().cast()) }
         };
-        Self { added: window(F::ADDED), round: window(F::ROUND) }
+        Self { added: window(F::ADDED), round: window(F::ROUND), least: 2 }
+    }
+
+    /// Leaves the TTL as it is: of packets that are generated locally.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn none() -> Self {
+        Self { added: _mm256_setzero_si256(), round: _mm256_setzero_si256(), least: 0 }
     }
 }
 
@@ -347,7 +374,7 @@ impl Frame {
         // SAFETY: the window and the header are inside the buffer.
         unsafe {
             let packet = pool.base().as_ptr().add(place as usize);
-            if *packet.add(F::TTL) <= 1 {
+            if *packet.add(F::TTL) < count.least {
                 return false;
             }
             let window = packet.sub(BEFORE).cast::<__m256i>();

@@ -66,40 +66,45 @@ impl DecrementTtl for Ip6 {
 }
 
 /// Rewrites all lanes of the fast path with one adjacency and counts them in `counts`. Returns the
-/// other lanes, unchanged: locally generated packets, packets larger than the MTU, with an expiring
-/// TTL, in a jumbo buffer or too close to a buffer edge.
+/// other lanes, unchanged: packets larger than the MTU, with an expiring TTL unless they are generated
+/// locally, in a jumbo buffer or too close to a buffer edge. `sends` is the kind byte of adjacencies
+/// that are sent over.
 pub fn rewrite<F: DecrementTtl>(
     vector: &mut Vector,
     line: &AdjacencyLine,
+    sends: u8,
     counts: &mut Counts,
 ) -> Exceptions {
     assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
-    unsafe { uniform::<F>(vector, line, counts) }
+    unsafe { uniform::<F>(vector, line, sends, counts) }
 }
 
 /// Like [`rewrite`], each lane with the adjacency of its column.
 pub fn rewrite_each<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
+    sends: u8,
     counters: &[AdjacencyCounters],
 ) -> Exceptions {
     assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
-    unsafe { each_lane::<F>(vector, lines, counters) }
+    unsafe { each_lane::<F>(vector, lines, sends, counters) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn uniform<F: DecrementTtl>(
     vector: &mut Vector,
     line: &AdjacencyLine,
+    sends: u8,
     counts: &mut Counts,
 ) -> Exceptions {
     let (lanes, mut exceptions) = (vector.len(), [0; VECTOR / STEP]);
     let head = line.head();
     let heads = Heads::all(head);
-    let may_send = head.is_complete() && head.rewrite_len().is_multiple_of(2);
-    let frame = Frame::of::<F>(line, head.rewrite_len().min(AHEAD));
+    let length = head.rewrite_len();
+    let may_send = head.kind_byte() == sends && length <= AHEAD && length.is_multiple_of(2);
+    let frame = Frame::of::<F>(line, length.min(AHEAD));
     let mut bytes = _mm512_setzero_si512();
     for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
@@ -127,6 +132,7 @@ fn uniform<F: DecrementTtl>(
 fn each_lane<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
+    sends: u8,
     counters: &[AdjacencyCounters],
 ) -> Exceptions {
     let (lanes, mut exceptions) = (vector.len(), [0; VECTOR / STEP]);
@@ -137,7 +143,7 @@ fn each_lane<F: DecrementTtl>(
         let at = step * STEP;
         let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
         let columns = Columns::load(vector, at);
-        let (complete, heads) = Heads::each(vector, at, in_use, lines);
+        let (complete, heads) = Heads::each((vector, at), in_use, lines, sends);
         let plain = columns.plain(vector.pool(), complete, &heads);
         // SAFETY: see `Columns::plain`.
         let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
@@ -198,9 +204,9 @@ impl Frame {
     }
 }
 
-/// The decremented words of 16 lanes.
+/// The decremented words of 16 lanes; those of locally generated packets are as they were.
 struct Decremented {
-    /// Lanes whose TTL does not expire.
+    /// Lanes whose TTL does not expire, or is not decremented.
     lanes: __mmask16,
     /// The start of their IP headers, in bytes from the start of the pool.
     places: [u64; STEP],
@@ -228,12 +234,13 @@ impl Decremented {
                 _ => gather_words::<F>(pool, lanes, halves),
             }
         };
+        let own = columns.own(lanes);
         let left = _mm512_and_si512(word, _mm512_set1_epi32(0xff << F::SHIFT));
         decremented.lanes =
-            _mm512_mask_cmpgt_epu32_mask(lanes, left, _mm512_set1_epi32(1 << F::SHIFT));
+            own | _mm512_mask_cmpgt_epu32_mask(lanes, left, _mm512_set1_epi32(1 << F::SHIFT));
         // SAFETY: the processor has AVX-512 F; the array is a vector.
         unsafe {
-            let word = F::decrement_ttl(word);
+            let word = _mm512_mask_mov_epi32(F::decrement_ttl(word), own, word);
             _mm512_storeu_si512(decremented.words.as_mut_ptr().cast(), word);
         }
         decremented

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use stoa_engine::pool::{Pool, SLOT};
 use stoa_engine::vector::flags;
 use stoa_engine::{VECTOR, Vector};
-use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
+use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
 
 use super::rewrite::{AHEAD, HEADER};
 use super::rewrite_avx512::UNTAGGED;
@@ -33,15 +33,15 @@ impl Heads {
         }
     }
 
-    /// The lanes with a complete adjacency and a header of even length, from [`UNTAGGED`] on, and
-    /// their adjacencies.
+    /// The lanes whose adjacency has the kind byte `sends` and a header of even length, from [`UNTAGGED`]
+    /// on, and their adjacencies.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     pub(super) fn each(
-        vector: &Vector,
-        at: usize,
+        (vector, at): (&Vector, usize),
         in_use: __mmask16,
         lines: &[AdjacencyLine],
+        sends: u8,
     ) -> (__mmask16, Self) {
         assert!(at <= VECTOR - STEP && lines.len() <= 1 << 28);
         let zero = _mm512_setzero_si512();
@@ -67,7 +67,7 @@ impl Heads {
         let rest = join(_mm512_srli_epi64::<32>(low), _mm512_srli_epi64::<32>(high));
         let kind = _mm512_srli_epi32::<24>(rest);
         let header = _mm512_and_si512(_mm512_srli_epi32::<16>(rest), _mm512_set1_epi32(0xff));
-        let complete = _mm512_set1_epi32(AdjacencyKind::Complete as i32);
+        let complete = _mm512_set1_epi32(sends.into());
         let complete = _mm512_mask_cmpeq_epi32_mask(in_use, kind, complete);
         let (least, most) = (_mm512_set1_epi32(UNTAGGED as i32), _mm512_set1_epi32(AHEAD as i32));
         let complete = _mm512_mask_cmpge_epu32_mask(complete, header, least);
@@ -123,8 +123,8 @@ impl Columns {
         }
     }
 
-    /// The lanes with transit packets within the MTU, in single buffers of the pool with [`AHEAD`]
-    /// bytes of headroom and [`HEADER`] bytes of data.
+    /// The lanes with packets within the MTU, in single buffers of the pool with [`AHEAD`] bytes of
+    /// headroom and [`HEADER`] bytes of data.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     pub(super) fn plain(&self, pool: &Pool, lanes: __mmask16, heads: &Heads) -> __mmask16 {
@@ -132,8 +132,14 @@ impl Columns {
         let plain = _mm512_mask_cmplt_epu32_mask(lanes, self.buffer, all(pool.count()));
         let plain = _mm512_mask_cmpge_epu32_mask(plain, self.offset, all(AHEAD as u32));
         let plain = _mm512_mask_cmple_epu32_mask(plain, self.offset, all((SLOT - HEADER) as u32));
-        let plain = _mm512_mask_cmple_epu32_mask(plain, self.length, heads.mtu);
-        _mm512_mask_testn_epi32_mask(plain, self.flags, all(flags::OWN.into()))
+        _mm512_mask_cmple_epu32_mask(plain, self.length, heads.mtu)
+    }
+
+    /// The lanes with packets that are generated locally.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    pub(super) fn own(&self, lanes: __mmask16) -> __mmask16 {
+        _mm512_mask_test_epi32_mask(lanes, self.flags, _mm512_set1_epi32(flags::OWN.into()))
     }
 
     /// The start of the data, in bytes from the start of the pool: lanes 0 to 7, and 8 to 15.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::arp::{self, ArpError};
 
+use crate::addresses::InterfaceAddresses;
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::IP4;
 use crate::punt::Class;
-use crate::shared::{InterfaceAddresses, Shared};
+use crate::shared::Shared;
 
 /// No next nodes.
 pub const EDGES: &[&str] = &[];

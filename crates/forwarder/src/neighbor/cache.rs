@@ -1,12 +1,12 @@
 //! The neighbour cache as a pure state machine: it returns the actions for the [`crate::control`]
 //! thread.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
 use super::entry::{
     DELAY_MS, Entry, FAILED_MS, GC_STALE_MS, Key, MAX_SOLICITS, Millis, QUEUE, REACHABLE_MS,
-    RETRANSMIT_MS, State,
+    RETRANSMIT_MS, State, keys_of,
 };
 use super::occupancy::{Admission, EvictionClass, LinkFamily, Occupancy, link_family};
 use crate::drops::Drop;
@@ -34,6 +34,8 @@ const REACHABLE_RECOMPUTE_MS: Millis = 3_600_000;
 /// Neighbours of all interfaces.
 pub struct Cache {
     entries: HashMap<Key, Entry>,
+    /// The keys of all entries in order.
+    keys: BTreeSet<Key>,
     serials: HashMap<u32, Key>,
     pub(crate) last_serial: u32,
     occupancy: Occupancy,
@@ -53,6 +55,7 @@ impl Cache {
     pub fn new(limit: usize) -> Self {
         Self {
             entries: HashMap::new(),
+            keys: BTreeSet::new(),
             serials: HashMap::new(),
             last_serial: 0,
             occupancy: Occupancy::new(limit),
@@ -88,7 +91,7 @@ impl Cache {
 
     /// All neighbours in order.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
-        self.entries.iter().collect::<BTreeMap<_, _>>().into_iter()
+        self.keys.iter().filter_map(|key| self.entries.get_key_value(key))
     }
 
     /// All neighbours in arbitrary order.
@@ -174,11 +177,13 @@ impl Cache {
         self.occupancy.count(&key, entry.serial, None, Some(entry.eviction_class()));
         self.serials.insert(entry.serial, key);
         self.entries.insert(key, entry);
+        self.keys.insert(key);
     }
 
     /// Removes a neighbour.
     pub fn remove(&mut self, key: &Key) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
+        self.keys.remove(key);
         self.serials.remove(&entry.serial);
         self.occupancy.count(key, entry.serial, Some(entry.eviction_class()), None);
         Some(entry)
@@ -186,7 +191,7 @@ impl Cache {
 
     /// The neighbours of an interface.
     pub fn of_interface(&self, interface: u32) -> Vec<Key> {
-        self.entries.keys().filter(|key| key.0 == interface).copied().collect()
+        self.keys.range(keys_of(interface)).copied().collect()
     }
 
     /// Queues a packet until the neighbour is resolved; a full queue drops its oldest packet.

@@ -1,7 +1,8 @@
 //! A neighbour and its states (RFC 4861 7.3.2); ARP neighbours use the same state machine.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use stoa_engine::Packet;
 
@@ -9,6 +10,12 @@ use super::occupancy::EvictionClass;
 
 /// An interface and an address on its link.
 pub type Key = (u32, IpAddr);
+
+/// All keys of an interface.
+pub fn keys_of(interface: u32) -> RangeInclusive<Key> {
+    let (first, last) = (Ipv4Addr::UNSPECIFIED, Ipv6Addr::from(u128::MAX));
+    (interface, IpAddr::V4(first))..=(interface, IpAddr::V6(last))
+}
 
 /// Milliseconds since the start of the forwarder.
 pub type Millis = u64;

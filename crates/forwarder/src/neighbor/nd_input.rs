@@ -29,7 +29,7 @@ impl Node for NdInput {
         let tunnels = self.shared.tunnels.read(cx.reader);
         for lane in 0..vector.len() {
             // A hop limit of 255 does not prove an on-link sender if the packet came through a tunnel.
-            if tunnels.of(vector.rx_if[lane]).is_some() {
+            if tunnels.has(vector.rx_if[lane]) {
                 vector.drop_lane(lane, Drop::TunnelNeighbor.reason());
                 continue;
             }

@@ -31,7 +31,7 @@ impl Node for NeighborResolve {
             // Adjacency ids are reused; the serial number of the neighbour identifies it as long as
             // the packet is queued. 0: the destination is the neighbour.
             let line = self.shared.adjacencies.get(vector.adjacency[lane]);
-            vector.hash[lane] = line.map_or(0, |line| line.context() as u32);
+            vector.arg[lane] = line.map_or(0, |line| line.context() as u32);
             let class = if is_reply { Class::LocalResolve } else { Class::Resolve };
             self.shared.policers.punt(cx, vector, lane, class);
         }

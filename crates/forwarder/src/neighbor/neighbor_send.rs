@@ -23,10 +23,9 @@ struct NeighborSend {
 impl Node for NeighborSend {
     fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            // The `hash` column holds the serial number of the neighbour: see `control/neighbors`.
+            // The argument is the serial number of the neighbour: see `control/neighbors`.
             let line = self.shared.adjacencies.get(vector.adjacency[lane]);
-            let is_current =
-                line.is_some_and(|line| line.context() == u64::from(vector.hash[lane]));
+            let is_current = line.is_some_and(|line| line.context() == u64::from(vector.arg[lane]));
             let is_ip4 = vector.bytes(lane).first().is_some_and(|byte| byte >> 4 == 4);
             vector.next[lane] = u16::from(!is_ip4) + if is_current { 0 } else { 2 };
         }

@@ -15,7 +15,14 @@ const ECT_1: u8 = 1;
 /// CE: congestion experienced.
 const CE: u8 = 3;
 
+/// Whether the mark of an outer header with this class may change the inner one (RFC 6040, figure 4).
+#[inline(always)]
+pub(super) fn has_mark(outer_class: u8) -> bool {
+    outer_class & ECT_1 != 0
+}
+
 /// The type of service or traffic class of an IP packet.
+#[inline]
 pub(super) fn class(packet: &[u8]) -> u8 {
     match packet {
         [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
@@ -109,6 +116,7 @@ mod tests {
                         }
                         (left, _) => panic!("inner {inner}, outer {outer}: {left:?}"),
                     }
+                    assert!(packet == before || has_mark(outer));
                     let is_right = ipv4::check(&packet).is_ok() || ipv6::check(&packet).is_ok();
                     assert!(is_right, "inner {inner}, outer {outer}");
                 }

@@ -3,18 +3,23 @@
 //!
 //! A tunnel has no neighbours: routes to it use an adjacency of the kind
 //! [`Tunnel`](stoa_tables::adjacency::AdjacencyKind::Tunnel), whose next node is `tunnel-output`.
+//! Packets from tunnels are found among those for local addresses ([`demux`]). Vectors may mix tunnels:
+//! all lanes are looked up together ([`table`]), and each tunnel is one line ([`line`]).
 
 mod congestion;
+pub mod demux;
+pub mod line;
+pub mod table;
 pub mod tunnel_input;
 pub mod tunnel_output;
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use stoa_ports::Encapsulation;
-use stoa_wire::{gre, ipv4, ipv6, protocol};
 
-/// One tunnel in the form for workers.
+use crate::protocols::LocalPacket;
+
+/// One tunnel as the control thread knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Its interface.
@@ -31,60 +36,7 @@ pub struct Tunnel {
     pub vrf: u32,
 }
 
-impl Tunnel {
-    /// Bytes of encapsulation.
-    pub fn header_length(&self) -> usize {
-        let outer = if self.local.is_ipv4() { ipv4::LENGTH } else { ipv6::LENGTH };
-        outer + if self.encapsulation == Encapsulation::Gre { gre::LENGTH } else { 0 }
-    }
-
-    /// The protocol number in the outer header.
-    fn protocol(&self, inner_is_ip4: bool) -> u8 {
-        match (self.encapsulation, inner_is_ip4) {
-            (Encapsulation::Gre, _) => protocol::GRE,
-            (Encapsulation::Ip, true) => protocol::IP4,
-            (Encapsulation::Ip, false) => protocol::IP6,
-        }
-    }
-}
-
-/// The key of received packets: VRF, remote and local address, encapsulation.
-type Ends = (u32, IpAddr, IpAddr, Encapsulation);
-
-/// All tunnels.
-#[derive(Clone, Debug, Default)]
-pub struct Tunnels {
-    by_interface: HashMap<u32, Tunnel>,
-    by_ends: HashMap<Ends, u32>,
-}
-
-impl Tunnels {
-    /// Adds a tunnel; its endpoints must be unique.
-    pub fn insert(&mut self, tunnel: Tunnel) {
-        let ends = (tunnel.vrf, tunnel.remote, tunnel.local, tunnel.encapsulation);
-        self.by_ends.insert(ends, tunnel.interface);
-        self.by_interface.insert(tunnel.interface, tunnel);
-    }
-
-    /// The tunnel of an interface.
-    pub fn of(&self, interface: u32) -> Option<&Tunnel> {
-        self.by_interface.get(&interface)
-    }
-
-    /// The interface of the tunnel of packets with this `protocol` from `source` to the local address
-    /// `destination` in a VRF.
-    #[inline]
-    pub fn from(
-        &self,
-        vrf: u32,
-        (source, destination): (IpAddr, IpAddr),
-        protocol: u8,
-    ) -> Option<u32> {
-        let encapsulation = match protocol {
-            protocol::IP4 | protocol::IP6 => Encapsulation::Ip,
-            protocol::GRE => Encapsulation::Gre,
-            _ => return None,
-        };
-        self.by_ends.get(&(vrf, source, destination, encapsulation)).copied()
-    }
+/// The interface of the tunnel to which a packet belongs: the `arg` of `tunnel-input`.
+pub fn of_packet(packet: &LocalPacket<'_>) -> Option<u32> {
+    packet.tunnels.from(packet.vrf, packet.ends, packet.protocol)
 }

@@ -1,17 +1,15 @@
 //! `tunnel-output`: encapsulates packets that are routed to a tunnel; the outer packets go to the
-//! lookup.
+//! lookup, all lanes together.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use stoa_engine::vector::flags;
-use stoa_engine::{Context, Next, Node, Vector};
-use stoa_wire::ethernet::ethertype;
-use stoa_wire::{BuildError, gre, ipv4, ipv6};
+use stoa_engine::counters::WorkerCounters;
+use stoa_engine::vector::{Column, flags, prefetch};
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 
-use super::{Tunnel, congestion};
+use super::line::Inner;
+use super::table::Tunnels;
 use crate::drops::Drop;
-use crate::ip::identification::Identifications;
 use crate::shared::Shared;
 
 /// The next nodes of outer packets.
@@ -19,142 +17,131 @@ pub const EDGES: &[&str] = &["ip4-lookup", "ip6-lookup"];
 const LOOKUP4: u16 = 0;
 const LOOKUP6: u16 = 1;
 
+/// Number of lanes to prefetch ahead: three lines for each. Those of a whole vector would evict its
+/// packets from the first-level cache.
+const AHEAD: usize = 16;
+
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(TunnelOutput { shared: shared.clone() })
+    let none = Inner { class: 0, is_ip4: false, dont_fragment: true, length: 0 };
+    Box::new(TunnelOutput { shared: shared.clone(), lines: Column::of(0), inner: Column::of(none) })
 }
 
 struct TunnelOutput {
     shared: Arc<Shared>,
+    /// The tunnel of each lane.
+    lines: Column<u32>,
+    inner: Column<Inner>,
 }
 
 impl Node for TunnelOutput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let tunnels = self.shared.tunnels.read(cx.reader);
-        for lane in 0..vector.len() {
-            let Some(tunnel) = tunnels.of(vector.tx_if[lane]) else {
-                vector.drop_lane(lane, Drop::TunnelDeleted.reason());
-                continue;
-            };
-            let (adjacency, length) = (vector.adjacency[lane], u64::from(vector.length[lane]));
-            vector.next[lane] =
-                match encapsulate(tunnel, vector, lane, &self.shared.identifications) {
-                    Ok(next) => {
-                        count(cx, tunnel.interface, adjacency, length);
-                        next
-                    }
-                    Err(reason) => reason.next(),
+        let Self { shared, lines, inner } = self;
+        let (tunnels, counters, lanes) =
+            (shared.tunnels.read(cx.reader), cx.counters, vector.len());
+        tunnels.find(&vector.tx_if, lanes, lines);
+        let one = vector.tx_if.uniform(lanes).zip(vector.adjacency.uniform(lanes));
+        let number = read(shared, vector, inner);
+        let lines = Lines { tunnels, lines, inner, number };
+        match one {
+            Some(by) => {
+                let mut sums = (0, 0);
+                let counted = |_: (u32, u32), length: u16| {
+                    sums.0 += 1;
+                    sums.1 += u64::from(length);
                 };
+                let next = lines.encapsulate(vector, |_, _| {}, counted);
+                count(counters, by, sums);
+                next
+            }
+            None => {
+                let ahead = |vector: &Vector, lane| lines.prefetch(counters, vector, lane);
+                (0..AHEAD).for_each(|lane| ahead(vector, lane));
+                lines.encapsulate(vector, ahead, |by, length| {
+                    count(counters, by, (1, length.into()));
+                })
+            }
         }
-        Next::Lanes
     }
 }
 
-/// Counts a packet sent by an interface and an adjacency.
-fn count(cx: &Context<'_>, interface: u32, adjacency: u32, length: u64) {
-    if let Some(counters) = cx.counters.interfaces.get(interface as usize) {
-        counters.tx_packets.add(1);
-        counters.tx_bytes.add(length);
+/// Counts packets and bytes sent by an interface and an adjacency.
+#[inline(always)]
+fn count(counters: &WorkerCounters, by: (u32, u32), (packets, bytes): (u64, u64)) {
+    if let Some(counters) = counters.interfaces.get(by.0 as usize) {
+        counters.tx_packets.add(packets);
+        counters.tx_bytes.add(bytes);
     }
-    if let Some(counters) = cx.counters.adjacencies.get(adjacency as usize) {
-        counters.packets.add(1);
-        counters.bytes.add(length);
+    if let Some(counters) = counters.adjacencies.get(by.1 as usize) {
+        counters.packets.add(packets);
+        counters.bytes.add(bytes);
     }
 }
 
-/// Adds the outer headers to a lane.
-fn encapsulate(
-    tunnel: &Tunnel,
-    vector: &mut Vector,
-    lane: usize,
-    identifications: &Identifications,
-) -> Result<u16, Drop> {
-    let depth = vector.flags[lane] & flags::TUNNELS;
-    if depth == flags::TUNNELS {
-        return Err(Drop::TunnelLoop);
+/// Reads the inner headers of all lanes. Returns the first of as many numbers of identifications as
+/// there are packets that can be fragmented.
+#[inline(always)]
+fn read(shared: &Shared, vector: &Vector, inner: &mut Column<Inner>) -> u16 {
+    let mut fragmentable = 0;
+    for (lane, inner) in inner.iter_mut().enumerate().take(vector.len()) {
+        *inner = Inner::of(vector.bytes(lane));
+        fragmentable += u64::from(!inner.dont_fragment);
     }
-    let packet = vector.bytes(lane);
-    let is_ip4 = packet.first().is_some_and(|first| first >> 4 == 4);
-    let inner = Inner {
-        is_ip4,
-        class: congestion::class(packet),
-        dont_fragment: dont_fragment(packet),
-        length: packet.len(),
-    };
-    let header = tunnel.header_length();
-    if !vector.advance(lane, -(header as i32)) {
-        return Err(Drop::TunnelHeadroom);
-    }
-    let outer = vector.bytes_mut(lane);
-    let (head, _) = outer.split_at_mut_checked(header).ok_or(Drop::TunnelHeadroom)?;
-    build(tunnel, head, &inner, identifications).map_err(|_| Drop::TunnelHeadroom)?;
-    // The lookup of the outer packet uses the VRF of the tunnel.
-    vector.rx_if[lane] = tunnel.interface;
-    vector.make_own(lane);
-    vector.flags[lane] |= depth + flags::ONE_TUNNEL;
-    Ok(if tunnel.local.is_ipv4() { LOOKUP4 } else { LOOKUP6 })
+    if fragmentable == 0 { 0 } else { shared.identifications.reserve(fragmentable) }
 }
 
-/// The properties of the inner packet for the outer header.
-struct Inner {
-    is_ip4: bool,
-    class: u8,
-    /// It must not be fragmented.
-    dont_fragment: bool,
-    length: usize,
+/// What the lanes get.
+struct Lines<'a> {
+    tunnels: &'a Tunnels,
+    lines: &'a Column<u32>,
+    inner: &'a Column<Inner>,
+    /// Of the first identification.
+    number: u16,
 }
 
-/// Whether an IP packet must not be fragmented in transit; true for IPv6.
-fn dont_fragment(packet: &[u8]) -> bool {
-    let flags = packet.get(6..8).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
-    packet.first().is_none_or(|first| first >> 4 != 4) || flags & ipv4::DONT_FRAGMENT != 0
-}
-
-/// Writes the outer headers.
-fn build(
-    tunnel: &Tunnel,
-    head: &mut [u8],
-    inner: &Inner,
-    identifications: &Identifications,
-) -> Result<(), BuildError> {
-    let &Inner { is_ip4, class, dont_fragment, length } = inner;
-    let protocol = tunnel.protocol(is_ip4);
-    let behind = match tunnel.local {
-        IpAddr::V4(_) => ipv4::LENGTH,
-        IpAddr::V6(_) => ipv6::LENGTH,
-    };
-    let (outer, between) = head.split_at_mut(behind);
-    if !between.is_empty() {
-        gre::build(between, if is_ip4 { ethertype::IP4 } else { ethertype::IP6 })?;
-    }
-    let payload = between.len() + length;
-    match (tunnel.local, tunnel.remote) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            // A packet that can be fragmented needs a unique identification (RFC 6864 4.1); the outer
-            // header copies don't-fragment from the inner one (RFC 2003 3.1).
-            let (flags_fragment, identification) = match dont_fragment {
-                true => (ipv4::DONT_FRAGMENT, 0),
-                false => (0, identifications.ip4(source, destination)),
-            };
-            let header = ipv4::Builder {
-                time_to_live: tunnel.hop_limit,
-                dscp_ecn: class,
-                flags_fragment,
-                identification,
-                ..ipv4::Builder::new(source, destination, protocol)
-            };
-            header.build(outer, payload)?;
+impl Lines<'_> {
+    /// Prefetches the tunnel and the counters of a lane, in use or not.
+    #[inline(always)]
+    fn prefetch(&self, counters: &WorkerCounters, vector: &Vector, lane: usize) {
+        let lane = lane % VECTOR;
+        prefetch(std::ptr::from_ref(self.tunnels.line(self.lines[lane])).cast());
+        if let Some(counters) = counters.interfaces.get(vector.tx_if[lane] as usize) {
+            prefetch(std::ptr::from_ref(counters).cast());
         }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let header = ipv6::Builder {
-                hop_limit: tunnel.hop_limit,
-                traffic_class: class,
-                ..ipv6::Builder::new(source, destination, protocol)
-            };
-            header.build(outer, payload)?;
+        if let Some(counters) = counters.adjacencies.get(vector.adjacency[lane] as usize) {
+            prefetch(std::ptr::from_ref(counters).cast());
         }
-        // The validation rejects endpoints of different families.
-        _ => return Err(BuildError::TooLong { length: payload, limit: 0 }),
     }
-    Ok(())
+
+    /// Adds the outer headers to all lanes; `counted` counts interface and adjacency, and the bytes
+    /// of a packet. `ahead` is called for the lane [`AHEAD`] lanes before it is its turn.
+    #[inline(always)]
+    fn encapsulate(
+        &self,
+        vector: &mut Vector,
+        ahead: impl Fn(&Vector, usize),
+        mut counted: impl FnMut((u32, u32), u16),
+    ) -> Next {
+        let (mut any, mut all, mut number) = (0, u16::MAX, self.number);
+        for lane in 0..vector.len() {
+            ahead(vector, lane + AHEAD);
+            let (inner, interface) = (self.inner[lane], vector.tx_if[lane]);
+            let line = self.tunnels.line(self.lines[lane]);
+            let next = if !line.is_of(interface) {
+                Drop::TunnelDeleted.next()
+            } else if vector.flags[lane] & flags::TUNNELS == flags::TUNNELS {
+                Drop::TunnelLoop.next()
+            } else if !line.encapsulate(vector, lane, (inner, number)) {
+                Drop::TunnelHeadroom.next()
+            } else {
+                counted((interface, vector.adjacency[lane]), inner.length);
+                if line.is_ip4() { LOOKUP4 } else { LOOKUP6 }
+            };
+            number = number.wrapping_add(u16::from(!inner.dont_fragment));
+            vector.next[lane] = next;
+            any |= next;
+            all &= next;
+        }
+        if any == all && any <= LOOKUP6 { Next::All(any) } else { Next::Lanes }
+    }
 }

@@ -3,6 +3,7 @@
 
 mod address_conflicts;
 mod advertising;
+mod arcs;
 mod arp;
 mod bfd;
 mod capture;
@@ -21,9 +22,12 @@ mod learned_repair;
 mod learned_tables;
 mod limits;
 mod local;
+mod many_interfaces;
 mod missing_device;
 mod nd;
+mod numa;
 mod options;
+mod output_features;
 mod paths;
 mod policy;
 mod punt;

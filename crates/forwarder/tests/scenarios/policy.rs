@@ -331,3 +331,19 @@ fn too_many_rules_are_refused_and_nothing_changes() {
     assert_eq!(sent_east_and_north(&mut lab, to_far()), (2, 0));
     lab.assert_dropped(&[]);
 }
+
+#[test]
+fn packets_meet_the_output_features_of_the_path_that_the_rule_selects() {
+    for (port, met) in [("east", 0), ("north", 1)] {
+        let setup = with(two_paths(), |is_ip4| rule(10, is_ip4, other()));
+        let setup = setup.with(port, |interface| interface.noop_output = true);
+        let mut lab = Lab::new(&setup);
+        assert_eq!(sent_east_and_north(&mut lab, to_far()), (0, 2));
+        for node in ["ip4-output-noop", "ip6-output-noop"] {
+            let counts = lab.state().list_nodes();
+            let packets: u64 =
+                counts.iter().filter(|it| it.name == node).map(|it| it.packets).sum();
+            assert_eq!(packets, met, "{node}, {port}");
+        }
+    }
+}

@@ -133,7 +133,7 @@ fn the_trace_continues_with_the_reply() {
     let packet = lab.only_traced();
     assert_eq!(packet.outcome, "answered by icmp4-echo, sent on west");
     let echo = packet.steps.iter().find(|step| step.node == "icmp4-echo").unwrap();
-    assert_eq!(echo.what, "answers it; the reply goes to ip4-lookup");
+    assert_eq!(echo.what, "answers it; the reply goes to ip4-origin");
     assert_eq!(echo.headers[1], "ICMP echo reply, id 7, sequence 9");
 }
 
@@ -154,7 +154,8 @@ fn a_packet_to_a_host_interface_is_traced() {
         path(&packets[0])[2..],
         [
             ("ip4-input", "to ip4-local"),
-            ("ip4-local", "to host-interface-output"),
+            ("ip4-local", "to ip-demux"),
+            ("ip-demux", "to host-interface-output"),
             ("host-interface-output", "to port-output"),
             ("port-output", place),
         ]

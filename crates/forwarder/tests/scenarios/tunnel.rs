@@ -1,5 +1,7 @@
 //! Tunnels: IPv4 and IPv6 in IPv4, IPv6 and GRE, through port "east" to a router behind it.
 
+mod many;
+
 use std::net::IpAddr;
 
 use stoa_ports::Encapsulation::{self, Gre, Ip};
@@ -32,6 +34,21 @@ fn encapsulated(
     packet: &[u8],
     class: u8,
 ) -> Vec<u8> {
+    let ends = if outer_is_ip4 {
+        (host4(2).into(), our4(2).into())
+    } else {
+        (host6(2).into(), our6(2).into())
+    };
+    encapsulated_between(ends, encapsulation, packet, class)
+}
+
+/// `packet` as encapsulated between two addresses.
+fn encapsulated_between(
+    ends: (IpAddr, IpAddr),
+    encapsulation: Encapsulation,
+    packet: &[u8],
+    class: u8,
+) -> Vec<u8> {
     let is_ip4 = packet[0] >> 4 == 4;
     let mut inside = Vec::new();
     let protocol = match (encapsulation, is_ip4) {
@@ -44,12 +61,16 @@ fn encapsulated(
         gre::build(&mut inside, if is_ip4 { 0x0800 } else { 0x86dd }).unwrap();
     }
     inside.extend(packet);
-    if outer_is_ip4 {
-        let header = ipv4::Builder::new(host4(2), our4(2), protocol);
-        ip4(&ipv4::Builder { dscp_ecn: class, ..header }, &inside)
-    } else {
-        let header = ipv6::Builder::new(host6(2), our6(2), protocol);
-        ip6(&ipv6::Builder { traffic_class: class, ..header }, &inside)
+    match ends {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let header = ipv4::Builder::new(source, destination, protocol);
+            ip4(&ipv4::Builder { dscp_ecn: class, ..header }, &inside)
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let header = ipv6::Builder::new(source, destination, protocol);
+            ip6(&ipv6::Builder { traffic_class: class, ..header }, &inside)
+        }
+        _ => panic!("ends of two families"),
     }
 }
 
@@ -192,6 +213,30 @@ fn unknown_and_malformed_tunnel_packets_are_dropped() {
     let dropped: Vec<_> = lab.dropped();
     for reason in ["gre-reserved", "tunnel-protocol", "ip4-truncated"] {
         assert!(dropped.contains(&(reason.to_owned(), 1)), "{reason} of {dropped:?}");
+    }
+}
+
+/// The router takes the packets of its tunnels; Linux gets all others, of any protocol.
+#[test]
+fn linux_gets_packets_of_no_tunnel() {
+    for (outer_is_ip4, encapsulation) in all() {
+        let other = if encapsulation == Gre { Ip } else { Gre };
+        let setup = setup(outer_is_ip4, encapsulation).host_interface("east", "linux");
+        let mut lab = Lab::new(&setup.with("east", |east| east.noop_local = true));
+        let packet = udp(FAR4, host4(1), b"in");
+        let outer = |how| packet_from(2, &encapsulated(outer_is_ip4, how, &packet, 0));
+        let ping = if outer_is_ip4 {
+            ping4(host4(2), our4(2), b"")
+        } else {
+            ping6(host6(2), our6(2), b"")
+        };
+        lab.send("east", [outer(encapsulation), outer(other), packet_from(2, &ping)]);
+        assert_eq!(lab.only("west").payload, b"in");
+        assert_eq!(lab.take("linux"), [outer(other), packet_from(2, &ping)]);
+        lab.assert_silent();
+        lab.assert_dropped(&[]);
+        let passed = lab.node_counts().into_iter().find(|(node, _)| node == "ip-local-noop");
+        assert_eq!(passed.map(|(_, packets)| packets), Some(3));
     }
 }
 

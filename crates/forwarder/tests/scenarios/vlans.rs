@@ -118,3 +118,19 @@ fn tags_pass_from_one_interface_to_another() {
     lab.forget();
     all_arrive(&mut lab, tags_of);
 }
+
+#[test]
+fn frames_of_many_vlans_pass_their_features() {
+    for kernel in Kernel::available() {
+        let setup = SUBS.step_by(2).fold(many_vlans(kernel, tags_of), |setup, n| {
+            setup.with(&format!("sub{n}"), |sub| sub.noop_ethernet = true)
+        });
+        let mut lab = Lab::new(&setup.with("west", |west| west.noop_ethernet = true));
+        all_arrive(&mut lab, tags_of);
+        let nodes: BTreeMap<_, _> = lab.node_counts().into_iter().collect();
+        // Seven frames of every other sub-interface, and two with unknown tags.
+        let expected = 11 * 7 + 2;
+        let counts = ["ethernet-noop", "ethernet-dispatch", "cross-connect"].map(|it| nodes[it]);
+        assert_eq!(counts, [expected, expected, 9], "{kernel:?}");
+    }
+}

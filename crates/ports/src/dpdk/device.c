@@ -72,6 +72,8 @@ found:
 static int set_up_queues(struct device *device, const struct wish *wish, struct rte_mempool *mempool)
 {
 	uint16_t rx_ring = wish->ring, tx_ring = wish->ring;
+	/* Rings lie on the device's NUMA node, if DPDK has memory there. */
+	int node = rte_eth_dev_socket_id(device->port);
 	struct rte_eth_dev_info info;
 	int result = rte_eth_dev_info_get(device->port, &info);
 
@@ -82,10 +84,16 @@ static int set_up_queues(struct device *device, const struct wish *wish, struct 
 		tx_ring = info.default_txportconf.ring_size ? info.default_txportconf.ring_size : 1024;
 	}
 	result = rte_eth_dev_adjust_nb_rx_tx_desc(device->port, &rx_ring, &tx_ring);
-	for (uint16_t queue = 0; queue < wish->rx_queues && result == 0; queue++)
-		result = rte_eth_rx_queue_setup(device->port, queue, rx_ring, SOCKET_ID_ANY, NULL, mempool);
-	for (uint16_t queue = 0; queue < wish->tx_queues && result == 0; queue++)
-		result = rte_eth_tx_queue_setup(device->port, queue, tx_ring, SOCKET_ID_ANY, NULL);
+	for (uint16_t queue = 0; queue < wish->rx_queues && result == 0; queue++) {
+		result = rte_eth_rx_queue_setup(device->port, queue, rx_ring, node, NULL, mempool);
+		if (result < 0 && node != SOCKET_ID_ANY)
+			result = rte_eth_rx_queue_setup(device->port, queue, rx_ring, SOCKET_ID_ANY, NULL, mempool);
+	}
+	for (uint16_t queue = 0; queue < wish->tx_queues && result == 0; queue++) {
+		result = rte_eth_tx_queue_setup(device->port, queue, tx_ring, node, NULL);
+		if (result < 0 && node != SOCKET_ID_ANY)
+			result = rte_eth_tx_queue_setup(device->port, queue, tx_ring, SOCKET_ID_ANY, NULL);
+	}
 	device->rx_ring = rx_ring;
 	device->tx_ring = tx_ring;
 	return result;

@@ -79,6 +79,11 @@ impl Device {
         Ok(device)
     }
 
+    /// The pool whose buffers it uses.
+    pub(super) fn pool(&self) -> &'static Pool {
+        self.mempool.pool()
+    }
+
     fn fits(&self, field: &'static str, requested: u16, most: u16) -> Result<(), OpenError> {
         if requested <= most {
             return Ok(());

@@ -90,6 +90,10 @@ impl Port for Dpdk {
         }
     }
 
+    fn pool(&self) -> Option<&'static Pool> {
+        Some(self.device.pool())
+    }
+
     fn set_enabled(&mut self, enabled: bool) {
         self.device.set_link(enabled);
     }

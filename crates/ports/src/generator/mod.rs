@@ -25,7 +25,7 @@ use receivers::receivers;
 use senders::SenderTurn;
 use template::Template;
 
-pub use senders::Senders;
+pub use senders::{GreTunnels, Senders};
 
 /// Packets prepared in a queue by default:
 /// more than the first-level cache has lines.
@@ -42,6 +42,8 @@ pub struct Generator {
     mac: [u8; 6],
     queues: Vec<Box<dyn RxQueue>>,
     missed: Arc<AtomicU64>,
+    /// Of the prepared packets.
+    pool: &'static Pool,
     mtu: u32,
     detail: String,
 }
@@ -91,7 +93,7 @@ pub fn open(config: &GeneratorConfig, pool: &'static Pool) -> Result<Generator, 
         None => format!("{} bytes to {}", config.frame, config.destination),
     };
     let detail = format!("{what}, {prepared} prepared");
-    Ok(Generator { mac, queues: rx, missed, mtu, detail })
+    Ok(Generator { mac, queues: rx, missed, pool, mtu, detail })
 }
 
 /// What a queue writes: packets of a first kind, and what else there is; `share` is (queue, queues).
@@ -184,6 +186,10 @@ impl Port for Generator {
         // As many transmit as receive queues, so that no worker hands packets over.
         let tx = rx.iter().map(|_| Box::new(NullTx) as Box<_>).collect();
         vec![PortEvent::Up(Queues { rx, tx })]
+    }
+
+    fn pool(&self) -> Option<&'static Pool> {
+        Some(self.pool)
     }
 
     fn missed(&self) -> u64 {

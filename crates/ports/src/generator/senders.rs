@@ -23,6 +23,17 @@ pub struct Senders {
     pub sources4: Vec<u32>,
     /// IPv6 sources, likewise. At most one of the two lists has entries.
     pub sources6: Vec<u128>,
+    /// The tunnels that the frames come through, if they do.
+    pub tunnels: Option<GreTunnels>,
+}
+
+/// GRE tunnels over IPv4 (RFC 2784): each frame is 24 bytes longer, for a header of each of the two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GreTunnels {
+    /// The outer sources, one for each entry of [`Senders::vlans`].
+    pub sources: Vec<u32>,
+    /// The outer destination.
+    pub destination: u32,
 }
 
 /// The senders, and the next of them.
@@ -40,6 +51,7 @@ impl SenderTurn {
         let Some(senders) = config.senders.clone() else { return Ok(None) };
         let count = senders.vlans.len();
         let lists = [(senders.sources4.len(), true), (senders.sources6.len(), false)];
+        let tunnels = senders.tunnels.as_ref().map(|tunnels| tunnels.sources.len());
         let fits = |(sources, is_ip4): &(usize, bool)| {
             *sources == 0 || *sources == count && config.source.is_ipv4() == *is_ip4
         };
@@ -50,6 +62,8 @@ impl SenderTurn {
             "give at least one sender, and at most two tags"
         } else if !lists.iter().all(fits) {
             "give each sender one source, of the family of the destinations, or none"
+        } else if tunnels.is_some_and(|tunnels| tunnels != count) {
+            "give each sender one outer source, or none"
         } else if !senders.vlans.iter().all(is_vlan) {
             "give VLAN IDs from 1 to 4094"
         } else {
@@ -69,6 +83,9 @@ impl SenderTurn {
             template.write_source(slot, source.to_be_bytes());
         } else if let Some(source) = senders.sources6.get(at) {
             template.write_source(slot, source.to_be_bytes());
+        }
+        if let Some(source) = senders.tunnels.as_ref().and_then(|it| it.sources.get(at)) {
+            template.write_outer_source(slot, *source);
         }
     }
 }

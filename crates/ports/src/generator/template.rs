@@ -2,7 +2,7 @@
 //! destination and checksum for each packet.
 //!
 //! ```text
-//! Ethernet 14 | VLAN 4, 8? | IPv4 20 or IPv6 40 | UDP 8 | zeros
+//! Ethernet 14 | VLAN 4, 8? | IPv4 20, GRE 4? | IPv4 20 or IPv6 40 | UDP 8 | zeros
 //! ```
 
 use std::net::IpAddr;
@@ -21,6 +21,8 @@ const SOURCE_PORT: u16 = 49_152;
 const DESTINATION_PORT: u16 = 9;
 /// Initial TTL and hop limit.
 const TTL: u8 = 64;
+/// Bytes of the headers of a tunnel.
+const OUTER: usize = 24;
 
 /// A frame without its destination.
 pub(crate) struct Template {
@@ -36,6 +38,8 @@ pub(crate) struct Template {
     /// Where the UDP header begins.
     udp_at: usize,
     is_ip4: bool,
+    /// Where the outer header begins, if there is one.
+    outer_at: usize,
     /// Ones' complement sum of what the checksum covers, destination left out, in native order.
     sum: u64,
 }
@@ -44,9 +48,12 @@ impl Template {
     /// Makes the frame that `config` describes; `mac` is the receiver when none is given.
     pub(crate) fn new(config: &GeneratorConfig, mac: [u8; 6]) -> Result<Self, OpenError> {
         let depth = config.senders.as_ref().map_or(config.vlan.min(1), |it| it.depth.into());
-        let ip = 14 + 4 * usize::from(depth.min(2));
+        let outer_at = 14 + 4 * usize::from(depth.min(2));
+        let tunnels = config.senders.as_ref().and_then(|senders| senders.tunnels.as_ref());
+        let outer = if tunnels.is_some() { OUTER } else { 0 };
+        let ip = outer_at + outer;
         let headers = ip + 8 + if config.source.is_ipv4() { 20 } else { 40 };
-        let size = usize::from(config.frame);
+        let size = usize::from(config.frame) + outer;
         if size < headers || size > JUMBO_FRAME_MAX {
             let reason = format!("{size} bytes: give {headers} to {JUMBO_FRAME_MAX}");
             return Err(OpenError::Config { field: "frame", reason });
@@ -62,8 +69,13 @@ impl Template {
             frame[12..14].copy_from_slice(&[0x88, 0xa8]);
         }
         if depth > 0 {
-            frame[ip - 6..ip - 4].copy_from_slice(&[0x81, 0x00]);
-            frame[ip - 4..ip - 2].copy_from_slice(&config.vlan.to_be_bytes());
+            frame[outer_at - 6..outer_at - 4].copy_from_slice(&[0x81, 0x00]);
+            frame[outer_at - 4..outer_at - 2].copy_from_slice(&config.vlan.to_be_bytes());
+        }
+        if let Some(tunnels) = tunnels {
+            // The ethertype at the end of the GRE header is written below.
+            frame[outer_at - 2..outer_at].copy_from_slice(&[0x08, 0x00]);
+            write_outer(&mut frame[outer_at..ip], tunnels.destination, (size - ip) as u16);
         }
         let udp = (size - headers + 8) as u16;
         let (destination_at, checksum_at, sum) = match config.source {
@@ -90,7 +102,18 @@ impl Template {
         let (is_ip4, udp_at) = (config.source.is_ipv4(), headers - 8);
         let copied = if config.mix.is_some() { headers } else { size.min(FRAME_MAX) };
         let is_line = size.min(copied) <= LINE;
-        Ok(Self { line, frame, destination_at, checksum_at, is_line, copied, udp_at, is_ip4, sum })
+        Ok(Self {
+            line,
+            frame,
+            destination_at,
+            checksum_at,
+            is_line,
+            copied,
+            udp_at,
+            is_ip4,
+            outer_at,
+            sum,
+        })
     }
 
     /// Bytes of a frame.
@@ -205,6 +228,15 @@ impl Template {
         put(slot, source_at, source);
         put(slot, self.checksum_at, checksum.to_ne_bytes());
     }
+
+    /// Gives a frame that was written, with the outer source 0, another one, and a checksum that fits.
+    #[inline(always)]
+    pub(crate) fn write_outer_source(&self, slot: &mut [u8; SLOT], source: u32) {
+        let checksum_at = self.outer_at + 10;
+        let sum = u64::from(!word(slot, checksum_at)) + u64::from(source.to_be());
+        put(slot, self.outer_at + 12, source.to_be_bytes());
+        put(slot, checksum_at, (!fold(sum)).to_ne_bytes());
+    }
 }
 
 /// Two bytes of a frame, in native order.
@@ -232,6 +264,15 @@ fn ip4(header: &mut [u8], source: [u8; 4], udp: u16) {
     header[8] = TTL;
     header[9] = 17;
     header[12..16].copy_from_slice(&source);
+}
+
+/// Writes an IPv4 header, still without source, and an empty GRE header.
+fn write_outer(header: &mut [u8], destination: u32, payload: u16) {
+    ip4(header, [0; 4], payload + (OUTER - 20) as u16);
+    header[9] = 47;
+    header[16..20].copy_from_slice(&destination.to_be_bytes());
+    let checksum = !fold(sum(&header[..20]));
+    header[10..12].copy_from_slice(&checksum.to_ne_bytes());
 }
 
 fn ip6(header: &mut [u8], source: [u8; 16], udp: u16) {

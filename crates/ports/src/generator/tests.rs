@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_engine::pool::HugePages;
 use stoa_engine::{Doze, Pool, PoolCache, Port, PortEvent, Queues, Vector, clock};
 
-use super::{Senders, open};
+use super::{GreTunnels, Senders, open};
 use crate::config::{Destinations, GeneratorConfig, Kind, Mix};
 
 fn up(config: &GeneratorConfig, pool: &'static Pool) -> Queues {
@@ -281,7 +281,7 @@ fn nonsense_is_refused() {
     let senders = |depth, vlan, sources6| {
         let vlans = if vlan == 0 { Vec::new() } else { vec![[vlan, 1]] };
         let sources4 = Vec::new();
-        Some(Arc::new(Senders { depth, vlans, sources4, sources6 }))
+        Some(Arc::new(Senders { depth, vlans, sources4, sources6, tunnels: None }))
     };
     let bad = [
         GeneratorConfig { senders: senders(1, 0, Vec::new()), ..good.clone() },
@@ -305,4 +305,47 @@ fn nonsense_is_refused() {
         assert!(open(&config, pool).is_err(), "{config:?}");
     }
     assert_eq!(pool.free(), 1024);
+}
+
+#[test]
+fn frames_come_through_tunnels() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    for (depth, frame) in [(0, 60), (1, 64), (2, 300)] {
+        let sources: Vec<u32> = (0..5).map(|at| 0x0a80_ff00 + 77 * at).collect();
+        let tunnels = GreTunnels { sources: sources.clone(), destination: 0xc612_0001 };
+        let senders =
+            Senders { depth, vlans: vec![[7, 8]; 5], tunnels: Some(tunnels), ..Senders::default() };
+        let config = GeneratorConfig {
+            frame,
+            count: 12,
+            destinations: Destinations::Range(3),
+            senders: Some(Arc::new(senders)),
+            ..GeneratorConfig::default()
+        };
+        let mut queues = up(&config, pool);
+        for (number, bytes) in frames(&mut queues, pool, 100).iter().enumerate() {
+            assert_eq!(bytes.len(), usize::from(frame) + 24);
+            let at = 14 + 4 * usize::from(depth);
+            let (outer, rest) = bytes[at..].split_at(20);
+            let (gre, inner) = rest.split_at(4);
+            assert_eq!((&bytes[at - 2..at], gre), (&[8, 0][..], &[0, 0, 8, 0][..]));
+            assert_eq!((sum(&[outer]), sum(&[&inner[..20]])), (0xffff, 0xffff));
+            for ip in [&bytes[at..], inner] {
+                assert_eq!(usize::from(u16::from_be_bytes([ip[2], ip[3]])), ip.len());
+            }
+            assert_eq!(
+                (outer[9], outer[12..16].to_vec()),
+                (47, sources[number % 5].to_be_bytes().to_vec())
+            );
+            assert_eq!(outer[16..], [198, 18, 0, 1]);
+            assert_eq!(inner[16..20], [198, 19, 0, 1 + (number % 3) as u8]);
+        }
+    }
+    let senders = Senders {
+        vlans: vec![[0; 2]; 2],
+        tunnels: Some(GreTunnels { sources: vec![1], destination: 1 }),
+        ..Senders::default()
+    };
+    let config = GeneratorConfig { senders: Some(Arc::new(senders)), ..GeneratorConfig::default() };
+    assert!(open(&config, pool).is_err());
 }

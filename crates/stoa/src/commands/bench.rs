@@ -2,6 +2,7 @@
 
 mod convergence;
 mod forward;
+mod interfaces;
 mod latency;
 mod overload;
 mod software_rss;
@@ -19,6 +20,7 @@ use crate::failure::Outcome;
   stoa bench forward --workers 2 --seconds 5 --json
   stoa bench latency                      Round trips through Stoa, Linux and a wire (needs root)
   stoa bench convergence --daemon bird    Time until a daemon's routes carry traffic (needs root)
+  stoa bench interfaces --interfaces 60000  Time of one change among many sub-interfaces
   stoa bench overload                     Forwarding rate beyond the capacity
   stoa bench software-rss                 One queue shared by two workers
   stoa bench table                        The routing table without packets
@@ -34,6 +36,7 @@ pub struct Arguments {
 enum Action {
     Convergence(convergence::Arguments),
     Forward(forward::Arguments),
+    Interfaces(interfaces::Arguments),
     Latency(latency::Arguments),
     Overload(overload::Arguments),
     SoftwareRss(software_rss::Arguments),
@@ -45,6 +48,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
     match arguments.action {
         Action::Convergence(arguments) => convergence::execute(arguments),
         Action::Forward(arguments) => forward::execute(arguments),
+        Action::Interfaces(arguments) => interfaces::execute(arguments),
         Action::Latency(arguments) => latency::execute(arguments),
         Action::Overload(arguments) => overload::execute(arguments),
         Action::SoftwareRss(arguments) => software_rss::execute(arguments),

@@ -344,6 +344,7 @@ mod loom_tests {
                 interface: 3,
                 mtu: 1500,
                 kind: AdjacencyKind::Complete,
+                has_output_features: false,
                 context: 0,
                 rewrite: vec![9; 14],
             };

@@ -12,6 +12,7 @@ mod senders;
 mod setup;
 mod stepped;
 mod targets;
+mod tunnels;
 mod updates;
 mod workload;
 
@@ -31,6 +32,7 @@ use updates::Updates;
 pub use feature::Feature;
 pub use mix::Mix;
 pub use stepped::{Counts, NodeCount, step};
+pub use tunnels::{Direction, TUNNELS_MAX};
 pub use workload::{
     FLOWS_MAX, Ip, NEXT_HOPS_MAX, PORTS_MAX, ROUTES_MAX, UPDATES_MAX, VISITS_MAX, VLANS_MAX,
     VRFS_MAX, Visits, Workload,
@@ -83,6 +85,10 @@ pub struct Figures {
     pub qinq: bool,
     /// VRFs that the receiving interfaces are in; 0: the default one.
     pub vrfs: u16,
+    /// GRE tunnels, in random order; 0: packets take none.
+    pub tunnels: u32,
+    /// `encapsulate` or `decapsulate`, with tunnels.
+    pub direction: Option<String>,
     /// Whether sources were drawn from half of the table.
     pub random_sources: bool,
     /// Features of the receiving interfaces.
@@ -134,6 +140,8 @@ impl Figures {
             vlans: if is_mixed { layout.each } else { 0 },
             qinq: workload.is_qinq,
             vrfs: workload.vrfs,
+            tunnels: workload.tunnels,
+            direction: (workload.tunnels > 0).then(|| workload.direction.to_string()),
             random_sources: workload.has_random_sources(),
             features: feature::names(&workload.features),
             features_elsewhere: feature::names(&workload.features_elsewhere),

@@ -14,6 +14,7 @@ use stoa_ports::{GeneratorConfig, NullConfig, PortConfig};
 use super::layout::{Layout, Side, VLAN};
 use super::senders::{PortSenders, interface_of};
 use super::targets::Table;
+use super::tunnels::Tunnels;
 use super::{BenchError, FCS, Ip, Workload};
 
 /// Table capacity beyond the measured routes: neighbours have host routes.
@@ -44,16 +45,21 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
     };
     set_limits(&mut desired, layout, tables);
     add_ports(&mut desired, (workload, layout), tables)?;
+    let mut features = workload.features.iter().chain(&workload.features_elsewhere);
+    desired.noop_origin = features.any(|feature| feature.is_of_router());
     for at in 0..layout.interfaces() {
         let mut interface = interface(layout, tables, (Side::In, at));
-        for feature in &workload.features {
-            feature.enable(&mut interface);
-        }
+        enable(workload, Side::In, &mut interface);
         add_interface(&mut desired, layout, (Side::In, at), interface);
     }
     for at in layout.sending() {
-        let interface = interface(layout, tables, (Side::Out, at));
+        let mut interface = interface(layout, tables, (Side::Out, at));
+        enable(workload, Side::Out, &mut interface);
         add_interface(&mut desired, layout, (Side::Out, at), interface);
+    }
+    let tunnels = Tunnels::of(workload, layout);
+    if let Some(tunnels) = &tunnels {
+        add_tunnels(&mut desired, layout, tunnels, tables);
     }
     if !workload.features_elsewhere.is_empty() {
         let family = Family { enabled: true, forwarding: true, ..Family::default() };
@@ -68,7 +74,8 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
     for table in tables {
         add_neighbors(&mut desired, layout, table);
         for vrf in 0..layout.tables() {
-            let routes = routes(layout, table, vrf);
+            let through = tunnels.as_ref().and_then(|tunnels| tunnels.routes(&table.prefixes));
+            let routes = through.unwrap_or_else(|| routes(layout, table, vrf));
             match layout.vrfs {
                 0 => desired.routes.extend(routes),
                 _ => desired.vrfs.entry(layout.vrf_name(vrf)).or_default().extend(routes),
@@ -76,6 +83,31 @@ pub(super) fn desired(workload: &Workload, tables: &[Table]) -> Result<DesiredSt
         }
     }
     Ok(desired)
+}
+
+/// The tunnels, and what their outer packets need: IPv4 and a neighbour on a port.
+fn add_tunnels(
+    desired: &mut DesiredState,
+    layout: &Layout,
+    tunnels: &Tunnels<'_>,
+    tables: &[Table],
+) {
+    let (outside, next_hop) = tunnels.neighbor();
+    let name = layout.name(outside.0, outside.1);
+    if let Some(port) = desired.interfaces.get_mut(&name) {
+        let addresses = vec![layout.ours(Ip::V4, outside)];
+        port.ip4 = Family { enabled: true, forwarding: true, addresses, ..Family::default() };
+    }
+    let [_, _, mac @ ..] = SENDER_MAC.to_be_bytes();
+    desired.neighbors.insert((name, next_hop), mac);
+    tunnels.add(desired, interface(layout, tables, outside));
+}
+
+/// Enables the features of one side of the router on an interface.
+fn enable(workload: &Workload, side: Side, interface: &mut Interface) {
+    let is_output = matches!(side, Side::Out);
+    let features = workload.features.iter().filter(|feature| feature.is_output() == is_output);
+    features.for_each(|feature| feature.enable(interface));
 }
 
 fn set_limits(desired: &mut DesiredState, layout: &Layout, tables: &[Table]) {
@@ -145,7 +177,7 @@ fn generator(
         config.source = table.ip.source();
         config.destination = layout.neighbor(table.ip, (Side::Out, 0), 0);
         config.destinations = table.destinations(share);
-        config.senders = senders;
+        config.senders = senders.or_else(|| Tunnels::of(workload, layout)?.senders());
     }
     config
 }

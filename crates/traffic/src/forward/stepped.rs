@@ -91,9 +91,11 @@ mod tests {
         };
         let burst = if workload.burst == 0 { 256 } else { u64::from(workload.burst) };
         let generated = 4 * burst * u64::from(workload.ports);
+        // With output features, packets are rewritten behind them.
+        let rewritten = of("-rewrite") - of("-output-rewrite");
         // The router also sends packets of its own.
         assert!(counts.packets >= generated, "{workload:?}");
-        assert_eq!((of("generator-input"), of("-rewrite")), (generated, generated), "{workload:?}");
+        assert_eq!((of("generator-input"), rewritten), (generated, generated), "{workload:?}");
         for node in nodes {
             assert!(counts.nodes.iter().any(|it| it.name == *node), "{node}: {:?}", counts.nodes);
         }
@@ -109,6 +111,24 @@ mod tests {
         all_forwarded(|it| it.mix = Some(Mix::Campus), &[]);
         all_forwarded(|it| it.features_elsewhere = vec![Feature::UrpfLoose], &[]);
         all_forwarded(|it| (it.features, it.vlans) = (vec![Feature::Noop], 3), &["ip4-noop"]);
+        let flow = vec![Feature::Flow, Feature::Noop];
+        let nodes = ["ip4-flow-hash", "ip6-flow-hash"];
+        all_forwarded(|it| (it.features, it.mix) = (flow, Some(Mix::Imix2)), &nodes);
+        let at_ports = ["ethernet-noop", "ethernet-dispatch"];
+        let all = [Feature::NoopEthernet, Feature::NoopLocal, Feature::NoopOrigin, Feature::Noop];
+        all_forwarded(|it| it.features = all.to_vec(), &at_ports);
+        all_forwarded(|it| (it.features, it.vlans) = (all.to_vec(), 300), &at_ports);
+        let qinq =
+            |it: &mut Workload| (it.features, it.vlans, it.is_qinq) = (all.to_vec(), 90, true);
+        all_forwarded(qinq, &at_ports);
+        all_forwarded(
+            |it| (it.features, it.ports, it.next_hops) = (vec![Feature::NoopPort], 2, 4),
+            &["interface-output", "port-output-noop"],
+        );
+        all_forwarded(
+            |it| (it.features, it.mix) = (vec![Feature::NoopOutput], Some(Mix::Imix2)),
+            &["ip4-output-noop", "ip6-output-noop"],
+        );
     }
 
     #[test]

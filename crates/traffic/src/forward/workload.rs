@@ -12,6 +12,7 @@ use super::BenchError;
 use super::feature::Feature;
 use super::layout::{Layout, SIDE_MAX};
 use super::mix::Mix;
+use super::tunnels::{self, Direction, TUNNELS_MAX};
 use crate::prefixes::Source;
 
 /// The most routes of a table without a file.
@@ -108,6 +109,10 @@ pub struct Workload {
     pub is_qinq: bool,
     /// VRFs that the receiving interfaces are distributed over, each with all routes; 0: none.
     pub vrfs: u16,
+    /// GRE tunnels in random order; 0: packets take none.
+    pub tunnels: u32,
+    /// Which way packets take the tunnels.
+    pub direction: Direction,
     /// Whether sources are drawn from half of the table, which is routed to the receiving
     /// interfaces; uRPF implies it.
     pub random_sources: bool,
@@ -151,13 +156,14 @@ impl Workload {
     /// Rejects values that are out of range.
     pub(super) fn check(&self) -> Result<(), BenchError> {
         let shortest = self.ip.shortest();
-        let ranges: [(&str, u32, u32, u32); 11] = [
+        let ranges: [(&str, u32, u32, u32); 12] = [
             ("routes", self.routes, 1, ROUTES_MAX),
             ("next hops", self.next_hops, 1, NEXT_HOPS_MAX),
             ("ports", self.ports.into(), 1, PORTS_MAX.into()),
             ("packets of a burst", self.burst.into(), 0, VECTOR as u32),
             ("VLANs", self.vlans, 0, VLANS_MAX),
             ("VRFs", self.vrfs.into(), 0, VRFS_MAX.into()),
+            ("tunnels", self.tunnels, 0, TUNNELS_MAX),
             ("flows", self.flows, 1, FLOWS_MAX),
             ("route changes per second", self.update_rate, 0, UPDATES_MAX),
             ("bytes of a frame", self.frame.into(), shortest.into(), 1518),
@@ -172,7 +178,8 @@ impl Workload {
         if self.duration < SHORTEST {
             return Err(BenchError::Range("give 1 to 3600 seconds".to_owned()));
         }
-        self.check_layout().and_then(|()| self.check_features()).map_err(BenchError::Range)
+        let checked = self.check_layout().and_then(|()| self.check_features());
+        checked.and_then(|()| tunnels::check(self)).map_err(BenchError::Range)
     }
 
     /// Rejects more interfaces and next hops than fit.
@@ -211,6 +218,13 @@ impl Workload {
             return Err(format!(
                 "{each} sub-interfaces on each of {ports} receiving ports make {total} interfaces with \
                  those of the next hops: this build has {INTERFACES}; give --vlans {most} or fewer"
+            ));
+        }
+        let left = INTERFACES.saturating_sub(total);
+        if self.tunnels as usize > left {
+            return Err(format!(
+                "{} tunnels: this build has {INTERFACES} interfaces; give --tunnels {left} or fewer",
+                self.tunnels
             ));
         }
         if self.vrfs > 0 && self.update_rate > 0 {
@@ -271,6 +285,8 @@ pub(super) mod tests {
             vlans: 0,
             is_qinq: false,
             vrfs: 0,
+            tunnels: 0,
+            direction: Direction::Encapsulate,
             random_sources: false,
             features: Vec::new(),
             features_elsewhere: Vec::new(),

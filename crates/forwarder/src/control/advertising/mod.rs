@@ -4,7 +4,7 @@
 mod receive;
 mod schedule;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -58,9 +58,52 @@ struct Advertiser {
     logged_at: Option<Millis>,
 }
 
-/// All that advertise, by interface and whether it is IPv6.
+/// An interface, and whether it is IPv6.
+type Key = (u32, bool);
+
+/// All that advertise.
 #[derive(Default)]
-pub(super) struct Advertisers(BTreeMap<(u32, bool), Advertiser>);
+pub(super) struct Advertisers {
+    by_key: BTreeMap<Key, Advertiser>,
+    /// When each is due: the loop of the control thread asks for the first in every iteration.
+    by_due: BTreeSet<(Millis, Key)>,
+}
+
+impl Advertisers {
+    fn get(&self, key: Key) -> Option<&Advertiser> {
+        self.by_key.get(&key)
+    }
+
+    /// Changes an advertiser; `None`: there is none.
+    fn change<T>(&mut self, key: Key, change: impl FnOnce(&mut Advertiser) -> T) -> Option<T> {
+        let advertiser = self.by_key.get_mut(&key)?;
+        let before = advertiser.schedule.due();
+        let result = change(advertiser);
+        let due = advertiser.schedule.due();
+        if due != before {
+            self.by_due.remove(&(before, key));
+            self.by_due.insert((due, key));
+        }
+        Some(result)
+    }
+
+    fn insert(&mut self, key: Key, advertiser: Advertiser) {
+        self.remove(key);
+        self.by_due.insert((advertiser.schedule.due(), key));
+        self.by_key.insert(key, advertiser);
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Some(advertiser) = self.by_key.remove(&key) {
+            self.by_due.remove(&(advertiser.schedule.due(), key));
+        }
+    }
+
+    /// Those that are due.
+    fn due(&self, now: Millis) -> Vec<Key> {
+        self.by_due.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| *key).collect()
+    }
+}
 
 fn random() -> u64 {
     RandomState::new().hash_one("chance")
@@ -82,78 +125,73 @@ impl ForwarderState {
             desired
                 .is_some_and(|it| it.enabled && configured_for(it)[usize::from(is_ip6)].is_some())
         };
-        let gone = self.advertising.0.keys().copied().filter(|key| !stays(*key));
+        let gone = self.advertising.by_key.keys().copied().filter(|key| !stays(*key));
         let gone: Vec<_> = gone.collect();
         for key in &gone {
             self.advertise(*key, true);
-            self.advertising.0.remove(key);
+            self.advertising.remove(*key);
         }
         if !gone.is_empty() {
             self.flush();
         }
     }
 
-    /// Starts advertising on interfaces where it is configured, and sends changes.
-    pub(super) fn review_advertising(&mut self) {
+    /// Starts advertising on an interface where it is configured, and sends changes.
+    pub(super) fn review_advertising(&mut self, interface: u32) {
         let now = self.now();
-        let mut desired = BTreeMap::new();
-        for (index, state) in self.interfaces.iter().enumerate() {
-            let Some(state) = state.as_ref().filter(|state| state.is_up) else { continue };
-            if self.is_tunnel(index as u32) {
+        let state = self.interface(interface).filter(|state| state.is_up);
+        let state = state.filter(|_| !self.is_tunnel(interface));
+        let configured = state.map(|state| configured_for(&state.desired)).unwrap_or_default();
+        for (config, is_ip6) in configured.into_iter().zip([false, true]) {
+            let key = (interface, is_ip6);
+            let Some(config) = config else {
+                self.advertising.remove(key);
+                continue;
+            };
+            if self.advertising.get(key).is_none() {
+                let advertiser = Advertiser {
+                    config,
+                    schedule: Schedule::begin(now),
+                    sent: 0,
+                    solicitations: 0,
+                    inconsistent: 0,
+                    logged_at: None,
+                };
+                self.advertising.insert(key, advertiser);
                 continue;
             }
-            let config = configured_for(&state.desired).into_iter().enumerate();
-            let config =
-                config.filter_map(|(is_ip6, config)| Some(((index as u32, is_ip6 == 1), config?)));
-            desired.extend(config);
-        }
-        self.advertising.0.retain(|key, _| desired.contains_key(key));
-        for (key, config) in desired {
-            match self.advertising.0.get_mut(&key) {
-                Some(advertiser) if advertiser.config == config => {}
-                Some(advertiser) => {
+            self.advertising.change(key, |advertiser| {
+                if advertiser.config != config {
                     advertiser.schedule.renew(now, &config.intervals());
                     advertiser.config = config;
                 }
-                None => {
-                    let advertiser = Advertiser {
-                        config,
-                        schedule: Schedule::begin(now),
-                        sent: 0,
-                        solicitations: 0,
-                        inconsistent: 0,
-                        logged_at: None,
-                    };
-                    self.advertising.0.insert(key, advertiser);
-                }
-            }
+            });
         }
     }
 
     /// Advertises soon again because the router of an interface has changed.
     pub(super) fn renew_advertising(&mut self, interface: u32) {
         let now = self.now();
-        if let Some(advertiser) = self.advertising.0.get_mut(&(interface, true)) {
+        self.advertising.change((interface, true), |advertiser| {
             advertiser.schedule.renew(now, &advertiser.config.intervals());
-        }
+        });
     }
 
     /// Sends the advertisements that are due.
     pub(super) fn tick_advertising(&mut self) {
         let now = self.now();
-        let due = self.advertising.0.iter().filter(|(_, it)| it.schedule.due() <= now);
-        for key in due.map(|(key, _)| *key).collect::<Vec<_>>() {
+        for key in self.advertising.due(now) {
             if let Some(until) = self.source_tentative_until(key) {
                 // The initial advertisements and answers are delayed, not skipped.
-                if let Some(advertiser) = self.advertising.0.get_mut(&key) {
-                    advertiser.schedule.hold(until.max(now + RECHECK_MS));
-                }
+                let until = until.max(now + RECHECK_MS);
+                self.advertising.change(key, |advertiser| advertiser.schedule.hold(until));
                 continue;
             }
             let is_sent = self.advertise(key, false);
-            let Some(advertiser) = self.advertising.0.get_mut(&key) else { continue };
-            advertiser.sent += u64::from(is_sent);
-            advertiser.schedule.sent(now, &advertiser.config.intervals(), random());
+            self.advertising.change(key, |advertiser| {
+                advertiser.sent += u64::from(is_sent);
+                advertiser.schedule.sent(now, &advertiser.config.intervals(), random());
+            });
         }
     }
 
@@ -168,20 +206,20 @@ impl ForwarderState {
 
     /// When the next advertisement is due.
     pub(super) fn advertising_due(&self) -> Option<Millis> {
-        self.advertising.0.values().map(|advertiser| advertiser.schedule.due()).min()
+        self.advertising.by_due.first().map(|(at, _)| *at)
     }
 
     /// Sends the final advertisement on all interfaces.
     pub(super) fn end_advertising(&mut self) {
-        for key in self.advertising.0.keys().copied().collect::<Vec<_>>() {
+        for key in self.advertising.by_key.keys().copied().collect::<Vec<_>>() {
             self.advertise(key, true);
         }
-        self.advertising.0.clear();
+        self.advertising = Advertisers::default();
     }
 
     /// Sends one advertisement. `false`: no source address.
     fn advertise(&mut self, (interface, is_ip6): (u32, bool), is_last: bool) -> bool {
-        let Some(advertiser) = self.advertising.0.get(&(interface, is_ip6)) else { return false };
+        let Some(advertiser) = self.advertising.get((interface, is_ip6)) else { return false };
         let frame = match &advertiser.config {
             AdvertisementConfig::Ip4(config) => self.discovery_frame(interface, config, is_last),
             AdvertisementConfig::Ip6(config) => {
@@ -239,7 +277,7 @@ impl ForwarderState {
         interface: u32,
         is_ip6: bool,
     ) -> Option<v1::AdvertisingState> {
-        let advertiser = self.advertising.0.get(&(interface, is_ip6))?;
+        let advertiser = self.advertising.get((interface, is_ip6))?;
         Some(v1::AdvertisingState {
             sent: advertiser.sent,
             solicitations: advertiser.solicitations,

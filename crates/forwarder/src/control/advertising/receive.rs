@@ -21,12 +21,14 @@ impl ForwarderState {
     /// Handles a router solicitation.
     pub(in crate::control) fn receive_router_solicitation(&mut self, interface: u32, is_ip6: bool) {
         let now = self.now();
-        let Some(advertiser) = self.advertising.0.get_mut(&(interface, is_ip6)) else {
+        let is_advertiser = self.advertising.change((interface, is_ip6), |advertiser| {
+            advertiser.solicitations += 1;
+            advertiser.schedule.solicited(now, &advertiser.config.intervals(), random());
+        });
+        if is_advertiser.is_none() {
             let reason = if is_ip6 { Drop::Icmp6Ignored } else { Drop::Icmp4Ignored };
-            return self.count_drop(reason);
-        };
-        advertiser.solicitations += 1;
-        advertiser.schedule.solicited(now, &advertiser.config.intervals(), random());
+            self.count_drop(reason);
+        }
     }
 
     /// Handles an IPv4 router solicitation; its source is unspecified or a neighbour.
@@ -57,7 +59,7 @@ impl ForwarderState {
         }
         let now = self.now();
         let name = self.interface(interface).map(|state| state.name.clone()).unwrap_or_default();
-        let Some(advertiser) = self.advertising.0.get_mut(&(interface, true)) else {
+        let Some(advertiser) = self.advertising.by_key.get_mut(&(interface, true)) else {
             return self.count_drop(Drop::Icmp6Ignored);
         };
         let AdvertisementConfig::Ip6(config) = &advertiser.config else { return };

@@ -1,5 +1,7 @@
 //! Cross-connects of the contract, checked.
 
+use std::collections::BTreeSet;
+
 use stoa_ports::PortConfig;
 
 use super::{DesiredState, ValidationErrors};
@@ -7,6 +9,8 @@ use super::{DesiredState, ValidationErrors};
 impl DesiredState {
     /// A cross-connect joins two ports; nothing else handles their frames.
     pub(super) fn check_cross_connects(&self, errors: &mut ValidationErrors) {
+        let parents: BTreeSet<&String> =
+            self.interfaces.values().filter_map(|sub| sub.parent.as_ref()).collect();
         for (name, interface) in &self.interfaces {
             let Some(across) = &interface.cross_connect else { continue };
             let mut add = |cause: String, fix: &str| {
@@ -28,7 +32,7 @@ impl DesiredState {
                 let cause = "is cross-connected, but has IP or a host interface".to_owned();
                 add(cause, "Remove IP and the host interface: no packet stays in the router.");
             }
-            if self.interfaces.values().any(|sub| sub.parent.as_ref() == Some(name)) {
+            if parents.contains(name) {
                 let cause = "is cross-connected, but has sub-interfaces".to_owned();
                 add(cause, "Remove the sub-interfaces: tagged frames are cross-connected as well.");
             }

@@ -58,6 +58,11 @@ impl DesiredState {
             cross_connect: (!interface.cross_connect.is_empty())
                 .then(|| interface.cross_connect.clone()),
             noop: false,
+            flow_hash: false,
+            noop_ethernet: false,
+            noop_local: false,
+            noop_output: false,
+            noop_port: false,
             bfd: super::bfd::sessions(&interface.bfd, &path, errors),
         };
         if !checked.vrf.is_empty() && !self.vrfs.contains_key(&checked.vrf) {

@@ -121,6 +121,16 @@ pub struct Interface {
     /// Whether it has the features `ip4-noop` and `ip6-noop`, which benchmarks measure; the contract
     /// cannot set it.
     pub noop: bool,
+    /// The same for `ip4-flow-hash` and `ip6-flow-hash`.
+    pub flow_hash: bool,
+    /// The same for `ethernet-noop`.
+    pub noop_ethernet: bool,
+    /// The same for `ip-local-noop`.
+    pub noop_local: bool,
+    /// The same for `ip4-output-noop` and `ip6-output-noop`.
+    pub noop_output: bool,
+    /// The same for `port-output-noop`.
+    pub noop_port: bool,
     /// BFD sessions by neighbour.
     pub bfd: BTreeMap<IpAddr, crate::bfd::session::Config>,
 }
@@ -195,6 +205,9 @@ pub struct DesiredState {
     pub punts: BTreeMap<Class, Limit>,
     /// Most packets in reassembly, in all and per source; 0: the default.
     pub reassembly: (u32, u32),
+    /// Whether the router has the features `ip4-origin-noop` and `ip6-origin-noop`; the contract cannot
+    /// set it.
+    pub noop_origin: bool,
 }
 
 /// Collects errors.

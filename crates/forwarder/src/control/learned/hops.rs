@@ -278,25 +278,31 @@ impl ForwarderState {
             let Ok(keys) = self.path_keys(&hop.action, &hop.backup, vrf_hop.is_ip4) else {
                 continue;
             };
-            if (&keys.0, &keys.1) != (&vrf_hop.paths, &vrf_hop.backup)
-                && let Err(full) = self.set_vrf_hop(next_hop, special_of_action(&hop.action), keys)
-            {
+            if (&keys.0, &keys.1) == (&vrf_hop.paths, &vrf_hop.backup) {
+                continue;
+            }
+            let special = special_of_action(&hop.action);
+            if let Err(full) = self.set_vrf_hop(next_hop, special, keys) {
                 tracing::error!(%full, "cannot update a hop of learned routes after interface changes");
             }
+            // Its prefixes may cover neighbours.
+            self.touched.add_all();
         }
     }
 
-    /// Removes the paths through an interface that is about to be removed.
-    pub(in crate::control) fn drop_learned_through(&mut self, interface: u32) {
+    /// Removes the paths through interfaces that are about to be removed.
+    pub(in crate::control) fn drop_learned_through(&mut self, interfaces: &BTreeSet<u32>) {
         for next_hop in self.all_vrf_hops() {
             let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
-            if !vrf_hop.leads_through(interface) {
+            if !vrf_hop.leads_through(interfaces) {
                 continue;
             }
             let rest = |keys: &[PathKey]| {
-                keys.iter().filter(|key| key.interface != interface).cloned().collect::<Vec<_>>()
+                let stays = |key: &&PathKey| !interfaces.contains(&key.interface);
+                keys.iter().filter(stays).cloned().collect::<Vec<_>>()
             };
             let keys = (rest(&vrf_hop.paths), rest(&vrf_hop.backup));
+            self.touched.add_all();
             if self.set_vrf_hop(next_hop, None, keys).is_err() {
                 // Fewer paths need no more space; if they do not fit all the same, remove all paths.
                 let _ = self.set_vrf_hop(next_hop, None, Keys::default());
@@ -334,8 +340,8 @@ impl ForwarderState {
 }
 
 impl VrfHop {
-    fn leads_through(&self, interface: u32) -> bool {
-        self.paths.iter().chain(&self.backup).any(|key| key.interface == interface)
+    fn leads_through(&self, interfaces: &BTreeSet<u32>) -> bool {
+        self.paths.iter().chain(&self.backup).any(|key| interfaces.contains(&key.interface))
     }
 
     /// The paths in use.

@@ -123,14 +123,6 @@ impl ForwarderState {
         self.links_of(slot, key.1).contains(&key.0)
     }
 
-    /// Reviews all host routes after routes have changed.
-    pub(in crate::control) fn review_host_routes(&mut self) {
-        let keys: Vec<Key> = self.cache.iter().map(|(key, _)| *key).collect();
-        for key in keys {
-            self.review_host_routes_to(key);
-        }
-    }
-
     /// Reviews the host routes of one neighbour.
     pub(in crate::control) fn review_host_routes_to(&mut self, key: Key) {
         let routed_in = self.cache.get(&key).map(|entry| entry.routed_in.clone());
@@ -160,7 +152,9 @@ impl ForwarderState {
             _ => None,
         };
         let rewrite = rewrite.unwrap_or_default();
-        Adjacency { interface: key.0, mtu, kind, context: entry.serial.into(), rewrite }
+        let has_output_features = self.has_output_features(key.0, kind, key.1.is_ipv4());
+        let context = entry.serial.into();
+        Adjacency { interface: key.0, mtu, kind, has_output_features, context, rewrite }
     }
 
     /// Replaces the adjacency of a neighbour.
@@ -177,7 +171,7 @@ impl ForwarderState {
         let new = self.fib.add_adjacency(&adjacency);
         let begins = new.as_ref().map_or((0, 0), |new| self.sent_over(*new));
         for packet in waiting {
-            let worker = packet.adjacency as usize;
+            let worker = packet.arg as usize;
             self.send_to_neighbor(key, (worker, *new.as_ref().unwrap_or(&old)), packet);
         }
         match new {
@@ -213,7 +207,7 @@ impl ForwarderState {
         mut packet: Packet,
     ) {
         let Some(entry) = self.cache.get(&key) else { return };
-        (packet.adjacency, packet.hash) = (adjacency, entry.serial);
+        (packet.adjacency, packet.arg) = (adjacency, entry.serial);
         self.inject_at(worker, packet, "neighbor-send");
     }
 
@@ -261,7 +255,7 @@ impl ForwarderState {
         let Some(entry) = self.cache.get_mut(&key) else { return };
         let node = if key.1.is_ipv4() { "icmp4-error" } else { "icmp6-error" };
         for mut packet in std::mem::take(&mut entry.queue) {
-            packet.adjacency = IcmpCause::Neighbor.code();
+            packet.arg = IcmpCause::Neighbor.code();
             self.inject(packet, node);
         }
     }

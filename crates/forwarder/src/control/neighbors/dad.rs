@@ -12,7 +12,7 @@ use stoa_wire::ethernet::Mac;
 use crate::control::fib::host;
 use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
-use crate::neighbor::entry::{Key, Millis};
+use crate::neighbor::entry::{Key, Millis, keys_of};
 use crate::shared::SpecialNextHop;
 
 /// Interval between two probes: RETRANS_TIMER; PROBE_MIN of RFC 5227.
@@ -47,57 +47,65 @@ fn nonce() -> [u8; 6] {
 }
 
 impl ForwarderState {
-    /// Starts detection for new addresses of interfaces that are up, and ends it for removed ones.
-    pub(in crate::control) fn review_dad(&mut self) {
-        let mut desired: BTreeMap<Key, u8> = BTreeMap::new();
-        for (index, state) in self.interfaces.iter().enumerate() {
-            let Some(state) = state.as_ref().filter(|state| state.is_up) else { continue };
-            if self.is_tunnel(index as u32) {
-                // A tunnel has no other hosts to probe.
-                continue;
-            }
-            for family in [&state.desired.ip4, &state.desired.ip6] {
-                let probes = family.duplicate_detection;
-                let own = family.addresses.iter().map(|(address, _)| *address);
-                // Until we are active, another router of the same virtual router may answer for it.
-                let probes = |address| {
-                    if self.is_vrrp_address(index as u32, address) { 0 } else { probes }
-                };
-                desired.extend(own.map(|address| ((index as u32, address), probes(address))));
-            }
-            let probes = state.desired.ip6.duplicate_detection;
-            if state.desired.ip6.enabled && probes > 0 {
-                let local = IpAddr::V6(Mac(state.link.mac).link_local());
-                desired.insert((index as u32, local), probes);
-            }
-        }
-        let gone = self.dad.keys().filter(|key| !desired.contains_key(key));
-        let gone: Vec<Key> = gone.copied().collect();
+    /// Starts detection for new addresses of an interface that is up, and ends it for removed ones.
+    pub(in crate::control) fn review_dad(&mut self, interface: u32) {
+        let desired = self.probed_addresses(interface);
+        let gone: Vec<Key> =
+            self.dad_of(interface).filter(|key| !desired.contains_key(&key.1)).collect();
         for key in gone {
             self.remove_dad(key);
         }
-        for (key, probes) in desired {
+        for (address, probes) in desired {
+            let key = (interface, address);
             if !self.dad.contains_key(&key) {
                 let status = AddressStatus::Tentative(probes, self.now());
                 self.dad.insert(key, DadEntry { status, nonce: nonce(), last_defended: None });
+                self.dad_tentative.insert(key);
                 self.send_next_probe(key);
             }
         }
     }
 
+    /// The addresses of an interface to detect duplicates of, and the number of probes.
+    fn probed_addresses(&self, interface: u32) -> BTreeMap<IpAddr, u8> {
+        let mut desired = BTreeMap::new();
+        let state = self.interface(interface).filter(|state| state.is_up);
+        // A tunnel has no other hosts to probe.
+        let Some(state) = state.filter(|_| !self.is_tunnel(interface)) else { return desired };
+        for family in [&state.desired.ip4, &state.desired.ip6] {
+            let probes = family.duplicate_detection;
+            let own = family.addresses.iter().map(|(address, _)| *address);
+            // Until we are active, another router of the same virtual router may answer for it.
+            let probes =
+                |address| if self.is_vrrp_address(interface, address) { 0 } else { probes };
+            desired.extend(own.map(|address| (address, probes(address))));
+        }
+        let probes = state.desired.ip6.duplicate_detection;
+        if state.desired.ip6.enabled && probes > 0 {
+            desired.insert(IpAddr::V6(Mac(state.link.mac).link_local()), probes);
+        }
+        desired
+    }
+
+    /// The addresses of an interface in detection.
+    fn dad_of(&self, interface: u32) -> impl Iterator<Item = Key> {
+        self.dad.range(keys_of(interface)).map(|(key, _)| *key)
+    }
+
     /// The link went down, or the MAC address changed: detection starts again.
     pub(in crate::control) fn reset_dad(&mut self, interface: u32) {
-        let of_it: Vec<Key> = self.dad.keys().filter(|key| key.0 == interface).copied().collect();
+        let of_it: Vec<Key> = self.dad_of(interface).collect();
         for key in of_it {
             self.remove_dad(key);
         }
     }
 
     fn remove_dad(&mut self, key: Key) {
-        let was_duplicate = self.is_duplicate(key);
         self.dad.remove(&key);
-        if was_duplicate {
+        self.dad_tentative.remove(&key);
+        if self.dad_duplicates.remove(&key) {
             self.deliver_locally(key, SpecialNextHop::Local);
+            self.index.unpublished.insert(key.0);
             self.publish_interfaces();
         }
     }
@@ -105,10 +113,11 @@ impl ForwarderState {
     /// Sends the probes that are due.
     pub(in crate::control) fn tick_dad(&mut self) {
         let now = self.now();
-        let is_due =
-            |entry: &DadEntry| matches!(entry.status, AddressStatus::Tentative(_, at) if now >= at);
-        let due: Vec<Key> =
-            self.dad.iter().filter(|(_, entry)| is_due(entry)).map(|(key, _)| *key).collect();
+        let is_due = |key: &&Key| {
+            let status = self.dad.get(key).map(|entry| entry.status);
+            matches!(status, Some(AddressStatus::Tentative(_, at)) if now >= at)
+        };
+        let due: Vec<Key> = self.dad_tentative.iter().filter(is_due).copied().collect();
         for key in due {
             self.send_next_probe(key);
         }
@@ -121,6 +130,7 @@ impl ForwarderState {
         let AddressStatus::Tentative(left, _) = entry.status else { return };
         if left == 0 {
             entry.status = AddressStatus::Preferred;
+            self.dad_tentative.remove(&key);
             self.announce(key);
             return self.address_confirmed(key);
         }
@@ -156,13 +166,12 @@ impl ForwarderState {
 
     /// Whether another host has the address, so that it is not used.
     pub(in crate::control) fn is_duplicate(&self, key: Key) -> bool {
-        self.dad.get(&key).is_some_and(|entry| entry.status == AddressStatus::Duplicate)
+        self.dad_duplicates.contains(&key)
     }
 
     /// The addresses that are disabled as duplicates.
     pub(in crate::control) fn duplicates(&self) -> impl Iterator<Item = Key> {
-        let is_duplicate = |entry: &DadEntry| entry.status == AddressStatus::Duplicate;
-        self.dad.iter().filter(move |(_, entry)| is_duplicate(entry)).map(|(key, _)| *key)
+        self.dad_duplicates.iter().copied()
     }
 
     /// Whether detection is in progress.
@@ -236,6 +245,9 @@ impl ForwarderState {
     fn mark_duplicate(&mut self, key: Key, mac: &str) {
         if let Some(entry) = self.dad.get_mut(&key) {
             entry.status = AddressStatus::Duplicate;
+            self.dad_tentative.remove(&key);
+            self.dad_duplicates.insert(key);
+            self.index.unpublished.insert(key.0);
         }
         let interface = self.interface(key.0).map(|state| state.name.clone());
         tracing::error!(

@@ -20,12 +20,12 @@ fn full_drop(full: &TableFull) -> Drop {
 impl ForwarderState {
     /// Sends a locally generated IP packet to a neighbour once that is resolved.
     pub(super) fn send_packet(&mut self, interface: u32, bytes: &[u8]) {
-        let Some(mut packet) = self.pool.packet() else { return };
+        let Some(mut packet) = self.pool().packet() else { return };
         if bytes.is_empty() || !packet.set_bytes(bytes) {
             return;
         }
         packet.set_own();
-        (packet.tx_if, packet.hash) = (interface, 0);
+        (packet.tx_if, packet.arg) = (interface, 0);
         self.resolve(0, packet);
     }
 
@@ -78,8 +78,8 @@ impl ForwarderState {
             let Some(adjacency) = self.cache.get(&key).map(|entry| entry.adjacency) else { return };
             return self.send_to_neighbor(key, (worker, adjacency), packet);
         }
-        // While it waits, this column holds its worker.
-        packet.adjacency = worker as u32;
+        // Its worker, for the time when it is sent.
+        packet.arg = worker as u32;
         if let Err(reason) = self.cache.enqueue(&key, packet) {
             self.count_drop(reason);
         }
@@ -96,10 +96,10 @@ impl ForwarderState {
         }
     }
 
-    /// The neighbour that a packet waits for: the one with the serial number in its `hash` column (see
-    /// `neighbor-resolve`), or its destination.
+    /// The neighbour that a packet waits for: the one with the serial number that `neighbor-resolve`
+    /// gave it, or its destination.
     fn neighbor_of(&self, packet: &Packet) -> Option<IpAddr> {
-        if let Some(key) = self.cache.by_serial(packet.hash)
+        if let Some(key) = self.cache.by_serial(packet.arg)
             && key.0 == packet.tx_if
         {
             return Some(key.1);

@@ -83,11 +83,7 @@ impl ForwarderState {
         };
         if state.base == index {
             // All frames of the port, with any tags.
-            let known = self.interfaces.iter().enumerate();
-            let on_port =
-                known.filter(|(_, one)| one.as_ref().is_some_and(|one| one.base == index));
-            let all: Vec<u32> = on_port.map(|(at, _)| at as u32).collect();
-            selection.select(&all);
+            selection.select(&self.index.of_port(index));
         } else {
             let (mask, mark) = tag_mask(&state.desired.tags);
             selection.select_marked(index, state.base, mask, mark);

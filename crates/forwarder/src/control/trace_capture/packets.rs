@@ -10,6 +10,7 @@ use stoa_wire::ethernet::ethertype;
 use stoa_wire::text::{self as wire_text, Start};
 
 use super::trace::{STEPS, Step};
+use crate::arcs;
 use crate::control::forwarder_state::ForwarderState;
 use crate::drops;
 use crate::icmp::IcmpCause;
@@ -18,8 +19,6 @@ use crate::punt::Class;
 
 /// The node that sends packets to a host interface.
 const HOST_INTERFACE: &str = "host-interface-output";
-/// Nodes that send without a next hop.
-const HOST_INTERFACE_NODES: [&str; 2] = [HOST_INTERFACE, HOST_INTERFACE_ENTRY];
 
 /// Nodes that answer a packet in its own buffer.
 const ANSWERERS: [&str; 4] = ["icmp4-echo", "icmp6-echo", "icmp4-error", "icmp6-error"];
@@ -42,16 +41,16 @@ fn edge_name(node: u16, edge: u16) -> Option<&'static str> {
 
 /// What the data of packets before a node starts with.
 pub(super) fn start_of(node: &str) -> Start {
-    let is_ip = |layer: &&str| node.starts_with(*layer);
+    const OF_IP: [&str; 7] = ["ip-", "ip4-", "ip6-", "icmp", "nd-", "neighbor-", "bfd-"];
     match node {
         "arp-input" => Start::Type(ethertype::ARP),
-        _ if ["ip4-", "ip6-", "icmp", "nd-", "neighbor-"].iter().any(is_ip) => Start::Ip,
+        _ if OF_IP.iter().any(|layer| node.starts_with(layer)) => Start::Ip,
         _ => Start::Ethernet,
     }
 }
 
 fn reason(at: u16) -> (&'static str, &'static str) {
-    drops::all().nth(at.into()).map_or(("?", "?"), |reason| (reason.name, reason.description))
+    drops::all().nth(at.into()).map_or(("?", "?"), |it| (it.name, it.description))
 }
 
 /// A packet whose steps are being assembled.
@@ -111,13 +110,18 @@ struct Sorted {
 impl Sorted {
     fn new(steps: &[Step]) -> Self {
         let mut parents = Vec::new();
-        let mut by_buffer: HashMap<u32, u32> = HashMap::new();
+        let mut by_buffer: HashMap<u64, u32> = HashMap::new();
         let packet = |(_, record): &Step| {
             let parent = match record.event {
                 Event::Received { .. } => Some(0),
                 Event::Made { from } => by_buffer.get(&from).copied(),
                 _ => None,
             };
+            if let Event::Moved { from } = record.event
+                && let Some(number) = by_buffer.remove(&from)
+            {
+                by_buffer.insert(record.buffer, number);
+            }
             if let Some(parent) = parent {
                 parents.push(parent);
                 by_buffer.insert(record.buffer, parents.len() as u32);
@@ -209,7 +213,7 @@ impl StepDescriber<'_> {
             ..Default::default()
         };
         self.describe(path, &mut step, record);
-        if is_node(record, ENTRY) && !step.rx_interface.is_empty() {
+        if step.node == ENTRY && !step.rx_interface.is_empty() {
             // The node has found the sub-interface.
             path.packet.interface = step.rx_interface.clone();
         }
@@ -270,10 +274,13 @@ impl StepDescriber<'_> {
                 step.what = format!("to {}, from the control thread", step.next);
                 path.start = start_of(&step.next);
             }
-            Event::HandedOver { to } => {
+            Event::HandedOver { .. } | Event::Moved { .. } => {
                 step.node = waits_at.clone();
                 step.next = waits_at;
-                step.what = format!("handed to worker {to}");
+                step.what = match record.event {
+                    Event::HandedOver { to } => format!("handed to worker {to}"),
+                    _ => format!("copied to the NUMA node of worker {}", record.worker),
+                };
                 step.tx_interface = self.state.name_of(record.tx_if);
             }
             Event::Sent => {
@@ -332,25 +339,21 @@ impl StepDescriber<'_> {
             start_of(edge)
         };
         if edge.starts_with("icmp") && edge.ends_with("-error") {
-            let reason = IcmpCause::of(record.adjacency).drop(edge.starts_with("icmp4")).reason();
+            let reason = IcmpCause::of(record.arg).drop(edge.starts_with("icmp4")).reason();
             let description = self::reason(reason.0);
             step.drop = description.0.to_owned();
             step.what = format!("to {edge}, {}: {}", description.0, description.1);
         }
-        if HOST_INTERFACE_NODES.contains(&step.node.as_str()) || step.node == "cross-connect" {
+        let is_output = arcs::is_output(edge);
+        if is_output && start_of(&step.node) == Start::Ethernet {
             // No next hop is involved.
             step.tx_interface = self.state.name_of(record.tx_if);
-        } else if edge.ends_with("-rewrite") || edge == OUTPUT || edge == "neighbor-resolve" {
+        } else if is_output || edge.ends_with("-rewrite") || edge == "neighbor-resolve" {
             step.adjacency =
                 self.adjacency_names.get(&record.adjacency).cloned().unwrap_or_default();
             step.tx_interface = self.state.name_of(record.tx_if);
         }
     }
-}
-
-/// Whether this is the step of a node of this name.
-fn is_node(record: &Record, name: &str) -> bool {
-    matches!(record.event, Event::Passed { node, .. } if node_name(node) == name)
 }
 
 /// Whether a step can be the last: it leads nowhere, or reports an error.
@@ -384,6 +387,7 @@ mod tests {
             ("ethernet-input", Start::Ethernet),
             ("arp-input", Start::Type(ethertype::ARP)),
             ("ip6-lookup", Start::Ip),
+            ("ip-demux", Start::Ip),
             ("icmp4-echo", Start::Ip),
             ("nd-input", Start::Ip),
             ("neighbor-resolve", Start::Ip),

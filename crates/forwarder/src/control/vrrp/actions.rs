@@ -1,5 +1,6 @@
 //! Runs the actions of a virtual router: advertises, takes over its addresses, and releases them.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use stoa_api::v1;
@@ -10,6 +11,7 @@ use stoa_wire::{ipv4, ipv6, protocol};
 
 use super::state_machine::{State, VrrpAction};
 use super::{Key, Router};
+use crate::addresses::{VirtualAddresses, scope};
 use crate::control::desired::{Action, Route};
 use crate::control::fib::host;
 use crate::control::forwarder_state::ForwarderState;
@@ -17,7 +19,7 @@ use crate::control::listing::unix_s;
 use crate::ethernet::interface_flags::VIRTUAL;
 use crate::ethernet::mac_word;
 use crate::neighbor::messages::Link;
-use crate::shared::{Addresses, SpecialNextHop, scope};
+use crate::shared::SpecialNextHop;
 
 /// Longest advertisement, including its IP header.
 const MAX_PACKET: usize = ipv6::LEAST_MTU;
@@ -137,10 +139,13 @@ impl ForwarderState {
         let all = self.virtual_routers.0.iter();
         let macs = all.filter_map(|(key, router)| active(key, router)).collect();
         self.shared.virtual_macs.publish(macs, &mut self.graveyard);
-        for index in 0..self.interfaces.len() as u32 {
-            let was_active = self.shared.interface(index).flags() & VIRTUAL != 0;
-            if was_active != self.has_active_virtual(index) {
-                self.publish_flags(index);
+        let now: BTreeSet<u32> = self.virtual_routers.0.keys().map(|key| key.0).collect();
+        let before = std::mem::replace(&mut self.virtual_interfaces, now);
+        for index in before.union(&self.virtual_interfaces) {
+            self.index.unpublished.insert(*index);
+            let was_active = self.shared.interface(*index).flags() & VIRTUAL != 0;
+            if was_active != self.has_active_virtual(*index) {
+                self.publish_flags(*index);
             }
         }
         self.publish_interfaces();
@@ -174,25 +179,31 @@ impl ForwarderState {
         }
     }
 
-    /// Adds the addresses of active virtual routers to those of the interfaces.
-    pub(in crate::control) fn add_virtual_addresses(&self, addresses: &mut Addresses) {
-        addresses.virtual_addresses.clear();
+    /// The addresses of active virtual routers that this router does not own.
+    pub(in crate::control) fn virtual_addresses(&self) -> VirtualAddresses {
+        let mut addresses = VirtualAddresses::new();
         for (key, router) in &self.virtual_routers.0 {
-            if router.machine.state() != State::Active || router.desired.is_owner() {
+            let Some(own) = self.addresses.of(key.0).filter(|_| adds_addresses(router)) else {
                 continue;
-            }
-            let Some(own) = addresses.by_interface.get_mut(key.0 as usize) else { continue };
-            let six = router.desired.addresses.iter().filter_map(|address| match address {
-                IpAddr::V6(ip) => Some(*ip),
-                IpAddr::V4(_) => None,
-            });
-            own.virtual6.extend(six);
-            let vrf = own.vrf;
+            };
             for address in &router.desired.addresses {
-                let scope_id = scope(key.0, vrf, *address);
-                addresses.virtual_addresses.insert((scope_id, *address), router.desired.accept);
+                let scope_id = scope(key.0, own.vrf, *address);
+                addresses.insert((scope_id, *address), router.desired.accept);
             }
         }
+        addresses
+    }
+
+    /// The IPv6 ones of an interface.
+    pub(in crate::control) fn virtual_addresses6(&self, interface: u32) -> Vec<Ipv6Addr> {
+        let all = [false, true].into_iter().flat_map(|six| self.virtual_routers_of(interface, six));
+        let active = all.filter(|(_, router)| adds_addresses(router));
+        let addresses = active.flat_map(|(_, router)| &router.desired.addresses);
+        let six = addresses.filter_map(|address| match address {
+            IpAddr::V6(ip) => Some(*ip),
+            IpAddr::V4(_) => None,
+        });
+        six.collect()
     }
 
     /// Whether an interface has virtual routers of a family.
@@ -205,6 +216,11 @@ impl ForwarderState {
         let is_active = |(_, router): (u8, &Router)| router.machine.state() == State::Active;
         [false, true].into_iter().any(|six| self.virtual_routers_of(interface, six).any(is_active))
     }
+}
+
+/// Whether a virtual router is active with addresses that the interface does not own.
+fn adds_addresses(router: &Router) -> bool {
+    router.machine.state() == State::Active && !router.desired.is_owner()
 }
 
 /// Logs a transition, where configured.

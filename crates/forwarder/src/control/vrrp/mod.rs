@@ -135,10 +135,10 @@ impl ForwarderState {
     /// applies tracking to their priority.
     pub(super) fn review_virtual_routers(&mut self) {
         let mut desired: BTreeMap<Key, VirtualRouter> = BTreeMap::new();
-        for (index, state) in self.interfaces.iter().enumerate() {
-            let Some(state) = state else { continue };
-            let index = index as u32;
-            if !self.is_tunnel(index) {
+        for index in self.index.with_virtual_routers() {
+            if let Some(state) = self.interface(index)
+                && !self.is_tunnel(index)
+            {
                 let all = configured_routers(&state.desired);
                 desired.extend(all.map(|(six, it)| ((index, six, it.vrid), it.clone())));
             }

@@ -163,7 +163,7 @@ fn refuse<K: Family>(
         SpecialNextHop::Prohibited => IcmpCause::RuleProhibited,
         _ => return Drop::RuleBlackhole.next(),
     };
-    vector.adjacency[lane] = cause.code();
+    vector.arg[lane] = cause.code();
     let flags = shared.interface(vector.rx_if[lane]).flags();
     if K::IS_IP4 {
         return ip4_input::forwardable(ERROR, flags & FORWARD4 != 0);

@@ -103,19 +103,13 @@ impl WorkerTable {
         Self { table: Table::new(CONTEXTS_MAX as usize), is_ip4 }
     }
 
-    /// Whether a lane belongs to this worker's table; otherwise it is handed over or dropped.
-    fn admits(
-        shared: &Shared,
-        cx: &mut Context<'_>,
-        vector: &mut Vector,
-        lane: usize,
-        hash: u64,
-    ) -> bool {
-        let owner = (hash >> 32) as usize % cx.workers();
-        if owner != cx.worker {
-            cx.hand_over(vector, lane, owner);
-            return false;
-        }
+    /// The worker in whose table the fragments of a packet meet.
+    fn owner(cx: &Context<'_>, hash: u64) -> usize {
+        (hash >> 32) as usize % cx.workers()
+    }
+
+    /// Whether the policer admits a lane; otherwise it is dropped.
+    fn admits(shared: &Shared, cx: &mut Context<'_>, vector: &mut Vector, lane: usize) -> bool {
         if !shared.policers.admit(cx, Class::Fragment, vector.rx_if[lane]) {
             vector.drop_lane(lane, Drop::FragmentLimited.reason());
             return false;
@@ -157,7 +151,7 @@ impl WorkerTable {
                 bytes[..head.len()].copy_from_slice(head);
                 bytes[head.len()..].copy_from_slice(data);
                 (first.rx_if, first.flags) = (context.rx_if, 0);
-                first.adjacency = IcmpCause::Reassembly.code();
+                first.arg = IcmpCause::Reassembly.code();
                 // The error node counts this fragment.
                 fragments -= u64::from(cx.emit(error, first).is_ok());
             }

@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use stoa_engine::vector::{Column, LaneSet};
 use stoa_engine::{Context, Next, Node, Packet, Vector};
 
 use super::table::Outcome;
@@ -43,16 +44,26 @@ pub(super) trait Family: Send + 'static {
 pub(super) struct Reassembly<F> {
     shared: Arc<Shared>,
     worker_table: WorkerTable,
+    /// By lane: the worker that it is handed to.
+    owners: Column<u16>,
     family: PhantomData<F>,
 }
 
 impl<F: Family> Reassembly<F> {
     pub(super) fn boxed(shared: &Arc<Shared>) -> Box<dyn Node> {
         let worker_table = WorkerTable::new(F::IS_IP4);
-        Box::new(Self { shared: shared.clone(), worker_table, family: PhantomData })
+        let (shared, owners) = (shared.clone(), Column::of(0));
+        Box::new(Self { shared, worker_table, owners, family: PhantomData })
     }
 
-    fn lane(&mut self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize) {
+    /// Processes a lane, or adds it to those that belong to another worker.
+    fn lane(
+        &mut self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        lane: usize,
+        others: &mut LaneSet,
+    ) {
         let rx_if = vector.rx_if[lane];
         let source = (rx_if, self.shared.attributes.vrf_of(rx_if));
         let piece = match F::parse(vector.bytes(lane), source) {
@@ -60,12 +71,17 @@ impl<F: Family> Reassembly<F> {
             Err(reason) => return vector.drop_lane(lane, reason.reason()),
         };
         if let Some(cause) = F::fault(&piece) {
-            vector.adjacency[lane] = cause.code();
+            vector.arg[lane] = cause.code();
             vector.next[lane] = ERROR;
             return;
         }
         let hash = self.shared.identifications.hash(piece.key);
-        if !WorkerTable::admits(&self.shared, cx, vector, lane, hash) {
+        let owner = WorkerTable::owner(cx, hash);
+        if owner != cx.worker {
+            self.owners[lane] = owner as u16;
+            return others.insert(lane);
+        }
+        if !WorkerTable::admits(&self.shared, cx, vector, lane) {
             return;
         }
         let now = self.shared.reassembly.now(cx.now);
@@ -104,8 +120,14 @@ impl<F: Family> Reassembly<F> {
 
 impl<F: Family> Node for Reassembly<F> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let mut others = LaneSet::first_of(0);
         for lane in 0..vector.len() {
-            self.lane(cx, vector, lane);
+            self.lane(cx, vector, lane, &mut others);
+        }
+        while let Some(first) = others.lowest() {
+            let owner = self.owners[first];
+            let lanes = others.take_equal(&self.owners, owner);
+            cx.hand_over(vector, &lanes, owner.into());
         }
         self.worker_table.publish_counters(cx, &self.shared);
         Next::Lanes

@@ -1,13 +1,14 @@
-//! Compares the SIMD rewrite kernels with the scalar code.
+//! Compares the SIMD rewrite kernels with the scalar code, before and behind output features.
 
 use super::*;
+use crate::attributes::Attributes;
 use crate::ip::ip4_rewrite::Ip4;
 use crate::ip::ip6_rewrite::Ip6;
 use proptest::prelude::*;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use stoa_engine::PoolCache;
 use stoa_engine::pool::{HugePages, Pool};
-use stoa_tables::adjacency::{Adjacencies, Adjacency};
+use stoa_tables::adjacency::{Adjacencies, Adjacency, MAX_REWRITE};
 
 fn pool() -> &'static Pool {
     static POOL: OnceLock<&'static Pool> = OnceLock::new();
@@ -27,22 +28,25 @@ struct Packet {
 
 /// A few packets with many exceptions, or many packets with few exceptions.
 fn packets() -> impl Strategy<Value = Vec<Packet>> {
-    let offset = prop_oneof![8 => 100..200_u16, 1 => 0..40_u16, 1 => 2200..2240_u16];
-    let length = prop_oneof![8 => 20..1500_u16, 1 => any::<u16>()];
+    let offset = prop_oneof![8 => 100..200_u16, 1 => 0..100_u16, 1 => 2200..2240_u16];
+    let length = prop_oneof![8 => 20..1500_u16, 1 => any::<u16>(), 1 => 0..40_u16];
     let flags = prop_oneof![
         8 => Just(0),
-        1 => Just(flags::OWN),
+        2 => Just(flags::OWN),
         1 => Just(flags::MULTICAST | flags::TRACED),
     ];
     // Makes expiring TTLs and checksums with an end-around carry likely.
     let byte = prop_oneof![4 => any::<u8>(), 1 => 0..3_u8, 2 => Just(0xff)];
     let exceptions = packet((offset, length, flags, prop::bool::weighted(0.1)), byte);
-    let plain = (100..200_u16, 20..500_u16, Just(0), Just(false));
-    let plain = packet(plain, prop_oneof![2..=255_u8, Just(0xff)]);
-    let row = prop_oneof![200 => plain, 1 => exceptions.clone()];
+    let plain = |flags: u16| {
+        let columns = (100..200_u16, 20..500_u16, Just(flags), Just(false));
+        packet(columns, prop_oneof![2..=255_u8, Just(0xff)])
+    };
+    let row = prop_oneof![200 => plain(0), 1 => exceptions.clone()];
     prop_oneof![
-        proptest::collection::vec(exceptions, 1..40),
-        proptest::collection::vec(row, 1..=VECTOR),
+        2 => proptest::collection::vec(exceptions, 1..40),
+        2 => proptest::collection::vec(row, 1..=VECTOR),
+        1 => proptest::collection::vec(plain(flags::OWN), 1..=VECTOR),
     ]
 }
 
@@ -64,32 +68,69 @@ fn packet(
 fn adjacencies() -> impl Strategy<Value = Adjacency> {
     let kind = prop_oneof![
         8 => Just(AdjacencyKind::Complete),
+        2 => Just(AdjacencyKind::Tunnel),
         1 => Just(AdjacencyKind::Incomplete),
         1 => Just(AdjacencyKind::Drop),
     ];
-    let rewrite = prop_oneof![9 => Just(14), 4 => Just(18), 4 => Just(22), 1 => 0..=MAX_REWRITE]
-        .prop_flat_map(|length| proptest::collection::vec(any::<u8>(), length));
-    (0..9_u32, 500..2000_u16, kind, rewrite).prop_map(|(interface, mtu, kind, rewrite)| Adjacency {
-        interface,
-        mtu,
-        kind,
-        context: 0,
-        rewrite,
-    })
+    let kind = (kind, prop::bool::weighted(0.4));
+    let length = prop_oneof![
+        9 => Just(14),
+        4 => Just(18),
+        4 => Just(22),
+        4 => Just(30),
+        4 => 25..=MAX_REWRITE,
+        1 => 0..=MAX_REWRITE,
+    ];
+    let rewrite = length.prop_flat_map(|length| proptest::collection::vec(any::<u8>(), length));
+    (0..9_u32, 500..2000_u16, kind, rewrite).prop_map(
+        |(interface, mtu, (kind, has_output_features), rewrite)| Adjacency {
+            interface,
+            mtu,
+            kind,
+            has_output_features,
+            context: 0,
+            rewrite,
+        },
+    )
 }
 
+/// Features on half of the interfaces.
+fn features() -> &'static Arcs {
+    static ARCS: LazyLock<Arcs> = LazyLock::new(|| {
+        let (arcs, attributes) = (Arcs::new(), Attributes::default());
+        for interface in (0..9).step_by(2) {
+            for node in ["ip4-output-noop", "ip6-output-noop"] {
+                arcs.set(&attributes, interface, node, true);
+            }
+        }
+        arcs
+    });
+    &ARCS
+}
+
+/// The instance before the output features, or the one behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Before,
+    Behind,
+}
+
+/// Offset, length and edge; the tx interface; the ICMP cause; the bytes from the frame on.
+type Lane = ([u16; 3], u32, Option<u32>, Vec<u8>);
+
 /// The output of the node: lanes and the counters of each adjacency. `choice` is the adjacency of
-/// each lane; `None`: all lanes use the first one.
+/// each lane, one that is not there included; `None`: all lanes use the first one.
 fn outcome<F: Family>(
-    kernel: Kernel,
+    (kernel, place): (Kernel, Place),
     packets: &[Packet],
     adjacencies: &[Adjacency],
-    choice: Option<&[u32]>,
-) -> (Vec<impl PartialEq + std::fmt::Debug + use<F>>, Vec<(u64, u64)>) {
-    let mut table = Adjacencies::new(adjacencies.len());
-    for adjacency in adjacencies {
-        table.add(adjacency).unwrap();
-    }
+    choice: Option<&[usize]>,
+) -> (Vec<Lane>, Vec<(u64, u64)>) {
+    // A long header takes two lines.
+    let capacity = 2 * adjacencies.len();
+    let mut table = Adjacencies::new(capacity);
+    let mut ids: Vec<_> = adjacencies.iter().map(|it| table.add(it).unwrap()).collect();
+    ids.push(capacity as u32);
     let reader = table.reader();
     let (mut cache, mut vector) = (PoolCache::new(pool()), Vector::new(pool()));
     cache.fill(&mut vector, packets.len());
@@ -104,24 +145,21 @@ fn outcome<F: Family>(
         (vector.offset[lane], vector.length[lane]) = (*offset, *length);
         vector.flags[lane] = *flags;
         vector.tx_if[lane] = 99;
-        vector.adjacency[lane] = choice.map_or(0, |choice| choice[lane]);
+        vector.adjacency[lane] = ids[choice.map_or(0, |choice| choice[lane])];
     }
-    let counters: Vec<_> = adjacencies.iter().map(|_| AdjacencyCounters::default()).collect();
-    let next = if choice.is_some() {
-        rewrite_each::<F>(kernel, &mut vector, &reader, &counters)
-    } else {
-        let mut counts = Counts::default();
-        let next = rewrite_uniform::<F>(kernel, &mut vector, reader.get(0).unwrap(), &mut counts);
-        counts.close(counters.first());
-        next
+    let counters: Vec<_> = (0..capacity).map(|_| AdjacencyCounters::default()).collect();
+    let mut stage = match place {
+        Place::Before => Stage::before_features::<F>(kernel),
+        Place::Behind => Stage::behind_features(kernel),
     };
+    let next = stage.run::<F>(F::arc(features()), &mut vector, &reader, &counters);
     if let Next::All(next) = next {
         vector.next[..packets.len()].fill(next);
     }
     let lanes = (0..packets.len())
         .map(|lane| {
             let columns = [vector.offset[lane], vector.length[lane], vector.next[lane]];
-            let cause = (vector.next[lane] == ICMP_ERROR).then(|| vector.adjacency[lane]);
+            let cause = (vector.next[lane] == ICMP_ERROR).then(|| vector.arg[lane]);
             (columns, vector.tx_if[lane], cause, frame(&mut vector, lane))
         })
         .collect();
@@ -141,16 +179,91 @@ proptest! {
     fn kernels_agree_with_the_reference(
         packets in packets(),
         adjacencies in proptest::collection::vec(adjacencies(), 3),
-        choice in proptest::collection::vec(0..4_u32, VECTOR),
+        choice in proptest::collection::vec(0..4_usize, VECTOR),
     ) {
-        for choice in [None, Some(&choice[..])] {
-            let scalar4 = outcome::<Ip4>(Kernel::Scalar, &packets, &adjacencies, choice);
-            let scalar6 = outcome::<Ip6>(Kernel::Scalar, &packets, &adjacencies, choice);
+        let choices = [None, Some(&choice[..])];
+        let places = choices.map(|choice| [Place::Before, Place::Behind].map(|it| (choice, it)));
+        for (choice, place) in places.into_iter().flatten() {
+            let scalar = (Kernel::Scalar, place);
+            let scalar4 = outcome::<Ip4>(scalar, &packets, &adjacencies, choice);
+            let scalar6 = outcome::<Ip6>(scalar, &packets, &adjacencies, choice);
             for kernel in Kernel::available().skip(1) {
-                let found = outcome::<Ip4>(kernel, &packets, &adjacencies, choice);
-                prop_assert_eq!(&scalar4, &found, "{:?}", kernel);
-                let found = outcome::<Ip6>(kernel, &packets, &adjacencies, choice);
-                prop_assert_eq!(&scalar6, &found, "{:?}", kernel);
+                let found = outcome::<Ip4>((kernel, place), &packets, &adjacencies, choice);
+                prop_assert_eq!(&scalar4, &found, "{:?} {:?}", kernel, place);
+                let found = outcome::<Ip6>((kernel, place), &packets, &adjacencies, choice);
+                prop_assert_eq!(&scalar6, &found, "{:?} {:?}", kernel, place);
+            }
+        }
+    }
+
+    /// What leaves for the arc is unchanged, apart from `tx_if`; behind it, the same packets are sent as
+    /// without features.
+    #[test]
+    fn features_change_no_packet(
+        packets in packets(),
+        adjacencies in proptest::collection::vec(adjacencies(), 3),
+        choice in proptest::collection::vec(0..3_usize, VECTOR),
+    ) {
+        let without: Vec<_> = adjacencies
+            .iter()
+            .map(|adjacency| Adjacency { has_output_features: false, ..adjacency.clone() })
+            .collect();
+        for kernel in Kernel::available() {
+            let place = (kernel, Place::Behind);
+            let plain = (kernel, Place::Before);
+            prop_assert_eq!(
+                outcome::<Ip4>(place, &packets, &adjacencies, Some(&choice)),
+                outcome::<Ip4>(plain, &packets, &without, Some(&choice))
+            );
+            let (lanes, _) = outcome::<Ip4>(plain, &packets, &adjacencies, Some(&choice));
+            for (lane, packet) in lanes.iter().enumerate() {
+                let adjacency = &adjacencies[choice[lane]];
+                if !adjacency.has_output_features || lane >= packets.len() {
+                    continue;
+                }
+                let (columns, tx_if, ..) = packet;
+                let Packet { offset, length, .. } = packets[lane];
+                // Edges of the arc follow the node's own: a feature, and the end.
+                let edge = if adjacency.interface % 2 == 0 { 5 } else { 6 };
+                prop_assert!([edge, ICMP_ERROR].contains(&columns[2]), "{:?}", columns);
+                prop_assert_eq!(([columns[0], columns[1]], *tx_if), ([offset, length], adjacency.interface));
+            }
+        }
+    }
+}
+
+/// Headers of every length are written whole, in uniform and in mixed vectors, by all kernels.
+#[test]
+fn every_length_is_written() {
+    let rewrite: Vec<u8> = (1..=MAX_REWRITE as u8).collect();
+    let of = |length: usize, place: Place| Adjacency {
+        interface: 7,
+        mtu: 1500,
+        kind: AdjacencyKind::Complete,
+        has_output_features: place == Place::Behind,
+        context: 0,
+        rewrite: rewrite[..length].to_vec(),
+    };
+    let packet =
+        Packet { offset: 142, length: 64, flags: 0, is_jumbo: false, bytes: vec![0x40; 64] };
+    let packets = vec![packet; 2 * VECTOR / 3];
+    let places = [Place::Before, Place::Behind];
+    for (length, place) in (0..=MAX_REWRITE).flat_map(|length| places.map(|it| (length, it))) {
+        let adjacencies = [of(length, place), of(MAX_REWRITE - length, place)];
+        let choice: Vec<_> = (0..VECTOR).map(|lane| lane / 3 % 2).collect();
+        for kernel in Kernel::available() {
+            for choice in [None, Some(&choice[..])] {
+                let place = (kernel, place);
+                let (lanes, counters) = outcome::<Ip4>(place, &packets, &adjacencies, choice);
+                assert_eq!(counters.iter().map(|it| it.0).sum::<u64>(), packets.len() as u64);
+                for (lane, found) in lanes.iter().enumerate() {
+                    let length = adjacencies[choice.map_or(0, |it| it[lane])].rewrite.len();
+                    let (columns, tx_if, _, frame) = found;
+                    assert_eq!(columns[..2], [142 - length as u16, 64 + length as u16]);
+                    assert_eq!((columns[2], *tx_if), (OUTPUT, 7));
+                    assert_eq!(frame[..length], rewrite[..length], "{kernel:?}");
+                    assert_eq!(frame[length + 8], 0x3f);
+                }
             }
         }
     }

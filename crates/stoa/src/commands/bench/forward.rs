@@ -6,7 +6,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use stoa_forwarder::kernel::Kernel;
-use stoa_traffic::forward::{self, BenchError, Feature, Figures, Ip, Mix, Visits, Workload};
+use stoa_traffic::forward::{
+    self, BenchError, Direction, Feature, Figures, Ip, Mix, Visits, Workload,
+};
 use stoa_traffic::prefixes::Source;
 
 use crate::failure::{Failure, Outcome, plural};
@@ -29,6 +31,7 @@ enum Family {
   stoa bench forward --vlan --kernel scalar --workers 2 --cpus 0,1 --json
   stoa bench forward --ports 4 --vlans 64 --next-hops 64 --routes 1000 --destinations random
   stoa bench forward --vrfs 16 --routes 1000 --destinations random
+  stoa bench forward --tunnels 1000 --routes 1000 --destinations random
   stoa bench forward --prefixes routes.txt.gz --destinations random --feature urpf-strict
 
 A file of prefixes has one address/length per line, plain or gzip.
@@ -110,10 +113,17 @@ struct Layout {
     /// --vlans, each port gets a VLAN per VRF
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=255))]
     vrfs: Option<u16>,
+    /// Route packets into N GRE tunnels over IPv4 in turn (1 to 65536)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    tunnels: Option<u32>,
+    /// Which way packets take the tunnels: encapsulate, or decapsulate (each packet comes through one at random)
+    #[arg(long, value_name = "WAY", default_value_t = Direction::Encapsulate, requires = "tunnels")]
+    direction: Direction,
     /// Draw sources, too: half of --prefixes, or as many more --routes, is routed to the receiving interfaces
     #[arg(long)]
     random_sources: bool,
-    /// Features of the receiving interfaces: urpf-strict, urpf-loose (both with --random-sources), noop
+    /// Features of the receiving interfaces: urpf-strict, urpf-loose (both with --random-sources), noop,
+    /// noop-ethernet, noop-local, noop-origin, flow; of the sending interfaces: noop-output, noop-port
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     feature: Vec<Feature>,
     /// Features of one more interface, which has no traffic: what others pay for a feature
@@ -138,6 +148,8 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
         vlans: forward.layout.vlans.unwrap_or(0),
         is_qinq: forward.layout.qinq,
         vrfs: forward.layout.vrfs.unwrap_or(0),
+        tunnels: forward.layout.tunnels.unwrap_or(0),
+        direction: forward.layout.direction,
         random_sources: forward.layout.random_sources,
         features: forward.layout.feature,
         features_elsewhere: forward.layout.feature_elsewhere,
@@ -215,6 +227,9 @@ fn layout(figures: &Figures) -> String {
     }
     if figures.vrfs > 0 {
         parts.push(plural(figures.vrfs.into(), "VRF"));
+    }
+    if let Some(direction) = &figures.direction {
+        parts.push(format!("{direction} by {}", plural(figures.tunnels as usize, "GRE tunnel")));
     }
     if figures.random_sources {
         parts.push("random sources".to_owned());

@@ -1,5 +1,5 @@
-//! `ip4-noop` and `ip6-noop`: features that do nothing. `stoa bench forward --feature noop` measures
-//! what a feature costs that costs nothing itself.
+//! `ip4-flow-hash` and `ip6-flow-hash`: features that ask for the flow of each packet and do nothing
+//! with it. `stoa bench forward --feature flow` measures what flows cost.
 
 use std::sync::Arc;
 
@@ -7,28 +7,30 @@ use stoa_engine::arc::ArcHook;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use crate::arcs::{self, IP4_INPUT, IP6_INPUT};
+use crate::flow;
 use crate::shared::Shared;
 
 /// Makes the IPv4 node of one worker.
 pub fn make4(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    let hook = arcs::hook(IP4_INPUT, "ip4-noop");
-    Box::new(Noop { shared: shared.clone(), hook, is_ip4: true })
+    let hook = arcs::hook(IP4_INPUT, "ip4-flow-hash");
+    Box::new(FlowHash { shared: shared.clone(), hook, is_ip4: true })
 }
 
 /// Makes the IPv6 node of one worker.
 pub fn make6(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    let hook = arcs::hook(IP6_INPUT, "ip6-noop");
-    Box::new(Noop { shared: shared.clone(), hook, is_ip4: false })
+    let hook = arcs::hook(IP6_INPUT, "ip6-flow-hash");
+    Box::new(FlowHash { shared: shared.clone(), hook, is_ip4: false })
 }
 
-struct Noop {
+struct FlowHash {
     shared: Arc<Shared>,
     hook: ArcHook,
     is_ip4: bool,
 }
 
-impl Node for Noop {
+impl Node for FlowHash {
     fn process(&mut self, _: &mut Context<'_>, vector: &mut Vector) -> Next {
+        flow::of(self.shared.kernel, vector, self.is_ip4);
         let arcs = &self.shared.arcs;
         let arc = if self.is_ip4 { &arcs.ip4_input } else { &arcs.ip6_input };
         let lanes = vector.len();

@@ -1,0 +1,33 @@
+//! Packets that come into the graph from another NUMA node.
+
+use super::Walk;
+use crate::drops;
+use crate::packet::Packet;
+use crate::trace_capture::trace::Event;
+use crate::vector::flags;
+
+/// Moves a packet of another pool into the worker's own. `None`: no buffer was free, and the packet
+/// is dropped as [`drops::NO_BUFFER`].
+#[cold]
+#[inline(never)]
+pub(crate) fn relocate(packet: Packet, walk: &mut Walk<'_>) -> Option<Packet> {
+    let from = packet.pool().global_id(packet.buffer());
+    match walk.pool.relocate(packet) {
+        Ok(packet) => {
+            walk.counters.ledger.cross_node.add(1);
+            walk.trace_capture.happened_to(&packet, Event::Moved { from });
+            Some(packet)
+        }
+        Err(packet) => {
+            walk.counters.drops[drops::NO_BUFFER.0 as usize].add(1);
+            if packet.flags & flags::OWN == 0
+                && let Some(interface) = walk.counters.interfaces.get(packet.rx_if as usize)
+            {
+                interface.rx_drops.add(1);
+            }
+            let reason = drops::NO_BUFFER.0;
+            walk.trace_capture.happened_to(&packet, Event::Dropped { reason });
+            None
+        }
+    }
+}
