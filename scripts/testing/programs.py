@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from testing.stages import AS_ROOT, ROOT, limited, run
 
+# The program that testing/scenarios.py runs. The forwarder's program of that name runs with the unit tests.
+SCENARIOS = "tests/scenarios"
 # Programs with tests in network namespaces or on raw sockets.
 NEED_ROOT = {"ports/linux", "ports/conformance", "ports/testpmd", "controller/bgp_route_source"}
 # The slowest programs start first, so that none runs alone at the end.
-LONGEST = ["stoa/restconf", "northbound", "ports/linux", "tables/lpm_model", "controller/bgp_route_source",
-           "ports/testpmd", "traffic"]
+LONGEST = ["stoa/restconf", "forwarder/scenarios", "northbound", "ports/linux", "tables/lpm_model",
+           "controller/bgp_route_source", "ports/testpmd", "traffic"]
 # Programs at a time. Each runs two threads, and many tests wait for sockets and timers.
 BESIDE = 2
 DEADLINE = 900
@@ -33,6 +35,11 @@ def build(cargo, arguments, env=None):
             folder = os.path.dirname(message["manifest_path"])
             found.append((folder, message["target"]["name"], message["executable"]))
     return found
+
+
+def is_scenarios(program):
+    """Whether a program's tests run in network namespaces, by testing/scenarios.py."""
+    return label_of(program) == SCENARIOS
 
 
 def label_of(program):
@@ -71,10 +78,12 @@ def libtest(report, program, deadline, words=()):
             report.note(f"{test} is ignored")
         else:
             failed.append(f"---- {test}\n{event.get('stdout', '')}")
+            report.failure(test, event.get("stdout", ""))
     if passed == 0 and words:
         failed.append(f"---- {label} has no test with {words} in its name\n")
     if code != 0 and not failed:
         failed.append(f"---- {label}: {code}\n" + "\n".join(other[-40:]))
+        report.failure(f"{label}: {code}", "\n".join(other[-3:]))
     print(f"  {label:<28} {passed:4} passed, {len(failed)} failed, {time.time() - begun:6.1f} s", flush=True)
     return failed
 

@@ -59,6 +59,7 @@ class Runner:
         if not passed:
             with self.lock:
                 self.failed.append((name, f"---- {name}: {code}\n{text}"))
+            self.report.failure(f"{name}: {code}", text)
 
     def beside(self, names, threads, busy):
         """Runs tests in this order, `threads` at a time, and at most one that keeps a processor busy."""
@@ -82,6 +83,7 @@ class Runner:
                 except Exception as error:  # A test that did not run has failed, and the others wait for its turn.
                     with self.lock:
                         self.failed.append((name, f"---- {name}: {error!r}\n"))
+                    self.report.failure(name, repr(error))
                 finally:
                     with turn:
                         if name in running:

@@ -77,6 +77,7 @@ class Report:
         self.stages = []
         self.tests = []
         self.notes = []
+        self.failures = []
         self.lock = threading.Lock()
 
     def stage(self, name, work):
@@ -135,6 +136,13 @@ class Report:
         with self.lock:
             self.tests.append((round(seconds, 2), name))
 
+    def failure(self, name, output):
+        """Records a failed test with the beginning of its panic, else with the end of its output."""
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        at = next((at for at, line in enumerate(lines) if "panicked at" in line), max(len(lines) - 3, 0))
+        with self.lock:
+            self.failures.append((name, [line[:300] for line in lines[at:at + 3]]))
+
     def note(self, text):
         """Adds a line to the summary."""
         with self.lock:
@@ -181,6 +189,9 @@ class Report:
         print(f"\n{minutes} min {seconds:02} s in all{of_target}; {os.path.relpath(path, ROOT)} keeps the times.")
         if target is not None and total > target:
             print("That is more than the target.")
+        # Last: of a long log, often only the end is at hand.
+        for name, lines in self.failures:
+            print(f"FAILED {name}", *lines, sep="\n    ")
         print("Everything passed." if not bad else f"Failed: {', '.join(bad)}. See above.")
         return 1 if bad else 0
 
