@@ -50,10 +50,12 @@ fn flood<const COPIES: u32>(_: &(), _: usize) -> Box<dyn Node> {
     Box::new(Flood { copies: COPIES })
 }
 
+fn new_pool() -> &'static Pool {
+    Pool::leak(700, HugePages::Never).unwrap()
+}
+
 /// A worker that makes so many copies of packets.
-fn bench(copies: u32) -> Bench {
-    static POOL: OnceLock<&'static Pool> = OnceLock::new();
-    let pool = *POOL.get_or_init(|| Pool::leak(700, HugePages::Never).unwrap());
+fn bench(pool: &'static Pool, copies: u32) -> Bench {
     let make = [flood::<0>, flood::<1>, flood::<2>, flood::<5>, flood::<9>][copies as usize];
     let nodes = vec![
         spec("flood", &["port-output", "check-arg"], make),
@@ -71,7 +73,10 @@ proptest! {
         copies in 0..5_u32,
         held in 0..600_usize,
     ) {
-        let (mut bench, copies) = (bench(copies), [0, 1, 2, 5, 9][copies as usize]);
+        // One for all cases, which run one after the other, and only for this test: others run beside it.
+        static POOL: OnceLock<&'static Pool> = OnceLock::new();
+        let pool = *POOL.get_or_init(new_pool);
+        let (mut bench, copies) = (bench(pool, copies), [0, 1, 2, 5, 9][copies as usize]);
         let sent: Vec<_> = (0..=copies).map(|port| bench.port(0, port)).collect();
         // Buffers run out.
         let held: Vec<_> = (0..held.min(690 - usize::from(packets)))
@@ -99,7 +104,7 @@ proptest! {
 
 #[test]
 fn without_a_shortage_nothing_is_lost() {
-    let mut bench = bench(3);
+    let mut bench = bench(new_pool(), 3);
     let sent: Vec<_> = (0..=5).map(|port| bench.port(0, port)).collect();
     for n in 0..200 {
         bench.inject(0, "sort", &[b'o', 0, 0, n]);
