@@ -35,9 +35,11 @@ impl Node for Owner {
     }
 }
 
-fn bench() -> Bench {
-    static POOL: OnceLock<&'static Pool> = OnceLock::new();
-    let pool = *POOL.get_or_init(|| Pool::leak(8192, HugePages::Never).unwrap());
+fn new_pool() -> &'static Pool {
+    Pool::leak(8192, HugePages::Never).unwrap()
+}
+
+fn bench(pool: &'static Pool) -> Bench {
     let nodes = vec![spec("owner", OUT, |_, _| Box::new(Owner))];
     let plan = Plan { count: WORKERS, is_stepped: true, ..Plan::default() };
     Bench { worker_pool: start(&plan, &graph(nodes).unwrap(), pool).unwrap(), pool }
@@ -51,7 +53,9 @@ proptest! {
         packets in prop::collection::vec((0..WORKERS, 0..=WORKERS as u8), 0..800),
         rounds in 1..4_u8,
     ) {
-        let mut bench = bench();
+        // One for all cases, which run one after the other, and only for this test: others run beside it.
+        static POOL: OnceLock<&'static Pool> = OnceLock::new();
+        let mut bench = bench(POOL.get_or_init(new_pool));
         let sent: Vec<_> =
             (0..WORKERS).map(|worker| bench.port(worker, worker as u32)).collect();
         for _ in 0..rounds {
@@ -92,7 +96,7 @@ proptest! {
 
 #[test]
 fn a_full_ring_sheds_the_last_lanes() {
-    let mut bench = bench();
+    let mut bench = bench(new_pool());
     let sent = bench.port(1, 1);
     for round in 0..5_u16 {
         for n in 0..300 {
