@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::FromZeros;
 
 use crate::INTERFACES;
+use crate::vector::flags;
 
 /// A counter with a single writer: an increment is a load, an add and a store,
 /// without a locked instruction.
@@ -155,6 +156,16 @@ impl WorkerCounters {
             adjacencies: zeroed(adjacencies),
             ledger: Ledger::default(),
             main_loop: LoopCounters::default(),
+        }
+    }
+
+    /// Counts the drop of a packet with these flags at the interface that received it, unless it is an
+    /// own packet or a copy.
+    pub(crate) fn blame(&self, flags: u16, rx_if: u32) {
+        if flags & (flags::OWN | flags::COPY) == 0
+            && let Some(interface) = self.interfaces.get(rx_if as usize)
+        {
+            interface.rx_drops.add(1);
         }
     }
 

@@ -20,7 +20,7 @@ use crate::pool::{Pool, PoolCache};
 use crate::processing::Processing;
 use crate::quiescence::Reader;
 use crate::trace_capture::TraceCapture;
-use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector, flags};
+use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector};
 pub(crate) use deadlines::Deadlines;
 pub(crate) use relocate::relocate;
 
@@ -340,9 +340,5 @@ fn drop_lane(vector: &mut Vector, lane: usize, reason: Reason, walk: &mut Walk<'
 
 /// Counts a drop at the interface that received the packet.
 fn blame(vector: &Vector, lane: usize, walk: &Walk<'_>) {
-    if vector.flags[lane] & flags::OWN == 0
-        && let Some(interface) = walk.counters.interfaces.get(vector.rx_if[lane] as usize)
-    {
-        interface.rx_drops.add(1);
-    }
+    walk.counters.blame(vector.flags[lane], vector.rx_if[lane]);
 }
