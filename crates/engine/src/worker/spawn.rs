@@ -92,7 +92,7 @@ pub struct WorkerHandle {
     usual: rtrb::Consumer<Punt>,
     thread: Option<JoinHandle<()>>,
     /// The worker itself, if it has no thread.
-    is_stepped: Option<Box<Worker>>,
+    pub(super) is_stepped: Option<Box<Worker>>,
 }
 
 impl WorkerHandle {
