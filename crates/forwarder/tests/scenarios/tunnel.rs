@@ -43,7 +43,7 @@ fn encapsulated(
 }
 
 /// `packet` as encapsulated between two addresses.
-fn encapsulated_between(
+pub fn encapsulated_between(
     ends: (IpAddr, IpAddr),
     encapsulation: Encapsulation,
     packet: &[u8],
