@@ -1,6 +1,7 @@
 //! Tunnels: IPv4 and IPv6 in IPv4, IPv6 and GRE, through port "east" to a router behind it.
 
 mod many;
+mod refused;
 
 use std::net::IpAddr;
 
