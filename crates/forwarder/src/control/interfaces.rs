@@ -96,6 +96,8 @@ impl ForwarderState {
         let link = Link { mac, tags: desired.tags.clone(), is_router: desired.ip6.forwarding };
         let mtu = (mtu(&desired.ip4), mtu(&desired.ip6));
         let kind = self.glean_kind(index);
+        // Workers know a sub-interface as up only if its parent is enabled, too.
+        let is_enabled = self.shared.interface(index).flags() & UP != 0;
         let same = |old: &InterfaceState| {
             let glean = self.fib.adjacency(old.gleans.0);
             if glean.is_none_or(|glean| glean.kind != kind) {
@@ -107,6 +109,7 @@ impl ForwarderState {
                 && old.mtu == mtu
                 && old.desired == *desired
                 && old.vrf == vrf
+                && is_enabled == (desired.enabled && parent_up)
         };
         let is_same = self.interface(index).is_some_and(|old| !old.is_reserved() && same(old));
         let gleans = if is_same { None } else { Some(self.gleans(index, desired, mtu)?) };
@@ -308,8 +311,6 @@ impl ForwarderState {
                 self.reset_dad(index);
             }
             changed.insert(index);
-            // A sub-interface is up only if its port is enabled, which may have changed meanwhile.
-            self.publish_flags(index);
             self.refresh_desired_sets(index);
             self.host_routes_follow(index);
             if now {
