@@ -1,10 +1,11 @@
-//! Packets of many VLANs, VRFs and ports mixed in the same vectors: each is checked, forwarded and tagged as that of
-//! its own interface.
+//! Packets of many VLANs, VRFs, tunnels and ports mixed in the same vectors: each is checked, forwarded, tagged and
+//! encapsulated as that of its own interface.
 //!
 //! Hosts send tagged frames by packet sockets, because not every kernel has VLAN devices.
 
 mod frames;
 mod traffic;
+mod tunnels;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,11 +1,11 @@
 //! Counters: plain memory that one worker writes and any thread reads.
 
-use std::alloc::Layout;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use zerocopy::FromZeros;
 
 use crate::INTERFACES;
+use crate::vector::flags;
 
 /// A counter with a single writer: an increment is a load, an add and a store,
 /// without a locked instruction.
@@ -132,34 +132,65 @@ pub struct WorkerCounters {
     pub main_loop: LoopCounters,
 }
 
+/// The system refused memory for an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no memory of {bytes} bytes: configure fewer workers or lower limits")]
+pub struct OutOfMemory {
+    /// What was needed.
+    pub bytes: usize,
+}
+
 /// So many zeroed values. Large blocks are mapped lazily: entries that nobody writes cost nothing, so
-/// arrays by interface cost what is used of them. Like every allocation at start, it ends the process
-/// if memory is exhausted.
-pub fn zeroed<T: FromZeros>(count: usize) -> Box<[T]> {
+/// arrays by interface cost what is used of them.
+pub fn zeroed<T: FromZeros>(count: usize) -> Result<Box<[T]>, OutOfMemory> {
     match T::new_vec_zeroed(count) {
-        Ok(values) => values.into_boxed_slice(),
-        Err(_) => {
-            let layout = Layout::array::<T>(count).unwrap_or(Layout::new::<T>());
-            std::alloc::handle_alloc_error(layout)
-        }
+        Ok(values) => Ok(values.into_boxed_slice()),
+        Err(_) => Err(OutOfMemory { bytes: count.saturating_mul(size_of::<T>()) }),
     }
 }
 
 impl WorkerCounters {
     /// Counters for so many nodes, drop reasons and adjacencies.
-    pub fn new(nodes: usize, drops: usize, adjacencies: usize) -> Self {
-        Self {
-            nodes: zeroed(nodes),
-            drops: zeroed(drops),
-            interfaces: zeroed(INTERFACES),
-            adjacencies: zeroed(adjacencies),
+    pub fn new(nodes: usize, drops: usize, adjacencies: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            nodes: zeroed(nodes)?,
+            drops: zeroed(drops)?,
+            interfaces: zeroed(INTERFACES)?,
+            adjacencies: zeroed(adjacencies)?,
             ledger: Ledger::default(),
             main_loop: LoopCounters::default(),
+        })
+    }
+
+    /// Counts the drop of a packet with these flags at the interface that received it, unless it is an
+    /// own packet or a copy.
+    pub(crate) fn blame(&self, flags: u16, rx_if: u32) {
+        if flags & (flags::OWN | flags::COPY) == 0
+            && let Some(interface) = self.interfaces.get(rx_if as usize)
+        {
+            interface.rx_drops.add(1);
         }
     }
 
     /// Packets dropped for any reason.
     pub fn dropped(&self) -> u64 {
         self.drops.iter().map(Counter::get).sum()
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_the_system_refuses_is_an_error() {
+        // More than an address space, and more than a number of bytes can be.
+        for count in [1 << 50, usize::MAX] {
+            let bytes = count.saturating_mul(size_of::<Counter>());
+            assert_eq!(zeroed::<Counter>(count).err(), Some(OutOfMemory { bytes }));
+        }
+        assert!(WorkerCounters::new(1, 1, 1 << 50).is_err());
+        let some = zeroed::<Counter>(3).unwrap();
+        assert!(some.len() == 3 && some.iter().all(|counter| counter.get() == 0));
     }
 }

@@ -9,7 +9,7 @@ mod emitted;
 mod relocate;
 
 use crate::clock;
-use crate::counters::{NodeCounters, WorkerCounters};
+use crate::counters::{NodeCounters, OutOfMemory, WorkerCounters};
 use crate::drops::{self, Reason};
 pub use crate::graph_spec::GraphError;
 use crate::graph_spec::GraphSpec;
@@ -20,7 +20,7 @@ use crate::pool::{Pool, PoolCache};
 use crate::processing::Processing;
 use crate::quiescence::Reader;
 use crate::trace_capture::TraceCapture;
-use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector, flags};
+use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector};
 pub(crate) use deadlines::Deadlines;
 pub(crate) use relocate::relocate;
 
@@ -94,7 +94,12 @@ pub struct Graph {
 
 impl Graph {
     /// Builds the instances of worker `worker`.
-    pub fn new<S>(spec: &GraphSpec<S>, shared: &S, worker: usize, pool: &'static Pool) -> Self {
+    pub fn new<S>(
+        spec: &GraphSpec<S>,
+        shared: &S,
+        worker: usize,
+        pool: &'static Pool,
+    ) -> Result<Self, OutOfMemory> {
         let nodes = spec.nodes();
         let slots = nodes.iter().map(|node| Slot {
             node: node.make(shared, worker),
@@ -102,7 +107,7 @@ impl Graph {
             edges: node.edges().iter().filter_map(|edge| spec.index_of(edge)).collect(),
             queue: Vec::with_capacity(QUEUE),
         });
-        Self {
+        Ok(Self {
             slots: slots.collect(),
             outgoing: Vec::with_capacity(QUEUE),
             pending: 0,
@@ -110,8 +115,8 @@ impl Graph {
             emitted: Vec::with_capacity(EMIT),
             deadlines: Deadlines::new(nodes.len()),
             pool,
-            output: Output::new(pool, nodes.len() as u16),
-        }
+            output: Output::new(pool, nodes.len() as u16)?,
+        })
     }
 
     /// Nodes, `port-output` included.
@@ -340,9 +345,5 @@ fn drop_lane(vector: &mut Vector, lane: usize, reason: Reason, walk: &mut Walk<'
 
 /// Counts a drop at the interface that received the packet.
 fn blame(vector: &Vector, lane: usize, walk: &Walk<'_>) {
-    if vector.flags[lane] & flags::OWN == 0
-        && let Some(interface) = walk.counters.interfaces.get(vector.rx_if[lane] as usize)
-    {
-        interface.rx_drops.add(1);
-    }
+    walk.counters.blame(vector.flags[lane], vector.rx_if[lane]);
 }

@@ -197,9 +197,7 @@ impl Context<'_> {
             counter.add(1);
             self.counters.ledger.generated.add(1);
         }
-        if let Some(counters) = self.counters.interfaces.get(vector.rx_if[lane] as usize) {
-            counters.rx_drops.add(1);
-        }
+        self.counters.blame(vector.flags[lane], vector.rx_if[lane]);
     }
 
     /// Hands a packet that the node made to the control thread; dropped as

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::INTERFACES;
 use crate::column::Column;
-use crate::counters::{WorkerCounters, zeroed};
+use crate::counters::{OutOfMemory, WorkerCounters, zeroed};
 use crate::drops::{self, Reason};
 use crate::gather::gather_32;
 use crate::graph::Walk;
@@ -64,13 +64,13 @@ struct Scratch {
 }
 
 impl Output {
-    pub(crate) fn new(pool: &'static Pool, node: u16) -> Self {
+    pub(crate) fn new(pool: &'static Pool, node: u16) -> Result<Self, OutOfMemory> {
         let (ports, order) = (Box::new(Column::of(0)), Box::new(Order::new()));
         let scratch = Scratch { ports, burst: Vector::new(pool), order };
-        Self {
-            base: zeroed(INTERFACES),
+        Ok(Self {
+            base: zeroed(INTERFACES)?,
             carried: 0,
-            slot_of: zeroed(INTERFACES),
+            slot_of: zeroed(INTERFACES)?,
             slots: vec![TxSlot::Closed],
             free: Vec::new(),
             own: Vec::new(),
@@ -78,7 +78,7 @@ impl Output {
             handed: 0,
             node,
             scratch: Some(scratch),
-        }
+        })
     }
 
     /// Maps an interface to the port that carries it; [`NO_INTERFACE`]: to none.

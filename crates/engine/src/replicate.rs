@@ -5,7 +5,7 @@ use crate::drops;
 use crate::node::{Context, EMIT};
 use crate::packet::Packet;
 use crate::pool::{HEADROOM, SLOT};
-use crate::vector::{LaneSet, Vector};
+use crate::vector::{LaneSet, Vector, flags};
 
 /// Where a copy of a packet goes, and the columns in which it differs from the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,8 @@ impl Context<'_> {
     /// of each lane in order. The lanes themselves stay where they are. Returns the number of copies.
     ///
     /// Copies that find no buffer are dropped as [`drops::COPY_NO_BUFFER`]; those beyond
-    /// [`Self::emit_room`] as [`drops::GRAPH_FULL`]. A node that needs more copies at once keeps the
+    /// [`Self::emit_room`] as [`drops::GRAPH_FULL`]. The interface that received the packet counts
+    /// neither these nor copies that are dropped later. A node that needs more copies at once keeps the
     /// packets and goes on in [`crate::Node::poll`].
     ///
     /// # Panics
@@ -61,7 +62,7 @@ impl Context<'_> {
         // The offset of a lane may lie behind its buffer: then it has no data.
         let _ = copy.set_span(offset, length);
         (copy.rx_if, copy.adjacency) = (vector.rx_if[lane], vector.adjacency[lane]);
-        copy.flags = vector.flags[lane];
+        copy.flags = vector.flags[lane] | flags::COPY;
         Some(copy)
     }
 }

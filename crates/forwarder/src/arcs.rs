@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn features_are_switched_where_they_belong() {
-        let (arcs, attributes) = (Arcs::new(), Attributes::default());
+        let (arcs, attributes) = (Arcs::new(), Attributes::new().unwrap());
         for node in ["ethernet-noop", "ip4-noop", "ip6-noop", "ip-local-noop", "ip4-origin-noop"] {
             arcs.set(&attributes, ROUTER, node, true);
             arcs.set(&attributes, 5, node, true);

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use stoa_engine::INTERFACES;
-use stoa_engine::counters::zeroed;
+use stoa_engine::counters::{OutOfMemory, zeroed};
 use stoa_engine::gather::gather_32;
 use stoa_engine::vector::Column;
 
@@ -62,13 +62,13 @@ pub struct Attributes {
     vrf: Box<[AtomicU32]>,
 }
 
-impl Default for Attributes {
-    fn default() -> Self {
-        Self { link: zeroed(INTERFACES), flags: zeroed(INTERFACES), vrf: zeroed(INTERFACES) }
-    }
-}
-
 impl Attributes {
+    /// Those of interfaces that do not exist.
+    pub fn new() -> Result<Self, OutOfMemory> {
+        let (link, flags, vrf) = (zeroed(INTERFACES)?, zeroed(INTERFACES)?, zeroed(INTERFACES)?);
+        Ok(Self { link, flags, vrf })
+    }
+
     /// The MAC address, see [`mac_word`], with the lowest 16 flags from bit [`LINK_FLAGS`] on.
     #[inline(always)]
     pub fn link(&self) -> &[AtomicU64] {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn features_outlive_other_changes() {
-        let attributes = Attributes::default();
+        let attributes = Attributes::new().unwrap();
         attributes.set_flag(7, FEATURES4 | FEATURES_ETHERNET, true);
         attributes.set(7, &[2, 0, 0, 0, 0, 9], UP | IP4 | VIRTUAL, 3);
         assert_eq!(

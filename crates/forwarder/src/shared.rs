@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
-use stoa_engine::counters::zeroed;
+use stoa_engine::counters::{OutOfMemory, zeroed};
 use stoa_engine::quiescence::{Published, Quiescence, Reader};
 use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
@@ -159,11 +159,11 @@ impl Shared {
         kernel: Kernel,
         policers: Policers,
         quiescence: &Arc<Quiescence>,
-    ) -> Self {
+    ) -> Result<Self, OutOfMemory> {
         let Readers { ip4, ip6, next_hops, adjacencies } = readers;
-        Self {
-            interfaces: zeroed(INTERFACES),
-            attributes: Attributes::default(),
+        Ok(Self {
+            interfaces: zeroed(INTERFACES)?,
+            attributes: Attributes::new()?,
             vlans: Published::new(VlanTables::default(), quiescence),
             addresses: Published::new(Addresses::default(), quiescence),
             virtual_macs: Published::new(VirtualMacs::default(), quiescence),
@@ -181,7 +181,7 @@ impl Shared {
             kernel,
             policers,
             known_neighbors: KnownNeighbors::default(),
-        }
+        })
     }
 
     /// The IPv4 routes of a VRF ([`Attributes::vrf`]); `None` when it was deleted.

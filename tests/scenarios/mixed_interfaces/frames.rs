@@ -1,4 +1,4 @@
-//! Interfaces with any tags, and the UDP packets that are sent to and expected from them.
+//! Interfaces with any tags and GRE tunnels, and the UDP packets that are sent to and expected from them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,9 +12,25 @@ const MARK: [u8; 4] = *b"mix:";
 /// The UDP port that they are sent to: discard.
 const DISCARD: u16 = 9;
 const UDP: u8 = 17;
+const GRE: u8 = 47;
+/// Bytes of an IPv4 header without options.
+const IP4_LENGTH: u16 = 20;
+/// The TTL of the outer header of a tunnel.
+const OUTER_HOPS: u8 = 64;
 
-/// An interface of the router: a port, or a sub-interface of it. The router has .1 in its networks, and its static
-/// neighbour .2.
+/// The ends of a GRE tunnel over IPv4.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunnel {
+    /// An address of the router, on the port below the tunnel.
+    pub local: Ipv4Addr,
+    /// An address behind the neighbour of that port.
+    pub remote: Ipv4Addr,
+    /// The network of that port, as in [`Interface::network`].
+    pub below: [u8; 2],
+}
+
+/// An interface of the router: a port, a sub-interface of it, or a tunnel over it. The router has .1 in its networks,
+/// and its static neighbour .2.
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// The port, which is also the label of the host there.
@@ -23,15 +39,26 @@ pub struct Interface {
     pub tags: Vec<Tag>,
     /// Its networks 198.B.N.0/24 and 2001:db8:B:N::/64 as `[B, N]`.
     pub network: [u8; 2],
+    /// Its ends, if it is a tunnel.
+    pub tunnel: Option<Tunnel>,
 }
 
 impl Interface {
     pub fn new(port: &'static str, tags: &[Tag], network: [u8; 2]) -> Self {
-        Self { port, tags: tags.to_vec(), network }
+        Self { port, tags: tags.to_vec(), network, tunnel: None }
     }
 
-    /// Its name in the configuration: `PORT.OUTER.INNER`, with `s` before the number of a service tag.
+    /// A tunnel over a port.
+    pub fn tunnel(port: &'static str, tunnel: Tunnel, network: [u8; 2]) -> Self {
+        Self { tunnel: Some(tunnel), ..Self::new(port, &[], network) }
+    }
+
+    /// Its name in the configuration: `PORT.OUTER.INNER`, with `s` before the number of a service tag; of a tunnel
+    /// `gre.B.N`.
     pub fn name(&self) -> String {
+        if self.tunnel.is_some() {
+            return format!("gre.{}.{}", self.network[0], self.network[1]);
+        }
         self.tags.iter().fold(self.port.to_owned(), |name, tag| {
             let kind = if tag.tpid == Tag::service(1).tpid { "s" } else { "" };
             format!("{name}.{kind}{}", tag.vid)
@@ -46,11 +73,13 @@ impl Interface {
         [Ipv4Addr::new(198, block, number, last).into(), six.into()]
     }
 
-    /// The MAC address of its neighbour: unlike that of the host on the link, which ignores the frames.
+    /// The MAC address of its neighbour, or of that of the port below it: unlike that of the host on the link, which
+    /// ignores the frames.
     fn neighbor_mac(&self) -> [u8; 6] {
         let tags = self.tags.iter().fold(0, |sum, tag| sum * 31 + tag.vid);
         let [high, low] = tags.to_be_bytes();
-        [2, high, low, self.network[0], self.network[1], 2]
+        let network = self.tunnel.map_or(self.network, |tunnel| tunnel.below);
+        [2, high, low, network[0], network[1], 2]
     }
 
     /// Adds it to a configuration that has its port.
@@ -69,9 +98,17 @@ impl Interface {
                 "name": name, "type": "iana-if-type:l2vlan", "stoa-interfaces:sub-interface": below,
             });
         }
+        if let Some(Tunnel { local, remote, .. }) = self.tunnel {
+            let ends = json!({ "encapsulation": "gre", "local": local, "remote": remote });
+            made = made.port(&name, json!({ "tunnel": ends }));
+            made.interface(&name)["type"] = json!("iana-if-type:tunnel");
+        }
         let [four, six] = self.addresses(1);
         let own = [Address { ip: four, prefix_length: 24 }, Address { ip: six, prefix_length: 64 }];
         made = made.addresses(&name, &own);
+        if self.tunnel.is_some() {
+            return made;
+        }
         let mac = self.neighbor_mac().map(|byte| format!("{byte:02x}")).join(":");
         for (family, ip) in FAMILIES.into_iter().zip(self.addresses(2)) {
             let neighbor = json!({ "ip": ip.to_string(), "link-layer-address": mac });
@@ -81,13 +118,15 @@ impl Interface {
     }
 }
 
-/// An Ethernet frame with a UDP packet, and the number that follows its mark.
+/// An Ethernet frame with a UDP packet, in GRE or not, and the number that follows its mark.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// The destination MAC address.
     pub mac: [u8; 6],
     /// Its tags, outermost first.
     pub tags: Vec<Tag>,
+    /// Source and destination of the outer header.
+    pub outer: Option<[Ipv4Addr; 2]>,
     /// Source and destination, of one family.
     pub addresses: [IpAddr; 2],
     /// The UDP source port.
@@ -100,7 +139,8 @@ impl Frame {
     /// The same packet as the router forwards it by an interface.
     fn forwarded(&self, by: &Interface) -> Self {
         let (mac, tags) = (by.neighbor_mac(), by.tags.clone());
-        Self { mac, tags, hops: self.hops - 1, ..self.clone() }
+        let outer = by.tunnel.map(|tunnel| [tunnel.local, tunnel.remote]);
+        Self { mac, tags, outer, hops: self.hops - 1, ..self.clone() }
     }
 
     /// Whether these bytes are the packet with this number as the router forwards it by an interface.
@@ -120,29 +160,39 @@ impl Frame {
             bytes.extend(tag.tpid.to_be_bytes());
             bytes.extend(tag.vid.to_be_bytes());
         }
+        let (ethertype, packet) = self.packet(number);
+        if let Some(ends) = self.outer {
+            // The flags of GRE follow, and its protocol, which is the ethertype of the packet.
+            let length = u16::try_from(packet.len()).expect("it is short") + 4;
+            bytes.extend([8, 0]);
+            bytes.extend(ip4_header(ends, (GRE, OUTER_HOPS), length));
+            bytes.extend([0, 0]);
+        }
+        bytes.extend(ethertype);
+        bytes.extend(packet);
+        bytes
+    }
+
+    /// The IP packet, with its ethertype.
+    fn packet(&self, number: u32) -> ([u8; 2], Vec<u8>) {
         let udp = self.udp(number);
         let length = u16::try_from(udp.len()).expect("it is short");
         match self.addresses {
             [IpAddr::V4(from), IpAddr::V4(to)] => {
-                bytes.extend([8, 0]);
-                // Don't fragment.
-                let mut head = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, self.hops, UDP, 0, 0];
-                head[2..4].copy_from_slice(&(length + 20).to_be_bytes());
-                head.extend(from.octets().into_iter().chain(to.octets()));
-                let checksum = checksum(&head);
-                head[10..12].copy_from_slice(&checksum);
-                bytes.extend(head);
+                let mut packet = ip4_header([from, to], (UDP, self.hops), length);
+                packet.extend(udp);
+                ([8, 0], packet)
             }
             [IpAddr::V6(from), IpAddr::V6(to)] => {
-                bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-                bytes.extend(length.to_be_bytes());
-                bytes.extend([UDP, self.hops]);
-                bytes.extend(from.octets().into_iter().chain(to.octets()));
+                let mut packet = vec![0x60, 0, 0, 0];
+                packet.extend(length.to_be_bytes());
+                packet.extend([UDP, self.hops]);
+                packet.extend(from.octets().into_iter().chain(to.octets()));
+                packet.extend(udp);
+                ([0x86, 0xdd], packet)
             }
             mixed => panic!("{mixed:?} are of two families"),
         }
-        bytes.extend(udp);
-        bytes
     }
 
     fn udp(&self, number: u32) -> Vec<u8> {
@@ -168,6 +218,16 @@ impl Frame {
         bytes[6..8].copy_from_slice(&checksum);
         bytes
     }
+}
+
+/// The header of a packet that must not be fragmented.
+fn ip4_header([from, to]: [Ipv4Addr; 2], (protocol, hops): (u8, u8), length: u16) -> Vec<u8> {
+    let mut head = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, hops, protocol, 0, 0];
+    head[2..4].copy_from_slice(&(IP4_LENGTH + length).to_be_bytes());
+    head.extend(from.octets().into_iter().chain(to.octets()));
+    let checksum = checksum(&head);
+    head[10..12].copy_from_slice(&checksum);
+    head
 }
 
 /// The Internet checksum (RFC 1071) of an even number of bytes.

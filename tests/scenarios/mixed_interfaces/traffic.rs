@@ -73,7 +73,8 @@ impl Mixture {
         leaves_by: &[&Interface],
     ) -> Packet {
         let (mac, tags) = (self.macs[from.port], from.tags.clone());
-        let frame = Frame { mac, tags, addresses, port: 1024, hops: 64 };
+        let outer = from.tunnel.map(|tunnel| [tunnel.remote, tunnel.local]);
+        let frame = Frame { mac, tags, outer, addresses, port: 1024, hops: 64 };
         let leaves_by = leaves_by.iter().map(|one| (*one).clone()).collect();
         Packet { at: from.port, frame, leaves_by }
     }

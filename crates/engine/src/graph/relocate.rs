@@ -4,7 +4,6 @@ use super::Walk;
 use crate::drops;
 use crate::packet::Packet;
 use crate::trace_capture::trace::Event;
-use crate::vector::flags;
 
 /// Moves a packet of another pool into the worker's own. `None`: no buffer was free, and the packet
 /// is dropped as [`drops::NO_BUFFER`].
@@ -20,11 +19,7 @@ pub(crate) fn relocate(packet: Packet, walk: &mut Walk<'_>) -> Option<Packet> {
         }
         Err(packet) => {
             walk.counters.drops[drops::NO_BUFFER.0 as usize].add(1);
-            if packet.flags & flags::OWN == 0
-                && let Some(interface) = walk.counters.interfaces.get(packet.rx_if as usize)
-            {
-                interface.rx_drops.add(1);
-            }
+            walk.counters.blame(packet.flags, packet.rx_if);
             let reason = drops::NO_BUFFER.0;
             walk.trace_capture.happened_to(&packet, Event::Dropped { reason });
             None

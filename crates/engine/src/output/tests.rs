@@ -91,14 +91,14 @@ fn sent_mixed(
 ) -> (Output, WorkerCounters) {
     let pool = Pool::leak(512, HugePages::Never).unwrap();
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
-    let counters = WorkerCounters::new(1, drops::ENGINE.len(), 1);
+    let counters = WorkerCounters::new(1, drops::ENGINE.len(), 1).unwrap();
     let ((urgent, _urgent), (usual, _usual)) = (rtrb::RingBuffer::new(1), rtrb::RingBuffer::new(1));
     let mut punts = Punts { urgent, usual };
     let quiescence = Quiescence::new(1);
     // SAFETY: nothing is published here.
     let reader = unsafe { Reader::new(&quiescence) };
     let mut trace_capture = crate::trace_capture::TraceCapture::default();
-    let mut output = Output::new(pool, 0);
+    let mut output = Output::new(pool, 0).unwrap();
     for (base, queue) in queues {
         output.set(base, TxSlot::Own(queue, Refused::default()), &counters);
     }

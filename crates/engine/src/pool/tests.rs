@@ -144,3 +144,23 @@ proptest! {
         prop_assert!(all_free(pool));
     }
 }
+
+/// Runs itself again in a process with little address space.
+#[test]
+fn a_pool_that_the_system_refuses_is_an_error() {
+    const CHILD: &str = "STOA_TEST_LITTLE_MEMORY";
+    if std::env::var_os(CHILD).is_some() {
+        let refused = Pool::leak(1 << 20, HugePages::Never).err();
+        assert!(matches!(refused, Some(PoolError::Memory { .. })), "{refused:?}");
+        return;
+    }
+    // 1 GiB; the pool needs 2.3.
+    let script = "ulimit -v 1048576 && exec \"$0\" --exact \"$1\"";
+    let name = "pool::tests::a_pool_that_the_system_refuses_is_an_error";
+    let program = std::env::current_exe().unwrap();
+    let mut child = std::process::Command::new("sh");
+    child.args(["-c", script]).arg(program).arg(name).env(CHILD, "1");
+    let output = child.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+}

@@ -346,3 +346,6 @@ fn take_injected(
     }
     packets
 }
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::counters::WorkerCounters;
+use crate::counters::{OutOfMemory, WorkerCounters};
 use crate::graph::Graph;
 use crate::graph_spec::GraphSpec;
 use crate::node::{Punt, Punts, Urgency};
@@ -71,6 +71,9 @@ pub enum SpawnError {
         /// The system's answer.
         source: nix::Error,
     },
+    /// There is not enough memory for its tables and counters.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// The system call failed.
     #[error("no worker thread: {0}")]
     System(#[from] std::io::Error),
@@ -92,7 +95,7 @@ pub struct WorkerHandle {
     usual: rtrb::Consumer<Punt>,
     thread: Option<JoinHandle<()>>,
     /// The worker itself, if it has no thread.
-    is_stepped: Option<Box<Worker>>,
+    pub(super) is_stepped: Option<Box<Worker>>,
 }
 
 impl WorkerHandle {
@@ -211,10 +214,10 @@ impl WorkerPool {
         for index in 0..plan.count {
             let pool = pool_of(index);
             let mut parts = make_on_node(plan, index, || {
-                let graph = Graph::new(graph, shared, index, pool);
+                let graph = Graph::new(graph, shared, index, pool)?;
                 let nodes = graph.len() + inputs;
-                let counters = WorkerCounters::new(nodes, reasons, plan.adjacencies);
-                (graph, PoolCache::new(pool), Arc::new(counters))
+                let counters = WorkerCounters::new(nodes, reasons, plan.adjacencies)?;
+                Ok((graph, PoolCache::new(pool), Arc::new(counters)))
             })?;
             parts.0.output.handoff = std::mem::take(&mut to[index]);
             let handed = std::mem::take(&mut from[index]);
@@ -285,14 +288,14 @@ impl WorkerPool {
 fn make_on_node<T: Send>(
     plan: &Plan,
     worker: usize,
-    make: impl FnOnce() -> T + Send,
+    make: impl FnOnce() -> Result<T, OutOfMemory> + Send,
 ) -> Result<T, SpawnError> {
     let cpu = plan.cpus.get(worker).filter(|_| plan.is_local && !plan.is_stepped);
-    let Some(cpu) = cpu.copied() else { return Ok(make()) };
+    let Some(cpu) = cpu.copied() else { return Ok(make()?) };
     let make = || {
         pin(Some(cpu)).map_err(|source| SpawnError::Pin { worker, cpu, source })?;
         be_local();
-        Ok(make())
+        Ok(make()?)
     };
     let made = std::thread::scope(|scope| scope.spawn(make).join());
     made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

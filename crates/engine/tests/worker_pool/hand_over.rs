@@ -1,12 +1,13 @@
 //! Lanes that nodes hand to other workers.
 
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use stoa_engine::drops::HANDOFF_FULL;
 use stoa_engine::pool::HugePages;
 use stoa_engine::vector::{Column, LaneSet};
-use stoa_engine::worker::Plan;
+use stoa_engine::worker::{Plan, Polling};
 use stoa_engine::{Context, Next, Node, Pool, Vector};
 
 use crate::bench::*;
@@ -110,5 +111,28 @@ fn a_full_ring_sheds_the_last_lanes() {
         assert_eq!(bench.worker_pool.workers[1].step(), 256);
     }
     assert_eq!(receive(&sent, 1024), (0..1024).collect::<Vec<_>>());
+    bench.close();
+}
+
+#[test]
+fn lanes_that_are_handed_over_wake_their_worker() {
+    let pool = Pool::leak(512, HugePages::Never).unwrap();
+    let nodes = vec![spec("owner", OUT, |_, _| Box::new(Owner))];
+    let plan = Plan { count: 2, polling: Polling::Interrupt, ..Plan::default() };
+    let mut bench =
+        Bench { worker_pool: start(&plan, &graph(nodes).unwrap(), pool).unwrap(), pool };
+    let sent = bench.port(1, 1);
+    let mut quick = 0;
+    for _ in 0..20 {
+        let before = bench.sleeps(1);
+        bench.wait("sleep", |bench| bench.sleeps(1) > before);
+        // It sleeps again: without a wakeup it would sleep for 100 ms.
+        std::thread::sleep(Duration::from_millis(2));
+        let start = Instant::now();
+        bench.inject(0, "sort", &[0, 1, 0, 0]);
+        receive(&sent, 1);
+        quick += usize::from(start.elapsed() < Duration::from_millis(50));
+    }
+    assert!(quick >= 15, "{quick} of 20 packets woke the worker");
     bench.close();
 }

@@ -116,3 +116,52 @@ fn without_a_shortage_nothing_is_lost() {
     }
     bench.close();
 }
+
+/// Drops everything.
+struct Refuse;
+
+impl Node for Refuse {
+    fn process(&mut self, _: &mut Context<'_>, vector: &mut Vector) -> Next {
+        (0..vector.len()).for_each(|lane| vector.drop_lane(lane, REFUSED));
+        Next::Lanes
+    }
+}
+
+/// Drops packets with an odd number, and copies the others to a node that drops the copies.
+struct Mirror;
+
+impl Node for Mirror {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let mut lanes = LaneSet::first_of(0);
+        for lane in 0..vector.len() {
+            (vector.tx_if[lane], vector.next[lane]) = (0, 0);
+            match vector.bytes(lane)[3].is_multiple_of(2) {
+                true => lanes.insert(lane),
+                false => vector.drop_lane(lane, REFUSED),
+            }
+        }
+        cx.replicate(vector, &lanes, &[CopyTo { edge: 1, tx_if: 0, arg: 0 }; 3]);
+        Next::Lanes
+    }
+}
+
+#[test]
+fn copies_that_are_dropped_are_no_drops_of_the_receiving_interface() {
+    let nodes = vec![
+        spec("mirror", &["port-output", "refuse"], |_, _| Box::new(Mirror)),
+        spec("refuse", &[], |_, _| Box::new(Refuse)),
+    ];
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    let plan = Plan { count: 1, is_stepped: true, ..Plan::default() };
+    let mut bench =
+        Bench { worker_pool: start(&plan, &graph(nodes).unwrap(), pool).unwrap(), pool };
+    let sent = bench.port(0, 0);
+    // They are received on interface 0.
+    (0..100).for_each(|n| bench.inject(0, "sort", &[b'o', 0, 0, n]));
+    bench.worker_pool.workers[0].step();
+    assert_eq!(sent.try_iter().count(), 50);
+    assert_eq!(bench.dropped(0, REFUSED), 50 + 3 * 50, "counted by reason");
+    let received = &bench.worker_pool.workers[0].counters.interfaces[0];
+    assert_eq!(received.rx_drops.get(), 50, "only packets that did not go on");
+    bench.close();
+}

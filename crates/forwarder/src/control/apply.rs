@@ -141,6 +141,8 @@ impl Forwarder {
                 DesiredState { workers: desired.workers.clone(), ..DesiredState::default() };
             if let Err(again) = state.converge(self.desired.as_ref().unwrap_or(&nothing)) {
                 tracing::error!(errors = ?again.errors, "rollback to the previous state is incomplete");
+                // Workers must not use what is gone.
+                state.publish_interfaces();
             }
         }
         state.set_polling(result.as_ref().map_or(self.desired.as_ref(), |_| Some(&desired)));
@@ -210,6 +212,8 @@ impl ForwarderState {
         applied.routes_removed = self.remove_stale_routes(desired, &broadcast_routes);
         self.remove_stale_interfaces(desired);
         self.close_stale(desired, &mut applied);
+        // Before others use their indexes: a packet of a deleted tunnel must not enter a new interface.
+        self.publish_interfaces();
         self.set_interfaces(desired)?;
         self.publish_interfaces();
         self.set_rules(desired);
@@ -272,6 +276,7 @@ impl ForwarderState {
             return Err(ApplyError { errors, is_full: false });
         }
         applied.ports_opened += opened.len() as u32;
+        opened.iter().for_each(|(_, state)| self.index.mark(state.interface));
         self.ports.extend(opened);
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use stoa_engine::counters::OutOfMemory;
 use stoa_engine::quiescence::{Graveyard, Quiescence};
 use stoa_engine::worker::{Command, Inject, Plan, WorkerHandle, WorkerPool};
 use stoa_engine::{NumaNode, Pool, Port, graph};
@@ -84,6 +85,9 @@ pub enum StartError {
     /// No workers.
     #[error(transparent)]
     WorkerPool(#[from] stoa_engine::worker::SpawnError),
+    /// No memory for what workers share.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// No tables.
     #[error(transparent)]
     Fib(#[from] TableFull),
@@ -175,7 +179,7 @@ impl ForwarderState {
         let readers = fib.readers().ok_or_else(none)?;
         let policers = Policers::new(workers.count)
             .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the policers"))?;
-        let shared = Arc::new(Shared::new(readers, workers.kernel, policers, &quiescence));
+        let shared = Arc::new(Shared::new(readers, workers.kernel, policers, &quiescence)?);
         stoa_engine::column::limit(workers.kernel.width());
         let plan = Plan {
             count: workers.count,

@@ -80,12 +80,9 @@ impl ForwarderState {
             None => index,
         };
         let owner = desired.parent.as_deref().unwrap_or(name);
-        let Some(port) = self.ports.get_mut(owner) else {
+        let Some(port) = self.ports.get(owner) else {
             return Err(TableFull::of(Table::Interfaces, format!("{owner} has no port")));
         };
-        if base == index {
-            port.port.set_enabled(desired.enabled);
-        }
         let (own_mac, port_up) = (port.port.mac(), port.is_up);
         let max = port.port.mtu().min(u16::MAX.into()) as u16;
         let parent_mac = self.interface(base).filter(|_| base != index).map(|p| p.link.mac);
@@ -98,9 +95,9 @@ impl ForwarderState {
         let vrf = self.vrfs.slot_of(&desired.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: desired.tags.clone(), is_router: desired.ip6.forwarding };
         let mtu = (mtu(&desired.ip4), mtu(&desired.ip6));
-        // Before its adjacencies are written, which tell whether there are any.
-        self.set_output_features(index, desired);
         let kind = self.glean_kind(index);
+        // Workers know a sub-interface as up only if its parent is enabled, too.
+        let is_enabled = self.shared.interface(index).flags() & UP != 0;
         let same = |old: &InterfaceState| {
             let glean = self.fib.adjacency(old.gleans.0);
             if glean.is_none_or(|glean| glean.kind != kind) {
@@ -112,14 +109,19 @@ impl ForwarderState {
                 && old.mtu == mtu
                 && old.desired == *desired
                 && old.vrf == vrf
+                && is_enabled == (desired.enabled && parent_up)
         };
-        if self.interface(index).is_some_and(|old| !old.is_reserved() && same(old)) {
-            return Ok(());
+        let is_same = self.interface(index).is_some_and(|old| !old.is_reserved() && same(old));
+        let gleans = if is_same { None } else { Some(self.gleans(index, desired, mtu)?) };
+        // Nothing fails from here on.
+        if base == index
+            && let Some(port) = self.ports.get_mut(owner)
+        {
+            port.port.set_enabled(desired.enabled);
         }
-        let first = self.glean(index, mtu.0, true)?;
-        let second =
-            self.glean(index, mtu.1, false).inspect_err(|_| self.fib.retire_adjacency(first));
-        let gleans = (first, second?);
+        let Some(gleans) = gleans else { return Ok(()) };
+        // Before the adjacencies that tell of them are used.
+        self.set_output_features(index, desired);
         let here = self.take_interface(index);
         let old = here.filter(|old| !old.is_reserved());
         let now = unix_s();
@@ -174,9 +176,26 @@ impl ForwarderState {
         if self.is_tunnel(interface) { AdjacencyKind::Tunnel } else { AdjacencyKind::Glean }
     }
 
-    fn glean(&mut self, interface: u32, mtu: u16, is_ip4: bool) -> Result<u32, TableFull> {
+    /// New glean adjacencies of both families.
+    fn gleans(
+        &mut self,
+        index: u32,
+        desired: &desired::Interface,
+        mtu: (u16, u16),
+    ) -> Result<(u32, u32), TableFull> {
+        let first = self.glean((index, desired), mtu.0, true)?;
+        let second = self.glean((index, desired), mtu.1, false);
+        Ok((first, second.inspect_err(|_| self.fib.retire_adjacency(first))?))
+    }
+
+    fn glean(
+        &mut self,
+        (interface, desired): (u32, &desired::Interface),
+        mtu: u16,
+        is_ip4: bool,
+    ) -> Result<u32, TableFull> {
         let (kind, rewrite) = (self.glean_kind(interface), Vec::new());
-        let has_output_features = self.has_output_features(interface, kind, is_ip4);
+        let has_output_features = self.will_have_output_features(desired, kind, is_ip4);
         let adjacency =
             Adjacency { interface, mtu, kind, has_output_features, context: 0, rewrite };
         self.fib.add_adjacency(&adjacency)
@@ -292,8 +311,6 @@ impl ForwarderState {
                 self.reset_dad(index);
             }
             changed.insert(index);
-            // A sub-interface is up only if its port is enabled, which may have changed meanwhile.
-            self.publish_flags(index);
             self.refresh_desired_sets(index);
             self.host_routes_follow(index);
             if now {

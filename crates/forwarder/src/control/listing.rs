@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_packet_lost_between_workers_unbalances_the_accounting() {
-        let worker_pool = [WorkerCounters::new(1, 1, 1), WorkerCounters::new(1, 1, 1)];
+        let worker_pool = [(); 2].map(|()| WorkerCounters::new(1, 1, 1).unwrap());
         worker_pool[0].ledger.received.add(2);
         worker_pool[0].ledger.handed_out.add(2);
         worker_pool[1].ledger.handed_in.add(1);

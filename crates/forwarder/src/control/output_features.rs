@@ -6,17 +6,37 @@ use stoa_tables::adjacency::AdjacencyKind;
 use super::desired;
 use super::forwarder_state::ForwarderState;
 
+/// The nodes of output features, and whether an interface has them.
+fn output_features(desired: &desired::Interface) -> [(&'static str, bool); 3] {
+    [
+        ("ip4-output-noop", desired.noop_output),
+        ("ip6-output-noop", desired.noop_output),
+        ("port-output-noop", desired.noop_port),
+    ]
+}
+
 impl ForwarderState {
     /// Switches the output features of an interface. Its adjacencies follow when they are written: on a
     /// change of its settings, all of them are.
     pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {
-        for (node, on) in [
-            ("ip4-output-noop", desired.noop_output),
-            ("ip6-output-noop", desired.noop_output),
-            ("port-output-noop", desired.noop_port),
-        ] {
+        for (node, on) in output_features(desired) {
             self.shared.set_feature(index, node, on);
         }
+    }
+
+    /// [`Self::has_output_features`] once [`Self::set_output_features`] has switched them.
+    pub(super) fn will_have_output_features(
+        &self,
+        desired: &desired::Interface,
+        kind: AdjacencyKind,
+        is_ip4: bool,
+    ) -> bool {
+        let arcs = &self.shared.arcs;
+        let of_family = if is_ip4 { &arcs.ip4_output } else { &arcs.ip6_output };
+        let meets =
+            |node| [of_family, &arcs.port_output].iter().any(|arc| arc.features().contains(node));
+        is_sent_at_once(kind)
+            && output_features(desired).iter().any(|(node, on)| *on && meets(node))
     }
 
     /// Whether packets meet output features on their way to an adjacency of an interface. One that waits
@@ -28,7 +48,64 @@ impl ForwarderState {
         is_ip4: bool,
     ) -> bool {
         let arcs = &self.shared.arcs;
-        matches!(kind, AdjacencyKind::Complete | AdjacencyKind::Tunnel)
+        is_sent_at_once(kind)
             && if is_ip4 { arcs.has_output4(index) } else { arcs.has_output6(index) }
+    }
+}
+
+/// Whether packets to an adjacency of this kind are sent at once.
+fn is_sent_at_once(kind: AdjacencyKind) -> bool {
+    matches!(kind, AdjacencyKind::Complete | AdjacencyKind::Tunnel)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use stoa_engine::pool::HugePages;
+    use stoa_ports::{NullConfig, PortConfig};
+    use stoa_tables::adjacency::Adjacency;
+
+    use super::*;
+    use crate::control::desired::{DesiredState, Interface, Workers};
+    use crate::control::{Forwarder, Limits};
+
+    #[test]
+    fn a_refused_change_switches_no_feature() {
+        let limits = Limits { adjacencies: 64, ..Limits::default() };
+        let mut forwarder = Forwarder::stepped(limits, Arc::new(stoa_ports::open));
+        let workers =
+            Workers { count: 1, buffers: 512, huge_pages: HugePages::Never, ..Workers::default() };
+        let mut desired = DesiredState { workers, ..DesiredState::default() };
+        let plain = Interface { enabled: true, ..Interface::default() };
+        desired.ports.insert("one".to_owned(), PortConfig::Null(NullConfig::default()));
+        desired.interfaces.insert("one".to_owned(), plain.clone());
+        forwarder.apply(desired).unwrap();
+        let state = forwarder.state().unwrap();
+        let index = state.index_of("one").unwrap();
+        let other = Adjacency {
+            interface: index,
+            mtu: 1500,
+            kind: AdjacencyKind::Drop,
+            has_output_features: false,
+            context: 0,
+            rewrite: Vec::new(),
+        };
+        let others = std::iter::from_fn(|| state.fib.add_adjacency(&other).ok());
+        let mut others: Vec<u32> = others.collect();
+        let features = Interface { noop_output: true, noop_port: true, ..plain };
+        let has_features = |state: &ForwarderState| {
+            let arcs = &state.shared.arcs;
+            [arcs.has_output4(index), arcs.has_output6(index)]
+        };
+        assert!(state.set_interface(index, "one", &features).is_err());
+        assert_eq!(has_features(state), [false; 2]);
+        // With room for one of the two adjacencies, then for both.
+        for is_accepted in [false, true] {
+            others.pop().into_iter().for_each(|other| state.fib.retire_adjacency(other));
+            state.fib.settle();
+            assert_eq!(state.set_interface(index, "one", &features).is_ok(), is_accepted);
+            assert_eq!(has_features(state), [is_accepted; 2]);
+        }
     }
 }

@@ -70,6 +70,8 @@ impl ForwarderState {
     /// Closes a port: the workers release its queues first.
     pub(super) fn close_port(&mut self, name: &str) {
         let Some(state) = self.ports.remove(name) else { return };
+        // It may have been a tunnel.
+        self.index.mark(state.interface);
         self.remove_queue_names(name);
         self.remove_queues(state.interface);
         self.link_changed(state.interface, false);

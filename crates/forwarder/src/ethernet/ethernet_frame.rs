@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn each_lane_counts_for_its_interface() {
-        let counters = WorkerCounters::new(0, 0, 0);
+        let counters = WorkerCounters::new(0, 0, 0).unwrap();
         let (mut interfaces, mut lengths) = (Column::of(9), Column::of(60));
         (interfaces[1], interfaces[2], lengths[2]) = (5, 5, 1500);
         (interfaces[4], interfaces[250]) = (u32::MAX, 5);

@@ -52,7 +52,7 @@ fn flags(interface: u32) -> u32 {
 fn attributes() -> &'static Attributes {
     static ATTRIBUTES: OnceLock<Attributes> = OnceLock::new();
     ATTRIBUTES.get_or_init(|| {
-        let attributes = Attributes::default();
+        let attributes = Attributes::new().unwrap();
         for interface in [1, 2, 3, 4, 10, 11, 12, 13, 14, 15, 16, 17] {
             let flags = flags(interface);
             attributes.set(interface, &mac(interface), flags & !FEATURES_ETHERNET, 0);

@@ -173,6 +173,9 @@ impl Ip4Input {
                 || reason == Drop::Ip4MartianSource && header[12..16] == [0; 4])
             && punt_class(line, vector.bytes(lane)).is_some()
         {
+            if let Some(cause) = ip4_options::fault(vector.bytes(lane)) {
+                return cause.drop(true).next();
+            }
             // `check` validates the length before the addresses.
             vector.length[lane] = u16::from_be_bytes([header[2], header[3]]);
             return LOCAL;

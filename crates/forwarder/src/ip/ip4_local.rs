@@ -72,11 +72,10 @@ impl Ip4Local {
     ) -> Result<Valid, Refused> {
         let (shared, interface) = (&*self.shared, vector.rx_if[lane]);
         let (line, vrf) = (shared.interface(interface), shared.attributes.vrf_of(interface));
-        if punt_class(line.flags(), vector.bytes(lane)).is_some() {
-            // The control thread validates it: another router may use a local address.
-            return Ok(Valid::Whole);
-        }
-        let view = admit(shared, shared.ip4_table(vrf, reader), vector.bytes(lane))?;
+        let bytes = vector.bytes(lane);
+        // Of control protocols, whose packets another router may send with a local address.
+        let may_be_local = punt_class(line.flags(), bytes).is_some();
+        let view = admit(shared, shared.ip4_table(vrf, reader), bytes, may_be_local)?;
         if !view.header().is_fragment() {
             return Ok(Valid::Whole);
         }
@@ -119,11 +118,13 @@ impl Refused {
     }
 }
 
-/// Checks the source address: it must not be local (LAND attack) or a broadcast address.
+/// Checks the source address: it must not be a broadcast address or, unless it may be, a local one
+/// (LAND attack).
 fn admit<'a>(
     shared: &Shared,
     table: Option<&Ip4LpmReader>,
     bytes: &'a [u8],
+    may_be_local: bool,
 ) -> Result<ipv4::View<'a>, Refused> {
     let view = ipv4::check(bytes).map_err(|_| Refused::Drop(Drop::Ip4Truncated))?;
     let back = table.map_or(0, |table| table.lookup(view.source().into()));
@@ -131,7 +132,7 @@ fn admit<'a>(
     if let Resolved::Special { code, .. } = back {
         // A reply would go to this router or to a whole network (RFC 1122 3.2.1.3).
         match SpecialNextHop::of(code) {
-            SpecialNextHop::Local => return Err(Refused::Drop(Drop::Land)),
+            SpecialNextHop::Local if !may_be_local => return Err(Refused::Drop(Drop::Land)),
             SpecialNextHop::Broadcast => return Err(Refused::Drop(Drop::Ip4MartianSource)),
             _ => {}
         }

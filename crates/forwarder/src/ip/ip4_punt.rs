@@ -6,8 +6,8 @@ use stoa_wire::{ipv4, irdp, protocol, vrrp};
 use crate::ethernet::interface_flags::{DISCOVERY4, VRRP4};
 use crate::punt::Class;
 
-/// The punt class of an IPv4 packet from an interface with these flags; `None`: not punted. The
-/// header is validated already, or the control thread validates it.
+/// The punt class of an IPv4 packet from an interface with these flags; `None`: not punted. Packets of
+/// a class are validated as all others for local addresses, but that their source may be local.
 #[inline]
 pub fn punt_class(flags: u32, packet: &[u8]) -> Option<Class> {
     if flags & (DISCOVERY4 | VRRP4) == 0 {

@@ -110,7 +110,7 @@ impl TunnelInput {
             congestion::decapsulate(class, vector.bytes_mut(lane))?;
         }
         vector.rx_if[lane] = tunnel;
-        vector.flags[lane] &= !(flags::OWN | flags::MULTICAST | flags::TUNNELS);
+        vector.flags[lane] &= !(flags::OWN | flags::COPY | flags::MULTICAST | flags::TUNNELS);
         Ok(next)
     }
 }

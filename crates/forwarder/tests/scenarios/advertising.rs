@@ -246,8 +246,16 @@ fn inconsistent_advertisements_are_counted() {
 
 /// A solicitation of a host on the link of "west".
 fn solicitation4(source: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
-    let header =
-        ipv4::Builder { time_to_live: 1, ..ipv4::Builder::new(source, to, protocol::ICMP4) };
+    solicitation4_with(&[], source, to)
+}
+
+/// The same with IPv4 options.
+fn solicitation4_with(options: &[u8], source: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
+    let header = ipv4::Builder {
+        time_to_live: 1,
+        options,
+        ..ipv4::Builder::new(source, to, protocol::ICMP4)
+    };
     let mac = if to.is_broadcast() { Mac::BROADCAST } else { Mac::of_ip4_group(to) };
     // The checksum of type 10 and nothing else.
     let message = [10, 0, 0xf5, 0xff, 0, 0, 0, 0];
@@ -286,4 +294,32 @@ fn ip4_router_discovery_advertises_and_replies() {
         lab.pass_time(Duration::from_millis(3200));
         lab.assert_silent();
     }
+}
+
+/// What the control thread handles is as valid in the arc as all other packets for local addresses, except
+/// that another router may use a local address.
+#[test]
+fn solicitations_are_validated_before_the_arc_of_local_packets() {
+    let mut lab = Lab::new(&setup4().with("west", |west| west.noop_local = true));
+    lab.pass_time(Duration::from_secs(100));
+    let in_arc = |lab: &mut Lab| {
+        let counts = lab.node_counts();
+        counts.iter().find(|(name, _)| name == "ip-local-noop").map_or(0, |(_, packets)| *packets)
+    };
+    let broadcast = Ipv4Addr::new(10, 0, 1, 255);
+    for (options, source, reason) in [
+        // A time stamp option of one byte, and a source route.
+        (&[0x44, 1, 0, 0][..], host4(1), "ip4-options"),
+        (&[0x83, 7, 4, 10, 0, 0, 1, 0], host4(1), "ip4-source-route"),
+        (&[], broadcast, "ip4-martian-source"),
+    ] {
+        lab.forget();
+        lab.send("west", [solicitation4_with(options, source, irdp::ALL_ROUTERS)]);
+        lab.assert_dropped(&[(reason, 1)]);
+        assert_eq!(in_arc(&mut lab), 0, "{reason}");
+    }
+    lab.forget();
+    lab.send("west", [solicitation4(our4(1), irdp::ALL_ROUTERS)]);
+    lab.assert_dropped(&[]);
+    assert_eq!(in_arc(&mut lab), 1);
 }

@@ -11,7 +11,8 @@ use stoa_wire::{ipv4, ipv6, protocol};
 use crate::harness::*;
 
 const STATIC: i32 = v1::Protocol::Static as i32;
-const CONFIG: Config = Config { desired_min_tx: 100_000, required_min_rx: 100_000, multiplier: 3 };
+pub const CONFIG: Config =
+    Config { desired_min_tx: 100_000, required_min_rx: 100_000, multiplier: 3 };
 
 /// A route by two gateways; the one behind "east" has a BFD session.
 fn setup(to: &str, gateways: [IpAddr; 2]) -> Setup {
@@ -30,7 +31,7 @@ fn lab(setup: &Setup) -> Lab {
     lab
 }
 
-fn control(from: IpAddr, to: IpAddr, hop_limit: u8, packet: &Packet) -> Vec<u8> {
+pub fn control(from: IpAddr, to: IpAddr, hop_limit: u8, packet: &Packet) -> Vec<u8> {
     let mut data = [0; bfd::LENGTH];
     bfd::build(&mut data, packet).unwrap();
     let datagram = datagram(from, to, (49_200, bfd::PORT), &data);

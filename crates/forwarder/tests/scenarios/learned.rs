@@ -248,3 +248,26 @@ fn learned_routes_follow_added_and_deleted_interfaces() {
     }
     assert_eq!(lab.neighbor(host4(2)), None, "the gateway is not pinned");
 }
+
+#[test]
+fn neighbours_on_a_learned_link_follow_an_interface_that_is_added() {
+    let plain = Setup::three_ports();
+    let mut with_sub = plain.clone().sub("north.7", 7, "north", &[(0x8100, 7)]);
+    with_sub.0.neighbors.insert(("north.7".to_owned(), FAR.into()), host_mac(9));
+    let mut lab = Lab::new(&plain);
+    lab.learn_all(LearnedMessage::first().hop(1, &[("north.7", "")]).run(1, &[NET]));
+    for _ in 0..2 {
+        assert_eq!(egress(&mut lab, FAR), "");
+        lab.assert_dropped(&[("link-down", 1)]);
+        lab.apply(&with_sub).unwrap();
+        lab.settle();
+        lab.forget();
+        lab.send("west", [packet_from(1, &udp(host4(1), FAR, b""))]);
+        assert_eq!(lab.only("north").destination, host_mac(9));
+        let by_glean = |(name, _): &(String, u64)| name.starts_with("neighbor-");
+        assert!(!lab.node_counts().iter().any(by_glean), "it has a host route");
+        lab.apply(&plain).unwrap();
+        lab.settle();
+        lab.forget();
+    }
+}

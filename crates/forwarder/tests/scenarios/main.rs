@@ -41,6 +41,7 @@ mod trace;
 mod transactions;
 mod transparency;
 mod tunnel;
+mod virtual_addresses;
 mod vlans;
 mod vrf;
 mod vrrp;

@@ -1,6 +1,7 @@
 //! Tunnels: IPv4 and IPv6 in IPv4, IPv6 and GRE, through port "east" to a router behind it.
 
 mod many;
+mod refused;
 
 use std::net::IpAddr;
 
@@ -43,7 +44,7 @@ fn encapsulated(
 }
 
 /// `packet` as encapsulated between two addresses.
-fn encapsulated_between(
+pub fn encapsulated_between(
     ends: (IpAddr, IpAddr),
     encapsulation: Encapsulation,
     packet: &[u8],

@@ -134,3 +134,26 @@ fn frames_of_many_vlans_pass_their_features() {
         assert_eq!(counts, [expected, expected, 9], "{kernel:?}");
     }
 }
+
+/// The port is enabled or disabled while its link is down.
+#[test]
+fn a_sub_interface_comes_up_with_its_link_only_if_its_port_is_enabled() {
+    let tags = [(0x8100, 100)];
+    let setup = |is_enabled| {
+        let setup = Setup::three_ports().sub("west.100", 10, "west", &tags);
+        setup.with("west", |west| west.enabled = is_enabled)
+    };
+    let packet = frame(our_mac(1), host_mac(10), &tags, 0x0800, &udp(host4(10), host4(2), b""));
+    let mut lab = Lab::new(&setup(false));
+    for is_enabled in [true, false, true] {
+        lab.plug("west", false);
+        lab.apply(&setup(is_enabled)).unwrap();
+        lab.plug("west", true);
+        lab.forget();
+        lab.send("west", [packet.clone()]);
+        let (left, dropped): (_, &[_]) =
+            if is_enabled { (1, &[]) } else { (0, &[("interface-down", 1)]) };
+        assert_eq!(lab.take("east").len(), left);
+        lab.assert_dropped(dropped);
+    }
+}

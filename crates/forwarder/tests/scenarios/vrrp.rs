@@ -18,7 +18,7 @@ fn virtual4() -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 1, 254)
 }
 
-fn virtual6() -> [Ipv6Addr; 2] {
+pub fn virtual6() -> [Ipv6Addr; 2] {
     ["fe80::51".parse().unwrap(), "2001:db8:1::51".parse().unwrap()]
 }
 
