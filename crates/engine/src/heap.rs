@@ -17,3 +17,29 @@ pub fn keep_large_blocks_apart() {
     #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
     let _ = LARGE;
 }
+
+/// Asks the system to hold memory that is read at random on huge pages, what is in use now and what
+/// will be. Nothing else changes, wherever it lies: a system without huge pages ignores it.
+pub fn prefer_huge_pages(start: *const u8, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
+        // SAFETY: this advice changes no content; an address without memory is an error.
+        unsafe { libc::madvise(start.cast_mut().cast(), bytes, advice) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
+}
+
+#[cfg(all(test, target_os = "linux", not(loom), not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_stays_and_any_address_will_do() {
+        let bytes: Vec<u8> = (0..6 << 20).map(|at| (at % 251) as u8).collect();
+        let start = bytes.as_ptr().wrapping_add(bytes.as_ptr().align_offset(2 << 20));
+        prefer_huge_pages(start, 4 << 20);
+        prefer_huge_pages(std::ptr::without_provenance(4096), 2 << 20);
+        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+    }
+}

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use stoa_engine::heap;
 use stoa_engine::quiescence::Quiescence;
 use stoa_tables::adjacency::{Adjacencies, Adjacency};
 use stoa_tables::grace::Reclaim;
@@ -47,12 +48,34 @@ pub struct PathSet {
 struct Prefixes {
     ip4: Ip4Lpm,
     ip6: Ip6Lpm,
+    /// Whether their tables are on huge pages.
+    huge4: bool,
+    huge6: bool,
 }
+
+/// A table of so many prefixes is on huge pages: look-ups all over it would miss the TLB. Those of smaller
+/// tables would take more memory than these do.
+const HUGE_FROM: usize = 1 << 14;
 
 impl Prefixes {
     fn new(routes4: usize, routes6: usize) -> Option<Self> {
         let ip4 = Ip4Lpm::new(LpmCapacity::for_routes(routes4))?;
-        Some(Self { ip4, ip6: Ip6Lpm::new(LpmCapacity::for_routes(routes6))? })
+        let ip6 = Ip6Lpm::new(LpmCapacity::for_routes(routes6))?;
+        Some(Self { ip4, ip6, huge4: false, huge6: false })
+    }
+
+    /// To be called before so many prefixes of a family are inserted.
+    fn expect(&mut self, is_ip4: bool, count: usize) {
+        let (is_huge, len) = match is_ip4 {
+            true => (&mut self.huge4, self.ip4.len()),
+            false => (&mut self.huge6, self.ip6.len()),
+        };
+        if *is_huge || len + count < HUGE_FROM {
+            return;
+        }
+        *is_huge = true;
+        let regions = if is_ip4 { self.ip4.regions() } else { self.ip6.regions() };
+        regions.into_iter().for_each(|it| heap::prefer_huge_pages(it.start, it.bytes));
     }
 }
 

@@ -139,6 +139,12 @@ fn each_lane<F: DecrementTtl>(
     // An adjacency without counters is left to the slow path.
     let lines = &lines[..lines.len().min(counters.len())];
     let counters = &counters[..lines.len()];
+    if lines.is_empty() {
+        return std::array::from_fn(|step| match lanes.saturating_sub(step * STEP) {
+            STEP.. => u16::MAX,
+            some => (1 << some) - 1,
+        });
+    }
     for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
         let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
@@ -148,8 +154,8 @@ fn each_lane<F: DecrementTtl>(
         // SAFETY: see `Columns::plain`.
         let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
         let ids = &vector.adjacency[at..].as_chunks::<STEP>().0[0];
-        let lengths = &vector.length[at..].as_chunks::<STEP>().0[0];
         let headers = heads.header_lengths();
+        let added = columns.counted();
         // SAFETY: called for lanes that passed `Columns::plain`. Their adjacencies have lines, see
         // `Heads::each`, and there are as many counters as lines.
         let send = |lane: usize, is_untagged: bool| unsafe {
@@ -158,8 +164,7 @@ fn each_lane<F: DecrementTtl>(
                 (lines.get_unchecked(adjacency), counters.get_unchecked(adjacency));
             let length = if is_untagged { None } else { Some(headers[lane] as usize) };
             decremented.write_header::<F>(vector.pool(), lane, (line, length));
-            counters.packets.add(1);
-            counters.bytes.add(lengths[lane].into());
+            add(counters, &added[lane]);
         };
         if heads.are_untagged(decremented.lanes) {
             decremented.for_each(|lane| send(lane, true));
@@ -170,6 +175,21 @@ fn each_lane<F: DecrementTtl>(
         *exceptions = in_use & !decremented.lanes;
     }
     exceptions
+}
+
+/// Adds packets and bytes to their counters. Both at once takes half the loads and stores. This worker
+/// alone writes them; others may read them meanwhile, and an aligned store of 16 bytes writes either
+/// half whole.
+#[inline(always)]
+fn add(counters: &AdjacencyCounters, added: &[u64; 2]) {
+    const { assert!(size_of::<AdjacencyCounters>() == 16 && align_of::<AdjacencyCounters>() == 16) };
+    const { assert!(std::mem::offset_of!(AdjacencyCounters, bytes) == 8) };
+    let counters = std::ptr::from_ref(counters).cast_mut().cast::<__m128i>();
+    // SAFETY: the counters are 16 bytes of atomic integers, which may be written through a reference.
+    unsafe {
+        let added = _mm_loadu_si128(added.as_ptr().cast());
+        _mm_store_si128(counters, _mm_add_epi64(_mm_load_si128(counters), added));
+    }
 }
 
 /// The start of a frame: link-layer header and mask of the stored bytes.

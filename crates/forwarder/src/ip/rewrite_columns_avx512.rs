@@ -43,38 +43,35 @@ impl Heads {
         lines: &[AdjacencyLine],
         sends: u8,
     ) -> (__mmask16, Self) {
-        assert!(at <= VECTOR - STEP && lines.len() <= 1 << 28);
-        let zero = _mm512_setzero_si512();
-        // SAFETY: 16 elements of the column follow `at`. Only lanes with the index of a line load.
-        let (low, high) = unsafe {
+        assert!(at <= VECTOR - STEP && !lines.is_empty());
+        let mut places = [0_u32; STEP];
+        // SAFETY: 16 elements of the column follow `at`. A lane without the index of a line loads the
+        // first one.
+        let (known, [low, high]) = unsafe {
             let ids = _mm512_loadu_si512(vector.adjacency.as_ptr().add(at).cast());
-            let end = _mm512_set1_epi32(lines.len() as i32);
+            let end = _mm512_set1_epi32(lines.len().min(u32::MAX as usize) as u32 as i32);
             let known = _mm512_mask_cmplt_epu32_mask(in_use, ids, end);
-            let (low, high) = (_mm512_castsi512_si256(ids), _mm512_extracti64x4_epi64::<1>(ids));
-            let word = |ids| _mm256_slli_epi32::<3>(ids);
-            let (first, second) = (known as __mmask8, (known >> 8) as __mmask8);
-            let base = lines.as_ptr().cast();
-            (
-                _mm512_mask_i32gather_epi64::<8>(zero, first, word(low), base),
-                _mm512_mask_i32gather_epi64::<8>(zero, second, word(high), base),
-            )
-        };
-        let join = |low, high| {
-            let low = _mm512_castsi256_si512(_mm512_cvtepi64_epi32(low));
-            _mm512_inserti64x4::<1>(low, _mm512_cvtepi64_epi32(high))
+            let ids = _mm512_maskz_mov_epi32(known, ids);
+            _mm512_storeu_si512(places.as_mut_ptr().cast(), ids);
+            (known, load_heads(lines, &places))
         };
         // The words of the head: interface, then MTU, length and kind.
-        let rest = join(_mm512_srli_epi64::<32>(low), _mm512_srli_epi64::<32>(high));
+        let join = |first: i32| {
+            let order =
+                _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            _mm512_permutex2var_epi32(low, _mm512_add_epi32(order, _mm512_set1_epi32(first)), high)
+        };
+        let (interface, rest) = (join(0), join(1));
         let kind = _mm512_srli_epi32::<24>(rest);
         let header = _mm512_and_si512(_mm512_srli_epi32::<16>(rest), _mm512_set1_epi32(0xff));
         let complete = _mm512_set1_epi32(sends.into());
-        let complete = _mm512_mask_cmpeq_epi32_mask(in_use, kind, complete);
+        let complete = _mm512_mask_cmpeq_epi32_mask(known, kind, complete);
         let (least, most) = (_mm512_set1_epi32(UNTAGGED as i32), _mm512_set1_epi32(AHEAD as i32));
         let complete = _mm512_mask_cmpge_epu32_mask(complete, header, least);
         let complete = _mm512_mask_cmple_epu32_mask(complete, header, most);
         let complete = _mm512_mask_testn_epi32_mask(complete, header, _mm512_set1_epi32(1));
         let mtu = _mm512_and_si512(rest, _mm512_set1_epi32(0xffff));
-        (complete, Self { interface: join(low, high), mtu, header })
+        (complete, Self { interface, mtu, header })
     }
 
     /// Whether these lanes have link-layer headers without tags.
@@ -93,6 +90,32 @@ impl Heads {
         // SAFETY: the array is one vector.
         unsafe { _mm512_storeu_si512(lengths.as_mut_ptr().cast(), self.header) };
         lengths
+    }
+}
+
+/// The heads of these lines: lanes 0 to 7, and 8 to 15. Loads one by one take less than half the time of
+/// gathers on Zen 5.
+///
+/// # Safety
+/// There are lines at these places.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+unsafe fn load_heads(lines: &[AdjacencyLine], places: &[u32; STEP]) -> [__m512i; 2] {
+    // SAFETY: guaranteed by the caller; a line begins with its head. The load of a place is volatile:
+    // else the compiler takes it out of the register of all of them, by two shuffles.
+    unsafe {
+        let head = |lane: usize| {
+            let place = std::ptr::from_ref(&places[lane]).read_volatile();
+            lines.as_ptr().add(place as usize)
+        };
+        let two = |lane: usize| {
+            let low = _mm_castsi128_pd(_mm_loadl_epi64(head(lane).cast()));
+            _mm_castpd_si128(_mm_loadh_pd(low, head(lane + 1).cast()))
+        };
+        let four = |lane: usize| _mm256_set_m128i(two(lane + 2), two(lane));
+        let eight =
+            |lane| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(four(lane)), four(lane + 4));
+        [eight(0), eight(8)]
     }
 }
 
@@ -133,6 +156,26 @@ impl Columns {
         let plain = _mm512_mask_cmpge_epu32_mask(plain, self.offset, all(AHEAD as u32));
         let plain = _mm512_mask_cmple_epu32_mask(plain, self.offset, all((SLOT - HEADER) as u32));
         _mm512_mask_cmple_epu32_mask(plain, self.length, heads.mtu)
+    }
+
+    /// What the packets add to counters: each one packet, and its length.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    pub(super) fn counted(&self) -> [[u64; 2]; STEP] {
+        let (mut counted, one) = ([[0; 2]; STEP], _mm512_set1_epi64(1));
+        let pairs: [[u64; 8]; 2] = [[0, 8, 0, 9, 0, 10, 0, 11], [0, 12, 0, 13, 0, 14, 0, 15]];
+        let halves =
+            [_mm512_castsi512_si256(self.length), _mm512_extracti64x4_epi64::<1>(self.length)];
+        for (at, quarter) in counted.as_chunks_mut::<{ STEP / 4 }>().0.iter_mut().enumerate() {
+            let lengths = _mm512_cvtepu32_epi64(halves[at / 2]);
+            // SAFETY: the order is a vector, a quarter of the pairs one, too.
+            unsafe {
+                let order = _mm512_loadu_si512(pairs[at % 2].as_ptr().cast::<__m512i>());
+                let pairs = _mm512_permutex2var_epi64(one, order, lengths);
+                _mm512_storeu_si512(quarter.as_mut_ptr().cast(), pairs);
+            }
+        }
+        counted
     }
 
     /// The lanes with packets that are generated locally.

@@ -11,20 +11,51 @@ use crate::sync::{AtomicU32, AtomicU64, zeroed};
 /// Words of an arena: so many positions a word can name, and all halves of its words are within
 /// the 31 bits of a SIMD gather.
 pub(crate) const MAX_LOOKUP_WORDS: usize = POSITION as usize + 1;
-const LINE_BYTES: usize = 64;
-const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
+/// Where the root array and the first page of the arena begin: at a multiple of a huge page, so that
+/// these hold them whole, and of a cache line. Loom creates each cell.
+const ALIGN: usize = if cfg!(any(loom, miri)) { 64 } else { 2 << 20 };
 /// Words after the last page, so that reading a chunk at any position stays inside.
 pub(crate) const SLACK_WORDS: usize = 40;
 /// Addresses that walk down together, so that their cache misses overlap.
 pub(crate) const LANES: usize = 16;
 
-/// A stretch of a table's memory, to advise the system about huge pages.
+/// A stretch of a table's memory, to advise the system about huge pages. It begins and ends at a
+/// multiple of their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Its first byte.
     pub start: *const u8,
     /// Its length in bytes, including what is not used yet.
     pub bytes: usize,
+}
+
+/// Cells that begin at a multiple of [`ALIGN`] bytes, somewhere in an allocation: an aligned one would
+/// clear, and so touch, all of them.
+#[derive(Debug)]
+struct Aligned<T> {
+    cells: Box<[T]>,
+    range: core::ops::Range<usize>,
+}
+
+impl<T> Aligned<T> {
+    /// Zeroed cells; the last of them may share its huge page with nothing else.
+    fn new(count: usize, zeroed: impl FnOnce(usize) -> Option<Box<[T]>>) -> Option<Self> {
+        let whole = (count * size_of::<T>()).next_multiple_of(ALIGN);
+        let cells = zeroed((whole + ALIGN) / size_of::<T>())?;
+        let skew = cells.as_ptr().addr().wrapping_neg() % ALIGN / size_of::<T>();
+        Some(Self { cells, range: skew..skew + count })
+    }
+
+    #[inline(always)]
+    fn get(&self) -> &[T] {
+        self.cells.get(self.range.clone()).unwrap_or(&[])
+    }
+
+    fn region(&self) -> Region {
+        let cells = self.get();
+        let bytes = size_of_val(cells).next_multiple_of(ALIGN);
+        Region { start: cells.as_ptr().cast(), bytes }
+    }
 }
 
 /// How a batch is looked up, from the narrowest to the widest; all kernels give the same answers.
@@ -72,34 +103,30 @@ impl Kernel {
 /// Root array and chunk arena; written by one [`Lpm`](super::Lpm), read by all.
 #[derive(Debug)]
 pub(crate) struct Fib {
-    root: Box<[AtomicU32]>,
+    root: Aligned<AtomicU32>,
     /// The value of the prefix of length 0: what addresses get that no other prefix covers. It
     /// stands beside the root, not in each of its words: a default route of its own in each of
     /// hundreds of tables costs no memory, and changing one is a single store.
     rest: AtomicU32,
-    arena: Box<[AtomicU64]>,
-    /// Words to skip so that the first page begins on a cache line. (An aligned allocation
-    /// would clear, and so touch, the whole arena.)
-    skew: usize,
+    arena: Aligned<AtomicU64>,
 }
 
 impl Fib {
     /// `None` when the system refuses the address space.
     pub(crate) fn new(root_bits: u8, words: usize) -> Option<Self> {
-        let root: Box<[AtomicU32]> = zeroed(1 << root_bits)?;
-        let arena: Box<[AtomicU64]> = zeroed(words + SLACK_WORDS + LINE_WORDS)?;
-        let skew = (LINE_BYTES - arena.as_ptr().addr() % LINE_BYTES) / size_of::<u64>();
-        Some(Self { root, rest: AtomicU32::new(0), arena, skew: skew % LINE_WORDS })
+        let root = Aligned::new(1 << root_bits, zeroed)?;
+        let arena = Aligned::new(words + SLACK_WORDS, zeroed)?;
+        Some(Self { root, rest: AtomicU32::new(0), arena })
     }
 
     #[inline(always)]
     pub(crate) fn root(&self) -> &[AtomicU32] {
-        &self.root
+        self.root.get()
     }
 
     #[inline(always)]
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        self.arena.get(self.skew..).unwrap_or(&[])
+        self.arena.get()
     }
 
     /// What an address gets that nothing else covers; 0 when there is no default route.
@@ -113,10 +140,7 @@ impl Fib {
     }
 
     pub(crate) fn regions(&self) -> [Region; 2] {
-        [
-            Region { start: self.root.as_ptr().cast(), bytes: size_of_val(&*self.root) },
-            Region { start: self.arena.as_ptr().cast(), bytes: size_of_val(&*self.arena) },
-        ]
+        [self.root.region(), self.arena.region()]
     }
 
     /// Writes a chunk that no reader can reach yet.
@@ -163,8 +187,9 @@ impl Fib {
     }
 
     pub(crate) fn store_root(&self, block: usize, word: u32) {
-        if self.root[block].load(Ordering::Relaxed) != word {
-            self.root[block].store(word, Ordering::Release);
+        let cell = &self.root()[block];
+        if cell.load(Ordering::Relaxed) != word {
+            cell.store(word, Ordering::Release);
         }
     }
 }

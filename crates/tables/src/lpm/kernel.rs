@@ -1,12 +1,11 @@
-//! Look-up kernels for x86-64: bit-counting instructions, and 16 lanes of AVX-512.
+//! Look-up kernels for x86-64: bit-counting instructions, and IPv4 with 16 lanes of AVX-512.
 //!
-//! The only unsafe code of this crate. Each entry point checks the CPU itself and falls back to
+//! Each entry point checks the CPU itself and falls back to
 //! the scalar kernel, so calling it is always sound.
 #![allow(unsafe_code)]
 
 use crate::sync::{AtomicU32, AtomicU64};
 use core::arch::x86_64::*;
-use core::array;
 
 use super::chunk::{LONE, NARROW, POSITION};
 use super::fib::{LANES, SLACK_WORDS, lookup_lanes, lookup_scalar};
@@ -94,39 +93,6 @@ pub(crate) fn lookup_ip4_avx512(
     let lanes = keys.len().min(out.len());
     // SAFETY: the CPU has the features and the arrays their sizes, checked just now.
     unsafe { ip4_avx512(root, words, rest, &keys[..lanes], &mut out[..lanes]) }
-}
-
-/// IPv6, 16 lanes at a time with gathers; prefixes longer than 62 bits are finished one by one.
-pub(crate) fn lookup_ip6_avx512(
-    root: &[AtomicU32],
-    words: &[AtomicU64],
-    rest: u32,
-    keys: &[u128],
-    out: &mut [u32],
-) {
-    if !fits_avx512::<u128>(root, words) {
-        return lookup_scalar(root, words, rest, keys, out);
-    }
-    let lanes = keys.len().min(out.len());
-    let (keys16, keys_rest) = keys[..lanes].as_chunks::<LANES>();
-    let (out16, out_rest) = out[..lanes].as_chunks_mut::<LANES>();
-    let (keys_groups, keys16) = keys16.as_chunks::<GROUPS>();
-    let (out_groups, out16) = out16.as_chunks_mut::<GROUPS>();
-    for (keys, out) in keys_groups.iter().zip(out_groups) {
-        // SAFETY: the CPU has the features and the arrays their sizes, checked just now.
-        unsafe { ip6_avx512(root, words, rest, keys, out) }
-    }
-    for (keys, out) in keys16.iter().zip(out16) {
-        // SAFETY: as above.
-        unsafe { ip6_avx512(root, words, rest, &[*keys], array::from_mut(out)) }
-    }
-    if !keys_rest.is_empty() {
-        let (mut keys, mut found) = ([[0; LANES]], [[0; LANES]]);
-        keys[0][..keys_rest.len()].copy_from_slice(keys_rest);
-        // SAFETY: as above.
-        unsafe { ip6_avx512(root, words, rest, &keys, &mut found) }
-        out_rest.copy_from_slice(&found[0][..out_rest.len()]);
-    }
 }
 
 /// # Safety
@@ -217,83 +183,6 @@ unsafe fn ip4_lanes<const N: usize>(
 fn or_rest(found: __m512i, rest: u32) -> __m512i {
     let nothing = _mm512_testn_epi32_mask(found, found);
     _mm512_mask_set1_epi32(found, nothing, rest as i32)
-}
-
-/// Walks `N` times 16 addresses down together. A level is two gathers of which the second waits
-/// for the first, and IPv6 has many levels: other groups fill the time.
-///
-/// # Safety
-/// `root` has 2^20 words, `words` more than `SLACK_WORDS`.
-#[inline]
-#[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn ip6_avx512<const N: usize>(
-    root: &[AtomicU32],
-    words: &[AtomicU64],
-    rest: u32,
-    keys: &[[u128; LANES]; N],
-    out: &mut [[u32; LANES]; N],
-) {
-    let zero = _mm512_setzero_si512();
-    let (mut low, mut high, mut found) = ([zero; N], [zero; N], [zero; N]);
-    let mut children = [0; N];
-    for group in 0..N {
-        (low[group], high[group]) = upper_halves(&keys[group]);
-        let index = join(_mm512_srli_epi64::<44>(low[group]), _mm512_srli_epi64::<44>(high[group]));
-        // SAFETY: an index is the upper 20 bits of a key and the array has 2^20 words; see
-        // `ip4_lanes` about writers.
-        found[group] = unsafe { _mm512_i32gather_epi32::<4>(index, root.as_ptr().cast()) };
-        (low[group], high[group]) =
-            (_mm512_slli_epi64::<1>(low[group]), _mm512_slli_epi64::<1>(high[group]));
-    }
-    // Bits 20..26 to 56..62 of the addresses, all among the 64 after the first.
-    for right in [39, 33, 27, 21, 15, 9, 3] {
-        let mut any = 0;
-        for group in 0..N {
-            children[group] = _mm512_movepi32_mask(found[group]);
-            any |= children[group];
-        }
-        if any == 0 {
-            break;
-        }
-        let right = _mm_cvtsi32_si128(right);
-        let six = _mm512_set1_epi64(63);
-        for group in 0..N {
-            let keys = [low[group], high[group]];
-            let beyond = keys.map(|keys| _mm512_andnot_si512(_mm512_srl_epi64(keys, right), six));
-            // SAFETY: as required of the caller.
-            found[group] =
-                unsafe { step16::<u128>(words, found[group], children[group], beyond, keys) };
-        }
-    }
-    for group in 0..N {
-        // SAFETY: each group of `out` is one vector.
-        unsafe { _mm512_storeu_si512(out[group].as_mut_ptr().cast(), or_rest(found[group], rest)) };
-        let mut children = _mm512_movepi32_mask(found[group]);
-        while children != 0 {
-            let lane = children.trailing_zeros() as usize;
-            let (keys, out) = (&keys[group][lane..=lane], &mut out[group][lane..=lane]);
-            lookup_lanes(root, words, rest, keys, out);
-            children &= children - 1;
-        }
-    }
-}
-
-/// The upper 64 bits of sixteen addresses, in order.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-fn upper_halves(keys: &[u128; LANES]) -> (__m512i, __m512i) {
-    let upper = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
-    let from = keys.as_ptr().cast::<__m512i>();
-    // SAFETY: 16 keys are four vectors.
-    let [a, b, c, d] = unsafe {
-        [
-            _mm512_loadu_si512(from),
-            _mm512_loadu_si512(from.add(1)),
-            _mm512_loadu_si512(from.add(2)),
-            _mm512_loadu_si512(from.add(3)),
-        ]
-    };
-    (_mm512_permutex2var_epi64(a, upper, b), _mm512_permutex2var_epi64(c, upper, d))
 }
 
 /// Sixteen lanes of 32 bits from the lower halves of twice eight lanes of 64.

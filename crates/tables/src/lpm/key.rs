@@ -164,7 +164,7 @@ impl Key for u128 {
         keys: &[Self],
         out: &mut [u32],
     ) {
-        super::kernel::lookup_ip6_avx512(root, words, rest, keys, out);
+        super::ip6_kernel::lookup(root, words, rest, keys, out);
     }
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     fn lookup_avx2(

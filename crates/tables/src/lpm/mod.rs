@@ -22,6 +22,10 @@ mod avx2_kernel;
 mod bulk;
 mod chunk;
 mod fib;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod ip6_kernel;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod ip6_step_kernel;
 mod iter;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod kernel;

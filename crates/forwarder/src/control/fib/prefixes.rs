@@ -21,6 +21,7 @@ impl Fib {
         hop: u32,
     ) -> Result<u32, TableFull> {
         let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut).ok_or_else(no_vrf)?;
+        prefixes.expect(address.is_ipv4(), 1);
         let done = match address {
             IpAddr::V4(ip) => prefixes.ip4.insert(ip.into(), length, hop),
             IpAddr::V6(ip) => prefixes.ip6.insert(ip.into(), length, hop),
@@ -43,6 +44,7 @@ impl Fib {
         for run in routes.chunk_by(|one, next| one.0.0.is_ipv4() == next.0.0.is_ipv4()) {
             let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut);
             let prefixes = prefixes.ok_or_else(|| (inserted, no_vrf()))?;
+            prefixes.expect(run[0].0.0.is_ipv4(), run.len());
             let ip4 = |&((address, length), hop): &(Prefix, u32)| match address {
                 IpAddr::V4(ip) => Some((ip.into(), length, hop)),
                 IpAddr::V6(_) => None,

@@ -1,0 +1,117 @@
+//! What `ip6_kernel.rs` does with 16 addresses at once.
+#![allow(unsafe_code)]
+
+use core::arch::x86_64::*;
+use core::mem::MaybeUninit;
+
+use super::chunk::LONE;
+use super::ip6_kernel::BATCH;
+
+/// Lanes of a vector.
+pub(super) const STEP: usize = 16;
+
+/// A column of a batch; kernels write up to a step beyond it.
+pub(super) type Slots<T> = [MaybeUninit<T>; BATCH + STEP];
+
+/// [`Key::after_first`](super::key::Key::after_first) of 16 addresses but its last bit, lanes 0 to 7, and 8
+/// to 15.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+pub(super) fn after_first_16(keys: &[u128; STEP]) -> [__m512i; 2] {
+    let upper = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
+    let from = keys.as_ptr().cast::<__m512i>();
+    // SAFETY: 16 keys are four vectors.
+    let [a, b, c, d] = unsafe {
+        [
+            _mm512_loadu_si512(from),
+            _mm512_loadu_si512(from.add(1)),
+            _mm512_loadu_si512(from.add(2)),
+            _mm512_loadu_si512(from.add(3)),
+        ]
+    };
+    [_mm512_permutex2var_epi64(a, upper, b), _mm512_permutex2var_epi64(c, upper, d)]
+        .map(|upper| _mm512_slli_epi64::<1>(upper))
+}
+
+/// The runs that are selected in 16 chunks with these heads, counted from 0: by the six bits of the keys
+/// that `right` brings to the end, or in a lone prefix by whether the key hits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
+pub(super) fn select(
+    chunk: __m512i,
+    heads: [__m512i; 2],
+    keys: [__m512i; 2],
+    right: u32,
+) -> __m512i {
+    let (right, six) = (_mm_cvtsi32_si128(right as i32), _mm512_set1_epi64(63));
+    let (all, one) = (_mm512_set1_epi64(-1), _mm512_set1_epi32(1));
+    let count = |half: usize| {
+        let beyond = _mm512_andnot_si512(_mm512_srl_epi64(keys[half], right), six);
+        _mm512_popcnt_epi64(_mm512_and_si512(heads[half], _mm512_srlv_epi64(all, beyond)))
+    };
+    let run = _mm512_sub_epi32(join(count(0), count(1)), one);
+    let misses = |half: usize| -> __mmask8 {
+        let less = _mm512_add_epi64(heads[half], all);
+        // (key ^ head) & !(head ^ (head - 1)): where the key differs above the marker.
+        let differs = _mm512_ternarylogic_epi64::<LONE_DIFFERS>(keys[half], heads[half], less);
+        _mm512_test_epi64_mask(differs, differs)
+    };
+    let misses = u16::from(misses(0)) | u16::from(misses(1)) << 8;
+    let lones = _mm512_test_epi32_mask(chunk, _mm512_set1_epi32(LONE as i32));
+    _mm512_mask_mov_epi32(run, lones, _mm512_maskz_mov_epi32(misses, one))
+}
+
+/// Sixteen lanes of 32 bits from the lower halves of twice eight lanes of 64.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn join(low: __m512i, high: __m512i) -> __m512i {
+    let lower = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    _mm512_permutex2var_epi32(low, lower, high)
+}
+
+/// The lanes of a step of which so many are left.
+#[inline(always)]
+pub(super) fn in_use(left: usize) -> __mmask16 {
+    ((1_u32 << left.min(STEP)) - 1) as __mmask16
+}
+
+/// Up to 16 values.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn load_some(values: &[u32]) -> __m512i {
+    // SAFETY: no more than there are.
+    unsafe { _mm512_maskz_loadu_epi32(in_use(values.len()), values.as_ptr().cast()) }
+}
+
+/// Stores up to 16 values.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn store_some(values: &mut [u32], from: __m512i) {
+    // SAFETY: no more than there are.
+    unsafe {
+        _mm512_mask_storeu_epi32(values.as_mut_ptr().cast(), in_use(values.len()), from);
+    }
+}
+
+/// 16 values of 64 bits.
+///
+/// # Safety
+/// `at` is less than [`BATCH`], and `some` of them are written.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn load_two(column: &Slots<u64>, at: usize, some: __mmask16) -> [__m512i; 2] {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let from = column.as_ptr().add(at).cast::<i64>();
+        [
+            _mm512_maskz_loadu_epi64(some as __mmask8, from),
+            _mm512_maskz_loadu_epi64((some >> 8) as __mmask8, from.add(8)),
+        ]
+    }
+}
+
+/// The function of three bits `(a ^ b) & !(b ^ c)` for the ternary logic instruction.
+const LONE_DIFFERS: i32 = {
+    let (a, b, c) = (0xf0, 0xcc, 0xaa);
+    (a ^ b) & !(b ^ c)
+};
