@@ -124,6 +124,29 @@ mod avx512 {
 
     use super::*;
 
+    /// The entries at 16 positions: plain loads that shuffles join take about half the time of a
+    /// gather (0.41 TSC cycles an entry in place of 0.76 on a Zen 5).
+    ///
+    /// # Safety
+    /// The table contains each position.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn load_16(table: *const u32, positions: __m512i) -> __m512i {
+        let mut at = [0_u32; 16];
+        // SAFETY: the array of positions is one vector; the rest is guaranteed by the caller. Each
+        // load is an aligned one of 4 bytes, which x86-64 performs whole.
+        unsafe {
+            _mm512_storeu_si512(at.as_mut_ptr().cast(), positions);
+            let one = |lane: usize| _mm_loadu_si32(table.wrapping_add(at[lane] as usize).cast());
+            let two = |lane: usize| _mm_unpacklo_epi32(one(lane), one(lane + 1));
+            let four = |lane: usize| _mm_unpacklo_epi64(two(lane), two(lane + 2));
+            let eight = |lane: usize| {
+                _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(four(lane)), four(lane + 4))
+            };
+            _mm512_inserti64x4::<1>(_mm512_castsi256_si512(eight(0)), eight(8))
+        }
+    }
+
     /// # Safety
     /// The size of the table is a power of two.
     #[target_feature(enable = "avx512f")]
@@ -139,7 +162,7 @@ mod avx512 {
             // SAFETY: a step is one vector; the mask keeps each index inside the table.
             unsafe {
                 let index = _mm512_and_si512(_mm512_loadu_si512(index.as_ptr().cast()), mask);
-                let found = _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast());
+                let found = load_16(table.as_ptr().cast(), index);
                 _mm512_storeu_si512(values.as_mut_ptr().cast(), found);
             }
         }
@@ -167,7 +190,7 @@ mod avx512 {
             // inside the table.
             let (found, flags) = unsafe {
                 let index = _mm512_and_si512(_mm512_loadu_si512(index.as_ptr().cast()), within);
-                let found = _mm512_i32gather_epi32::<4>(index, table.as_ptr().cast());
+                let found = load_16(table.as_ptr().cast(), index);
                 _mm512_storeu_si512(values.as_mut_ptr().cast(), found);
                 (found, _mm512_cvtepu16_epi32(_mm256_loadu_si256(flags.as_ptr().cast())))
             };

@@ -11,6 +11,9 @@ pub mod bfd;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod columns_avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod columns_avx512;
 pub mod control;
 pub mod drops;
 pub mod ethernet;

@@ -7,7 +7,7 @@ use stoa_engine::INTERFACES;
 use stoa_engine::counters::{OutOfMemory, zeroed};
 use stoa_engine::quiescence::{Published, Quiescence, Reader};
 use stoa_tables::adjacency::AdjacencyReader;
-use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
+use stoa_tables::lpm::{Ip4LpmReader, Ip4LpmTables, Ip6LpmReader, Ip6LpmTables};
 use stoa_tables::next_hop::NextHopReader;
 
 use crate::addresses::Addresses;
@@ -73,30 +73,12 @@ pub fn vrf_id(slot: usize, generation: u32) -> u32 {
     slot as u32 & ((1 << SLOT_BITS) - 1) | generation << SLOT_BITS
 }
 
-/// The routes of one VRF.
-#[derive(Clone)]
-pub struct VrfReaders {
-    /// See [`vrf_id`].
-    pub id: u32,
-    /// IPv4 routes.
-    pub ip4: Ip4LpmReader,
-    /// IPv6 routes.
-    pub ip6: Ip6LpmReader,
-}
-
-/// The routes of all VRFs except the default one.
-#[derive(Clone, Default)]
+/// The routes of all VRFs, by [`vrf_id`].
 pub struct VrfTables {
-    /// By slot; the first one stays empty.
-    pub by_slot: Vec<Option<VrfReaders>>,
-}
-
-impl VrfTables {
-    /// The routes of the VRF with this id.
-    pub fn of(&self, id: u32) -> Option<&VrfReaders> {
-        let slot = (id & ((1 << SLOT_BITS) - 1)) as usize;
-        self.by_slot.get(slot)?.as_ref().filter(|readers| readers.id == id)
-    }
+    /// IPv4 routes.
+    pub ip4: Ip4LpmTables,
+    /// IPv6 routes.
+    pub ip6: Ip6LpmTables,
 }
 
 /// The state that all workers share.
@@ -118,7 +100,7 @@ pub struct Shared {
     pub ip4: Ip4LpmReader,
     /// IPv6 routes of the default VRF.
     pub ip6: Ip6LpmReader,
-    /// Routes of all other VRFs.
+    /// Routes of all VRFs.
     pub vrfs: Published<VrfTables>,
     /// Policy routing rules.
     pub policies: Published<Policies>,
@@ -161,6 +143,11 @@ impl Shared {
         quiescence: &Arc<Quiescence>,
     ) -> Result<Self, OutOfMemory> {
         let Readers { ip4, ip6, next_hops, adjacencies } = readers;
+        let lookup = kernel.lookup();
+        let vrfs = VrfTables {
+            ip4: Ip4LpmTables::new(lookup, [Some((DEFAULT_VRF, ip4.clone()))]),
+            ip6: Ip6LpmTables::new(lookup, [Some((DEFAULT_VRF, ip6.clone()))]),
+        };
         Ok(Self {
             interfaces: zeroed(INTERFACES)?,
             attributes: Attributes::new()?,
@@ -171,7 +158,7 @@ impl Shared {
             bfd: Published::new(Peers::default(), quiescence),
             ip4,
             ip6,
-            vrfs: Published::new(VrfTables::default(), quiescence),
+            vrfs: Published::new(vrfs, quiescence),
             policies: Published::new(Policies::default(), quiescence),
             next_hops,
             adjacencies,
@@ -190,7 +177,7 @@ impl Shared {
         if vrf == DEFAULT_VRF {
             return Some(&self.ip4);
         }
-        self.vrfs.read(reader).of(vrf).map(|readers| &readers.ip4)
+        self.vrfs.read(reader).ip4.get(vrf)
     }
 
     /// The IPv6 routes of a VRF ([`Attributes::vrf`]); `None` when it was deleted.
@@ -199,7 +186,7 @@ impl Shared {
         if vrf == DEFAULT_VRF {
             return Some(&self.ip6);
         }
-        self.vrfs.read(reader).of(vrf).map(|readers| &readers.ip6)
+        self.vrfs.read(reader).ip6.get(vrf)
     }
 
     /// Sets what workers know about an interface, but for its features; only the control thread

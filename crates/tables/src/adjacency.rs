@@ -18,13 +18,17 @@
 //! A longer rewrite (PPPoE behind two tags, VXLAN) takes one more line of the table, whose 64 bytes
 //! end with it. No adjacency has the id of that line.
 
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod kernel;
 mod line;
+mod reader;
 
 use std::sync::Arc;
 
 use crate::grace::{Reclaim, Retired};
 use crate::sync::{Cells, zeroed};
 pub use line::{AdjacencyHead, AdjacencyLine};
+pub use reader::AdjacencyReader;
 
 /// The longest rewrite, in bytes: a line. Ethernet with two VLAN tags and PPPoE takes 30, VXLAN over
 /// IPv4 with an inner Ethernet header 64.
@@ -106,32 +110,6 @@ pub enum AdjacencyError {
     /// No adjacency has this id.
     #[error("there is no adjacency {0}")]
     Absent(u32),
-}
-
-/// Adjacencies as workers read them. Cheap to clone; give one to each worker.
-#[derive(Clone, Debug)]
-pub struct AdjacencyReader(Arc<Cells<AdjacencyLine>>);
-
-impl AdjacencyReader {
-    /// The line of an id; `None` when the id is beyond the table. The id must come from a word
-    /// that was published after the adjacency was added (a next hop), and be used no longer than
-    /// until the next quiescent point.
-    #[inline(always)]
-    pub fn get(&self, id: u32) -> Option<&AdjacencyLine> {
-        self.0.get(id as usize)
-    }
-
-    /// The 64 bytes that end with the rewrite of an adjacency of this table.
-    #[inline]
-    pub fn rewrite(&self, line: &AdjacencyLine) -> [u8; MAX_REWRITE] {
-        rewrite_of(&self.0, line)
-    }
-
-    /// All lines, for kernels that index themselves.
-    #[inline(always)]
-    pub fn lines(&self) -> &[AdjacencyLine] {
-        &self.0
-    }
 }
 
 /// The 64 bytes that end with the rewrite of an adjacency.

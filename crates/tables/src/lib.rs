@@ -17,6 +17,8 @@ pub mod adjacency;
 pub mod exact_match;
 pub mod flow_hash;
 pub mod grace;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod load_kernel;
 pub mod lpm;
 pub mod next_hop;
 mod pages;

@@ -44,6 +44,22 @@ impl Lanes {
         }
     }
 
+    /// Adds the lanes that `other` has.
+    #[inline]
+    pub fn insert_all(&mut self, other: &Self) {
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            *word |= other;
+        }
+    }
+
+    /// Keeps the lanes that `other` has, too.
+    #[inline]
+    pub fn retain(&mut self, other: &Self) {
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            *word &= other;
+        }
+    }
+
     /// The lowest lane.
     #[inline]
     pub fn lowest(&self) -> Option<usize> {
@@ -105,6 +121,14 @@ impl Lanes {
             *left &= !*taken;
         }
         taken
+    }
+}
+
+impl From<[u64; VECTOR / WORD]> for Lanes {
+    /// The lanes whose bit is set: lane 0 is the lowest bit of the first word.
+    #[inline]
+    fn from(words: [u64; VECTOR / WORD]) -> Self {
+        Self(words)
     }
 }
 

@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
+use stoa_tables::lpm::{Ip4LpmTables, Ip6LpmTables};
+
 use super::desired::{DesiredState, Prefix, Route, bits, network};
 use super::fib::PathKey;
 use super::forwarder_state::{ForwarderState, Installed};
 use super::limits::TableFull;
 use super::route_counts::{Lengths, RouteCounts};
-use crate::shared::{DEFAULT_VRF, VrfReaders, VrfTables, vrf_id};
+use crate::shared::{DEFAULT_VRF, VrfTables, vrf_id};
 
 /// Most VRFs of a forwarder, including the default one.
 pub const VRFS: usize = 256;
@@ -205,13 +207,19 @@ impl ForwarderState {
     }
 
     fn publish_vrfs(&mut self) {
+        let shared = &self.shared;
         let readers = |(slot, state): (Slot, &Option<VrfState>)| {
-            let name = state.as_ref()?.id;
-            let (ip4, ip6) = self.fib.vrf_readers(slot)?;
-            (slot != DEFAULT).then_some(VrfReaders { id: name, ip4, ip6 })
+            let id = state.as_ref()?.id;
+            let of_default = || (shared.ip4.clone(), shared.ip6.clone());
+            let readers =
+                if slot == DEFAULT { Some(of_default()) } else { self.fib.vrf_readers(slot) };
+            readers.map(|(ip4, ip6)| ((id, ip4), (id, ip6)))
         };
-        let by_slot = self.vrfs.slots.iter().enumerate().map(readers).collect();
-        self.shared.vrfs.publish(VrfTables { by_slot }, &mut self.graveyard);
+        let slots: Vec<_> = self.vrfs.slots.iter().enumerate().map(readers).collect();
+        let (ip4, ip6): (Vec<_>, Vec<_>) = slots.into_iter().map(Option::unzip).unzip();
+        let kernel = shared.kernel.lookup();
+        let (ip4, ip6) = (Ip4LpmTables::new(kernel, ip4), Ip6LpmTables::new(kernel, ip6));
+        shared.vrfs.publish(VrfTables { ip4, ip6 }, &mut self.graveyard);
     }
 
     /// The id of a VRF in the workers.

@@ -20,9 +20,8 @@ use super::vlan_table::{NO_KEY, VlanTables, key};
 use crate::attributes::{Attributes, LINK_FLAGS};
 use crate::kernel::Kernel;
 
-/// Bytes of each frame that kernels read, in words of 8 at 0, 12 and 20; the frame may be shorter,
-/// but not its buffer.
-pub(super) const READ: usize = 28;
+/// Bytes of each frame that kernels read; the frame may be shorter, but not its buffer.
+pub(super) const READ: usize = 32;
 
 /// A destination MAC address.
 pub(super) const MAC: u64 = (1 << LINK_FLAGS) - 1;

@@ -3,14 +3,14 @@
 use std::arch::x86_64::*;
 use std::sync::atomic::AtomicU64;
 
-use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
-use super::ethernet_kernel::{AHEAD, Lanes, STEP, prefetch};
+use super::ethernet_kernel::{AHEAD, Lanes, STEP};
 use super::ethernet_mixed::{
     AT_PORT, COMPARED, HEADER, HEADER_MASK, Headers, IP, IP6, MAC, Mixed, READ,
 };
 use super::vlan_table::{HAS_INNER, IS_802_1AD, NO_KEY, OUTER, PORT};
+use crate::columns_avx512::{Packets, step_16};
 
 /// The first step of [`super::ethernet_mixed::classify`].
 pub fn read(vector: &Vector, pending: &Lanes, headers: &mut Headers) -> bool {
@@ -41,21 +41,18 @@ fn all(value: u64) -> __m512i {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn read_all(vector: &Vector, pending: &Lanes, headers: &mut Headers) -> bool {
-    let lanes = vector.len();
-    for lane in 0..lanes.min(STEP * AHEAD) {
-        prefetch(vector, lane);
-    }
+    let mut packets = Packets::<READ>::new(vector.pool());
+    packets.locate(vector, 14);
+    let steps = vector.len().div_ceil(STEP);
+    (0..AHEAD).for_each(|step| packets.prefetch(step));
     let mut has_keys = 0;
-    for (step, pending) in pending.iter().enumerate().take(lanes.div_ceil(STEP)) {
+    for (step, pending) in pending.iter().enumerate().take(steps) {
         let at = step * STEP;
-        for lane in lanes.min(at + STEP * AHEAD)..lanes.min(at + STEP * (AHEAD + 1)) {
-            prefetch(vector, lane);
-        }
+        packets.prefetch(step + AHEAD);
         if *pending == 0 {
             continue;
         }
-        let in_use = ((1_u16 << (lanes - at).min(STEP)) - 1) as __mmask8;
-        let (keys, words) = read_8(vector, at, pending & in_use);
+        let (keys, words) = read_8(vector, step, *pending, &packets);
         has_keys |= _mm512_cmpneq_epi64_mask(keys, all(NO_KEY)) & pending;
         // SAFETY: 8 elements of each column follow `at`, as asserted in `read_8`.
         unsafe {
@@ -66,82 +63,22 @@ fn read_all(vector: &Vector, pending: &Lanes, headers: &mut Headers) -> bool {
     has_keys != 0
 }
 
-/// The frames of 8 lanes.
-struct Frames {
-    /// Lanes with at least 14 bytes, and [`READ`] within the buffer.
-    readable: __mmask8,
-    /// Of each readable frame the words at 0, 12 and 20.
-    words: [__m512i; 3],
-    length: __m512i,
-}
-
-impl Frames {
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    #[inline]
-    fn load(vector: &Vector, at: usize, wanted: __mmask8) -> Self {
-        let pool = vector.pool();
-        assert!(at <= VECTOR - STEP);
-        // SAFETY: 8 elements of each column follow `at`.
-        let (ids, offsets, lengths) = unsafe {
-            (
-                _mm256_loadu_si256(vector.buffers().as_ptr().add(at).cast()),
-                _mm_loadu_si128(vector.offset.as_ptr().add(at).cast()),
-                _mm_loadu_si128(vector.length.as_ptr().add(at).cast()),
-            )
-        };
-        let (ids, offsets) = (_mm512_cvtepu32_epi64(ids), _mm512_cvtepu16_epi64(offsets));
-        let length = _mm512_cvtepu16_epi64(lengths);
-        let inside = _mm512_mask_cmplt_epu64_mask(wanted, ids, all(pool.count().into()));
-        let inside = _mm512_mask_cmple_epu64_mask(inside, offsets, all((SLOT - READ) as u64));
-        let readable = _mm512_mask_cmpge_epu64_mask(inside, length, all(14));
-        let places = _mm512_add_epi64(_mm512_mul_epu32(ids, all(SLOT as u64)), offsets);
-        let base = pool.base().as_ptr().cast_const();
-        let words = if readable == __mmask8::MAX {
-            // SAFETY: all lanes own a slot of the pool, and the first `READ` bytes of their frames
-            // are within it.
-            unsafe { load_words(base, places) }
-        } else {
-            let zero = _mm512_setzero_si512();
-            // SAFETY: the same for lanes in `readable`; other lanes are not loaded.
-            [0, 12, 20].map(|at| unsafe {
-                _mm512_mask_i64gather_epi64::<1>(zero, readable, places, base.add(at).cast())
-            })
-        };
-        Self { readable, words, length }
-    }
-}
-
-/// The words at 0, 12 and 20 of 8 frames: loads of 16 bytes, which take less time than gathers.
-///
-/// # Safety
-/// The first [`READ`] bytes at each place, counted from `base`, can be read.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-#[inline]
-unsafe fn load_words(base: *const u8, places: __m512i) -> [__m512i; 3] {
-    let mut at = [0_u64; STEP];
-    // SAFETY: the array is one vector; the rest is guaranteed by the caller.
-    unsafe {
-        _mm512_storeu_si512(at.as_mut_ptr().cast(), places);
-        // Every other lane.
-        let four = |first: usize, by: usize| {
-            let load = |lane: usize| _mm_loadu_si128(base.add(at[lane] as usize + by).cast());
-            let low = _mm256_castsi128_si256(load(first));
-            let low = _mm256_inserti128_si256::<1>(low, load(first + 2));
-            let high = _mm256_castsi128_si256(load(first + 4));
-            let high = _mm256_inserti128_si256::<1>(high, load(first + 6));
-            _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
-        };
-        let head = _mm512_unpacklo_epi64(four(0, 0), four(1, 0));
-        let (even, odd) = (four(0, 12), four(1, 12));
-        [head, _mm512_unpacklo_epi64(even, odd), _mm512_unpackhi_epi64(even, odd)]
-    }
-}
-
 /// The keys and words of 8 lanes.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn read_8(vector: &Vector, at: usize, wanted: __mmask8) -> (__m512i, __m512i) {
-    let Frames { readable, words: [head, tags, behind], length } = Frames::load(vector, at, wanted);
+fn read_8(
+    vector: &Vector,
+    step: usize,
+    pending: __mmask8,
+    packets: &Packets<READ>,
+) -> (__m512i, __m512i) {
+    let at = step * STEP;
+    assert!(at < vector.len());
+    // SAFETY: the vector owns its lanes.
+    let heads = unsafe { packets.heads(step) };
+    let [head, tags, behind] = [0, 12, 20].map(|at| heads.words(at / 4));
+    let readable = packets.inside[step] & pending;
+    let length = _mm512_cvtepu16_epi64(step_16(&vector.length, step));
     // Network byte order: a TPID and a TCI, another TPID and TCI.
     let order =
         _mm512_broadcast_i64x2(_mm_set_epi64x(0x0809_0a0b_0c0d_0e0f, 0x0001_0203_0405_0607));
@@ -166,7 +103,7 @@ fn read_8(vector: &Vector, at: usize, wanted: __mmask8) -> (__m512i, __m512i) {
     let whole = _mm512_mask_cmpge_epu64_mask(readable, length, header);
     let (ip4, ip6) = (is(whole, ethertype, 0x0800), is(whole, ethertype, 0x86dd));
     let ip = ip4 | ip6;
-    // SAFETY: 8 elements of the column follow `at`, as asserted in `load`.
+    // SAFETY: 8 elements of the column follow `at`, a multiple of 8 below the number of lanes.
     let ports = unsafe { _mm256_loadu_si256(vector.rx_if.as_ptr().add(at).cast()) };
     let port = _mm512_slli_epi64::<PORT>(_mm512_cvtepu32_epi64(ports));
     let key = _mm512_mask_or_epi64(all(NO_KEY), ip & tagged, key, port);

@@ -9,12 +9,13 @@ use stoa_engine::gather::{Plain, gather_plain};
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::lpm::Counted;
 use stoa_wire::ipv4;
 
 use super::ip4_options::{self, through_options};
 use super::ip4_punt::punt_class;
 use super::ip4_validate::{self, Validated};
-use super::lookup::{Lookup, Routes};
+use super::lookup::Lookup;
 use super::{ERROR, LOCAL, REWRITE, follow, follow_all, follow_some};
 use crate::arcs::{self, IP4_INPUT};
 use crate::attributes::interface_flags::{FEATURES4, FORWARD4, IN_VRF, IP4};
@@ -53,7 +54,7 @@ struct Ip4Input {
     attributes: Column<u32>,
     /// Whether all interfaces of the vector are in the default VRF.
     is_default: bool,
-    lookup: Box<Lookup<u32>>,
+    lookup: Box<Lookup>,
     values: Column<u32>,
 }
 
@@ -91,7 +92,7 @@ impl Ip4Input {
         if self.is_default {
             return self.shared.ip4.lookup_batch(keys, values);
         }
-        self.lookup.run((&self.shared, reader), &vector.rx_if, keys, values, Routes::All);
+        self.lookup.run((&self.shared, reader), &vector.rx_if, keys, values, Counted::All);
     }
 
     /// Routes all lanes.

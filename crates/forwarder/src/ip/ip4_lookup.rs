@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use stoa_engine::vector::{Column, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_tables::lpm::Counted;
 
 use super::ip4_input::{forwardable, route};
 use super::ip4_options::through_options;
-use super::lookup::{Lookup, Routes};
+use super::lookup::Lookup;
 use super::{follow_all, header_words};
 use crate::attributes::Attributes;
 use crate::attributes::interface_flags::FORWARD4;
@@ -36,7 +37,7 @@ struct Ip4Lookup {
     /// The first word of each header.
     heads: Box<[u32; VECTOR]>,
     destinations: Box<[u32; VECTOR]>,
-    lookup: Box<Lookup<u32>>,
+    lookup: Box<Lookup>,
     values: Column<u32>,
 }
 
@@ -46,7 +47,7 @@ impl Node for Ip4Lookup {
         let words = [&mut *self.heads, &mut *self.destinations];
         header_words::load(shared.kernel, vector, [0, 16], words);
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
-        self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Routes::All);
+        self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Counted::All);
         if self.are_plain(vector) {
             return follow_all(shared, vector, &self.values, route);
         }

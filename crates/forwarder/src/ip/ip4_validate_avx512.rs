@@ -1,4 +1,4 @@
-//! IPv4 header checks with AVX-512, 8 lanes a step: the kernel gathers the header as three words of
+//! IPv4 header checks with AVX-512, 8 lanes a step: the kernel loads the header as three words of
 //! eight bytes and checks checksum, version, lengths and addresses as masks.
 
 use std::arch::x86_64::*;
@@ -7,6 +7,7 @@ use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
 use super::ip4_validate::Validated;
+use crate::columns_avx512::{HEAD, Packets, STEP, step_16};
 
 /// Same result as [`super::ip4_validate::validate_scalar`].
 pub fn validate(vector: &mut Vector, validated: &mut Validated) {
@@ -18,11 +19,13 @@ pub fn validate(vector: &mut Vector, validated: &mut Validated) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn validate_all(vector: &mut Vector, validated: &mut Validated) {
     validated.exceptions = [0; VECTOR / 16];
-    for step in 0..vector.len().div_ceil(8) {
-        let at = step * 8;
-        let lanes = (vector.len() - at).min(8);
+    let mut packets = Packets::<HEAD>::new(vector.pool());
+    packets.locate(vector, 20);
+    for step in 0..vector.len().div_ceil(STEP) {
+        let at = step * STEP;
+        let lanes = (vector.len() - at).min(STEP);
         let in_use = ((1u16 << lanes) - 1) as __mmask8;
-        let ok = validate_8(vector, validated, at, in_use);
+        let ok = validate_8(vector, validated, step, &packets);
         let exceptions = u16::from(in_use & !ok);
         validated.exceptions[at / 16] |= exceptions << (at % 16);
     }
@@ -33,41 +36,20 @@ fn validate_all(vector: &mut Vector, validated: &mut Validated) {
 fn validate_8(
     vector: &mut Vector,
     validated: &mut Validated,
-    at: usize,
-    in_use: __mmask8,
+    step: usize,
+    packets: &Packets<HEAD>,
 ) -> __mmask8 {
-    let pool = vector.pool();
-    // SAFETY: `at` is a multiple of 8 below VECTOR: 8 elements of each column follow it.
-    let (ids, offsets, lengths) = unsafe {
-        (
-            _mm256_loadu_si256(vector.buffers().as_ptr().add(at).cast()),
-            _mm_loadu_si128(vector.offset.as_ptr().add(at).cast()),
-            _mm_loadu_si128(vector.length.as_ptr().add(at).cast()),
-        )
-    };
-    let ids = _mm512_cvtepu32_epi64(ids);
-    let offsets = _mm512_cvtepu16_epi64(offsets);
-    let lengths = _mm512_cvtepu16_epi64(lengths);
+    let at = step * STEP;
+    assert!(at < vector.len());
+    // SAFETY: the vector owns its lanes.
+    let heads = unsafe { packets.heads(step) };
+    let inside = packets.inside[step];
+    let offsets = _mm512_cvtepu16_epi64(step_16(&vector.offset, step));
+    let lengths = _mm512_cvtepu16_epi64(step_16(&vector.length, step));
     let word = |value: i64| _mm512_set1_epi64(value);
-
-    // Lanes that can be loaded: a buffer of this pool, with the header inside the slot.
-    let inside = _mm512_mask_cmplt_epu64_mask(in_use, ids, word(i64::from(pool.count())));
-    let inside = _mm512_mask_cmple_epu64_mask(inside, offsets, word(SLOT as i64 - 20));
-    let inside = _mm512_mask_cmpge_epu64_mask(inside, lengths, word(20));
     // A length beyond the slot is clamped to it, as in `Vector::bytes`.
     let lengths = _mm512_min_epu64(lengths, _mm512_sub_epi64(word(SLOT as i64), offsets));
-    let place = _mm512_add_epi64(_mm512_mul_epu32(ids, word(SLOT as i64)), offsets);
-    let base = pool.base().as_ptr().cast_const();
-    // SAFETY: lanes in `inside` own a slot of the pool and read 20 bytes within it;
-    // other lanes are not loaded.
-    let (head, middle, tail) = unsafe {
-        let zero = _mm512_setzero_si512();
-        (
-            _mm512_mask_i64gather_epi64::<1>(zero, inside, place, base.cast()),
-            _mm512_mask_i64gather_epi64::<1>(zero, inside, place, base.add(8).cast()),
-            _mm512_mask_i64gather_epi64::<1>(zero, inside, place, base.add(12).cast()),
-        )
-    };
+    let (head, middle, tail) = (heads.words(0), heads.words(2), heads.words(3));
     let destination = _mm512_srli_epi64::<32>(tail);
 
     let ok = valid_checksums(inside, [head, middle, destination]);
@@ -93,7 +75,7 @@ fn validate_8(
     let swap = _mm512_set4_epi64(odd, even, odd, even);
     let host =
         _mm512_cvtepi64_epi32(_mm512_maskz_mov_epi64(ok, _mm512_shuffle_epi8(destination, swap)));
-    // SAFETY: same as for the loads above.
+    // SAFETY: 8 elements of each column follow `at`, a multiple of 8 below the number of lanes.
     unsafe {
         _mm256_storeu_si256(validated.destination.as_mut_ptr().add(at).cast(), host);
         let cut = _mm512_cvtepi64_epi16(total);

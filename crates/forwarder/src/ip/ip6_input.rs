@@ -8,10 +8,11 @@ use stoa_engine::gather::{Plain, gather_plain};
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::lpm::Counted;
 use stoa_wire::{ipv6, vrrp};
 
 use super::ip6_validate::{self, Scope, Validated, check};
-use super::lookup::{Lookup, Routes};
+use super::lookup::Lookup;
 use super::{ERROR, LOCAL, REWRITE, follow, follow_all, follow_some};
 use crate::addresses::Addresses;
 use crate::arcs::{self, IP6_INPUT};
@@ -51,7 +52,7 @@ struct Ip6Input {
     attributes: Column<u32>,
     /// Whether all interfaces of the vector are in the default VRF.
     is_default: bool,
-    lookup: Box<Lookup<u128>>,
+    lookup: Box<Lookup>,
     values: Column<u32>,
 }
 
@@ -92,7 +93,7 @@ impl Ip6Input {
         if self.is_default {
             return self.shared.ip6.lookup_batch(keys, values);
         }
-        self.lookup.run((&self.shared, reader), &vector.rx_if, keys, values, Routes::All);
+        self.lookup.run((&self.shared, reader), &vector.rx_if, keys, values, Counted::All);
     }
 
     /// Routes all lanes.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use stoa_engine::vector::{Column, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_tables::lpm::Counted;
 
 use super::ip4_lookup::may_all_leave;
 use super::ip6_input::route;
-use super::lookup::{Lookup, Routes};
-use super::{REWRITE, follow_all};
+use super::lookup::Lookup;
+use super::{REWRITE, follow_all, header_words};
 use crate::attributes::interface_flags::FORWARD6;
 use crate::drops::Drop;
 use crate::neighbor::NO_ADJACENCY;
@@ -31,22 +32,20 @@ pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
 struct Ip6Lookup {
     shared: Arc<Shared>,
     destinations: Box<[u128; VECTOR]>,
-    lookup: Box<Lookup<u128>>,
+    lookup: Box<Lookup>,
     values: Column<u32>,
 }
 
 impl Node for Ip6Lookup {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let (lanes, shared) = (vector.len(), &*self.shared);
-        let mut scopes = false;
-        for lane in 0..lanes {
-            let octets = vector.bytes(lane).get(24..40).and_then(<[u8]>::first_chunk::<16>);
-            // A truncated packet has the unspecified destination.
-            self.destinations[lane] = octets.map_or(0, |octets| u128::from_be_bytes(*octets));
-            scopes |= self.destinations[lane] == 0 || is_link_local(self.destinations[lane]);
-        }
+        header_words::load_addresses::<24>(shared.kernel, vector, &mut self.destinations);
+        // A truncated packet has the unspecified destination.
+        let is_scoped = |destination: &u128| (*destination == 0) | is_link_local(*destination);
+        let destinations = self.destinations[..lanes].iter();
+        let scopes = destinations.fold(false, |any, destination| any | is_scoped(destination));
         let (keys, values) = (&self.destinations[..lanes], &mut self.values[..lanes]);
-        self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Routes::All);
+        self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, Counted::All);
         if !scopes && may_all_leave(&shared.attributes, FORWARD6, vector) {
             return follow_all(shared, vector, &self.values, route);
         }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use stoa_engine::arc::{ArcHook, FeatureArc};
 use stoa_engine::gather::gather_32;
-use stoa_engine::vector::Column;
+use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::{Column, LaneSet};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_tables::lpm::Counted;
 use stoa_tables::next_hop::Resolved;
 
 use super::header_words;
-use super::lookup::{Address, Lookup, Routes};
+use super::lookup::{Address, Lookup};
 use crate::arcs::{self, IP4_INPUT, IP6_INPUT};
 use crate::attributes::REVERSE_PATH;
 use crate::drops::Drop;
@@ -82,11 +84,8 @@ impl Source for u128 {
         modes >> 2 & 3
     }
 
-    fn load(_: &Shared, vector: &Vector, sources: &mut [Self; VECTOR]) {
-        for (lane, source) in sources.iter_mut().enumerate().take(vector.len()) {
-            let octets = vector.bytes(lane).get(8..24).and_then(<[u8]>::first_chunk::<16>);
-            *source = octets.map_or(0, |octets| Self::from_be_bytes(*octets));
-        }
+    fn load(shared: &Shared, vector: &Vector, sources: &mut [Self; VECTOR]) {
+        header_words::load_addresses::<8>(shared.kernel, vector, sources);
     }
 
     fn is_exempt(self) -> bool {
@@ -94,12 +93,24 @@ impl Source for u128 {
     }
 }
 
+/// The lanes of interfaces that check sources, and those of them that do so strictly.
+struct Checked {
+    all: LaneSet,
+    strict: LaneSet,
+}
+
+/// The mode of an interface.
+#[inline(always)]
+fn mode_of<K: Source>(shared: &Shared, interface: u32) -> u32 {
+    K::mode(shared.attributes.flags_of(interface) >> REVERSE_PATH)
+}
+
 struct ReversePath<K> {
     shared: Arc<Shared>,
     hook: ArcHook,
-    lookup: Box<Lookup<K>>,
+    lookup: Box<Lookup>,
     sources: Box<[K; VECTOR]>,
-    /// The mode of the interface of each lane.
+    /// The mode of the interface of each lane, where they are several.
     modes: Column<u32>,
     values: Column<u32>,
     /// The adjacencies of the routes to the sources.
@@ -108,28 +119,12 @@ struct ReversePath<K> {
 
 impl<K: Source + Send> Node for ReversePath<K> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let (lanes, shared) = (vector.len(), &*self.shared);
-        K::load(shared, vector, &mut self.sources);
-        gather_32(shared.attributes.flags(), &vector.rx_if, lanes, &mut self.modes);
-        let (mut all_loose, mut any_loose) = (true, false);
-        for mode in &mut self.modes[..lanes] {
-            *mode = K::mode(*mode >> REVERSE_PATH);
-            all_loose &= *mode == LOOSE;
-            any_loose |= *mode == LOOSE;
-        }
-        let routes = if all_loose { Routes::BeyondDefault } else { Routes::All };
-        let keys = &self.sources[..lanes];
-        let values = &mut self.values[..lanes];
-        self.lookup.run((shared, cx.reader), &vector.rx_if, keys, values, routes);
-        if any_loose && !all_loose {
-            for lane in (0..lanes).filter(|lane| self.modes[*lane] == LOOSE) {
-                let vrf = shared.attributes.vrf_of(vector.rx_if[lane]);
-                let table = K::table(shared, vrf, cx.reader);
-                values[lane] = table.map_or(0, |table| table.lookup_beyond_default(keys[lane]));
-            }
-        }
-        let next = self.hook.proceed(K::arc(shared), &vector.rx_if, lanes, &mut vector.next);
-        self.drop_failed(vector, next)
+        let lanes = vector.len();
+        K::load(&self.shared, vector, &mut self.sources);
+        let suspicious = self.suspicious(cx.reader, vector);
+        let arc = K::arc(&self.shared);
+        let next = self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
+        if suspicious.is_empty() { next } else { self.drop_failed(vector, &suspicious, next) }
     }
 }
 
@@ -146,33 +141,81 @@ impl<K: Source> ReversePath<K> {
         }
     }
 
-    /// Drops the lanes whose sources fail the check of their interface; the others go where `next`
-    /// says.
-    fn drop_failed(&mut self, vector: &mut Vector, next: Next) -> Next {
-        let mut next = next;
-        let shared = &*self.shared;
+    /// The lanes that may fail the check of their interface.
+    #[inline(always)]
+    fn suspicious(&mut self, reader: &Reader, vector: &Vector) -> LaneSet {
         let lanes = vector.len();
+        let Checked { all, strict } = self.look_up(reader, vector);
+        let shared = &*self.shared;
+        let kernel = shared.kernel.lookup();
+        let (values, adjacencies) = (&self.values[..lanes], &mut self.adjacencies[..lanes]);
         // Most sources have one path; only others are resolved one by one.
-        let others = shared.next_hops.resolve_batch(
-            shared.kernel.lookup(),
-            &self.values[..lanes],
-            &mut self.adjacencies[..lanes],
-        );
-        let lines = shared.adjacencies.lines();
-        for lane in 0..lanes {
+        let mut suspicious =
+            LaneSet::from(shared.next_hops.resolve_batch(kernel, values, adjacencies));
+        if !strict.is_empty() {
+            let interfaces = &vector.rx_if[..lanes];
+            let elsewhere = shared.adjacencies.leave_elsewhere(kernel, adjacencies, interfaces);
+            let mut elsewhere = LaneSet::from(elsewhere);
+            elsewhere.retain(&strict);
+            suspicious.insert_all(&elsewhere);
+        }
+        suspicious.retain(&all);
+        // A packet without a whole header has this source, too.
+        let none = K::default();
+        if self.sources[..lanes].iter().fold(false, |any, source| any | (*source == none)) {
+            let lanes = (0..lanes).filter(|lane| self.sources[*lane] == none);
+            lanes.for_each(|lane| suspicious.insert(lane));
+        }
+        suspicious
+    }
+
+    /// Looks up all sources, each by the mode of its interface.
+    #[inline(always)]
+    fn look_up(&mut self, reader: &Reader, vector: &Vector) -> Checked {
+        let lanes = vector.len();
+        let shared = &*self.shared;
+        let (keys, values) = (&self.sources[..lanes], &mut self.values[..lanes]);
+        let routes = |is_loose| if is_loose { Counted::BeyondDefault } else { Counted::All };
+        if let Some(interface) = vector.rx_if.uniform(lanes) {
+            let mode = mode_of::<K>(shared, interface);
+            let interfaces = &vector.rx_if;
+            self.lookup.run((shared, reader), interfaces, keys, values, routes(mode == LOOSE));
+            let all_if = |is| LaneSet::first_of(if is { lanes } else { 0 });
+            return Checked { all: all_if(mode != OFF), strict: all_if(mode == STRICT) };
+        }
+        gather_32(shared.attributes.flags(), &vector.rx_if, lanes, &mut self.modes);
+        self.modes[..lanes].iter_mut().for_each(|mode| *mode = K::mode(*mode >> REVERSE_PATH));
+        let mut all = LaneSet::first_of(lanes);
+        all.take_equal(&self.modes, OFF);
+        let mut left = all.clone();
+        let strict = left.take_equal(&self.modes, STRICT);
+        let loose = left.take_equal(&self.modes, LOOSE);
+        let all_loose = loose.count() == lanes;
+        self.lookup.run((shared, reader), &vector.rx_if, keys, values, routes(all_loose));
+        if !all_loose {
+            for lane in loose.iter() {
+                let vrf = shared.attributes.vrf_of(vector.rx_if[lane]);
+                let table = K::table(shared, vrf, reader);
+                values[lane] = table.map_or(0, |table| table.lookup_beyond_default(keys[lane]));
+            }
+        }
+        Checked { all, strict }
+    }
+
+    /// Drops those `suspicious` lanes whose sources fail the check of their interface; the others go
+    /// where `next` says.
+    #[inline(never)]
+    fn drop_failed(&self, vector: &mut Vector, suspicious: &LaneSet, next: Next) -> Next {
+        let mut next = next;
+        let (truncated, length) = K::TRUNCATED;
+        for lane in suspicious.iter() {
             let interface = vector.rx_if[lane];
-            let mode = self.modes[lane];
-            let value = self.values[lane];
+            let mode = mode_of::<K>(&self.shared, interface);
             let passes = match mode {
                 OFF => true,
-                STRICT if others[lane / 64] >> (lane % 64) & 1 == 0 => {
-                    let line = lines.get(self.adjacencies[lane] as usize);
-                    line.is_some_and(|line| line.head().interface() == interface)
-                }
-                STRICT => self.is_via(value, interface),
-                _ => others[lane / 64] >> (lane % 64) & 1 == 0 || self.has_path(value),
+                STRICT => self.is_via(self.values[lane], interface),
+                _ => self.has_path(self.values[lane]),
             };
-            let (truncated, length) = K::TRUNCATED;
             let is_whole = vector.length[lane] >= length;
             if is_whole && (passes || self.sources[lane].is_exempt()) {
                 continue;
@@ -181,11 +224,10 @@ impl<K: Source> ReversePath<K> {
                 vector.next[..].fill(edge);
                 next = Next::Lanes;
             }
-            let strict = mode == STRICT;
-            let reason = match strict {
+            let reason = match mode {
                 _ if !is_whole => truncated,
-                true => Drop::ReversePathStrict,
-                false => Drop::ReversePathLoose,
+                STRICT => Drop::ReversePathStrict,
+                _ => Drop::ReversePathLoose,
             };
             vector.next[lane] = reason.next();
         }

@@ -9,11 +9,12 @@ use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, LaneSet, prefetch};
 use stoa_engine::{VECTOR, Vector};
 use stoa_tables::exact_match::ABSENT;
+use stoa_tables::lpm::Counted;
 use stoa_tables::next_hop::Resolved;
 use stoa_wire::{ipv4, ipv6};
 
 use super::table::{Scope, Tunnels, key4, key6};
-use crate::ip::lookup::{Address, Lookup, Routes};
+use crate::ip::lookup::{Address, Lookup};
 use crate::shared::{Shared, SpecialNextHop};
 
 /// No tunnel has this key.
@@ -92,7 +93,7 @@ pub struct Demux<K> {
     /// The index of a tunnel's line, or [`ABSENT`].
     found: Column<u32>,
     sources: [K; VECTOR],
-    lookup: Box<Lookup<K>>,
+    lookup: Box<Lookup>,
     values: Column<u32>,
     adjacencies: Column<u32>,
 }
@@ -129,7 +130,7 @@ impl<K: Outer> Demux<K> {
             prefetch(std::ptr::from_ref(tunnels.line(*line)).cast());
         }
         let (sources, values) = (&self.sources[..lanes], &mut self.values[..lanes]);
-        self.lookup.run((shared, reader), &vector.rx_if, sources, values, Routes::All);
+        self.lookup.run((shared, reader), &vector.rx_if, sources, values, Counted::All);
         let adjacencies = &mut self.adjacencies[..lanes];
         let kernel = shared.kernel.lookup();
         let others = shared.next_hops.resolve_batch(kernel, &self.values[..lanes], adjacencies);

@@ -96,3 +96,25 @@ fn output_features_hide_an_adjacency_from_the_fast_path() {
         assert_eq!((head.interface(), head.mtu(), head.rewrite_len()), (7, 1500, 14));
     }
 }
+
+#[test]
+fn all_kernels_find_the_adjacencies_of_other_interfaces() {
+    use crate::lpm::Kernel;
+    let mut table = Adjacencies::new(8);
+    for interface in [7, 8, 9] {
+        table.add(&Adjacency { interface, ..ethernet(1, 14) }).unwrap();
+    }
+    let reader = table.reader();
+    for lanes in [0, 1, 15, 16, 17, 64, 100, 256] {
+        let ids: Vec<u32> = (0..lanes).map(|lane| [0, 1, 2, 3, 8, u32::MAX][lane % 6]).collect();
+        let interfaces: Vec<u32> = (0..lanes as u32).map(|lane| 7 + lane % 5 % 3).collect();
+        let expected = |lane: usize| ids[lane] > 2 || interfaces[lane] != 7 + ids[lane];
+        for kernel in [Kernel::Scalar, Kernel::Bits, Kernel::Avx2, Kernel::Avx512] {
+            let found = reader.leave_elsewhere(kernel.or_narrower(), &ids, &interfaces);
+            for lane in 0..256 {
+                let is_elsewhere = found[lane / 64] >> (lane % 64) & 1 == 1;
+                assert_eq!(is_elsewhere, lane < lanes && expected(lane), "{kernel:?} {lane}");
+            }
+        }
+    }
+}

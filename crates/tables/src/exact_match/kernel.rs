@@ -27,41 +27,77 @@ pub(super) fn lookup(slots: &Slots, keys: &[u64], values: &mut [u32]) {
     unsafe { all(slots, &keys[..lanes], &mut values[..lanes]) }
 }
 
+/// Steps whose positions are computed before the first word is loaded: a load that has to wait for the
+/// store of its position takes longer.
+const BATCH: usize = 32;
+
+/// The two positions of each key of a batch, by step.
+#[repr(align(64))]
+struct Positions([[[u32; STEP]; 2]; BATCH]);
+
 #[target_feature(enable = "avx512f,avx512vl")]
 fn all(slots: &Slots, keys: &[u64], values: &mut [u32]) {
     let (keys, rest) = keys.as_chunks::<STEP>();
     let (values, rest_values) = values.as_chunks_mut::<STEP>();
-    for (keys, values) in keys.iter().zip(values) {
-        // SAFETY: the arrays are one vector each.
-        unsafe {
-            let keys = _mm512_loadu_si512(keys.as_ptr().cast());
-            _mm256_storeu_si256(values.as_mut_ptr().cast(), lookup_8(slots, keys));
-        }
+    for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
+        lookup_batch(slots, keys, values);
     }
     if !rest.is_empty() {
-        let lanes = ((1_u16 << rest.len()) - 1) as __mmask8;
-        // SAFETY: the mask keeps load and store within the slices.
+        // Others are no keys.
+        let (mut keys, mut values) = ([[u64::MAX; STEP]], [[0; STEP]]);
+        keys[0][..rest.len()].copy_from_slice(rest);
+        lookup_batch(slots, &keys, &mut values);
+        rest_values.copy_from_slice(&values[0][..rest.len()]);
+    }
+}
+
+/// The values of the keys of up to [`BATCH`] steps.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn lookup_batch(slots: &Slots, keys: &[[u64; STEP]], values: &mut [[u32; STEP]]) {
+    assert!(slots.words().len() > slots.hash.mask as usize);
+    let mut positions = Positions([[[0; STEP]; 2]; BATCH]);
+    for (keys, positions) in keys.iter().zip(&mut positions.0) {
+        // SAFETY: the arrays are one vector each.
         unsafe {
-            let keys = _mm512_maskz_loadu_epi64(lanes, rest.as_ptr().cast());
-            let found = lookup_8(slots, keys);
-            _mm256_mask_storeu_epi32(rest_values.as_mut_ptr().cast(), lanes, found);
+            let found = positions_of(slots, _mm512_loadu_si512(keys.as_ptr().cast()));
+            _mm256_storeu_si256(positions[0].as_mut_ptr().cast(), found[0]);
+            _mm256_storeu_si256(positions[1].as_mut_ptr().cast(), found[1]);
+        }
+    }
+    for ((keys, values), positions) in keys.iter().zip(values).zip(&positions.0) {
+        // SAFETY: the arrays are one vector each. The mask has kept each position among the words,
+        // asserted above.
+        unsafe {
+            let keys = _mm512_loadu_si512(keys.as_ptr().cast());
+            let words =
+                [load_8(slots.words(), &positions[0]), load_8(slots.words(), &positions[1])];
+            _mm256_storeu_si256(values.as_mut_ptr().cast(), values_of(keys, words));
         }
     }
 }
 
-/// The values of 8 keys.
+/// The two positions of 8 keys.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
-fn lookup_8(slots: &Slots, keys: __m512i) -> __m256i {
+fn positions_of(slots: &Slots, keys: __m512i) -> [__m256i; 2] {
     let hash = &slots.hash;
     let [low, high] = hash.halves.map(i64::from);
     let low = _mm512_mul_epu32(keys, _mm512_set1_epi64(low));
     let high = _mm512_mul_epu32(_mm512_srli_epi64::<32>(keys), _mm512_set1_epi64(high));
     let sum = _mm512_add_epi64(low, high);
     let mixed = _mm512_xor_si512(sum, _mm512_srli_epi64::<32>(sum));
-    // Not a closure, which is not always inlined: the keys would go through memory.
-    let first = words_at(slots, mixed, hash.positions[0]);
-    let second = words_at(slots, mixed, hash.positions[1]);
+    hash.positions.map(|multiplier| {
+        let product = _mm512_mul_epu32(mixed, _mm512_set1_epi64(multiplier.into()));
+        let mask = _mm512_set1_epi64(hash.mask.into());
+        _mm512_cvtepi64_epi32(_mm512_and_si512(_mm512_srli_epi64::<32>(product), mask))
+    })
+}
+
+/// The values of 8 keys by the words at their positions.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn values_of(keys: __m512i, [first, second]: [__m512i; 2]) -> __m256i {
     let is_key = _mm512_cmple_epu64_mask(keys, _mm512_set1_epi64(MAX_KEY as i64));
     let is_first =
         _mm512_mask_cmpeq_epi64_mask(is_key, _mm512_srli_epi64::<VALUE_BITS>(first), keys);
@@ -73,19 +109,6 @@ fn lookup_8(slots: &Slots, keys: __m512i) -> __m256i {
     _mm256_mask_mov_epi32(_mm256_set1_epi32(-1), is_first | is_second, value)
 }
 
-/// The words at one of the two positions of 8 keys.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
-fn words_at(slots: &Slots, mixed: __m512i, multiplier: u32) -> __m512i {
-    let words = slots.words();
-    assert!(words.len() > slots.hash.mask as usize);
-    let product = _mm512_mul_epu32(mixed, _mm512_set1_epi64(multiplier.into()));
-    let mask = _mm512_set1_epi64(slots.hash.mask.into());
-    let at = _mm512_and_si512(_mm512_srli_epi64::<32>(product), mask);
-    // SAFETY: the mask keeps each position among the words, asserted above.
-    unsafe { load_8(words, at) }
-}
-
 /// The words at 8 positions: two loads to a vector of 16 bytes, which take less time than a gather
 /// (on Zen 4 a half).
 ///
@@ -93,13 +116,10 @@ fn words_at(slots: &Slots, mixed: __m512i, multiplier: u32) -> __m512i {
 /// Each position is that of a word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
-unsafe fn load_8(words: &[AtomicU64], at: __m512i) -> __m512i {
-    let mut positions = [0_u64; STEP];
-    // SAFETY: the array is one vector. The caller keeps the positions among the words. The writer
-    // stores these words atomically while we load them: each is one aligned load of 8 bytes, which
-    // x86-64 performs whole.
+unsafe fn load_8(words: &[AtomicU64], positions: &[u32; STEP]) -> __m512i {
+    // SAFETY: the caller keeps the positions among the words. The writer stores these words
+    // atomically while we load them: each is one aligned load of 8 bytes, which x86-64 performs whole.
     unsafe {
-        _mm512_storeu_si512(positions.as_mut_ptr().cast(), at);
         let word = |lane: usize| words.as_ptr().add(positions[lane] as usize);
         let two = |lane: usize| {
             let low = _mm_castsi128_pd(_mm_loadl_epi64(word(lane).cast()));

@@ -124,6 +124,11 @@ impl Fib {
         self.root.get()
     }
 
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    pub(super) fn rest_word(&self) -> &AtomicU32 {
+        &self.rest
+    }
+
     #[inline(always)]
     pub(crate) fn words(&self) -> &[AtomicU64] {
         self.arena.get()
@@ -264,6 +269,11 @@ impl<K: Key> LpmReader<K> {
         kernel.is_available().then_some(self)
     }
 
+    #[inline(always)]
+    pub(super) fn fib(&self) -> &Fib {
+        &self.fib
+    }
+
     /// The kernel in use.
     pub fn kernel(&self) -> Kernel {
         self.kernel
@@ -299,17 +309,6 @@ impl<K: Key> LpmReader<K> {
     #[inline]
     pub fn lookup_batch(&self, keys: &[K], out: &mut [u32]) {
         self.batch(self.fib.rest(), keys, out);
-    }
-
-    /// Prefetches the root words of keys that are looked up soon.
-    #[inline]
-    pub fn prefetch(&self, keys: &[K]) {
-        #[cfg(all(target_arch = "x86_64", not(loom)))]
-        for key in keys {
-            super::kernel::prefetch(self.fib.root(), key.root());
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(loom))))]
-        let _ = keys;
     }
 
     /// As [`Self::lookup_batch`], but the default route does not count.

@@ -185,10 +185,28 @@ fn or_rest(found: __m512i, rest: u32) -> __m512i {
     _mm512_mask_set1_epi32(found, nothing, rest as i32)
 }
 
+/// The upper 64 bits of sixteen addresses, in order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+pub(super) fn upper_halves(keys: &[u128; LANES]) -> (__m512i, __m512i) {
+    let upper = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
+    let from = keys.as_ptr().cast::<__m512i>();
+    // SAFETY: 16 keys are four vectors.
+    let [a, b, c, d] = unsafe {
+        [
+            _mm512_loadu_si512(from),
+            _mm512_loadu_si512(from.add(1)),
+            _mm512_loadu_si512(from.add(2)),
+            _mm512_loadu_si512(from.add(3)),
+        ]
+    };
+    (_mm512_permutex2var_epi64(a, upper, b), _mm512_permutex2var_epi64(c, upper, d))
+}
+
 /// Sixteen lanes of 32 bits from the lower halves of twice eight lanes of 64.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-fn join(low: __m512i, high: __m512i) -> __m512i {
+pub(super) fn join(low: __m512i, high: __m512i) -> __m512i {
     let lower = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     _mm512_permutex2var_epi32(low, lower, high)
 }
@@ -263,7 +281,7 @@ unsafe fn step16<K: Key>(
 }
 
 /// The function of three bits `(a ^ b) & !(b ^ c)` for the ternary logic instruction.
-const LONE_DIFFERS: i32 = {
+pub(super) const LONE_DIFFERS: i32 = {
     let (a, b, c) = (0xf0, 0xcc, 0xaa);
     (a ^ b) & !(b ^ c)
 };

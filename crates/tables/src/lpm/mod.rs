@@ -31,13 +31,19 @@ mod iter;
 mod kernel;
 mod key;
 mod rib;
+mod tables;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod tables_kernel;
 mod update;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod walk_kernel;
 mod writer;
 
 pub use bulk::{Outcome, Refused};
 pub use fib::{Kernel, LpmReader, Region};
 pub use iter::Routes;
 pub use key::Key;
+pub use tables::{Counted, LpmTables};
 pub use writer::{Lpm, LpmMemory};
 
 /// IPv4 routes of one VRF (writer side); addresses in host byte order.
@@ -48,6 +54,11 @@ pub type Ip6Lpm = Lpm<u128>;
 pub type Ip4LpmReader = LpmReader<u32>;
 /// Look-ups in an [`Ip6Lpm`].
 pub type Ip6LpmReader = LpmReader<u128>;
+
+/// Look-ups in the [`Ip4Lpm`]s of several VRFs.
+pub type Ip4LpmTables = LpmTables<u32>;
+/// Look-ups in the [`Ip6Lpm`]s of several VRFs.
+pub type Ip6LpmTables = LpmTables<u128>;
 
 /// The greatest value of a route: the top bit of a word distinguishes children from leaves.
 pub const MAX_VALUE: u32 = (1 << 31) - 1;

@@ -1,0 +1,107 @@
+//! Look-ups of which each lane has its own table: all kernels find what each table finds alone.
+
+use proptest::prelude::*;
+use stoa_tables::lpm::{Counted, Kernel, Key, Lpm, LpmCapacity, LpmTables};
+
+/// Tables, of which one slot is empty.
+const SLOTS: usize = 5;
+const EMPTY: usize = 1;
+const CASES: u32 = if cfg!(miri) { 1 } else { 100 };
+
+/// The id of a slot's table: the slot with a generation above.
+fn id(slot: usize) -> u32 {
+    slot as u32 | (slot as u32 + 3) << 12
+}
+
+/// Which table a lane names (beyond [`SLOTS`]: an id without a table), and its address: near that of a
+/// prefix, or any.
+type Lane<K> = (usize, usize, K);
+
+fn agree<K: Key>(
+    prefixes: &[(K, u8)],
+    lanes: &[Lane<K>],
+    near: impl Fn(K, u8, K) -> K,
+) -> Result<(), TestCaseError> {
+    let table = |slot: usize| {
+        let mut table = Lpm::<K>::new(LpmCapacity::for_routes(1000)).unwrap();
+        for (number, (prefix, len)) in prefixes.iter().enumerate() {
+            // Each table has others, with values of any width.
+            if number % (slot + 2) != 0 {
+                let value = (number as u32 + 1) << (slot * 5);
+                table.insert(*prefix, *len, value).unwrap();
+            }
+        }
+        table
+    };
+    let tables: Vec<_> = (0..SLOTS).map(table).collect();
+    let readers = tables.iter().map(Lpm::reader).enumerate();
+    let slots: Vec<_> =
+        readers.map(|(slot, reader)| (slot != EMPTY).then(|| (id(slot), reader))).collect();
+    let ids: Vec<_> = lanes
+        .iter()
+        .map(|(slot, ..)| if *slot < SLOTS { id(*slot) } else { *slot as u32 })
+        .collect();
+    let keys: Vec<_> = lanes
+        .iter()
+        .map(|(_, at, key)| {
+            prefixes.get(*at).map_or(*key, |(prefix, len)| near(*prefix, *len, *key))
+        })
+        .collect();
+    for counted in [Counted::All, Counted::BeyondDefault] {
+        let expected: Vec<_> = ids.iter().zip(&keys).map(|(id, key)| {
+            let table = slots.iter().flatten().find(|slot| slot.0 == *id);
+            table.map_or(0, |(_, table)| match counted {
+                Counted::All => table.lookup(*key),
+                Counted::BeyondDefault => table.lookup_beyond_default(*key),
+            })
+        });
+        let expected: Vec<u32> = expected.collect();
+        for kernel in [Kernel::Scalar, Kernel::Bits, Kernel::Avx2, Kernel::Avx512] {
+            let tables = LpmTables::new(kernel, slots.clone());
+            let mut found = vec![7; ids.len()];
+            tables.lookup_batch(&ids, &keys, counted, &mut found);
+            prop_assert_eq!(&found, &expected, "{:?} {:?}", kernel, counted);
+        }
+    }
+    Ok(())
+}
+
+fn lanes<K: Key + Arbitrary>() -> impl Strategy<Value = Vec<Lane<K>>> {
+    let slot = prop_oneof![9 => 0..SLOTS, 1 => SLOTS..40];
+    prop::collection::vec((slot, 0..80_usize, any::<K>()), 0..150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+
+    #[test]
+    fn ip4_lanes_have_their_tables(
+        prefixes in prop::collection::vec((any::<u32>(), 0..=32_u8), 0..60),
+        lanes in lanes::<u32>(),
+    ) {
+        let mask = |len: u8| u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+        let prefixes: Vec<_> =
+            prefixes.into_iter().map(|(key, len)| (key & 0xf3ff_ffff & mask(len), len)).collect();
+        agree(&prefixes, &lanes, |prefix, len, key| prefix | key & !mask(len) & 0xfff)?;
+    }
+
+    #[test]
+    fn ip6_lanes_have_their_tables(
+        prefixes in prop::collection::vec((any::<u128>(), 0..=128_u8), 0..60),
+        lanes in lanes::<u128>(),
+    ) {
+        let mask = |len: u8| u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+        let prefixes: Vec<_> = prefixes
+            .into_iter()
+            .map(|(key, len)| (key & mask(len) & !(0xffff << 100), len))
+            .collect();
+        agree(&prefixes, &lanes, |prefix, len, key| prefix | key & !mask(len) >> 5)?;
+    }
+}
+
+#[test]
+#[should_panic(expected = "assertion")]
+fn an_id_in_another_slot_is_refused() {
+    let table = Lpm::<u32>::new(LpmCapacity::for_routes(1)).unwrap();
+    LpmTables::new(Kernel::Scalar, [None, Some((2, table.reader()))]);
+}
