@@ -48,7 +48,7 @@ fn agree<K: Key>(
         })
         .collect();
     for counted in [Counted::All, Counted::BeyondDefault] {
-        let expected: Vec<_> = ids.iter().zip(&keys).map(|(id, key)| {
+        let expected = ids.iter().zip(&keys).map(|(id, key)| {
             let table = slots.iter().flatten().find(|slot| slot.0 == *id);
             table.map_or(0, |(_, table)| match counted {
                 Counted::All => table.lookup(*key),

@@ -6,6 +6,7 @@ use core::mem::MaybeUninit;
 
 use super::chunk::LONE;
 use super::ip6_kernel::BATCH;
+use super::kernel::{LONE_DIFFERS, join, upper_halves};
 
 /// Lanes of a vector.
 pub(super) const STEP: usize = 16;
@@ -18,19 +19,8 @@ pub(super) type Slots<T> = [MaybeUninit<T>; BATCH + STEP];
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
 pub(super) fn after_first_16(keys: &[u128; STEP]) -> [__m512i; 2] {
-    let upper = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
-    let from = keys.as_ptr().cast::<__m512i>();
-    // SAFETY: 16 keys are four vectors.
-    let [a, b, c, d] = unsafe {
-        [
-            _mm512_loadu_si512(from),
-            _mm512_loadu_si512(from.add(1)),
-            _mm512_loadu_si512(from.add(2)),
-            _mm512_loadu_si512(from.add(3)),
-        ]
-    };
-    [_mm512_permutex2var_epi64(a, upper, b), _mm512_permutex2var_epi64(c, upper, d)]
-        .map(|upper| _mm512_slli_epi64::<1>(upper))
+    let (low, high) = upper_halves(keys);
+    [_mm512_slli_epi64::<1>(low), _mm512_slli_epi64::<1>(high)]
 }
 
 /// The runs that are selected in 16 chunks with these heads, counted from 0: by the six bits of the keys
@@ -59,14 +49,6 @@ pub(super) fn select(
     let misses = u16::from(misses(0)) | u16::from(misses(1)) << 8;
     let lones = _mm512_test_epi32_mask(chunk, _mm512_set1_epi32(LONE as i32));
     _mm512_mask_mov_epi32(run, lones, _mm512_maskz_mov_epi32(misses, one))
-}
-
-/// Sixteen lanes of 32 bits from the lower halves of twice eight lanes of 64.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn join(low: __m512i, high: __m512i) -> __m512i {
-    let lower = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    _mm512_permutex2var_epi32(low, lower, high)
 }
 
 /// The lanes of a step of which so many are left.
@@ -109,9 +91,3 @@ pub(super) unsafe fn load_two(column: &Slots<u64>, at: usize, some: __mmask16) -
         ]
     }
 }
-
-/// The function of three bits `(a ^ b) & !(b ^ c)` for the ternary logic instruction.
-const LONE_DIFFERS: i32 = {
-    let (a, b, c) = (0xf0, 0xcc, 0xaa);
-    (a ^ b) & !(b ^ c)
-};

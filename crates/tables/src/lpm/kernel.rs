@@ -7,7 +7,7 @@
 use crate::sync::{AtomicU32, AtomicU64};
 use core::arch::x86_64::*;
 
-use super::chunk::{LONE, NARROW, POSITION};
+use super::chunk::{NARROW, POSITION};
 use super::fib::{LANES, SLACK_WORDS, lookup_lanes, lookup_scalar};
 use super::key::Key;
 
@@ -169,9 +169,7 @@ unsafe fn ip4_lanes<const N: usize>(
             let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(beyond));
             let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(beyond));
             // SAFETY: as required of the caller.
-            found[group] = unsafe {
-                step16::<u32>(words, found[group], children[group], [low, high], [low, high])
-            };
+            found[group] = unsafe { step16(words, found[group], children[group], [low, high]) };
         }
     }
     found.map(|found| or_rest(found, rest))
@@ -212,19 +210,17 @@ pub(super) fn join(low: __m512i, high: __m512i) -> __m512i {
 }
 
 /// One step down in the lanes of `children`, whose next six bits are 63 less `beyond` (lanes 0 to
-/// 7, and 8 to 15). `keys` are the bits after the first of their addresses, in a family that has
-/// lone prefixes. What the words mean: [`chunk`](super::chunk).
+/// 7, and 8 to 15). What the words mean: [`chunk`](super::chunk).
 ///
 /// # Safety
 /// `words` has more than `SLACK_WORDS` words.
 #[inline]
 #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn step16<K: Key>(
+unsafe fn step16(
     words: &[AtomicU64],
     found: __m512i,
     children: __mmask16,
     beyond: [__m512i; 2],
-    keys: [__m512i; 2],
 ) -> __m512i {
     // A chunk ends before the slack does, wherever up to here it begins. Right chunks do; this is
     // for the sake of soundness alone.
@@ -246,34 +242,15 @@ unsafe fn step16<K: Key>(
     let through = |half: usize| _mm512_and_si512(heads[half], _mm512_srlv_epi64(all, beyond[half]));
     // Which run is selected, counted from 1: the half-word of the chunk less one, as the bitmap takes
     // two.
-    let mut run = join(_mm512_popcnt_epi64(through(0)), _mm512_popcnt_epi64(through(1)));
+    let run = join(_mm512_popcnt_epi64(through(0)), _mm512_popcnt_epi64(through(1)));
     let one = _mm512_set1_epi32(1);
-    if K::LONES {
-        let misses = |half: usize| -> __mmask8 {
-            let less = _mm512_add_epi64(heads[half], all);
-            // (key ^ head) & !(head ^ (head - 1)): where the key differs above the marker.
-            let differs = _mm512_ternarylogic_epi64::<LONE_DIFFERS>(keys[half], heads[half], less);
-            _mm512_test_epi64_mask(differs, differs)
-        };
-        let misses = u16::from(misses(0)) | u16::from(misses(1)) << 8;
-        let lones = _mm512_test_epi32_mask(found, _mm512_set1_epi32(LONE as i32));
-        run = _mm512_mask_mov_epi32(run, lones, one);
-        run = _mm512_mask_add_epi32(run, lones & misses, one, one);
-    }
     let half = _mm512_slli_epi32::<1>(at);
-    if !K::NARROWS {
-        let half = _mm512_add_epi32(half, run);
-        let runs = words.as_ptr().cast::<i32>().wrapping_add(1);
-        // SAFETY: a run is at most 64, so its half-word is within 33 words after `at`, which is at
-        // least `SLACK_WORDS` words before the end of the arena. (A lane that has no chunk reads
-        // nothing.)
-        return unsafe { _mm512_mask_i32gather_epi32::<4>(found, children, half, runs.cast()) };
-    }
     let narrow = _mm512_test_epi32_mask(found, _mm512_set1_epi32(NARROW as i32)) & children;
     let before = _mm512_sub_epi32(run, one);
     let half = _mm512_add_epi32(half, _mm512_mask_srli_epi32::<1>(before, narrow, before));
     let runs = words.as_ptr().wrapping_add(1);
-    // SAFETY: as above.
+    // SAFETY: a run is at most 64, so its half-word is within 33 words after `at`, which is at least
+    // `SLACK_WORDS` words before the end of the arena. (A lane that has no chunk reads nothing.)
     let runs = unsafe { _mm512_mask_i32gather_epi32::<4>(found, children, half, runs.cast()) };
     // Which of two runs of 16 bits: rotations are by their lower five bits.
     let runs = _mm512_mask_rorv_epi32(runs, narrow, runs, _mm512_slli_epi32::<4>(before));

@@ -15,10 +15,13 @@ pub enum Counted {
     BeyondDefault,
 }
 
+/// A table and its id.
+pub type Entry<K> = Option<(u32, LpmReader<K>)>;
+
 /// Tables by id. Cheap to clone only as a whole: one for all workers.
 #[derive(Clone, Debug)]
 pub struct LpmTables<K> {
-    slots: Box<[Option<(u32, LpmReader<K>)>]>,
+    slots: Box<[Entry<K>]>,
     /// What the AVX-512 kernel loads for each lane, by slot.
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     lines: Box<[super::tables_kernel::Line]>,
@@ -30,10 +33,7 @@ impl<K: Key> LpmTables<K> {
     ///
     /// # Panics
     /// When an id is in the wrong slot.
-    pub fn new(
-        kernel: Kernel,
-        slots: impl IntoIterator<Item = Option<(u32, LpmReader<K>)>>,
-    ) -> Self {
+    pub fn new(kernel: Kernel, slots: impl IntoIterator<Item = Entry<K>>) -> Self {
         let mut slots: Vec<_> = slots.into_iter().collect();
         slots.resize_with(slots.len().next_power_of_two().max(2), || None);
         for (slot, table) in slots.iter().enumerate() {

@@ -5,10 +5,10 @@
 use core::arch::x86_64::*;
 use core::sync::atomic::AtomicU64;
 
-use super::fib::{LANES, LpmReader, SLACK_WORDS};
+use super::fib::{LANES, SLACK_WORDS};
 use super::kernel::{has_avx512, has_bits, join, upper_halves};
 use super::key::Key;
-use super::tables::{Counted, LpmTables};
+use super::tables::{Counted, Entry, LpmTables};
 use super::walk_kernel::{ManyArenas, addresses, walk_ip4, walk_ip6};
 use crate::load_kernel::load_16_at;
 
@@ -33,9 +33,9 @@ pub(super) struct Line {
 }
 
 /// The lines of all slots, whose tables must outlive them.
-pub(super) fn lines<K: Key>(slots: &[Option<(u32, LpmReader<K>)>]) -> Box<[Line]> {
+pub(super) fn lines<K: Key>(slots: &[Entry<K>]) -> Box<[Line]> {
     let address = |pointer: *const AtomicU64| pointer.expose_provenance() as u64;
-    let line = |(slot, table): (usize, &Option<(u32, LpmReader<K>)>)| {
+    let line = |(slot, table): (usize, &Entry<K>)| {
         // No id with this slot.
         let id = slot as u32 ^ 1;
         let empty = address(EMPTY.as_ptr());
