@@ -6,7 +6,7 @@ use stoa_engine::{VECTOR, Vector};
 use crate::kernel::Kernel;
 
 /// Bytes of an IPv4 header without options.
-const LENGTH: usize = 20;
+pub(super) const LENGTH: usize = 20;
 
 /// Loads the words at bytes `at` of all lanes in host order. A lane without a whole header gets 0.
 ///
@@ -22,7 +22,7 @@ pub fn load<const N: usize>(
     assert!(at.iter().all(|at| *at <= 16));
     match kernel {
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512 => super::header_words_avx512::load(vector, at, words),
+        Kernel::Avx512 | Kernel::Avx2 => super::header_words_avx2::load(vector, at, words),
         _ => load_scalar(vector, at, words),
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use stoa_engine::arc::FeatureArc;
 use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::{Node, Vector};
-use stoa_tables::adjacency::AdjacencyLine;
+use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
 use stoa_wire::ipv4;
 
-use super::rewrite::{Counts, Exceptions, Family, HEADER, Rewrite};
+use super::rewrite::{Counts, Exceptions, Family, HEADER, Left, Rewrite};
 use crate::arcs::{Arcs, IP4_OUTPUT};
 use crate::drops::Drop;
 use crate::shared::Shared;
@@ -74,12 +74,17 @@ impl Family for Ip4 {
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
+    fn tunnel_avx512(vector: &mut Vector, head: AdjacencyHead) -> Exceptions {
+        super::rewrite_avx512::enter_tunnel::<Self>(vector, head)
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
     fn each_avx512(
         vector: &mut Vector,
         lines: &[AdjacencyLine],
         sends: u8,
         counters: &[AdjacencyCounters],
-    ) -> Exceptions {
+    ) -> Left {
         super::rewrite_avx512::rewrite_each::<Self>(vector, lines, sends, counters)
     }
     #[cfg(target_arch = "x86_64")]

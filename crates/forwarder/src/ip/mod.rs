@@ -4,7 +4,7 @@ pub mod flow_hash;
 pub mod header_words;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
-mod header_words_avx512;
+mod header_words_avx2;
 pub mod identification;
 pub mod ip4_fragment;
 pub mod ip4_input;
