@@ -107,6 +107,31 @@ pub(crate) unsafe fn load_4(pool: &Pool, places: &[u64; STEP], by: usize) -> __m
     _mm256_set_m128i(four(4), four(0))
 }
 
+/// The two words of each of 8 packets at offset `by` of their data: the first ones and the second ones.
+///
+/// # Safety
+/// These 8 bytes are inside the buffers of the lanes.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) unsafe fn load_8(pool: &Pool, places: &[u64; STEP], by: usize) -> [__m256i; 2] {
+    let base = pool.base().as_ptr().cast_const();
+    // Lanes 0, 1, 4, 5, then 2, 3, 6, 7: shuffling works on halves of vectors.
+    let four = |lane: usize| {
+        // SAFETY: guaranteed by the caller.
+        let two = |lane: usize| unsafe {
+            let of = |lane: usize| base.add(places[lane] as usize + by);
+            let low = _mm_castsi128_pd(_mm_loadl_epi64(of(lane).cast()));
+            _mm_castpd_ps(_mm_loadh_pd(low, of(lane + 1).cast()))
+        };
+        _mm256_set_m128(two(lane + 4), two(lane))
+    };
+    let (even, odd) = (four(0), four(2));
+    [
+        _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(even, odd)),
+        _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(even, odd)),
+    ]
+}
+
 /// Words in host order.
 #[target_feature(enable = "avx2")]
 #[inline]

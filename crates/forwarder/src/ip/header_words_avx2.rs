@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 use stoa_engine::{VECTOR, Vector};
 
 use super::header_words::{LENGTH, load_lane};
-use crate::columns_avx2::{Columns, STEP, host, load_4};
+use crate::columns_avx2::{Columns, STEP, host, load_4, load_8};
 
 /// Same result as [`super::header_words::load_scalar`].
 pub fn load<const N: usize>(vector: &Vector, at: [usize; N], words: [&mut [u32; VECTOR]; N]) {
@@ -32,12 +32,22 @@ fn load_steps<const N: usize>(vector: &Vector, at: [usize; N], mut words: [&mut 
             continue;
         }
         let places = columns.places();
+        // SAFETY: the header of each lane is inside its buffer, and 8 elements follow `first`.
+        let store = |words: &mut [u32; VECTOR], found| unsafe {
+            _mm256_storeu_si256(words.as_mut_ptr().add(first).cast(), host(found));
+        };
+        if let (&[at, next], [words, others]) = (&at[..], &mut words[..])
+            && next == at + size_of::<u32>()
+        {
+            // SAFETY: the same.
+            let [found, others_found] = unsafe { load_8(vector.pool(), &places, at) };
+            store(words, found);
+            store(others, others_found);
+            continue;
+        }
         for (at, words) in at.into_iter().zip(&mut words) {
-            // SAFETY: the header of each lane is inside its buffer, and 8 elements follow `first`.
-            unsafe {
-                let found = host(load_4(vector.pool(), &places, at));
-                _mm256_storeu_si256(words.as_mut_ptr().add(first).cast(), found);
-            }
+            // SAFETY: the same.
+            store(words, unsafe { load_4(vector.pool(), &places, at) });
         }
     }
 }

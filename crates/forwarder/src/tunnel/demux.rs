@@ -184,8 +184,9 @@ impl<K: Outer> Demux<K> {
             return LaneSet::first_of(0);
         }
         tunnels.lookup_batch(&self.ends.keys[..lanes], &mut self.found[..lanes]);
-        for line in self.found[..lanes].iter().filter(|line| **line != ABSENT) {
-            prefetch(std::ptr::from_ref(tunnels.line(*line)).cast());
+        for line in &self.found[..lanes] {
+            // Without a line, of an address that is not read.
+            prefetch(tunnels.lines().as_ptr().wrapping_add(*line as usize).cast());
         }
         let (sources, values) = (&self.ends.sources[..lanes], &mut self.values[..lanes]);
         self.lookup.run((shared, reader), &vector.rx_if, sources, values, Routes::All);
@@ -211,12 +212,19 @@ impl<K: Outer> Demux<K> {
     fn confirm(&self, tunnels: &Tunnels, vector: &mut Vector) -> LaneSet {
         // The bits of lanes that are no packet of a tunnel, in bytes of 8 lanes.
         let (lanes, mut others) = (vector.len(), [0_u8; VECTOR / 8]);
-        for (lane, found) in self.found.iter().enumerate().take(lanes) {
-            let line = tunnels.line(*found);
-            let is_of = self.ends.is_of(line, lane);
-            // Of another lane, no node reads it.
-            vector.arg[lane] = line.interface();
-            others[lane / 8] |= u8::from(!is_of) << (lane % 8);
+        let (found, args) = (self.found.as_chunks::<8>().0, vector.arg.as_chunks_mut::<8>().0);
+        let steps = found.iter().zip(args).zip(&mut others);
+        // Lanes that are not in use have no line, or one of an earlier vector: they are in no set.
+        for (step, ((found, args), others)) in steps.enumerate().take(lanes.div_ceil(8)) {
+            let mut bits = 0;
+            for (at, (found, arg)) in found.iter().zip(args).enumerate() {
+                let line = tunnels.line(*found);
+                let is_of = self.ends.is_of(line, step * 8 + at);
+                // Of another lane, no node reads it.
+                *arg = line.interface();
+                bits |= u8::from(!is_of) << at;
+            }
+            *others = bits;
         }
         let mut taken = LaneSet::first_of(lanes);
         taken.remove(&others);

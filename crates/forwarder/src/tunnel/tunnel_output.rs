@@ -115,14 +115,12 @@ impl Prefetched<'_> {
     #[inline(always)]
     fn lane(&self, vector: &Vector, lane: usize) {
         let lane = lane % VECTOR;
-        if let Some(line) = self.outer.lines.get(self.outer.index[lane] as usize) {
-            prefetch(std::ptr::from_ref(line).cast());
-        }
-        if let Some(counters) = self.counters.interfaces.get(vector.tx_if[lane] as usize) {
-            prefetch(std::ptr::from_ref(counters).cast());
-        }
-        if let Some(counters) = self.counters.adjacencies.get(vector.adjacency[lane] as usize) {
-            prefetch(std::ptr::from_ref(counters).cast());
-        }
+        let [line, interface, adjacency] =
+            [self.outer.index, &vector.tx_if, &vector.adjacency].map(|it| it[lane] as usize);
+        let WorkerCounters { interfaces, adjacencies, .. } = self.counters;
+        // An address that is out of range is not read.
+        prefetch(self.outer.lines.as_ptr().wrapping_add(line).cast());
+        prefetch(interfaces.as_ptr().wrapping_add(interface).cast());
+        prefetch(adjacencies.as_ptr().wrapping_add(adjacency).cast());
     }
 }

@@ -67,7 +67,7 @@ fn mixed(is_used: impl Fn(u16) -> bool) -> Vec<u16> {
 /// A packet that differs from those of other turns, now and then with don't-fragment, and its class.
 fn inner(ends: (Ipv4Addr, Ipv4Addr), turn: usize) -> (Vec<u8>, u8) {
     let builder = ipv4::Builder {
-        dscp_ecn: (turn % 64 << 2) as u8,
+        dscp_ecn: (turn % 64 * 4) as u8,
         identification: turn as u16,
         flags_fragment: if turn.is_multiple_of(3) { ipv4::DONT_FRAGMENT } else { 0 },
         ..ipv4::Builder::new(ends.0, ends.1, protocol::UDP)
@@ -90,7 +90,8 @@ fn forwarded(packet: &[u8]) -> Vec<u8> {
 /// Sends packets into tunnels: all of them get the headers of theirs.
 fn encapsulate(lab: &mut Lab, order: &[u16], expected: &mut [[u64; 4]]) {
     let to = |at: u16| of_many(at).2 | Ipv4Addr::new(0, 0, 0, 9);
-    let packets: Vec<_> = (0..).zip(order).map(|(turn, at)| inner((host4(1), to(*at)), turn)).collect();
+    let packets: Vec<_> =
+        (0..).zip(order).map(|(turn, at)| inner((host4(1), to(*at)), turn)).collect();
     lab.send("west", packets.iter().map(|(packet, _)| packet_from(1, packet)).collect::<Vec<_>>());
     let mut wanted = HashSet::new();
     for (turn, (at, (packet, class))) in order.iter().zip(&packets).enumerate() {
