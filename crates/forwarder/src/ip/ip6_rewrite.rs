@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_engine::arc::FeatureArc;
 use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::{Node, Vector};
-use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
+use stoa_tables::adjacency::AdjacencyLine;
 
 use super::rewrite::{Counts, Exceptions, Family, HEADER, Left, Rewrite};
 use crate::arcs::{Arcs, IP6_OUTPUT};
@@ -64,11 +64,6 @@ impl Family for Ip6 {
         counts: &mut Counts,
     ) -> Exceptions {
         super::rewrite_avx512::rewrite::<Self>(vector, line, sends, counts)
-    }
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    fn tunnel_avx512(vector: &mut Vector, head: AdjacencyHead) -> Exceptions {
-        super::rewrite_avx512::enter_tunnel::<Self>(vector, head)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]

@@ -15,7 +15,7 @@ use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_tables::adjacency::{
-    AdjacencyHead, AdjacencyKind, AdjacencyLine, AdjacencyReader, OUTPUT_FEATURES, SHORT_REWRITE,
+    AdjacencyKind, AdjacencyLine, AdjacencyReader, OUTPUT_FEATURES, SHORT_REWRITE,
 };
 
 use super::output_arc::OutputArc;
@@ -85,10 +85,6 @@ pub trait Family: Send + 'static {
         sends: u8,
         counts: &mut Counts,
     ) -> Exceptions;
-
-    /// [`Stage::rewrite_uniform`] with AVX-512, into the tunnel with this head.
-    #[cfg(target_arch = "x86_64")]
-    fn tunnel_avx512(vector: &mut Vector, head: AdjacencyHead) -> Exceptions;
 
     /// [`Stage::rewrite_each`] with AVX-512.
     #[cfg(target_arch = "x86_64")]
@@ -185,6 +181,9 @@ impl Stage {
             {
                 return arc.enter_all::<F>(features, vector, line.head());
             }
+            if line.head().kind() == AdjacencyKind::Tunnel && self.kernel == Kernel::Avx512 {
+                return self.rewrite_each::<F>(features, vector, adjacencies, counters);
+            }
             let mut counts = Counts::default();
             let next = self.rewrite_uniform::<F>(vector, (adjacencies, line), &mut counts);
             counts.close(counters.get(adjacency as usize));
@@ -249,10 +248,6 @@ impl Stage {
     ) -> Next {
         let mut exceptions = match self.kernel {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 if line.head().kind() == AdjacencyKind::Tunnel => {
-                return self.enter_tunnel::<F>(vector, (adjacencies, line), counts);
-            }
-            #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => F::uniform_avx512(vector, line, self.sends, counts),
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => F::uniform_avx2(vector, line, self.sends, counts),
@@ -269,30 +264,6 @@ impl Stage {
                 counts.bytes += bytes;
             };
             tunnels = self.rewrite_wide::<F>(vector, adjacencies, &mut exceptions, counted);
-        }
-        let header = Header::new(adjacencies, line, self.sends);
-        set_edges(vector, &exceptions, &tunnels, |vector, lane| {
-            rewrite_one::<F>(vector, lane, &header, counts)
-        })
-    }
-
-    /// Decrements the TTL of all lanes, which are on their way into one tunnel: a link-layer header of
-    /// no bytes.
-    #[cfg(target_arch = "x86_64")]
-    #[inline(never)]
-    fn enter_tunnel<F: Family>(
-        &self,
-        vector: &mut Vector,
-        (adjacencies, line): (&AdjacencyReader, &AdjacencyLine),
-        counts: &mut Counts,
-    ) -> Next {
-        let exceptions = F::tunnel_avx512(vector, line.head());
-        let mut tunnels = [0; VECTOR / 16];
-        for (at, (tunnels, exceptions)) in tunnels.iter_mut().zip(&exceptions).enumerate() {
-            *tunnels = match vector.len().saturating_sub(at * 16) {
-                16.. => !exceptions,
-                some => ((1 << some) - 1) & !exceptions,
-            };
         }
         let header = Header::new(adjacencies, line, self.sends);
         set_edges(vector, &exceptions, &tunnels, |vector, lane| {

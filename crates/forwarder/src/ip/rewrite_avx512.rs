@@ -9,12 +9,12 @@ use std::arch::x86_64::*;
 use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::pool::Pool;
 use stoa_engine::{VECTOR, Vector};
-use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine, OUTPUT_FEATURES};
+use stoa_tables::adjacency::AdjacencyLine;
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
-use super::rewrite::{AHEAD, Counts, Exceptions, Left};
-use super::rewrite_columns_avx512::{Columns, Heads, STEP, gather_words, load_words};
+use super::rewrite::{AHEAD, Counts, Exceptions, HEADER, Left};
+use super::rewrite_columns_avx512::{Columns, Heads, STEP};
 
 /// Bytes of a link-layer header without tags, the shortest that [`rewrite_each`] writes.
 pub(super) const UNTAGGED: usize = 14;
@@ -80,7 +80,8 @@ pub fn rewrite<F: DecrementTtl>(
     unsafe { uniform::<F>(vector, line, sends, counts) }
 }
 
-/// Like [`rewrite`], each lane with the adjacency of its column.
+/// Like [`rewrite`], each lane with the adjacency of its column. Steps of 16 lanes without one to send
+/// may go into tunnels.
 pub fn rewrite_each<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
@@ -90,14 +91,6 @@ pub fn rewrite_each<F: DecrementTtl>(
     assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
     unsafe { each_lane::<F>(vector, lines, sends, counters) }
-}
-
-/// Decrements the TTL of all lanes on their way into the tunnel with this head, and sets their tx
-/// interface. Returns the other lanes, unchanged, as [`rewrite`] does.
-pub fn enter_tunnel<F: DecrementTtl>(vector: &mut Vector, head: AdjacencyHead) -> Exceptions {
-    assert!(crate::kernel::Kernel::Avx512.is_available());
-    // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
-    unsafe { into_tunnel::<F>(vector, head) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -126,8 +119,7 @@ fn uniform<F: DecrementTtl>(
             decremented.swap_halves();
         }
         // SAFETY: the lanes passed `Columns::plain`, and the frame belongs to their adjacency.
-        let send = |lane| unsafe { decremented.write(vector.pool(), lane, &frame) };
-        for_each(decremented.lanes, send);
+        decremented.for_each(|lane| unsafe { decremented.write(vector.pool(), lane, &frame) });
         columns.store(vector, at, decremented.lanes, &heads);
         bytes = _mm512_mask_add_epi32(bytes, decremented.lanes, bytes, columns.length);
         counts.packets += u64::from(decremented.lanes.count_ones());
@@ -148,16 +140,20 @@ fn each_lane<F: DecrementTtl>(
     // An adjacency without counters is left to the slow path.
     let lines = &lines[..lines.len().min(counters.len())];
     let counters = &counters[..lines.len()];
-    for step in 0..lanes.div_ceil(STEP) {
+    let exceptions = left.exceptions.iter_mut().enumerate();
+    for (step, exceptions) in exceptions.take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
         let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
         let columns = Columns::load(vector, at);
-        let (complete, mut heads) = Heads::each((vector, at), in_use, lines, sends);
-        let tunnels = match in_use & !complete {
-            0 => 0,
-            others => heads.tunnels(others, columns.length, sends),
-        };
-        let plain = columns.plain(vector.pool(), complete | tunnels, &heads);
+        let (complete, heads) = Heads::each((vector, at), in_use, lines, sends);
+        if complete == 0 {
+            // Not here: it would take registers from the others.
+            let tunnels = into_tunnels::<F>(vector, at, lines, sends);
+            left.tunnels[step] = tunnels;
+            *exceptions = in_use & !tunnels;
+            continue;
+        }
+        let plain = columns.plain(vector.pool(), complete, &heads);
         // SAFETY: see `Columns::plain`.
         let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
         let ids = &vector.adjacency[at..].as_chunks::<STEP>().0[0];
@@ -174,55 +170,39 @@ fn each_lane<F: DecrementTtl>(
             counters.packets.add(1);
             counters.bytes.add(lengths[lane].into());
         };
-        let tunnels = tunnels & decremented.lanes;
-        if tunnels != 0 {
-            // SAFETY: the lanes passed `Columns::plain`.
-            let enter = |lane| unsafe { decremented.write_word::<F>(vector.pool(), lane) };
-            for_each(tunnels, enter);
-            let others = decremented.lanes & !tunnels;
-            if others != 0 {
-                for_each(others, |lane| send(lane, false));
-            }
-        } else if heads.are_untagged(decremented.lanes) {
-            for_each(decremented.lanes, |lane| send(lane, true));
+        if heads.are_untagged(decremented.lanes) {
+            decremented.for_each(|lane| send(lane, true));
         } else {
-            for_each(decremented.lanes, |lane| send(lane, false));
+            decremented.for_each(|lane| send(lane, false));
         }
         columns.store(vector, at, decremented.lanes, &heads);
-        left.exceptions[step] = in_use & !decremented.lanes;
-        left.tunnels[step] = tunnels;
+        *exceptions = in_use & !decremented.lanes;
     }
     left
 }
 
+/// Decrements the TTL of those of 16 lanes that are on their way into a tunnel, and sets their tx
+/// interface. Returns these.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn into_tunnel<F: DecrementTtl>(vector: &mut Vector, head: AdjacencyHead) -> Exceptions {
-    let (lanes, mut exceptions) = (vector.len(), [0; VECTOR / STEP]);
-    for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
-        let at = step * STEP;
-        let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
-        let (columns, mut heads) = (Columns::load(vector, at), Heads::all(head));
-        let tunnels = heads.tunnels(in_use, columns.length, OUTPUT_FEATURES);
-        let plain = columns.plain(vector.pool(), tunnels, &heads);
-        // SAFETY: see `Columns::plain`.
-        let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
-        // SAFETY: the lanes passed `Columns::plain`.
-        let enter = |lane| unsafe { decremented.write_word::<F>(vector.pool(), lane) };
-        for_each(decremented.lanes, enter);
-        columns.store(vector, at, decremented.lanes, &heads);
-        *exceptions = in_use & !decremented.lanes;
-    }
-    exceptions
-}
-
-/// Calls `write` for each of these lanes.
-#[inline(always)]
-fn for_each(lanes: __mmask16, write: impl Fn(usize)) {
-    if lanes == __mmask16::MAX {
-        (0..STEP).for_each(write);
-    } else {
-        (0..STEP).filter(|lane| lanes >> lane & 1 == 1).for_each(write);
-    }
+#[inline(never)]
+fn into_tunnels<F: DecrementTtl>(
+    vector: &mut Vector,
+    at: usize,
+    lines: &[AdjacencyLine],
+    sends: u8,
+) -> __mmask16 {
+    let in_use = ((1_u32 << (vector.len() - at).min(STEP)) - 1) as __mmask16;
+    let columns = Columns::load(vector, at);
+    let (tunnels, heads) = Heads::tunnels((vector, at), in_use, lines, sends);
+    let least = _mm512_set1_epi32(HEADER as i32);
+    let tunnels = _mm512_mask_cmpge_epu32_mask(tunnels, columns.length, least);
+    let plain = columns.plain(vector.pool(), tunnels, &heads);
+    // SAFETY: see `Columns::plain`.
+    let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
+    // SAFETY: the lanes passed `Columns::plain`.
+    decremented.for_each(|lane| unsafe { decremented.write_word::<F>(vector.pool(), lane) });
+    columns.store(vector, at, decremented.lanes, &heads);
+    decremented.lanes
 }
 
 /// The start of a frame: link-layer header and mask of the stored bytes.
@@ -283,8 +263,8 @@ impl Decremented {
             _mm512_storeu_si512(decremented.places.as_mut_ptr().cast(), low);
             _mm512_storeu_si512(decremented.places.as_mut_ptr().add(8).cast(), high);
             match lanes {
-                __mmask16::MAX => load_words(pool, &decremented.places, F::WORD),
-                _ => gather_words(pool, lanes, halves, F::WORD),
+                __mmask16::MAX => load_words::<F>(pool, &decremented.places),
+                _ => gather_words::<F>(pool, lanes, halves),
             }
         };
         let own = columns.own(lanes);
@@ -303,6 +283,16 @@ impl Decremented {
     #[inline(always)]
     fn swap_halves(&mut self) {
         self.words.iter_mut().for_each(|word| *word = word.rotate_left(16));
+    }
+
+    /// Calls `write` for each lane.
+    #[inline(always)]
+    fn for_each(&self, write: impl Fn(usize)) {
+        if self.lanes == __mmask16::MAX {
+            (0..STEP).for_each(write);
+        } else {
+            (0..STEP).filter(|lane| self.lanes >> lane & 1 == 1).for_each(write);
+        }
     }
 
     /// Writes the word of a lane.
@@ -366,5 +356,43 @@ impl Decremented {
             copy(8);
             packet.add(F::WORD).cast::<i32>().write_unaligned(self.words[lane]);
         }
+    }
+}
+
+/// The words of all 16 lanes, load by load: that takes less than a gather.
+///
+/// # Safety
+/// The places are of packets of this pool, with a word in each.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+unsafe fn load_words<F: DecrementTtl>(pool: &Pool, places: &[u64; STEP]) -> __m512i {
+    let base = pool.base().as_ptr().cast_const();
+    // SAFETY: guaranteed by the caller.
+    let word = |lane: usize| unsafe {
+        base.add(places[lane] as usize + F::WORD).cast::<i32>().read_unaligned()
+    };
+    let four = |lane| _mm_setr_epi32(word(lane), word(lane + 1), word(lane + 2), word(lane + 3));
+    let eight = |lane| _mm256_set_m128i(four(lane + 4), four(lane));
+    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(eight(0)), eight(8))
+}
+
+/// The words of some of 16 lanes.
+///
+/// # Safety
+/// The places of these lanes are of packets of this pool, with a word in each.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+unsafe fn gather_words<F: DecrementTtl>(
+    pool: &Pool,
+    lanes: __mmask16,
+    [low, high]: [__m512i; 2],
+) -> __m512i {
+    let zero = _mm256_setzero_si256();
+    // SAFETY: guaranteed by the caller; other lanes are not loaded.
+    unsafe {
+        let word = pool.base().as_ptr().add(F::WORD).cast();
+        let low = _mm512_mask_i64gather_epi32::<1>(zero, lanes as __mmask8, low, word);
+        let high = _mm512_mask_i64gather_epi32::<1>(zero, (lanes >> 8) as __mmask8, high, word);
+        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
     }
 }

@@ -19,7 +19,6 @@ pub(super) struct Heads {
     pub(super) mtu: __m512i,
     /// Bytes of the link-layer header, at most [`AHEAD`].
     pub(super) header: __m512i,
-    pub(super) kind: __m512i,
 }
 
 impl Heads {
@@ -31,7 +30,6 @@ impl Heads {
             interface: _mm512_set1_epi32(head.interface() as i32),
             mtu: _mm512_set1_epi32(head.mtu().into()),
             header: _mm512_set1_epi32(head.rewrite_len().min(AHEAD) as i32),
-            kind: _mm512_set1_epi32(head.kind_byte().into()),
         }
     }
 
@@ -45,6 +43,45 @@ impl Heads {
         lines: &[AdjacencyLine],
         sends: u8,
     ) -> (__mmask16, Self) {
+        let (rest, heads) = Self::load((vector, at), in_use, lines);
+        let kind = _mm512_srli_epi32::<24>(rest);
+        let header = heads.header;
+        let complete = _mm512_set1_epi32(sends.into());
+        let complete = _mm512_mask_cmpeq_epi32_mask(in_use, kind, complete);
+        let (least, most) = (_mm512_set1_epi32(UNTAGGED as i32), _mm512_set1_epi32(AHEAD as i32));
+        let complete = _mm512_mask_cmpge_epu32_mask(complete, header, least);
+        let complete = _mm512_mask_cmple_epu32_mask(complete, header, most);
+        let complete = _mm512_mask_testn_epi32_mask(complete, header, _mm512_set1_epi32(1));
+        (complete, heads)
+    }
+
+    /// The lanes that are on their way into a tunnel, with a link-layer header of no bytes. Those that
+    /// are to meet output features are not among them, see `sends` of [`Self::each`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    pub(super) fn tunnels(
+        (vector, at): (&Vector, usize),
+        in_use: __mmask16,
+        lines: &[AdjacencyLine],
+        sends: u8,
+    ) -> (__mmask16, Self) {
+        let (rest, heads) = Self::load((vector, at), in_use, lines);
+        let ignored = sends & OUTPUT_FEATURES;
+        let kind = _mm512_srli_epi32::<24>(rest);
+        let kind = _mm512_or_si512(kind, _mm512_set1_epi32(ignored.into()));
+        let tunnel = _mm512_set1_epi32((AdjacencyKind::Tunnel as u8 | ignored).into());
+        let tunnels = _mm512_mask_cmpeq_epi32_mask(in_use, kind, tunnel);
+        (tunnels, Self { header: _mm512_setzero_si512(), ..heads })
+    }
+
+    /// The adjacencies of these lanes, and the upper halves of their heads: 0 of an unknown one.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    fn load(
+        (vector, at): (&Vector, usize),
+        in_use: __mmask16,
+        lines: &[AdjacencyLine],
+    ) -> (__m512i, Self) {
         assert!(at <= VECTOR - STEP && lines.len() <= 1 << 28);
         let zero = _mm512_setzero_si512();
         // SAFETY: 16 elements of the column follow `at`. Only lanes with the index of a line load.
@@ -67,32 +104,9 @@ impl Heads {
         };
         // The words of the head: interface, then MTU, length and kind.
         let rest = join(_mm512_srli_epi64::<32>(low), _mm512_srli_epi64::<32>(high));
-        let kind = _mm512_srli_epi32::<24>(rest);
         let header = _mm512_and_si512(_mm512_srli_epi32::<16>(rest), _mm512_set1_epi32(0xff));
-        let complete = _mm512_set1_epi32(sends.into());
-        let complete = _mm512_mask_cmpeq_epi32_mask(in_use, kind, complete);
-        let (least, most) = (_mm512_set1_epi32(UNTAGGED as i32), _mm512_set1_epi32(AHEAD as i32));
-        let complete = _mm512_mask_cmpge_epu32_mask(complete, header, least);
-        let complete = _mm512_mask_cmple_epu32_mask(complete, header, most);
-        let complete = _mm512_mask_testn_epi32_mask(complete, header, _mm512_set1_epi32(1));
         let mtu = _mm512_and_si512(rest, _mm512_set1_epi32(0xffff));
-        (complete, Self { interface: join(low, high), mtu, header, kind })
-    }
-
-    /// Those of these lanes whose adjacency is a tunnel and whose packet has a header. Their link-layer
-    /// header becomes one of no bytes. Lanes that are to meet output features are not among them, see
-    /// `sends` of [`Self::each`].
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    #[inline]
-    pub(super) fn tunnels(&mut self, lanes: __mmask16, length: __m512i, sends: u8) -> __mmask16 {
-        let ignored = sends & OUTPUT_FEATURES;
-        let kind = _mm512_or_si512(self.kind, _mm512_set1_epi32(ignored.into()));
-        let tunnel = _mm512_set1_epi32((AdjacencyKind::Tunnel as u8 | ignored).into());
-        let tunnels = _mm512_mask_cmpeq_epi32_mask(lanes, kind, tunnel);
-        let least = _mm512_set1_epi32(HEADER as i32);
-        let tunnels = _mm512_mask_cmpge_epu32_mask(tunnels, length, least);
-        self.header = _mm512_mask_mov_epi32(self.header, tunnels, _mm512_setzero_si512());
-        tunnels
+        (rest, Self { interface: join(low, high), mtu, header })
     }
 
     /// Whether these lanes have link-layer headers without tags.
@@ -192,44 +206,5 @@ impl Columns {
             let tx_if = vector.tx_if.as_mut_ptr().add(at).cast();
             _mm512_mask_storeu_epi32(tx_if, lanes, heads.interface);
         }
-    }
-}
-
-/// The words at byte `at` of all 16 packets, load by load: that takes less than a gather.
-///
-/// # Safety
-/// The places are of packets of this pool, with a word in each.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-#[inline]
-pub(super) unsafe fn load_words(pool: &Pool, places: &[u64; STEP], at: usize) -> __m512i {
-    let base = pool.base().as_ptr().cast_const();
-    // SAFETY: guaranteed by the caller.
-    let word = |lane: usize| unsafe {
-        base.add(places[lane] as usize + at).cast::<i32>().read_unaligned()
-    };
-    let four = |lane| _mm_setr_epi32(word(lane), word(lane + 1), word(lane + 2), word(lane + 3));
-    let eight = |lane| _mm256_set_m128i(four(lane + 4), four(lane));
-    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(eight(0)), eight(8))
-}
-
-/// The words at byte `at` of some of 16 packets.
-///
-/// # Safety
-/// The places of these lanes are of packets of this pool, with a word in each.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-#[inline]
-pub(super) unsafe fn gather_words(
-    pool: &Pool,
-    lanes: __mmask16,
-    [low, high]: [__m512i; 2],
-    at: usize,
-) -> __m512i {
-    let zero = _mm256_setzero_si256();
-    // SAFETY: guaranteed by the caller; other lanes are not loaded.
-    unsafe {
-        let word = pool.base().as_ptr().add(at).cast();
-        let low = _mm512_mask_i64gather_epi32::<1>(zero, lanes as __mmask8, low, word);
-        let high = _mm512_mask_i64gather_epi32::<1>(zero, (lanes >> 8) as __mmask8, high, word);
-        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
     }
 }
