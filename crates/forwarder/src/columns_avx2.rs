@@ -91,6 +91,91 @@ pub(crate) unsafe fn load_16(pool: &Pool, places: &[u64; STEP], by: usize) -> [_
     })
 }
 
+/// The 4 bytes of each of 8 packets at offset `by` of their data.
+///
+/// # Safety
+/// These bytes are inside the buffers of the lanes.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) unsafe fn load_4(pool: &Pool, places: &[u64; STEP], by: usize) -> __m256i {
+    let base = pool.base().as_ptr().cast_const();
+    // SAFETY: guaranteed by the caller.
+    let word = |lane: usize| unsafe {
+        base.add(places[lane] as usize + by).cast::<i32>().read_unaligned()
+    };
+    let four = |lane| _mm_setr_epi32(word(lane), word(lane + 1), word(lane + 2), word(lane + 3));
+    _mm256_set_m128i(four(4), four(0))
+}
+
+/// The two words of each of 8 packets at offset `by` of their data: the first ones and the second ones.
+///
+/// # Safety
+/// These 8 bytes are inside the buffers of the lanes.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) unsafe fn load_8(pool: &Pool, places: &[u64; STEP], by: usize) -> [__m256i; 2] {
+    let base = pool.base().as_ptr().cast_const();
+    // Lanes 0, 1, 4, 5, then 2, 3, 6, 7: shuffling works on halves of vectors.
+    let four = |lane: usize| {
+        // SAFETY: guaranteed by the caller.
+        let two = |lane: usize| unsafe {
+            let of = |lane: usize| base.add(places[lane] as usize + by);
+            let low = _mm_castsi128_pd(_mm_loadl_epi64(of(lane).cast()));
+            _mm_castpd_ps(_mm_loadh_pd(low, of(lane + 1).cast()))
+        };
+        _mm256_set_m128(two(lane + 4), two(lane))
+    };
+    let (even, odd) = (four(0), four(2));
+    [
+        _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(even, odd)),
+        _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(even, odd)),
+    ]
+}
+
+/// Words in host order.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn host(words: __m256i) -> __m256i {
+    let order = _mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12);
+    _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(order))
+}
+
+/// Transposes 16 bytes of each lane, in the order of [`load_16`], into four words of all lanes.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+    let (low_ab, low_cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+    let (high_ab, high_cd) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
+    [
+        _mm256_unpacklo_epi64(low_ab, low_cd),
+        _mm256_unpackhi_epi64(low_ab, low_cd),
+        _mm256_unpacklo_epi64(high_ab, high_cd),
+        _mm256_unpackhi_epi64(high_ab, high_cd),
+    ]
+}
+
+/// The lower halves of 32-bit lanes below 0x10000.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn narrow_16(values: __m256i) -> __m128i {
+    _mm_packus_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256::<1>(values))
+}
+
+/// 32-bit lanes with the lower two bytes swapped; the upper ones become 0.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn swap_16(values: __m256i) -> __m256i {
+    let order = _mm_setr_epi8(1, 0, -1, -1, 5, 4, -1, -1, 9, 8, -1, -1, 13, 12, -1, -1);
+    _mm256_shuffle_epi8(values, _mm256_broadcastsi128_si256(order))
+}
+
+/// The mask of 32-bit lanes as one bit a lane.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn bits_32(lanes: __m256i) -> u8 {
+    _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u8
+}
+
 /// The set bits of `lanes` as a mask of 16-bit lanes.
 #[target_feature(enable = "avx2")]
 #[inline]

@@ -9,7 +9,7 @@ use stoa_wire::protocol::{ESP, ICMP6, TCP, UDP};
 
 use super::column::hash_lanes;
 use super::{SCTP, SEED};
-use crate::columns_avx2::{Columns, STEP, load_16};
+use crate::columns_avx2::{Columns, STEP, host, load_16, transpose};
 
 /// Same result as the scalar code.
 pub fn hash<const IS_IP4: bool>(vector: &Vector, flows: &mut [u32; VECTOR]) {
@@ -177,26 +177,4 @@ fn mix(hash: __m256i) -> __m256i {
 #[inline]
 fn word(value: u32) -> __m256i {
     _mm256_set1_epi32(value as i32)
-}
-
-/// Words in host order.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn host(words: __m256i) -> __m256i {
-    let order = _mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12);
-    _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(order))
-}
-
-/// Transposes 16 bytes of each lane into four words of all lanes.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-    let (low_ab, low_cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
-    let (high_ab, high_cd) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
-    [
-        _mm256_unpacklo_epi64(low_ab, low_cd),
-        _mm256_unpackhi_epi64(low_ab, low_cd),
-        _mm256_unpacklo_epi64(high_ab, high_cd),
-        _mm256_unpackhi_epi64(high_ab, high_cd),
-    ]
 }

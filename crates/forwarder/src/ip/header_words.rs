@@ -6,7 +6,7 @@ use stoa_engine::{VECTOR, Vector};
 use crate::kernel::Kernel;
 
 /// Bytes of an IPv4 header without options.
-const LENGTH: usize = 20;
+pub(super) const LENGTH: usize = 20;
 /// Bytes of an IPv6 header.
 pub(super) const LENGTH6: usize = stoa_wire::ipv6::LENGTH;
 
@@ -25,6 +25,8 @@ pub fn load<const N: usize>(
     match kernel {
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 => super::header_words_avx512::load(vector, at, words),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => super::header_words_avx2::load(vector, at, words),
         _ => load_scalar(vector, at, words),
     }
 }

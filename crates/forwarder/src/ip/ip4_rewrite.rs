@@ -9,7 +9,7 @@ use stoa_engine::{Node, Vector};
 use stoa_tables::adjacency::AdjacencyLine;
 use stoa_wire::ipv4;
 
-use super::rewrite::{Counts, Exceptions, Family, HEADER, Rewrite};
+use super::rewrite::{Counts, Exceptions, Family, HEADER, Left, Rewrite};
 use crate::arcs::{Arcs, IP4_OUTPUT};
 use crate::drops::Drop;
 use crate::shared::Shared;
@@ -79,7 +79,7 @@ impl Family for Ip4 {
         lines: &[AdjacencyLine],
         sends: u8,
         counters: &[AdjacencyCounters],
-    ) -> Exceptions {
+    ) -> Left {
         super::rewrite_avx512::rewrite_each::<Self>(vector, lines, sends, counters)
     }
     #[cfg(target_arch = "x86_64")]

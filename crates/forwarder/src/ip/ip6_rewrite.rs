@@ -8,7 +8,7 @@ use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::{Node, Vector};
 use stoa_tables::adjacency::AdjacencyLine;
 
-use super::rewrite::{Counts, Exceptions, Family, HEADER, Rewrite};
+use super::rewrite::{Counts, Exceptions, Family, HEADER, Left, Rewrite};
 use crate::arcs::{Arcs, IP6_OUTPUT};
 use crate::drops::Drop;
 use crate::shared::Shared;
@@ -72,7 +72,7 @@ impl Family for Ip6 {
         lines: &[AdjacencyLine],
         sends: u8,
         counters: &[AdjacencyCounters],
-    ) -> Exceptions {
+    ) -> Left {
         super::rewrite_avx512::rewrite_each::<Self>(vector, lines, sends, counters)
     }
     #[cfg(target_arch = "x86_64")]

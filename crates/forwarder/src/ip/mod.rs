@@ -4,6 +4,9 @@ pub mod flow_hash;
 pub mod header_words;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
+mod header_words_avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod header_words_avx512;
 pub mod identification;
 pub mod ip4_fragment;

@@ -3,6 +3,7 @@
 //! the outgoing interface has output features, the packet goes to these first, and a second instance
 //! of the node behind them (`ip4-output-rewrite`, `ip6-output-rewrite`) does the same.
 
+mod edges;
 mod header;
 mod slow_path;
 
@@ -23,6 +24,7 @@ use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 use crate::kernel::Kernel;
 use crate::shared::Shared;
+use edges::set_edges;
 use header::Header;
 pub(super) use slow_path::icmp_error;
 use slow_path::slow_path;
@@ -41,6 +43,15 @@ pub(super) const HEADER: usize = 20;
 
 /// One bit for each lane that a kernel leaves to the slow path.
 pub type Exceptions = [u16; VECTOR / 16];
+
+/// The lanes that a kernel has not sent, one bit each.
+#[derive(Default)]
+pub struct Left {
+    /// Those for the slow path.
+    pub exceptions: Exceptions,
+    /// Those on their way into a tunnel: they are done here.
+    pub tunnels: Exceptions,
+}
 
 /// The differences between IPv4 and IPv6.
 pub trait Family: Send + 'static {
@@ -82,7 +93,7 @@ pub trait Family: Send + 'static {
         lines: &[AdjacencyLine],
         sends: u8,
         counters: &[AdjacencyCounters],
-    ) -> Exceptions;
+    ) -> Left;
 
     /// [`Stage::rewrite_uniform`] with AVX2.
     #[cfg(target_arch = "x86_64")]
@@ -170,6 +181,9 @@ impl Stage {
             {
                 return arc.enter_all::<F>(features, vector, line.head());
             }
+            if line.head().kind() == AdjacencyKind::Tunnel && self.kernel == Kernel::Avx512 {
+                return self.rewrite_each::<F>(features, vector, adjacencies, counters);
+            }
             let mut counts = Counts::default();
             let next = self.rewrite_uniform::<F>(vector, (adjacencies, line), &mut counts);
             counts.close(counters.get(adjacency as usize));
@@ -187,22 +201,28 @@ impl Stage {
         counters: &[AdjacencyCounters],
     ) -> Next {
         let (kernel, sends) = (self.kernel, self.sends);
-        let mut exceptions = match kernel {
+        let without_tunnels = |exceptions| Left { exceptions, tunnels: [0; _] };
+        let Left { mut exceptions, mut tunnels } = match kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 => F::each_avx512(vector, adjacencies.lines(), sends, counters),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => F::each_avx2(vector, adjacencies.lines(), sends, counters),
-            _ => [u16::MAX; _],
+            Kernel::Avx2 => {
+                without_tunnels(F::each_avx2(vector, adjacencies.lines(), sends, counters))
+            }
+            _ => without_tunnels([u16::MAX; _]),
         };
-        if exceptions == [0; _] {
+        if exceptions == [0; _] && tunnels == [0; _] {
             return Next::All(OUTPUT);
         }
-        let counted = |adjacency: u32, packets: u64, bytes: u64| {
-            Counts { packets, bytes }.close(counters.get(adjacency as usize));
-        };
-        let tunnels = self.rewrite_wide::<F>(vector, adjacencies, &mut exceptions, counted);
+        if exceptions != [0; _] {
+            let counted = |adjacency: u32, packets: u64, bytes: u64| {
+                Counts { packets, bytes }.close(counters.get(adjacency as usize));
+            };
+            let more = self.rewrite_wide::<F>(vector, adjacencies, &mut exceptions, counted);
+            tunnels.iter_mut().zip(more).for_each(|(tunnels, more)| *tunnels |= more);
+        }
         let mut arc = self.output_arc.as_mut().map(|arc| arc.some(features));
-        finish(vector, &exceptions, &tunnels, |vector, lane| {
+        set_edges(vector, &exceptions, &tunnels, |vector, lane| {
             let adjacency = vector.adjacency[lane];
             let Some(line) = adjacencies.get(adjacency) else { return F::NO_ROUTE.next() };
             if let Some(arc) = &mut arc
@@ -246,7 +266,7 @@ impl Stage {
             tunnels = self.rewrite_wide::<F>(vector, adjacencies, &mut exceptions, counted);
         }
         let header = Header::new(adjacencies, line, self.sends);
-        finish(vector, &exceptions, &tunnels, |vector, lane| {
+        set_edges(vector, &exceptions, &tunnels, |vector, lane| {
             rewrite_one::<F>(vector, lane, &header, counts)
         })
     }
@@ -274,45 +294,6 @@ impl Stage {
             }
         }
     }
-}
-
-/// Sets the edges of all lanes, with `rewrite` for exceptions.
-#[inline(always)]
-fn finish(
-    vector: &mut Vector,
-    exceptions: &Exceptions,
-    tunnels: &Exceptions,
-    mut rewrite: impl FnMut(&mut Vector, usize) -> u16,
-) -> Next {
-    let lanes = vector.len();
-    if *exceptions == [0; _] {
-        if tunnels.iter().map(|some| some.count_ones() as usize).sum::<usize>() == lanes {
-            return Next::All(TUNNEL);
-        }
-        for lane in 0..lanes {
-            vector.next[lane] = if is_in(tunnels, lane) { TUNNEL } else { OUTPUT };
-        }
-        return Next::Lanes;
-    }
-    let mut any = OUTPUT;
-    for lane in 0..lanes {
-        let next = if is_in(exceptions, lane) {
-            rewrite(vector, lane)
-        } else if is_in(tunnels, lane) {
-            TUNNEL
-        } else {
-            OUTPUT
-        };
-        vector.next[lane] = next;
-        any |= next;
-    }
-    if any == OUTPUT { Next::All(OUTPUT) } else { Next::Lanes }
-}
-
-/// Whether the bit of a lane is set.
-#[inline(always)]
-fn is_in(lanes: &Exceptions, lane: usize) -> bool {
-    lanes[lane / 16] >> (lane % 16) & 1 == 1
 }
 
 /// Packets and bytes of one adjacency, added to its counters once per vector.

@@ -18,7 +18,7 @@ use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
 use super::rewrite::{AHEAD, Counts, Exceptions, Family, HEADER};
-use crate::columns_avx2::{Columns, STEP, bits_16, mask_16};
+use crate::columns_avx2::{Columns, STEP, bits_16, mask_16, narrow_16};
 
 /// Bytes of the window before the IP header: a link-layer header without tags.
 const BEFORE: usize = 14;
@@ -165,7 +165,7 @@ fn each_lane<F: DecrementTtl>(
                 sent |= 1 << lane;
             }
         }
-        let (header, interface) = (narrow(heads.header), heads.interface);
+        let (header, interface) = (narrow_16(heads.header), heads.interface);
         store(vector, (at, mask_16(sent)), &columns, (header, interface));
         exceptions[at / 16] &= !(u16::from(sent) << (at % 16));
     }
@@ -296,13 +296,6 @@ impl Heads {
         unsafe { _mm256_storeu_si256(lengths.as_mut_ptr().cast(), self.header) };
         lengths
     }
-}
-
-/// The lower halves of values below 0x8000.
-#[target_feature(enable = "avx2")]
-#[inline]
-pub(super) fn narrow(values: __m256i) -> __m128i {
-    _mm_packus_epi32(_mm256_castsi256_si128(values), _mm256_extracti128_si256::<1>(values))
 }
 
 /// The addends of the 32-byte window that decrement the TTL.

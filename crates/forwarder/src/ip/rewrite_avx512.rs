@@ -13,7 +13,7 @@ use stoa_tables::adjacency::AdjacencyLine;
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
-use super::rewrite::{AHEAD, Counts, Exceptions};
+use super::rewrite::{AHEAD, Counts, Exceptions, HEADER, Left};
 use super::rewrite_columns_avx512::{Columns, Heads, STEP};
 
 /// Bytes of a link-layer header without tags, the shortest that [`rewrite_each`] writes.
@@ -80,13 +80,14 @@ pub fn rewrite<F: DecrementTtl>(
     unsafe { uniform::<F>(vector, line, sends, counts) }
 }
 
-/// Like [`rewrite`], each lane with the adjacency of its column.
+/// Like [`rewrite`], each lane with the adjacency of its column. Steps of 16 lanes without one to send
+/// may go into tunnels.
 pub fn rewrite_each<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
     sends: u8,
     counters: &[AdjacencyCounters],
-) -> Exceptions {
+) -> Left {
     assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
     unsafe { each_lane::<F>(vector, lines, sends, counters) }
@@ -134,22 +135,31 @@ fn each_lane<F: DecrementTtl>(
     lines: &[AdjacencyLine],
     sends: u8,
     counters: &[AdjacencyCounters],
-) -> Exceptions {
-    let (lanes, mut exceptions) = (vector.len(), [0; VECTOR / STEP]);
+) -> Left {
+    let (lanes, mut left) = (vector.len(), Left::default());
     // An adjacency without counters is left to the slow path.
     let lines = &lines[..lines.len().min(counters.len())];
     let counters = &counters[..lines.len()];
     if lines.is_empty() {
-        return std::array::from_fn(|step| match lanes.saturating_sub(step * STEP) {
+        left.exceptions = std::array::from_fn(|step| match lanes.saturating_sub(step * STEP) {
             STEP.. => u16::MAX,
             some => (1 << some) - 1,
         });
+        return left;
     }
-    for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
+    let exceptions = left.exceptions.iter_mut().enumerate();
+    for (step, exceptions) in exceptions.take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
         let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
         let columns = Columns::load(vector, at);
         let (complete, heads) = Heads::each((vector, at), in_use, lines, sends);
+        if complete == 0 {
+            // Not here: it would take registers from the others.
+            let tunnels = into_tunnels::<F>(vector, at, lines, sends);
+            left.tunnels[step] = tunnels;
+            *exceptions = in_use & !tunnels;
+            continue;
+        }
         let plain = columns.plain(vector.pool(), complete, &heads);
         // SAFETY: see `Columns::plain`.
         let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
@@ -174,7 +184,31 @@ fn each_lane<F: DecrementTtl>(
         columns.store(vector, at, decremented.lanes, &heads);
         *exceptions = in_use & !decremented.lanes;
     }
-    exceptions
+    left
+}
+
+/// Decrements the TTL of those of 16 lanes that are on their way into a tunnel, and sets their tx
+/// interface. Returns these.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline(never)]
+fn into_tunnels<F: DecrementTtl>(
+    vector: &mut Vector,
+    at: usize,
+    lines: &[AdjacencyLine],
+    sends: u8,
+) -> __mmask16 {
+    let in_use = ((1_u32 << (vector.len() - at).min(STEP)) - 1) as __mmask16;
+    let columns = Columns::load(vector, at);
+    let (tunnels, heads) = Heads::tunnels((vector, at), in_use, lines, sends);
+    let least = _mm512_set1_epi32(HEADER as i32);
+    let tunnels = _mm512_mask_cmpge_epu32_mask(tunnels, columns.length, least);
+    let plain = columns.plain(vector.pool(), tunnels, &heads);
+    // SAFETY: see `Columns::plain`.
+    let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
+    // SAFETY: the lanes passed `Columns::plain`.
+    decremented.for_each(|lane| unsafe { decremented.write_word::<F>(vector.pool(), lane) });
+    columns.store(vector, at, decremented.lanes, &heads);
+    decremented.lanes
 }
 
 /// Adds packets and bytes to their counters. Both at once takes half the loads and stores. This worker
@@ -279,6 +313,19 @@ impl Decremented {
             (0..STEP).for_each(write);
         } else {
             (0..STEP).filter(|lane| self.lanes >> lane & 1 == 1).for_each(write);
+        }
+    }
+
+    /// Writes the word of a lane.
+    ///
+    /// # Safety
+    /// The lane is in `lanes`.
+    #[inline(always)]
+    unsafe fn write_word<F: DecrementTtl>(&self, pool: &Pool, lane: usize) {
+        // SAFETY: only the header of a packet of this worker is written.
+        unsafe {
+            let packet = pool.base().as_ptr().add(self.places[lane] as usize);
+            packet.add(F::WORD).cast::<i32>().write_unaligned(self.words[lane]);
         }
     }
 

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use stoa_engine::pool::{Pool, SLOT};
 use stoa_engine::vector::flags;
 use stoa_engine::{VECTOR, Vector};
-use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
+use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine, OUTPUT_FEATURES};
 
 use super::rewrite::{AHEAD, HEADER};
 use super::rewrite_avx512::UNTAGGED;
@@ -43,6 +43,45 @@ impl Heads {
         lines: &[AdjacencyLine],
         sends: u8,
     ) -> (__mmask16, Self) {
+        let (rest, heads) = Self::load((vector, at), in_use, lines);
+        let kind = _mm512_srli_epi32::<24>(rest);
+        let header = heads.header;
+        let complete = _mm512_set1_epi32(sends.into());
+        let complete = _mm512_mask_cmpeq_epi32_mask(in_use, kind, complete);
+        let (least, most) = (_mm512_set1_epi32(UNTAGGED as i32), _mm512_set1_epi32(AHEAD as i32));
+        let complete = _mm512_mask_cmpge_epu32_mask(complete, header, least);
+        let complete = _mm512_mask_cmple_epu32_mask(complete, header, most);
+        let complete = _mm512_mask_testn_epi32_mask(complete, header, _mm512_set1_epi32(1));
+        (complete, heads)
+    }
+
+    /// The lanes that are on their way into a tunnel, with a link-layer header of no bytes. Those that
+    /// are to meet output features are not among them, see `sends` of [`Self::each`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    pub(super) fn tunnels(
+        (vector, at): (&Vector, usize),
+        in_use: __mmask16,
+        lines: &[AdjacencyLine],
+        sends: u8,
+    ) -> (__mmask16, Self) {
+        let (rest, heads) = Self::load((vector, at), in_use, lines);
+        let ignored = sends & OUTPUT_FEATURES;
+        let kind = _mm512_srli_epi32::<24>(rest);
+        let kind = _mm512_or_si512(kind, _mm512_set1_epi32(ignored.into()));
+        let tunnel = _mm512_set1_epi32((AdjacencyKind::Tunnel as u8 | ignored).into());
+        let tunnels = _mm512_mask_cmpeq_epi32_mask(in_use, kind, tunnel);
+        (tunnels, Self { header: _mm512_setzero_si512(), ..heads })
+    }
+
+    /// The adjacencies of these lanes, and the upper halves of their heads: 0 of an unknown one.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    fn load(
+        (vector, at): (&Vector, usize),
+        in_use: __mmask16,
+        lines: &[AdjacencyLine],
+    ) -> (__m512i, Self) {
         assert!(at <= VECTOR - STEP && !lines.is_empty());
         let mut places = [0_u32; STEP];
         // SAFETY: 16 elements of the column follow `at`. A lane without the index of a line loads the
@@ -61,17 +100,10 @@ impl Heads {
                 _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
             _mm512_permutex2var_epi32(low, _mm512_add_epi32(order, _mm512_set1_epi32(first)), high)
         };
-        let (interface, rest) = (join(0), join(1));
-        let kind = _mm512_srli_epi32::<24>(rest);
+        let (interface, rest) = (join(0), _mm512_maskz_mov_epi32(known, join(1)));
         let header = _mm512_and_si512(_mm512_srli_epi32::<16>(rest), _mm512_set1_epi32(0xff));
-        let complete = _mm512_set1_epi32(sends.into());
-        let complete = _mm512_mask_cmpeq_epi32_mask(known, kind, complete);
-        let (least, most) = (_mm512_set1_epi32(UNTAGGED as i32), _mm512_set1_epi32(AHEAD as i32));
-        let complete = _mm512_mask_cmpge_epu32_mask(complete, header, least);
-        let complete = _mm512_mask_cmple_epu32_mask(complete, header, most);
-        let complete = _mm512_mask_testn_epi32_mask(complete, header, _mm512_set1_epi32(1));
         let mtu = _mm512_and_si512(rest, _mm512_set1_epi32(0xffff));
-        (complete, Self { interface, mtu, header })
+        (rest, Self { interface, mtu, header })
     }
 
     /// Whether these lanes have link-layer headers without tags.

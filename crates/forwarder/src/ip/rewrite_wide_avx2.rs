@@ -13,8 +13,8 @@ use stoa_tables::adjacency::{
 };
 
 use super::rewrite::{Exceptions, Family, HEADER};
-use super::rewrite_avx2::{Heads, narrow, own, store};
-use crate::columns_avx2::{Columns, STEP, bits_16, mask_16};
+use super::rewrite_avx2::{Heads, own, store};
+use crate::columns_avx2::{Columns, STEP, bits_16, mask_16, narrow_16};
 
 /// Bytes of a store.
 const WIDE: usize = 16;
@@ -80,7 +80,7 @@ fn rewrite_steps<F: Family>(
         for lane in (0..STEP).filter(|lane| sent & !kinds.tunnels & 1 << lane != 0) {
             counted(ids[lane], 1, vector.length[at + lane].into());
         }
-        let headers = _mm_and_si128(narrow(heads.header), mask_16(kinds.long));
+        let headers = _mm_and_si128(narrow_16(heads.header), mask_16(kinds.long));
         store(vector, (at, mask_16(sent)), &columns, (headers, heads.interface));
         pending[at / 16] &= !(u16::from(sent) << (at % 16));
         tunnels[at / 16] |= u16::from(sent & kinds.tunnels) << (at % 16);

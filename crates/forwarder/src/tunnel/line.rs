@@ -10,12 +10,13 @@ use stoa_wire::ethernet::ethertype;
 use stoa_wire::{gre, ipv4, ipv6, protocol};
 
 use super::Tunnel;
+use super::table::Scope;
 
 /// Bytes of the longest headers: GRE in IPv6.
 const LONGEST: usize = GRE_IP6;
 /// Bytes of the headers of each kind of tunnel.
-const IP_IP4: usize = ipv4::LENGTH;
-const GRE_IP4: usize = ipv4::LENGTH + gre::LENGTH;
+pub(super) const IP_IP4: usize = ipv4::LENGTH;
+pub(super) const GRE_IP4: usize = ipv4::LENGTH + gre::LENGTH;
 const IP_IP6: usize = ipv6::LENGTH;
 const GRE_IP6: usize = ipv6::LENGTH + gre::LENGTH;
 /// The length of a line without a tunnel.
@@ -25,10 +26,10 @@ const NONE: u8 = 0;
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct TunnelLine {
-    /// The headers, with 0 in place of lengths, class, identification, flags and checksum.
+    /// The headers, with 0 in place of `kinds`, lengths, class, identification, flags and checksum.
     headers: [u8; LONGEST],
-    interface: u32,
     vrf: u32,
+    interface: u32,
     /// What tells the family of the inner packet, IPv4 and IPv6: two bytes at `kind_at`. They are the
     /// ethertype of GRE, or the protocol with the hop limit beside it.
     kinds: [[u8; 2]; 2],
@@ -41,7 +42,11 @@ pub struct TunnelLine {
     kind_at: u8,
 }
 
-const _: () = assert!(size_of::<TunnelLine>() == 64);
+/// Where the 16 bytes of interface, kinds, sums, identification and lengths are.
+pub(super) const FIELDS: usize = 48;
+
+const _: () = assert!(size_of::<TunnelLine>() == FIELDS + 16);
+const _: () = assert!(std::mem::offset_of!(TunnelLine, interface) == FIELDS);
 
 impl Default for TunnelLine {
     /// No tunnel.
@@ -73,19 +78,20 @@ pub struct Inner {
 }
 
 impl Inner {
-    /// The properties of a packet.
+    /// The properties of a packet of so many bytes with these first two words.
     #[inline(always)]
-    pub fn of(packet: &[u8]) -> Self {
-        let length = packet.len() as u16;
-        let Some(head) = packet.first_chunk::<8>() else {
-            // No packet that was routed.
-            return Self { class: 0, is_ip4: false, dont_fragment: true, length };
-        };
-        let is_ip4 = head[0] >> 4 == 4;
-        let class = if is_ip4 { head[1] } else { super::congestion::class(head) };
-        let flags = u16::from_be_bytes([head[6], head[7]]);
-        Self { class, is_ip4, dont_fragment: !is_ip4 || flags & ipv4::DONT_FRAGMENT != 0, length }
+    pub fn of([first, second]: [u32; 2], length: usize) -> Self {
+        let is_ip4 = first >> 28 == 4;
+        let class = if is_ip4 { first >> 16 } else { first >> 20 } as u8;
+        let dont_fragment = !may_fragment([first, second]);
+        Self { class, is_ip4, dont_fragment, length: length as u16 }
     }
+}
+
+/// Whether a packet with these first two words may be fragmented in transit.
+#[inline(always)]
+pub fn may_fragment([first, second]: [u32; 2]) -> bool {
+    (first >> 28 == 4) & (second & u32::from(ipv4::DONT_FRAGMENT) == 0)
 }
 
 impl TunnelLine {
@@ -128,10 +134,11 @@ impl TunnelLine {
             header[kind_at..kind_at + 2].copy_from_slice(&kind);
             sum(&header[..ipv4::LENGTH])
         });
+        headers[kind_at..kind_at + 2].fill(0);
         Some(Self {
             headers,
-            interface: tunnel.interface,
             vrf: tunnel.vrf,
+            interface: tunnel.interface,
             kinds,
             sums,
             identification,
@@ -158,15 +165,28 @@ impl TunnelLine {
         usize::from(self.length) < IP_IP6
     }
 
-    /// Whether packets in this VRF with these bytes from the source address of the outer header on
-    /// are of the tunnel: its remote address, then the local one.
+    /// Whether packets in this VRF from `source` to `destination` are of the tunnel.
     #[inline(always)]
-    pub(super) fn is_from<const N: usize>(&self, vrf: u32, is_gre: bool, ends: &[u8; N]) -> bool {
-        let start = if N == 8 { 12 } else { 8 };
-        let length = start + N + if is_gre { gre::LENGTH } else { 0 };
-        let (remote, local) = ends.split_at(N / 2);
-        let (own, other) = self.headers[start..start + N].split_at(N / 2);
-        usize::from(self.length) == length && self.vrf == vrf && remote == other && local == own
+    pub(super) fn is_from4(&self, scope: Scope, source: u32, destination: u32) -> bool {
+        let word = |at: usize| {
+            let [a, b, c, d] = [at, at + 1, at + 2, at + 3].map(|at| self.headers[at]);
+            u32::from_be_bytes([a, b, c, d])
+        };
+        let length = if scope.is_gre { GRE_IP4 } else { IP_IP4 };
+        (usize::from(self.length) == length)
+            & (self.vrf == scope.vrf)
+            & (word(12) == destination)
+            & (word(16) == source)
+    }
+
+    /// [`Self::is_from4`] for IPv6.
+    #[inline(always)]
+    pub(super) fn is_from6(&self, scope: Scope, source: u128, destination: u128) -> bool {
+        let length = if scope.is_gre { GRE_IP6 } else { IP_IP6 };
+        (usize::from(self.length) == length)
+            && self.vrf == scope.vrf
+            && self.headers[8..24] == destination.to_be_bytes()
+            && self.headers[24..40] == source.to_be_bytes()
     }
 
     /// Adds the outer headers to a lane, whose packet is `inner`; `number` makes identifications
@@ -337,7 +357,8 @@ mod tests {
             vector.length[0] = length;
             vector.flags[0] = TRACED | ONE_TUNNEL;
             let line = TunnelLine::of(&tunnel, identification).unwrap();
-            let inner = Inner::of(vector.bytes(0));
+            let word = |at: usize| u32::from_be_bytes(*vector.bytes(0)[at..].first_chunk().unwrap());
+            let inner = Inner::of([word(0), word(4)], vector.bytes(0).len());
             let expected = reference(&tunnel, inner, identification.wrapping_add(number));
             let before = vector.bytes(0).to_vec();
             prop_assert!(line.encapsulate(&mut vector, 0, (inner, number)));

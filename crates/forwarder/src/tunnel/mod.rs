@@ -8,9 +8,19 @@
 
 mod congestion;
 pub mod demux;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod demux_avx2;
+mod encapsulate;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod encapsulate_avx2;
 pub mod line;
 pub mod table;
 pub mod tunnel_input;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod tunnel_input_avx2;
 pub mod tunnel_output;
 
 use std::net::IpAddr;

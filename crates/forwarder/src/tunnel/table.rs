@@ -110,6 +110,12 @@ impl Tunnels {
         gather_32(&self.by_interface, interfaces, lanes, lines);
     }
 
+    /// All lines.
+    #[inline(always)]
+    pub(super) fn lines(&self) -> &[TunnelLine] {
+        &self.lines
+    }
+
     /// The line with this index.
     #[inline(always)]
     pub(super) fn line(&self, index: u32) -> &TunnelLine {
@@ -141,14 +147,10 @@ impl Tunnels {
         let line = self.line(self.by_ends.get(key(self.seed, scope, (source, destination))?)?);
         let is_same = match (source, destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let ends = (u64::from(source.to_bits()) << 32) | u64::from(destination.to_bits());
-                line.is_from(vrf, scope.is_gre, &ends.to_be_bytes())
+                line.is_from4(scope, source.to_bits(), destination.to_bits())
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let mut ends = [0; 32];
-                ends[..16].copy_from_slice(&source.octets());
-                ends[16..].copy_from_slice(&destination.octets());
-                line.is_from(vrf, scope.is_gre, &ends)
+                line.is_from6(scope, source.to_bits(), destination.to_bits())
             }
             _ => false,
         };

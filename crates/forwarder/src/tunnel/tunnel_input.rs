@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use stoa_engine::counters::InterfaceCounters;
-use stoa_engine::vector::{flags, prefetch};
-use stoa_engine::{Context, Next, Node, Vector};
+use stoa_engine::gather::gather_32;
+use stoa_engine::vector::{Column, LaneSet, flags, prefetch};
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ethernet::ethertype;
 use stoa_wire::gre::GreError;
 use stoa_wire::{gre, ipv4, ipv6, protocol};
@@ -13,45 +14,61 @@ use stoa_wire::{gre, ipv4, ipv6, protocol};
 use super::congestion;
 use crate::attributes::interface_flags::UP;
 use crate::drops::Drop;
+use crate::kernel::Kernel;
 use crate::shared::Shared;
 
 /// The next nodes of inner packets.
 pub const EDGES: &[&str] = &["ip4-input", "ip6-input"];
-const IP4: u16 = 0;
-const IP6: u16 = 1;
+pub(super) const IP4: u16 = 0;
+pub(super) const IP6: u16 = 1;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(TunnelInput { shared: shared.clone() })
+    Box::new(TunnelInput { shared: shared.clone(), attributes: Column::of(0) })
 }
 
 struct TunnelInput {
     shared: Arc<Shared>,
+    /// Those of the tunnel of each lane.
+    attributes: Column<u32>,
+}
+
+/// What a kernel has done: lane 0 is the lowest bit of the first byte.
+#[derive(Default)]
+pub(super) struct Decapsulated {
+    /// The lanes without their outer header.
+    pub(super) lanes: [u8; VECTOR / 8],
+    /// Those with an IPv6 packet.
+    pub(super) ip6: [u8; VECTOR / 8],
 }
 
 impl Node for TunnelInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         // The inner packets are other flows.
         vector.forget_flow();
+        let (shared, lanes) = (&*self.shared, vector.len());
+        let attributes = &mut self.attributes;
         let interfaces = &cx.counters.interfaces;
-        match vector.arg.uniform(vector.len()) {
+        match vector.arg.uniform(lanes) {
             Some(tunnel) => {
+                let of_tunnel = shared.attributes.flags_of(tunnel);
+                attributes[..lanes].fill(of_tunnel);
                 let (mut packets, mut bytes) = (0, 0);
-                let next = self.decapsulate_all(vector, |_, length| {
+                let next = decapsulate_all(shared.kernel, vector, attributes, |vector, lane| {
                     packets += 1;
-                    bytes += u64::from(length);
+                    bytes += u64::from(vector.length[lane]);
                 });
                 count(interfaces, tunnel, (packets, bytes));
                 next
             }
             None => {
-                for tunnel in &vector.arg[..vector.len()] {
-                    if let Some(counters) = interfaces.get(*tunnel as usize) {
-                        prefetch(std::ptr::from_ref(counters).cast());
-                    }
+                for tunnel in &vector.arg[..lanes] {
+                    // An address that is out of range is not read.
+                    prefetch(interfaces.as_ptr().wrapping_add(*tunnel as usize).cast());
                 }
-                self.decapsulate_all(vector, |tunnel, length| {
-                    count(interfaces, tunnel, (1, length.into()));
+                gather_32(shared.attributes.flags(), &vector.arg, lanes, attributes);
+                decapsulate_all(shared.kernel, vector, attributes, |vector, lane| {
+                    count(interfaces, vector.rx_if[lane], (1, vector.length[lane].into()));
                 })
             }
         }
@@ -67,52 +84,69 @@ fn count(interfaces: &[InterfaceCounters], tunnel: u32, (packets, bytes): (u64, 
     }
 }
 
-impl TunnelInput {
-    /// Removes the outer headers of all lanes; `counted` counts a tunnel and the bytes of a packet.
-    #[inline(always)]
-    fn decapsulate_all(&self, vector: &mut Vector, mut counted: impl FnMut(u32, u16)) -> Next {
-        let (mut any, mut all) = (0, u16::MAX);
-        for lane in 0..vector.len() {
-            let tunnel = vector.arg[lane];
-            let next = match self.decapsulate(vector, lane, tunnel) {
-                Ok(next) => {
-                    counted(tunnel, vector.length[lane]);
-                    next
-                }
-                Err(reason) => reason.next(),
-            };
-            vector.next[lane] = next;
-            any |= next;
-            all &= next;
+/// Removes the outer headers of all lanes. `attributes` are those of their tunnels; `counted` is called
+/// with each inner packet.
+#[inline(always)]
+fn decapsulate_all(
+    kernel: Kernel,
+    vector: &mut Vector,
+    attributes: &Column<u32>,
+    mut counted: impl FnMut(&Vector, usize),
+) -> Next {
+    let mut left = LaneSet::first_of(vector.len());
+    // The kernels are for outer packets of IPv4.
+    let is_ip4 = vector.bytes(0).first().is_some_and(|byte| byte >> 4 == 4);
+    match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 | Kernel::Avx2 if is_ip4 => {
+            let counted = &mut counted;
+            let done = super::tunnel_input_avx2::decapsulate(vector, attributes, counted);
+            left.remove(&done.lanes);
+            if left.is_empty() && done.ip6 == [0; _] {
+                return Next::All(IP4);
+            }
+            if left.is_empty() && done.ip6 == done.lanes {
+                return Next::All(IP6);
+            }
         }
-        if any == all && any <= IP6 { Next::All(any) } else { Next::Lanes }
+        _ => {}
     }
-
-    /// Removes the outer headers of a lane.
-    #[inline(always)]
-    fn decapsulate(&self, vector: &mut Vector, lane: usize, tunnel: u32) -> Result<u16, Drop> {
-        let bytes = vector.bytes(lane);
-        let outer = match Outer::plain(bytes) {
-            Some(outer) => outer,
-            None => Outer::of(bytes).ok_or(Drop::TunnelMalformed)?,
+    for lane in left.iter() {
+        vector.next[lane] = match decapsulate(vector, lane, attributes[lane]) {
+            Ok(next) => {
+                counted(vector, lane);
+                next
+            }
+            Err(reason) => reason.next(),
         };
-        if self.shared.attributes.flags_of(tunnel) & UP == 0 {
-            return Err(Drop::InterfaceDown);
-        }
-        let (next, class) = (outer.inner?, outer.class);
-        let (header, whole) = (i32::from(outer.header), outer.whole);
-        // Without link-layer padding.
-        vector.length[lane] = whole;
-        if !vector.advance(lane, header) {
-            return Err(Drop::TunnelMalformed);
-        }
-        if congestion::has_mark(class) {
-            congestion::decapsulate(class, vector.bytes_mut(lane))?;
-        }
-        vector.rx_if[lane] = tunnel;
-        vector.flags[lane] &= !(flags::OWN | flags::COPY | flags::MULTICAST | flags::TUNNELS);
-        Ok(next)
     }
+    Next::Lanes
+}
+
+/// Removes the outer header of a lane: the reference.
+#[inline(always)]
+fn decapsulate(vector: &mut Vector, lane: usize, attributes: u32) -> Result<u16, Drop> {
+    let bytes = vector.bytes(lane);
+    let outer = match Outer::plain(bytes) {
+        Some(outer) => outer,
+        None => Outer::of(bytes).ok_or(Drop::TunnelMalformed)?,
+    };
+    if attributes & UP == 0 {
+        return Err(Drop::InterfaceDown);
+    }
+    let (next, class) = (outer.inner?, outer.class);
+    let (header, whole) = (i32::from(outer.header), outer.whole);
+    // Without link-layer padding.
+    vector.length[lane] = whole;
+    if !vector.advance(lane, header) {
+        return Err(Drop::TunnelMalformed);
+    }
+    if congestion::has_mark(class) {
+        congestion::decapsulate(class, vector.bytes_mut(lane))?;
+    }
+    vector.rx_if[lane] = vector.arg[lane];
+    vector.flags[lane] &= !(flags::OWN | flags::COPY | flags::MULTICAST | flags::TUNNELS);
+    Ok(next)
 }
 
 /// A parsed outer packet.
@@ -203,6 +237,14 @@ fn family(kind: u16) -> Result<u16, Drop> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::sync::OnceLock;
+    use stoa_engine::PoolCache;
+    use stoa_engine::pool::{HugePages, Pool};
+
+    fn pool() -> &'static Pool {
+        static POOL: OnceLock<&'static Pool> = OnceLock::new();
+        POOL.get_or_init(|| Pool::leak(1024, HugePages::Never).unwrap())
+    }
 
     /// Outer packets with a few faults.
     fn packets() -> impl Strategy<Value = Vec<u8>> {
@@ -243,5 +285,67 @@ mod tests {
                 }
             }
         }
+
+        #[test]
+        fn kernels_agree_with_the_reference(
+            packets in prop::collection::vec(packets(), 1..=VECTOR),
+            offset in prop_oneof![9 => 100..200_u16, 1 => 2100..2240_u16],
+            odd in prop::collection::vec((0..VECTOR, 0..60_u16, any::<bool>()), 0..6),
+            down in 0..40_u32,
+        ) {
+            let mut expected = None;
+            for kernel in Kernel::available() {
+                let found = outcome(kernel, &packets, offset, &odd, down);
+                let expected = expected.get_or_insert_with(|| found.clone());
+                prop_assert_eq!(&*expected, &found, "{:?}", kernel);
+            }
+        }
+    }
+
+    /// Edge, offset, length and flags, the interface and the buffer of a lane.
+    type Lane = ([u16; 4], u32, Vec<u8>);
+
+    /// The lanes after decapsulation, and what was counted. Some `odd` lanes are short or in jumbo
+    /// buffers; one tunnel may be down.
+    fn outcome(
+        kernel: Kernel,
+        packets: &[Vec<u8>],
+        offset: u16,
+        odd: &[(usize, u16, bool)],
+        down: u32,
+    ) -> (Vec<Lane>, Vec<u64>) {
+        let (mut cache, mut vector) = (PoolCache::new(pool()), Vector::new(pool()));
+        assert_eq!(cache.fill(&mut vector, packets.len()), packets.len());
+        let mut attributes = Column::of(0);
+        for (lane, packet) in packets.iter().enumerate() {
+            let mut length = packet.len() as u16;
+            for (_, cut, is_jumbo) in odd.iter().filter(|odd| odd.0 == lane) {
+                assert!(!is_jumbo || cache.enlarge(&mut vector, lane));
+                length = length.saturating_sub(*cut);
+            }
+            vector.buffer_mut(lane).fill(0xaa);
+            let data = vector.buffer_mut(lane).iter_mut().skip(offset.into());
+            data.zip(packet).for_each(|(byte, value)| *byte = *value);
+            (vector.offset[lane], vector.length[lane]) = (offset, length);
+            let given = [0, flags::MULTICAST | flags::TRACED, flags::OWN, flags::COPY];
+            vector.flags[lane] = given[lane % 4];
+            (vector.rx_if[lane], vector.arg[lane]) = (99, lane as u32 % 32);
+            attributes[lane] = if vector.arg[lane] == down { !UP } else { UP };
+        }
+        let mut counted = vec![0; 32];
+        let next = decapsulate_all(kernel, &mut vector, &attributes, |vector, lane| {
+            counted[vector.rx_if[lane] as usize] += 1 + (u64::from(vector.length[lane]) << 32);
+        });
+        if let Next::All(next) = next {
+            vector.next[..packets.len()].fill(next);
+        }
+        let lanes = (0..packets.len()).map(|lane| {
+            let columns = [&vector.next, &vector.offset, &vector.length, &vector.flags];
+            let columns = columns.map(|column| column[lane]);
+            (columns, vector.rx_if[lane], vector.buffer_mut(lane).to_vec())
+        });
+        let lanes = lanes.collect();
+        cache.free_from(&mut vector, 0);
+        (lanes, counted)
     }
 }
