@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
-use crate::error::ValidationErrors;
 use crate::mac;
 use crate::model::{Family, ReversePath};
 use crate::router_advertisement;

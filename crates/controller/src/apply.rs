@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::{self, HelloReply, HelloRequest};
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
+use stoa_yang::error::{self, ValidationError};
 use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::configuration::Configuration;
-use crate::error::{self, ValidationError};
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::{self, TableHandle};
 use crate::management::Management;

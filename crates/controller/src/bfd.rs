@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
 use crate::addresses::{self, Addressing};
-use crate::error::ValidationErrors;
 use crate::interfaces::interface_path;
 use crate::model::Interface;
 

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stoa_api::v1;
+use stoa_yang::error::{ValidationError, ValidationErrors, one};
 use yang5::data::{DataFormat, DataTree};
 
-use crate::error::{ValidationError, ValidationErrors, one};
 use crate::management::{self, Management};
 use crate::model::{Limits, Model, Vrf};
 use crate::rib::{self, RouteAnnotation};
 use crate::route_sources::{self, RouteSourceConfig};
 use crate::routes::{self, FloatingStaticRoutes, Key};
-use crate::{host_bits, interfaces, logging, policy, punts, unsupported, workers, yang};
+use crate::{host_bits, interfaces, logging, policy, punts, workers};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -101,13 +101,13 @@ impl Configuration {
         text: String,
     ) -> Result<(Configuration, Given), Vec<ValidationError>> {
         json(path, &text)?;
-        let parsed = yang::schema().parse(&text, DataFormat::JSON).and_then(|given| {
+        let parsed = stoa_yang::schema().parse(&text, DataFormat::JSON).and_then(|given| {
             let mut errors = ValidationErrors::default();
             host_bits::check(path, &text, &mut errors);
             Ok((Configuration::of(path, &text, &given, errors)?, given))
         });
         // A second pass validates the text itself, whose errors have line numbers.
-        parsed.map_err(|errors| match yang::schema().errors_in(&text) {
+        parsed.map_err(|errors| match stoa_yang::schema().errors_in(&text) {
             with_lines if with_lines.is_empty() => errors,
             with_lines => with_lines,
         })
@@ -132,7 +132,7 @@ impl Configuration {
         given: &Given,
         mut errors: ValidationErrors,
     ) -> Result<Configuration, Vec<ValidationError>> {
-        let valid = yang::schema().validate(given)?;
+        let valid = stoa_yang::schema().validate(given)?;
         let model: Model = serde_json::from_str(&valid.text).map_err(|error| {
             one(
                 "/",
@@ -140,7 +140,7 @@ impl Configuration {
                 "Report this with the configuration: it is a bug of Stoa.",
             )
         })?;
-        unsupported::check(&valid.given, &mut errors);
+        stoa_yang::unsupported::check(&valid.given, &mut errors);
         let (desired, annotations, floating) = desired(&model, &mut errors);
         let route_sources =
             route_sources::desired(&model.routing, &model.interfaces.interface, &mut errors);

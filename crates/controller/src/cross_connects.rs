@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::error::ValidationErrors;
+use stoa_yang::error::ValidationErrors;
+
 use crate::interfaces::interface_path;
 use crate::model::Interface;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use crate::error::ValidationErrors;
+use stoa_yang::error::ValidationErrors;
 
 /// The end of the name of a member, which may have a module prefix.
 const NAME: &str = "destination-prefix\"";

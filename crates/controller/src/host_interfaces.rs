@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
-use crate::error::ValidationErrors;
 use crate::interfaces::interface_path;
 use crate::model::{Interface, KernelDevice};
 

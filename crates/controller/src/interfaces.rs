@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
 use crate::addresses::{self, Addressing};
-use crate::error::ValidationErrors;
 use crate::mac;
 use crate::model::{Interface, SubInterface, Tag, Tpid};
 use crate::ports::{self, DeviceLocks};

@@ -3,7 +3,8 @@
 //! The forwarder does not need these settings. A missing file or a port in use is no error: the router forwards, and the
 //! server logs the problem.
 
-use crate::error::ValidationErrors;
+use stoa_yang::error::ValidationErrors;
+
 pub use crate::model::management::*;
 
 /// The management settings with the access rules.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
+use stoa_yang::error::ValidationErrors;
 
-use crate::error::ValidationErrors;
 use crate::model::{AddressFamily, Policy, PortRange, Refuse, Rule, Vrfs};
 use crate::rib::prefix_to_proto;
 

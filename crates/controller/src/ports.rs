@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
+use stoa_yang::error::ValidationErrors;
 
-use crate::error::ValidationErrors;
 use crate::mac;
 use crate::model::{AfXdp, Attach, Bind, Dpdk, Generator, KernelDevice, Memif, Pcap, Port};
 use crate::tunnels;

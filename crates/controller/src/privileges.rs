@@ -4,8 +4,8 @@ use std::path::Path;
 
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
+use stoa_yang::error::ValidationError;
 
-use crate::error::ValidationError;
 use crate::interfaces::interface_path;
 
 /// A capability of Linux (capabilities(7)): name and bit.

@@ -1,8 +1,8 @@
 //! The control-plane policer: limits of punt classes.
 
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
-use crate::error::ValidationErrors;
 use crate::model::Punt;
 
 /// The desired limits.

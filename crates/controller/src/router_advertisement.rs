@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
-use crate::error::ValidationErrors;
 use crate::model::{AdvertisedPrefix, Advertisements, Family, Interface, Preference};
 
 /// Maximum lifetime of a default router, seconds (RFC 8319 section 4).

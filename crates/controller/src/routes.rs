@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
 use crate::addresses::{self, Addressing, Table};
-use crate::error::ValidationErrors;
 use crate::model::{NextHop, Protocol, Route, Routing, Special};
 use crate::route_sources;
 

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
 use crate::addresses::is_link_local;
-use crate::error::ValidationErrors;
 use crate::model::{Family, Interface, TrackedNetwork, VirtualRouter};
 use crate::rib::prefix_to_proto;
 

@@ -1,8 +1,8 @@
 //! Workers: their number, CPUs and packet buffers.
 
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
-use crate::error::ValidationErrors;
 use crate::model::{HugePages, Polling, Workers};
 
 const PATH: &str = "/stoa-system:system/workers";

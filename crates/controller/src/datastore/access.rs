@@ -6,11 +6,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stoa_api::v1;
+use stoa_yang::error::{ValidationError, ValidationErrors};
 
 use super::{Author, Refusal};
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
-use crate::error::{ValidationError, ValidationErrors};
 use crate::management::{self, Action, Https, Management, User};
 
 const FIX: &str = "Change the candidate and use a confirmed commit (`confirm-within`, `commit confirmed 5`): it is rolled \

@@ -10,7 +10,7 @@ use super::access;
 use super::confirm::Unconfirmed;
 use super::disk::NewFile;
 use super::refusal::{self, Refusal};
-use super::snapshot::{self, Snapshot};
+use super::snapshot::Snapshot;
 use super::{Author, Change, Client, Datastore, Event, Stores, between};
 use crate::configuration::Configuration;
 
@@ -73,7 +73,7 @@ impl Datastore {
     ) -> Result<Committed, Refusal> {
         let (tree, startup) = (tree.into(), self.inner.startup.clone());
         let validated = tokio::task::spawn_blocking(move || {
-            let text = snapshot::print(&tree)?;
+            let text = stoa_yang::data::print(&tree)?;
             let found = Configuration::of_data(&startup, &text, &tree).map_err(Refusal::Invalid)?;
             Ok::<_, Refusal>((tree, found))
         });
@@ -307,7 +307,7 @@ fn rebase_candidate(
         let mut tree = running.tree.duplicate()?;
         tree.diff_apply(&diff).map(|()| tree)
     };
-    let (rebased, _) = crate::yang::collect_errors(rebase);
+    let (rebased, _) = stoa_yang::collect_errors(rebase);
     match rebased {
         Ok(tree) => {
             let revision = stores.next_revision();

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use super::commit::{Commit, Committed, Origin, stoa};
 use super::disk::{self, NewFile};
-use super::snapshot;
 use super::{Author, Datastore, Refusal, Store, lock, to_completion};
 
 /// Longest time for a confirmation.
@@ -132,7 +131,7 @@ impl Datastore {
 
     async fn revert(&self, author: &Author) -> Result<Committed, Refusal> {
         let unconfirmed = self.unconfirmed().ok_or(Refusal::NothingUnconfirmed)?;
-        let tree = snapshot::parse(&unconfirmed.before)?;
+        let tree = stoa_yang::data::parse(&unconfirmed.before)?;
         // Writes no file, so that a full disk does not prevent it. `confirm.json` is removed at the end.
         let commit = Commit { origin: Origin::Revert, ..Commit::default() };
         self.commit_tree(author, tree, &commit).await

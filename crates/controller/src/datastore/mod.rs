@@ -37,7 +37,7 @@ pub use edit::Edit;
 pub use history::{Entry, HISTORY_LIMIT};
 pub use lock::{LockGuard, LockHolder};
 pub use refusal::Refusal;
-pub use snapshot::{Snapshot, parse};
+pub use snapshot::Snapshot;
 
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
@@ -129,9 +129,8 @@ impl Datastore {
         let startup_text = std::fs::read_to_string(&startup).ok();
         let startup_snapshot = match startup_text.as_deref() {
             Some(same) if same == text => Ok(Arc::clone(&running)),
-            other => {
-                snapshot::parse(other.unwrap_or("{}")).map(|tree| Arc::new(Snapshot::new(tree, 2)))
-            }
+            other => stoa_yang::data::parse(other.unwrap_or("{}"))
+                .map(|tree| Arc::new(Snapshot::new(tree, 2))),
         };
         // The file may have been edited meanwhile: then it is neither running nor the last saved configuration.
         let is_known = |now: &String| now == text || History::new(&state).is_newest(now);
@@ -233,7 +232,7 @@ impl Datastore {
     /// # Errors
     /// When it does not exist or cannot be read.
     pub fn history_tree(&self, number: u64) -> Result<Snapshot, Refusal> {
-        Ok(Snapshot::new(snapshot::parse(&self.history_files().text(number)?)?, 0))
+        Ok(Snapshot::new(stoa_yang::data::parse(&self.history_files().text(number)?)?, 0))
     }
 
     fn history_files(&self) -> History {

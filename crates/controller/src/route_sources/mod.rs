@@ -12,8 +12,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
 
-use crate::error::ValidationErrors;
 use crate::learned::Source;
 use crate::linux::netns::identity;
 use crate::model::{self, Interface, Routing};

@@ -15,7 +15,6 @@ use yang5::data::{Data, DataFormat, DataPrinterFlags, DataTree};
 
 use crate::apply::ForwarderConnection;
 use crate::operational_state::{OperationalState, RouteFilter, StateSection};
-use crate::yang;
 
 /// Default limit of routes of each table.
 pub const ROUTE_LIMIT: usize = 1_000;
@@ -126,7 +125,7 @@ fn tree(
     operational: &OperationalState,
     request: &StateRequest,
 ) -> Result<DataTree<'static>, Error> {
-    yang::schema().state(&render(operational, request).to_string()).map_err(Error::Model)
+    stoa_yang::schema().state(&render(operational, request).to_string()).map_err(Error::Model)
 }
 
 /// The state in RFC 7951 encoding.

@@ -42,7 +42,6 @@ use stoa_api::gnmi::{
 };
 use stoa_api::gnmi_ext::{Extension, extension::Ext};
 use stoa_controller::datastore::{self, Author, Unconfirmed};
-use stoa_controller::yang;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tonic::{Status, Streaming};
 use tower::ServiceExt;
@@ -231,7 +230,7 @@ impl GNmi for Calls {
         request: tonic::Request<CapabilityRequest>,
     ) -> Result<tonic::Response<CapabilityResponse>, Status> {
         caller(&request)?;
-        let modules = yang::schema().context().modules(false);
+        let modules = stoa_yang::schema().context().modules(false);
         let supported_models =
             modules.filter(|module| module.is_implemented()).map(|module| ModelData {
                 name: module.name().to_owned(),

@@ -6,9 +6,8 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
+use stoa_api::v1::ValidationError;
 use stoa_controller::datastore::{Change, Commit, Committed, Datastore, Store, visit};
-use stoa_controller::error::ValidationError;
-use stoa_controller::{fix, yang};
 use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterFlags, DataTree};
 
 use super::body;
@@ -75,7 +74,7 @@ fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn namespace(module: &str) -> String {
-    let module = yang::schema().context().get_module_implemented(module);
+    let module = stoa_yang::schema().context().get_module_implemented(module);
     module.map(|it| it.namespace().to_owned()).unwrap_or_default()
 }
 
@@ -109,7 +108,7 @@ impl Input {
         let tree = self.tree.as_ref()?;
         tree.reference()?;
         let path = format!("/{}:{}/{leaf}", self.module, self.name);
-        yang::collect_errors(|| tree.find_path(&path)).0.ok()?.value_canonical()
+        stoa_yang::collect_errors(|| tree.find_path(&path)).0.ok()?.value_canonical()
     }
 
     /// The values of a leaf-list.
@@ -118,7 +117,7 @@ impl Input {
             return Vec::new();
         };
         let path = format!("/{}:{}/{leaf}", self.module, self.name);
-        let (found, _) = yang::collect_errors(|| tree.find_xpath(&path));
+        let (found, _) = stoa_yang::collect_errors(|| tree.find_xpath(&path));
         found.into_iter().flatten().filter_map(|node| node.value_canonical()).collect()
     }
 
@@ -155,13 +154,13 @@ fn input(
             (format!("<{name} xmlns=\"{namespace}\">{inner}</{name}>"), DataFormat::XML)
         }
     };
-    let context = yang::schema().context();
+    let context = stoa_yang::schema().context();
     let flags = DataParserFlags::STRICT;
-    let (parsed, complaints) = yang::collect_errors(|| {
+    let (parsed, complaints) = stoa_yang::collect_errors(|| {
         DataTree::parse_op_string(context, &whole, format, flags, DataOperation::RpcYang)
     });
     parsed.map_err(|error| {
-        let reason = match fix::errors(yang::schema(), &complaints).into_iter().next() {
+        let reason = match stoa_yang::data::errors(&complaints).into_iter().next() {
             Some(ValidationError { cause, fix, .. }) => format!("{cause}. {fix}"),
             None => error.msg.unwrap_or_else(|| "it does not match the schema".into()),
         };
@@ -308,12 +307,12 @@ fn answer((module, name): (&str, &str), output: &Value, media: Media) -> Result<
         Media::Json => json!({ format!("{module}:output"): output }).to_string(),
         Media::Xml => {
             let whole = json!({ format!("{module}:{name}"): output }).to_string();
-            let context = yang::schema().context();
+            let context = stoa_yang::schema().context();
             let kind = DataOperation::ReplyYang;
             let flags = DataParserFlags::STRICT;
             let parse =
                 || DataTree::parse_op_string(context, &whole, DataFormat::JSON, flags, kind);
-            let (tree, _) = yang::collect_errors(parse);
+            let (tree, _) = stoa_yang::collect_errors(parse);
             let broken = |_| Fault::broken("the output does not match its module");
             let tree = tree.map_err(broken)?;
             let text = tree.print_string(DataFormat::XML, DataPrinterFlags::SHRINK);

@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
-use stoa_controller::yang;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::rpc;
@@ -27,7 +26,7 @@ pub fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
         let mut made = Builder::default();
-        for module in yang::schema().context().modules(true) {
+        for module in stoa_yang::schema().context().modules(true) {
             if module.is_implemented() {
                 for node in module.data() {
                     made.add(&node, &Parent { url: Some(DATA.into()), ..Parent::default() });
@@ -190,7 +189,7 @@ impl Builder {
     }
 
     fn operations(&mut self) {
-        let context = yang::schema().context();
+        let context = stoa_yang::schema().context();
         let modules = rpc::OPERATIONS.iter();
         let modules = modules.filter_map(|(name, _)| context.get_module_implemented(name));
         let all: Vec<SchemaNode<'static>> =

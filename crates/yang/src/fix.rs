@@ -1,22 +1,37 @@
 //! The errors of libyang as validation errors: path, cause and fix.
 
+use yang5::context::Context;
 use yang5::schema::{SchemaNode, SchemaPathFormat};
 
 use crate::error::{ValidationError, ValidationErrors};
+use crate::libyang::LibyangError;
 use crate::schema_text::allowed_values;
-use crate::yang::{LibyangError, Schema};
 use crate::{identities, renamed_names};
 
 /// The errors of libyang as validation errors, in their order.
-pub fn errors(schema: &Schema, reported: &[LibyangError]) -> Vec<ValidationError> {
+pub fn errors(context: &Context, reported: &[LibyangError]) -> Vec<ValidationError> {
     let mut errors = ValidationErrors::default();
     for (index, error) in reported.iter().enumerate() {
         if !follows(error, &reported[..index]) {
-            errors.add(path(error), cause(error), fix(schema, error));
+            errors.add(path(error), cause(error), fix(context, error));
         }
         errors.add_more(error.more);
     }
     errors.into_vec()
+}
+
+/// The errors of a call that failed: those that libyang reported, else that of the call.
+pub fn of_call(
+    context: &Context,
+    error: &yang5::Error,
+    reported: &[LibyangError],
+) -> Vec<ValidationError> {
+    let own = [LibyangError {
+        message: error.msg.clone().unwrap_or_else(|| error.to_string()),
+        data_path: error.path.clone().unwrap_or_default(),
+        ..LibyangError::default()
+    }];
+    errors(context, if reported.is_empty() { &own } else { reported })
 }
 
 /// Whether a node is missing only because an earlier error refused its value.
@@ -78,7 +93,7 @@ fn quoted(message: &str) -> Vec<&str> {
     message.split('"').skip(1).step_by(2).collect()
 }
 
-fn fix(schema: &Schema, error: &LibyangError) -> String {
+fn fix(context: &Context, error: &LibyangError) -> String {
     let message = error.message.as_str();
     let words = quoted(message);
     let first = words.first().copied().unwrap_or_default();
@@ -86,16 +101,16 @@ fn fix(schema: &Schema, error: &LibyangError) -> String {
         return fix;
     }
     if message.contains("not found as a child") || message.contains("not found in the") {
-        return unknown(schema, first, words.get(1).copied());
+        return unknown(context, first, words.get(1).copied());
     }
     if message.starts_with("No module named") {
         return "Remove it, or correct the name of the module.".into();
     }
     if message.starts_with("Mandatory node") {
-        return format!("Add \"{first}\" there.{}", describe(schema, error, Some(first)));
+        return format!("Add \"{first}\" there.{}", describe(context, error, Some(first)));
     }
     if message.starts_with("Mandatory choice") {
-        return format!("Add one of the alternatives of \"{first}\": {}.", cases(schema, first));
+        return format!("Add one of the alternatives of \"{first}\": {}.", cases(context, first));
     }
     if message.starts_with("List instance is missing its key") {
         return format!("Add \"{first}\" to each entry of the list.");
@@ -110,9 +125,9 @@ fn fix(schema: &Schema, error: &LibyangError) -> String {
         return format!("Define \"{first}\", or use one that is defined.");
     }
     if message.contains("Invalid identityref") {
-        return identities::fix(find(schema, &without_keys(&error.data_path)).as_ref());
+        return identities::fix(find(context, &without_keys(&error.data_path)).as_ref());
     }
-    if let Some(example) = example(schema, error) {
+    if let Some(example) = example(context, error) {
         return format!("Write {example}.");
     }
     if message.starts_with("When condition") {
@@ -121,10 +136,10 @@ fn fix(schema: &Schema, error: &LibyangError) -> String {
     if message.contains("state") && message.starts_with("Unexpected data") {
         return format!("Remove \"{first}\": it is state, which `stoa show` prints.");
     }
-    if let Some(fix) = must(schema, error) {
+    if let Some(fix) = must(context, error) {
         return fix;
     }
-    let known = describe(schema, error, None);
+    let known = describe(context, error, None);
     if let Some(form) = quotes(message) {
         return format!("{form}{known}");
     }
@@ -160,12 +175,12 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// An example for a value that does not match the pattern of its type.
-fn example(schema: &Schema, error: &LibyangError) -> Option<&'static str> {
+fn example(context: &Context, error: &LibyangError) -> Option<&'static str> {
     let message = &error.message;
     if !message.starts_with("Unsatisfied pattern") && !message.starts_with("Failed to") {
         return None;
     }
-    let kind = find(schema, &without_keys(&error.data_path))?.leaf_type()?.typedef_name()?;
+    let kind = find(context, &without_keys(&error.data_path))?.leaf_type()?.typedef_name()?;
     let kind = kind.rsplit(':').next()?;
     EXAMPLES.iter().find(|(name, _)| *name == kind).map(|(_, example)| *example)
 }
@@ -189,11 +204,11 @@ fn renamed(error: &LibyangError, first: &str, second: Option<&str>) -> Option<St
 }
 
 /// The fix for an unknown name: the same name in another module, else the most similar sibling, else all siblings.
-fn unknown(schema: &Schema, name: &str, parent: Option<&str>) -> String {
+fn unknown(context: &Context, name: &str, parent: Option<&str>) -> String {
     let bare = name.rsplit(':').next().unwrap_or(name);
     let mut near: Vec<(usize, String)> = Vec::new();
     let mut children: Vec<String> = Vec::new();
-    for node in schema.context().traverse().filter(SchemaNode::is_config) {
+    for node in context.traverse().filter(SchemaNode::is_config) {
         let Some(above) = node.ancestors().find(|node| !node.is_schema_only()) else {
             if parent.is_none() {
                 children.push(format!("{}:{}", node.module().name(), node.name()));
@@ -223,9 +238,9 @@ fn unknown(schema: &Schema, name: &str, parent: Option<&str>) -> String {
 }
 
 /// The alternatives of a choice, by name.
-fn cases(schema: &Schema, choice: &str) -> String {
+fn cases(context: &Context, choice: &str) -> String {
     let mut names: Vec<String> = Vec::new();
-    for node in schema.context().traverse().filter(SchemaNode::is_config) {
+    for node in context.traverse().filter(SchemaNode::is_config) {
         let mut above = node.ancestors();
         let Some(case) = above.next() else { continue };
         let holder = above.next().map(|node| node.name().to_owned());
@@ -242,8 +257,8 @@ fn cases(schema: &Schema, choice: &str) -> String {
 }
 
 /// The fix for a `must` that failed: its description in our modules.
-fn must(schema: &Schema, error: &LibyangError) -> Option<String> {
-    let node = find(schema, &without_keys(&error.data_path))?;
+fn must(context: &Context, error: &LibyangError) -> Option<String> {
+    let node = find(context, &without_keys(&error.data_path))?;
     let musts = node.musts()?;
     let failed = musts.into_iter().find(|must| must.error_msg() == Some(&error.message))?;
     failed.description().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -251,14 +266,14 @@ fn must(schema: &Schema, error: &LibyangError) -> Option<String> {
 
 /// The schema node at a path without keys. libyang names a list entry that has no key yet "/module:list/leaf":
 /// then the node whose path ends so.
-fn find<'a>(schema: &'a Schema, path: &str) -> Option<SchemaNode<'a>> {
+fn find<'a>(context: &'a Context, path: &str) -> Option<SchemaNode<'a>> {
     let formats = [SchemaPathFormat::DATA, SchemaPathFormat::LOG];
     let is_it = |node: &SchemaNode<'_>| formats.iter().any(|format| node.path(*format) == path);
-    let whole = schema.context().traverse().find(is_it);
+    let whole = context.traverse().find(is_it);
     whole.or_else(|| {
         let (module, end) = path.strip_prefix('/')?.split_once(':')?;
         let ends = [format!("/{end}"), format!(":{end}")];
-        schema.context().traverse().find(|node| {
+        context.traverse().find(|node| {
             let there = node.path(SchemaPathFormat::DATA);
             node.module().name() == module && ends.iter().any(|end| there.ends_with(end))
         })
@@ -266,7 +281,7 @@ fn find<'a>(schema: &'a Schema, path: &str) -> Option<SchemaNode<'a>> {
 }
 
 /// The allowed values, the units and the description of a node.
-fn describe(schema: &Schema, error: &LibyangError, child: Option<&str>) -> String {
+fn describe(context: &Context, error: &LibyangError, child: Option<&str>) -> String {
     let steps = if error.schema_path.is_empty() {
         without_keys(&error.data_path)
     } else {
@@ -276,7 +291,7 @@ fn describe(schema: &Schema, error: &LibyangError, child: Option<&str>) -> Strin
         Some(child) if !steps.ends_with(&format!("/{child}")) => format!("{steps}/{child}"),
         _ => steps,
     };
-    let Some(node) = find(schema, &path) else {
+    let Some(node) = find(context, &path) else {
         return String::new();
     };
     let mut text = String::new();

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::yang::LibyangError;
+use crate::libyang::LibyangError;
 
 /// Keys of list entries in our modules and those of the IETF.
 const KEYS: &[&str] = &["name", "destination-prefix", "ip", "index"];

@@ -1,24 +1,19 @@
 //! The schema: the standard modules and our own, compiled once by libyang.
 //!
-//! A text that libyang accepts has the right structure, types and references. The modules of this crate check what
-//! YANG cannot express.
+//! A text that libyang accepts has the right structure, types and references. The controller checks what YANG cannot
+//! express.
 
-use std::borrow::Cow;
-use std::cell::RefCell;
 use std::sync::OnceLock;
 
-use yang5::context::{Context, ContextFlags, EmbeddedModuleKey, EmbeddedModules};
+use yang5::context::{Context, ContextFlags};
 use yang5::data::{
     Data, DataFormat, DataNodeRef, DataParserFlags, DataPrinterFlags, DataTree, DataValidationFlags,
 };
-use yang5::logging::LogCallback;
 
 use crate::error::ValidationError;
-use crate::fix;
-use crate::place;
-use crate::unsupported;
-
-include!(concat!(env!("OUT_DIR"), "/sources.rs"));
+use crate::libyang::{ErrorCollector, LibyangError, collect_errors};
+use crate::sources::embedded;
+use crate::{fix, place, unsupported};
 
 /// The modules that are implemented, each with its features. libyang loads their imports.
 const MODULES: &[(&str, &[&str])] = &[
@@ -47,16 +42,9 @@ const MODULES: &[(&str, &[&str])] = &[
     ("stoa-vrf", &[]),
 ];
 
-/// Submodules and the module that they belong to.
-pub const SUBMODULES: &[(&str, &str)] =
-    &[("ietf-ipv6-router-advertisements", "ietf-ipv6-unicast-routing")];
-
 /// Report all errors, not the first alone.
 const ALL_ERRORS: DataValidationFlags =
     DataValidationFlags::from_bits_retain(yang5::ffi::LYD_VALIDATE_MULTI_ERROR);
-
-/// Errors of libyang that are kept for one call; the others are counted.
-const ERROR_LIMIT: usize = 1_000;
 
 /// The compiled schema. There is one in a process.
 #[derive(Debug)]
@@ -74,59 +62,6 @@ pub struct Valid {
     pub given: Vec<(String, String)>,
 }
 
-/// An error that libyang reports.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LibyangError {
-    /// The message of libyang.
-    pub message: String,
-    /// The path in the data; may be empty.
-    pub data_path: String,
-    /// The path in the schema; may be empty.
-    pub schema_path: String,
-    /// Line of the text; 0 when unknown.
-    pub line: u64,
-    /// Errors after this one that were not kept.
-    pub more: usize,
-}
-
-thread_local! {
-    /// Errors of this thread since [`collect_errors`] began. libyang calls the logger on the thread that parses, so
-    /// that calls on different threads do not mix.
-    static ERRORS: RefCell<Vec<LibyangError>> = const { RefCell::new(Vec::new()) };
-}
-
-struct ErrorCollector;
-
-impl LogCallback for ErrorCollector {
-    fn log<'a>(
-        &'a self,
-        level: yang5::ffi::LY_LOG_LEVEL::Type,
-        message: Option<Cow<'a, str>>,
-        data_path: Option<Cow<'a, str>>,
-        schema_path: Option<Cow<'a, str>>,
-        line: u64,
-    ) {
-        if level != yang5::ffi::LY_LOG_LEVEL::LY_LLERR {
-            return;
-        }
-        ERRORS.with_borrow_mut(|errors| {
-            if errors.len() >= ERROR_LIMIT {
-                if let Some(last) = errors.last_mut() {
-                    last.more += 1;
-                }
-                return;
-            }
-            errors.push(LibyangError {
-                message: message.unwrap_or_default().into_owned(),
-                data_path: data_path.unwrap_or_default().into_owned(),
-                schema_path: schema_path.unwrap_or_default().into_owned(),
-                line,
-                more: 0,
-            });
-        });
-    }
-}
-
 /// The schema of this program.
 ///
 /// # Panics
@@ -134,44 +69,6 @@ impl LogCallback for ErrorCollector {
 pub fn schema() -> &'static Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
     SCHEMA.get_or_init(|| Schema::compile().expect("the embedded YANG modules compile"))
-}
-
-/// The embedded modules, each with its text.
-pub fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
-    SOURCES.iter().copied()
-}
-
-/// The text of an embedded module.
-pub fn source(module: &str) -> Option<&'static str> {
-    SOURCES.iter().find(|(name, _)| *name == module).map(|(_, text)| *text)
-}
-
-/// Runs `call` and returns its result with the errors that libyang reported meanwhile.
-pub fn collect_errors<T>(call: impl FnOnce() -> T) -> (T, Vec<LibyangError>) {
-    ERRORS.with_borrow_mut(Vec::clear);
-    let result = call();
-    (result, ERRORS.with_borrow_mut(std::mem::take))
-}
-
-fn embedded() -> &'static EmbeddedModules {
-    static EMBEDDED: OnceLock<EmbeddedModules> = OnceLock::new();
-    EMBEDDED.get_or_init(|| {
-        let key = |name: &'static str| {
-            let revision = source(name).and_then(revision);
-            match SUBMODULES.iter().find(|(submodule, _)| *submodule == name) {
-                Some((_, module)) => EmbeddedModuleKey::new(module, None, Some(name), revision),
-                None => EmbeddedModuleKey::new(name, revision, None, None),
-            }
-        };
-        SOURCES.iter().map(|(name, text)| (key(name), *text)).collect()
-    })
-}
-
-/// The newest revision of a module, which is its first one.
-fn revision(text: &'static str) -> Option<&'static str> {
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("revision "))?;
-    let date = line.split_whitespace().next()?;
-    Some(date.trim_matches(|letter| matches!(letter, '"' | '\'' | '{' | ';')))
 }
 
 impl Schema {
@@ -211,7 +108,7 @@ impl Schema {
         let parse = || DataTree::parse_string(&self.context, text, format, flags, ALL_ERRORS);
         let (parsed, mut errors) = collect_errors(parse);
         place::complete(text, &mut errors);
-        self.check(parsed, errors)
+        check(&self.context, parsed, errors)
     }
 
     /// All errors of a text of RFC 7951 encoding, in its values and of the whole, with line numbers.
@@ -222,7 +119,7 @@ impl Schema {
             || DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
         let (parsed, mut errors) = collect_errors(parse);
         place::complete(text, &mut errors);
-        self.check(parsed, errors).err().unwrap_or_default()
+        check(&self.context, parsed, errors).err().unwrap_or_default()
     }
 
     /// Validates a parsed configuration. Works on a copy, since libyang adds every default.
@@ -235,30 +132,8 @@ impl Schema {
             tree.validate(DataValidationFlags::NO_STATE | ALL_ERRORS).map(|()| tree)
         };
         let (validated, errors) = collect_errors(validate);
-        let tree = self.check(validated, errors)?;
-        Ok(Valid { text: self.print(&tree)?, given: watched(&tree) })
-    }
-
-    /// The tree, unless libyang reported errors.
-    fn check<'a>(
-        &self,
-        result: Result<DataTree<'a>, yang5::Error>,
-        mut errors: Vec<LibyangError>,
-    ) -> Result<DataTree<'a>, Vec<ValidationError>> {
-        match result {
-            Ok(tree) if errors.is_empty() => Ok(tree),
-            Ok(_) => Err(fix::errors(self, &errors)),
-            Err(error) => {
-                if errors.is_empty() {
-                    errors.push(LibyangError {
-                        message: error.msg.clone().unwrap_or_else(|| error.to_string()),
-                        data_path: error.path.clone().unwrap_or_default(),
-                        ..LibyangError::default()
-                    });
-                }
-                Err(fix::errors(self, &errors))
-            }
-        }
+        let tree = check(&self.context, validated, errors)?;
+        Ok(Valid { text: print(&tree)?, given: watched(&tree) })
     }
 
     /// Parses operational state that this program made, in RFC 7951 encoding. Checks structure and types, but not
@@ -277,18 +152,31 @@ impl Schema {
             None => error.to_string(),
         })
     }
+}
 
-    fn print(&self, tree: &DataTree<'_>) -> Result<String, Vec<ValidationError>> {
-        let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::WD_ALL;
-        match tree.print_string(DataFormat::JSON, flags) {
-            Ok(text) if text.is_empty() => Ok("{}".to_owned()),
-            Ok(text) => Ok(text),
-            Err(error) => Err(crate::error::one(
-                "/",
-                format!("libyang cannot print the configuration: {error}"),
-                "Report this with the configuration: it is a bug of Stoa.",
-            )),
-        }
+/// The tree, unless libyang reported errors.
+fn check<'a>(
+    context: &Context,
+    result: Result<DataTree<'a>, yang5::Error>,
+    errors: Vec<LibyangError>,
+) -> Result<DataTree<'a>, Vec<ValidationError>> {
+    match result {
+        Ok(tree) if errors.is_empty() => Ok(tree),
+        Ok(_) => Err(fix::errors(context, &errors)),
+        Err(error) => Err(fix::of_call(context, &error, &errors)),
+    }
+}
+
+fn print(tree: &DataTree<'_>) -> Result<String, Vec<ValidationError>> {
+    let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::WD_ALL;
+    match tree.print_string(DataFormat::JSON, flags) {
+        Ok(text) if text.is_empty() => Ok("{}".to_owned()),
+        Ok(text) => Ok(text),
+        Err(error) => Err(crate::error::one(
+            "/",
+            format!("libyang cannot print the configuration: {error}"),
+            "Report this with the configuration: it is a bug of Stoa.",
+        )),
     }
 }
 
@@ -346,7 +234,6 @@ mod tests {
         let valid = valid("{}").unwrap();
         assert!(valid.text.contains("\"polling\""), "{}", valid.text);
         assert!(valid.given.is_empty(), "{:?}", valid.given);
-        assert_eq!(source("ietf-ip").and_then(revision), Some("2018-02-22"));
     }
 
     #[test]

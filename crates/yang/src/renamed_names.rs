@@ -95,7 +95,7 @@ fn fix(new: &str, old: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yang::{schema, source};
+    use crate::{schema, source};
 
     #[test]
     fn old_names_have_their_new_ones() {

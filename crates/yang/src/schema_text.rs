@@ -2,7 +2,7 @@
 
 use yang5::schema::SchemaNode;
 
-use crate::yang::{SOURCES, source};
+use crate::sources::{SOURCES, source};
 
 /// The range or the enumeration of a leaf.
 pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {

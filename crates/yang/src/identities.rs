@@ -58,13 +58,13 @@ pub(crate) fn when_fix(message: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use crate::yang;
+    use crate::sources;
 
     #[test]
     fn the_modules_define_them() {
         let all = [super::INTERFACE_TYPES, super::PROTOCOL_TYPES, super::VRRP_VERSIONS].concat();
         for (module, name, _) in all {
-            let (_, text) = yang::sources().find(|it| it.0 == module).expect(module);
+            let (_, text) = sources().find(|it| it.0 == module).expect(module);
             let is_it = |line: &str| {
                 line.trim().strip_prefix("identity ").is_some_and(|it| {
                     it.trim_end_matches(['{', ' ', ';']).trim_matches('"') == name
