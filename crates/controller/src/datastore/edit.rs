@@ -7,7 +7,7 @@ use yang5::data::{Data, DataNodeRef, DataTree};
 
 use super::choice;
 use super::refusal::{self, Refusal};
-use crate::host_bits;
+use crate::config::host_bits;
 
 /// An edit. Paths are data paths from the root with keys in predicates, as libyang has them
 /// (`/ietf-interfaces:interfaces/interface[name='lan']/enabled`); bodies are RFC 7951 encoding from the root.

@@ -5,7 +5,7 @@ use stoa_yang::{LibyangError, data};
 
 use crate::apply;
 
-use super::lock::LockHolder;
+use super::lock_holder::LockHolder;
 
 /// Why a change was refused.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +99,13 @@ pub(super) fn invalid(error: &yang5::Error, reported: &[LibyangError]) -> Refusa
 /// A panic of a task.
 pub(super) fn panicked(error: tokio::task::JoinError) -> Refusal {
     one("/", format!("the change was not made: {error}"), "Report this: it is a bug of Stoa.")
+}
+
+/// Runs `work` to completion even if the caller is cancelled.
+pub(super) async fn to_completion<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::spawn(work).await.map_err(panicked)?
 }
 
 impl From<Vec<ValidationError>> for Refusal {

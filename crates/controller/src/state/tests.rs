@@ -7,7 +7,7 @@ use stoa_api::v1;
 
 use super::*;
 use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
-use crate::operational_state::{Routes, Table};
+use crate::operational_state::{Routes, StateSection, Table};
 use crate::route_sources::RouteSourceStatistics;
 
 fn sample() -> OperationalState {

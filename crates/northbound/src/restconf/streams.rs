@@ -242,8 +242,8 @@ fn elements(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::auth::Proof;
+    use stoa_controller::config::management::Management;
     use stoa_controller::datastore::Kind;
-    use stoa_controller::management::Management;
 
     #[test]
     fn an_event_is_small_whatever_changed() {

@@ -15,8 +15,8 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use stoa_controller::config::management::Management;
 use stoa_controller::datastore::{self, Author, Client, Datastore};
-use stoa_controller::management::Management;
 use tokio::sync::broadcast;
 
 use super::connection::BODY_FRAME;

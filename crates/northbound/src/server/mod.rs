@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use rustls::ServerConfig;
+use stoa_controller::config::management::{Https, Management};
 use stoa_controller::datastore::Datastore;
-use stoa_controller::management::{Https, Management};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;

@@ -7,9 +7,9 @@ use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 use stoa_yang::error::ValidationErrors;
 
-use crate::mac;
-use crate::model::{AfXdp, Attach, Bind, Dpdk, Generator, KernelDevice, Memif, Pcap, Port};
-use crate::tunnels;
+use crate::config::mac;
+use crate::config::model::{AfXdp, Attach, Bind, Dpdk, Generator, KernelDevice, Memif, Pcap, Port};
+use crate::config::tunnels;
 
 /// Longest name of a network device of Linux, in bytes.
 const DEVICE_NAME_LIMIT: usize = 15;
@@ -164,7 +164,7 @@ impl PortChecker<'_> {
         v1::Memif {
             socket: given.socket.clone(),
             id: given.id,
-            master: given.role == crate::model::Role::Master,
+            master: given.role == crate::config::model::Role::Master,
             secret: given.secret.clone(),
             ring_size: given.ring_size,
             buffer_size: given.buffer_size,

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::interfaces::interface_path;
-use crate::model::{Interface, KernelDevice};
+use crate::config::data_path::interface_path;
+use crate::config::model::{Interface, KernelDevice};
 
 /// Maximum length of a device name, bytes (IFNAMSIZ without NUL).
 const DEVICE_LIMIT: usize = 15;

@@ -6,13 +6,14 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::addresses::{self, Addressing};
-use crate::interfaces::interface_path;
-use crate::model::Interface;
+use crate::config::addresses::Addressing;
+use crate::config::data_path::interface_path;
+use crate::config::host_addresses;
+use crate::config::model::Interface;
 
 /// The desired sessions of an interface.
 pub fn desired(interface: &Interface) -> Vec<v1::BfdSession> {
-    let session = |session: &crate::model::BfdSession| {
+    let session = |session: &crate::config::model::BfdSession| {
         let peer: IpAddr = session.dest_addr.parse().ok()?;
         Some(v1::BfdSession {
             address: ip_bytes(peer),
@@ -44,7 +45,7 @@ pub fn check(interfaces: &[Interface], addressing: &Addressing, errors: &mut Val
             }
             let subnets = addressing.subnets(&interface.name, peer.is_ipv6());
             let is_there = match subnets {
-                Some(_) if addresses::is_link_local(peer) && peer.is_ipv6() => true,
+                Some(_) if host_addresses::is_link_local(peer) && peer.is_ipv6() => true,
                 Some(subnets) => subnets.iter().any(|subnet| subnet.contains(&peer)),
                 None => false,
             };

@@ -5,7 +5,7 @@
 
 use stoa_yang::error::ValidationErrors;
 
-pub use crate::model::management::*;
+pub use crate::config::model::management::*;
 
 /// The management settings with the access rules.
 pub fn desired(

@@ -9,9 +9,10 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::addresses::{self, Addressing, Table};
-use crate::model::{NextHop, Protocol, Route, Routing, Special};
-use crate::route_sources;
+use crate::config::addresses::{Addressing, Table};
+use crate::config::host_addresses;
+use crate::config::model::{NextHop, Protocol, Route, Routing, Special};
+use crate::config::route_sources;
 
 /// Maximum next hops of a route.
 pub const PATH_LIMIT: usize = 64;
@@ -19,7 +20,7 @@ pub const PATH_LIMIT: usize = 64;
 /// Module of the protocol identities; libyang omits it within the same module.
 const MODULE: &str = "ietf-routing:";
 
-pub use crate::vrf_name::VrfName;
+pub use crate::config::vrf_name::VrfName;
 
 /// A VRF and a prefix.
 pub type Key = (VrfName, IpNet);
@@ -156,7 +157,7 @@ impl At<'_> {
         let prefix = self.prefix;
         let address = prefix.addr();
         if prefix.prefix_len() > 0 && (address.is_multicast() || address.is_loopback())
-            || addresses::is_link_local(address) && prefix.prefix_len() >= 10
+            || host_addresses::is_link_local(address) && prefix.prefix_len() >= 10
         {
             self.find(
                 "",
@@ -297,7 +298,7 @@ impl At<'_> {
 
     /// The interface whose link has the gateway.
     fn link(&mut self, place: &str, address: IpAddr, interface: Option<&str>) -> Option<Link> {
-        if let Some(reason) = addresses::not_a_host(address) {
+        if let Some(reason) = host_addresses::not_a_host(address) {
             self.find(place, format!("{address} {reason}"), "Set the address of the gateway.");
             return None;
         }
@@ -312,7 +313,7 @@ impl At<'_> {
             return None;
         }
         let six = address.is_ipv6();
-        if six && addresses::is_link_local(address) {
+        if six && host_addresses::is_link_local(address) {
             if interface.is_none() {
                 self.find(
                     place,
@@ -345,7 +346,7 @@ impl At<'_> {
             );
             return None;
         };
-        if let Some(reason) = addresses::not_in_subnet(address, &net) {
+        if let Some(reason) = host_addresses::not_in_subnet(address, &net) {
             self.find(place, format!("{address} {reason}"), "Set the address of the gateway.");
             return None;
         }

@@ -8,9 +8,9 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::addresses::is_link_local;
-use crate::model::{Family, Interface, TrackedNetwork, VirtualRouter};
-use crate::rib::prefix_to_proto;
+use crate::config::host_addresses::is_link_local;
+use crate::config::model::{Family, Interface, TrackedNetwork, VirtualRouter};
+use crate::prefix::prefix_to_proto;
 
 /// The priority of the address owner (RFC 9568 section 5.2.4).
 const OWNER: u32 = 255;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use stoa_yang::error::ValidationErrors;
 
-use crate::interfaces::interface_path;
-use crate::model::Interface;
+use crate::config::data_path::interface_path;
+use crate::config::model::Interface;
 
 /// Checks that both interfaces have Ethernet ports, and that the first has no settings for packets to this router.
 pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::addresses::{self, Addressing};
-use crate::mac;
-use crate::model::{Interface, SubInterface, Tag, Tpid};
-use crate::ports::{self, DeviceLocks};
-use crate::{bfd, cross_connects, host_interfaces, router_advertisement, tunnels, vrrp};
+use crate::config::addresses::{self, Addressing};
+use crate::config::data_path::interface_path;
+use crate::config::mac;
+use crate::config::model::{Interface, SubInterface, Tag, Tpid};
+use crate::config::ports::{self, DeviceLocks};
+use crate::config::{bfd, cross_connects, host_interfaces, router_advertisement, tunnels, vrrp};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
@@ -24,12 +25,6 @@ pub(crate) struct Desired {
     pub ports: Vec<v1::Port>,
     pub interfaces: Vec<v1::Interface>,
     pub addressing: Addressing,
-}
-
-/// The data path of an interface.
-pub fn interface_path(name: &str) -> String {
-    let quote = if name.contains('\'') { '"' } else { '\'' };
-    format!("/ietf-interfaces:interfaces/interface[name={quote}{name}{quote}]")
 }
 
 /// The desired ports and interfaces; parents precede their sub-interfaces.

@@ -3,7 +3,7 @@
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::model::{HugePages, Polling, Workers};
+use crate::config::model::{HugePages, Polling, Workers};
 
 const PATH: &str = "/stoa-system:system/workers";
 

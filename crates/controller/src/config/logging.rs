@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use stoa_api::v1;
 use stoa_api::v1::syslog::Destination;
 
-use crate::model::{Logging, Receiver, Syslog};
+use crate::config::model::{Logging, Receiver, Syslog};
 
 /// The facilities of the module with their numbers (RFC 5424, section 6.2.1).
 const FACILITIES: [(&str, u32); 10] = [

@@ -7,8 +7,8 @@ use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 use stoa_yang::error::ValidationErrors;
 
-use crate::model::{AddressFamily, Policy, PortRange, Refuse, Rule, Vrfs};
-use crate::rib::prefix_to_proto;
+use crate::config::model::{AddressFamily, Policy, PortRange, Refuse, Rule, Vrfs};
+use crate::prefix::prefix_to_proto;
 
 /// The name of the default VRF where one is required.
 const DEFAULT: &str = "default";

@@ -7,7 +7,7 @@ use ipnet::Ipv6Net;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::model::{AdvertisedPrefix, Advertisements, Family, Interface, Preference};
+use crate::config::model::{AdvertisedPrefix, Advertisements, Family, Interface, Preference};
 
 /// Maximum lifetime of a default router, seconds (RFC 8319 section 4).
 const LIFETIME_MAX_S: u32 = 65_535;

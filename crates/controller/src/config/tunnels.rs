@@ -7,8 +7,8 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::interfaces::interface_path;
-use crate::model::{Encapsulation, Interface, Tunnel};
+use crate::config::data_path::interface_path;
+use crate::config::model::{Encapsulation, Interface, Tunnel};
 
 /// The desired tunnel of a port whose data path is `path`; `None` if an endpoint is not an address.
 pub fn desired(given: &Tunnel, path: &str, errors: &mut ValidationErrors) -> Option<v1::Tunnel> {

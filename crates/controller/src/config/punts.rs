@@ -3,7 +3,7 @@
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::model::Punt;
+use crate::config::model::Punt;
 
 /// The desired limits.
 pub fn desired(punt: &Punt, errors: &mut ValidationErrors) -> Vec<v1::PuntLimit> {
@@ -17,7 +17,7 @@ pub fn desired(punt: &Punt, errors: &mut ValidationErrors) -> Vec<v1::PuntLimit>
             "Set total to at least the rate, or remove it.",
         );
     }
-    let limit = |class: &crate::model::PuntClass| v1::PuntLimit {
+    let limit = |class: &crate::config::model::PuntClass| v1::PuntLimit {
         class: class.name.clone(),
         rate: class.rate,
         burst: class.burst,
