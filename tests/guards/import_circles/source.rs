@@ -171,9 +171,7 @@ pub fn paths(words: &[String]) -> Vec<Vec<String>> {
     let mut path: Vec<String> = Vec::new();
     for word in words {
         let identifier = word.starts_with(|one: char| one.is_ascii_alphabetic() || one == '_');
-        if word == "::" {
-            path.push(word.clone());
-        } else if identifier && path.last().is_some_and(|last| last == "::") {
+        if word == "::" || identifier && path.last().is_some_and(|last| last == "::") {
             path.push(word.clone());
         } else {
             paths.push(std::mem::take(&mut path));

@@ -8,7 +8,7 @@ use stoa_controller::datastore::Refusal;
 
 use super::media::{Media, escape};
 use crate::auth::Denied;
-use crate::server::app::BodyError;
+use crate::server::app_state::BodyError;
 
 /// Namespace of ietf-restconf.
 pub const NAMESPACE: &str = "urn:ietf:params:xml:ns:yang:ietf-restconf";

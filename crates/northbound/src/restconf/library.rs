@@ -5,9 +5,9 @@ use http::{Method, header};
 use serde_json::{Value, json};
 use yang5::data::DataTree;
 
+use super::call::{Call, LIBRARY, ROOT, not_allowed, options};
 use super::fault::{Fault, Faults};
 use super::streams::STREAMS;
-use super::{Call, LIBRARY, ROOT, not_allowed, options};
 
 /// The supported optional parts of RFC 8040.
 const CAPABILITIES: &[&str] = &[

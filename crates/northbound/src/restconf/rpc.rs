@@ -7,26 +7,17 @@ use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 use stoa_api::v1::ValidationError;
-use stoa_controller::datastore::{Change, Commit, Committed, Datastore, Store, visit};
+use stoa_controller::datastore::{Commit, Committed, Datastore, Store, visit};
 use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterFlags, DataTree};
 
 use super::body;
+use super::call::{Call, not_allowed, only_read, options};
 use super::fault::{Fault, Faults, NAMESPACE};
 use super::media::Media;
-use super::{Call, not_allowed, only_read, options, read_only};
+use super::operation::{Input, MODULE, OPERATIONS, allow_confirm};
+use super::read_only;
 use crate::audit::timestamp;
-use crate::nacm::{self, Rights};
-
-/// The module of the datastore operations.
-pub const MODULE: &str = "stoa-datastore";
-/// All operations, by module.
-pub const OPERATIONS: &[(&str, &[&str])] = &[
-    (
-        MODULE,
-        &["commit", "confirm", "cancel", "discard", "rollback", "compare", "history", "status"],
-    ),
-    ("stoa-forwarder", &["find-routes", "capture"]),
-];
+use crate::nacm::Rights;
 
 /// Answers a request for an operation, or for the list of operations.
 pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faults> {
@@ -92,38 +83,6 @@ fn list(media: Media) -> String {
             });
             format!("<operations xmlns=\"{NAMESPACE}\">{}</operations>", all.collect::<String>())
         }
-    }
-}
-
-/// The input of an operation.
-pub struct Input {
-    tree: Option<DataTree<'static>>,
-    module: &'static str,
-    name: &'static str,
-}
-
-impl Input {
-    /// The value of a leaf, if present.
-    pub fn value(&self, leaf: &str) -> Option<String> {
-        let tree = self.tree.as_ref()?;
-        tree.reference()?;
-        let path = format!("/{}:{}/{leaf}", self.module, self.name);
-        stoa_yang::collect_errors(|| tree.find_path(&path)).0.ok()?.value_canonical()
-    }
-
-    /// The values of a leaf-list.
-    pub fn values(&self, leaf: &str) -> Vec<String> {
-        let Some(tree) = self.tree.as_ref().filter(|tree| tree.reference().is_some()) else {
-            return Vec::new();
-        };
-        let path = format!("/{}:{}/{leaf}", self.module, self.name);
-        let (found, _) = stoa_yang::collect_errors(|| tree.find_xpath(&path));
-        found.into_iter().flatten().filter_map(|node| node.value_canonical()).collect()
-    }
-
-    /// The value of a numeric leaf.
-    pub fn number(&self, leaf: &str) -> Option<u64> {
-        self.value(leaf)?.parse().ok()
     }
 }
 
@@ -225,17 +184,6 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
     }
 }
 
-/// While a commit is pending, the next change of running confirms it, which needs the right to confirm.
-///
-/// # Errors
-/// When a commit is pending and the client has no such right.
-pub fn allow_confirm(datastore: &Datastore, rights: &Rights<'_>) -> Result<(), Faults> {
-    match datastore.unconfirmed().is_none() || rights.may_call(MODULE, "confirm") {
-        true => Ok(()),
-        false => Err(Fault::forbidden(format!("/{MODULE}:confirm")).into()),
-    }
-}
-
 /// A commit changes running, so it needs the rights to write these nodes. Returns whether there is something to
 /// commit for this client.
 async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Result<bool, Faults> {
@@ -268,26 +216,6 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
     };
     let checked = tokio::task::spawn_blocking(check).await;
     checked.map_err(|_| Fault::broken("cannot check the rights"))?
-}
-
-/// A change, if the client may read it.
-pub fn change(change: &Change, rights: &Rights<'_>) -> Option<Value> {
-    let is_seen = match nacm::read(&change.path) {
-        Some(steps) => rights.may(nacm::Operation::Read, &steps),
-        // The path is ambiguous.
-        None => rights.is_whole() && !nacm::names_secret(&change.path),
-    };
-    is_seen.then(|| shown(change))
-}
-
-pub(super) fn shown(change: &Change) -> Value {
-    let mut value = json!({ "operation": change.kind, "path": change.path });
-    for (name, text) in [("old", &change.old), ("new", &change.new)] {
-        if let Some(text) = text {
-            value[name] = text.as_str().into();
-        }
-    }
-    value
 }
 
 fn committed(done: &Committed) -> Value {

@@ -9,9 +9,9 @@ use yang5::schema::SchemaNodeKind;
 use super::body;
 use super::fault::{Fault, Faults};
 use super::media::Media;
+use super::operation;
 use super::path::{self, Resource, Step, inside, inside_mut};
 use super::query::Insert;
-use super::rpc;
 use crate::nacm::{Operation, Rights};
 
 /// A requested change.
@@ -350,7 +350,7 @@ pub fn permitted(
         return Err(Fault::forbidden(path).into());
     }
     if store == Store::Running {
-        rpc::allow_confirm(datastore, rights)?;
+        operation::allow_confirm(datastore, rights)?;
     }
     Ok(true)
 }

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value, json};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
-use super::rpc;
+use super::operation;
 use methods::{Node, reference};
 
 /// Maximum length of a description in characters.
@@ -190,7 +190,7 @@ impl Builder {
 
     fn operations(&mut self) {
         let context = stoa_yang::schema().context();
-        let modules = rpc::OPERATIONS.iter();
+        let modules = operation::OPERATIONS.iter();
         let modules = modules.filter_map(|(name, _)| context.get_module_implemented(name));
         let all: Vec<SchemaNode<'static>> =
             modules.flat_map(|module| module.rpcs().collect::<Vec<_>>()).collect();
