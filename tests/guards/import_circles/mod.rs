@@ -101,9 +101,20 @@ impl Modules {
                 return self.file(&at, &whole, depth + 1);
             }
             let everything = module.imports.iter().filter(|import| import.name == "*");
+            let has = |module: &Module| {
+                module.definitions.contains(name)
+                    || module.imports.iter().any(|import| import.name == *name)
+            };
             let found = everything.filter_map(|import| {
-                let modules = &import.path[..import.path.len() - 1];
-                self.file(&at, &[modules, std::slice::from_ref(name)].concat(), depth + 1)
+                let path = &import.path[..import.path.len() - 1];
+                let (above, rest) = self.start(&at, path)?;
+                let inside = [&above[..], rest].concat();
+                self.0.get(&inside).filter(|module| has(module))?;
+                self.file(
+                    &inside,
+                    &[vec!["self".to_owned()], vec![name.clone()]].concat(),
+                    depth + 1,
+                )
             });
             return found.into_iter().next().or(Some(&module.file));
         }
