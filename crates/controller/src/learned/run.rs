@@ -12,7 +12,7 @@ use super::route_source::{Event, Source};
 use super::statistics::{AuditCounters, LearnedStatistics, WorkCounters};
 use super::stream::{self, StreamEvent};
 use super::table::Table;
-use super::table_handle::Query;
+use super::table_handle::TableQuery;
 use crate::apply::ForwarderConnection;
 use crate::config::routes::Key;
 
@@ -89,7 +89,7 @@ impl Runner {
         connection: Arc<ForwarderConnection>,
         mut events: mpsc::Receiver<SourceEvents>,
         mut requests: mpsc::Receiver<Request>,
-        mut queries: mpsc::Receiver<Query>,
+        mut queries: mpsc::Receiver<TableQuery>,
     ) {
         let mut changes = connection.changes();
         let (sender, mut stream_events) = mpsc::channel(16);
@@ -129,9 +129,9 @@ impl Runner {
     }
 
     /// Answers a query of monitoring, whose client may have given up.
-    fn answer(&self, query: Query) {
+    fn answer(&self, query: TableQuery) {
         match query {
-            Query::Statistics(answer) => {
+            TableQuery::Statistics(answer) => {
                 let statistics = LearnedStatistics {
                     route_sources: self.table.route_source_states(),
                     work: self.work,
@@ -140,7 +140,7 @@ impl Runner {
                 };
                 let _ = answer.send(statistics);
             }
-            Query::Origins(keys, answer) => {
+            TableQuery::Origins(keys, answer) => {
                 let of = |key: &Option<Key>| key.as_ref().and_then(|key| self.table.origin(key));
                 let _ = answer.send(keys.iter().map(of).collect());
             }

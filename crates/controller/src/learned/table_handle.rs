@@ -14,7 +14,7 @@ use crate::rib;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Queries that may be queued.
-const QUERIES: usize = 16;
+const QUERIES: usize = 64;
 
 /// The origin of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Origin {
 
 /// A query, with where its answer goes.
 #[derive(Debug)]
-pub enum Query {
+pub enum TableQuery {
     /// All counters.
     Statistics(oneshot::Sender<LearnedStatistics>),
     /// The origins of the learned routes that win these prefixes.
@@ -37,19 +37,19 @@ pub enum Query {
 /// A handle for monitoring; it does not keep the table alive.
 #[derive(Clone, Debug)]
 pub struct TableHandle {
-    queries: mpsc::Sender<Query>,
+    queries: mpsc::Sender<TableQuery>,
 }
 
 impl TableHandle {
     /// A handle, and the queries that the table answers.
-    pub(super) fn new() -> (TableHandle, mpsc::Receiver<Query>) {
+    pub(super) fn new() -> (TableHandle, mpsc::Receiver<TableQuery>) {
         let (queries, received) = mpsc::channel(QUERIES);
         (TableHandle { queries }, received)
     }
 
     /// The current counters; `None` when the table is busy or has ended.
     pub async fn statistics(&self) -> Option<LearnedStatistics> {
-        self.ask(Query::Statistics).await
+        self.ask(TableQuery::Statistics).await
     }
 
     /// Sets the route source of each learned route. Leaves the routes unchanged when the table is busy.
@@ -61,7 +61,7 @@ impl TableHandle {
             return;
         }
         let keys: Vec<Option<Key>> = learned.iter().map(|at| rib::key_of(&routes[*at])).collect();
-        let origins = self.ask(|answer| Query::Origins(keys, answer));
+        let origins = self.ask(|answer| TableQuery::Origins(keys, answer));
         for (at, origin) in learned.into_iter().zip(origins.await.unwrap_or_default()) {
             let Some(Origin { route_source, is_stale }) = origin else { continue };
             routes[at].route_source = route_source;
@@ -70,7 +70,7 @@ impl TableHandle {
     }
 
     /// Asks the table; `None` when it is busy or has ended.
-    async fn ask<T>(&self, query: impl FnOnce(oneshot::Sender<T>) -> Query) -> Option<T> {
+    async fn ask<T>(&self, query: impl FnOnce(oneshot::Sender<T>) -> TableQuery) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         let asked = async {
             self.queries.send(query(answer)).await.ok()?;
