@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     for update in request.replace.iter().chain(&request.update) {
         let Ok(given) = set::decode_update(prefix, update) else { continue };
-        let tree = stoa_controller::datastore::parse(&given.body).expect("it was read before");
+        let tree = stoa_yang::data::parse(&given.body).expect("it was read before");
         drop(tree);
         assert!(given.body.starts_with('{'), "{}", given.body);
     }

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
-use stoa_controller::management::Management;
+use stoa_controller::config::management::Management;
 use stoa_northbound::auth::{Identity, Proof};
 use stoa_northbound::nacm::{self, Operation, Rights};
 use stoa_northbound::restconf::path;

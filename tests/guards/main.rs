@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod import_circles;
 mod layers;
 mod source_files;
 mod standards;

@@ -1,7 +1,7 @@
 //! Completion of a configuration command, with a short help for each word.
 
-use stoa_controller::schema_text;
-use stoa_controller::yang::{self, schema};
+use stoa_yang::schema;
+use stoa_yang::schema_text;
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
@@ -35,7 +35,7 @@ impl Completion {
 
 /// The identities of all modules: module and name.
 pub fn identities() -> impl Iterator<Item = (&'static str, &'static str)> {
-    yang::sources().flat_map(|(module, text)| {
+    stoa_yang::sources().flat_map(|(module, text)| {
         let name = |line: &'static str| line.trim().strip_prefix("identity ");
         let names = text.lines().filter_map(name);
         names.map(move |rest| (module, rest.trim_end_matches(['{', ';', ' ']).trim_matches('"')))
@@ -74,7 +74,7 @@ pub fn next(before: &[String], configured: &dyn Fn(&str) -> Vec<String>) -> Vec<
             .into_iter()
             .map(|name| Completion::new(name, "configured"))
             .collect();
-        let known = stoa_controller::identities::of(key).iter();
+        let known = stoa_yang::identities::of(key).iter();
         let known = known.filter(|(_, word, _)| {
             completions.iter().all(|completion| !completion.word.ends_with(word))
         });
@@ -120,7 +120,7 @@ fn values(
             }
         }
         DataValueType::IdentityRef => {
-            let known = stoa_controller::identities::of(node).iter();
+            let known = stoa_yang::identities::of(node).iter();
             completions.extend(known.map(|(_, word, help)| Completion::new(*word, *help)));
         }
         DataValueType::LeafRef => {

@@ -1,10 +1,10 @@
 //! Calls to the datastores of a running router.
 
 use stoa_api::v1;
+use stoa_api::v1::ValidationError;
 use stoa_api::v1::operator_client::OperatorClient;
 use stoa_api::v1::{configuration_edit, show_configuration_request};
-use stoa_controller::datastore::parse;
-use stoa_controller::error::ValidationError;
+use stoa_yang::data::parse;
 use tonic::Streaming;
 use tonic::transport::Channel;
 use yang5::data::DataTree;
@@ -250,7 +250,7 @@ impl Session {
     /// As [`Self::show`].
     pub async fn tree(&mut self, which: Which) -> Result<DataTree<'static>, Failure> {
         let text = self.text(which, v1::ConfigurationFormat::Json, String::new()).await?;
-        parse(&text).map_err(|refusal| Failure::Refused("not shown".into(), refusal.errors()))
+        parse(&text).map_err(|errors| Failure::Refused("not shown".into(), errors))
     }
 
     /// The differences of two configurations.

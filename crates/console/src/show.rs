@@ -138,7 +138,7 @@ pub fn change(change: &ConfigurationChange) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stoa_controller::datastore::parse;
+    use stoa_yang::data::parse;
 
     const TEXT: &str = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "lan one",
         "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},

@@ -1,7 +1,7 @@
 //! Conversion of words to a data path and back.
 
-use stoa_controller::renamed_names;
-use stoa_controller::yang::schema;
+use stoa_yang::renamed_names;
+use stoa_yang::schema;
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
 /// A path of words, parsed.

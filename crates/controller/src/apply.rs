@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::{self, HelloReply, HelloRequest};
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
+use stoa_yang::error::{self, ValidationError};
 use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
+use crate::config::management::Management;
+use crate::config::routes::Key;
 use crate::configuration::Configuration;
-use crate::error::{self, ValidationError};
 use crate::kernel_configuration::KernelConfiguration;
-use crate::learned::{self, TableHandle};
-use crate::management::Management;
+use crate::learned::{LearnedStatistics, TableHandle};
 use crate::rib::RouteAnnotation;
 use crate::route_sources::RouteSourceStates;
-use crate::routes::Key;
 
 /// Interval of `Hello` requests.
 const HELLO_EVERY: Duration = Duration::from_millis(300);
@@ -122,7 +122,7 @@ impl ForwarderConnection {
     }
 
     /// Counters of learned routes; `None` while the table is busy.
-    pub async fn learned(&self) -> Option<learned::LearnedStatistics> {
+    pub async fn learned(&self) -> Option<LearnedStatistics> {
         self.learned.get()?.statistics().await
     }
 

@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stoa_api::v1;
+use stoa_yang::error::{ValidationError, ValidationErrors, one};
 use yang5::data::{DataFormat, DataTree};
 
-use crate::error::{ValidationError, ValidationErrors, one};
-use crate::management::{self, Management};
-use crate::model::{Limits, Model, Vrf};
+use crate::config::management::Management;
+use crate::config::route_sources::RouteSourceConfig;
+use crate::config::routes::{FloatingStaticRoutes, Key};
+use crate::config::{self, host_bits};
 use crate::rib::{self, RouteAnnotation};
-use crate::route_sources::{self, RouteSourceConfig};
-use crate::routes::{self, FloatingStaticRoutes, Key};
-use crate::{host_bits, interfaces, logging, policy, punts, unsupported, workers, yang};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -101,13 +100,13 @@ impl Configuration {
         text: String,
     ) -> Result<(Configuration, Given), Vec<ValidationError>> {
         json(path, &text)?;
-        let parsed = yang::schema().parse(&text, DataFormat::JSON).and_then(|given| {
+        let parsed = stoa_yang::schema().parse(&text, DataFormat::JSON).and_then(|given| {
             let mut errors = ValidationErrors::default();
             host_bits::check(path, &text, &mut errors);
             Ok((Configuration::of(path, &text, &given, errors)?, given))
         });
         // A second pass validates the text itself, whose errors have line numbers.
-        parsed.map_err(|errors| match yang::schema().errors_in(&text) {
+        parsed.map_err(|errors| match stoa_yang::schema().errors_in(&text) {
             with_lines if with_lines.is_empty() => errors,
             with_lines => with_lines,
         })
@@ -132,32 +131,23 @@ impl Configuration {
         given: &Given,
         mut errors: ValidationErrors,
     ) -> Result<Configuration, Vec<ValidationError>> {
-        let valid = yang::schema().validate(given)?;
-        let model: Model = serde_json::from_str(&valid.text).map_err(|error| {
-            one(
-                "/",
-                format!("the validated configuration does not fit the model: {error}"),
-                "Report this with the configuration: it is a bug of Stoa.",
-            )
-        })?;
-        unsupported::check(&valid.given, &mut errors);
-        let (desired, annotations, floating) = desired(&model, &mut errors);
-        let route_sources =
-            route_sources::desired(&model.routing, &model.interfaces.interface, &mut errors);
-        let kernel_tables = policy::kernel_tables(&model.vrfs, &mut errors);
-        let management = management::desired(model.management, model.access, &mut errors);
+        let valid = stoa_yang::schema().validate(given)?;
+        let translated = config::translate(&valid, &mut errors)?;
         if !errors.is_empty() {
             return Err(errors.into_vec());
         }
+        let config::Translated { mut desired, addressing, statics, floating, .. } = translated;
+        let rib::Rib { routes, annotations } = rib::routes(&addressing, &statics);
+        desired.routes = routes;
         Ok(Configuration {
             path: path.to_owned(),
             text: text.to_owned(),
             desired,
             annotations: Arc::new(annotations),
             floating: Arc::new(floating),
-            route_sources: route_sources.into(),
-            kernel_tables: kernel_tables.into(),
-            management: Arc::new(management),
+            route_sources: translated.route_sources.into(),
+            kernel_tables: translated.kernel_tables.into(),
+            management: Arc::new(translated.management),
         })
     }
 
@@ -274,42 +264,4 @@ fn depth(text: &str) -> usize {
         }
     }
     deepest
-}
-
-fn desired(
-    model: &Model,
-    errors: &mut ValidationErrors,
-) -> (v1::Desired, BTreeMap<Key, RouteAnnotation>, FloatingStaticRoutes) {
-    let desired = interfaces::desired(&model.interfaces.interface, errors);
-    let (statics, floating) = routes::desired(&model.routing, &desired.addressing, errors);
-    let rib::Rib { routes, annotations } = rib::routes(&desired.addressing, &statics);
-    let vrf = |vrf: &Vrf| v1::Vrf { name: vrf.name.clone(), description: vrf.description.clone() };
-    let desired = v1::Desired {
-        workers: Some(workers::desired(&model.system.workers, errors)),
-        ports: desired.ports,
-        interfaces: desired.interfaces,
-        routes,
-        neighbors: desired.addressing.neighbors,
-        reassembly: Some(v1::Reassembly {
-            packets: model.system.reassembly.packets,
-            per_source: model.system.reassembly.per_source,
-        }),
-        vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
-        punts: punts::desired(&model.system.punt, errors),
-        limits: Some(limits(&model.system.limits)),
-        logging: Some(logging::desired(&model.logging)),
-        rules: policy::desired(&model.routing.policy, errors),
-    };
-    (desired, annotations, floating)
-}
-
-fn limits(limits: &Limits) -> v1::Limits {
-    v1::Limits {
-        ip4_routes: limits.ipv4_routes,
-        ip6_routes: limits.ipv6_routes,
-        vrf_routes: limits.vrf_routes,
-        next_hops: limits.next_hops,
-        adjacencies: limits.adjacencies,
-        neighbors: limits.neighbors,
-    }
 }

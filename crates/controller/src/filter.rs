@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tonic::Status;
 
 use crate::apply::ForwarderConnection;
-use crate::operator::failed;
+use crate::call_error::failed;
 
 /// Longest expression in bytes.
 const LENGTH_LIMIT: usize = 4096;

@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::apply::ForwarderConnection;
 use crate::operational_state::first_routes;
-use crate::rib::prefix_to_proto;
+use crate::prefix::prefix_to_proto;
 use crate::state::routing;
 
 /// Maximum routes of a page.

@@ -12,8 +12,8 @@ use stoa_api::text::{ip, ip_bytes};
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
-use crate::addresses::{is_link_local, not_a_host, not_in_subnet};
-use crate::rib::prefix_to_proto;
+use crate::config::host_addresses::{is_link_local, not_a_host, not_in_subnet};
+use crate::prefix::prefix_to_proto;
 
 /// Maximum rules of one VRF and family, a limit of the forwarder.
 const RULES: usize = 1_024;

@@ -1,60 +1,34 @@
 //! The controller: configuration, transactions, routes.
 //!
-//! `configuration` converts a text to the desired state (JSON, YANG, one file for each capability), `rib` resolves its
-//! routes, `apply` sends it to the forwarder. `datastore` has the transactions, `operator` the service for management
+//! `config` translates a configuration to the desired state (one file for each capability), `rib` resolves its routes,
+//! `configuration` has the whole, and `apply` sends it to the forwarder. `datastore` has the transactions, `operator` the service for management
 //! tools, `service` the process, and `supervise` the parent process of controller and forwarder.
 #![forbid(unsafe_code)]
 
-mod addresses;
 pub mod apply;
-mod bfd;
 pub mod bgp_route_source;
+mod call_error;
 pub mod capture;
+pub mod config;
 pub mod configuration;
-mod cross_connects;
 pub mod datastore;
 pub mod doctor;
-pub mod error;
 pub mod filter;
 pub mod find_routes;
-pub mod fix;
-mod host_bits;
-mod host_interfaces;
-pub mod identities;
-pub mod interfaces;
 pub mod kernel_configuration;
 pub mod learned;
 pub mod linux;
 mod lock;
-mod logging;
-mod mac;
-#[allow(missing_docs)] // named and described in the YANG modules
-pub mod management;
 mod merged_routes;
 pub mod metrics;
-#[allow(missing_docs)] // named and described in the YANG modules
-mod model;
 mod operational_state;
 pub mod operator;
-mod place;
-mod policy;
-mod ports;
+mod prefix;
 pub mod privileges;
-mod punts;
 mod recursion;
-pub mod renamed_names;
 mod rib;
 pub mod route_sources;
-mod router_advertisement;
-mod routes;
 pub mod running;
-pub mod schema_text;
 pub mod service;
 pub mod state;
 pub mod supervise;
-mod tunnels;
-mod unsupported;
-mod vrf_name;
-mod vrrp;
-pub mod workers;
-pub mod yang;

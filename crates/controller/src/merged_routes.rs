@@ -10,8 +10,8 @@ use stoa_api::v1::{self, RouteState};
 use tokio_stream::Stream;
 use tonic::Status;
 
+use crate::config::routes::{Key, VrfName};
 use crate::rib::{self, RouteAnnotation};
-use crate::routes::{Key, VrfName};
 
 /// Both, in the forwarder's order of VRFs, each VRF by prefix.
 pub struct MergedRoutes<S> {

@@ -4,7 +4,6 @@ mod configuration;
 mod held;
 mod inactive;
 
-use std::error::Error as _;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::apply::ForwarderConnection;
+use crate::call_error::failed;
 use crate::capture;
 use crate::datastore::{Author, Client, Datastore, Refusal};
 use crate::filter;
@@ -84,19 +84,6 @@ impl Service {
 fn refused(errors: Vec<v1::ValidationError>) -> v1::ReloadReply {
     tracing::warn!(errors = errors.len(), "reload refused; the running configuration is unchanged");
     v1::ReloadReply { applied: false, what: None, errors }
-}
-
-/// An error of a call to the forwarder as an error for the operator.
-pub(crate) fn failed(status: Status) -> Status {
-    match status.code() {
-        // A status with a source is local: the connection broke, for example because the forwarder was killed.
-        code if code == tonic::Code::Unavailable || status.source().is_some() => {
-            Status::unavailable(
-                "the forwarder does not answer, it is restarting: try again in a moment",
-            )
-        }
-        _ => status,
-    }
 }
 
 #[tonic::async_trait]
@@ -354,20 +341,5 @@ impl Operator for Service {
         request: Request<v1::LockRequest>,
     ) -> Result<Response<Self::LockStream>, Status> {
         Ok(Response::new(self.take_lock(&request)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_broken_connection_means_that_the_forwarder_restarts() {
-        let broken = Status::from_error(Box::new(std::io::Error::other("transport error")));
-        let status = failed(broken);
-        assert_eq!(status.code(), tonic::Code::Unavailable);
-        assert!(status.message().contains("it is restarting: try again"), "{status}");
-        let status = failed(Status::invalid_argument("no such family"));
-        assert_eq!(status.message(), "no such family", "errors of the forwarder stay");
     }
 }

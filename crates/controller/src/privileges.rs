@@ -4,9 +4,9 @@ use std::path::Path;
 
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
+use stoa_yang::error::ValidationError;
 
-use crate::error::ValidationError;
-use crate::interfaces::interface_path;
+use crate::config::interface_path;
 
 /// A capability of Linux (capabilities(7)): name and bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

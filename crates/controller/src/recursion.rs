@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
-use crate::routes::{Key, PATH_LIMIT, StaticNextHop, StaticRoute, StaticRoutes};
+use crate::config::routes::{Key, PATH_LIMIT, StaticNextHop, StaticRoute, StaticRoutes};
 
 /// Maximum levels of recursion.
 pub const LEVEL_LIMIT: usize = 8;

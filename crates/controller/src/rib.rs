@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
-use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
-use crate::addresses::Addressing;
+use crate::config::addresses::Addressing;
+use crate::config::routes::{Key, StaticNextHop, StaticRoute, StaticRoutes};
+use crate::prefix::{prefix_from_proto, prefix_to_proto};
 use crate::recursion;
-use crate::routes::{Key, StaticNextHop, StaticRoute, StaticRoutes};
 
 /// Information about a route that the forwarder does not have.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,10 +90,6 @@ fn path(hop: &StaticNextHop) -> Option<&v1::Path> {
     }
 }
 
-pub(crate) fn prefix_to_proto(prefix: &IpNet) -> v1::Prefix {
-    v1::Prefix { address: ip_bytes(prefix.network()), length: u32::from(prefix.prefix_len()) }
-}
-
 /// Adds annotations to a route of the forwarder.
 pub fn annotate(annotations: &BTreeMap<Key, RouteAnnotation>, state: &mut v1::RouteState) {
     let annotation = key_of(state).and_then(|key| annotations.get(&key));
@@ -110,12 +106,6 @@ pub fn annotate(annotations: &BTreeMap<Key, RouteAnnotation>, state: &mut v1::Ro
 pub fn key_of(state: &v1::RouteState) -> Option<Key> {
     let route = state.route.as_ref()?;
     Some((route.vrf.as_str().into(), prefix_from_proto(route.prefix.as_ref()?)?))
-}
-
-/// Converts a prefix of the contract, if it is valid.
-pub(crate) fn prefix_from_proto(prefix: &v1::Prefix) -> Option<IpNet> {
-    let address = stoa_api::text::ip(&prefix.address)?;
-    IpNet::new(address, u8::try_from(prefix.length).ok()?).ok()
 }
 
 /// The routes that the forwarder does not have and a request selects.

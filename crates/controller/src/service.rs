@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use stoa_api::unix;
 use stoa_api::v1::operator_server::OperatorServer;
+use stoa_yang::error::ValidationError;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
@@ -13,7 +14,6 @@ use tonic::transport::Server;
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use crate::datastore::Datastore;
-use crate::error::ValidationError;
 use crate::learned::Learned;
 use crate::linux::{Reconciler, alias, kernel_configuration, spare_queues};
 use crate::operator::Service;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use stoa_yang::error::ValidationError;
 use tokio::process::{Child as Process, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::configuration::Configuration;
-use crate::error::ValidationError;
 use crate::lock::{self, Lock};
 use crate::privileges;
 use crate::running::Running;

@@ -11,9 +11,9 @@ use stoa_api::text::{ip_text, mac_text};
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 use stoa_api::v1::route::Action;
+use stoa_controller::config::route_sources::RouteSourceConfig;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::error::ValidationError;
-use stoa_controller::route_sources::RouteSourceConfig;
+use stoa_yang::error::ValidationError;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use scenario::{DEADLINE, Scenario, config, until};
 use stoa_api::v1;
-use stoa_controller::error::ValidationError;
 use stoa_controller::service::Error;
+use stoa_yang::error::ValidationError;
 
 #[tokio::test]
 async fn the_desired_state_is_applied_and_shown() {

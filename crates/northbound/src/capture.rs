@@ -22,7 +22,8 @@ use tonic::{Code, Status, Streaming};
 use crate::audit::AuditRecord;
 use crate::auth::Identity;
 use crate::nacm::Rights;
-use crate::server::app::{AppState, answer_denied, failure, foreign, peer};
+use crate::server::app::origin::refusal as foreign;
+use crate::server::app_state::{AppState, answer_denied, failure, peer};
 use crate::server::quota::QuotaSlot;
 
 /// The module of the operation.

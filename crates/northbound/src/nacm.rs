@@ -3,7 +3,7 @@
 //! A rule list applies when it names a group of the user. The first matching rule decides. Without a match, the
 //! module decides with `default-deny-all` and `default-deny-write`, then the configured defaults.
 
-use stoa_controller::management::{Access, Action, Management, Rule};
+use stoa_controller::config::management::{Access, Action, Management, Rule};
 
 use crate::auth::Identity;
 use crate::restconf::keys::PATH_BYTES;
@@ -83,7 +83,7 @@ impl<'a> Rights<'a> {
         if access.enable_external_groups {
             groups.extend(identity.groups.iter().map(String::as_str));
         }
-        let counts = |list: &&stoa_controller::management::RuleList| {
+        let counts = |list: &&stoa_controller::config::management::RuleList| {
             list.group.iter().any(|group| group == "*" || groups.contains(&group.as_str()))
         };
         let rules = access.rule_list.iter().filter(counts).flat_map(|list| &list.rule);

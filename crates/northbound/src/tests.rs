@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_api::unix;
 use stoa_controller::apply::ForwarderConnection;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::datastore::{self, Datastore};
+use stoa_controller::datastore::Datastore;
 use stoa_controller::running::Running;
 
 /// Datastores in a folder, with this text as the running configuration. Must be called inside a runtime.
@@ -17,6 +17,6 @@ pub fn datastore(folder: &Path, text: &str) -> Datastore {
     let channel = unix::connect_lazily(&folder.join("nobody.sock"));
     let connection = Arc::new(ForwarderConnection::new(channel, configuration));
     let running = Running::beside(&folder.join("stoa.sock"));
-    let data = datastore::parse(text).unwrap();
+    let data = stoa_yang::data::parse(text).unwrap();
     Datastore::open(connection, data, file, folder.to_owned(), running, false)
 }

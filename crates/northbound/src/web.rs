@@ -12,7 +12,7 @@ use axum::routing::get;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{HeaderName, StatusCode};
 
-use crate::server::app::{AppState, failure};
+use crate::server::app_state::{AppState, failure};
 
 /// A file of the page.
 struct File {

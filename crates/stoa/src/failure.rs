@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
+use stoa_api::v1::ValidationError;
 use stoa_console::session;
-use stoa_controller::error::ValidationError;
 
 use crate::show;
 

@@ -8,8 +8,8 @@ use stoa_api::v1::{self, CaptureInterface, CapturedFrame};
 use tonic::{Status, Streaming};
 
 use crate::apply::ForwarderConnection;
+use crate::call_error::failed;
 use crate::filter;
-use crate::operator::failed;
 
 /// A writer of captured frames.
 pub trait Sink {

@@ -6,35 +6,16 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use stoa_api::v1;
+use stoa_yang::error::{ValidationError, ValidationErrors};
 
-use super::{Author, Refusal};
+use super::author::{AccessPath, Author, Credential};
+use super::refusal::Refusal;
 use crate::apply::ForwarderConnection;
+use crate::config::management::{self, Action, Https, Management, User};
 use crate::configuration::Configuration;
-use crate::error::{ValidationError, ValidationErrors};
-use crate::management::{self, Action, Https, Management, User};
 
 const FIX: &str = "Change the candidate and use a confirmed commit (`confirm-within`, `commit confirmed 5`): it is rolled \
                     back unless you confirm it. Or force the commit (`force`).";
-
-/// How the HTTPS server authenticated the user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Credential {
-    /// A password, in this request or at the start of the session.
-    Password,
-    /// A token.
-    Token,
-    /// A client certificate.
-    Certificate,
-}
-
-/// How an author is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AccessPath {
-    /// The local address and port of the connection.
-    pub local: SocketAddr,
-    /// `None`: the client does not use the HTTPS server, but SSH for example.
-    pub credential: Option<Credential>,
-}
 
 /// The settings that decide about access.
 #[derive(Clone, Copy, Debug)]

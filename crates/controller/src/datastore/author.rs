@@ -1,6 +1,6 @@
 //! The author of a change, and the client in use.
 
-use super::access::AccessPath;
+use std::net::SocketAddr;
 
 /// A datastore (RFC 8342).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,26 @@ impl std::fmt::Display for Client {
             Client::Stoa => "Stoa",
         })
     }
+}
+
+/// How the HTTPS server authenticated the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// A password, in this request or at the start of the session.
+    Password,
+    /// A token.
+    Token,
+    /// A client certificate.
+    Certificate,
+}
+
+/// How an author is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessPath {
+    /// The local address and port of the connection.
+    pub local: SocketAddr,
+    /// `None`: the client does not use the HTTPS server, but SSH for example.
+    pub credential: Option<Credential>,
 }
 
 /// The author of a change.

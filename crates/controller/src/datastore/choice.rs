@@ -3,8 +3,6 @@
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
-use crate::yang;
-
 /// The choices between a node and its parent in the data tree, each with the case of the node.
 fn cases<'a>(node: &SchemaNode<'a>) -> Vec<(SchemaNode<'a>, SchemaNode<'a>)> {
     let mut found = Vec::new();
@@ -50,7 +48,7 @@ pub(super) fn remove_other_cases(tree: &mut DataTree<'static>, body: &DataTree<'
         }
         let Some(path) = node.ancestors().next().map(|parent| parent.path()) else { continue };
         // A missing parent has no children to remove.
-        if let (Ok(parent), _) = yang::collect_errors(|| tree.find_path(&path)) {
+        if let (Ok(parent), _) = stoa_yang::collect_errors(|| tree.find_path(&path)) {
             clear(&parent, &node.schema());
         }
     }
@@ -68,8 +66,8 @@ pub(super) fn remove_excluded(node: &DataNodeRef<'_>) {
 #[cfg(test)]
 mod tests {
     use super::super::edit::{Edit, apply};
-    use super::super::snapshot::{parse, print};
     use serde_json::{Value, json};
+    use stoa_yang::data::{parse, print};
 
     const LAN: &str = "/ietf-interfaces:interfaces/interface[name='lan']";
 

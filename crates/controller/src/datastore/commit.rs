@@ -7,11 +7,13 @@ use stoa_api::v1;
 use yang5::data::DataTree;
 
 use super::access;
-use super::confirm::Unconfirmed;
+use super::author::{Author, Client, Store};
+use super::difference::{Change, Kind, between};
 use super::disk::NewFile;
 use super::refusal::{self, Refusal};
-use super::snapshot::{self, Snapshot};
-use super::{Author, Change, Client, Datastore, Event, Stores, between};
+use super::snapshot::Snapshot;
+use super::stores::{Datastore, Event, Stores};
+use super::unconfirmed::Unconfirmed;
 use crate::configuration::Configuration;
 
 /// Maximum number of pairs of changes that are compared to find a conflict.
@@ -73,7 +75,7 @@ impl Datastore {
     ) -> Result<Committed, Refusal> {
         let (tree, startup) = (tree.into(), self.inner.startup.clone());
         let validated = tokio::task::spawn_blocking(move || {
-            let text = snapshot::print(&tree)?;
+            let text = stoa_yang::data::print(&tree)?;
             let found = Configuration::of_data(&startup, &text, &tree).map_err(Refusal::Invalid)?;
             Ok::<_, Refusal>((tree, found))
         });
@@ -89,7 +91,7 @@ impl Datastore {
         configuration: Configuration,
         commit: &Commit,
     ) -> Result<Committed, Refusal> {
-        let running = self.tree(super::Store::Running);
+        let running = self.tree(Store::Running);
         let changes: Arc<[Change]> = between(&running.tree, &tree)?.into();
         let is_waiting = self.unconfirmed().is_some();
         // Without changes there is nothing to confirm.
@@ -271,7 +273,7 @@ fn overlap(mine: &[Change], theirs: &[Change]) -> bool {
     mine.len() * theirs.len() > OVERLAP_LIMIT
         || mine.iter().any(|one| {
             theirs.iter().any(|other| {
-                let is_gone = |it: &Change| it.kind == super::Kind::Delete;
+                let is_gone = |it: &Change| it.kind == Kind::Delete;
                 one.path == other.path
                     || is_gone(other) && is_below(&other.path, &one.path)
                     || is_gone(one) && is_below(&one.path, &other.path)
@@ -307,7 +309,7 @@ fn rebase_candidate(
         let mut tree = running.tree.duplicate()?;
         tree.diff_apply(&diff).map(|()| tree)
     };
-    let (rebased, _) = crate::yang::collect_errors(rebase);
+    let (rebased, _) = stoa_yang::collect_errors(rebase);
     match rebased {
         Ok(tree) => {
             let revision = stores.next_revision();

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::Refusal;
+use super::refusal::Refusal;
 
 /// Mode of files with secrets.
 const OWNER_ONLY: u32 = 0o600;

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
+use stoa_yang::error::ValidationErrors;
 use yang5::data::{Data, DataNodeRef, DataTree};
 
 use super::choice;
 use super::refusal::{self, Refusal};
-use super::snapshot;
-use crate::error::ValidationErrors;
-use crate::{host_bits, yang};
+use crate::config::host_bits;
 
 /// An edit. Paths are data paths from the root with keys in predicates, as libyang has them
 /// (`/ietf-interfaces:interfaces/interface[name='lan']/enabled`); bodies are RFC 7951 encoding from the root.
@@ -95,7 +94,7 @@ fn one(tree: &mut DataTree<'static>, edit: &Edit) -> Result<(), Refusal> {
 }
 
 fn parse(body: &str) -> Result<DataTree<'static>, Refusal> {
-    let parsed = snapshot::parse(body)?;
+    let parsed = stoa_yang::data::parse(body)?;
     let mut errors = ValidationErrors::default();
     host_bits::check(Path::new("request"), body, &mut errors);
     match errors.is_empty() {
@@ -135,7 +134,7 @@ fn find<'a>(tree: &'a DataTree<'static>, path: &str) -> Result<Option<DataNodeRe
     if tree.reference().is_none() {
         return Ok(None);
     }
-    let (found, errors) = yang::collect_errors(|| tree.find_path(path));
+    let (found, errors) = stoa_yang::collect_errors(|| tree.find_path(path));
     match found {
         Ok(node) => Ok(Some(node)),
         // libyang reports an error for an invalid path, none for a missing node.
@@ -153,7 +152,7 @@ fn exists(tree: &DataTree<'static>, path: &str) -> Result<bool, Refusal> {
 
 fn remove(tree: &mut DataTree<'static>, path: &str) -> Result<(), Refusal> {
     if path == "/" {
-        *tree = DataTree::new(yang::schema().context());
+        *tree = DataTree::new(stoa_yang::schema().context());
         return Ok(());
     }
     if find(tree, path)?.is_some_and(|node| node.schema().is_list_key()) {
@@ -183,7 +182,8 @@ fn set(tree: &mut DataTree<'static>, path: &str, value: Option<&str>) -> Result<
     if path.ends_with(']') && exists(tree, path).unwrap_or(false) {
         return Ok(());
     }
-    let (created, errors) = yang::collect_errors(|| tree.new_path(path, value, false).map(|_| ()));
+    let (created, errors) =
+        stoa_yang::collect_errors(|| tree.new_path(path, value, false).map(|_| ()));
     created.map_err(|error| refusal::invalid(&error, &errors))?;
     match find(tree, path)? {
         Some(node) if node.schema().is_state() => Err(refusal::one(
@@ -221,7 +221,7 @@ mod tests {
     }
 
     fn model(tree: &DataTree<'static>) -> Model {
-        let text = snapshot::print(tree).unwrap();
+        let text = stoa_yang::data::print(tree).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let list = value["ietf-interfaces:interfaces"]["interface"].as_array().cloned();
         let one = |it: serde_json::Value| {
@@ -277,7 +277,7 @@ mod tests {
     proptest! {
         #[test]
         fn edits_match_a_map(steps in proptest::collection::vec((0..8_u8, 0..4_u8, 0..3_u8), 1..40)) {
-            let mut tree = snapshot::parse("{}").unwrap();
+            let mut tree = stoa_yang::data::parse("{}").unwrap();
             let mut desired = Model::new();
             for (kind, name, text) in steps {
                 let (edit, may) = expect(&mut desired, kind, &format!("if{name}"), &format!("text {text}"));
@@ -294,7 +294,7 @@ mod tests {
 
         #[test]
         fn any_path_or_body_is_handled_without_a_panic(path in "\\PC*", body in "\\PC*", value in proptest::option::of("\\PC*")) {
-            let tree = snapshot::parse(&body_of_one()).unwrap();
+            let tree = stoa_yang::data::parse(&body_of_one()).unwrap();
             for edit in [
                 Edit::Set { path: path.clone(), value },
                 Edit::Delete { path: path.clone() },
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn all_edits_are_applied_or_none() {
-        let tree = snapshot::parse(&body_of_one()).unwrap();
+        let tree = stoa_yang::data::parse(&body_of_one()).unwrap();
         let edits = [
             Edit::Set { path: format!("{}/description", path_of("a")), value: Some("c".into()) },
             Edit::Delete { path: path_of("x") },
@@ -324,7 +324,7 @@ mod tests {
     /// The rules in their order.
     fn rules(tree: &DataTree<'static>) -> Vec<(String, String)> {
         let value: serde_json::Value =
-            serde_json::from_str(&snapshot::print(tree).unwrap()).unwrap();
+            serde_json::from_str(&stoa_yang::data::print(tree).unwrap()).unwrap();
         let list =
             value["ietf-netconf-acm:nacm"]["rule-list"][0]["rule"].as_array().unwrap().clone();
         let text = |it: &serde_json::Value| it.as_str().unwrap_or_default().to_owned();
@@ -342,7 +342,7 @@ mod tests {
             format!(r#"{{"name": "{name}", "action": "deny", "comment": "{comment}"}}"#)
         };
         let all = [rule("a", "1"), rule("b", "2"), rule("c", "3")].join(",");
-        let tree = snapshot::parse(&body(&all)).unwrap();
+        let tree = stoa_yang::data::parse(&body(&all)).unwrap();
         let path = "/ietf-netconf-acm:nacm/rule-list[name='x']/rule[name='a']".to_owned();
         let bare = r#"{"name": "a", "action": "permit"}"#;
         let edit = Edit::Replace { path, body: body(bare) };
@@ -356,8 +356,8 @@ mod tests {
         let address = "/stoa-management:management/https/address";
         let set = |value: &str| Edit::Set { path: format!("{address}[.='{value}']"), value: None };
         let edits = [set("127.0.0.1"), set("::1"), set("127.0.0.1")];
-        let tree = apply(&snapshot::parse("{}").unwrap(), &edits).unwrap();
-        let text = snapshot::print(&tree).unwrap();
+        let tree = apply(&stoa_yang::data::parse("{}").unwrap(), &edits).unwrap();
+        let text = stoa_yang::data::print(&tree).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let addresses = &value["stoa-management:management"]["https"]["address"];
         // Ordered by the system.
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn host_bits_are_errors_in_paths_too() {
-        let tree = snapshot::parse("{}").unwrap();
+        let tree = stoa_yang::data::parse("{}").unwrap();
         let path = "/ietf-routing:routing/control-plane-protocols/control-plane-protocol[type='ietf-routing:static']\
                     [name='s']/static-routes/ietf-ipv4-unicast-routing:ipv4/route[destination-prefix='10.0.0.1/8']";
         let set = Edit::Set { path: path.into(), value: None };

@@ -9,8 +9,9 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
+use super::author::{Author, Client};
 use super::disk::{self, NewFile};
-use super::{Author, Client, Refusal};
+use super::refusal::Refusal;
 
 /// Maximum number of configurations.
 pub const HISTORY_LIMIT: usize = 100;

@@ -2,28 +2,10 @@
 
 use std::time::SystemTime;
 
-use super::{Author, Client, Datastore, Refusal};
-
-/// The holder of the lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockHolder {
-    /// The user.
-    pub name: String,
-    /// The client of the user.
-    pub client: Client,
-    /// Start of the lock.
-    pub since: SystemTime,
-    /// Known to the holder alone.
-    session: u64,
-}
-
-impl std::fmt::Display for LockHolder {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let seconds = self.since.elapsed().unwrap_or_default().as_secs();
-        let LockHolder { name, client, .. } = self;
-        write!(out, "{name} ({client}) has locked the configuration for {seconds} s")
-    }
-}
+use super::author::Author;
+use super::lock_holder::LockHolder;
+use super::refusal::Refusal;
+use super::stores::Datastore;
 
 /// The lock, which is released on drop.
 #[derive(Debug)]
@@ -55,7 +37,7 @@ impl Datastore {
     /// When another session holds it.
     pub fn lock(&self, author: &Author) -> Result<LockGuard, Refusal> {
         let mut stores = self.stores();
-        check(stores.holder.as_ref(), author)?;
+        stores.check_lock(author)?;
         // A sequential number suffices: clients send only their own.
         stores.sessions += 1;
         let session = stores.sessions;
@@ -72,13 +54,5 @@ impl Datastore {
     /// The holder of the lock.
     pub fn holder(&self) -> Option<LockHolder> {
         self.stores().holder.clone()
-    }
-}
-
-/// Checks that no other session holds the lock.
-pub(super) fn check(holder: Option<&LockHolder>, author: &Author) -> Result<(), Refusal> {
-    match holder {
-        Some(holder) if holder.session != author.session => Err(Refusal::Locked(holder.clone())),
-        _ => Ok(()),
     }
 }

@@ -18,98 +18,36 @@ mod disk;
 mod edit;
 mod history;
 mod lock;
+mod lock_holder;
 mod refusal;
 mod rollback;
 mod snapshot;
+mod stores;
+mod unconfirmed;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use tokio::sync::{Notify, broadcast};
 use yang5::data::DataTree;
 
-pub use access::{AccessPath, Credential};
-pub use author::{Author, Client, Store};
+pub use author::{AccessPath, Author, Client, Credential, Store};
 pub use commit::{Commit, Committed, Origin};
-pub use confirm::Unconfirmed;
 pub use difference::{Change, Kind, between, change, visit};
 pub use edit::Edit;
 pub use history::{Entry, HISTORY_LIMIT};
-pub use lock::{LockGuard, LockHolder};
+pub use lock::LockGuard;
+pub use lock_holder::LockHolder;
 pub use refusal::Refusal;
-pub use snapshot::{Snapshot, parse};
+pub use snapshot::Snapshot;
+pub use stores::{Datastore, Event};
+pub use unconfirmed::Unconfirmed;
 
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use crate::running::Running;
 use history::History;
-
-/// Length of the event queue of a subscriber, which loses older events.
-const EVENT_QUEUE_LENGTH: usize = 256;
-
-/// An event of the datastores.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// Running changed.
-    Changed {
-        /// The author.
-        author: Author,
-        /// The number in the history; 0: none yet, the commit waits for its confirmation.
-        number: u64,
-        /// The changes.
-        changes: Arc<[Change]>,
-    },
-    /// The candidate changed.
-    Edited,
-}
-
-/// The datastores. Clones share their state.
-#[derive(Clone, Debug)]
-pub struct Datastore {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    connection: Arc<ForwarderConnection>,
-    /// The file of the startup datastore.
-    startup: PathBuf,
-    /// The state folder.
-    state: PathBuf,
-    running_file: Running,
-    stores: Mutex<Stores>,
-    /// Serializes changes of running.
-    writer: tokio::sync::Mutex<()>,
-    events: broadcast::Sender<Event>,
-    /// Notified when the unconfirmed commit changes.
-    clock: Notify,
-}
-
-#[derive(Debug)]
-struct Stores {
-    candidate: Arc<Snapshot>,
-    /// The candidate differs from running.
-    is_edited: bool,
-    /// The author of a change of running that conflicts with the candidate.
-    conflict: Option<String>,
-    running: Arc<Snapshot>,
-    startup: Arc<Snapshot>,
-    /// The text of the startup file when it was last read or written; `None`: it was edited meanwhile.
-    startup_text: Option<String>,
-    /// The last revision.
-    revision: u64,
-    holder: Option<LockHolder>,
-    sessions: u64,
-    unconfirmed: Option<Unconfirmed>,
-}
-
-impl Stores {
-    /// A new revision.
-    fn next_revision(&mut self) -> u64 {
-        self.revision += 1;
-        self.revision
-    }
-}
+use refusal::to_completion;
+use stores::Stores;
 
 impl Datastore {
     /// Opens the datastores. The configuration of `connection` is in effect or about to be; `running` is its data.
@@ -129,17 +67,16 @@ impl Datastore {
         let startup_text = std::fs::read_to_string(&startup).ok();
         let startup_snapshot = match startup_text.as_deref() {
             Some(same) if same == text => Ok(Arc::clone(&running)),
-            other => {
-                snapshot::parse(other.unwrap_or("{}")).map(|tree| Arc::new(Snapshot::new(tree, 2)))
-            }
+            other => stoa_yang::data::parse(other.unwrap_or("{}"))
+                .map(|tree| Arc::new(Snapshot::new(tree, 2))),
         };
         // The file may have been edited meanwhile: then it is neither running nor the last saved configuration.
         let is_known = |now: &String| now == text || History::new(&state).is_newest(now);
         let startup_text = startup_text.filter(|now| !is_resumed || is_known(now));
         if !is_resumed {
-            confirm::forget(&state);
+            unconfirmed::forget(&state);
         }
-        let unconfirmed = confirm::read(&state);
+        let unconfirmed = unconfirmed::read(&state);
         let stores = Stores {
             candidate: Arc::clone(&running),
             is_edited: false,
@@ -152,101 +89,13 @@ impl Datastore {
             sessions: 0,
             unconfirmed,
         };
-        let (events, _) = broadcast::channel(EVENT_QUEUE_LENGTH);
-        let inner = Inner {
-            connection,
-            startup,
-            state,
-            running_file,
-            stores: Mutex::new(stores),
-            writer: tokio::sync::Mutex::new(()),
-            events,
-            clock: Notify::new(),
-        };
-        let datastore = Datastore { inner: Arc::new(inner) };
+        let datastore = Datastore::new(connection, startup, state, running_file, stores);
         if is_resumed && let Err(refusal) = datastore.finish() {
             tracing::error!(
                 "the running configuration is not saved in the startup file: {refusal}"
             );
         }
         datastore
-    }
-
-    /// The line to the forwarder.
-    pub fn connection(&self) -> &Arc<ForwarderConnection> {
-        &self.inner.connection
-    }
-
-    /// The state folder: history, keys and tokens.
-    pub fn state(&self) -> &std::path::Path {
-        &self.inner.state
-    }
-
-    /// Creates the state folder with mode 0700.
-    ///
-    /// # Errors
-    /// When a system call fails.
-    pub fn create_state_folder(&self) -> Result<(), Refusal> {
-        disk::create_folder(&self.inner.state)
-    }
-
-    /// Future events.
-    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.inner.events.subscribe()
-    }
-
-    /// The current contents of a datastore.
-    pub fn tree(&self, store: Store) -> Arc<Snapshot> {
-        let stores = self.stores();
-        Arc::clone(match store {
-            Store::Candidate => &stores.candidate,
-            Store::Running => &stores.running,
-            Store::Startup => &stores.startup,
-        })
-    }
-
-    /// Whether the candidate differs from running.
-    pub fn is_edited(&self) -> bool {
-        self.stores().is_edited
-    }
-
-    /// The commit that waits for its confirmation.
-    pub fn unconfirmed(&self) -> Option<Unconfirmed> {
-        self.stores().unconfirmed.clone()
-    }
-
-    /// The changes from `old` to `new`.
-    ///
-    /// # Errors
-    /// When libyang cannot compare them.
-    pub fn difference(&self, old: Store, new: Store) -> Result<Vec<Change>, Refusal> {
-        between(&self.tree(old).tree, &self.tree(new).tree)
-    }
-
-    /// The entries of the history, newest first.
-    pub fn history(&self) -> Vec<Entry> {
-        self.history_files().list()
-    }
-
-    /// A configuration of the history.
-    ///
-    /// # Errors
-    /// When it does not exist or cannot be read.
-    pub fn history_tree(&self, number: u64) -> Result<Snapshot, Refusal> {
-        Ok(Snapshot::new(snapshot::parse(&self.history_files().text(number)?)?, 0))
-    }
-
-    fn history_files(&self) -> History {
-        History::new(&self.inner.state)
-    }
-
-    fn stores(&self) -> MutexGuard<'_, Stores> {
-        self.inner.stores.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn publish(&self, event: Event) {
-        // Fails without subscribers.
-        let _ = self.inner.events.send(event);
     }
 
     /// Edits a datastore: the candidate without validation, running as one transaction. With `if_match`, only if the
@@ -290,7 +139,7 @@ impl Datastore {
         commit: &Commit,
     ) -> Result<Arc<Snapshot>, Refusal> {
         let _one = self.inner.writer.lock().await;
-        lock::check(self.stores().holder.as_ref(), author)?;
+        self.stores().check_lock(author)?;
         let before = match store {
             Store::Startup => return Err(refusal::startup_is_read_only()),
             store => self.tree(store),
@@ -340,7 +189,7 @@ impl Datastore {
         let _one = self.inner.writer.lock().await;
         let candidate = {
             let stores = self.stores();
-            lock::check(stores.holder.as_ref(), author)?;
+            stores.check_lock(author)?;
             if let Some(conflict) = &stores.conflict {
                 return Err(Refusal::Conflict(conflict.clone()));
             }
@@ -365,7 +214,7 @@ impl Datastore {
     async fn load_now(&self, author: &Author, file: PathBuf) -> Result<Committed, Refusal> {
         // The writer is held while the file is read, so that no commit intervenes.
         let _one = self.inner.writer.lock().await;
-        lock::check(self.stores().holder.as_ref(), author)?;
+        self.stores().check_lock(author)?;
         // The file does not contain the unconfirmed commit, which would be lost silently.
         if self.unconfirmed().is_some() {
             return Err(refusal::one(
@@ -385,11 +234,4 @@ impl Datastore {
         let commit = Commit { origin, ..Commit::default() };
         self.commit_valid(author, tree.into(), configuration, &commit).await
     }
-}
-
-/// Runs `work` to completion even if the caller is cancelled.
-async fn to_completion<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
-) -> Result<T, Refusal> {
-    tokio::spawn(work).await.map_err(refusal::panicked)?
 }

@@ -1,10 +1,11 @@
 //! Errors of changes of a datastore.
 
-use crate::error::{self, ValidationError};
-use crate::yang::{LibyangError, schema};
-use crate::{apply, fix};
+use stoa_yang::error::{self, ValidationError};
+use stoa_yang::{LibyangError, data};
 
-use super::lock::LockHolder;
+use crate::apply;
+
+use super::lock_holder::LockHolder;
 
 /// Why a change was refused.
 #[derive(Debug, thiserror::Error)]
@@ -87,24 +88,30 @@ pub(super) fn startup_is_read_only() -> Refusal {
 
 /// An internal error of libyang.
 pub(super) fn yang(error: yang5::Error) -> Refusal {
-    let cause = format!("libyang: {}", error.msg.as_deref().unwrap_or("no message"));
-    one("/", cause, "Report this with the configuration: it is a bug of Stoa.")
+    Refusal::Invalid(data::internal(&error))
 }
 
 /// The errors that libyang reported for data of a client.
 pub(super) fn invalid(error: &yang5::Error, reported: &[LibyangError]) -> Refusal {
-    let own = [LibyangError {
-        message: error.msg.clone().unwrap_or_else(|| error.to_string()),
-        data_path: error.path.clone().unwrap_or_default(),
-        ..LibyangError::default()
-    }];
-    let reported = if reported.is_empty() { &own } else { reported };
-    Refusal::Invalid(fix::errors(schema(), reported))
+    Refusal::Invalid(data::invalid(error, reported))
 }
 
 /// A panic of a task.
 pub(super) fn panicked(error: tokio::task::JoinError) -> Refusal {
     one("/", format!("the change was not made: {error}"), "Report this: it is a bug of Stoa.")
+}
+
+/// Runs `work` to completion even if the caller is cancelled.
+pub(super) async fn to_completion<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::spawn(work).await.map_err(panicked)?
+}
+
+impl From<Vec<ValidationError>> for Refusal {
+    fn from(errors: Vec<ValidationError>) -> Refusal {
+        Refusal::Invalid(errors)
+    }
 }
 
 impl From<apply::Error> for Refusal {

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use yang5::data::DataTree;
 
+use super::author::{Author, Store};
+use super::difference::between;
+use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
-use super::{Author, Datastore, Event, Refusal, Store, between, lock, refusal};
+use super::stores::{Datastore, Event};
 
 impl Datastore {
     /// Resets the candidate to running.
@@ -19,7 +22,7 @@ impl Datastore {
 
     fn reset_candidate(&self, author: &Author) -> Result<(), Refusal> {
         let mut stores = self.stores();
-        lock::check(stores.holder.as_ref(), author)?;
+        stores.check_lock(author)?;
         stores.candidate = Arc::clone(&stores.running);
         stores.is_edited = false;
         stores.conflict = None;
@@ -42,7 +45,7 @@ impl Datastore {
         let read = tokio::task::spawn_blocking(move || own.back(back));
         let tree = read.await.map_err(refusal::panicked)??;
         let mut stores = self.stores();
-        lock::check(stores.holder.as_ref(), author)?;
+        stores.check_lock(author)?;
         let revision = stores.next_revision();
         stores.candidate = Arc::new(Snapshot::new(tree, revision));
         (stores.is_edited, stores.conflict) = (true, None);

@@ -1,7 +1,8 @@
 //! The checks.
 
+use super::check::{Check, Router, ok};
 use super::machine::{Machine, count};
-use super::{Check, Router, State, numa};
+use super::numa;
 
 /// CPU flags that the AVX-512 kernels need.
 const AVX512: [&str; 4] = ["avx512f", "avx512bw", "avx512dq", "avx512vl"];
@@ -14,21 +15,6 @@ const BPF: u8 = 39;
 const POOL: u64 = 35 * 1024;
 /// Memory of both processes by default, with a margin, kB.
 const FOOTPRINT: u64 = 300 * 1024;
-
-pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Check {
-    let (costs, fix) = Default::default();
-    Check { name, state: State::Ok, found: found.into(), costs, fix }
-}
-
-impl Check {
-    pub(super) fn better(self, costs: &str, fix: impl Into<String>) -> Self {
-        Self { state: State::Better, costs: costs.to_owned(), fix: fix.into(), ..self }
-    }
-
-    fn missing(self, costs: &str, fix: impl Into<String>) -> Self {
-        Self { state: State::Missing, costs: costs.to_owned(), fix: fix.into(), ..self }
-    }
-}
 
 /// All checks, the most important first; those of placement last.
 pub(super) fn all(machine: &Machine, kernel: &str, router: Option<&Router>) -> Vec<Check> {

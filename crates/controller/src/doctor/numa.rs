@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 
 use stoa_api::v1;
 
-use super::checks::ok;
+use super::check::{Check, Router, ok};
 use super::machine::{Machine, Node};
-use super::{Check, Router};
 
 const CPUS: &str = "/stoa-system:system/workers/cpus";
 
@@ -128,7 +127,7 @@ fn devices(nodes: &[&Node], router: &Router) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::check::State;
     use super::*;
 
     fn machine(nodes: &[(u32, &str, u64)]) -> Machine {

@@ -5,15 +5,16 @@
 //! different digests are listed route by route and sent again.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use stoa_api::{digest, v1};
 
 use super::Learned;
 use super::prefixes::Ip6Words;
 use super::run::Runner;
+use super::statistics::AuditCounters;
 use super::table::{Family, Table};
-use crate::routes::VrfName;
+use crate::config::routes::VrfName;
 
 /// Attempts to compare both sides while routes change.
 const MAX_ATTEMPTS: u32 = 50;
@@ -52,6 +53,19 @@ impl Audit {
     /// Whether the forwarder holds exactly the winning routes of every table.
     pub fn is_equal(&self) -> bool {
         self.tables.iter().all(|table| table.is_compared && table.different == 0)
+    }
+}
+
+impl AuditCounters {
+    /// Counts an audit; the forwarder refused `refused` of the routes sent again.
+    pub(super) fn note(&mut self, audit: &Audit, refused: u64) {
+        let different = audit.tables.iter().map(|table| table.different).sum::<u64>();
+        self.runs += 1;
+        self.different += different;
+        self.repaired += different.saturating_sub(refused);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.last_unix_s = now.as_secs().max(1);
+        self.was_equal = audit.is_equal();
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use stoa_api::v1;
 
+use crate::config::routes::VrfName;
 use crate::configuration::Configuration;
-use crate::routes::VrfName;
 
 /// Direct and static routes, indexed by prefix.
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl ConfiguredRoutes {
         let configuration = self.configuration.iter();
         let routes = configuration.flat_map(|it| &it.desired.routes);
         let here = routes.filter(move |route| *route.vrf == **vrf);
-        here.filter_map(|route| crate::rib::prefix_from_proto(route.prefix.as_ref()?))
+        here.filter_map(|route| crate::prefix::prefix_from_proto(route.prefix.as_ref()?))
     }
 
     /// The action of the route to exactly this prefix.

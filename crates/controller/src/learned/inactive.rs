@@ -19,8 +19,8 @@ use super::groups::Group;
 use super::prefixes::Ip6Words;
 use super::run::Runner;
 use super::table::{Family, Table};
-use crate::rib::prefix_to_proto;
-use crate::routes::{Key, VrfName};
+use crate::config::routes::{Key, VrfName};
+use crate::prefix::prefix_to_proto;
 
 /// Routes that one pass collects, 32 bytes each.
 const MAX_PASS_ROUTES: usize = 262_144;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use stoa_api::v1;
 
 use super::prefixes::{Address, Ip6Words};
-use crate::routes::VrfName;
+use crate::config::routes::VrfName;
 
 /// Maximum routes of a message: some milliseconds of the forwarder's control thread.
 const MAX_ROUTES: usize = 8_192;

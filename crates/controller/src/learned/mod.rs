@@ -29,6 +29,7 @@ mod statics;
 mod statistics;
 mod stream;
 mod table;
+mod table_handle;
 #[cfg(test)]
 mod tests;
 
@@ -40,12 +41,10 @@ pub use audit::{Audit, AuditedTable};
 pub use inactive::{Inactive, Query};
 pub use kernel::AuditedKernel;
 pub use route_source::{CountReply, Event, NextHopPath, RouteSource, Source, Target, Update};
-pub use route_source_summary::RouteSourceSummary;
-pub use run::WorkCounters;
-pub use statistics::{AuditCounters, LearnedStatistics, TableHandle};
-pub use table::Session;
+pub use statistics::{AuditCounters, LearnedStatistics, RouteSourceSummary, Session, WorkCounters};
+pub use table_handle::TableHandle;
 
-pub use crate::routes::VrfName;
+pub use crate::config::routes::VrfName;
 
 use crate::apply::ForwarderConnection;
 use run::{Request, Runner, SourceEvents};
@@ -71,14 +70,14 @@ impl Learned {
     pub fn start(connection: Arc<ForwarderConnection>) -> std::io::Result<Learned> {
         let (queue, events) = mpsc::channel(QUEUE);
         let (requests, received) = mpsc::channel(REQUESTS);
+        let (handle, queries) = TableHandle::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let for_thread = Arc::clone(&connection);
         std::thread::Builder::new().name("learned".into()).spawn(move || {
-            runtime.block_on(Runner::new().run(for_thread, events, received));
+            runtime.block_on(Runner::new().run(for_thread, events, received, queries));
         })?;
-        let learned = Learned { queue, requests, connection };
-        learned.connection.set_learned(learned.handle());
-        Ok(learned)
+        connection.set_learned(handle);
+        Ok(Learned { queue, requests, connection })
     }
 
     /// Opens a route source.

@@ -12,8 +12,8 @@ use super::groups::{Group, Resolved};
 use super::prefixes::{Address, Ip6Words};
 use super::route_source::{NextHopPath, Target};
 use super::table::{Family, SourceEntry, Table};
+use crate::config::routes::{PATH_LIMIT, VrfName};
 use crate::recursion::{LEVEL_LIMIT, weigh};
-use crate::routes::{PATH_LIMIT, VrfName};
 
 /// Addresses whose routes matter to some gateway, sorted.
 #[derive(Debug, Default)]

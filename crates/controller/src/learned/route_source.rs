@@ -9,22 +9,7 @@ use std::time::Duration;
 use stoa_api::v1;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::routes::VrfName;
-
-/// Configuration of a route source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// Its name in the configuration.
-    pub name: String,
-    /// The VRF of its routes.
-    pub vrf: VrfName,
-    /// Preference of its routes against those of other route sources, lower wins; `None`: the protocol's
-    /// default.
-    pub preference: Option<u8>,
-    /// How long routes are retained after a session ends, and how long a new session may take to announce
-    /// them again.
-    pub stale_time: Duration,
-}
+pub use crate::config::route_sources::Source;
 
 /// One next hop of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,34 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::statics::is_own;
-use super::table::{Session, Table};
-use crate::routes::VrfName;
+use super::statistics::RouteSourceSummary;
+use super::table::Table;
 
 /// Maximum reasons per route source.
 const MAX_REASONS: usize = 20;
-
-/// Summary of a route source.
-#[derive(Clone, Debug)]
-pub struct RouteSourceSummary {
-    /// Its name in the configuration.
-    pub name: String,
-    /// The VRF of its routes.
-    pub vrf: VrfName,
-    /// State of its session.
-    pub session: Session,
-    /// Number of IPv4 routes.
-    pub ip4: usize,
-    /// Number of IPv6 routes.
-    pub ip6: usize,
-    /// Routes that the current session has not announced again.
-    pub stale: usize,
-    /// Invalid prefixes.
-    pub malformed: u64,
-    /// Routes that are not usable because no gateway is resolved.
-    pub waiting: u64,
-    /// Why gateways are unresolved, and the number of routes that each reason affects.
-    pub unresolved: Vec<(String, u32)>,
-}
 
 /// Unresolved groups of one route source.
 #[derive(Default)]

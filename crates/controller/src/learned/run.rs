@@ -9,10 +9,12 @@ use tokio::sync::mpsc;
 
 use super::restart::RestartState;
 use super::route_source::{Event, Source};
-use super::statistics::AuditCounters;
+use super::statistics::{AuditCounters, LearnedStatistics, WorkCounters};
 use super::stream::{self, StreamEvent};
 use super::table::Table;
+use super::table_handle::TableQuery;
 use crate::apply::ForwarderConnection;
+use crate::config::routes::Key;
 
 /// Messages queued for the forwarder above which events of route sources wait.
 const MAX_QUEUED_MESSAGES: usize = 16;
@@ -28,19 +30,6 @@ pub(super) type Request = Box<dyn FnOnce(&mut Runner) + Send>;
 
 /// A batch of events and their route source.
 pub(super) type SourceEvents = (Arc<Source>, Vec<Event>);
-
-/// Counters of the table's work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WorkCounters {
-    /// Time that the table has worked, microseconds.
-    pub table_us: u64,
-    /// Time of the forwarder's control thread, microseconds.
-    pub forwarder_us: u64,
-    /// Route changes received from route sources.
-    pub received: u64,
-    /// Routes that the forwarder refused.
-    pub refused: u64,
-}
 
 /// The table and its stream.
 pub struct Runner {
@@ -100,6 +89,7 @@ impl Runner {
         connection: Arc<ForwarderConnection>,
         mut events: mpsc::Receiver<SourceEvents>,
         mut requests: mpsc::Receiver<Request>,
+        mut queries: mpsc::Receiver<TableQuery>,
     ) {
         let mut changes = connection.changes();
         let (sender, mut stream_events) = mpsc::channel(16);
@@ -126,6 +116,7 @@ impl Runner {
                     Some(request) => request(&mut self),
                     None => break,
                 },
+                Some(query) = queries.recv() => self.answer(query),
                 first = events.recv(), if may_receive => match first {
                     Some(first) => self.handle_route_sources(first, &mut events),
                     None => break,
@@ -135,6 +126,25 @@ impl Runner {
             }
         }
         stream_task.abort();
+    }
+
+    /// Answers a query of monitoring, whose client may have given up.
+    fn answer(&self, query: TableQuery) {
+        match query {
+            TableQuery::Statistics(answer) => {
+                let statistics = LearnedStatistics {
+                    route_sources: self.table.route_source_states(),
+                    work: self.work,
+                    audits: self.audits,
+                    is_complete: self.is_completed(),
+                };
+                let _ = answer.send(statistics);
+            }
+            TableQuery::Origins(keys, answer) => {
+                let of = |key: &Option<Key>| key.as_ref().and_then(|key| self.table.origin(key));
+                let _ = answer.send(keys.iter().map(of).collect());
+            }
+        }
     }
 
     fn handle_route_sources(

@@ -11,7 +11,7 @@ use super::prefixes::{Ip6Words, Item};
 use super::route_source::Source;
 use super::statics::is_own;
 use super::table::{Family, Table};
-use crate::routes::VrfName;
+use crate::config::routes::VrfName;
 
 /// Default preference of a protocol's routes: lower wins.
 fn default_preference(protocol: v1::Protocol) -> u8 {

@@ -11,9 +11,9 @@ use stoa_api::v1;
 
 use super::route_source::{Event, NextHopPath, Source, Target, Update};
 use super::table::Table;
+use crate::config::routes::{StaticNextHop, StaticRoute, VrfName};
 use crate::configuration::Configuration;
 use crate::rib::RouteAnnotation;
-use crate::routes::{StaticNextHop, StaticRoute, VrfName};
 
 /// Preference of unresolved static routes: they win over learned routes and over floating static routes, as
 /// static routes without a preference do.

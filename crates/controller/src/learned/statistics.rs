@@ -1,14 +1,55 @@
 //! Counters of learned routes and audits, for monitoring.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use crate::config::vrf_name::VrfName;
 
-use tokio::sync::{mpsc, oneshot};
+/// State of a route source's session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Session {
+    /// No session since the route source was opened.
+    Awaited,
+    /// The daemon is announcing its routes.
+    Begun,
+    /// The daemon has announced all its routes.
+    Complete,
+    /// The session ended; its routes are retained for a while.
+    Ended,
+}
 
-use super::run::{Request, Runner, WorkCounters};
-use super::{Audit, Learned, RouteSourceSummary};
+/// Summary of a route source.
+#[derive(Clone, Debug)]
+pub struct RouteSourceSummary {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The VRF of its routes.
+    pub vrf: VrfName,
+    /// State of its session.
+    pub session: Session,
+    /// Number of IPv4 routes.
+    pub ip4: usize,
+    /// Number of IPv6 routes.
+    pub ip6: usize,
+    /// Routes that the current session has not announced again.
+    pub stale: usize,
+    /// Invalid prefixes.
+    pub malformed: u64,
+    /// Routes that are not usable because no gateway is resolved.
+    pub waiting: u64,
+    /// Why gateways are unresolved, and the number of routes that each reason affects.
+    pub unresolved: Vec<(String, u32)>,
+}
 
-/// Time limit for a query while the table is busy.
-const TIMEOUT: Duration = Duration::from_secs(1);
+/// Counters of the table's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkCounters {
+    /// Time that the table has worked, microseconds.
+    pub table_us: u64,
+    /// Time of the forwarder's control thread, microseconds.
+    pub forwarder_us: u64,
+    /// Route changes received from route sources.
+    pub received: u64,
+    /// Routes that the forwarder refused.
+    pub refused: u64,
+}
 
 /// Counters of audits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,19 +66,6 @@ pub struct AuditCounters {
     pub was_equal: bool,
 }
 
-impl AuditCounters {
-    /// Counts an audit; the forwarder refused `refused` of the routes sent again.
-    pub(super) fn note(&mut self, audit: &Audit, refused: u64) {
-        let different = audit.tables.iter().map(|table| table.different).sum::<u64>();
-        self.runs += 1;
-        self.different += different;
-        self.repaired += different.saturating_sub(refused);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.last_unix_s = now.as_secs().max(1);
-        self.was_equal = audit.is_equal();
-    }
-}
-
 /// All counters.
 #[derive(Clone, Debug, Default)]
 pub struct LearnedStatistics {
@@ -49,47 +77,4 @@ pub struct LearnedStatistics {
     pub audits: AuditCounters,
     /// Whether all route sources are complete and the stale routes of the previous controller are removed.
     pub is_complete: bool,
-}
-
-/// A handle for monitoring; it does not keep the table alive.
-#[derive(Clone, Debug)]
-pub struct TableHandle {
-    requests: mpsc::WeakSender<Request>,
-}
-
-impl TableHandle {
-    /// The current counters; `None` when the table is busy or has ended.
-    pub async fn statistics(&self) -> Option<LearnedStatistics> {
-        self.ask(|runner| LearnedStatistics {
-            route_sources: runner.table.route_source_states(),
-            work: runner.work,
-            audits: runner.audits,
-            is_complete: runner.is_completed(),
-        })
-        .await
-    }
-
-    /// Runs a query on the table; `None` when it is busy or has ended.
-    pub(super) async fn ask<T: Send + 'static>(
-        &self,
-        ask: impl FnOnce(&mut Runner) -> T + Send + 'static,
-    ) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        let request: Request = Box::new(move |runner| {
-            // The requester may have given up.
-            let _ = answer.send(ask(runner));
-        });
-        let asked = async {
-            self.requests.upgrade()?.send(request).await.ok()?;
-            answered.await.ok()
-        };
-        tokio::time::timeout(TIMEOUT, asked).await.ok()?
-    }
-}
-
-impl Learned {
-    /// A handle for monitoring.
-    pub(super) fn handle(&self) -> TableHandle {
-        TableHandle { requests: self.requests.downgrade() }
-    }
 }

@@ -10,20 +10,8 @@ use super::message_queue::{MessageQueue, PackedFamily};
 use super::prefixes::{Ip6Words, Item, Prefixes};
 use super::resolve::TrackedGateways;
 use super::route_source::{Event, Source, Target, Update};
+use super::statistics::Session;
 use crate::configuration::Configuration;
-
-/// State of a route source's session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Session {
-    /// No session since the route source was opened.
-    Awaited,
-    /// The daemon is announcing its routes.
-    Begun,
-    /// The daemon has announced all its routes.
-    Complete,
-    /// The session ended; its routes are retained for a while.
-    Ended,
-}
 
 /// The state of one route source.
 #[derive(Debug)]

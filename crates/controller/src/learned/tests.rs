@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use stoa_api::v1;
 
 use super::route_source::{Event, NextHopPath, Source, Target, Update};
-use super::table::{Session, Table};
+use super::statistics::Session;
+use super::table::Table;
 use crate::configuration::Configuration;
 
 /// What the forwarder holds: routes by VRF and IPv4 prefix, hops by id.

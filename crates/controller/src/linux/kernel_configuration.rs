@@ -15,9 +15,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::devices::host_interfaces;
-use super::message::{Address, FAMILY_ANY, Link, Neighbor, Rule, kind};
+use super::message::{Address, FAMILY_ANY, Link, Neighbor, RTPROT_STOA, Rule, kind};
 use super::socket::{self, Socket, group, is_lost};
-use super::{NamespaceContext, RETRY_DELAY, RTPROT_STOA, rules};
+use super::{NamespaceContext, RETRY_DELAY, rules};
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};

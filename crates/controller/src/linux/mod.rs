@@ -30,11 +30,6 @@ use namespace::NamespaceHandle;
 
 /// Interval of reconciliation: devices come and go, and Linux removes their routes with them.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Directory of named namespaces.
-const NETNS_DIRECTORY: &str = "/run/netns";
-/// Marks Stoa's routes and addresses (rtnetlink(7), rtm_protocol): a number that `/etc/iproute2/rt_protos`
-/// does not assign.
-const RTPROT_STOA: u8 = 83;
 /// Delay before a namespace that could not be entered is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -226,7 +221,7 @@ impl Reconciler {
     /// Removes our devices that are no longer desired: those of a forwarder that was killed before it could.
     async fn sweep(&self, desired: &BTreeMap<String, Namespace>) {
         let mut names = vec![String::new()];
-        let entries = std::fs::read_dir(NETNS_DIRECTORY).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(netns::DIRECTORY).into_iter().flatten().flatten();
         names.extend(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()));
         for name in names {
             // A namespace that cannot be entered has nothing to sweep.

@@ -17,8 +17,8 @@ use rtnetlink::packet_route::route::{
 };
 use tokio_stream::StreamExt as _;
 
-use super::RTPROT_STOA;
 use super::desired::{Namespace, NextHop};
+use super::message::RTPROT_STOA;
 use super::netns::run_in;
 
 /// Why a namespace could not be configured.

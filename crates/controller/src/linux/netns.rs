@@ -9,7 +9,8 @@ use std::path::Path;
 use nix::sched::{CloneFlags, setns};
 use tokio::net::TcpStream;
 
-use super::NETNS_DIRECTORY;
+/// Directory of named namespaces.
+pub const DIRECTORY: &str = "/run/netns";
 
 /// Calls `run` in the network namespace of that name, as `ip netns` lists it; "" is the controller's own.
 ///
@@ -20,7 +21,7 @@ pub fn run_in<T: Send>(netns: &str, run: impl FnOnce() -> io::Result<T> + Send) 
         return run();
     }
     let file =
-        File::open(Path::new(NETNS_DIRECTORY).join(netns)).map_err(|error| match error.kind() {
+        File::open(Path::new(DIRECTORY).join(netns)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 let reason =
                     format!("there is no network namespace {netns:?}: ip netns add {netns}");
@@ -44,7 +45,7 @@ pub fn run_in<T: Send>(netns: &str, run: impl FnOnce() -> io::Result<T> + Send) 
 pub fn identity(netns: &str) -> Option<(u64, u64)> {
     let path = match netns {
         "" => Path::new("/proc/self/ns/net").to_owned(),
-        name => Path::new(NETNS_DIRECTORY).join(name),
+        name => Path::new(DIRECTORY).join(name),
     };
     let data = std::fs::metadata(path).ok()?;
     Some((data.st_dev(), data.st_ino()))

@@ -9,11 +9,10 @@ use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
-use super::RTPROT_STOA;
-use super::message::{FAMILY_ANY, Link, Rule, RuleAction, TOS, kind};
+use super::message::{FAMILY_ANY, Link, RTPROT_STOA, Rule, RuleAction, TOS, kind};
 use super::socket::{self, Socket};
 use crate::configuration::Configuration;
-use crate::rib::prefix_to_proto;
+use crate::prefix::prefix_to_proto;
 use crate::route_sources::Kind;
 
 /// The kernel's table main.

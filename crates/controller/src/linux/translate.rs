@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use stoa_api::v1;
 
-use super::RTPROT_STOA;
-use super::message::{self, NextHopObject, Prefix, Route, next_hop, route};
+use super::message::{self, NextHopObject, Prefix, RTPROT_STOA, Route, next_hop, route};
 use crate::learned::{self, Event, Target, Update};
 
 /// Cached targets: routes with the same next hops share one.

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::unistd::{Uid, User};
 use stoa_api::v1;
 use stoa_api::v1::{compare_request, configuration_edit, show_configuration_request};
+use stoa_yang::error::ValidationError;
 use tokio_stream::Stream;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
@@ -16,7 +17,6 @@ use crate::datastore::{
     self, AccessPath, Author, Change, Client, Commit, Committed, Datastore, Edit, Kind, LockGuard,
     Origin, Refusal, Store,
 };
-use crate::error::ValidationError;
 
 /// Longest login name.
 const LOGIN_LIMIT: usize = 64;
@@ -260,7 +260,7 @@ impl Stream for HeldLock {
 
 fn failed(error: yang5::Error) -> Refusal {
     let cause = error.msg.unwrap_or_else(|| "libyang: no message".to_owned());
-    Refusal::Invalid(crate::error::one("/", cause, "Check the path."))
+    Refusal::Invalid(stoa_yang::error::one("/", cause, "Check the path."))
 }
 
 fn print(
@@ -283,7 +283,7 @@ fn print(
         return Ok(if is_empty { "{}\n".to_owned() } else { text });
     }
     let missing = || {
-        let error: Vec<ValidationError> = crate::error::one(
+        let error: Vec<ValidationError> = stoa_yang::error::one(
             &request.path,
             "nothing is configured at this path",
             "Check the path with `stoa show configuration`.",

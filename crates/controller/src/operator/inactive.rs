@@ -22,11 +22,11 @@ pub(super) fn stream(
     bfd_down: Option<Streaming<v1::RouteState>>,
     request: &v1::ListRoutesRequest,
 ) -> ReceiverStream<Result<v1::RouteState, Status>> {
-    let covers = request.longest_match.as_ref().and_then(rib::prefix_from_proto);
+    let covers = request.longest_match.as_ref().and_then(crate::prefix::prefix_from_proto);
     let mut query = Query {
         vrf: (request.vrf != "all").then(|| request.vrf.as_str().into()),
         family: request.family,
-        within: request.within.as_ref().and_then(rib::prefix_from_proto),
+        within: request.within.as_ref().and_then(crate::prefix::prefix_from_proto),
         covers: covers.map(|net| net.addr()),
         protocol: request.protocol.map(|_| request.protocol()),
         ..Query::default()

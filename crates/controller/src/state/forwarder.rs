@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use stoa_api::v1;
 
-use super::{StateRequest, list, number, object, text};
+use super::json::{list, number, object, text};
+use super::request::StateRequest;
 use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
 

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use stoa_api::text::{ip_text, mac_text};
 use stoa_api::v1;
 
-use super::{StateRequest, list, number, object, text, vrrp};
+use super::json::{list, number, object, text};
+use super::request::StateRequest;
+use super::vrrp;
 use crate::kernel_configuration::InterfaceSettings;
 use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;

@@ -5,7 +5,9 @@
 
 mod forwarder;
 mod interfaces;
+mod json;
 mod path;
+mod request;
 pub(crate) mod routing;
 mod vrrp;
 
@@ -14,11 +16,8 @@ use tonic::Status;
 use yang5::data::{Data, DataFormat, DataPrinterFlags, DataTree};
 
 use crate::apply::ForwarderConnection;
-use crate::operational_state::{OperationalState, RouteFilter, StateSection};
-use crate::yang;
-
-/// Default limit of routes of each table.
-pub const ROUTE_LIMIT: usize = 1_000;
+use crate::operational_state::OperationalState;
+pub use request::{ROUTE_LIMIT, StateRequest};
 
 /// Why the state cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -32,52 +31,6 @@ pub enum Error {
     /// The path selects no state.
     #[error("there is no state at {0}")]
     NotFound(String),
-}
-
-/// The sections of the state that a request needs.
-#[derive(Clone, Debug)]
-pub struct StateRequest {
-    sections: Vec<StateSection>,
-    /// Only the interface of this name.
-    interface: Option<String>,
-    routes: RouteFilter,
-}
-
-impl StateRequest {
-    /// Everything but neighbours and routes, which may be many; the number of routes is included.
-    pub fn overview() -> StateRequest {
-        StateRequest::of(&StateSection::OVERVIEW)
-    }
-
-    /// The state at or below a data path such as
-    /// `/ietf-interfaces:interfaces/interface[name='a']/statistics`. "/" is the overview.
-    ///
-    /// Neighbours are included at or below `interface`, routes at or below `/ietf-routing:routing/ribs` up to
-    /// [`ROUTE_LIMIT`] of each table. A path without state selects no section.
-    pub fn at(path: &str) -> StateRequest {
-        path::request(path)
-    }
-
-    /// With this limit of routes of each table.
-    #[must_use]
-    pub fn with_route_limit(mut self, limit: usize) -> StateRequest {
-        self.routes.at_most = limit;
-        self
-    }
-
-    /// Whether no section is selected.
-    pub fn is_empty(&self) -> bool {
-        self.sections.is_empty()
-    }
-
-    fn of(sections: &[StateSection]) -> StateRequest {
-        let routes = RouteFilter { table: None, at_most: ROUTE_LIMIT };
-        StateRequest { sections: sections.to_vec(), interface: None, routes }
-    }
-
-    fn is(&self, section: StateSection) -> bool {
-        self.sections.contains(&section)
-    }
 }
 
 /// The requested state as a tree of `config false` nodes with the keys of their list entries. Merged into the running
@@ -126,7 +79,7 @@ fn tree(
     operational: &OperationalState,
     request: &StateRequest,
 ) -> Result<DataTree<'static>, Error> {
-    yang::schema().state(&render(operational, request).to_string()).map_err(Error::Model)
+    stoa_yang::schema().state(&render(operational, request).to_string()).map_err(Error::Model)
 }
 
 /// The state in RFC 7951 encoding.
@@ -144,28 +97,6 @@ fn render(operational: &OperationalState, request: &StateRequest) -> Value {
         }
     }
     Value::Object(root)
-}
-
-/// A 64-bit number, which is a string in JSON (RFC 7951, section 6.1).
-fn number(value: u64) -> Value {
-    Value::String(value.to_string())
-}
-
-/// An object without the members that are null.
-fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
-    let present = members.into_iter().filter(|(_, value)| !value.is_null());
-    Value::Object(present.map(|(name, value)| (name.to_owned(), value)).collect())
-}
-
-/// A text, or null where there is none.
-fn text(value: &str) -> Value {
-    if value.is_empty() { Value::Null } else { Value::String(value.to_owned()) }
-}
-
-/// A list, or null where it has no entry.
-fn list(entries: impl IntoIterator<Item = Value>) -> Value {
-    let entries: Vec<Value> = entries.into_iter().collect();
-    if entries.is_empty() { Value::Null } else { Value::Array(entries) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The sections of the state that a data path selects.
 
-use super::StateRequest;
+use super::request::StateRequest;
+use super::routing::table as table_of;
 use crate::operational_state::StateSection;
 
 /// Below `/stoa-forwarder:forwarder`.
@@ -19,8 +20,19 @@ struct Step<'a> {
     key: Option<&'a str>,
 }
 
+impl StateRequest {
+    /// The state at or below a data path such as
+    /// `/ietf-interfaces:interfaces/interface[name='a']/statistics`. "/" is the overview.
+    ///
+    /// Neighbours are included at or below `interface`, routes at or below `/ietf-routing:routing/ribs` up to
+    /// [`super::ROUTE_LIMIT`] of each table. A path without state selects no section.
+    pub fn at(path: &str) -> StateRequest {
+        request(path)
+    }
+}
+
 /// The state at or below a path.
-pub(super) fn request(path: &str) -> StateRequest {
+fn request(path: &str) -> StateRequest {
     let steps = steps(path);
     let mut steps = steps.iter();
     let Some(first) = steps.next() else { return StateRequest::overview() };
@@ -53,7 +65,7 @@ fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> StateRequest {
         }
         Some(part) if part.name == "ribs" => {
             let mut request = StateRequest::of(&[StateSection::RouteCounts, StateSection::Routes]);
-            request.routes.table = rib.and_then(|step| step.key).map(super::routing::table);
+            request.routes.table = rib.and_then(|step| step.key).map(table_of);
             request
         }
         Some(_) => StateRequest::of(&[]),

@@ -7,7 +7,7 @@ use stoa_api::v1;
 
 use super::*;
 use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
-use crate::operational_state::{Routes, Table};
+use crate::operational_state::{Routes, StateSection, Table};
 use crate::route_sources::RouteSourceStatistics;
 
 fn sample() -> OperationalState {
@@ -294,7 +294,7 @@ fn state_merged_into_a_configuration_is_valid() {
     operational.route_counts.retain(|count| count.vrf.is_empty());
     operational.routes[0].listed.truncate(2);
     operational.punts.clear();
-    let mut whole = yang::schema().state(configuration).unwrap();
+    let mut whole = stoa_yang::schema().state(configuration).unwrap();
     whole.merge(&tree(&operational, &everything()).unwrap()).unwrap();
     whole.validate(yang5::data::DataValidationFlags::PRESENT).unwrap();
 }

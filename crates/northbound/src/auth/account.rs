@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stoa_controller::management::{Management, Radius, User};
+use stoa_controller::config::management::{Management, Radius, User};
 
 use super::secret;
 

@@ -19,7 +19,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, Method};
-use stoa_controller::management::{Management, Radius, User};
+use stoa_controller::config::management::{Management, Radius, User};
 
 use account::Account;
 use attempt_queue::AttemptQueues;

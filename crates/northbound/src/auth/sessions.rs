@@ -101,7 +101,7 @@ pub fn set_cookie(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use stoa_controller::management::{Management, User};
+    use stoa_controller::config::management::{Management, User};
 
     use super::*;
 

@@ -153,7 +153,7 @@ async fn guesses_do_not_lock_out_a_verified_user_of_the_same_address() {
     assert!(testbed.ask(Method::GET, &[token]).await.is_ok());
 }
 
-fn radius(server: stoa_controller::management::RadiusServer) -> Radius {
+fn radius(server: stoa_controller::config::management::RadiusServer) -> Radius {
     Radius { server: vec![server], timeout: 1, attempts: 1, ..Radius::default() }
 }
 

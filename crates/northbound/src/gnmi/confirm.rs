@@ -8,10 +8,11 @@ use stoa_api::gnmi_ext::{Extension, extension::Ext};
 use stoa_controller::datastore::{Author, Datastore};
 use tonic::Status;
 
-use super::{Caller, Service, status, unserved};
+use super::service::{Caller, Service, unserved};
+use super::status;
 use crate::nacm::Rights;
 use crate::restconf::fault::Fault;
-use crate::restconf::rpc::MODULE;
+use crate::restconf::operation::MODULE;
 
 /// Default confirmation timeout.
 const WITHIN: Duration = Duration::from_secs(600);

@@ -2,8 +2,8 @@
 
 use stoa_api::gnmi::{Notification, Path, Update};
 
-use super::now;
 use super::path::to_gnmi;
+use super::service::now;
 use super::value::ValueEncoding;
 use super::watch::Difference;
 use crate::nacm;

@@ -1,14 +1,15 @@
 //! gNMI: the data, users and rules of RESTCONF, over gRPC on the same port.
 //!
-//! `path` parses paths, `read` and `tree` find the data, `value` encodes it. `set`, `target` and `confirm` change it.
-//! `subscribe`, `watch` and `messages` stream its changes, `client_locks` serializes requests of a client, and `status`
-//! formats errors.
+//! All calls share a `service`. `path` parses paths, `read` and `tree` find the data, `value` encodes it. `set`, `target`
+//! and `confirm` change it. `subscribe`, `watch` and `messages` stream its changes, `client_locks` serializes requests of
+//! a client, and `status` formats errors.
 
 mod client_locks;
 mod confirm;
 mod messages;
 pub mod path;
 mod read;
+mod service;
 pub mod set;
 mod status;
 mod subscribe;
@@ -19,11 +20,9 @@ mod tree;
 mod value;
 mod watch;
 
-use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -40,79 +39,24 @@ use stoa_api::gnmi::{
     CapabilityRequest, CapabilityResponse, GetRequest, GetResponse, ModelData, SetRequest,
     SetResponse, SubscribeRequest, SubscribeResponse,
 };
-use stoa_api::gnmi_ext::{Extension, extension::Ext};
-use stoa_controller::datastore::{self, Author, Unconfirmed};
-use stoa_controller::yang;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use stoa_controller::datastore;
+use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 use tower::ServiceExt;
 
-use crate::auth::Identity;
-use crate::server::app::{AppState, author, failure, peer};
-use crate::server::quota::ClientQuotas;
-use client_locks::ClientLocks;
+use crate::server::app_state::{AppState, author, failure, peer};
+pub use service::HangUp;
+use service::{Caller, Service};
 use value::ValueEncoding;
 
 /// The supported version of the specification.
 pub const VERSION: &str = "0.10.0";
-/// Maximum number of paths in a Get, and of subscriptions in a stream.
-pub const PATHS_LIMIT: usize = 256;
 /// Maximum size of a message to Subscribe, in bytes.
 const SUBSCRIBE_BYTES: usize = 1 << 20;
 /// Messages that wait for a slow client.
 const WAITING: usize = 16;
 /// Time for a client to read a message.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Aborts the connection of a request.
-#[derive(Clone, Debug, Default)]
-pub struct HangUp(pub Arc<Notify>);
-
-/// The client of a call.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    identity: Identity,
-    /// The same as an author of changes.
-    author: Author,
-    from: IpAddr,
-    /// The name and port by which the client reaches this machine.
-    host: String,
-    hang_up: HangUp,
-}
-
-/// State that all calls share.
-#[derive(Debug)]
-pub struct Service {
-    app: Arc<AppState>,
-    /// Open streams.
-    streams: Arc<ClientQuotas>,
-    /// Values that all streams store to detect changes.
-    values: AtomicUsize,
-    /// Streams read one at a time: together they use at most one thread, and one request to the forwarder.
-    reads: Semaphore,
-    /// The Set in progress of each client.
-    client_locks: ClientLocks,
-    /// Sets run one after the other.
-    changes: tokio::sync::Mutex<()>,
-    /// The id of the pending commit, and which commit it is.
-    waiting: Mutex<Option<(String, Unconfirmed)>>,
-    patience: Duration,
-}
-
-impl Service {
-    fn new(app: &Arc<AppState>, patience: Duration) -> Arc<Service> {
-        Arc::new(Service {
-            app: Arc::clone(app),
-            streams: Arc::default(),
-            values: AtomicUsize::new(0),
-            reads: Semaphore::new(1),
-            client_locks: ClientLocks::default(),
-            changes: tokio::sync::Mutex::default(),
-            waiting: Mutex::default(),
-            patience,
-        })
-    }
-}
 
 /// The route of the gNMI service.
 pub fn router(app: &Arc<AppState>) -> Router<Arc<AppState>> {
@@ -184,37 +128,6 @@ fn prove(headers: &mut HeaderMap) {
     }
 }
 
-/// Nanoseconds since 1970.
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
-
-/// Refuses unsupported parts that would change the meaning of a request. Unknown extensions are ignored.
-fn plain_only(models: &[ModelData], extensions: &[Extension]) -> Result<(), Status> {
-    if !models.is_empty() {
-        return Err(Status::unimplemented("use_models is not supported: select data by paths"));
-    }
-    extensions.iter().try_for_each(|extension| match &extension.ext {
-        None | Some(Ext::RegisteredExt(_)) => Ok(()),
-        Some(Ext::Commit(_)) => {
-            Err(Status::invalid_argument("the extension Commit is only for a Set"))
-        }
-        Some(other) => Err(unserved(other)),
-    })
-}
-
-fn unserved(extension: &Ext) -> Status {
-    let name = match extension {
-        Ext::MasterArbitration(_) => "MasterArbitration",
-        Ext::History(_) => "History",
-        Ext::Depth(_) => "Depth",
-        Ext::ConfigSubscription(_) => "ConfigSubscription",
-        Ext::Commit(_) | Ext::RegisteredExt(_) => "of this kind",
-    };
-    Status::unimplemented(format!("the extension {name} is not supported"))
-}
-
 /// The service for one call.
 #[derive(Debug)]
 struct Calls(Arc<Service>);
@@ -231,7 +144,7 @@ impl GNmi for Calls {
         request: tonic::Request<CapabilityRequest>,
     ) -> Result<tonic::Response<CapabilityResponse>, Status> {
         caller(&request)?;
-        let modules = yang::schema().context().modules(false);
+        let modules = stoa_yang::schema().context().modules(false);
         let supported_models =
             modules.filter(|module| module.is_implemented()).map(|module| ModelData {
                 name: module.name().to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stoa_api::gnmi::{Path, PathElem};
-use stoa_controller::{renamed_names, yang};
+use stoa_yang::renamed_names;
 use tonic::Status;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
@@ -253,8 +253,8 @@ fn origin(prefix: Option<&Path>, path: Option<&Path>) -> Result<String, Status> 
     if ["", ORIGIN].contains(&origin) {
         return Ok(String::new());
     }
-    let is_known =
-        !origin.contains('\0') && yang::schema().context().get_module_implemented(origin).is_some();
+    let is_known = !origin.contains('\0')
+        && stoa_yang::schema().context().get_module_implemented(origin).is_some();
     match is_known {
         true => Ok(origin.to_owned()),
         false => Err(wrong(format!(
@@ -289,7 +289,7 @@ pub fn in_data(parent: Option<&SchemaNode<'static>>) -> Vec<SchemaNode<'static>>
     match parent {
         Some(parent) => collect(parent.children(), &mut found),
         None => {
-            let modules = yang::schema().context().modules(false);
+            let modules = stoa_yang::schema().context().modules(false);
             for module in modules.filter(|module| module.is_implemented()) {
                 collect(module.data(), &mut found);
             }

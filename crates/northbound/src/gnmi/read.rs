@@ -12,16 +12,17 @@ use yang5::data::DataTree;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::path::{PathPattern, to_gnmi};
+use super::service::{Caller, PATHS_LIMIT, now, plain_only};
+use super::status;
 use super::tree::find;
 use super::value::ValueEncoding;
-use super::{Caller, PATHS_LIMIT, now, plain_only, status};
 use crate::nacm::Rights;
 use crate::restconf::data;
 use crate::restconf::fault::{Fault, Faults};
 use crate::restconf::media::Media;
 use crate::restconf::query::{Content, Query};
 use crate::restconf::read::ReadRequest;
-use crate::server::app::AppState;
+use crate::server::app_state::AppState;
 
 /// Maximum size of a response to a Get over all paths, in bytes.
 const ANSWER_BYTES: usize = 64 << 20;

@@ -12,17 +12,18 @@ use yang5::schema::{SchemaNode, SchemaNodeKind};
 use super::confirm::{self, CommitAction};
 use super::path::PathPattern;
 use super::read::select;
+use super::service::{Caller, Service, now};
 use super::target::Target;
 use super::tree::{Found, find, plain};
-use super::{Caller, Service, now, status, value};
+use super::{status, value};
 use crate::audit::AuditRecord;
 use crate::nacm::Rights;
 use crate::restconf::fault::Fault;
+use crate::restconf::operation::MODULE;
 use crate::restconf::path::{Resource, data_path};
 use crate::restconf::query::Content;
-use crate::restconf::rpc::MODULE;
 use crate::restconf::write::{self, PlannedEdits};
-use crate::server::app::AppState;
+use crate::server::app_state::AppState;
 
 /// Maximum number of operations in a Set.
 const OPERATIONS_LIMIT: usize = 10_000;

@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 
 use crate::auth::Denied;
 use crate::restconf::fault::{Fault, Faults};
-use crate::server::app::BodyError;
+use crate::server::app_state::BodyError;
 
 /// Maximum length of a message in bytes: it is in a header field.
 const MESSAGE_BYTES: usize = 4_000;

@@ -21,9 +21,10 @@ use tonic::{Status, Streaming};
 
 use super::messages::messages;
 use super::read::{echoed, look};
+use super::service::{Caller, PATHS_LIMIT, Service, plain_only};
+use super::status;
 use super::value::ValueEncoding;
 use super::watch::{Difference, REST, Watch};
-use super::{Caller, PATHS_LIMIT, Service, plain_only, status};
 use crate::restconf::query::Content;
 use crate::server::quota::{QuotaSlot, quarter};
 

@@ -4,7 +4,6 @@ use super::*;
 use crate::auth::Proof;
 use crate::restconf::path;
 use serde_json::{Value, json};
-use stoa_controller::yang;
 
 fn management(access: Value) -> Management {
     let access = serde_json::from_value(access).unwrap();
@@ -115,8 +114,7 @@ fn external_groups_apply_when_enabled() {
 
 #[test]
 fn nacm_extensions_of_the_modules_are_listed() {
-    let marks: usize = yang::SOURCES
-        .iter()
+    let marks: usize = stoa_yang::sources()
         .filter(|(name, _)| name.starts_with("stoa-"))
         .map(|(_, text)| text.matches("nacm:default-deny-").count())
         .sum();
@@ -203,7 +201,7 @@ fn a_call_by_rule_differs_from_the_default() {
 fn every_leaf_with_a_secret_name_is_classified() {
     /// File names and object names.
     const NONE: &[&str] = &["stoa-management:key"];
-    let context = yang::schema().context();
+    let context = stoa_yang::schema().context();
     let mut odd = Vec::new();
     for module in context.modules(true).filter(|module| module.is_implemented()) {
         for node in module.data().flat_map(|top| top.traverse().collect::<Vec<_>>()) {

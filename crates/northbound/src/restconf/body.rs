@@ -2,7 +2,6 @@
 
 use http::StatusCode;
 use serde_json::{Map, Value};
-use stoa_controller::yang;
 use yang5::data::{Data, DataFormat, DataNodeRef, DataPrinterFlags, DataTree};
 use yang5::schema::SchemaNodeKind;
 
@@ -101,7 +100,7 @@ pub fn parse(text: &str, media: Media) -> Result<DataTree<'static>, Faults> {
         Media::Json => DataFormat::JSON,
         Media::Xml => DataFormat::XML,
     };
-    let parsed = yang::schema().parse(text, format);
+    let parsed = stoa_yang::schema().parse(text, format);
     let tree =
         parsed.map_err(|errors| of_errors(StatusCode::BAD_REQUEST, "invalid-value", errors))?;
     keys::check(&tree)?;
@@ -117,9 +116,10 @@ pub fn json(parent: &Resource, members: Map<String, Value>) -> Result<String, Fa
         return Ok(Value::Object(members).to_string());
     }
     // libyang creates the nodes above, so that each key has the right type.
-    let mut tree = DataTree::new(yang::schema().context());
+    let mut tree = DataTree::new(stoa_yang::schema().context());
     let path = parent.data_path();
-    let (made, complaints) = yang::collect_errors(|| tree.new_path(&path, None, false).map(|_| ()));
+    let (made, complaints) =
+        stoa_yang::collect_errors(|| tree.new_path(&path, None, false).map(|_| ()));
     if made.is_err() {
         let reason = complaints.into_iter().next().map(|one| one.message).unwrap_or_default();
         return Err(Fault::value(format!("invalid path: {reason}")).at(path).into());
@@ -148,7 +148,7 @@ pub fn json(parent: &Resource, members: Map<String, Value>) -> Result<String, Fa
 
 /// The text inside the elements of the nodes above it.
 fn xml(parent: &Resource, text: &str) -> String {
-    let context = yang::schema().context();
+    let context = stoa_yang::schema().context();
     let namespace = |module: &str| {
         let module = context.get_module_implemented(module);
         module.map(|module| escape(module.namespace())).unwrap_or_default()
@@ -237,7 +237,7 @@ pub fn place_of(parent: &Resource, step: &Step) -> Result<Resource, Fault> {
     let node = match &parent.node {
         Some(node) => child(node, &step.module, &step.name),
         None => {
-            let context = yang::schema().context();
+            let context = stoa_yang::schema().context();
             let module = context.get_module_implemented(&step.module);
             module.and_then(|module| super::path::in_nodes(module.data(), step))
         }

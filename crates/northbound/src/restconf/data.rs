@@ -11,14 +11,15 @@ use stoa_controller::state;
 use yang5::data::DataTree;
 use yang5::schema::SchemaNodeKind;
 
+use super::call::{Call, ROOT, not_allowed, options};
 use super::condition::Tags;
 use super::fault::{Fault, Faults};
+use super::library;
 use super::media::Media;
 use super::path::{self, Resource};
 use super::query::{Content, Defaults, Query};
 use super::read::ReadRequest;
 use super::write::{self, Change};
-use super::{Call, ROOT, library, not_allowed, options};
 use crate::nacm::Rights;
 
 const ALLOWED: &str = "OPTIONS, GET, HEAD, POST, PUT, PATCH, DELETE";

@@ -3,13 +3,12 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Map, Value, json};
+use stoa_api::v1::ValidationError;
 use stoa_controller::datastore::Refusal;
-use stoa_controller::error::ValidationError;
-use stoa_controller::yang;
 
 use super::media::{Media, escape};
 use crate::auth::Denied;
-use crate::server::app::BodyError;
+use crate::server::app_state::BodyError;
 
 /// Namespace of ietf-restconf.
 pub const NAMESPACE: &str = "urn:ietf:params:xml:ns:yang:ietf-restconf";
@@ -141,7 +140,7 @@ fn prefixed(path: &str) -> (String, String) {
             _ => {}
         }
     }
-    let context = yang::schema().context();
+    let context = stoa_yang::schema().context();
     let declared = modules.iter().filter_map(|name| {
         let module = context.get_module_implemented(name)?;
         Some(format!(" xmlns:{name}=\"{}\"", escape(module.namespace())))

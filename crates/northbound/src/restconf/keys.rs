@@ -1,6 +1,6 @@
 //! Unambiguous keys: rules are compared with paths in libyang's form, which has no escapes.
 
-use stoa_controller::renamed_names;
+use stoa_yang::renamed_names;
 use yang5::data::{DataNodeRef, DataTree};
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 

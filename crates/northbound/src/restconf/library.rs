@@ -3,12 +3,11 @@
 use axum::response::{IntoResponse, Response};
 use http::{Method, header};
 use serde_json::{Value, json};
-use stoa_controller::yang;
 use yang5::data::DataTree;
 
+use super::call::{Call, LIBRARY, ROOT, not_allowed, options};
 use super::fault::{Fault, Faults};
 use super::streams::STREAMS;
-use super::{Call, LIBRARY, ROOT, not_allowed, options};
 
 /// The supported optional parts of RFC 8040.
 const CAPABILITIES: &[&str] = &[
@@ -39,7 +38,7 @@ pub fn facts(host: &str) -> Result<DataTree<'static>, Fault> {
             "streams": { "stream": streams },
         },
     });
-    yang::schema().state(&text.to_string()).map_err(Fault::broken)
+    stoa_yang::schema().state(&text.to_string()).map_err(Fault::broken)
 }
 
 fn stream(base: &str, (name, description): &(&str, &str)) -> Value {
@@ -54,17 +53,17 @@ fn stream(base: &str, (name, description): &(&str, &str)) -> Value {
 
 fn library(base: &str) -> Value {
     let (mut implemented, mut imported) = (Vec::new(), Vec::new());
-    for module in yang::schema().context().modules(false) {
+    for module in stoa_yang::schema().context().modules(false) {
         let name = module.name();
         let revision = module.revision().unwrap_or_default();
         let mut one = json!({ "name": name, "namespace": module.namespace() });
         if !revision.is_empty() || !module.is_implemented() {
             one["revision"] = revision.into();
         }
-        if yang::source(name).is_some() {
+        if stoa_yang::source(name).is_some() {
             one["location"] = json!([location(base, name, revision)]);
         }
-        let of = yang::SUBMODULES.iter().filter(|(_, of)| *of == name);
+        let of = stoa_yang::SUBMODULES.iter().filter(|(_, of)| *of == name);
         let parts: Vec<Value> = of
             .map(|(part, _)| json!({ "name": part, "location": [location(base, part, "")] }))
             .collect();
@@ -102,7 +101,7 @@ pub fn schema(call: &Call, below: &str) -> Result<Response, Faults> {
     }
     let name = below.strip_suffix(".yang").unwrap_or(below);
     let (name, revision) = name.split_once('@').unwrap_or((name, ""));
-    let text = yang::source(name).filter(|text| {
+    let text = stoa_yang::source(name).filter(|text| {
         revision.is_empty()
             || text.contains(&format!("revision {revision}"))
             || text.contains(&format!("revision \"{revision}\""))

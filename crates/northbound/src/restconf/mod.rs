@@ -1,9 +1,11 @@
 //! RESTCONF (RFC 8040): the datastores as resources, and `/ds/` of RFC 8527.
 //!
-//! `path` and `query` parse requests, `read` reads, `body` and `write` change, `rpc` calls operations, `library`
-//! describes the schema, `streams` sends events, and `fault` formats errors.
+//! A `call` is a request of an authenticated client. `path` and `query` parse requests, `read` reads, `body` and `write`
+//! change, `rpc` calls operations (`operation`), `library` describes the schema, `streams` sends events, and `fault`
+//! formats errors.
 
 pub mod body;
+mod call;
 pub mod condition;
 pub mod data;
 pub mod fault;
@@ -11,6 +13,7 @@ pub mod keys;
 pub mod library;
 pub mod media;
 mod openapi;
+pub mod operation;
 pub mod path;
 pub mod query;
 pub mod read;
@@ -27,21 +30,15 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{StatusCode, header};
 use serde_json::json;
-use stoa_controller::datastore::{Author, Client, Store};
+use stoa_controller::datastore::Store;
 
 use crate::audit::AuditRecord;
-use crate::auth::{Identity, Proof};
-use crate::server::app::{AppState, author, peer};
+use crate::server::app_state::{AppState, peer};
+use call::{Call, LIBRARY, ROOT, only_read};
 use fault::{Fault, Faults, NAMESPACE};
 use media::Media;
-
-/// The path of the root.
-const ROOT: &str = "/restconf";
-/// The revision of ietf-yang-library.
-const LIBRARY: &str = "2019-01-04";
 
 /// The routes of RESTCONF.
 pub fn router() -> Router<Arc<AppState>> {
@@ -71,35 +68,6 @@ async fn open_api(State(app): State<Arc<AppState>>, request: Request) -> Respons
             ([(header::CONTENT_TYPE, "application/json")], text).into_response()
         }
         Err(denied) => Faults::denied(&denied, &parts.headers).response(Media::Json),
-    }
-}
-
-/// An authenticated request.
-#[derive(Debug)]
-pub struct Call {
-    app: Arc<AppState>,
-    identity: Identity,
-    parts: Parts,
-    media: Media,
-}
-
-impl Call {
-    fn author(&self) -> Author {
-        let client =
-            if self.identity.proof == Proof::Session { Client::Web } else { Client::Restconf };
-        author(&self.parts.extensions, &self.identity, client)
-    }
-
-    /// The name and port by which the client reaches this machine.
-    fn host(&self) -> String {
-        let named = self.parts.uri.authority().map(|authority| authority.as_str());
-        let header = self.parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        named.or(header).unwrap_or_default().to_owned()
-    }
-
-    async fn body(&self, body: axum::body::Body) -> Result<Vec<u8>, Faults> {
-        let limit = self.app.management().limits.body_bytes;
-        Ok(self.app.body(body, usize::try_from(limit).unwrap_or(usize::MAX)).await?)
     }
 }
 
@@ -225,33 +193,4 @@ fn root(call: &Call) -> String {
              <yang-library-version>{LIBRARY}</yang-library-version></restconf>"
         ),
     }
-}
-
-/// Answers a read-only resource.
-fn only_read(call: &Call, text: String) -> Result<Response, Faults> {
-    match call.parts.method {
-        Method::GET | Method::HEAD => {
-            let media = Media::accepted(&call.parts.headers)?;
-            Ok(([(header::CONTENT_TYPE, media.name())], format!("{text}\n")).into_response())
-        }
-        Method::OPTIONS => Ok(options("OPTIONS, GET, HEAD")),
-        _ => Err(not_allowed("OPTIONS, GET, HEAD")),
-    }
-}
-
-/// The allowed methods of a resource.
-fn options(allowed: &'static str) -> Response {
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    let fields = response.headers_mut();
-    fields.insert(header::ALLOW, HeaderValue::from_static(allowed));
-    if allowed.contains("PATCH") {
-        let patch = "application/yang-data+json, application/yang-data+xml";
-        fields.insert("accept-patch", HeaderValue::from_static(patch));
-    }
-    response
-}
-
-fn not_allowed(allowed: &'static str) -> Faults {
-    let words = format!("this method is not allowed here: use {allowed}");
-    Faults::from(Fault::unsupported(words)).with(header::ALLOW, HeaderValue::from_static(allowed))
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
-use stoa_controller::{renamed_names, yang};
+use stoa_yang::renamed_names;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::fault::Fault;
@@ -268,7 +268,7 @@ pub fn top(module: &str, name: &str) -> Option<SchemaNode<'static>> {
     if module.contains('\0') {
         return None;
     }
-    let context = yang::schema().context();
+    let context = stoa_yang::schema().context();
     find(context.get_module_implemented(module)?.data(), module, name)
 }
 

@@ -1,6 +1,5 @@
 //! Reads of a subtree, without the nodes that were not requested or may not be read.
 
-use stoa_controller::yang;
 use yang5::data::{Data, DataFormat, DataNodeRef, DataPrinterFlags, DataTree};
 use yang5::schema::SchemaNodeKind;
 
@@ -41,7 +40,7 @@ impl ReadRequest<'_> {
             return Ok(None);
         }
         let path = self.resource.data_path();
-        let (found, _) = yang::collect_errors(|| tree.find_path(&path));
+        let (found, _) = stoa_yang::collect_errors(|| tree.find_path(&path));
         let Ok(node) = found else { return Ok(None) };
         if self.is_all_shown() {
             return self.print(&node, DataPrinterFlags::empty()).map(Some);

@@ -10,10 +10,10 @@ use stoa_controller::filter;
 use stoa_controller::find_routes::{self, Error, Search};
 use tokio::sync::Semaphore;
 
-use super::Call;
+use super::call::Call;
 use super::fault::{Fault, Faults};
+use super::operation::{Input, shown};
 use super::path;
-use super::rpc::{Input, shown};
 use crate::audit::timestamp;
 use crate::capture::{self, CaptureParameters};
 use crate::nacm::{Operation, Rights};

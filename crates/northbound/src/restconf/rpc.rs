@@ -6,28 +6,18 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
-use stoa_controller::datastore::{Change, Commit, Committed, Datastore, Store, visit};
-use stoa_controller::error::ValidationError;
-use stoa_controller::{fix, yang};
+use stoa_api::v1::ValidationError;
+use stoa_controller::datastore::{Commit, Committed, Datastore, Store, visit};
 use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterFlags, DataTree};
 
 use super::body;
+use super::call::{Call, not_allowed, only_read, options};
 use super::fault::{Fault, Faults, NAMESPACE};
 use super::media::Media;
-use super::{Call, not_allowed, only_read, options, read_only};
+use super::operation::{Input, MODULE, OPERATIONS, allow_confirm};
+use super::read_only;
 use crate::audit::timestamp;
-use crate::nacm::{self, Rights};
-
-/// The module of the datastore operations.
-pub const MODULE: &str = "stoa-datastore";
-/// All operations, by module.
-pub const OPERATIONS: &[(&str, &[&str])] = &[
-    (
-        MODULE,
-        &["commit", "confirm", "cancel", "discard", "rollback", "compare", "history", "status"],
-    ),
-    ("stoa-forwarder", &["find-routes", "capture"]),
-];
+use crate::nacm::Rights;
 
 /// Answers a request for an operation, or for the list of operations.
 pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faults> {
@@ -75,7 +65,7 @@ fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn namespace(module: &str) -> String {
-    let module = yang::schema().context().get_module_implemented(module);
+    let module = stoa_yang::schema().context().get_module_implemented(module);
     module.map(|it| it.namespace().to_owned()).unwrap_or_default()
 }
 
@@ -93,38 +83,6 @@ fn list(media: Media) -> String {
             });
             format!("<operations xmlns=\"{NAMESPACE}\">{}</operations>", all.collect::<String>())
         }
-    }
-}
-
-/// The input of an operation.
-pub struct Input {
-    tree: Option<DataTree<'static>>,
-    module: &'static str,
-    name: &'static str,
-}
-
-impl Input {
-    /// The value of a leaf, if present.
-    pub fn value(&self, leaf: &str) -> Option<String> {
-        let tree = self.tree.as_ref()?;
-        tree.reference()?;
-        let path = format!("/{}:{}/{leaf}", self.module, self.name);
-        yang::collect_errors(|| tree.find_path(&path)).0.ok()?.value_canonical()
-    }
-
-    /// The values of a leaf-list.
-    pub fn values(&self, leaf: &str) -> Vec<String> {
-        let Some(tree) = self.tree.as_ref().filter(|tree| tree.reference().is_some()) else {
-            return Vec::new();
-        };
-        let path = format!("/{}:{}/{leaf}", self.module, self.name);
-        let (found, _) = yang::collect_errors(|| tree.find_xpath(&path));
-        found.into_iter().flatten().filter_map(|node| node.value_canonical()).collect()
-    }
-
-    /// The value of a numeric leaf.
-    pub fn number(&self, leaf: &str) -> Option<u64> {
-        self.value(leaf)?.parse().ok()
     }
 }
 
@@ -155,13 +113,13 @@ fn input(
             (format!("<{name} xmlns=\"{namespace}\">{inner}</{name}>"), DataFormat::XML)
         }
     };
-    let context = yang::schema().context();
+    let context = stoa_yang::schema().context();
     let flags = DataParserFlags::STRICT;
-    let (parsed, complaints) = yang::collect_errors(|| {
+    let (parsed, complaints) = stoa_yang::collect_errors(|| {
         DataTree::parse_op_string(context, &whole, format, flags, DataOperation::RpcYang)
     });
     parsed.map_err(|error| {
-        let reason = match fix::errors(yang::schema(), &complaints).into_iter().next() {
+        let reason = match stoa_yang::data::errors(&complaints).into_iter().next() {
             Some(ValidationError { cause, fix, .. }) => format!("{cause}. {fix}"),
             None => error.msg.unwrap_or_else(|| "it does not match the schema".into()),
         };
@@ -226,17 +184,6 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
     }
 }
 
-/// While a commit is pending, the next change of running confirms it, which needs the right to confirm.
-///
-/// # Errors
-/// When a commit is pending and the client has no such right.
-pub fn allow_confirm(datastore: &Datastore, rights: &Rights<'_>) -> Result<(), Faults> {
-    match datastore.unconfirmed().is_none() || rights.may_call(MODULE, "confirm") {
-        true => Ok(()),
-        false => Err(Fault::forbidden(format!("/{MODULE}:confirm")).into()),
-    }
-}
-
 /// A commit changes running, so it needs the rights to write these nodes. Returns whether there is something to
 /// commit for this client.
 async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Result<bool, Faults> {
@@ -271,26 +218,6 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
     checked.map_err(|_| Fault::broken("cannot check the rights"))?
 }
 
-/// A change, if the client may read it.
-pub fn change(change: &Change, rights: &Rights<'_>) -> Option<Value> {
-    let is_seen = match nacm::read(&change.path) {
-        Some(steps) => rights.may(nacm::Operation::Read, &steps),
-        // The path is ambiguous.
-        None => rights.is_whole() && !nacm::names_secret(&change.path),
-    };
-    is_seen.then(|| shown(change))
-}
-
-pub(super) fn shown(change: &Change) -> Value {
-    let mut value = json!({ "operation": change.kind, "path": change.path });
-    for (name, text) in [("old", &change.old), ("new", &change.new)] {
-        if let Some(text) = text {
-            value[name] = text.as_str().into();
-        }
-    }
-    value
-}
-
 fn committed(done: &Committed) -> Value {
     let mut value = json!({ "changes": done.changes.len(), "warning": done.warnings });
     if done.number > 0 {
@@ -308,12 +235,12 @@ fn answer((module, name): (&str, &str), output: &Value, media: Media) -> Result<
         Media::Json => json!({ format!("{module}:output"): output }).to_string(),
         Media::Xml => {
             let whole = json!({ format!("{module}:{name}"): output }).to_string();
-            let context = yang::schema().context();
+            let context = stoa_yang::schema().context();
             let kind = DataOperation::ReplyYang;
             let flags = DataParserFlags::STRICT;
             let parse =
                 || DataTree::parse_op_string(context, &whole, DataFormat::JSON, flags, kind);
-            let (tree, _) = yang::collect_errors(parse);
+            let (tree, _) = stoa_yang::collect_errors(parse);
             let broken = |_| Fault::broken("the output does not match its module");
             let tree = tree.map_err(broken)?;
             let text = tree.print_string(DataFormat::XML, DataPrinterFlags::SHRINK);

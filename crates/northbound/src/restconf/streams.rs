@@ -12,13 +12,14 @@ use stoa_controller::datastore::{Change, Client, Event};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::call::{Call, not_allowed, options};
 use super::fault::{Fault, Faults};
 use super::media::{Media, escape};
-use super::{Call, not_allowed, options, path, rpc};
+use super::{operation, path};
 use crate::audit::timestamp;
 use crate::auth::Identity;
 use crate::nacm::{Operation, Rights};
-use crate::server::app::{AppState, peer};
+use crate::server::app_state::{AppState, peer};
 use crate::server::links::Link;
 use crate::server::quota::{QuotaSlot, quarter};
 
@@ -189,7 +190,7 @@ fn changed(
     }
     let (mut reported, mut bytes, mut more) = (Vec::new(), 0, 0);
     for change in changes.iter().take(LOOKED_AT) {
-        let Some(mut value) = rpc::change(change, rights) else { continue };
+        let Some(mut value) = operation::change(change, rights) else { continue };
         for name in ["old", "new"] {
             if let Some(Value::String(text)) = value.get_mut(name) {
                 shorten(text);
@@ -242,8 +243,8 @@ fn elements(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::auth::Proof;
+    use stoa_controller::config::management::Management;
     use stoa_controller::datastore::Kind;
-    use stoa_controller::management::Management;
 
     #[test]
     fn an_event_is_small_whatever_changed() {

@@ -9,9 +9,9 @@ use yang5::schema::SchemaNodeKind;
 use super::body;
 use super::fault::{Fault, Faults};
 use super::media::Media;
+use super::operation;
 use super::path::{self, Resource, Step, inside, inside_mut};
 use super::query::Insert;
-use super::rpc;
 use crate::nacm::{Operation, Rights};
 
 /// A requested change.
@@ -42,9 +42,7 @@ fn is_there(datastore: &Datastore, store: Store, path: &str) -> bool {
     let snapshot = datastore.tree(store);
     let tree = &snapshot.tree;
     tree.reference().is_some()
-        && stoa_controller::yang::collect_errors(|| tree.find_path(path))
-            .0
-            .is_ok_and(|it| !it.is_default())
+        && stoa_yang::collect_errors(|| tree.find_path(path)).0.is_ok_and(|it| !it.is_default())
 }
 
 impl Change<'_> {
@@ -206,7 +204,7 @@ impl Entries {
     ) -> Result<Entries, Faults> {
         let snapshot = datastore.tree(store);
         let path = parent.data_path();
-        let (found, _) = stoa_controller::yang::collect_errors(|| snapshot.tree.find_path(&path));
+        let (found, _) = stoa_yang::collect_errors(|| snapshot.tree.find_path(&path));
         let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::KEEP_EMPTY_CONT;
         let broken = || Fault::broken("libyang cannot print a list");
         let text = match found {
@@ -317,9 +315,9 @@ fn is_same(found: &Step, expected: &Step, resource: &Resource) -> bool {
     if found.keys == expected.keys {
         return true;
     }
-    let mut tree = yang5::data::DataTree::new(stoa_controller::yang::schema().context());
+    let mut tree = yang5::data::DataTree::new(stoa_yang::schema().context());
     let path = resource.data_path();
-    let (plan, _) = stoa_controller::yang::collect_errors(|| {
+    let (plan, _) = stoa_yang::collect_errors(|| {
         tree.new_path(&path, None, false).map(|node| node.map(|node| super::read::step(&node)))
     });
     plan.ok().flatten().is_some_and(|step| step.keys == found.keys)
@@ -352,7 +350,7 @@ pub fn permitted(
         return Err(Fault::forbidden(path).into());
     }
     if store == Store::Running {
-        rpc::allow_confirm(datastore, rights)?;
+        operation::allow_confirm(datastore, rights)?;
     }
     Ok(true)
 }

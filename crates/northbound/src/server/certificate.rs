@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use stoa_controller::management::Https;
+use stoa_controller::config::management::Https;
 
 use crate::auth::tokens::{write_mode, write_whole};
 

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use super::app::Local;
+use super::app_state::Local;
 use super::certificate::common_name;
 use crate::auth::Peer;
 use crate::gnmi::HangUp;
@@ -31,8 +31,6 @@ use crate::gnmi::HangUp;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for the header of a request, and between two HTTP/1 requests.
 const HEAD: Duration = Duration::from_secs(30);
-/// Time for a frame of a request's body.
-pub const BODY_FRAME: Duration = Duration::from_secs(10);
 /// Time without an active request.
 const IDLE: Duration = Duration::from_secs(60);
 /// Time for the client to acknowledge sent data.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stoa_api::v1;
 
-use super::app::AppState;
+use super::app_state::AppState;
 
 /// Interval between polls of the forwarder.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,6 +1,7 @@
 //! The HTTPS server: listens on the configured addresses and follows the running configuration.
 
 pub mod app;
+pub mod app_state;
 pub mod certificate;
 pub mod connection;
 pub mod links;
@@ -15,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use rustls::ServerConfig;
+use stoa_controller::config::management::{Https, Management};
 use stoa_controller::datastore::Datastore;
-use stoa_controller::management::{Https, Management};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-use app::AppState;
+use app_state::AppState;
 use certificate::{Files, Stamp};
 use quota::{ClientQuotas, quarter};
 

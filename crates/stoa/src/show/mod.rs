@@ -28,7 +28,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table};
 use serde_json::{Value, json};
-use stoa_controller::error::ValidationError;
+use stoa_api::v1::ValidationError;
 
 /// Prints one line or block to standard output.
 pub fn print(text: &str) -> io::Result<()> {

@@ -17,6 +17,10 @@ pub use next_hop::NextHopObject;
 pub use route::{NextHop, Prefix, Route};
 pub use rule::{Rule, RuleAction, TOS};
 
+/// Marks Stoa's routes and addresses (rtnetlink(7), rtm_protocol): a number that `/etc/iproute2/rt_protos`
+/// does not assign.
+pub const RTPROT_STOA: u8 = 83;
+
 /// Size of the message header, `struct nlmsghdr`.
 pub const HEADER_SIZE: usize = 16;
 

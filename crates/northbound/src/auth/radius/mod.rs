@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use stoa_controller::management::{Radius, RadiusServer};
+use stoa_controller::config::management::{Radius, RadiusServer};
 use stoa_wire::radius::LENGTH_MAX;
 use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;

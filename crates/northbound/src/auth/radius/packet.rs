@@ -6,7 +6,7 @@
 
 use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
-use stoa_controller::management::{GroupAttribute, Radius, User};
+use stoa_controller::config::management::{GroupAttribute, Radius, User};
 use stoa_wire::radius::{self, AUTHENTICATOR_LENGTH, View};
 
 use crate::auth::secret;

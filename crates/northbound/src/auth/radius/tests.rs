@@ -1,6 +1,6 @@
 //! RADIUS servers on loopback that answer, forge responses or stay silent.
 
-use stoa_controller::management::GroupAttribute;
+use stoa_controller::config::management::GroupAttribute;
 use stoa_wire::radius::{ACCESS_ACCEPT, ACCESS_REJECT, MANAGEMENT_POLICY_ID};
 
 use super::packet::tests::{SECRET, answer};

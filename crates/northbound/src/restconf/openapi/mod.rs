@@ -11,10 +11,9 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
-use stoa_controller::yang;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
-use super::rpc;
+use super::operation;
 use methods::{Node, reference};
 
 /// Maximum length of a description in characters.
@@ -27,7 +26,7 @@ pub fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
         let mut made = Builder::default();
-        for module in yang::schema().context().modules(true) {
+        for module in stoa_yang::schema().context().modules(true) {
             if module.is_implemented() {
                 for node in module.data() {
                     made.add(&node, &Parent { url: Some(DATA.into()), ..Parent::default() });
@@ -190,8 +189,8 @@ impl Builder {
     }
 
     fn operations(&mut self) {
-        let context = yang::schema().context();
-        let modules = rpc::OPERATIONS.iter();
+        let context = stoa_yang::schema().context();
+        let modules = operation::OPERATIONS.iter();
         let modules = modules.filter_map(|(name, _)| context.get_module_implemented(name));
         let all: Vec<SchemaNode<'static>> =
             modules.flat_map(|module| module.rpcs().collect::<Vec<_>>()).collect();

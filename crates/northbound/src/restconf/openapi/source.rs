@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use stoa_controller::yang;
-
 /// A statement of YANG (RFC 7950, section 6.3).
 #[derive(Debug, Default)]
 pub struct Statement {
@@ -56,7 +54,7 @@ pub fn modules() -> &'static BTreeMap<&'static str, Statement> {
     static MODULES: OnceLock<BTreeMap<&'static str, Statement>> = OnceLock::new();
     MODULES.get_or_init(|| {
         let read = |(name, text)| Some((name, parse(text)?));
-        yang::sources().filter_map(read).collect()
+        stoa_yang::sources().filter_map(read).collect()
     })
 }
 
@@ -159,7 +157,7 @@ mod tests {
 
     #[test]
     fn all_modules_are_read() {
-        assert_eq!(modules().len(), yang::sources().count());
+        assert_eq!(modules().len(), stoa_yang::sources().count());
         for (name, module) in modules() {
             assert!(["module", "submodule"].contains(&module.keyword.as_str()), "{name}");
             assert_eq!(module.argument, *name);

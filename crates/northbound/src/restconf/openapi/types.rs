@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn every_leaf_has_a_type_that_its_base_allows() {
-        let context = stoa_controller::yang::schema().context();
+        let context = stoa_yang::schema().context();
         let mut odd = Vec::new();
         for module in context.modules(true).filter(|module| module.is_implemented()) {
             for node in module.data().flat_map(|top| top.traverse().collect::<Vec<_>>()) {

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stoa_controller::datastore::{Author, Client, Edit, Store};
 
-use super::{AppState, WORDS_BYTES, answer, answer_denied, failure, peer};
 use crate::audit::{AuditRecord, timestamp};
 use crate::auth::tokens::{LIFE_MAX, Token};
 use crate::auth::{Identity, Proof, password, sessions};
+use crate::server::app_state::{AppState, WORDS_BYTES, answer, answer_denied, failure, peer};
 
 /// Default lifetime of a token: 30 days.
 const TOKEN_LIFE_S: u64 = 30 * 86_400;

@@ -1,8 +1,12 @@
 //! The login endpoints, without a connection.
 
-use super::*;
-use crate::auth::password;
+use axum::body::Body;
+use serde_json::{Value, json};
 use tower::ServiceExt;
+
+use super::*;
+use crate::auth::{password, sessions};
+use crate::server::app_state::WORDS_BYTES;
 
 struct Testbed {
     _folder: tempfile::TempDir,
@@ -42,7 +46,7 @@ impl Testbed {
 }
 
 async fn json_of(response: Response) -> Value {
-    let bytes = collect(response.into_body(), 1 << 20).await.unwrap();
+    let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
     serde_json::from_slice(&bytes).unwrap()
 }
 

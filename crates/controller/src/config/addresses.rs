@@ -1,0 +1,271 @@
+//! Addresses of interfaces, the subnets that they connect, and static neighbours.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use stoa_api::text::ip_bytes;
+use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
+
+use crate::config::host_addresses::{is_link_local, not_a_host, not_in_subnet};
+use crate::config::mac;
+use crate::config::model::{Family, ReversePath};
+use crate::config::router_advertisement;
+use crate::config::vrrp;
+
+/// Addresses and subnets of the interfaces of a VRF.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Local addresses with their interface, without link-local ones.
+    pub own: BTreeMap<IpAddr, String>,
+    /// Connected subnets with their interface.
+    pub connected: BTreeMap<IpNet, String>,
+    /// Prefix lengths in `connected`: (is IPv6, length).
+    lengths: BTreeSet<(bool, u8)>,
+}
+
+/// Addresses, subnets and neighbours of all interfaces.
+#[derive(Debug, Default)]
+pub struct Addressing {
+    /// By VRF; "" is the default one.
+    tables: BTreeMap<String, Table>,
+    /// The default table, for VRFs without any address.
+    empty: Table,
+    /// The VRFs of the interfaces that are not in the default one.
+    vrf_of: HashMap<String, String>,
+    /// Static neighbours.
+    pub neighbors: Vec<v1::Neighbor>,
+    /// Families that are on: (interface, is IPv6).
+    active: HashMap<(String, bool), Vec<IpNet>>,
+}
+
+impl Addressing {
+    /// All VRFs with addresses.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
+        self.tables.iter().map(|(vrf, table)| (vrf.as_str(), table))
+    }
+
+    /// The table of a VRF.
+    pub fn table(&self, vrf: &str) -> &Table {
+        self.tables.get(vrf).unwrap_or(&self.empty)
+    }
+
+    /// Assigns an interface to a VRF. Must precede its addresses.
+    pub fn set_vrf(&mut self, interface: &str, vrf: &str) {
+        self.vrf_of.insert(interface.to_owned(), vrf.to_owned());
+    }
+
+    /// The VRF of an interface.
+    pub fn vrf_of(&self, interface: &str) -> &str {
+        self.vrf_of.get(interface).map_or("", String::as_str)
+    }
+
+    /// Subnets of `interface` in one family; `None` when the family is off there.
+    pub fn subnets(&self, interface: &str, six: bool) -> Option<&[IpNet]> {
+        self.active.get(&(interface.to_owned(), six)).map(Vec::as_slice)
+    }
+}
+
+impl Table {
+    /// The interface and subnet that reach `address` without a gateway: the
+    /// longest connected subnet.
+    pub fn on_link(&self, address: IpAddr) -> Option<(&str, IpNet)> {
+        let six = address.is_ipv6();
+        let lengths = self.lengths.range((six, 0)..=(six, 128)).rev();
+        lengths.filter_map(|(_, length)| IpNet::new(address, *length).ok()).find_map(|net| {
+            let net = net.trunc();
+            self.connected.get(&net).map(|interface| (interface.as_str(), net))
+        })
+    }
+
+    /// Some of the connected subnets of a family, for a hint.
+    pub fn some_subnets(&self, six: bool) -> String {
+        let nets = self.connected.iter().filter(|(net, _)| net.addr().is_ipv6() == six);
+        let mut texts: Vec<String> =
+            nets.take(5).map(|(net, interface)| format!("{net} ({interface})")).collect();
+        if texts.is_empty() {
+            texts.push("none is configured".to_owned());
+        }
+        texts.join(", ")
+    }
+}
+
+/// The desired family of `interface`; `path` is that of the family.
+pub fn desired(
+    interface: &str,
+    path: &str,
+    family: &Family,
+    addressing: &mut Addressing,
+    errors: &mut ValidationErrors,
+) -> v1::Family {
+    let six = path.ends_with("ipv6");
+    if family.enabled {
+        addressing.active.insert((interface.to_owned(), six), Vec::new());
+    }
+    let mut addresses = Vec::new();
+    for given in &family.address {
+        let path = format!("{path}/address[ip='{}']", given.ip);
+        let Ok(ip) = given.ip.parse::<IpAddr>() else { continue };
+        let Ok(net) = IpNet::new(ip, given.prefix_length) else { continue };
+        check(ip, &net, &path, errors);
+        if family.enabled {
+            connect(interface, six, ip, net.trunc(), &path, addressing, errors);
+        }
+        let prefix_length = u32::from(given.prefix_length);
+        addresses.push(v1::Address { address: ip_bytes(ip), prefix_length, state: String::new() });
+    }
+    if family.enabled {
+        neighbors(interface, path, six, family, addressing, errors);
+    }
+    v1::Family {
+        enabled: family.enabled,
+        forwarding: family.forwarding,
+        mtu: family.mtu,
+        addresses,
+        redirects: family.redirects,
+        directed_broadcast: family.directed_broadcast,
+        reverse_path: match family.reverse_path {
+            ReversePath::Off => v1::ReversePath::Off,
+            ReversePath::Strict => v1::ReversePath::Strict,
+            ReversePath::Loose if family.allow_default => v1::ReversePath::LooseOrDefault,
+            ReversePath::Loose => v1::ReversePath::Loose,
+        }
+        .into(),
+        neighbor_limit: family.neighbor_limit,
+        proxy: family.proxy_arp,
+        advertising: router_advertisement::advertising(path, family, errors),
+        virtual_routers: vrrp::desired(path, six, family, errors),
+        discovery: router_advertisement::discovery(path, family, errors),
+        // Each family has a leaf of its own for it.
+        duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
+    }
+}
+
+fn check(ip: IpAddr, net: &IpNet, path: &str, errors: &mut ValidationErrors) {
+    if let Some(reason) = not_a_host(ip) {
+        errors.add(path, format!("{ip} {reason}"), "Use a host address.");
+    } else if let Some(reason) = not_in_subnet(ip, net) {
+        errors.add(path, format!("{ip} {reason}"), "Use another address of that subnet.");
+    }
+    if net.prefix_len() == 0 {
+        errors.add(
+            format!("{path}/prefix-length"),
+            "a prefix length of 0 puts all addresses on this link",
+            "Use the prefix length of the subnet; for a default route see static-routes.",
+        );
+    }
+}
+
+fn connect(
+    interface: &str,
+    six: bool,
+    ip: IpAddr,
+    net: IpNet,
+    path: &str,
+    addressing: &mut Addressing,
+    errors: &mut ValidationErrors,
+) {
+    if let Some(subnets) = addressing.active.get_mut(&(interface.to_owned(), six)) {
+        subnets.push(net);
+    }
+    // fe80::/64 is on every link; the forwarder adds it.
+    if six && is_link_local(ip) {
+        return;
+    }
+    let vrf = addressing.vrf_of(interface).to_owned();
+    let within = if vrf.is_empty() { String::new() } else { format!(" in VRF \"{vrf}\"") };
+    let table = addressing.tables.entry(vrf).or_default();
+    if let Some(other) = table.own.get(&ip) {
+        errors.add(
+            path,
+            format!("interface \"{other}\" has the address {ip} already{within}"),
+            "Use different addresses for each interface.",
+        );
+        return;
+    }
+    table.own.insert(ip, interface.to_owned());
+    if net.prefix_len() == net.max_prefix_len() {
+        return;
+    }
+    match table.connected.get(&net) {
+        Some(other) if other != interface => errors.add(
+            path,
+            format!("the subnet {net} is on interface \"{other}\" already{within}"),
+            "Use different subnets: packets to a subnet leave by one interface.",
+        ),
+        _ => {
+            table.connected.insert(net, interface.to_owned());
+            table.lengths.insert((six, net.prefix_len()));
+        }
+    }
+}
+
+fn neighbors(
+    interface: &str,
+    path: &str,
+    six: bool,
+    family: &Family,
+    addressing: &mut Addressing,
+    errors: &mut ValidationErrors,
+) {
+    for given in &family.neighbor {
+        let path = format!("{path}/neighbor[ip='{}']", given.ip);
+        let Ok(ip) = given.ip.parse::<IpAddr>() else { continue };
+        let subnets = addressing.subnets(interface, six).unwrap_or_default();
+        let near = six && is_link_local(ip) || subnets.iter().any(|net| net.contains(&ip));
+        if !near {
+            errors.add(
+                &path,
+                format!("{ip} is in no subnet of \"{interface}\""),
+                "Use a neighbour of this link, or add an address of that subnet to the interface.",
+            );
+        } else if addressing
+            .table(addressing.vrf_of(interface))
+            .own
+            .get(&ip)
+            .is_some_and(|owner| owner == interface)
+        {
+            errors.add(
+                &path,
+                format!("{ip} is a local address of \"{interface}\""),
+                "Use the address of the neighbour.",
+            );
+        }
+        match mac::individual(&given.link_layer_address) {
+            Some(mac) => addressing.neighbors.push(v1::Neighbor {
+                interface: interface.to_owned(),
+                address: ip_bytes(ip),
+                mac,
+            }),
+            None => errors.add(
+                format!("{path}/link-layer-address"),
+                format!("{} is not a unicast MAC address", given.link_layer_address),
+                "Use a unicast address of six bytes, for example 02:00:00:00:00:01.",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_subnet_wins() {
+        let mut addressing = Addressing::default();
+        let mut errors = ValidationErrors::default();
+        for (interface, net) in [("a", "10.0.0.1/8"), ("b", "10.1.0.1/16"), ("c", "fd00::1/64")] {
+            let net: IpNet = net.parse().unwrap();
+            let six = net.addr().is_ipv6();
+            connect(interface, six, net.addr(), net.trunc(), "/", &mut addressing, &mut errors);
+        }
+        let on_link =
+            |text: &str| addressing.table("").on_link(text.parse().unwrap()).map(|(name, _)| name);
+        assert_eq!(on_link("10.1.2.3"), Some("b"));
+        assert_eq!(on_link("10.2.2.3"), Some("a"));
+        assert_eq!(on_link("fd00::2"), Some("c"));
+        assert_eq!(on_link("11.0.0.1"), None);
+        assert!(errors.is_empty());
+    }
+}

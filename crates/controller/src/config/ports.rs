@@ -1,0 +1,282 @@
+//! Ports and their drivers. Each device has one port.
+
+use std::collections::HashMap;
+
+use stoa_api::text::ip_bytes;
+use stoa_api::v1;
+use stoa_api::v1::port::Driver;
+use stoa_yang::error::ValidationErrors;
+
+use crate::config::mac;
+use crate::config::model::{AfXdp, Attach, Bind, Dpdk, Generator, KernelDevice, Memif, Pcap, Port};
+use crate::config::tunnels;
+
+/// Longest name of a network device of Linux, in bytes.
+const DEVICE_NAME_LIMIT: usize = 15;
+
+/// Buffers of a memif port are multiples of a cache line.
+const MEMIF_BUFFER_STEP: u32 = 64;
+
+/// The devices and files in use, each with its interface.
+#[derive(Debug, Default)]
+pub struct DeviceLocks {
+    owners: HashMap<String, String>,
+}
+
+impl DeviceLocks {
+    /// Locks a device or file for `interface`; the error is the interface that has locked it.
+    fn lock(&mut self, what: String, interface: &str) -> Result<(), String> {
+        match self.owners.get(&what) {
+            Some(owner) => Err(owner.clone()),
+            None => {
+                self.owners.insert(what, interface.to_owned());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The desired port of `interface`, whose data path is `path`.
+pub fn desired(
+    interface: &str,
+    path: &str,
+    port: &Port,
+    device_locks: &mut DeviceLocks,
+    errors: &mut ValidationErrors,
+) -> v1::Port {
+    let mut port_of = PortChecker {
+        interface,
+        path: format!("{path}/stoa-interfaces:port"),
+        device_locks,
+        errors,
+    };
+    let driver = if let Some(device) = &port.af_packet {
+        let (device, netns) = port_of.device("af-packet", device);
+        Some(Driver::AfPacket(v1::AfPacket { device, netns }))
+    } else if let Some(given) = &port.af_xdp {
+        Some(Driver::AfXdp(port_of.af_xdp(given)))
+    } else if let Some(device) = &port.auto {
+        let (device, netns) = port_of.device("auto", device);
+        Some(Driver::AfXdp(v1::AfXdp { device, netns, auto: true, ..v1::AfXdp::default() }))
+    } else if let Some(device) = &port.tap {
+        let (device, netns) = port_of.device("tap", device);
+        Some(Driver::Tap(v1::Tap { device, netns }))
+    } else if let Some(memif) = &port.memif {
+        Some(Driver::Memif(port_of.memif(memif)))
+    } else if let Some(dpdk) = &port.dpdk {
+        Some(Driver::Dpdk(port_of.dpdk(dpdk)))
+    } else if let Some(pcap) = &port.pcap {
+        Some(Driver::Pcap(port_of.pcap(pcap)))
+    } else if let Some(generator) = &port.generator {
+        port_of.generator(generator).map(Driver::Generator)
+    } else if let Some(given) = &port.tunnel {
+        tunnels::desired(given, &port_of.path, port_of.errors).map(Driver::Tunnel)
+    } else {
+        port.null.as_ref().map(|_| Driver::Null(v1::Null {}))
+    };
+    let rx_queues = match driver {
+        Some(Driver::AfXdp(_)) => port.rx_queues,
+        _ => port.rx_queues.max(1),
+    };
+    v1::Port {
+        interface: interface.to_owned(),
+        rx_queues,
+        software_rss: port.software_rss,
+        tx_queues: port.tx_queues,
+        mtu: port.mtu,
+        driver,
+    }
+}
+
+struct PortChecker<'a> {
+    interface: &'a str,
+    path: String,
+    device_locks: &'a mut DeviceLocks,
+    errors: &'a mut ValidationErrors,
+}
+
+impl PortChecker<'_> {
+    fn device(&mut self, driver: &str, given: &KernelDevice) -> (String, String) {
+        let path = format!("{}/{driver}", self.path);
+        let name = given.device.clone().unwrap_or_else(|| self.interface.to_owned());
+        if given.device.is_none() && !is_device_name(&name) {
+            self.errors.add(
+                &path,
+                format!("\"{name}\" is not a valid name of a network device"),
+                format!(
+                    "Set device: a name of at most {DEVICE_NAME_LIMIT} bytes without white \
+                     space, slash or colon."
+                ),
+            );
+        }
+        let what = format!("device {name} netns {}", given.netns);
+        if let Err(owner) = self.device_locks.lock(what, self.interface) {
+            self.errors.add(
+                path,
+                format!("the device \"{name}\" is the port of interface \"{owner}\" already"),
+                "Use one port for each device; for several networks on one device use sub-interfaces.",
+            );
+        }
+        (name, given.netns.clone())
+    }
+
+    fn af_xdp(&mut self, given: &AfXdp) -> v1::AfXdp {
+        let (device, netns) = self.device("af-xdp", &given.device);
+        let attach = match given.attach {
+            Attach::Auto => v1::XdpAttach::AttachAuto,
+            Attach::Native => v1::XdpAttach::AttachNative,
+            Attach::Generic => v1::XdpAttach::AttachGeneric,
+        };
+        let bind = match given.bind {
+            Bind::Auto => v1::XdpBind::BindAuto,
+            Bind::Copy => v1::XdpBind::BindCopy,
+            Bind::ZeroCopy => v1::XdpBind::BindZeroCopy,
+        };
+        v1::AfXdp {
+            device,
+            netns,
+            attach: attach.into(),
+            bind: bind.into(),
+            always_call: !given.need_wakeup,
+            auto: false,
+        }
+    }
+
+    fn memif(&mut self, given: &Memif) -> v1::Memif {
+        if !given.buffer_size.is_multiple_of(MEMIF_BUFFER_STEP) {
+            self.errors.add(
+                format!("{}/memif/buffer-size", self.path),
+                format!("{} is not a multiple of {MEMIF_BUFFER_STEP}", given.buffer_size),
+                format!("Use {}.", given.buffer_size.next_multiple_of(MEMIF_BUFFER_STEP)),
+            );
+        }
+        let what = format!("memif {} {} {:?}", given.socket, given.id, given.role);
+        if let Err(owner) = self.device_locks.lock(what, self.interface) {
+            self.errors.add(
+                format!("{}/memif", self.path),
+                format!(
+                    "socket \"{}\" with id {} is the port of interface \"{owner}\" already",
+                    given.socket, given.id
+                ),
+                "Use another id or another socket.",
+            );
+        }
+        v1::Memif {
+            socket: given.socket.clone(),
+            id: given.id,
+            master: given.role == crate::config::model::Role::Master,
+            secret: given.secret.clone(),
+            ring_size: given.ring_size,
+            buffer_size: given.buffer_size,
+        }
+    }
+
+    fn dpdk(&mut self, given: &Dpdk) -> v1::Dpdk {
+        // The name of a DPDK device precedes its arguments.
+        let name = given.device.split(',').next().unwrap_or(&given.device);
+        if let Err(owner) = self.device_locks.lock(format!("dpdk {name}"), self.interface) {
+            self.errors.add(
+                format!("{}/dpdk/device", self.path),
+                format!("the device \"{name}\" is the port of interface \"{owner}\" already"),
+                "Use one port for each device; virtual devices differ in the number at the end of their name.",
+            );
+        }
+        v1::Dpdk { device: given.device.clone(), ring_size: given.ring_size }
+    }
+
+    fn pcap(&mut self, given: &Pcap) -> v1::Pcap {
+        let path = format!("{}/pcap/output", self.path);
+        if !given.output.is_empty() {
+            if given.input == given.output {
+                self.errors.add(
+                    &path,
+                    "input and output are the same file, and the output is replaced at the start",
+                    "Use another file for the output.",
+                );
+            }
+            let what = format!("pcap output {}", given.output);
+            if let Err(owner) = self.device_locks.lock(what, self.interface) {
+                self.errors.add(
+                    path,
+                    format!("interface \"{owner}\" writes to \"{}\" already", given.output),
+                    "Use another output file for each port.",
+                );
+            }
+        }
+        v1::Pcap { input: given.input.clone(), output: given.output.clone() }
+    }
+
+    fn generator(&mut self, given: &Generator) -> Option<v1::Generator> {
+        let path = format!("{}/generator", self.path);
+        // libyang has checked both; their type excludes zones.
+        let source = given.source.parse::<std::net::IpAddr>().ok()?;
+        let destination = given.destination.parse::<std::net::IpAddr>().ok()?;
+        if source.is_ipv4() != destination.is_ipv4() {
+            self.errors.add(
+                format!("{path}/destination"),
+                format!("{source} and {destination} are of different families"),
+                "Use addresses of one family.",
+            );
+        }
+        // Ethernet 14, one tag 4, IPv6 40, UDP 8.
+        let least =
+            if destination.is_ipv6() { 62 } else { 42 } + if given.vlan > 0 { 4 } else { 0 };
+        if given.frame < least {
+            self.errors.add(
+                format!("{path}/frame"),
+                format!(
+                    "{} bytes are too few for the headers of a {destination} packet",
+                    given.frame
+                ),
+                format!("Use at least {least}."),
+            );
+        }
+        let mut destination_mac = Vec::new();
+        if let Some(text) = &given.destination_mac {
+            match mac::individual(text) {
+                Some(bytes) => destination_mac = bytes,
+                None => self.errors.add(
+                    format!("{path}/destination-mac"),
+                    format!("{text} is not a unicast MAC address"),
+                    "Use a unicast address that is not all zero, or remove it: then it is that of the interface.",
+                ),
+            }
+        }
+        Some(v1::Generator {
+            frame: given.frame,
+            count: given.count,
+            rate: given.rate,
+            destination_mac,
+            source: ip_bytes(source),
+            destination: ip_bytes(destination),
+            destinations: given.destinations,
+            vlan: given.vlan,
+        })
+    }
+}
+
+fn is_device_name(name: &str) -> bool {
+    let wrong = |letter: char| letter.is_whitespace() || letter == '/' || letter == ':';
+    !name.is_empty() && name.len() <= DEVICE_NAME_LIMIT && !name.contains(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_names_are_those_of_linux() {
+        assert!(is_device_name("eth0.100"));
+        for wrong in ["", "a b", "a/b", "a:b", "sixteen-letters-"] {
+            assert!(!is_device_name(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_device_is_locked_once() {
+        let mut locks = DeviceLocks::default();
+        assert_eq!(locks.lock("device a".into(), "one"), Ok(()));
+        assert_eq!(locks.lock("device a".into(), "two"), Err("one".into()));
+        assert_eq!(locks.lock("device b".into(), "two"), Ok(()));
+    }
+}

@@ -1,0 +1,76 @@
+//! The identities that Stoa supports, by leaf. The modules define more.
+
+use yang5::schema::{SchemaNode, SchemaNodeKind};
+
+/// Module, name and short help of an identity.
+pub type Identity = (&'static str, &'static str, &'static str);
+
+const INTERFACE_TYPES: &[Identity] = &[
+    ("iana-if-type", "ethernetCsmacd", "a port with Ethernet frames"),
+    ("iana-if-type", "l2vlan", "a VLAN of a port"),
+    ("iana-if-type", "tunnel", "a tunnel over IP"),
+];
+const PROTOCOL_TYPES: &[Identity] = &[
+    ("ietf-routing", "static", "static routes"),
+    ("stoa-routing", "fpm", "a route source: zebra of FRR"),
+    ("stoa-routing", "netlink", "a route source: a routing table of Linux"),
+    ("stoa-routing", "bgp", "a route source: an internal BGP session"),
+];
+const VRRP_VERSIONS: &[Identity] = &[
+    ("ietf-vrrp", "vrrp-v3", "IPv4 and IPv6 (RFC 9568)"),
+    ("ietf-vrrp", "vrrp-v2", "IPv4 alone (RFC 3768)"),
+];
+
+/// The supported identities of a leaf; empty for other leafs.
+#[must_use]
+pub fn of(leaf: &SchemaNode<'_>) -> &'static [Identity] {
+    let list = leaf.ancestors().find(|node| node.kind() == SchemaNodeKind::List);
+    match (list.as_ref().map(SchemaNode::name), leaf.name()) {
+        (Some("interface"), "type") => INTERFACE_TYPES,
+        (Some("control-plane-protocol"), "type") => PROTOCOL_TYPES,
+        (Some("vrrp-instance"), "version") => VRRP_VERSIONS,
+        _ => &[],
+    }
+}
+
+/// The fix for a value that is not an identity of the leaf.
+pub(crate) fn fix(leaf: Option<&SchemaNode<'_>>) -> String {
+    let known = leaf.map_or(&[][..], of).iter();
+    let names: Vec<String> = known.map(|(module, name, _)| format!("{module}:{name}")).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => {
+            format!("Write {} or {last}.", others.join(", "))
+        }
+        _ => "Write MODULE:NAME of an identity that the module defines.".into(),
+    }
+}
+
+/// The fix for a node whose `when` does not hold, usually since its parent has another type.
+pub(crate) fn when_fix(message: &str) -> &'static str {
+    match message.contains("stoa-rt:fpm") {
+        true => {
+            "Remove it, or make the protocol a route source: its type is stoa-routing:fpm, stoa-routing:netlink or \
+             stoa-routing:bgp."
+        }
+        false => "Remove it: it does not apply here.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sources;
+
+    #[test]
+    fn the_modules_define_them() {
+        let all = [super::INTERFACE_TYPES, super::PROTOCOL_TYPES, super::VRRP_VERSIONS].concat();
+        for (module, name, _) in all {
+            let (_, text) = sources().find(|it| it.0 == module).expect(module);
+            let is_it = |line: &str| {
+                line.trim().strip_prefix("identity ").is_some_and(|it| {
+                    it.trim_end_matches(['{', ' ', ';']).trim_matches('"') == name
+                })
+            };
+            assert!(text.lines().any(is_it), "{module}:{name}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The YANG modules, compiled by libyang: schema, validation, and errors with their fix.
+//!
+//! `sources` has the text of the modules, `schema` compiles them and validates, `data` parses and prints trees, and `fix`
+//! converts the errors of libyang (`libyang`, `place`) to errors with path, cause and fix. `identities`,
+//! `renamed_names`, `schema_text` and `unsupported` know what libyang does not say. Nothing here depends on what a
+//! configuration means: that is the controller's.
+#![forbid(unsafe_code)]
+
+pub mod data;
+pub mod error;
+mod fix;
+pub mod identities;
+mod libyang;
+mod place;
+pub mod renamed_names;
+mod schema;
+pub mod schema_text;
+mod sources;
+pub mod unsupported;
+
+pub use libyang::{LibyangError, collect_errors};
+pub use schema::{Schema, Valid, schema};
+pub use sources::{SUBMODULES, source, sources};

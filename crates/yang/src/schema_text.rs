@@ -1,0 +1,82 @@
+//! Ranges and enumerations of leafs, read from the text of their modules: the libyang binding does not expose them.
+
+use yang5::schema::SchemaNode;
+
+use crate::sources::{SOURCES, source};
+
+/// The range or the enumeration of a leaf.
+pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
+    let text = source(node.module().name())?;
+    let mut around: Vec<_> = node.ancestors().map(|node| node.name().to_owned()).collect();
+    around.reverse();
+    // The same name may occur in several containers.
+    let text_around = around.iter().fold(text, |text, name| {
+        let inside = ["container", "list"].iter().find_map(|kind| block(text, kind, name));
+        inside.unwrap_or(text)
+    });
+    let own = ["leaf", "leaf-list"].iter().find_map(|kind| block(text_around, kind, node.name()));
+    if let Some(values) = own.and_then(values) {
+        return Some(values);
+    }
+    // The leaf may come from a grouping of another module.
+    let mut texts = SOURCES.iter().map(|(_, text)| *text);
+    if own.is_none()
+        && let Some(values) = texts.find_map(|text| values(block(text, "leaf", node.name())?))
+    {
+        return Some(values);
+    }
+    let named = node.leaf_type()?.typedef_name()?;
+    let named = named.rsplit(':').next()?;
+    values(block(text, "typedef", named)?)
+}
+
+/// The statement `kind name { ... }`.
+fn block<'a>(text: &'a str, kind: &str, name: &str) -> Option<&'a str> {
+    let start = text.find(&format!("{kind} {name} {{"))?;
+    let mut depth = 0_i32;
+    for (offset, letter) in text[start..].char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 1 => return Some(&text[start..=start + offset]),
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn values(block: &str) -> Option<String> {
+    let mut enums = Vec::new();
+    for line in block.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("enum ") {
+            enums.push(rest.trim_end_matches(['{', ';']).trim().trim_matches('"'));
+        }
+    }
+    if !enums.is_empty() {
+        return Some(enums.join(", "));
+    }
+    for keyword in ["range", "length"] {
+        let Some(start) = block.find(&format!("{keyword} \"")) else { continue };
+        let rest = &block[start + keyword.len() + 2..];
+        let range: Vec<&str> = rest[..rest.find('"')?].split_whitespace().collect();
+        let range = range.join(" ").replace("..", " to ").replace('|', "or");
+        let what = if keyword == "length" { " characters" } else { "" };
+        return Some(format!("{range}{what}"));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_from_the_text_of_the_module() {
+        let text = source("stoa-system").unwrap();
+        let count = block(text, "leaf", "count").unwrap();
+        assert_eq!(values(count).as_deref(), Some("1 to 64"));
+        let polling = block(text, "leaf", "polling").unwrap();
+        assert_eq!(values(polling).as_deref(), Some("adaptive, polling, interrupt"));
+        assert!(block(text, "leaf", "nothing").is_none());
+    }
+}
