@@ -94,7 +94,7 @@ fn routes_leave_a_neighbour_that_dies() -> Result<()> {
         assert_eq!(running["detection-time"], "300000");
     }
     frr.wait_for("show bfd peers brief", &["198.18.2.1", "up"], PATIENCE)?;
-    bird.wait_for("show bfd sessions", &["198.18.3.1", "Up"], PATIENCE)?;
+    bird.wait_for_bfd(&["198.18.3.1"], PATIENCE)?;
     assert_eq!(egress(&scenario, BOTH)?, ["host-b", "host-c"]);
     assert_eq!(egress(&scenario, ONE)?, ["host-b"]);
 

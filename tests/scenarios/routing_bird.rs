@@ -162,7 +162,7 @@ fn bfd_detects_a_silent_provider_over_ibgp() -> Result<()> {
     })?;
     let bird = Bird::start(&routers.local, &middle(RouteSource::Ibgp))?;
     let around = start_around(&routers, &bird)?;
-    bird.wait_for("show bfd sessions", &["198.18.1.2", "2001:db8:1::2", "Up"], PATIENCE)?;
+    bird.wait_for_bfd(&["198.18.1.2", "2001:db8:1::2"], PATIENCE)?;
 
     let stream = routers.stream()?;
     routers.silence("provider-1")?;

@@ -127,4 +127,26 @@ impl Bird {
             if has_all { Ok(()) } else { Err(format!("{printed}{}", self.log())) }
         })
     }
+
+    /// Waits until BIRD reports the BFD sessions with all these neighbours as up.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::LabError::WaitDeadline`] with the sessions and BIRD's log.
+    pub fn wait_for_bfd(&self, neighbours: &[&str], deadline: Duration) -> Result<()> {
+        wait_until(&format!("BFD is up with {neighbours:?}"), deadline, || {
+            let printed = self.query("show bfd sessions").map_err(|error| error.to_string())?;
+            let is_up = |neighbour: &&str| {
+                let mut lines = printed.lines().map(|line| line.split_whitespace());
+                lines.any(|mut words| {
+                    words.next() == Some(neighbour) && words.any(|word| word == "Up")
+                })
+            };
+            if neighbours.iter().all(is_up) {
+                Ok(())
+            } else {
+                Err(format!("{printed}{}", self.log()))
+            }
+        })
+    }
 }
