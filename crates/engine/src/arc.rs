@@ -13,6 +13,8 @@ use crate::node::{Next, NodeSpec};
 
 /// Features that an arc can hold; one more bit stands for the end of the arc.
 pub const FEATURES: usize = 31;
+/// Lanes that are compared before the first test of whether they differ.
+const STEP: usize = 16;
 
 /// A feature of an arc.
 pub struct FeatureSpec<S> {
@@ -98,7 +100,8 @@ impl ArcHook {
         Next::All(self.edge(arc.enabled(interface)))
     }
 
-    /// Sends all lanes on, each by the features of its interface in `interfaces`.
+    /// Sends all lanes on, each by the features of its interface in `interfaces`. Interfaces of one router
+    /// mostly have the same features: then the lanes stay together.
     #[inline]
     pub fn proceed(
         self,
@@ -109,6 +112,9 @@ impl ArcHook {
     ) -> Next {
         if let Some(interface) = interfaces.uniform(lanes) {
             return self.proceed_all(arc, interface);
+        }
+        if let Some(enabled) = arc.enabled_at_all(&interfaces[..lanes]) {
+            return Next::All(self.edge(enabled));
         }
         for (next, interface) in next.iter_mut().zip(&interfaces[..lanes]) {
             *next = self.edge(arc.enabled(*interface));
@@ -145,6 +151,16 @@ impl FeatureArc {
     #[inline(always)]
     pub fn enabled(&self, interface: u32) -> u32 {
         self.enabled[interface as usize % INTERFACES].load(Ordering::Relaxed)
+    }
+
+    /// The features that are on at each of these interfaces, as [`Self::enabled`]; `None` if they differ.
+    #[inline(always)]
+    fn enabled_at_all(&self, interfaces: &[u32]) -> Option<u32> {
+        let enabled = self.enabled(*interfaces.first()?);
+        let are_same = interfaces.chunks(STEP).all(|step| {
+            step.iter().fold(0, |odd, interface| odd | (self.enabled(*interface) ^ enabled)) == 0
+        });
+        are_same.then_some(enabled)
     }
 
     /// Whether any feature is on at an interface.
@@ -233,6 +249,21 @@ mod tests {
         interfaces[1] = 4;
         assert_eq!(hook.proceed(&arc, &interfaces, 4, &mut next), Next::Lanes);
         assert_eq!(next[..5], [2, 4, 2, 2, 0]);
+    }
+
+    #[test]
+    fn lanes_of_interfaces_with_the_same_features_stay_together() {
+        let arc = FeatureArc::new(&ARC);
+        let hook = ArcHook::new(1, None);
+        (0..40).for_each(|interface| assert!(arc.set(interface, "b", true)));
+        let (mut interfaces, mut next) = (Column::of(0), Column::of(0));
+        (0..40).for_each(|lane| interfaces[lane] = lane as u32);
+        assert_eq!(hook.proceed(&arc, &interfaces, 40, &mut next), Next::All(2));
+        assert_eq!(next[..40], [0; 40], "left as they were");
+        assert!(!arc.set(39, "b", false));
+        assert_eq!(hook.proceed(&arc, &interfaces, 39, &mut next), Next::All(2));
+        assert_eq!(hook.proceed(&arc, &interfaces, 40, &mut next), Next::Lanes);
+        assert_eq!((&next[..39], next[39]), (&[2; 39][..], 4));
     }
 
     #[test]

@@ -112,6 +112,10 @@ impl Ip4Input {
         if others.is_empty() {
             return self.forward_all(reader, vector);
         }
+        if plain.is_empty() && self.are_featured(vector) {
+            let arc = &self.shared.arcs.ip4_input;
+            return self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
+        }
         let mut slow = LaneSet::first_of(0);
         for lane in others.iter() {
             let has_features = self.attributes[lane] & (IP4 | FEATURES4) == IP4 | FEATURES4;
@@ -133,6 +137,16 @@ impl Ip4Input {
             vector.next[lane] = self.slow_path(reader, vector, lane);
         }
         Next::Lanes
+    }
+
+    /// Whether all lanes are valid and go to features: the interfaces of a router mostly have the same.
+    #[inline(always)]
+    fn are_featured(&self, vector: &Vector) -> bool {
+        const FEATURED: u32 = IP4 | FEATURES4;
+        let lanes = vector.len();
+        let all = self.attributes[..lanes].iter().fold(FEATURED, |all, it| all & it);
+        let flags = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
+        all == FEATURED && flags == 0 && self.validated.is_clean()
     }
 
     /// The valid lanes that need only routing. Loads the attributes of all lanes.

@@ -113,6 +113,10 @@ impl Ip6Input {
         if others.is_empty() {
             return self.forward_all(reader, vector);
         }
+        if routed.is_empty() && self.are_featured(vector) {
+            let arc = &self.shared.arcs.ip6_input;
+            return self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
+        }
         let shared = &*self.shared;
         let tables =
             Tables { shared, hook: self.hook, addresses: shared.addresses.read(reader), reader };
@@ -138,6 +142,16 @@ impl Ip6Input {
         self.look_up(reader, vector);
         follow_some(&self.shared, vector, (&routed, &self.values), route);
         Next::Lanes
+    }
+
+    /// Whether all lanes are valid and go to features: the interfaces of a router mostly have the same.
+    #[inline(always)]
+    fn are_featured(&self, vector: &Vector) -> bool {
+        const FEATURED: u32 = IP6 | FEATURES6;
+        let lanes = vector.len();
+        let all = self.attributes[..lanes].iter().fold(FEATURED, |all, it| all & it);
+        let flags = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
+        all == FEATURED && flags == 0 && self.validated.is_clean()
     }
 
     /// The valid lanes that need only routing. Loads the attributes of all lanes.

@@ -176,15 +176,19 @@ impl<K: Source> ReversePath<K> {
         let shared = &*self.shared;
         let (keys, values) = (&self.sources[..lanes], &mut self.values[..lanes]);
         let routes = |is_loose| if is_loose { Counted::BeyondDefault } else { Counted::All };
-        if let Some(interface) = vector.rx_if.uniform(lanes) {
-            let mode = mode_of::<K>(shared, interface);
+        let mode = if let Some(interface) = vector.rx_if.uniform(lanes) {
+            Some(mode_of::<K>(shared, interface))
+        } else {
+            gather_32(shared.attributes.flags(), &vector.rx_if, lanes, &mut self.modes);
+            self.modes[..lanes].iter_mut().for_each(|mode| *mode = K::mode(*mode >> REVERSE_PATH));
+            self.modes.uniform(lanes)
+        };
+        if let Some(mode) = mode {
             let interfaces = &vector.rx_if;
             self.lookup.run((shared, reader), interfaces, keys, values, routes(mode == LOOSE));
             let all_if = |is| LaneSet::first_of(if is { lanes } else { 0 });
             return Checked { all: all_if(mode != OFF), strict: all_if(mode == STRICT) };
         }
-        gather_32(shared.attributes.flags(), &vector.rx_if, lanes, &mut self.modes);
-        self.modes[..lanes].iter_mut().for_each(|mode| *mode = K::mode(*mode >> REVERSE_PATH));
         let mut all = LaneSet::first_of(lanes);
         all.take_equal(&self.modes, OFF);
         let mut left = all.clone();
