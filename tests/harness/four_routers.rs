@@ -9,6 +9,7 @@
 //!
 //! No host has a default route: all reachability comes from routing protocols.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -245,21 +246,66 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Ends the pings and returns how many had no answer when the next one was sent, by family.
+    /// Ends the pings and returns how many sent until now had no answer, by family. Late answers count: on a busy
+    /// machine they take longer than the interval.
     ///
     /// # Errors
-    /// When ping does not end.
+    /// When ping stops sending, or does not end.
     pub fn lost(self) -> Result<[usize; 2]> {
         // At least one second of pings.
         std::thread::sleep(Duration::from_secs(1).saturating_sub(self.begun.elapsed()));
         let mut lost = [0; 2];
         for (ping, lost) in self.pings.into_iter().zip(&mut lost) {
+            let last = Pings::of(&ping.stdout()).last();
+            wait_until("ping sends for another second", Duration::from_secs(20), || {
+                let now = Pings::of(&ping.stdout()).last();
+                if now >= last + 50 { Ok(()) } else { Err(format!("{now} after {last}")) }
+            })?;
             Command::program("/bin/kill").args(["-INT", &ping.pid().to_string()]).run()?.ok()?;
             let (printed, errors, _) = ping.finish(Duration::from_secs(10))?;
-            let answers = printed.matches(" bytes from ").count();
-            assert!(answers > 0, "{printed}{errors}");
-            *lost = printed.matches("no answer yet").count() + errors.lines().count();
+            let pings = Pings::of(&printed);
+            assert!(!pings.answered.is_empty(), "{printed}{errors}");
+            *lost = pings.lost_until(last) + errors.lines().count();
         }
         Ok(lost)
     }
+}
+
+/// What `ping -O` has printed, by sequence number.
+struct Pings {
+    answered: BTreeSet<u32>,
+    /// Without an answer when the next one was sent.
+    late: BTreeSet<u32>,
+}
+
+impl Pings {
+    fn of(printed: &str) -> Pings {
+        let numbers = |marker: &str| {
+            let lines = printed.lines().filter(|line| line.contains(marker));
+            let number = |line: &str| {
+                line.split_once("icmp_seq=")?.1.split_whitespace().next()?.parse().ok()
+            };
+            lines.filter_map(number).collect()
+        };
+        Pings { answered: numbers(" bytes from "), late: numbers("no answer yet") }
+    }
+
+    /// The last sequence number that was printed.
+    fn last(&self) -> u32 {
+        self.answered.last().max(self.late.last()).copied().unwrap_or(0)
+    }
+
+    /// How many of those up to `last` were never answered.
+    fn lost_until(&self, last: u32) -> usize {
+        self.late.difference(&self.answered).filter(|number| **number <= last).count()
+    }
+}
+
+#[test]
+fn a_late_answer_is_not_lost() {
+    let printed = "no answer yet for icmp_seq=1\n64 bytes from 192.0.2.1: icmp_seq=1 ttl=62 time=30 ms\n\
+        no answer yet for icmp_seq=2\n64 bytes from 192.0.2.1: icmp_seq=3 ttl=62 time=1 ms\n\
+        no answer yet for icmp_seq=4\n";
+    let pings = Pings::of(printed);
+    assert_eq!((pings.last(), pings.lost_until(3), pings.lost_until(4)), (4, 1, 2));
 }
