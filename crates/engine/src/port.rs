@@ -143,9 +143,16 @@ pub trait Port: Send {
         Vec::new()
     }
 
-    /// Called when a descriptor is readable and about ten times a second. Must not
-    /// block. The first call usually answers [`PortEvent::Up`].
+    /// Called when a descriptor is readable and about ten times a second, as long as
+    /// [`Self::needs_service`]. Must not block. The first call usually answers [`PortEvent::Up`].
     fn service(&mut self) -> Vec<PortEvent>;
+
+    /// Whether [`Self::service`] may have anything more to report. A port without a link and without
+    /// descriptors does not once it is up: a router may have tens of thousands of them, tunnels above all,
+    /// which must not cost the control thread time.
+    fn needs_service(&self) -> bool {
+        true
+    }
 
     /// The pool of all vectors that its queues fill and send; `None`: any. Only workers of this pool get
     /// its queues.

@@ -44,8 +44,8 @@ pub mod flags {
     pub const TUNNELS: u16 = 0x30;
     /// One time of [`TUNNELS`].
     pub const ONE_TUNNEL: u16 = 0x10;
-    /// A copy of a packet that goes its own way: when it is dropped, the interface that received the
-    /// packet has lost nothing.
+    /// A copy of a packet that goes its own way, or one of its fragments but the last: when it is dropped,
+    /// the interface that received the packet has lost nothing.
     pub const COPY: u16 = 0x40;
     /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
     pub const REFUSED: u16 = 0x4000;

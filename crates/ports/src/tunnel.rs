@@ -84,6 +84,10 @@ impl Port for Tunnel {
         vec![PortEvent::Up(Queues::default())]
     }
 
+    fn needs_service(&self) -> bool {
+        !self.up
+    }
+
     fn detail(&self) -> String {
         let TunnelConfig { local, remote, encapsulation, .. } = &self.config;
         let how = match encapsulation {

@@ -277,7 +277,9 @@ impl ForwarderState {
         }
         applied.ports_opened += opened.len() as u32;
         opened.iter().for_each(|(_, state)| self.index.mark(state.interface));
-        self.ports.extend(opened);
+        for (name, state) in opened {
+            self.add_port(name, state);
+        }
         Ok(())
     }
 

@@ -170,7 +170,7 @@ impl ControlLoop {
             let state = &*state;
             trace_capture
                 .push(PollFd::new(state.worker_pool.punt_wakeup.descriptor(), PollFlags::POLLIN));
-            let of_ports = state.ports.values().map(|state| state.port.descriptors());
+            let of_ports = state.port_descriptors();
             let of_host_interfaces =
                 state.host_interfaces.values().map(|state| state.descriptors());
             for descriptors in of_ports.chain(of_host_interfaces) {

@@ -101,6 +101,8 @@ pub struct ForwarderState {
     pub(super) graveyard: Graveyard,
     pub(super) fib: Fib,
     pub(super) ports: BTreeMap<String, PortState>,
+    /// The ports that need service: see [`stoa_engine::Port::needs_service`].
+    pub(super) serviced_ports: BTreeSet<String>,
     pub(super) interfaces: Vec<Option<InterfaceState>>,
     pub(super) vlans: VlanWriter,
     /// Tunnels as published.
@@ -207,6 +209,7 @@ impl ForwarderState {
             graveyard: Graveyard::new(quiescence),
             fib,
             ports: BTreeMap::new(),
+            serviced_ports: BTreeSet::new(),
             interfaces: Vec::new(),
             vlans: VlanWriter::new(workers.kernel.lookup()),
             tunnels: Vec::new(),

@@ -88,6 +88,10 @@ impl Port for PendingPort {
         }
     }
 
+    fn needs_service(&self) -> bool {
+        self.port.as_ref().is_none_or(|port| port.needs_service())
+    }
+
     fn pool(&self) -> Option<&'static Pool> {
         self.port.as_ref().and_then(|port| port.pool())
     }

@@ -1,5 +1,6 @@
 //! Ports: opening, closing, and link changes.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,9 +68,16 @@ impl ForwarderState {
         config
     }
 
+    /// Adds an open port, to be serviced.
+    pub(super) fn add_port(&mut self, name: String, state: PortState) {
+        self.serviced_ports.insert(name.clone());
+        self.ports.insert(name, state);
+    }
+
     /// Closes a port: the workers release its queues first.
     pub(super) fn close_port(&mut self, name: &str) {
         let Some(state) = self.ports.remove(name) else { return };
+        self.serviced_ports.remove(name);
         // It may have been a tunnel.
         self.index.mark(state.interface);
         self.remove_queue_names(name);
@@ -91,10 +99,21 @@ impl ForwarderState {
         }
     }
 
-    /// Services all ports. When several come up together, all of them can transmit before the first one
-    /// receives.
+    /// The number of ports that are serviced periodically: the cost of [`Self::service_ports`].
+    pub fn serviced_ports(&self) -> usize {
+        self.serviced_ports.len()
+    }
+
+    /// The descriptors of each port that needs service; the others have none.
+    pub(super) fn port_descriptors(&self) -> impl Iterator<Item = Vec<BorrowedFd<'_>>> {
+        let serviced = self.serviced_ports.iter().filter_map(|name| self.ports.get(name));
+        serviced.map(|state| state.port.descriptors())
+    }
+
+    /// Services the ports that need it. When several come up together, all of them can transmit before the
+    /// first one receives.
     pub fn service_ports(&mut self) {
-        let names: Vec<String> = self.ports.keys().cloned().collect();
+        let names: Vec<String> = self.serviced_ports.iter().cloned().collect();
         let mut rx_queues = Vec::new();
         for name in names {
             let Some(state) = self.ports.get_mut(&name) else { continue };
@@ -102,6 +121,9 @@ impl ForwarderState {
                 let _placed = self.placement.place_rings(state.node);
                 state.port.service()
             };
+            if !state.port.needs_service() {
+                self.serviced_ports.remove(&name);
+            }
             for event in events {
                 match event {
                     PortEvent::Up(queues) => {

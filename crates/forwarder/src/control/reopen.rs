@@ -118,7 +118,7 @@ impl ForwarderState {
         }
         // A tunnel may have other endpoints.
         self.index.mark(state.interface);
-        self.ports.insert(name.clone(), state);
+        self.add_port(name.clone(), state);
         applied.ports_opened += 1;
         match desired.software_rss.contains(&name) {
             true => self.software_rss.insert(name),

@@ -64,10 +64,11 @@ impl Ip4Fragment {
                 header[4..6].copy_from_slice(&id.to_be_bytes());
             }
         }
-        for at in 0..plan.pieces() {
+        let last = plan.pieces() - 1;
+        for at in 0..=last {
             let piece = cx.packet().is_some_and(|mut piece| {
                 plan.write(vector.bytes(lane), at, &mut piece);
-                send(cx, vector, (lane, edge), piece)
+                send(cx, vector, (lane, edge), (piece, at == last))
             });
             if !piece {
                 return vector.drop_lane(lane, Drop::FragmentNoBuffer.reason());
@@ -84,15 +85,20 @@ pub(super) fn next_edge(head: Option<AdjacencyHead>) -> u16 {
 }
 
 /// Emits a fragment with the columns of the packet; false when the output is full.
+///
+/// The last fragment, and the packet until then, stand for what the interface received. The others are
+/// copies, so that a packet counts once as dropped there, however many of its fragments are.
 pub(super) fn send(
     cx: &mut Context<'_>,
     vector: &Vector,
     (lane, edge): (usize, u16),
-    piece: Packet,
+    (mut piece, is_last): (Packet, bool),
 ) -> bool {
-    let mut piece = piece;
     (piece.rx_if, piece.tx_if) = (vector.rx_if[lane], vector.tx_if[lane]);
     (piece.adjacency, piece.flags) = (vector.adjacency[lane], vector.flags[lane]);
+    if !is_last {
+        piece.flags |= flags::COPY;
+    }
     cx.descend(vector, lane, &mut piece);
     cx.emit(edge, piece).is_ok()
 }

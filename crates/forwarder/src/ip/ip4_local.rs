@@ -44,7 +44,7 @@ impl Node for Ip4Local {
         let (addresses, tunnels) =
             (shared.addresses.read(cx.reader), shared.tunnels.read(cx.reader));
         let mut left = LaneSet::first_of(vector.len());
-        let tunneled = self.demux.run((shared, cx.reader), tunnels, vector);
+        let tunneled = self.demux.run((shared, cx.reader), (tunnels, addresses), vector);
         demux::take_last(&tunneled, self.hook, &shared.arcs.ip_local, vector, TUNNEL, &mut left);
         if left.is_empty() {
             return Next::All(TUNNEL);

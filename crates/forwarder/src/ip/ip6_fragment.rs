@@ -57,7 +57,7 @@ impl Ip6Fragment {
         for at in 0..pieces {
             let piece = cx.packet().is_some_and(|mut piece| {
                 write(vector.bytes(lane), at, identification, &mut piece);
-                send(cx, vector, (lane, edge), piece)
+                send(cx, vector, (lane, edge), (piece, at + 1 == pieces))
             });
             if !piece {
                 return vector.drop_lane(lane, Drop::FragmentNoBuffer.reason());

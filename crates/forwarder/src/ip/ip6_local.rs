@@ -44,13 +44,9 @@ impl Node for Ip6Local {
         let shared = &*self.shared;
         let addresses = shared.addresses.read(cx.reader);
         let mut left = LaneSet::first_of(vector.len());
-        // The address of a virtual router may not accept packets.
-        if !addresses.has_virtual() {
-            let tunnels = shared.tunnels.read(cx.reader);
-            let tunneled = self.demux.run((shared, cx.reader), tunnels, vector);
-            let arc = &shared.arcs.ip_local;
-            demux::take_last(&tunneled, self.hook, arc, vector, TUNNEL, &mut left);
-        }
+        let tunnels = shared.tunnels.read(cx.reader);
+        let tunneled = self.demux.run((shared, cx.reader), (tunnels, addresses), vector);
+        demux::take_last(&tunneled, self.hook, &shared.arcs.ip_local, vector, TUNNEL, &mut left);
         if left.is_empty() {
             return Next::All(TUNNEL);
         }

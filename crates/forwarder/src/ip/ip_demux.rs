@@ -142,10 +142,12 @@ impl Delivery<'_> {
             let carried = (view.header().time_to_live, protocol, view.payload());
             self.registered(&self.demux.ip4, ends, carried)
         };
+        // Before the node gets it: a virtual router without accept mode accepts no packets.
+        let goes_to_host = self.goes_to_host(ends.1)?;
         if let Some((edge, Some(arg))) = registered {
             return Ok(Fate::NodeWith(edge, arg));
         }
-        if self.goes_to_host(ends.1)? {
+        if goes_to_host {
             return Ok(Fate::Host);
         }
         match (registered, protocol) {

@@ -1,5 +1,7 @@
 //! Route lookups of whole vectors, each lane in the table of its VRF.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use stoa_engine::gather::gather_32;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::Column;
@@ -13,6 +15,8 @@ pub trait Address: Key + Default + 'static {
     fn table<'a>(shared: &'a Shared, vrf: u32, reader: &'a Reader) -> Option<&'a LpmReader<Self>>;
     /// The routes of all VRFs.
     fn tables<'a>(shared: &'a Shared, reader: &'a Reader) -> &'a LpmTables<Self>;
+    /// The address with its family.
+    fn ip(self) -> IpAddr;
 }
 
 impl Address for u32 {
@@ -25,6 +29,10 @@ impl Address for u32 {
     fn tables<'a>(shared: &'a Shared, reader: &'a Reader) -> &'a LpmTables<Self> {
         &shared.vrfs.read(reader).ip4
     }
+
+    fn ip(self) -> IpAddr {
+        Ipv4Addr::from_bits(self).into()
+    }
 }
 
 impl Address for u128 {
@@ -36,6 +44,10 @@ impl Address for u128 {
     #[inline(always)]
     fn tables<'a>(shared: &'a Shared, reader: &'a Reader) -> &'a LpmTables<Self> {
         &shared.vrfs.read(reader).ip6
+    }
+
+    fn ip(self) -> IpAddr {
+        Ipv6Addr::from_bits(self).into()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which addresses are in the neighbour cache, as workers see it: tells a reply to our request from an
-//! unsolicited one. A counting filter with one byte per cell: it may report an unknown address as known,
-//! which then shares the policer of replies, but never the other way round.
+//! unsolicited one. A counting Bloom filter with one byte per cell: it may report an unknown address as known,
+//! but never the other way round. Then the packet shares the policer of replies, and the control thread,
+//! which has the cache itself, decides about it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -9,7 +10,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// Cells: four for each neighbour of the default limit.
 const CELLS: usize = 1 << 16;
 
-/// Counts the neighbours whose hash falls into each cell.
+/// Cells of one neighbour: 16 bits of its hash name each of them. With 1,000 neighbours, one unknown address
+/// in 80,000 is taken for a known one; with a single cell it would be one in 66.
+const HASHES: usize = 4;
+
+/// Counts the neighbours whose hash names each cell.
 pub struct KnownNeighbors {
     cells: Box<[AtomicU8]>,
     /// Randomly seeded, so that nobody can choose addresses that share a cell.
@@ -24,28 +29,32 @@ impl Default for KnownNeighbors {
 }
 
 impl KnownNeighbors {
-    fn cell(&self, interface: u32, address: IpAddr) -> &AtomicU8 {
-        &self.cells[self.hash.hash_one((interface, address)) as usize % CELLS]
+    fn cells_of(&self, interface: u32, address: IpAddr) -> [&AtomicU8; HASHES] {
+        let hash = self.hash.hash_one((interface, address));
+        std::array::from_fn(|at| &self.cells[(hash >> (16 * at)) as usize % CELLS])
     }
 
     /// Adds a neighbour; only the control thread calls this.
     pub fn add(&self, interface: u32, address: IpAddr) {
-        let cell = self.cell(interface, address);
-        cell.store(cell.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        for cell in self.cells_of(interface, address) {
+            cell.store(cell.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        }
     }
 
     /// Removes a neighbour. A cell that has saturated stays set.
     pub fn remove(&self, interface: u32, address: IpAddr) {
-        let cell = self.cell(interface, address);
-        let count = cell.load(Ordering::Relaxed);
-        if count < u8::MAX {
-            cell.store(count.saturating_sub(1), Ordering::Relaxed);
+        for cell in self.cells_of(interface, address) {
+            let count = cell.load(Ordering::Relaxed);
+            if count < u8::MAX {
+                cell.store(count.saturating_sub(1), Ordering::Relaxed);
+            }
         }
     }
 
     /// Whether the address may be a known neighbour on that interface.
     pub fn may_contain(&self, interface: u32, address: IpAddr) -> bool {
-        self.cell(interface, address).load(Ordering::Relaxed) != 0
+        let cells = self.cells_of(interface, address);
+        cells.iter().all(|cell| cell.load(Ordering::Relaxed) != 0)
     }
 }
 
@@ -60,7 +69,8 @@ mod tests {
         (0..1000).for_each(|n| known_neighbors.add(3, address(n)));
         assert!((0..1000).all(|n| known_neighbors.may_contain(3, address(n))));
         let others = (0..1000).filter(|n| known_neighbors.may_contain(4, address(*n))).count();
-        assert!(others < 100, "{others} false positives");
+        // 0.01 are expected.
+        assert!(others < 3, "{others} false positives");
         (0..1000).for_each(|n| known_neighbors.remove(3, address(n)));
         assert!((0..1000).all(|n| !known_neighbors.may_contain(3, address(n))));
         (0..300).for_each(|_| known_neighbors.add(3, address(1)));

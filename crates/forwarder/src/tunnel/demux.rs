@@ -16,6 +16,7 @@ use stoa_wire::{ipv4, ipv6};
 
 use super::line::TunnelLine;
 use super::table::{Scope, Tunnels, key4, key6};
+use crate::addresses::Addresses;
 use crate::ip::lookup::{Address, Lookup};
 use crate::kernel::Kernel;
 use crate::shared::{Shared, SpecialNextHop};
@@ -177,7 +178,7 @@ impl<K: Outer> Demux<K> {
     pub fn run(
         &mut self,
         (shared, reader): (&Shared, &Reader),
-        tunnels: &Tunnels,
+        (tunnels, addresses): (&Tunnels, &Addresses),
         vector: &mut Vector,
     ) -> LaneSet {
         let lanes = vector.len();
@@ -193,6 +194,9 @@ impl<K: Outer> Demux<K> {
         self.lookup.run((shared, reader), &vector.rx_if, sources, values, Counted::All);
         let mut taken = self.confirm(tunnels, vector);
         self.refuse(shared, lanes, &mut taken);
+        if addresses.has_virtual() {
+            self.refuse_virtual(addresses, vector, &mut taken);
+        }
         taken
     }
 
@@ -230,6 +234,24 @@ impl<K: Outer> Demux<K> {
         let mut taken = LaneSet::first_of(lanes);
         taken.remove(&others);
         taken
+    }
+
+    /// Removes packets to the addresses of virtual routers that accept none (RFC 9568 6.4.3): `ip-demux`
+    /// drops them.
+    #[inline(never)]
+    fn refuse_virtual(&self, addresses: &Addresses, vector: &Vector, taken: &mut LaneSet) {
+        let (mut refused, mut before) = ([0_u8; VECTOR / 8], None);
+        for lane in taken.iter() {
+            let key = (vector.rx_if[lane], self.ends.vrfs[lane], self.ends.destinations[lane]);
+            // Neighbouring lanes mostly have the same address.
+            let is_refused = match before {
+                Some((other, is_refused)) if other == key => is_refused,
+                _ => addresses.accepts_virtual(key.0, key.1, key.2.ip()) == Some(false),
+            };
+            before = Some((key, is_refused));
+            refused[lane / 8] |= u8::from(is_refused) << (lane % 8);
+        }
+        taken.remove(&refused);
     }
 
     /// Removes packets with a source that is local or a broadcast address.

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use stoa_forwarder::control::Limits;
 use stoa_forwarder::neighbor::entry::{DELAY_MS, FAILED_MS, MAX_REACHABLE_MS, MAX_SOLICITS, QUEUE};
 use stoa_wire::arp;
 use stoa_wire::ethernet::Mac;
@@ -211,6 +212,34 @@ fn broken_arp_is_counted() {
         lab.assert_dropped(&[("arp-malformed", 1)]);
     }
     lab.assert_silent();
+}
+
+/// With thousands of neighbours, the filter of the workers takes some other addresses for known ones.
+#[test]
+fn a_host_off_the_link_gets_no_reply_whatever_the_filter_says() {
+    let limits = Limits {
+        routes4: 1 << 14,
+        next_hops: 1 << 14,
+        adjacencies: 1 << 14,
+        neighbors: 1 << 13,
+        ..LIMITS
+    };
+    let (own, count) = (Ipv4Addr::new(11, 0, 0, 1), 8000_u32);
+    let mut setup = Setup::new().port("west", 1).port("east", 2).with("east", |east| {
+        east.ip4.addresses.push((own.into(), 16));
+    });
+    for n in 2..count {
+        let address = Ipv4Addr::from(u32::from(own) + n);
+        setup.0.neighbors.insert(("east".into(), address.into()), OTHER_MAC);
+    }
+    let mut lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
+    let off_link = |n: u32| Ipv4Addr::from(u32::from(Ipv4Addr::new(172, 16, 0, 0)) + n);
+    lab.send("east", (0..2000).map(|n| arp_request(OTHER_MAC, off_link(n), our4(2))));
+    lab.assert_silent();
+    lab.assert_dropped(&[("arp-off-link", 2000)]);
+    let punts = lab.state().list_punts();
+    let taken = punts.iter().find(|row| row.class == "arp" && row.interface == "east");
+    assert!(taken.is_some_and(|row| row.passed > 0), "the control thread has decided about some");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Fragmentation of IPv4 packets and of locally generated packets.
 
+use stoa_forwarder::punt::{Class, Limit};
 use stoa_wire::{checksum, icmp6, ipv4, ipv6, protocol};
 
 use crate::harness::*;
@@ -173,4 +174,29 @@ fn a_burst_of_large_packets_is_fragmented_or_counted() {
     let dropped: u64 = lab.dropped().iter().map(|(_, packets)| packets).sum();
     assert!(sent > 0 && sent.is_multiple_of(30), "{sent} fragments");
     assert_eq!(sent / 30 + dropped as usize, 100);
+    assert_eq!(rx_drops(&mut lab, "west"), dropped);
+}
+
+/// The packets of an interface that were dropped after it received them.
+fn rx_drops(lab: &mut Lab, name: &str) -> u64 {
+    let interfaces = lab.state().list_interfaces();
+    interfaces.iter().find(|it| it.name == name).unwrap().rx_drops
+}
+
+#[test]
+fn a_packet_counts_once_as_dropped_however_many_fragments_are() {
+    let header = ipv4::Builder::new(host4(1), host4(2), protocol::UDP);
+    let packet = packet_from(1, &big(&header, 1400));
+    // Three fragments to an unresolved neighbour, of which the policer lets so many pass.
+    for (burst, dropped) in [(1, 2), (2, 1), (3, 0)] {
+        let mut setup = Setup::new().port("west", 1).port("east", 2).host("west", 1);
+        setup = setup.with("east", |east| east.ip4.mtu = 600);
+        setup.0.punts.insert(Class::Resolve, Limit { rate: 1, burst, total: 1000 });
+        let mut lab = Lab::new(&setup);
+        lab.send("west", [packet.clone()]);
+        assert_eq!(lab.neighbor(host4(2)).unwrap().queued, burst);
+        let drops: &[_] = if dropped > 0 { &[("neighbor-limited", dropped)] } else { &[] };
+        lab.assert_dropped(drops);
+        assert_eq!(rx_drops(&mut lab, "west"), dropped.min(1));
+    }
 }

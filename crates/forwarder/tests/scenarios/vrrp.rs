@@ -14,7 +14,7 @@ use crate::harness::*;
 
 const VRID: u8 = 51;
 
-fn virtual4() -> Ipv4Addr {
+pub fn virtual4() -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 1, 254)
 }
 

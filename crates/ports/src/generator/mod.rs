@@ -188,6 +188,10 @@ impl Port for Generator {
         vec![PortEvent::Up(Queues { rx, tx })]
     }
 
+    fn needs_service(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
     fn pool(&self) -> Option<&'static Pool> {
         Some(self.pool)
     }

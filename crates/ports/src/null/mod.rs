@@ -45,6 +45,10 @@ impl Port for Null {
         vec![PortEvent::Up(Queues { rx: vec![Box::new(NullRx)], tx })]
     }
 
+    fn needs_service(&self) -> bool {
+        !self.up
+    }
+
     fn detail(&self) -> String {
         "swallows what is sent".into()
     }

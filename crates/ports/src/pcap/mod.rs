@@ -115,6 +115,10 @@ impl Port for Pcap {
         }
     }
 
+    fn needs_service(&self) -> bool {
+        self.queues.is_some() || self.writer.is_some() && !self.down
+    }
+
     fn missed(&self) -> u64 {
         self.missed
     }

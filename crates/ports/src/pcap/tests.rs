@@ -138,6 +138,7 @@ fn what_comes_in_goes_out_again() {
     let config = PcapConfig { input: Some(input), output: Some(output.clone()), mtu: 0, mac: None };
     let mut port = open(&config).unwrap();
     let Some(PortEvent::Up(mut queues)) = port.service().pop() else { panic!("not up") };
+    assert!(port.needs_service(), "its file may fail");
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
     let mut got = 0;
     assert_eq!(queues.rx[0].doze(), Doze::Awake);

@@ -51,6 +51,7 @@ fn keep_accounts(frame: u16, prepared: u32) {
     let mut generator = End::open(&PortConfig::Generator(config), pool);
     let mut null = End::open(&PortConfig::Null(NullConfig::default()), pool);
     assert_eq!((generator.service(), null.service()), (Some(true), Some(true)));
+    assert!(!generator.port.needs_service() && !null.port.needs_service());
     let mut got = 0;
     while got < 5000 {
         let frames = generator.receive();

@@ -24,6 +24,13 @@ impl ForwarderState {
         }
         let sender = IpAddr::V4(message.sender());
         let target = IpAddr::V4(message.target());
+        let is_known = self.cache.get(&(interface, sender)).is_some();
+        // `arp-input` has checked the same, but with a filter that may take any address for a neighbour.
+        let own = self.addresses.of(interface);
+        let is_on_link = own.is_some_and(|own| own.is_on_link4(message.sender()));
+        if !message.is_probe() && !is_known && !is_on_link {
+            return self.count_drop(Drop::ArpOffLink);
+        }
         let is_for_us = self.is_ours(interface, target);
         let probes_ours = message.is_probe() && self.is_tentative((interface, target));
         // Another router of the virtual router may have it.
@@ -36,7 +43,6 @@ impl ForwarderState {
         let virtual_mac = self.virtual_mac(interface, target);
         let is_for_us = is_for_us || virtual_mac.is_some() || self.is_proxied(interface, message);
         let is_for_us = is_for_us && !self.is_inactive_vrrp_address(interface, target);
-        let is_known = self.cache.get(&(interface, sender)).is_some();
         let is_update = message.is_reply() || message.is_announcement();
         let reported = is_update && self.copy_to_host_interface(packet, message.sender_mac.0);
         if message.is_reply() && !message.is_announcement() && !is_known {

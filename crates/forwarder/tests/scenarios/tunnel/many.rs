@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_forwarder::kernel::Kernel;
 use stoa_ports::Encapsulation::{self, Gre, Ip};
+use stoa_ports::{PortConfig, TunnelConfig};
 use stoa_wire::{checksum, ethernet, ipv4, protocol};
 
 use super::{all, encapsulated_between, ends};
@@ -157,6 +158,33 @@ fn decapsulate(lab: &mut Lab, order: &[u16], expected: &mut [[u64; 4]]) {
         assert!(wanted.remove(&frame[ethernet::LENGTH..]), "{frame:x?}");
     }
     lab.take("east");
+}
+
+#[test]
+fn only_ports_with_a_link_are_serviced() {
+    let all = many(Kernel::detect(), |_| true);
+    let mut lab = Lab::new(&all);
+    assert_eq!(lab.state().serviced_ports(), 3);
+    // A tunnel that is made anew comes up, and a port still follows its link.
+    let mut other = all.clone();
+    let tunnel = PortConfig::Tunnel(TunnelConfig { mtu: 1400, ..config_of(&all, "tun7") });
+    other.0.ports.insert("tun7".into(), tunnel);
+    lab.apply(&other).unwrap();
+    lab.plug("north", false);
+    assert_eq!(lab.state().serviced_ports(), 3);
+    let down = |lab: &mut Lab| {
+        let interfaces = lab.state().list_interfaces().into_iter();
+        interfaces.filter(|it| !it.up).map(|it| it.name).collect::<Vec<_>>()
+    };
+    assert_eq!(down(&mut lab), ["north"]);
+    lab.apply(&many(Kernel::detect(), |at| at == 0)).unwrap();
+    lab.plug("north", true);
+    assert_eq!((lab.state().serviced_ports(), down(&mut lab)), (3, Vec::new()));
+}
+
+fn config_of(setup: &Setup, name: &str) -> TunnelConfig {
+    let PortConfig::Tunnel(config) = &setup.0.ports[name] else { panic!("{name} is no tunnel") };
+    config.clone()
 }
 
 #[test]
