@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
 
 use super::{Backing, HugePages, PoolError};
-use crate::numa::{self, NumaNode, Wish};
+use crate::numa::{self, MappingPolicy, NumaNode};
 
 const HUGE: usize = 2 << 20;
 
@@ -74,7 +74,7 @@ fn anonymous(bytes: usize, node: Option<NumaNode>) -> Result<NonNull<u8>, PoolEr
     let base = unsafe { base.add(skip) };
     if let Some(node) = node {
         // Advice: memory of another node is slower, and as good otherwise.
-        let _ = numa::place(base, bytes, node, Wish::Preferred);
+        let _ = numa::place(base, bytes, node, MappingPolicy::Preferred);
     }
     Ok(base)
 }
@@ -100,7 +100,7 @@ fn reserve(base: NonNull<u8>, bytes: usize, node: Option<NumaNode>) -> nix::Resu
         if let Some(node) = node {
             // Transparent huge pages of this node are better than reserved ones of another. Where
             // the kernel refuses policies, the pages may be those of any node.
-            let _ = numa::place(base, bytes, node, Wish::Required);
+            let _ = numa::place(base, bytes, node, MappingPolicy::Bind);
         }
         let done = libc::madvise(at, bytes, libc::MADV_POPULATE_WRITE);
         nix::errno::Errno::result(done).map(drop).inspect_err(|_| {
