@@ -21,7 +21,6 @@ use crate::ethernet::interface_flags::{
     ADVERTISE6, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, SUB_INTERFACE, UP, VIRTUAL, VRRP4, VRRP6,
 };
 use crate::neighbor::messages::Link;
-use crate::shared::DEFAULT_VRF;
 
 impl ForwarderState {
     /// An index for a new interface.
@@ -224,7 +223,7 @@ impl ForwarderState {
         self.remove_neighbors(index);
         self.reset_dad(index);
         let Some(state) = self.take_interface(index) else { return };
-        self.shared.set_interface(index, &[0; 6], 0, 0, DEFAULT_VRF);
+        self.shared.clear_interface(index);
         self.shared.arcs.clear(&self.shared.attributes, index);
         self.send_to_workers(|| Command::Map { interface: index, base: NO_INTERFACE });
         if !state.is_reserved() {
