@@ -163,15 +163,15 @@ pub struct ForwarderState {
 }
 
 impl ForwarderState {
-    /// Starts idle workers. `topology` is that of the machine, `former` the buffers of earlier workers.
+    /// Starts idle workers. `topology` is that of the machine, `pools` all packet buffers so far.
     pub(super) fn start(
         workers: &Workers,
         limits: Limits,
         open: PortOpener,
         is_stepped: bool,
-        (topology, former): (Topology, &[&'static Pool]),
+        (topology, pools): (Topology, &mut Vec<&'static Pool>),
     ) -> Result<Self, StartError> {
-        let placement = Placement::new(topology, workers, former)?;
+        let placement = Placement::new(topology, workers, pools)?;
         placement.interleave_tables();
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, workers.kernel, quiescence.clone())?;
