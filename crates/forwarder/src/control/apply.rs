@@ -136,6 +136,8 @@ impl Forwarder {
         let result = state.converge(&desired);
         if result.is_err() {
             state.may_defer_ports = true;
+            // What the change has replaced is needed again.
+            state.fib.wait_for_grace_period();
             let nothing =
                 DesiredState { workers: desired.workers.clone(), ..DesiredState::default() };
             if let Err(again) = state.converge(self.desired.as_ref().unwrap_or(&nothing)) {

@@ -11,6 +11,7 @@ use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_wire::ethernet::Mac;
 
 use super::desired;
+use super::fib::Fib;
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use super::interface_statistics::InterfaceStatistics;
 use super::limits::{Table, TableFull};
@@ -111,7 +112,9 @@ impl ForwarderState {
                 && is_enabled == (desired.enabled && parent_up)
         };
         let is_same = self.interface(index).is_some_and(|old| !old.is_reserved() && same(old));
-        let gleans = if is_same { None } else { Some(self.gleans(index, desired, mtu)?) };
+        let is_new = self.interface(index).is_none_or(InterfaceState::is_reserved);
+        let gleans =
+            if is_same { None } else { Some(self.gleans((index, desired), mtu, is_new)?) };
         // Nothing fails from here on.
         if base == index
             && let Some(port) = self.ports.get_mut(owner)
@@ -175,29 +178,29 @@ impl ForwarderState {
         if self.is_tunnel(interface) { AdjacencyKind::Tunnel } else { AdjacencyKind::Glean }
     }
 
-    /// New glean adjacencies of both families.
+    /// New glean adjacencies of both families. `is_new`: they take the place of no others.
     fn gleans(
         &mut self,
-        index: u32,
-        desired: &desired::Interface,
+        to: (u32, &desired::Interface),
         mtu: (u16, u16),
+        is_new: bool,
     ) -> Result<(u32, u32), TableFull> {
-        let first = self.glean((index, desired), mtu.0, true)?;
-        let second = self.glean((index, desired), mtu.1, false);
+        let (first, second) = (self.glean(to, mtu.0, true), self.glean(to, mtu.1, false));
+        let add = if is_new { Fib::add_adjacency } else { Fib::add_replacement };
+        let first = add(&mut self.fib, &first)?;
+        let second = add(&mut self.fib, &second);
         Ok((first, second.inspect_err(|_| self.fib.retire_adjacency(first))?))
     }
 
     fn glean(
-        &mut self,
+        &self,
         (interface, desired): (u32, &desired::Interface),
         mtu: u16,
         is_ip4: bool,
-    ) -> Result<u32, TableFull> {
+    ) -> Adjacency {
         let (kind, rewrite) = (self.glean_kind(interface), Vec::new());
         let has_output_features = self.will_have_output_features(desired, kind, is_ip4);
-        let adjacency =
-            Adjacency { interface, mtu, kind, has_output_features, context: 0, rewrite };
-        self.fib.add_adjacency(&adjacency)
+        Adjacency { interface, mtu, kind, has_output_features, context: 0, rewrite }
     }
 
     /// Applies the settings of a port's interfaces again: a device that came back may have another MAC
