@@ -20,6 +20,7 @@ use crate::pool::{Pool, PoolCache};
 use crate::processing::Processing;
 use crate::quiescence::Reader;
 use crate::trace_capture::TraceCapture;
+use crate::trace_capture::trace::Event;
 use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector};
 pub(crate) use deadlines::Deadlines;
 pub(crate) use relocate::relocate;
@@ -163,15 +164,14 @@ impl Graph {
     /// Puts one packet before a node.
     pub fn enqueue_packet(&mut self, node: u16, packet: Packet, walk: &mut Walk<'_>) {
         let Some(mut vector) = self.spare.pop() else {
-            walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1);
-            return drop(packet);
+            return drop_packet(packet, drops::GRAPH_FULL, walk);
         };
         // The vector is empty: only a packet of another NUMA node does not go in as it is.
         if let Err(packet) = vector.push(packet)
             && let Some(packet) = relocate(packet, walk)
-            && vector.push(packet).is_err()
+            && let Err(packet) = vector.push(packet)
         {
-            walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1);
+            drop_packet(packet, drops::GRAPH_FULL, walk);
         }
         self.enqueue(node, vector, walk);
     }
@@ -341,6 +341,16 @@ fn drop_lane(vector: &mut Vector, lane: usize, reason: Reason, walk: &mut Walk<'
     if let Some(id) = vector.release_lane(lane) {
         walk.pool.give(&[id]);
     }
+}
+
+/// Drops a packet outside of a vector: counted by its reason and at the interface that received it, and the
+/// last step of its trace.
+#[cold]
+#[inline(never)]
+pub(crate) fn drop_packet(packet: Packet, reason: Reason, walk: &mut Walk<'_>) {
+    reason_counter(reason, walk).add(1);
+    walk.counters.blame(packet.flags, packet.rx_if);
+    walk.trace_capture.happened_to(&packet, Event::Dropped { reason: reason.0 });
 }
 
 /// Counts a drop at the interface that received the packet.

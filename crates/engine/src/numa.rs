@@ -99,13 +99,13 @@ impl Drop for Placed {
     }
 }
 
-/// How a mapping depends on a node.
+/// The memory policy of a mapping, in the terms of `mbind(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Other nodes will do.
+pub(crate) enum MappingPolicy {
+    /// Pages of other nodes will do.
     Preferred,
-    /// Taking memory fails if the node has none.
-    Required,
+    /// Taking a page fails if the node has none.
+    Bind,
 }
 
 /// Pages of `bytes` bytes from `base` on, which begin at a page and were not touched yet, are to lie on
@@ -114,11 +114,11 @@ pub(crate) fn place(
     base: NonNull<u8>,
     bytes: usize,
     node: NumaNode,
-    wish: Wish,
+    policy: MappingPolicy,
 ) -> nix::Result<()> {
-    let mode = match wish {
-        Wish::Preferred => libc::MPOL_PREFERRED,
-        Wish::Required => libc::MPOL_BIND,
+    let mode = match policy {
+        MappingPolicy::Preferred => libc::MPOL_PREFERRED,
+        MappingPolicy::Bind => libc::MPOL_BIND,
     };
     let nodes = mask(&[node]);
     // SAFETY: the policy of a range changes neither its content nor whether it can be accessed, and

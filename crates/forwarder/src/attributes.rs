@@ -135,6 +135,12 @@ impl Attributes {
         self.link[at].store(link, Ordering::Release);
     }
 
+    /// Clears the attributes of an interface that was removed. It stays in its VRF: packets that it has
+    /// received may still be on their way to the look-up, and must not be routed in the default VRF.
+    pub(crate) fn clear(&self, interface: u32) {
+        self.set(interface, &[0; 6], 0, self.vrf_of(interface));
+    }
+
     /// Sets or clears flags of an interface.
     pub(crate) fn set_flag(&self, interface: u32, flag: u32, on: bool) {
         let at = interface as usize % INTERFACES;
@@ -175,5 +181,17 @@ mod tests {
         attributes.set_flag(7, FEATURES4, false);
         attributes.set(7, &[0; 6], 0, 0);
         assert_eq!((attributes.flags_of(7), attributes.flags_of(8)), (0, 0));
+    }
+
+    #[test]
+    fn a_removed_interface_stays_in_its_vrf() {
+        let attributes = Attributes::new().unwrap();
+        attributes.set(7, &[2, 0, 0, 0, 0, 9], UP | IP4 | FORWARD4, 3);
+        attributes.clear(7);
+        assert_eq!((attributes.vrf_of(7), attributes.flags_of(7)), (3, IN_VRF));
+        assert_eq!(attributes.mac_of(7), 0);
+        // The next interface with this index.
+        attributes.set(7, &[2, 0, 0, 0, 0, 8], UP, 0);
+        assert_eq!((attributes.vrf_of(7), attributes.flags_of(7)), (0, UP));
     }
 }

@@ -1,8 +1,9 @@
-//! Helpers of the AVX2 kernels: the columns of 8 lanes and the addresses of their packets.
+//! Loads of the AVX2 kernels from the columns of 8 lanes and from their packets, and stores to columns.
 
 use std::arch::x86_64::*;
 
 use stoa_engine::pool::{Pool, SLOT};
+use stoa_engine::vector::Column;
 use stoa_engine::{VECTOR, Vector};
 
 /// Lanes of a step.
@@ -69,6 +70,18 @@ impl Columns {
             _mm256_storeu_si256(places.as_mut_ptr().add(4).cast(), high);
         }
         places
+    }
+}
+
+/// Stores the values of those of 8 lanes from `at` on that have bits in `lanes`.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn store_some(column: &mut Column<u16>, at: usize, values: __m128i, lanes: __m128i) {
+    assert!(at <= VECTOR - STEP);
+    // SAFETY: 8 elements follow `at`.
+    unsafe {
+        let place = column.as_mut_ptr().add(at).cast::<__m128i>();
+        _mm_storeu_si128(place, _mm_blendv_epi8(_mm_loadu_si128(place), values, lanes));
     }
 }
 

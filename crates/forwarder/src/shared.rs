@@ -196,6 +196,13 @@ impl Shared {
         self.attributes.set(index, mac, flags | modes << REVERSE_PATH, vrf);
     }
 
+    /// Withdraws what workers know about an interface that was removed, but for its VRF and its features;
+    /// only the control thread calls this.
+    pub fn clear_interface(&self, index: u32) {
+        self.interface(index).set(&[0; 6], 0);
+        self.attributes.clear(index);
+    }
+
     /// Switches the feature with this node at an interface; only the control thread calls this.
     pub fn set_feature(&self, index: u32, node: &str, on: bool) {
         self.arcs.set(&self.attributes, index, node, on);

@@ -1,7 +1,8 @@
 //! Adjacencies: where a packet goes out and the link-layer header that it gets.
 //!
-//! One adjacency is one 64-byte line, written before its id is published and never changed after,
-//! so that a worker may read it with plain loads. The header (the *rewrite*) ends at the end of
+//! One adjacency is one 64-byte line, written before its id is published and never changed after
+//! (but for the kind, which one aligned store can turn into a drop), so that a worker may read it with
+//! plain loads. The header (the *rewrite*) ends at the end of
 //! the line: the forwarding node stores its last 14 (Ethernet), 18 or 22 bytes (with VLAN
 //! tags) so that they end where the L3 header begins. Whole words may be stored when there are
 //! tags; without tags nothing is stored before the frame, which would touch another cache line.
@@ -241,6 +242,17 @@ impl Adjacencies {
         if line.head().rewrite_len() > SHORT_REWRITE {
             self.retired.push(line.long());
         }
+        Ok(())
+    }
+
+    /// Has an adjacency drop packets from now on, in its place: for a change that finds no space. All else
+    /// of it stays as it is.
+    ///
+    /// # Errors
+    /// [`AdjacencyError::Absent`].
+    pub fn set_drop(&mut self, id: u32) -> Result<(), AdjacencyError> {
+        self.check(id)?;
+        self.lines[id as usize].set_drop();
         Ok(())
     }
 

@@ -7,6 +7,8 @@
 
 use core::arch::x86_64::*;
 
+use crate::sync::AtomicU64;
+
 /// Sixteen positions in memory, or eight addresses. Loads from it are volatile: else the compiler takes
 /// positions out of registers where it can, by two shuffles each.
 #[inline(always)]
@@ -49,7 +51,7 @@ unsafe fn join_16(from: impl Fn(usize) -> *const u8) -> __m512i {
 /// # Safety
 /// As for [`join_16`], with 8 bytes.
 #[inline]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+#[target_feature(enable = "avx512f,avx512vl")]
 unsafe fn join_8(from: impl Fn(usize) -> *const u8) -> __m512i {
     // SAFETY: guaranteed by the caller.
     let two = |lane: usize| unsafe {
@@ -72,6 +74,22 @@ pub(crate) unsafe fn load_16<T>(array: *const T, positions: &__m512i) -> __m512i
     let element = |lane: usize| array.wrapping_add(position(positions, lane)).cast();
     // SAFETY: guaranteed by the caller.
     unsafe { join_16(element) }
+}
+
+/// The words of an array at eight positions.
+///
+/// # Safety
+/// The array contains each position; see [`join_16`] about writers.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+pub(crate) unsafe fn load_8(array: *const AtomicU64, positions: &[u32; 8]) -> __m512i {
+    // SAFETY: guaranteed by the caller; a load from a reference can be volatile, see `position`.
+    unsafe {
+        join_8(|lane| {
+            let position = core::ptr::from_ref(&positions[lane]).read_volatile();
+            array.wrapping_add(position as usize).cast()
+        })
+    }
 }
 
 /// The 32 bits at sixteen addresses.

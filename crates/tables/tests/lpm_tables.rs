@@ -105,3 +105,34 @@ fn an_id_in_another_slot_is_refused() {
     let table = Lpm::<u32>::new(LpmCapacity::for_routes(1)).unwrap();
     LpmTables::new(Kernel::Scalar, [None, Some((2, table.reader()))]);
 }
+
+/// A leaf's value may have the bits that tell the kind of a chunk: in an arena that was never written, they
+/// must not lead anywhere, whatever the other lanes of the vector do.
+#[test]
+fn the_value_of_a_leaf_is_no_chunk() {
+    for value in [1 << 29, 1 << 30, 3 << 29] {
+        let mut plain = Lpm::<u32>::new(LpmCapacity::for_routes(1000)).unwrap();
+        plain.insert(0, 1, value).unwrap();
+        let mut deep = Lpm::<u32>::new(LpmCapacity::for_routes(1000)).unwrap();
+        deep.insert(0, 1, value).unwrap();
+        deep.insert(0x0a00_0001, 32, 7).unwrap();
+        let slots = [Some((0, plain.reader())), Some((1, deep.reader()))];
+        let ids: Vec<u32> = (0..256).map(|lane| lane % 2).collect();
+        let keys = vec![0x0a00_0001; ids.len()];
+        let expected: Vec<u32> = ids.iter().map(|id| if *id == 0 { value } else { 7 }).collect();
+        let mixed = [0x0a00_0001_u32, 0x0b00_0001, 0x0a00_0001, 0x0a00_0002].repeat(64);
+        for kernel in [Kernel::Scalar, Kernel::Bits, Kernel::Avx2, Kernel::Avx512] {
+            let tables = LpmTables::new(kernel, slots.clone());
+            for lanes in [2, 16, 64, 256] {
+                let mut found = vec![0; lanes];
+                tables.lookup_batch(&ids[..lanes], &keys[..lanes], Counted::All, &mut found);
+                assert_eq!(found, expected[..lanes], "{kernel:?}");
+            }
+            // The same in one table, beside a lane that goes down.
+            let Some(table) = deep.reader().with_kernel(kernel) else { continue };
+            let mut found = vec![0; mixed.len()];
+            table.lookup_batch(&mixed, &mut found);
+            assert_eq!(found, [7, value, 7, value].repeat(64), "{kernel:?}");
+        }
+    }
+}

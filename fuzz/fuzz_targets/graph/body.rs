@@ -4,7 +4,7 @@ use arbitrary::Arbitrary;
 use stoa_wire::checksum::{Pseudo, finish, sum};
 use stoa_wire::protocol;
 
-use crate::frames::Six;
+use crate::frames::{Payload, Six};
 
 /// The upper layer of a packet.
 #[derive(Arbitrary, Debug)]
@@ -37,6 +37,11 @@ pub enum Body {
         target: Six,
         options: Vec<u8>,
         flags: u32,
+    },
+    /// A packet in a tunnel.
+    Inner {
+        with_gre: bool,
+        payload: Box<Payload>,
     },
     Any(u8, Vec<u8>),
 }
@@ -76,6 +81,7 @@ impl Body {
                 bytes.extend(&options[..options.len() / 8 * 8]);
                 (icmp, with_sum(bytes, 2, icmp, is_six.then_some(pseudo)))
             }
+            Self::Inner { with_gre, payload } => payload.in_tunnel(*with_gre),
             Self::Any(protocol, data) => (*protocol, data.clone()),
         }
     }

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use arbitrary::Arbitrary;
 use stoa_wire::checksum::{Pseudo, ones_complement};
+use stoa_wire::protocol;
 
 use crate::body::Body;
 use stoa_fuzz::setup::{host_mac, host4, host6, our_mac, our4, our6};
@@ -128,9 +129,12 @@ pub enum Extension {
     Other(u8, Vec<u8>),
 }
 
-/// 1 to 3 are ports, 10 and 11 sub-interfaces, 9 is unused.
+/// 1 to 3 are ports, 10 to 13 sub-interfaces (12 and 13 in VRFs), 14 and 15 tunnels, 9 is unused.
 fn number(n: u8) -> u8 {
-    [1, 2, 3, 10, 11, 9][usize::from(n) % 6]
+    match n {
+        0..192 => [1, 2, 3, 10, 11, 9][usize::from(n) % 6],
+        _ => [12, 13, 14, 15][usize::from(n) % 4],
+    }
 }
 
 impl Frame {
@@ -176,9 +180,10 @@ impl To {
 impl Tag {
     fn bytes(&self) -> [u8; 4] {
         let (tpid, tci) = match self {
-            Self::Known(n) => {
+            Self::Known(n @ 0..192) => {
                 [(0x8100, 100), (0x88a8, 7), (0x8100, 8), (0x8100, 0)][usize::from(n % 4)]
             }
+            Self::Known(n) => (0x8100, 31 + u16::from(n % 2)),
             Self::Any(tpid, tci) => (*tpid, *tci),
         };
         let ([a, b], [c, d]) = (u16::to_be_bytes(tpid), u16::to_be_bytes(tci));
@@ -224,6 +229,17 @@ impl Six {
 }
 
 impl Payload {
+    /// As the payload of a tunnel: its protocol over IP, and the bytes. With GRE, any payload fits.
+    pub fn in_tunnel(&self, with_gre: bool) -> (u8, Vec<u8>) {
+        let mut bytes = Vec::new();
+        self.add_to(&mut bytes);
+        match self {
+            Self::Ip4(_) if !with_gre => (protocol::IP4, bytes.split_off(2)),
+            Self::Ip6(_) if !with_gre => (protocol::IP6, bytes.split_off(2)),
+            _ => (protocol::GRE, [&[0, 0][..], &bytes[..]].concat()),
+        }
+    }
+
     fn add_to(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::Ip4(packet) => {

@@ -1,6 +1,7 @@
 //! A complete forwarder with wires in memory, stepped by the fuzz target.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,10 +12,11 @@ use stoa_forwarder::control::desired::DesiredState;
 use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
 use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::SpecialNextHop;
+use stoa_ports::Encapsulation;
 use stoa_wire::ethernet::ethertype;
 use stoa_wire::{arp, ethernet, ipv4, ipv6};
 
-use stoa_fuzz::setup::{Setup, host4, host6};
+use stoa_fuzz::setup::{Setup, host4, host6, our4};
 use stoa_fuzz::wire::{self, Wire, Wires, locked};
 
 /// Small tables, so that a run fills them.
@@ -24,7 +26,7 @@ const LIMITS: Limits = Limits {
     vrf_routes: 64,
     next_hops: 64,
     adjacencies: 128,
-    neighbors: 16,
+    neighbors: 24,
 };
 const PORTS: [&str; 3] = ["west", "east", "north"];
 /// Steps after which a forwarder that is still busy is in an endless loop.
@@ -56,6 +58,12 @@ fn setup(kernel: Kernel, which: u8) -> DesiredState {
         .sub("west.7.8", 11, "west", &[(0x88a8, 7), (0x8100, 8)])
         .host("west.100", 10)
         .host("west.7.8", 11)
+        .sub("west.31", 12, "west", &[(0x8100, 31)])
+        .sub("west.32", 13, "west", &[(0x8100, 32)])
+        .host("west.31", 12)
+        .host("west.32", 13)
+        .tunnel("gre", 14, (our4(2), host4(2)), Encapsulation::Gre)
+        .tunnel("ip-ip", 15, (our4(3), host4(3)), Encapsulation::Ip)
         .special_route([10, 9, 1, 0].into(), 24, SpecialNextHop::Unreachable)
         .special_route([10, 9, 2, 0].into(), 24, SpecialNextHop::Prohibited)
         .special_route([10, 9, 3, 0].into(), 24, SpecialNextHop::Blackhole)
@@ -68,6 +76,22 @@ fn setup(kernel: Kernel, which: u8) -> DesiredState {
             (host6(9), 128).into_prefix(),
             &[("east", Some(host6(2).into()), 1), ("north", Some(host6(3).into()), 2)],
         )
+        .paths(([10, 9, 6, 0].into(), 24), &[("gre", None, 1)])
+        .paths(([10, 9, 7, 0].into(), 24), &[("ip-ip", None, 1)])
+        // Vectors of the port west mix VRFs: both leak to other ports and into tunnels.
+        .vrf("red", &["west.31"])
+        .vrf("blue", &["west.32"])
+        .paths_in("red", ([10, 9, 0, 0].into(), 16), &[("east", Some(host4(2).into()), 1)])
+        .paths_in("blue", ([10, 9, 4, 0].into(), 23), &[("north", Some(host4(3).into()), 1)])
+        .paths_in("blue", ([10, 0, 0, 0].into(), 8), &[("east", Some(host4(2).into()), 1)])
+        .paths_in("red", (host6(9), 128).into_prefix(), &[("ip-ip", None, 1)])
+        .paths_in("blue", ([10, 9, 6, 0].into(), 24), &[("gre", None, 1)])
+        .paths_in(
+            "blue",
+            (Ipv6Addr::UNSPECIFIED, 0).into_prefix(),
+            &[("north", Some(host6(3).into()), 1)],
+        )
+        .with("west.31", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (1, 1))
         .with("east", |east| {
             (east.ip4.mtu, east.ip6.mtu) = (900, 1280);
             east.noop_output = true;
@@ -102,7 +126,7 @@ trait IntoPrefix {
     fn into_prefix(self) -> (std::net::IpAddr, u8);
 }
 
-impl IntoPrefix for (std::net::Ipv6Addr, u8) {
+impl IntoPrefix for (Ipv6Addr, u8) {
     fn into_prefix(self) -> (std::net::IpAddr, u8) {
         (self.0.into(), self.1)
     }

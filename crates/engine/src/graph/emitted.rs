@@ -1,6 +1,6 @@
 //! Packets that a node makes: they follow its vector, those for one edge together.
 
-use super::{Graph, Walk, drop_lane};
+use super::{Graph, Walk, drop_lane, drop_packet};
 use crate::drops;
 use crate::trace_capture::trace::Event;
 use crate::vector::{Lanes, Vector};
@@ -18,7 +18,7 @@ impl Graph {
     fn send_some(&mut self, from: usize, walk: &mut Walk<'_>) {
         let mut emitted = std::mem::take(&mut self.emitted);
         walk.counters.ledger.generated.add(emitted.len() as u64);
-        let (mut run, mut edge, mut lost) = (None::<Box<Vector>>, 0, 0);
+        let (mut run, mut edge) = (None::<Box<Vector>>, 0);
         for (next, packet) in emitted.drain(..) {
             walk.trace_capture.happened_to(&packet, Event::Passed { node: from as u16, next });
             if next != edge || run.as_ref().is_some_and(|run| run.room() == 0) {
@@ -28,13 +28,15 @@ impl Graph {
             if run.is_none() {
                 run = self.spare.pop();
             }
-            match &mut run {
-                Some(run) => lost += u64::from(run.push(packet).is_err()),
-                None => lost += 1,
+            let lost = match &mut run {
+                Some(run) => run.push(packet).err(),
+                None => Some(packet),
+            };
+            if let Some(packet) = lost {
+                drop_packet(packet, drops::GRAPH_FULL, walk);
             }
         }
         self.send_run((from, edge), run, walk);
-        walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(lost);
         self.emitted = emitted;
     }
 

@@ -1,6 +1,6 @@
 //! Packets that come into the graph from another NUMA node.
 
-use super::Walk;
+use super::{Walk, drop_packet};
 use crate::drops;
 use crate::packet::Packet;
 use crate::trace_capture::trace::Event;
@@ -18,10 +18,7 @@ pub(crate) fn relocate(packet: Packet, walk: &mut Walk<'_>) -> Option<Packet> {
             Some(packet)
         }
         Err(packet) => {
-            walk.counters.drops[drops::NO_BUFFER.0 as usize].add(1);
-            walk.counters.blame(packet.flags, packet.rx_if);
-            let reason = drops::NO_BUFFER.0;
-            walk.trace_capture.happened_to(&packet, Event::Dropped { reason });
+            drop_packet(packet, drops::NO_BUFFER, walk);
             None
         }
     }

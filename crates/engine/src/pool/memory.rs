@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
 
 use super::{Backing, HugePages, PoolError};
-use crate::numa::{self, NumaNode, Wish};
+use crate::numa::{self, MappingPolicy, NumaNode};
 
 const HUGE: usize = 2 << 20;
 
@@ -74,7 +74,7 @@ fn anonymous(bytes: usize, node: Option<NumaNode>) -> Result<NonNull<u8>, PoolEr
     let base = unsafe { base.add(skip) };
     if let Some(node) = node {
         // Advice: memory of another node is slower, and as good otherwise.
-        let _ = numa::place(base, bytes, node, Wish::Preferred);
+        let _ = numa::place(base, bytes, node, MappingPolicy::Preferred);
     }
     Ok(base)
 }
@@ -90,8 +90,7 @@ fn reserve(base: NonNull<u8>, bytes: usize, node: Option<NumaNode>) -> nix::Resu
         | libc::MAP_HUGETLB
         | libc::MAP_HUGE_2MB;
     // SAFETY: the range is the beginning of a mapping that `anonymous` just made and that
-    // is unused so far, so that replacing it loses nothing; populating it changes
-    // no content, and unmapping it affects no user.
+    // is unused so far, so that replacing it loses nothing, and unmapping it affects no user.
     unsafe {
         let at = libc::mmap(base.as_ptr().cast(), bytes, access, flags, -1, 0);
         if at == libc::MAP_FAILED {
@@ -100,11 +99,26 @@ fn reserve(base: NonNull<u8>, bytes: usize, node: Option<NumaNode>) -> nix::Resu
         if let Some(node) = node {
             // Transparent huge pages of this node are better than reserved ones of another. Where
             // the kernel refuses policies, the pages may be those of any node.
-            let _ = numa::place(base, bytes, node, Wish::Required);
+            let _ = numa::place(base, bytes, node, MappingPolicy::Bind);
         }
-        let done = libc::madvise(at, bytes, libc::MADV_POPULATE_WRITE);
-        nix::errno::Errno::result(done).map(drop).inspect_err(|_| {
+        populate(base, bytes).inspect_err(|_| {
             libc::munmap(at, bytes);
         })
     }
+}
+
+/// Takes the reserved huge pages of a mapping made by [`map`] again, after [`give_back`]. Without it, a
+/// packet would be met by SIGBUS when others have taken the pages meanwhile. On an error, the mapping has
+/// none of them.
+pub(super) fn take_again(base: NonNull<u8>, plain: usize) -> nix::Result<()> {
+    let plain = plain.next_multiple_of(HUGE);
+    populate(base, plain).inspect_err(|_| give_back(base, (plain, plain)))
+}
+
+/// Takes a page for each address of a range of a mapping, content unchanged.
+fn populate(base: NonNull<u8>, bytes: usize) -> nix::Result<()> {
+    // SAFETY: the callers' ranges lie in their mappings; this changes no content, and what cannot be
+    // populated is an error, not a signal.
+    let done = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
+    nix::errno::Errno::result(done).map(drop)
 }

@@ -150,26 +150,34 @@ impl Pool {
         Ok(Box::leak(Box::new(pool)))
     }
 
-    /// Pools of so many buffers, each on another node, after `former` ones, whose users are gone. A
-    /// former pool that is what is requested is used again; the memory of the others goes back to
-    /// the system first, so that huge pages are free again. Only their addresses and their lists of
-    /// free ids stay.
+    /// Pools of so many buffers, each on another node. `known` are all pools that were made before, whose
+    /// users are gone, and those that are made now, also when another one of them fails. A known pool that
+    /// is what is requested is used again; the memory of the others goes back to the system first, so that
+    /// huge pages are free again. Only their addresses and their lists of free ids stay.
     pub fn leak_after(
-        former: &[&'static Pool],
+        known: &mut Vec<&'static Pool>,
         requested: &[(Option<NumaNode>, u32)],
         pages: HugePages,
     ) -> Result<Vec<&'static Pool>, PoolError> {
         let is_requested = |pool: &Pool, one| (pool.node, pool.count) == one && pool.pages == pages;
-        for pool in former {
+        for pool in &*known {
             if !requested.iter().any(|one| is_requested(pool, *one)) && pool.is_whole() {
                 memory::give_back(pool.base, pool.bytes());
             }
         }
         let pool = |one: &(Option<NumaNode>, u32)| {
-            let again = former.iter().find(|pool| is_requested(pool, *one));
-            again.map_or_else(|| Self::leak_on(one.0, one.1, pages), |pool| Ok(*pool))
+            let mut again = known.iter().filter(|pool| is_requested(pool, *one));
+            if let Some(pool) = again.find(|pool| pool.has_memory()) {
+                return Ok(*pool);
+            }
+            Self::leak_on(one.0, one.1, pages).inspect(|pool| known.push(*pool))
         };
         requested.iter().map(pool).collect()
+    }
+
+    /// Whether the pool can be used again: whether reserved huge pages that it has given back are free.
+    fn has_memory(&self) -> bool {
+        self.backing != Backing::Huge || memory::take_again(self.base, self.bytes().0).is_ok()
     }
 
     /// Whether all buffers are free.

@@ -44,7 +44,7 @@ fn a_jumbo_buffer_is_five_slots_of_its_own() {
 fn a_pool_that_nobody_uses_any_more_is_used_again_or_given_back() {
     let former = pool();
     let again = |former: &'static Pool, count: u32| {
-        Pool::leak_after(&[former], &[(None, count)], HugePages::Never).unwrap()[0]
+        Pool::leak_after(&mut vec![former], &[(None, count)], HugePages::Never).unwrap()[0]
     };
     let taken = |pool: &'static Pool| pool.packet().unwrap().bytes_mut().as_ptr();
     let mut packet = former.packet().unwrap();
@@ -65,6 +65,56 @@ fn a_pool_that_nobody_uses_any_more_is_used_again_or_given_back() {
     let mut fresh = former.packet().unwrap();
     assert!(fresh.set_span(HEADROOM, 100));
     assert_eq!(fresh.bytes(), [0; 100], "its memory went back to the system");
+}
+
+/// The second of two nodes cannot have its pool: that of the first is kept for the next attempt, and one that
+/// has given its memory back works when it is used again.
+#[test]
+fn a_pool_is_kept_when_another_one_fails() {
+    let [near, far] = [Some(NumaNode(0)), Some(NumaNode(1))];
+    let mut known = Vec::new();
+    let mut request = |second: u32| {
+        let requested = [(near, 512), (far, second)];
+        (Pool::leak_after(&mut known, &requested, HugePages::Never), known.clone())
+    };
+    let (refused, kept) = request(1);
+    assert!(matches!(refused, Err(PoolError::Count(1))));
+    let first = kept[0];
+    assert_eq!((kept.len(), first.node()), (1, near));
+    let (refused, kept) = request(1);
+    assert!(refused.is_err() && kept.len() == 1);
+    let (made, kept) = request(512);
+    let made = made.unwrap();
+    assert!(std::ptr::eq(made[0], first) && made[1].node() == far && kept.len() == 2);
+    // The second one goes back to the system, and is used again.
+    let (made, kept) = request(1024);
+    assert!(std::ptr::eq(made.unwrap()[0], first) && kept.len() == 3);
+    let (made, kept) = request(512);
+    assert!(std::ptr::eq(made.unwrap()[1], kept[1]) && kept.len() == 3);
+    let mut packet = kept[1].packet().unwrap();
+    assert!(packet.set_bytes(&[7; 100]));
+}
+
+/// Reserved huge pages that a pool has given back may be gone when it is requested again.
+#[test]
+fn huge_pages_that_were_given_back_are_taken_before_they_are_used() {
+    let mut known = Vec::new();
+    let mut request = |count: u32| {
+        let made = Pool::leak_after(&mut known, &[(None, count)], HugePages::IfAvailable).unwrap();
+        (made[0], known.clone())
+    };
+    let (first, _) = request(512);
+    let (other, _) = request(600);
+    let (again, known) = request(512);
+    // Without huge pages (few test machines reserve any), the kernel takes pages as they are written to.
+    assert!(std::ptr::eq(again, first) || again.backing() != Backing::Huge);
+    assert!(known.len() == 2 || first.backing() == Backing::Huge);
+    for pool in [again, other] {
+        if pool.has_memory() {
+            let mut packet = pool.packet().unwrap();
+            assert!(packet.set_bytes(&[7; 100]));
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use crate::VECTOR;
 use crate::counters::WorkerCounters;
 use crate::drops;
-use crate::graph::{Graph, Walk, relocate};
+use crate::graph::{Graph, Walk, drop_packet, relocate};
 use crate::trace_capture::TraceCapture;
 use crate::trace_capture::trace::Event;
 use crate::vector::{HANDED, Vector};
@@ -73,7 +73,7 @@ fn take_in_from(
     }
     // Without a vector, they wait in the ring.
     let Some(first) = graph.vector() else { return 0 };
-    let (mut vector, mut node, mut lost) = (Some(first), 0, 0);
+    let (mut vector, mut node) = (Some(first), 0);
     for Inject { packet, node: next } in ring.read_chunk(waiting).into_iter().flatten() {
         if next != node {
             enter(node, vector.take(), graph, walk);
@@ -87,18 +87,18 @@ fn take_in_from(
                 // There is space: only one of another NUMA node does not go in as it is.
                 if let Err(packet) = vector.push(packet)
                     && let Some(packet) = relocate(packet, walk)
+                    && let Err(packet) = vector.push(packet)
                 {
-                    lost += u64::from(vector.push(packet).is_err());
+                    drop_packet(packet, drops::GRAPH_FULL, walk);
                 }
                 // Another core has touched it last.
                 vector.prefetch(vector.len().wrapping_sub(1));
             }
-            None => lost += 1,
+            None => drop_packet(packet, drops::GRAPH_FULL, walk),
         }
     }
     enter(node, vector, graph, walk);
     walk.counters.ledger.handed_in.add(waiting as u64);
-    walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(lost);
     waiting
 }
 

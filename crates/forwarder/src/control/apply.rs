@@ -61,7 +61,7 @@ pub struct Forwarder {
     is_stepped: bool,
     alias: String,
     topology: Topology,
-    /// Packet buffers, once there were workers.
+    /// All packet buffers that were ever made: those in use, and those for later use.
     pools: Vec<&'static Pool>,
 }
 
@@ -124,19 +124,20 @@ impl Forwarder {
             Some(state) => state,
             // The workers of a refused first state have ended by now.
             None => {
-                let (open, place) = (self.open.clone(), (self.topology.clone(), &self.pools[..]));
+                let (open, place) = (self.open.clone(), (self.topology.clone(), &mut self.pools));
                 let state =
                     ForwarderState::start(&desired.workers, limits, open, self.is_stepped, place);
                 state.map_err(|error| start(&error))?
             }
         };
-        self.pools = state.pools().to_vec();
         // An operator who changes a running configuration can correct it; a start or a rollback must succeed.
         state.may_defer_ports = self.desired.is_none();
         state.alias.clone_from(&self.alias);
         let result = state.converge(&desired);
         if result.is_err() {
             state.may_defer_ports = true;
+            // What the change has replaced is needed again.
+            state.fib.wait_for_grace_period();
             let nothing =
                 DesiredState { workers: desired.workers.clone(), ..DesiredState::default() };
             if let Err(again) = state.converge(self.desired.as_ref().unwrap_or(&nothing)) {
@@ -360,3 +361,6 @@ impl ForwarderState {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,10 +7,11 @@ mod prefixes;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use stoa_engine::heap;
 use stoa_engine::quiescence::Quiescence;
-use stoa_tables::adjacency::{Adjacencies, Adjacency};
+use stoa_tables::adjacency::{Adjacencies, Adjacency, AdjacencyError};
 use stoa_tables::grace::Reclaim;
 use stoa_tables::lpm::{Ip4Lpm, Ip4LpmReader, Ip6Lpm, Ip6LpmReader, LpmCapacity};
 use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHopError, NextHops};
@@ -57,6 +58,19 @@ struct Prefixes {
 /// tables would take more memory than these do.
 const HUGE_FROM: usize = 1 << 14;
 
+/// Adjacencies beyond the limit, so that those in use can be replaced in a full table: the new one is there
+/// before the old one goes.
+const SPARE_ADJACENCIES: usize = 16;
+
+/// Lines of the table of adjacencies.
+pub(super) fn adjacency_lines(limits: Limits) -> usize {
+    limits.adjacencies + SPARE_ADJACENCIES
+}
+
+/// How long a change waits for workers to release what was removed. They pass a quiescent point in each
+/// iteration, so that a longer time only matters to workers that get no processor.
+const GRACE_PATIENCE: Duration = Duration::from_millis(500);
+
 impl Prefixes {
     fn new(routes4: usize, routes6: usize) -> Option<Self> {
         let ip4 = Ip4Lpm::new(LpmCapacity::for_routes(routes4))?;
@@ -101,7 +115,9 @@ pub struct Fib {
     hop_limit: usize,
     /// Next hops of stale learned routes: they are removed soon, and do not count towards the limit.
     pub(super) stale_hops: usize,
+    /// Has [`SPARE_ADJACENCIES`] more than the limit.
     adjacencies: Adjacencies,
+    adjacency_limit: usize,
     specials: HashMap<u8, u32>,
     /// Sets of paths by their paths.
     pub(super) sets: PathSets,
@@ -137,7 +153,8 @@ impl Fib {
             hops: NextHops::new(hops).ok_or_else(no_memory)?,
             hop_limit: limits.next_hops,
             stale_hops: 0,
-            adjacencies: Adjacencies::new(limits.adjacencies),
+            adjacencies: Adjacencies::new(adjacency_lines(limits)),
+            adjacency_limit: limits.adjacencies,
             specials: HashMap::new(),
             sets: PathSets::default(),
             hop_changes: 0,
@@ -211,7 +228,7 @@ impl Fib {
             routes6,
             vrf_routes: (fullest.unwrap_or(0), self.vrf_routes),
             next_hops: (self.hops_in_use(), self.hop_limit),
-            adjacencies: (self.adjacencies.len(), self.adjacencies.capacity()),
+            adjacencies: (self.adjacencies.len(), self.adjacency_limit),
         }
     }
 
@@ -258,8 +275,27 @@ impl Fib {
 
     /// Adds an adjacency.
     pub fn add_adjacency(&mut self, adjacency: &Adjacency) -> Result<u32, TableFull> {
-        let added = self.adjacencies.add(adjacency);
+        if self.adjacencies.len() < self.adjacency_limit {
+            return self.add_replacement(adjacency);
+        }
+        let full = AdjacencyError::Full(self.adjacency_limit);
+        Err(self.table_full_counts.full(Table::Adjacencies, full))
+    }
+
+    /// Adds an adjacency in the place of another one, which is to be retired next: the limit is no obstacle.
+    pub fn add_replacement(&mut self, adjacency: &Adjacency) -> Result<u32, TableFull> {
+        let mut added = self.adjacencies.add(adjacency);
+        if matches!(added, Err(AdjacencyError::Full(_))) && self.adjacencies.pending() > 0 {
+            self.wait_for_grace_period();
+            added = self.adjacencies.add(adjacency);
+        }
         added.map_err(|error| self.table_full_counts.full(Table::Adjacencies, error))
+    }
+
+    /// Has an adjacency drop packets from now on: the last resort when no other one can take its place.
+    pub fn drop_over_adjacency(&mut self, id: u32) {
+        let changed = self.adjacencies.set_drop(id);
+        debug_assert!(changed.is_ok());
     }
 
     /// Moves all next hops from one adjacency to another and removes the first.
@@ -277,6 +313,17 @@ impl Fib {
     /// An adjacency.
     pub fn adjacency(&self, id: u32) -> Option<Adjacency> {
         self.adjacencies.get(id).ok()
+    }
+
+    /// Closes a batch of changes and waits until what was removed can be used again, at most for
+    /// [`GRACE_PATIENCE`].
+    pub fn wait_for_grace_period(&mut self) {
+        self.settle();
+        let (epoch, deadline) = (self.quiescence.advance(), Instant::now() + GRACE_PATIENCE);
+        while self.quiescence.safe() < epoch && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        self.settle();
     }
 
     /// Closes a batch of changes and reuses entries that no worker can read any more.

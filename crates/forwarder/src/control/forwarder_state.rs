@@ -13,7 +13,7 @@ use stoa_engine::{NumaNode, Pool, Port, graph};
 use stoa_ports::PortConfig;
 
 use super::desired::{self, Route, Workers};
-use super::fib::Fib;
+use super::fib::{Fib, adjacency_lines};
 use super::interface_index::InterfaceIndex;
 use super::interface_statistics::InterfaceStatistics;
 use super::learned::Learned;
@@ -119,6 +119,8 @@ pub struct ForwarderState {
     pub(super) alias: String,
     pub(super) permanent: BTreeMap<(u32, IpAddr), [u8; 6]>,
     pub(super) cache: Cache,
+    /// Neighbours whose adjacencies drop packets, because the table had no space for the new ones.
+    pub(super) outdated_adjacencies: BTreeSet<(u32, IpAddr)>,
     pub(super) addresses: AddressWriter,
     /// Drops on this thread, by reason.
     pub(super) dropped: Vec<u64>,
@@ -165,15 +167,15 @@ pub struct ForwarderState {
 }
 
 impl ForwarderState {
-    /// Starts idle workers. `topology` is that of the machine, `former` the buffers of earlier workers.
+    /// Starts idle workers. `topology` is that of the machine, `pools` all packet buffers so far.
     pub(super) fn start(
         workers: &Workers,
         limits: Limits,
         open: PortOpener,
         is_stepped: bool,
-        (topology, former): (Topology, &[&'static Pool]),
+        (topology, pools): (Topology, &mut Vec<&'static Pool>),
     ) -> Result<Self, StartError> {
-        let placement = Placement::new(topology, workers, former)?;
+        let placement = Placement::new(topology, workers, pools)?;
         placement.interleave_tables();
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, workers.kernel, quiescence.clone())?;
@@ -188,7 +190,7 @@ impl ForwarderState {
             cpus: workers.cpus.clone(),
             is_local: placement.has_several_nodes(),
             polling: workers.polling,
-            adjacencies: limits.adjacencies,
+            adjacencies: adjacency_lines(limits),
             is_stepped,
         };
         let counted = (stoa_ports::INPUTS.len(), drops::COUNT);
@@ -223,6 +225,7 @@ impl ForwarderState {
             alias: String::new(),
             permanent: BTreeMap::new(),
             cache: Cache::new(limits.neighbors),
+            outdated_adjacencies: BTreeSet::new(),
             addresses: AddressWriter::default(),
             dropped: vec![0; drops::COUNT],
             started: (!is_stepped).then(Instant::now),

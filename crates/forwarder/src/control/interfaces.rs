@@ -11,6 +11,7 @@ use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_wire::ethernet::Mac;
 
 use super::desired;
+use super::fib::Fib;
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use super::interface_statistics::InterfaceStatistics;
 use super::limits::{Table, TableFull};
@@ -21,7 +22,6 @@ use crate::ethernet::interface_flags::{
     ADVERTISE6, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, SUB_INTERFACE, UP, VIRTUAL, VRRP4, VRRP6,
 };
 use crate::neighbor::messages::Link;
-use crate::shared::DEFAULT_VRF;
 
 impl ForwarderState {
     /// An index for a new interface.
@@ -112,7 +112,9 @@ impl ForwarderState {
                 && is_enabled == (desired.enabled && parent_up)
         };
         let is_same = self.interface(index).is_some_and(|old| !old.is_reserved() && same(old));
-        let gleans = if is_same { None } else { Some(self.gleans(index, desired, mtu)?) };
+        let is_new = self.interface(index).is_none_or(InterfaceState::is_reserved);
+        let gleans =
+            if is_same { None } else { Some(self.gleans((index, desired), mtu, is_new)?) };
         // Nothing fails from here on.
         if base == index
             && let Some(port) = self.ports.get_mut(owner)
@@ -176,29 +178,29 @@ impl ForwarderState {
         if self.is_tunnel(interface) { AdjacencyKind::Tunnel } else { AdjacencyKind::Glean }
     }
 
-    /// New glean adjacencies of both families.
+    /// New glean adjacencies of both families. `is_new`: they take the place of no others.
     fn gleans(
         &mut self,
-        index: u32,
-        desired: &desired::Interface,
+        to: (u32, &desired::Interface),
         mtu: (u16, u16),
+        is_new: bool,
     ) -> Result<(u32, u32), TableFull> {
-        let first = self.glean((index, desired), mtu.0, true)?;
-        let second = self.glean((index, desired), mtu.1, false);
+        let (first, second) = (self.glean(to, mtu.0, true), self.glean(to, mtu.1, false));
+        let add = if is_new { Fib::add_adjacency } else { Fib::add_replacement };
+        let first = add(&mut self.fib, &first)?;
+        let second = add(&mut self.fib, &second);
         Ok((first, second.inspect_err(|_| self.fib.retire_adjacency(first))?))
     }
 
     fn glean(
-        &mut self,
+        &self,
         (interface, desired): (u32, &desired::Interface),
         mtu: u16,
         is_ip4: bool,
-    ) -> Result<u32, TableFull> {
+    ) -> Adjacency {
         let (kind, rewrite) = (self.glean_kind(interface), Vec::new());
         let has_output_features = self.will_have_output_features(desired, kind, is_ip4);
-        let adjacency =
-            Adjacency { interface, mtu, kind, has_output_features, context: 0, rewrite };
-        self.fib.add_adjacency(&adjacency)
+        Adjacency { interface, mtu, kind, has_output_features, context: 0, rewrite }
     }
 
     /// Applies the settings of a port's interfaces again: a device that came back may have another MAC
@@ -224,7 +226,7 @@ impl ForwarderState {
         self.remove_neighbors(index);
         self.reset_dad(index);
         let Some(state) = self.take_interface(index) else { return };
-        self.shared.set_interface(index, &[0; 6], 0, 0, DEFAULT_VRF);
+        self.shared.clear_interface(index);
         self.shared.arcs.clear(&self.shared.attributes, index);
         self.send_to_workers(|| Command::Map { interface: index, base: NO_INTERFACE });
         if !state.is_reserved() {

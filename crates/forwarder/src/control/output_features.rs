@@ -60,6 +60,7 @@ fn is_sent_at_once(kind: AdjacencyKind) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
 
     use stoa_engine::pool::HugePages;
@@ -70,29 +71,50 @@ mod tests {
     use crate::control::desired::{DesiredState, Interface, Workers};
     use crate::control::{Forwarder, Limits};
 
-    #[test]
-    fn a_refused_change_switches_no_feature() {
+    const NEIGHBOR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+
+    /// A forwarder with the port "one", behind which is a neighbour.
+    fn forwarder() -> (Forwarder, Interface) {
         let limits = Limits { adjacencies: 64, ..Limits::default() };
         let mut forwarder = Forwarder::stepped(limits, Arc::new(stoa_ports::open));
         let workers =
             Workers { count: 1, buffers: 512, huge_pages: HugePages::Never, ..Workers::default() };
         let mut desired = DesiredState { workers, ..DesiredState::default() };
-        let plain = Interface { enabled: true, ..Interface::default() };
+        let mut plain = Interface { enabled: true, ..Interface::default() };
+        plain.ip4.addresses.push((Ipv4Addr::new(192, 0, 2, 1).into(), 24));
         desired.ports.insert("one".to_owned(), PortConfig::Null(NullConfig::default()));
         desired.interfaces.insert("one".to_owned(), plain.clone());
+        desired.neighbors.insert(("one".to_owned(), NEIGHBOR), [2, 0, 0, 0, 0, 2]);
         forwarder.apply(desired).unwrap();
-        let state = forwarder.state().unwrap();
-        let index = state.index_of("one").unwrap();
+        (forwarder, plain)
+    }
+
+    /// Takes all lines of the table of adjacencies.
+    fn fill(state: &mut ForwarderState, interface: u32) -> Vec<u32> {
         let other = Adjacency {
-            interface: index,
+            interface,
             mtu: 1500,
             kind: AdjacencyKind::Drop,
             has_output_features: false,
             context: 0,
             rewrite: Vec::new(),
         };
-        let others = std::iter::from_fn(|| state.fib.add_adjacency(&other).ok());
-        let mut others: Vec<u32> = others.collect();
+        std::iter::from_fn(|| state.fib.add_replacement(&other).ok()).collect()
+    }
+
+    /// The kind of the neighbour's adjacency, and whether it has output features.
+    fn of_neighbor(state: &ForwarderState, interface: u32) -> (AdjacencyKind, bool) {
+        let entry = state.cache.get(&(interface, NEIGHBOR)).unwrap();
+        let adjacency = state.fib.adjacency(entry.adjacency).unwrap();
+        (adjacency.kind, adjacency.has_output_features)
+    }
+
+    #[test]
+    fn a_refused_change_switches_no_feature() {
+        let (mut forwarder, plain) = forwarder();
+        let state = forwarder.state().unwrap();
+        let index = state.index_of("one").unwrap();
+        let mut others = fill(state, index);
         let features = Interface { noop_output: true, noop_port: true, ..plain };
         let has_features = |state: &ForwarderState| {
             let arcs = &state.shared.arcs;
@@ -100,12 +122,31 @@ mod tests {
         };
         assert!(state.set_interface(index, "one", &features).is_err());
         assert_eq!(has_features(state), [false; 2]);
-        // With room for one of the two adjacencies, then for both.
+        // With room for one of the two adjacencies, then for both; that of the neighbour follows in the place
+        // of those that were replaced.
         for is_accepted in [false, true] {
             others.pop().into_iter().for_each(|other| state.fib.retire_adjacency(other));
             state.fib.settle();
             assert_eq!(state.set_interface(index, "one", &features).is_ok(), is_accepted);
             assert_eq!(has_features(state), [is_accepted; 2]);
+            assert_eq!(of_neighbor(state, index), (AdjacencyKind::Complete, is_accepted));
         }
+    }
+
+    #[test]
+    fn a_neighbour_whose_adjacency_cannot_change_gets_no_packets() {
+        let (mut forwarder, plain) = forwarder();
+        let state = forwarder.state().unwrap();
+        let index = state.index_of("one").unwrap();
+        let mut others = fill(state, index);
+        state.set_output_features(index, &Interface { noop_output: true, ..plain });
+        state.refresh_neighbors(index);
+        assert_eq!(of_neighbor(state, index), (AdjacencyKind::Drop, false));
+        state.tick_neighbors();
+        assert_eq!(of_neighbor(state, index), (AdjacencyKind::Drop, false));
+        others.pop().into_iter().for_each(|other| state.fib.retire_adjacency(other));
+        state.tick_neighbors();
+        assert_eq!(of_neighbor(state, index), (AdjacencyKind::Complete, true));
+        assert!(state.outdated_adjacencies.is_empty());
     }
 }

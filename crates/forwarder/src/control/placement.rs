@@ -23,18 +23,18 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// Makes the pools. `former`: those of earlier workers.
+    /// Makes the pools, or uses those again that `known` has; see [`Pool::leak_after`].
     pub(super) fn new(
         topology: Topology,
         workers: &Workers,
-        former: &[&'static Pool],
+        known: &mut Vec<&'static Pool>,
     ) -> Result<Self, PoolError> {
         let nodes = nodes_of(&topology, workers);
         let requested = match topology.has_several_nodes() {
             true => shares(&nodes, workers.buffers),
             false => vec![(None, workers.buffers)],
         };
-        let pools = Pool::leak_after(former, &requested, workers.huge_pages)?;
+        let pools = Pool::leak_after(known, &requested, workers.huge_pages)?;
         Ok(Self { topology, nodes, pools, next_queue: 0 })
     }
 

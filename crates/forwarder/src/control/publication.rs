@@ -1,5 +1,7 @@
 //! Publishes changed interfaces to the workers (VLAN tags, addresses, cross-connects, tunnels), and reviews
-//! what depends on them. The cost grows with the number of changed interfaces, not of all.
+//! what depends on them. The cost of VLAN tags and addresses grows with the number of changed interfaces.
+//! Each call also visits all cross-connected interfaces and the addresses of all virtual routers, and one
+//! changed tunnel publishes the table of all tunnels.
 
 use std::collections::BTreeSet;
 

@@ -16,7 +16,7 @@ use super::ip4_options::{self, through_options};
 use super::ip4_punt::punt_class;
 use super::ip4_validate::{self, Validated};
 use super::lookup::Lookup;
-use super::{ERROR, LOCAL, REWRITE, follow, follow_all, follow_some};
+use super::{ERROR, LOCAL, REWRITE, are_featured, follow, follow_all, follow_some};
 use crate::arcs::{self, IP4_INPUT};
 use crate::attributes::interface_flags::{FEATURES4, FORWARD4, IN_VRF, IP4};
 use crate::drops::Drop;
@@ -112,13 +112,17 @@ impl Ip4Input {
         if others.is_empty() {
             return self.forward_all(reader, vector);
         }
-        if plain.is_empty() && self.are_featured(vector) {
+        let featured = IP4 | FEATURES4;
+        if plain.is_empty()
+            && self.validated.is_clean()
+            && are_featured(featured, &self.attributes, vector)
+        {
             let arc = &self.shared.arcs.ip4_input;
             return self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
         }
         let mut slow = LaneSet::first_of(0);
         for lane in others.iter() {
-            let has_features = self.attributes[lane] & (IP4 | FEATURES4) == IP4 | FEATURES4;
+            let has_features = self.attributes[lane] & featured == featured;
             if has_features && vector.flags[lane] == 0 && !self.validated.is_exception(lane) {
                 let enabled = self.shared.arcs.ip4_input.enabled(vector.rx_if[lane]);
                 vector.next[lane] = self.hook.edge(enabled);
@@ -137,16 +141,6 @@ impl Ip4Input {
             vector.next[lane] = self.slow_path(reader, vector, lane);
         }
         Next::Lanes
-    }
-
-    /// Whether all lanes are valid and go to features: the interfaces of a router mostly have the same.
-    #[inline(always)]
-    fn are_featured(&self, vector: &Vector) -> bool {
-        const FEATURED: u32 = IP4 | FEATURES4;
-        let lanes = vector.len();
-        let all = self.attributes[..lanes].iter().fold(FEATURED, |all, it| all & it);
-        let flags = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-        all == FEATURED && flags == 0 && self.validated.is_clean()
     }
 
     /// The valid lanes that need only routing. Loads the attributes of all lanes.

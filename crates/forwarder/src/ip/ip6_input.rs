@@ -13,7 +13,7 @@ use stoa_wire::{ipv6, vrrp};
 
 use super::ip6_validate::{self, Scope, Validated, check};
 use super::lookup::Lookup;
-use super::{ERROR, LOCAL, REWRITE, follow, follow_all, follow_some};
+use super::{ERROR, LOCAL, REWRITE, are_featured, follow, follow_all, follow_some};
 use crate::addresses::Addresses;
 use crate::arcs::{self, IP6_INPUT};
 use crate::attributes::interface_flags::{ADVERTISE6, FEATURES6, FORWARD6, IN_VRF, IP6, VRRP6};
@@ -113,7 +113,11 @@ impl Ip6Input {
         if others.is_empty() {
             return self.forward_all(reader, vector);
         }
-        if routed.is_empty() && self.are_featured(vector) {
+        let featured = IP6 | FEATURES6;
+        if routed.is_empty()
+            && self.validated.is_clean()
+            && are_featured(featured, &self.attributes, vector)
+        {
             let arc = &self.shared.arcs.ip6_input;
             return self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
         }
@@ -123,7 +127,7 @@ impl Ip6Input {
         for lane in others.iter() {
             let is_exception = self.validated.is_exception(lane);
             let destination = &mut self.validated.destination[lane];
-            let has_features = self.attributes[lane] & (IP6 | FEATURES6) == IP6 | FEATURES6;
+            let has_features = self.attributes[lane] & featured == featured;
             if has_features && vector.flags[lane] == 0 && !is_exception {
                 vector.next[lane] =
                     self.hook.edge(shared.arcs.ip6_input.enabled(vector.rx_if[lane]));
@@ -142,16 +146,6 @@ impl Ip6Input {
         self.look_up(reader, vector);
         follow_some(&self.shared, vector, (&routed, &self.values), route);
         Next::Lanes
-    }
-
-    /// Whether all lanes are valid and go to features: the interfaces of a router mostly have the same.
-    #[inline(always)]
-    fn are_featured(&self, vector: &Vector) -> bool {
-        const FEATURED: u32 = IP6 | FEATURES6;
-        let lanes = vector.len();
-        let all = self.attributes[..lanes].iter().fold(FEATURED, |all, it| all & it);
-        let flags = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
-        all == FEATURED && flags == 0 && self.validated.is_clean()
     }
 
     /// The valid lanes that need only routing. Loads the attributes of all lanes.

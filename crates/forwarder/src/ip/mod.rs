@@ -100,6 +100,16 @@ pub(crate) fn follow(
     }
 }
 
+/// Whether all lanes have the bits `featured` of their interfaces, and no flags: valid ones go to features
+/// together. The interfaces of a router mostly have the same.
+#[inline(always)]
+pub(crate) fn are_featured(featured: u32, attributes: &Column<u32>, vector: &Vector) -> bool {
+    let lanes = vector.len();
+    let all = attributes[..lanes].iter().fold(featured, |all, it| all & it);
+    let flags = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
+    all == featured && flags == 0
+}
+
 /// What [`follow_batch`] has resolved.
 pub(crate) enum Followed {
     /// All lanes: they have this edge.

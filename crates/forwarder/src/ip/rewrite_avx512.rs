@@ -164,14 +164,16 @@ fn into_tunnels<F: DecrementTtl>(
 }
 
 /// Adds packets and bytes to their counters. Both at once takes half the loads and stores. This worker
-/// alone writes them; others may read them meanwhile, and an aligned store of 16 bytes writes either
-/// half whole.
+/// alone writes them. The control thread may read them meanwhile, and can get the halves of different
+/// times.
 #[inline(always)]
 fn add(counters: &AdjacencyCounters, added: &[u64; 2]) {
     const { assert!(size_of::<AdjacencyCounters>() == 16 && align_of::<AdjacencyCounters>() == 16) };
     const { assert!(std::mem::offset_of!(AdjacencyCounters, bytes) == 8) };
     let counters = std::ptr::from_ref(counters).cast_mut().cast::<__m128i>();
-    // SAFETY: the counters are 16 bytes of atomic integers, which may be written through a reference.
+    // SAFETY: the counters are 16 aligned bytes of atomic integers, which may be written through a reference.
+    // The loads and the store are not atomic ones by the language's rules. This relies on x86-64, where each
+    // aligned half of an aligned vector is loaded and stored whole, and on there being no other writer.
     unsafe {
         let added = _mm_loadu_si128(added.as_ptr().cast());
         _mm_store_si128(counters, _mm_add_epi64(_mm_load_si128(counters), added));

@@ -12,7 +12,7 @@ use stoa_wire::ipv4;
 use super::encapsulate::{LOOKUP4, Outer};
 use super::line::{FIELDS, GRE_IP4, IP_IP4, TunnelLine};
 use crate::columns_avx2::{
-    Columns, STEP, bits_16, bits_32, mask_16, narrow_16, swap_16, transpose,
+    Columns, STEP, bits_16, bits_32, mask_16, narrow_16, store_some, swap_16, transpose,
 };
 
 /// Bytes of the fields of a line: one load.
@@ -294,11 +294,7 @@ fn store(vector: &mut Vector, (at, done): (usize, u8), columns: &Columns, tunnel
     let all = |value: u16| _mm_set1_epi16(value as i16);
     // SAFETY: 8 elements of each column follow `at`.
     unsafe {
-        let put = |column: &mut Column<u16>, values| {
-            let place = column.as_mut_ptr().add(at).cast::<__m128i>();
-            let values = _mm_blendv_epi8(_mm_loadu_si128(place), values, lanes);
-            _mm_storeu_si128(place, values);
-        };
+        let put = |column: &mut Column<u16>, values| store_some(column, at, values, lanes);
         put(&mut vector.offset, _mm_sub_epi16(columns.offset, by));
         put(&mut vector.length, _mm_add_epi16(columns.length, by));
         let old = _mm_loadu_si128(vector.flags.as_ptr().add(at).cast());

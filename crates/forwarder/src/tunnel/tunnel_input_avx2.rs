@@ -11,7 +11,7 @@ use stoa_wire::{gre, ipv4, protocol};
 use super::tunnel_input::{Decapsulated, IP4, IP6};
 use crate::attributes::interface_flags::UP;
 use crate::columns_avx2::{
-    Columns, STEP, bits_32, load_4, load_16, mask_16, narrow_16, swap_16, transpose,
+    Columns, STEP, bits_32, load_4, load_16, mask_16, narrow_16, store_some, swap_16, transpose,
 };
 
 /// Bytes of the longest header.
@@ -127,11 +127,7 @@ fn store(vector: &mut Vector, (at, done): (usize, u8), columns: &Columns, outer:
     let is_ip6 = mask_16(bits_32(outer.is_ip6));
     // SAFETY: 8 elements of each column follow `at`.
     unsafe {
-        let put = |column: &mut Column<u16>, values| {
-            let place = column.as_mut_ptr().add(at).cast::<__m128i>();
-            let values = _mm_blendv_epi8(_mm_loadu_si128(place), values, lanes);
-            _mm_storeu_si128(place, values);
-        };
+        let put = |column: &mut Column<u16>, values| store_some(column, at, values, lanes);
         put(&mut vector.offset, _mm_add_epi16(columns.offset, header));
         put(&mut vector.length, _mm_sub_epi16(narrow_16(outer.total), header));
         let old = _mm_loadu_si128(vector.flags.as_ptr().add(at).cast());

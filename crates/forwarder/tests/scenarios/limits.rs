@@ -74,6 +74,45 @@ fn each_table_names_its_limit() {
     Lab::with(&networks(60, ""), limits, |_| Wire::new(1, 1));
 }
 
+/// Eight ports take 16 of 24 adjacencies: less is free than a change of all ports replaces, and than its
+/// rollback needs.
+#[test]
+fn a_refused_change_is_taken_back_in_a_tight_table() {
+    const PORTS: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
+    let with = |mtu: u16, gateways: u8| {
+        let ports = (1..).zip(PORTS).fold(Setup::new(), |setup, (n, name)| {
+            setup.port(name, n).with(name, |port| (port.ip4.mtu, port.ip6.mtu) = (mtu, mtu))
+        });
+        (0..gateways).fold(ports.host("one", 1).host("two", 2), |setup, at| {
+            let gateway = IpAddr::from([10, 0, 2, 10 + at]);
+            setup.paths((IpAddr::from([192, 0, 2, at]), 32), &[("two", Some(gateway), 1)])
+        })
+    };
+    let listed = |lab: &mut Lab| {
+        let all = lab.state().list_interfaces().into_iter();
+        // Listener reports are sent meanwhile.
+        let all = all.map(|it| v1::InterfaceState { tx_packets: 0, tx_bytes: 0, ..it });
+        (all.collect::<Vec<_>>(), limit_of(lab, Table::Adjacencies).used)
+    };
+    let limits = Limits { adjacencies: 24, ..LIMITS };
+    let mut lab = Lab::with(&with(1500, 0), limits, |_| Wire::new(1, 1));
+    let before = listed(&mut lab);
+    assert_eq!(before.1, 20);
+    assert!(lab.apply(&with(1400, 40)).unwrap_err().is_full);
+    lab.settle();
+    lab.forget();
+    assert_eq!(listed(&mut lab), before);
+    let long = || [packet_from(1, &udp(host4(1), host4(2), &[0; 1450]))];
+    lab.send("one", long());
+    assert_eq!(lab.take("two").len(), 1);
+    // Without the gateways, it is accepted: 20 adjacencies are replaced with four to spare.
+    lab.apply(&with(1400, 0)).unwrap();
+    lab.settle();
+    lab.send("one", long());
+    assert_eq!(lab.take("two").len(), 2, "two fragments");
+    assert_eq!(limit_of(&mut lab, Table::Adjacencies).used, before.1);
+}
+
 /// A next hop beyond the limit is retried after the others: that counts as one refusal.
 #[test]
 fn a_route_beyond_the_limit_is_refused_once() {

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_forwarder::ip::reverse_path::{LOOSE, LOOSE_OR_DEFAULT, STRICT};
+use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::SpecialNextHop;
 
 use crate::harness::*;
@@ -108,6 +109,45 @@ fn the_check_uses_the_vrf_of_the_interface() {
     assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 2);
     assert_eq!(arrive(&mut lab, "west", 1, [host4(3).into(), host6(3).into()]), 0);
     lab.assert_dropped(&[("reverse-path-loose", 2)]);
+}
+
+/// A vector of the port west mixes strict and loose checks, none, and a strict one in another VRF.
+#[test]
+fn each_packet_of_a_mixed_vector_has_the_check_of_its_interface() {
+    let subs: [(u8, u32); 3] = [(31, LOOSE), (32, 0), (33, STRICT)];
+    for kernel in Kernel::available() {
+        let mut setup =
+            urpf(Setup::three_ports().port("south", 4).host("south", 4), "west", STRICT);
+        for (n, mode) in subs {
+            let name = format!("west.{n}");
+            setup = setup.sub(&name, n, "west", &[(0x8100, n.into())]);
+            setup = urpf(setup, &name, mode);
+        }
+        setup = setup.vrf("red", &["west.33", "south"]);
+        setup.0.workers.kernel = kernel;
+        let mut lab = Lab::new(&setup);
+        let mut frames = Vec::new();
+        for n in [1, 31, 32, 33].repeat(10) {
+            let to = if n == 33 { 4 } else { 2 };
+            let tags = [(0x8100, n.into())];
+            let tags = if n == 1 { &[][..] } else { &tags };
+            // From its own network, from that of another interface, and from none.
+            let sources4 = [host4(n).into(), host4(3).into(), FAR4];
+            let sources6 = [host6(n).into(), host6(3).into(), FAR6];
+            let packets4 = sources4.map(|source: IpAddr| udp(source, host4(to), b""));
+            let packets6 = sources6.map(|source: IpAddr| udp(source, host6(to), b""));
+            frames.extend(
+                packets4.iter().chain(&packets6).map(|packet| {
+                    frame(our_mac(1), host_mac(n), tags, ethertype_of(packet), packet)
+                }),
+            );
+        }
+        lab.send("west", frames);
+        // By family: one of west, two of the loose one, all three of the one without.
+        let sent = ["east", "south", "west"].map(|port| lab.take(port).len());
+        assert_eq!(sent, [120, 20, 0], "{kernel:?}");
+        lab.assert_dropped(&[("reverse-path-loose", 20), ("reverse-path-strict", 80)]);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_forwarder::control::{Table, VRFS};
+use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_wire::{ipv4, protocol};
 
@@ -65,6 +66,51 @@ fn the_same_addresses_in_three_vrfs_are_isolated() {
     let errors: Vec<_> = parsed.iter().filter_map(|parsed| parsed.icmp).collect();
     assert_eq!(errors, [(3, 0)]);
     lab.assert_dropped(&[("ip4-no-route", 1)]);
+}
+
+/// The same destinations are in all three VRFs, by prefixes of other lengths and ports of their own.
+#[test]
+fn each_packet_of_a_mixed_vector_has_the_table_of_its_vrf() {
+    let nets = |at: u8| {
+        let (four, six) = if at == 1 { (32, 128) } else { (24, 64 - at) };
+        let mask4 = u32::MAX << (32 - u32::from(four));
+        let (IpAddr::V4(ip4), IpAddr::V6(ip6)) = (FAR4, FAR6) else { unreachable!() };
+        let net6 = u128::from(ip6) & u128::MAX << (128 - u32::from(six));
+        let net4 = IpAddr::from((u32::from(ip4) & mask4).to_be_bytes());
+        [(net4, four), (IpAddr::from(net6.to_be_bytes()), six)]
+    };
+    for kernel in Kernel::available() {
+        let mut setup = Setup::new_with(kernel).port("west", 1);
+        for (at, vrf) in ["", "red", "blue"].into_iter().enumerate() {
+            let (at, out) = (at as u8, format!("out{at}"));
+            setup = setup.port(&out, 4 + at).host(&out, 4 + at);
+            if at > 0 {
+                let sub = format!("west.{}", 30 + at);
+                setup = setup.sub(&sub, 10 + at, "west", &[(0x8100, 30 + u16::from(at))]);
+                setup = setup.vrf(vrf, &[&sub, &out]);
+            }
+            let gateways: [IpAddr; 2] = [host4(4 + at).into(), host6(4 + at).into()];
+            for (net, gateway) in nets(at).into_iter().zip(gateways) {
+                let path = [(out.as_str(), Some(gateway), 1)];
+                setup = match at {
+                    0 => setup.paths(net, &path),
+                    _ => setup.paths_in(vrf, net, &path),
+                };
+            }
+        }
+        let mut lab = Lab::new(&setup);
+        let packets = (0..240).map(|number: u16| {
+            let (vrf, is_ip4) = (number % 3, number / 3 % 2 == 0);
+            let packet = if is_ip4 { udp(host4(1), FAR4, b"") } else { udp(host6(1), FAR6, b"") };
+            let tags = [(0x8100, 30 + vrf)];
+            let tags = if vrf == 0 { &[][..] } else { &tags };
+            frame(our_mac(1), host_mac(1), tags, ethertype_of(&packet), &packet)
+        });
+        lab.send("west", packets);
+        let sent = ["out0", "out1", "out2", "west"].map(|port| lab.take(port).len());
+        assert_eq!(sent, [80, 80, 80, 0], "{kernel:?}");
+        lab.assert_dropped(&[]);
+    }
 }
 
 #[test]

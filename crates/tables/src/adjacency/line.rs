@@ -135,4 +135,11 @@ impl AdjacencyLine {
             | u64::from(adjacency.kind as u8 | features) << 56;
         self.0[0].store(head, Ordering::Release);
     }
+
+    /// Turns the kind into [`AdjacencyKind::Drop`], without output features. Workers read either kind with
+    /// the same words beside it.
+    pub(super) fn set_drop(&self) {
+        let others = self.0[0].load(Ordering::Relaxed) & !(0xff << 56);
+        self.0[0].store(others | (AdjacencyKind::Drop as u64) << 56, Ordering::Release);
+    }
 }

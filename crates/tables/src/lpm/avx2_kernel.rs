@@ -162,12 +162,16 @@ unsafe fn step8<K: Key>(
     let mut half = before;
     let mut narrow = _mm256_setzero_si256();
     if K::NARROWS {
+        // A leaf may have the bit of a narrow chunk in its value.
         narrow = _mm256_srai_epi32::<31>(_mm256_slli_epi32::<2>(found));
+        narrow = _mm256_and_si256(narrow, children);
         half = _mm256_blendv_epi8(before, _mm256_srli_epi32::<1>(before), narrow);
     }
     let half = _mm256_add_epi32(_mm256_slli_epi32::<1>(at), half);
-    // SAFETY: a run is at most 64, so its half-word is within 33 words after `at`, which is at
-    // least `SLACK_WORDS` words before the end of the arena.
+    // SAFETY: at most 63 runs are before the selected one, so its half-word is within 33 words after
+    // `at`, which is at least `SLACK_WORDS` words before the end of the arena. With an empty head, which
+    // the first words of an arena without chunks are, -1 runs are before it and the half-word is the last
+    // of the word `at`: only children are narrow, so that nothing shifts the -1.
     let mut runs = unsafe { _mm256_i32gather_epi32::<4>(from.wrapping_add(1).cast(), half) };
     if K::NARROWS {
         // Which of two runs of 16 bits.

@@ -4,9 +4,9 @@
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
 
-use super::chunk::LONE;
 use super::ip6_kernel::BATCH;
-use super::kernel::{LONE_DIFFERS, join, upper_halves};
+use super::kernel::upper_halves;
+use super::run_kernel::runs_before;
 
 /// Lanes of a vector.
 pub(super) const STEP: usize = 16;
@@ -34,21 +34,8 @@ pub(super) fn select(
     right: u32,
 ) -> __m512i {
     let (right, six) = (_mm_cvtsi32_si128(right as i32), _mm512_set1_epi64(63));
-    let (all, one) = (_mm512_set1_epi64(-1), _mm512_set1_epi32(1));
-    let count = |half: usize| {
-        let beyond = _mm512_andnot_si512(_mm512_srl_epi64(keys[half], right), six);
-        _mm512_popcnt_epi64(_mm512_and_si512(heads[half], _mm512_srlv_epi64(all, beyond)))
-    };
-    let run = _mm512_sub_epi32(join(count(0), count(1)), one);
-    let misses = |half: usize| -> __mmask8 {
-        let less = _mm512_add_epi64(heads[half], all);
-        // (key ^ head) & !(head ^ (head - 1)): where the key differs above the marker.
-        let differs = _mm512_ternarylogic_epi64::<LONE_DIFFERS>(keys[half], heads[half], less);
-        _mm512_test_epi64_mask(differs, differs)
-    };
-    let misses = u16::from(misses(0)) | u16::from(misses(1)) << 8;
-    let lones = _mm512_test_epi32_mask(chunk, _mm512_set1_epi32(LONE as i32));
-    _mm512_mask_mov_epi32(run, lones, _mm512_maskz_mov_epi32(misses, one))
+    let beyond = keys.map(|keys| _mm512_andnot_si512(_mm512_srl_epi64(keys, right), six));
+    runs_before::<u128>(chunk, heads, beyond, keys)
 }
 
 /// The lanes of a step of which so many are left.

@@ -7,9 +7,10 @@
 use crate::sync::{AtomicU32, AtomicU64};
 use core::arch::x86_64::*;
 
-use super::chunk::{NARROW, POSITION};
+use super::chunk::POSITION;
 use super::fib::{LANES, SLACK_WORDS, lookup_lanes, lookup_scalar};
 use super::key::Key;
+use super::run_kernel::{half_words, narrow, runs_before, runs_in};
 
 /// Groups of 16 addresses that walk down together.
 const GROUPS: usize = 4;
@@ -238,23 +239,15 @@ unsafe fn step16(
             _mm512_mask_i32gather_epi64::<8>(zero, high, high_at, words.as_ptr().cast()),
         ]
     };
-    let all = _mm512_set1_epi64(-1);
-    let through = |half: usize| _mm512_and_si512(heads[half], _mm512_srlv_epi64(all, beyond[half]));
-    // Which run is selected, counted from 1: the half-word of the chunk less one, as the bitmap takes
-    // two.
-    let run = join(_mm512_popcnt_epi64(through(0)), _mm512_popcnt_epi64(through(1)));
-    let one = _mm512_set1_epi32(1);
-    let half = _mm512_slli_epi32::<1>(at);
-    let narrow = _mm512_test_epi32_mask(found, _mm512_set1_epi32(NARROW as i32)) & children;
-    let before = _mm512_sub_epi32(run, one);
-    let half = _mm512_add_epi32(half, _mm512_mask_srli_epi32::<1>(before, narrow, before));
+    let before = runs_before::<u32>(found, heads, beyond, beyond);
+    let narrow = narrow::<u32>(found, children);
+    let half = half_words(at, before, narrow);
     let runs = words.as_ptr().wrapping_add(1);
-    // SAFETY: a run is at most 64, so its half-word is within 33 words after `at`, which is at least
-    // `SLACK_WORDS` words before the end of the arena. (A lane that has no chunk reads nothing.)
+    // SAFETY: at most 63 runs are before the selected one, so its half-word is within 33 words after `at`,
+    // which is at least `SLACK_WORDS` words before the end of the arena. (A lane that has no chunk reads
+    // nothing. An empty head would select the last half-word of the word `at`.)
     let runs = unsafe { _mm512_mask_i32gather_epi32::<4>(found, children, half, runs.cast()) };
-    // Which of two runs of 16 bits: rotations are by their lower five bits.
-    let runs = _mm512_mask_rorv_epi32(runs, narrow, runs, _mm512_slli_epi32::<4>(before));
-    _mm512_mask_and_epi32(runs, narrow, runs, _mm512_set1_epi32(0xffff))
+    runs_in::<u32>(runs, before, narrow)
 }
 
 /// The function of three bits `(a ^ b) & !(b ^ c)` for the ternary logic instruction.

@@ -31,6 +31,8 @@ mod iter;
 mod kernel;
 mod key;
 mod rib;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod run_kernel;
 mod tables;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod tables_kernel;

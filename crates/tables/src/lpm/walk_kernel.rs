@@ -4,9 +4,9 @@
 
 use core::arch::x86_64::*;
 
-use super::chunk::{LONE, NARROW, POSITION};
-use super::kernel::{LONE_DIFFERS, join};
+use super::chunk::POSITION;
 use super::key::Key;
+use super::run_kernel::{half_words, narrow, runs_before, runs_in};
 use crate::load_kernel::{load_16_at, load_words_at};
 
 /// An arena for each lane: addresses of their first words, and their last positions.
@@ -111,14 +111,15 @@ unsafe fn step<K: Key, const N: usize>(
     arenas: &[ManyArenas; N],
     next: impl Fn(usize) -> ([__m512i; 2], [__m512i; 2]),
 ) -> bool {
-    let one = _mm512_set1_epi32(1);
     let mut ats = [_mm512_setzero_si512(); N];
     let mut befores = ats;
     let mut any = 0;
     // SAFETY: a chunk ends before the slack does, wherever up to the last position it begins. (Right
     // chunks do; the last position is for the sake of soundness alone.) Lanes without a chunk load the
-    // first word: what comes of it is not used. A run is at most 64, so its half-word is within 33 words
-    // after that position.
+    // first word, of which any bits can be set: what comes of it is not used. At most 63 runs are before
+    // the selected one, so its half-word is within 33 words after that position. With an empty first word
+    // -1 runs are before it, and the half-word is in that word: only children are narrow, so that nothing
+    // shifts the -1.
     unsafe {
         let mut words: [[__m512i; 2]; N] = core::array::from_fn(|group| {
             let children = _mm512_movepi32_mask(found[group]);
@@ -133,56 +134,18 @@ unsafe fn step<K: Key, const N: usize>(
         for group in 0..N {
             let (beyond, keys) = next(group);
             let heads = load_words_at(&words[group]);
-            let run = run::<K>(found[group], heads, beyond, keys);
-            let before = _mm512_sub_epi32(run, one);
+            let before = runs_before::<K>(found[group], heads, beyond, keys);
             befores[group] = before;
-            let half = _mm512_slli_epi32::<1>(_mm512_add_epi32(ats[group], one));
-            let narrow = _mm512_test_epi32_mask(found[group], _mm512_set1_epi32(NARROW as i32));
-            let narrow = if K::NARROWS { narrow } else { 0 };
-            let half = _mm512_add_epi32(half, _mm512_mask_srli_epi32::<1>(before, narrow, before));
-            words[group] = arenas[group].places_of_halves(half);
+            let narrow = narrow::<K>(found[group], _mm512_movepi32_mask(found[group]));
+            let first = _mm512_add_epi32(ats[group], _mm512_set1_epi32(1));
+            words[group] = arenas[group].places_of_halves(half_words(first, before, narrow));
         }
         for group in 0..N {
             let children = _mm512_movepi32_mask(found[group]);
-            let narrow = _mm512_test_epi32_mask(found[group], _mm512_set1_epi32(NARROW as i32));
-            let runs = load_16_at(&words[group]);
+            let narrow = narrow::<K>(found[group], children);
+            let runs = runs_in::<K>(load_16_at(&words[group]), befores[group], narrow);
             found[group] = _mm512_mask_mov_epi32(found[group], children, runs);
-            if K::NARROWS {
-                // Which of two runs of 16 bits: rotations are by their lower five bits.
-                let narrow = narrow & children;
-                let by = _mm512_slli_epi32::<4>(befores[group]);
-                let runs = _mm512_mask_rorv_epi32(found[group], narrow, found[group], by);
-                found[group] = _mm512_mask_and_epi32(runs, narrow, runs, _mm512_set1_epi32(0xffff));
-            }
         }
     }
     true
-}
-
-/// Which run of their chunks lanes select, counted from 1.
-#[inline]
-#[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-fn run<K: Key>(
-    found: __m512i,
-    heads: [__m512i; 2],
-    beyond: [__m512i; 2],
-    keys: [__m512i; 2],
-) -> __m512i {
-    let all = _mm512_set1_epi64(-1);
-    let through = |half: usize| _mm512_and_si512(heads[half], _mm512_srlv_epi64(all, beyond[half]));
-    let run = join(_mm512_popcnt_epi64(through(0)), _mm512_popcnt_epi64(through(1)));
-    if !K::LONES {
-        return run;
-    }
-    let one = _mm512_set1_epi32(1);
-    let misses = |half: usize| -> __mmask8 {
-        let less = _mm512_add_epi64(heads[half], all);
-        // (key ^ head) & !(head ^ (head - 1)): where the key differs above the marker.
-        let differs = _mm512_ternarylogic_epi64::<LONE_DIFFERS>(keys[half], heads[half], less);
-        _mm512_test_epi64_mask(differs, differs)
-    };
-    let misses = u16::from(misses(0)) | u16::from(misses(1)) << 8;
-    let lones = _mm512_test_epi32_mask(found, _mm512_set1_epi32(LONE as i32));
-    let run = _mm512_mask_mov_epi32(run, lones, one);
-    _mm512_mask_add_epi32(run, lones & misses, one, one)
 }

@@ -8,6 +8,7 @@
 use core::arch::x86_64::*;
 
 use super::reader::{ADJACENCY, BATCH, KIND_SHIFT, Others};
+use crate::load_kernel::load_8;
 use crate::lpm::Kernel;
 use crate::sync::AtomicU64;
 
@@ -52,34 +53,10 @@ unsafe fn resolve_steps(
             let known = _mm256_cmplt_epu32_mask(ids, end);
             let ids = _mm256_maskz_mov_epi32(known, ids);
             _mm256_storeu_si256(at.as_mut_ptr().cast(), ids);
-            let words = _mm512_maskz_mov_epi64(known, load_8(objects, &at));
+            let words = _mm512_maskz_mov_epi64(known, load_8(objects.as_ptr(), &at));
             let odd = _mm512_cmpneq_epu64_mask(_mm512_srli_epi64::<{ KIND_SHIFT }>(words), kind);
             _mm256_storeu_si256(adjacencies.as_mut_ptr().cast(), _mm512_cvtepi64_epi32(words));
             others[step / 8] |= u64::from(odd) << (step % 8 * STEP);
         }
-    }
-}
-
-/// The objects with these ids. The writer stores them atomically meanwhile: each lane is one aligned
-/// load of 8 bytes, which x86-64 performs whole, and what the word leads to is loaded after it.
-///
-/// # Safety
-/// There are objects with these ids.
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
-unsafe fn load_8(objects: &[AtomicU64], ids: &[u32; STEP]) -> __m512i {
-    // SAFETY: guaranteed by the caller. The load of an id is volatile: else the compiler takes it out
-    // of the register of all of them, by two shuffles.
-    unsafe {
-        let object = |lane: usize| {
-            let id = core::ptr::from_ref(&ids[lane]).read_volatile();
-            objects.as_ptr().add(id as usize)
-        };
-        let two = |lane: usize| {
-            let low = _mm_castsi128_pd(_mm_loadl_epi64(object(lane).cast()));
-            _mm_castpd_si128(_mm_loadh_pd(low, object(lane + 1).cast()))
-        };
-        let four = |lane: usize| _mm256_set_m128i(two(lane + 2), two(lane));
-        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(four(0)), four(4))
     }
 }

@@ -1,12 +1,10 @@
-//! Neighbour entries: adjacencies, host routes, solicitations, and the effect of link changes.
+//! Neighbour entries: host routes, solicitations, and the effect of link changes.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use stoa_engine::Packet;
-use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
+use stoa_tables::adjacency::AdjacencyKind;
 use stoa_tables::next_hop::NextHop;
-use stoa_wire::ethernet::ethertype;
 
 use crate::control::fib::host;
 use crate::control::forwarder_state::ForwarderState;
@@ -138,58 +136,6 @@ impl ForwarderState {
         self.add_host_route(key);
     }
 
-    pub(super) fn build_adjacency(
-        &self,
-        key: Key,
-        kind: AdjacencyKind,
-        entry: &Entry,
-    ) -> Adjacency {
-        let ethertype = if key.1.is_ipv4() { ethertype::IP4 } else { ethertype::IP6 };
-        let state = self.interface(key.0);
-        let mtu = state.map_or(0, |s| if key.1.is_ipv4() { s.mtu.0 } else { s.mtu.1 });
-        let rewrite = match kind {
-            AdjacencyKind::Complete => state.map(|s| s.link.header(entry.mac, ethertype)),
-            _ => None,
-        };
-        let rewrite = rewrite.unwrap_or_default();
-        let has_output_features = self.has_output_features(key.0, kind, key.1.is_ipv4());
-        let context = entry.serial.into();
-        Adjacency { interface: key.0, mtu, kind, has_output_features, context, rewrite }
-    }
-
-    /// Replaces the adjacency of a neighbour.
-    pub(super) fn set_adjacency(&mut self, key: Key, kind: AdjacencyKind) {
-        self.set_adjacency_after(key, kind, VecDeque::new());
-    }
-
-    /// The same, after packets that have waited for it: workers get these before later packets can use the
-    /// new adjacency, which keeps their order.
-    fn set_adjacency_after(&mut self, key: Key, kind: AdjacencyKind, waiting: VecDeque<Packet>) {
-        let Some(entry) = self.cache.get(&key) else { return };
-        let old = entry.adjacency;
-        let adjacency = self.build_adjacency(key, kind, entry);
-        let new = self.fib.add_adjacency(&adjacency);
-        let begins = new.as_ref().map_or((0, 0), |new| self.sent_over(*new));
-        for packet in waiting {
-            let worker = packet.arg as usize;
-            self.send_to_neighbor(key, (worker, *new.as_ref().unwrap_or(&old)), packet);
-        }
-        match new {
-            Ok(new) => {
-                self.fib.replace_adjacency(old, new);
-                let carried = self.sent_over(old);
-                if let Some(entry) = self.cache.get_mut(&key) {
-                    entry.carry(carried, begins);
-                    entry.adjacency = new;
-                }
-            }
-            Err(full) => {
-                tracing::error!(%full, neighbor = %key.1, "cannot change the adjacency of a neighbour")
-            }
-        }
-        self.fib.settle();
-    }
-
     /// A neighbour is resolved: sends the packets that wait for it.
     pub(super) fn neighbor_resolved(&mut self, key: Key) {
         let Some(entry) = self.cache.get_mut(&key) else { return };
@@ -213,6 +159,7 @@ impl ForwarderState {
 
     /// Runs the timers of the neighbour cache.
     pub fn tick_neighbors(&mut self) {
+        self.retry_adjacencies();
         let now = self.now();
         let workers = &self.worker_pool.workers;
         let used = |adjacency: u32| {
@@ -364,19 +311,6 @@ impl ForwarderState {
     pub(in crate::control) fn remove_neighbors(&mut self, interface: u32) {
         for key in self.cache.of_interface(interface) {
             self.remove_neighbor(key);
-        }
-    }
-
-    /// Rewrites the adjacencies after a change of MAC address, tags or MTU.
-    pub(in crate::control) fn refresh_neighbors(&mut self, interface: u32) {
-        for key in self.cache.of_interface(interface) {
-            let Some(entry) = self.cache.get(&key) else { continue };
-            let kind = match entry.state {
-                State::Incomplete => AdjacencyKind::Incomplete,
-                State::Failed => AdjacencyKind::Drop,
-                _ => AdjacencyKind::Complete,
-            };
-            self.set_adjacency(key, kind);
         }
     }
 }

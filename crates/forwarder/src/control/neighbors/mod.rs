@@ -3,6 +3,7 @@
 mod adjacencies;
 mod dad;
 mod receive;
+mod replacement;
 mod resolve;
 
 use std::net::IpAddr;

@@ -22,7 +22,7 @@ fn pinned(cpus: &[usize]) -> Workers {
 /// Two nodes of four CPUs: 0 to 3 and 4 to 7.
 fn two_nodes(workers: &Workers) -> Placement {
     let (_root, topology) = machine(&["0-3\n", "4-7\n"], &[("eth0", "0\n"), ("eth1", "1\n")]);
-    Placement::new(topology, workers, &[]).unwrap()
+    Placement::new(topology, workers, &mut Vec::new()).unwrap()
 }
 
 fn sizes(placement: &Placement) -> Vec<(Option<u32>, u32)> {
@@ -64,7 +64,7 @@ fn one_node_changes_nothing() {
     for cpus in [&[][..], &[0, 1]] {
         let (_root, topology) = machine(&["0-3\n"], &[("eth0", "0\n")]);
         let workers = Workers { count: 2, ..pinned(cpus) };
-        let mut placement = Placement::new(topology, &workers, &[]).unwrap();
+        let mut placement = Placement::new(topology, &workers, &mut Vec::new()).unwrap();
         assert_eq!(sizes(&placement), [(None, 4096)]);
         assert_eq!(placement.node_of(1), Some(NumaNode(0)), "shown, though it does not matter");
         assert!(!placement.has_several_nodes());
@@ -81,11 +81,12 @@ fn one_node_changes_nothing() {
 fn buffers_stay_where_they_are_for_the_next_workers() {
     let first = two_nodes(&pinned(&[0, 4]));
     let (_root, topology) = machine(&["0-3\n", "4-7\n"], &[]);
-    let again = Placement::new(topology.clone(), &pinned(&[5, 1]), first.pools()).unwrap();
+    let again =
+        Placement::new(topology.clone(), &pinned(&[5, 1]), &mut first.pools().to_vec()).unwrap();
     assert_eq!(sizes(&again), [(Some(1), 2048), (Some(0), 2048)]);
     assert!(std::ptr::eq(again.pools()[1], first.pools()[0]));
     assert!(std::ptr::eq(again.pools()[0], first.pools()[1]));
-    let other = Placement::new(topology, &pinned(&[5]), again.pools()).unwrap();
+    let other = Placement::new(topology, &pinned(&[5]), &mut again.pools().to_vec()).unwrap();
     assert_eq!(sizes(&other), [(Some(1), 4096)]);
 }
 
