@@ -49,13 +49,11 @@ impl Audit {
     pub(crate) fn run<S: Store>(&mut self, receiver: &Receiver<S>, context: &S::Context) -> bool {
         self.result.is_changing |= self.changes != receiver.changes;
         let (mut key_bytes, mut row_bytes) = (Vec::new(), Vec::new());
-        let mut read = 0;
-        for (slot, key, _) in receiver.entries.iter_from(self.slot) {
+        for (read, (slot, key, _)) in receiver.entries.iter_from(self.slot).enumerate() {
             if read == SCAN_ENTRIES {
                 self.slot = slot;
                 return false;
             }
-            read += 1;
             let Some(row) = receiver.store.get(context, key) else { continue };
             key_bytes.clear();
             row_bytes.clear();
