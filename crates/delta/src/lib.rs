@@ -22,6 +22,7 @@
 pub mod audit;
 pub mod codec;
 pub mod digest;
+mod in_flight;
 mod message;
 mod receiver;
 mod sender;
@@ -30,6 +31,7 @@ mod slots;
 pub use audit::{Audit, Audited};
 pub use codec::{Encode, Malformed};
 pub use digest::Digests;
+pub use in_flight::{InFlight, UnexpectedReply};
 pub use message::{Message, Refusal, RefusedKeys, Reply};
 pub use receiver::{BATCH_ROWS, Receiver, Store, Summary, Superseded, Table, Update};
 pub use sender::{ReplyError, Sender, Window};

@@ -3,7 +3,7 @@
 use stoa_api::rows::ROUTES;
 use stoa_api::v1;
 
-use crate::learned::Learned;
+use crate::learned::{AuditedTable, Learned};
 use crate::rows::RowTables;
 
 /// Audits everything that the forwarder holds. A forwarder that does not answer, or that has no tables, leaves the
@@ -41,7 +41,7 @@ pub(super) async fn audit(rows: &RowTables, learned: &Learned) -> v1::AuditTable
 /// The learned routes of all VRFs and families.
 async fn routes(learned: &Learned) -> v1::AuditedRows {
     let audit = learned.audit().await;
-    let sum = |of: fn(&crate::learned::AuditedTable) -> u64| audit.tables.iter().map(of).sum();
+    let sum = |of: fn(&AuditedTable) -> u64| -> u64 { audit.tables.iter().map(of).sum() };
     v1::AuditedRows {
         name: ROUTES.to_owned(),
         desired: sum(|table| table.desired),

@@ -1,10 +1,10 @@
 //! One connection: the transfer of all rows, then changes, no more at a time than the receiver acknowledges.
 
-use std::collections::VecDeque;
 use std::hash::Hash;
 
 use super::Sender;
 use crate::codec::{Encode, Malformed, Reader};
+use crate::in_flight::{InFlight, UnexpectedReply};
 use crate::message::{Message, Reply};
 
 /// One connection.
@@ -12,8 +12,7 @@ use crate::message::{Message, Reply};
 pub(super) struct Session {
     /// The first number of its messages.
     first: u64,
-    /// Bytes of the unacknowledged messages.
-    in_flight: VecDeque<usize>,
+    in_flight: InFlight,
     /// Slots below have been sent; `u32::MAX`: all.
     pub(super) cursor: u32,
     /// Changes put into the queue and taken out of it.
@@ -33,12 +32,12 @@ impl Session {
     }
 }
 
-/// A reply that no message expects: the stream must be opened again.
+/// A reply that is not one to the oldest message: the stream must be opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
-    /// The number is not that of the oldest unacknowledged message.
-    #[error("a reply has the number {0}, which is not expected")]
-    Unexpected(u64),
+    /// It has another number, or there is no connection.
+    #[error(transparent)]
+    Unexpected(#[from] UnexpectedReply),
     /// The refused keys are malformed.
     #[error("the refused keys are {0}")]
     Malformed(#[from] Malformed),
@@ -50,7 +49,7 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
         self.disconnect();
         self.session = Some(Session {
             first: self.number + 1,
-            in_flight: VecDeque::new(),
+            in_flight: InFlight::after(self.number),
             cursor: 0,
             pushed: 0,
             taken: 0,
@@ -93,8 +92,7 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
     pub fn next_message(&mut self) -> Option<Message> {
         let window = self.window;
         let session = self.session.as_ref()?;
-        let bytes: usize = session.in_flight.iter().sum();
-        if session.in_flight.len() >= window.messages || bytes >= window.bytes {
+        if !session.in_flight.has_room(window.messages, window.bytes) {
             return None;
         }
         let number = self.number + 1;
@@ -112,8 +110,7 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
         if message.changes.is_empty() && !message.begins && !message.completes {
             return None;
         }
-        session.in_flight.push_back(message.changes.len());
-        self.number = number;
+        self.number = session.in_flight.send(message.changes.len());
         Some(message)
     }
 
@@ -173,12 +170,8 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
     /// # Errors
     /// The reply is not one to that message.
     pub fn acknowledge(&mut self, reply: &Reply) -> Result<(), ReplyError> {
-        let unexpected = ReplyError::Unexpected(reply.number);
-        let session = self.session.as_mut().ok_or(unexpected)?;
-        let oldest = self.number + 1 - session.in_flight.len() as u64;
-        if reply.number != oldest || session.in_flight.pop_front().is_none() {
-            return Err(unexpected);
-        }
+        let session = self.session.as_mut().ok_or(UnexpectedReply(reply.number))?;
+        session.in_flight.acknowledge(reply.number)?;
         session.generation = reply.generation;
         let mut was_full = false;
         for refused in &reply.refused {
