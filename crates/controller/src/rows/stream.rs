@@ -186,16 +186,18 @@ impl<T: RowType> Task<T> {
     fn answer(&mut self, request: Request) {
         // Who asked may have given up.
         match request {
-            Request::Snapshot(answer) => drop(answer.send(Snapshot {
-                expected: self.sender.expected().clone(),
-                refused: self.sender.refused() as u64,
-                changes: self.sender.changes(),
-                is_synced: self.sender.is_synced(),
-            })),
+            Request::Snapshot(answer) => {
+                let _ = answer.send(Snapshot {
+                    expected: self.sender.expected().clone(),
+                    refused: self.sender.refused() as u64,
+                    changes: self.sender.changes(),
+                    is_synced: self.sender.is_synced(),
+                });
+            }
             Request::Repair { changes, slices, listed, answer } => {
                 let is_same = changes == self.sender.changes() && self.sender.is_synced();
                 let repaired = is_same.then(|| self.sender.repair(&slices, &listed).ok());
-                drop(answer.send(repaired.flatten()));
+                let _ = answer.send(repaired.flatten());
             }
         }
     }

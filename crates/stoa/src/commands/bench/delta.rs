@@ -111,9 +111,9 @@ struct Figures {
 
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all();
     let runtime =
-        runtime.build().map_err(|error| Failure::context("cannot start threads", error))?;
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::context("cannot start threads", error))?;
     let figures = runtime.block_on(measure(arguments.rows))?;
     let Figures { all_s, changed_s, controller_s, forwarder_s } = figures;
     let text = if arguments.json {
