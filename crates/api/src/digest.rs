@@ -1,13 +1,10 @@
 //! Digests of learned routes. The forwarder computes them from its tables, the controller from the routes that it sent;
-//! an audit compares both.
-//!
-//! The digest of a set is the wrapping sum of the digests of its routes: it is independent of their order, and a route
-//! can be added or removed incrementally. Two different sets have equal sums with a probability of 2^-64. The hash is
-//! not cryptographic: an audit finds faults, not attacks. Routes are divided into [`SLICES`] by prefix, so that after a
-//! difference only one slice must be listed and compared. A route with a wrong hop stays in its slice.
+//! an audit compares both. Sums, slices and their purpose are those of all tables of rows ([`stoa_delta::digest`]).
+
+use stoa_delta::digest::mix;
 
 /// Parts of a table, each with its own sum.
-pub const SLICES: usize = 256;
+pub use stoa_delta::digest::SLICES;
 
 /// The hash of a prefix, common to `route` and `slice`.
 const fn prefix(address: u128, length: u8) -> u64 {
@@ -21,16 +18,6 @@ const HIGH: u64 = 0x243f_6a88_85a3_08d3;
 const LOW: u64 = 0x1319_8a2e_0370_7345;
 const LENGTH: u64 = 0x9e37_79b9_7f4a_7c15;
 const HOP: u64 = 0xa409_3822_299f_31d1;
-
-/// A bijection of 64 bits in which each input bit changes about half of the output bits: the finalizer of MurmurHash3
-/// (fmix64) with the multipliers of David Stafford (Mix13).
-const fn mix(mut word: u64) -> u64 {
-    word ^= word >> 30;
-    word = word.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word ^= word >> 27;
-    word = word.wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
 
 /// The digest of a route from its `address` without host bits (IPv4 in the low 32 bits), its prefix length and the id of
 /// its hop in `LearnRoutes`. Each family has its own sum.

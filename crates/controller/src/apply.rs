@@ -22,6 +22,7 @@ use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::{LearnedStatistics, TableHandle};
 use crate::rib::RouteAnnotation;
 use crate::route_sources::RouteSourceStates;
+use crate::rows::RowTables;
 
 /// Interval of `Hello` requests.
 const HELLO_EVERY: Duration = Duration::from_millis(300);
@@ -79,11 +80,14 @@ pub struct ForwarderConnection {
     route_sources: Arc<RouteSourceStates>,
     /// The table of learned routes, once started.
     learned: OnceLock<TableHandle>,
+    /// The rows of capabilities.
+    rows: RowTables,
 }
 
 impl ForwarderConnection {
     /// A connection over `channel` that brings `desired` to the forwarder.
     pub fn new(channel: Channel, desired: Configuration) -> ForwarderConnection {
+        let rows = RowTables::new(channel.clone());
         let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
         let state =
             ConnectionState { desired: Some(Arc::new(desired)), ..ConnectionState::default() };
@@ -95,6 +99,7 @@ impl ForwarderConnection {
             changes,
             route_sources: Arc::default(),
             learned: OnceLock::new(),
+            rows,
         }
     }
 
@@ -106,6 +111,11 @@ impl ForwarderConnection {
     /// The states of the route sources.
     pub fn route_sources(&self) -> &Arc<RouteSourceStates> {
         &self.route_sources
+    }
+
+    /// The rows of capabilities.
+    pub fn rows(&self) -> &RowTables {
+        &self.rows
     }
 
     /// Sets the handle to the table of learned routes.

@@ -28,6 +28,7 @@ pub mod privileges;
 mod recursion;
 mod rib;
 pub mod route_sources;
+pub mod rows;
 pub mod running;
 pub mod service;
 pub mod state;

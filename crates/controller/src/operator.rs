@@ -3,6 +3,7 @@
 mod configuration;
 mod held;
 mod inactive;
+mod tables;
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -163,6 +164,13 @@ impl Operator for Service {
         _: Request<v1::AuditLearnedRequest>,
     ) -> Result<Response<v1::AuditLearnedReply>, Status> {
         Ok(Response::new(self.learned.report().await))
+    }
+
+    async fn audit_tables(
+        &self,
+        _: Request<v1::AuditTablesRequest>,
+    ) -> Result<Response<v1::AuditTablesReply>, Status> {
+        Ok(Response::new(tables::audit(self.connection.rows(), &self.learned).await))
     }
 
     async fn show_route_sources(

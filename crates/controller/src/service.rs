@@ -114,6 +114,7 @@ pub async fn run<T>(
         () = kernel_configuration.run() => Ok(()),
         () = datastore.run_confirm_timer() => Ok(()),
         () = learned.watch() => Ok(()),
+        () = connection.rows().watch() => Ok(()),
         () = route_sources.run(&connection) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),

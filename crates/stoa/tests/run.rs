@@ -139,11 +139,12 @@ fn it_runs_reloads_and_ends() {
     let router = Router::start(&config("10.2.0.1", 1));
     let status = router.wait("a status", |_| true);
     assert_eq!(status["configuration"], router.path("stoa.json").display().to_string());
-    for what in "interfaces neighbors bfd vrrp nodes drops workers conservation".split(' ') {
+    for what in "interfaces neighbors bfd vrrp nodes drops workers conservation audit".split(' ') {
         assert!(router.show(what).is_object(), "{what}");
         let table = router.call(&["show", what]);
         assert!(table.status.success() && !table.stdout.is_empty(), "{what}: {}", err(&table));
     }
+    assert_eq!(router.show("audit")["tables"][0]["table"], "routes");
     assert_eq!(router.prefixes(), ["10.1.0.0/24", "10.1.0.1/32", "10.2.0.0/24", "10.2.0.1/32"]);
 
     assert!(router.reload(&config("10.3.0.1", 1)).status.success());

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use stoa_api::{digest, v1};
+use stoa_delta::Digests;
 
 use super::Learned;
 use super::prefixes::Ip6Words;
@@ -69,16 +70,9 @@ impl AuditCounters {
     }
 }
 
-/// Route count and digests of one side.
-#[derive(Clone, Debug)]
-struct TableDigests {
-    routes: u64,
-    digests: Vec<u64>,
-}
-
 /// The winning routes at one moment, once the forwarder has acknowledged everything.
 struct Snapshot {
-    sums: TableDigests,
+    sums: Digests,
     changes: u64,
 }
 
@@ -142,13 +136,10 @@ impl Learned {
                 return table;
             }
             if let Some((here, there)) = self.compare(vrf, family).await {
-                (table.desired, table.held) = (here.sums.routes, there.routes);
+                (table.desired, table.held) = (here.sums.rows, there.rows);
                 table.is_compared = true;
-                let differs =
-                    |at: &u32| here.sums.digests[*at as usize] != there.digests[*at as usize];
-                let slices: Vec<u32> = (0..digest::SLICES as u32).filter(differs).collect();
                 let mut different = 0;
-                for slices in slices.chunks(SLICES_AT_ONCE) {
+                for slices in here.sums.differing(&there).chunks(SLICES_AT_ONCE) {
                     match self.fix(vrf, family, slices).await {
                         Some(count) => different += count,
                         None => table.is_compared = false,
@@ -165,15 +156,12 @@ impl Learned {
     }
 
     /// Both sides while nothing changed; `None` when routes changed or the forwarder did not answer.
-    async fn compare(&self, vrf: &VrfName, family: u32) -> Option<(Snapshot, TableDigests)> {
+    async fn compare(&self, vrf: &VrfName, family: u32) -> Option<(Snapshot, Digests)> {
         let name = vrf.clone();
         let here = self.ask(move |runner| snapshot(runner, &name, family)).await??;
         let there = self.held(vrf, family, &[]).await?;
-        let digests = there.digests;
-        if digests.len() != digest::SLICES || !self.is_unchanged(here.changes).await {
-            return None;
-        }
-        Some((here, TableDigests { routes: there.routes, digests }))
+        let there = Digests::new(there.routes, there.digests)?;
+        self.is_unchanged(here.changes).await.then_some((here, there))
     }
 
     async fn is_unchanged(&self, changes: u64) -> bool {
@@ -263,12 +251,10 @@ impl Table {
         winners.map(|item| (item.address.widen(), item.length, item.group))
     }
 
-    fn sums<A: Family>(&self, vrf: &VrfName) -> TableDigests {
-        let mut sums = TableDigests { routes: 0, digests: vec![0; digest::SLICES] };
+    fn sums<A: Family>(&self, vrf: &VrfName) -> Digests {
+        let mut sums = Digests::default();
         for (address, length, hop) in self.winners::<A>(vrf) {
-            sums.routes += 1;
-            let sum = &mut sums.digests[digest::slice(address, length)];
-            *sum = sum.wrapping_add(digest::route(address, length, hop));
+            sums.add(digest::slice(address, length), digest::route(address, length, hop));
         }
         sums
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stoa_api::v1;
+use stoa_delta::InFlight;
 use tokio::sync::mpsc;
 
 use super::restart::RestartState;
@@ -40,8 +41,7 @@ pub struct Runner {
     /// Route sources of the configuration, once known.
     pub(super) route_sources: Option<Vec<String>>,
     stream: Option<mpsc::Sender<v1::LearnedRoutes>>,
-    sent: u64,
-    answered: u64,
+    in_flight: InFlight,
     is_completed: bool,
     last_logged: Option<Instant>,
     /// Why the forwarder last refused routes.
@@ -60,8 +60,7 @@ impl Runner {
             restart: RestartState::default(),
             route_sources: None,
             stream: None,
-            sent: 0,
-            answered: 0,
+            in_flight: InFlight::default(),
             is_completed: false,
             last_logged: None,
             reason: String::new(),
@@ -70,7 +69,7 @@ impl Runner {
 
     /// Whether the forwarder has processed everything that was sent.
     pub(super) fn is_drained(&self) -> bool {
-        self.stream.is_some() && self.table.messages.len() == 0 && self.sent == self.answered
+        self.stream.is_some() && self.table.messages.len() == 0 && self.in_flight.is_empty()
     }
 
     /// Whether the forwarder holds exactly the desired routes.
@@ -176,22 +175,29 @@ impl Runner {
             StreamEvent::Up(stream) => {
                 let now = Instant::now();
                 self.table.resend_all();
-                (self.stream, self.sent, self.answered) = (Some(stream), 0, 0);
+                (self.stream, self.in_flight) = (Some(stream), InFlight::default());
                 self.is_completed = false;
                 self.work.table_us += now.elapsed().as_micros() as u64;
             }
             StreamEvent::Reply(answer) => {
-                self.answered = answer.number;
+                if let Err(unexpected) = self.in_flight.acknowledge(answer.number) {
+                    // Without its sender the stream ends, and another one is opened.
+                    tracing::error!("the stream for learned routes: {unexpected}");
+                    return self.stream_broke();
+                }
                 self.work.forwarder_us += answer.took_us;
                 self.refused(&answer.refused);
             }
             StreamEvent::Counts(held) => self.handle_counts(&held),
-            StreamEvent::Down => {
-                self.stream = None;
-                self.is_completed = false;
-                self.table.messages.clear(true);
-            }
+            StreamEvent::Down => self.stream_broke(),
         }
+    }
+
+    /// Nothing that was sent counts.
+    fn stream_broke(&mut self) {
+        self.stream = None;
+        self.is_completed = false;
+        self.table.messages.clear(true);
     }
 
     fn refused(&mut self, runs: &[v1::RefusedRun]) {
@@ -232,11 +238,10 @@ impl Runner {
 
     fn send(&mut self) {
         let Some(stream) = &self.stream else { return };
-        while self.sent - self.answered < stream::WINDOW as u64 {
+        while self.in_flight.has_room(stream::WINDOW, usize::MAX) {
             let Ok(permit) = stream.try_reserve() else { return };
             let Some(mut message) = self.table.messages.next() else { return };
-            self.sent += 1;
-            message.number = self.sent;
+            message.number = self.in_flight.send(0);
             permit.send(message);
         }
     }

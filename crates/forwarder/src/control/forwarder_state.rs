@@ -110,6 +110,8 @@ pub struct ForwarderState {
     pub(super) index: InterfaceIndex,
     pub(super) vrfs: Vrfs,
     pub(super) learned: Learned,
+    /// Rows of capabilities with keyed delta streams.
+    pub(super) rows: super::rows::Tables,
     pub(super) rules: super::policy::ActiveRules,
     pub(super) limits: Limits,
     /// Host interfaces by the name of their interface.
@@ -218,6 +220,7 @@ impl ForwarderState {
             index: InterfaceIndex::default(),
             vrfs: Vrfs::new(),
             learned: Learned::default(),
+            rows: super::rows::Tables::new(),
             rules: super::policy::ActiveRules::default(),
             limits,
             host_interfaces: BTreeMap::new(),

@@ -113,8 +113,8 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
+    use super::super::callers::Callers;
     use super::super::control_loop::ControlLoop;
-    use super::super::learned::Callers;
     use super::*;
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use stoa_api::v1;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
+use stoa_api::v1::row_tables_server::RowTablesServer;
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal, unix};
 use stoa_engine::clock;
 use stoa_engine::pool::Backing;
@@ -13,9 +14,9 @@ use tokio::sync::oneshot;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Code, Response, Status};
 
+use super::callers::Callers;
 use super::control_loop::Requests;
 use super::desired::DesiredState;
-use super::learned::Callers;
 use super::paging::PAGE;
 use super::trace_capture::Reader;
 use super::{Error, Forwarder, ForwarderState, Listing, Options};
@@ -39,13 +40,14 @@ pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), E
     let end = async move {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     };
-    let service = ForwarderServer::new(Service { requests, callers: Callers::default() })
-        .max_decoding_message_size(MESSAGE_LIMIT_BYTES);
+    let service = Service { requests, callers: Callers::default() };
+    let row_tables = RowTablesServer::new(service.clone());
+    let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     tracing::info!(socket = %options.socket.display(), "the forwarder listens");
     // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let incoming = UnixListenerStream::new(listener);
-    let server = tonic::transport::Server::builder().add_service(service);
+    let server = tonic::transport::Server::builder().add_service(service).add_service(row_tables);
     // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {
         served = server.serve_with_incoming(incoming) => served?,

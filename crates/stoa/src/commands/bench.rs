@@ -1,6 +1,7 @@
 //! `stoa bench`: measures this program on this machine.
 
 mod convergence;
+mod delta;
 mod forward;
 mod interfaces;
 mod latency;
@@ -35,6 +36,8 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Action {
     Convergence(convergence::Arguments),
+    #[command(hide = true)]
+    Delta(delta::Arguments),
     Forward(forward::Arguments),
     Interfaces(interfaces::Arguments),
     Latency(latency::Arguments),
@@ -47,6 +50,7 @@ enum Action {
 pub fn execute(arguments: Arguments) -> Outcome {
     match arguments.action {
         Action::Convergence(arguments) => convergence::execute(arguments),
+        Action::Delta(arguments) => delta::execute(arguments),
         Action::Forward(arguments) => forward::execute(arguments),
         Action::Interfaces(arguments) => interfaces::execute(arguments),
         Action::Latency(arguments) => latency::execute(arguments),

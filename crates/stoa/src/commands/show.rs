@@ -14,7 +14,7 @@ use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::route_query::{Destination, RouteQuery};
 use crate::show::{
     audit, bfd, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
-    nodes, punts, route_sources, routes, rules, state, vrrp, workers,
+    nodes, punts, route_sources, routes, rules, state, tables, vrrp, workers,
 };
 
 /// Show the state and the counters of the running router
@@ -25,6 +25,7 @@ use crate::show::{
   stoa show routes 10.2.0.0/16 --protocol bgp The BGP routes to this prefix and below it
   stoa show routes --inactive                 The routes that are not in use, with the reasons
   stoa show routes audit                      Whether the forwarder has all imported routes
+  stoa show audit                             The same for the tables of all capabilities
   stoa show nodes --watch                     Cycles per packet, every second
   stoa show drops --json | jq '.drops[] | select(.packets > 0)'")]
 pub struct Arguments {
@@ -79,6 +80,8 @@ enum Topic {
     },
     /// Route sources: sessions with routing daemons, and how many routes each has imported
     RouteSources,
+    /// Compare controller and forwarder: the tables of all capabilities that change without a commit
+    Audit,
     /// Policy routing rules: match, action and hits
     Rules,
     /// Neighbours: ARP and neighbour discovery
@@ -236,6 +239,7 @@ async fn show_once(
             routes::show(client, &query, json, out).await
         }
         Topic::RouteSources => route_sources::show(client, json, out).await,
+        Topic::Audit => tables::show(client, json, out).await,
         Topic::Rules => rules::show(client, json, out).await,
         Topic::Neighbors => neighbors::show(client, json, out).await,
         Topic::Bfd => bfd::show(client, json, out).await,

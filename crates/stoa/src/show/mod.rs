@@ -18,6 +18,7 @@ pub mod routes;
 pub mod rules;
 pub mod state;
 pub mod status;
+pub mod tables;
 pub mod trace;
 pub mod users;
 pub mod vrrp;

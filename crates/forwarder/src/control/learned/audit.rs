@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use stoa_api::{digest, v1};
+use stoa_delta::Digests;
 
 use super::family::Family;
 use crate::control::desired::Prefix;
@@ -24,8 +25,7 @@ pub struct Audit {
     is_done: bool,
     /// The change counter when the audit began.
     changes: u64,
-    routes: u64,
-    digests: Vec<u64>,
+    digests: Digests,
     listed: BTreeMap<u32, Vec<u8>>,
     is_changing: bool,
 }
@@ -38,9 +38,9 @@ impl Audit {
             v1::RouteRun { vrf: vrf.to_owned(), hop, ip4, ip6 }
         };
         v1::AuditRoutesReply {
-            routes: self.routes,
+            routes: self.digests.rows,
             runs: self.listed.into_iter().map(run).collect(),
-            digests: self.digests,
+            digests: self.digests.into_sums(),
             is_changing: self.is_changing,
         }
     }
@@ -48,9 +48,7 @@ impl Audit {
     /// Counts a route with the caller's id of its hop, 0 when the hop is of an earlier generation.
     fn count<K: Family>(&mut self, (prefix, length): (K, u8), hop: u32) {
         let slice = digest::slice(prefix.as_u128(), length);
-        self.routes += 1;
-        let sum = &mut self.digests[slice];
-        *sum = sum.wrapping_add(digest::route(prefix.as_u128(), length, hop));
+        self.digests.add(slice, digest::route(prefix.as_u128(), length, hop));
         if self.slices[slice] {
             prefix.pack(length, self.listed.entry(hop).or_default());
         }
@@ -86,8 +84,7 @@ impl ForwarderState {
             from: Some((0, 0)),
             is_done: false,
             changes: self.learned.changes,
-            routes: 0,
-            digests: vec![0; digest::SLICES],
+            digests: Digests::default(),
             listed: BTreeMap::new(),
             is_changing: false,
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stoa_api::v1;
+use stoa_api::{rows, v1};
 
 use super::VrfHop;
 use crate::control::desired::{Action, Path, Prefix};
@@ -76,6 +76,24 @@ impl ForwarderState {
             state => state,
         };
         (state, packets, bytes)
+    }
+
+    /// Learned routes in the list of tables.
+    pub(in crate::control) fn learned_state(&self) -> v1::TableState {
+        let (mut rows, mut stale) = (0, 0);
+        for next_hop in self.learned.vrf_hops.keys() {
+            let users = u64::from(self.learned.hop_use(*next_hop).users);
+            rows += users;
+            stale += if self.learned.is_stale(*next_hop) { users } else { 0 };
+        }
+        v1::TableState {
+            name: rows::ROUTES.to_owned(),
+            generation: self.learned.generation,
+            is_complete: self.learned.is_complete,
+            rows,
+            stale,
+            digest: None,
+        }
     }
 
     /// Number of learned routes in the tables, by VRF, family and protocol.

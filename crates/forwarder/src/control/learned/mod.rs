@@ -29,7 +29,6 @@ use std::collections::{BTreeMap, HashMap};
 
 pub use audit::Audit;
 pub use message::Message;
-pub(super) use stream::Callers;
 pub use update::RouteUpdate;
 
 use super::desired::{Action, Path, Prefix};

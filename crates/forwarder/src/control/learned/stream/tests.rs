@@ -9,8 +9,9 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::Code;
 use tonic::transport::Channel;
 
-use super::{Callers, Service};
+use super::Service;
 use crate::control::ControlLoop;
+use crate::control::callers::Callers;
 
 type Sender = tokio::sync::mpsc::Sender<v1::LearnedRoutes>;
 type Replies = tonic::Streaming<v1::LearnedRoutesReply>;

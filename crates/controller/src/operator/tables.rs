@@ -1,0 +1,54 @@
+//! The audit of the tables of all capabilities.
+
+use stoa_api::rows::ROUTES;
+use stoa_api::v1;
+
+use crate::learned::{AuditedTable, Learned};
+use crate::rows::RowTables;
+
+/// Audits everything that the forwarder holds. A forwarder that does not answer, or that has no tables, leaves the
+/// learned routes.
+pub(super) async fn audit(rows: &RowTables, learned: &Learned) -> v1::AuditTablesReply {
+    let mut tables = vec![routes(learned).await];
+    let held = rows.list().await.unwrap_or_default();
+    for v1::TableState { name, generation, rows: held, stale, digest, .. } in held {
+        if name == ROUTES {
+            (tables[0].generation, tables[0].stale) = (generation, stale);
+            continue;
+        }
+        let audited = rows.audit(&name).await;
+        let mut table = v1::AuditedRows {
+            name,
+            generation,
+            held,
+            stale,
+            digest,
+            is_sent: audited.is_some(),
+            ..v1::AuditedRows::default()
+        };
+        if let Some(audited) = audited {
+            (table.desired, table.refused) = (audited.desired, audited.refused);
+            (table.different, table.is_compared) = (audited.different, audited.is_compared);
+            if audited.is_compared {
+                (table.held, table.digest) = (audited.held, Some(audited.digest));
+            }
+        }
+        tables.push(table);
+    }
+    v1::AuditTablesReply { tables }
+}
+
+/// The learned routes of all VRFs and families.
+async fn routes(learned: &Learned) -> v1::AuditedRows {
+    let audit = learned.audit().await;
+    let sum = |of: fn(&AuditedTable) -> u64| -> u64 { audit.tables.iter().map(of).sum() };
+    v1::AuditedRows {
+        name: ROUTES.to_owned(),
+        desired: sum(|table| table.desired),
+        held: sum(|table| table.held),
+        different: sum(|table| table.different),
+        is_compared: audit.tables.iter().all(|table| table.is_compared),
+        is_sent: true,
+        ..v1::AuditedRows::default()
+    }
+}
