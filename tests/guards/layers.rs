@@ -6,10 +6,10 @@
 //!          |      controller   |    forwarder
 //!         yang   bgp   log     |      ports
 //!              api            lab     engine   tables   wire
-//!                               memif
+//!                 warm-restart  memif
 //! ```
 //!
-//! The table below is exact; the picture omits some users of `api`, `log` and `wire`.
+//! The table below is exact; the picture omits some users of `api`, `log`, `warm-restart` and `wire`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -19,19 +19,20 @@ use serde_json::Value;
 use crate::root;
 
 /// The crates, and the crates that each may depend on.
-const ALLOWED: [(&str, &[&str]); 17] = [
+const ALLOWED: [(&str, &[&str]); 18] = [
     ("wire", &[]),
     ("tables", &[]),
     ("memif", &[]),
+    ("warm-restart", &[]),
     ("bgp", &[]),
     ("api", &[]),
     ("log", &["api"]),
     ("lab", &["memif"]),
     ("engine", &[]),
     ("ports", &["memif", "engine"]),
-    ("forwarder", &["api", "log", "ports", "engine", "tables", "wire"]),
+    ("forwarder", &["api", "log", "ports", "engine", "tables", "warm-restart", "wire"]),
     ("yang", &["api"]),
-    ("controller", &["api", "bgp", "log", "yang"]),
+    ("controller", &["api", "bgp", "log", "warm-restart", "yang"]),
     ("console", &["yang", "api"]),
     ("northbound", &["controller", "yang", "api", "wire"]),
     ("traffic", &["forwarder", "api", "ports", "engine", "tables", "wire"]),
@@ -53,8 +54,9 @@ const ALLOWED: [(&str, &[&str]); 17] = [
 ];
 
 /// External crates that lower layers must not use: run times, servers, YANG.
-const FORBIDDEN: [(&str, &[&str]); 9] = [
+const FORBIDDEN: [(&str, &[&str]); 10] = [
     ("memif", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),
+    ("warm-restart", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),
     ("bgp", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
     ("wire", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
     ("tables", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
