@@ -1,5 +1,6 @@
 //! Real processes that are killed while they write, under a small supervisor and under a made-up systemd.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -25,6 +26,8 @@ fn process(role: &str, journal: &Path) -> Command {
 fn play_a_role() {
     match std::env::var(ROLE).as_deref() {
         Ok("probe") => {
+            // A failed test leaves no process behind.
+            nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).unwrap();
             probe::start_if_asked(&mut regions()).unwrap();
             loop {
                 std::thread::park();
@@ -73,21 +76,26 @@ impl Lives {
         String::from_utf8_lossy(&std::fs::read(self.journal()).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until the next process counts, and for a random moment up to 5 ms.
-    fn wait(&mut self) {
+    /// Starts the next process, waits until it counts, and for a random moment up to 5 ms.
+    fn start(&mut self, start: impl FnOnce(&Path) -> Child) -> Child {
         let journal = self.journal();
         let written = std::fs::metadata(&journal).map_or(0, |file| file.len());
+        let process = start(&journal);
         self.number += 1;
         wait_until("the next process is ready", || {
-            let text = std::fs::read(&journal).unwrap_or_default();
-            let new =
-                String::from_utf8_lossy(&text[(written as usize).min(text.len())..]).into_owned();
-            new.split_once("ready .").is_some_and(|(_, after)| after.contains("wrote"))
+            let mut new = String::new();
+            let read = std::fs::File::open(&journal).and_then(|mut file| {
+                file.seek(SeekFrom::Start(written))?;
+                file.read_to_string(&mut new)
+            });
+            let counts = |(_, after): (&str, &str)| after.contains("wrote");
+            read.is_ok() && new.split_once("ready .").is_some_and(counts)
         });
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         std::thread::sleep(Duration::from_micros(self.random % 5000));
+        process
     }
 
     /// The process id of the probe that runs now.
@@ -116,10 +124,10 @@ fn sequence_numbers_never_go_back_in_a_hundred_kills() {
     let mut store = DescriptorStore::of("probe");
     for _ in 0..100 {
         let (of_child, ours) = store.connect().unwrap();
-        let mut command = process("probe", &lives.journal());
-        let running = command.env(CHILD_ENVIRONMENT, "stdin").stdin(of_child).spawn().unwrap();
-        drop(command);
-        lives.wait();
+        let running = lives.start(|journal| {
+            let mut command = process("probe", journal);
+            command.env(CHILD_ENVIRONMENT, "stdin").stdin(of_child).spawn().unwrap()
+        });
         kill(running);
         assert!(!store.receive(&ours), "the other end is closed");
     }
@@ -156,9 +164,8 @@ fn ten_lives_under_systemd(role: &str) {
     let notify = UnixDatagram::bind(&socket).unwrap();
     let mut store = DescriptorStore::of("systemd");
     for _ in 0..10 {
-        let command = process(role, &lives.journal());
-        let running = under_systemd(command, &store, &socket);
-        lives.wait();
+        let start = |journal: &Path| under_systemd(process(role, journal), &store, &socket);
+        let running = lives.start(start);
         let probe = lives.probe();
         kill(running);
         if role == "supervisor" {
