@@ -33,7 +33,7 @@ pub use descriptor_store::{CHILD_ENVIRONMENT, DescriptorStore};
 pub use header::Unusable;
 pub use record::{Record, State};
 pub use region::{Region, Slot};
-pub use regions::{Opened, Regions, Report, regions};
+pub use regions::{Entries, Opened, Regions, Report, regions};
 /// For the macro [`record!`].
 #[doc(hidden)]
 pub use zerocopy;

@@ -20,12 +20,15 @@ pub struct Regions {
     boot: u128,
 }
 
+/// Entries of an earlier process: the right to write each of them, and its value.
+pub type Entries<S> = Vec<(Slot<S>, <S as State>::Value)>;
+
 /// A region, and the entries that an earlier process left in it.
 pub struct Opened<S: State> {
     /// Where entries are inserted and removed.
     pub region: Region<S>,
     /// Entries of the earlier process. Remove those that are no longer needed, and keep the slots of the others.
-    pub entries: Vec<(Slot<S>, S::Value)>,
+    pub entries: Entries<S>,
     /// What became of the memory of the earlier process.
     pub report: Report,
 }
@@ -144,7 +147,7 @@ impl Regions {
         serial: u64,
         old: Option<Adopted<S>>,
         report: &mut Report,
-    ) -> std::io::Result<(Region<S>, Vec<(Slot<S>, S::Value)>)> {
+    ) -> std::io::Result<(Region<S>, Entries<S>)> {
         let (mut region, file) = Region::create(capacity, self.boot)?;
         let mut entries = Vec::new();
         if let Some(old) = old {
