@@ -22,8 +22,8 @@ impl State for Fuzzed {
 
 const CAPACITY: usize = 4;
 
-/// Fills a region with the input, entry by entry or as it is, and adopts it. The first byte tells whether the header
-/// is repaired; further bytes are pairs of a position and the word to store there, after some real writes.
+/// Adopts a region that the input has changed. The first byte tells how many real entries there are and whether the
+/// header is repaired; then come pairs of a position and the word to store there.
 pub fn region(bytes: &[u8]) {
     let Some((mode, bytes)) = bytes.split_first() else { return };
     let (mut region, file) = Region::<Fuzzed>::create(CAPACITY, 1).expect("memory");
@@ -54,4 +54,16 @@ pub fn region(bytes: &[u8]) {
     let again = Region::<Fuzzed>::adopt(&file, 1);
     let again = again.map_err(|error| error.to_string()).expect("the header is the same");
     assert!(again.entries.is_empty() || adopted.left_out > 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_changes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            super::region(&bytes);
+        }
+    }
 }

@@ -17,7 +17,7 @@
 //! The next process trusts nothing that it finds: it compares the header with its own layout, and checks each entry.
 
 mod descriptor_store;
-#[cfg(fuzzing)]
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod header;
 mod holder;
