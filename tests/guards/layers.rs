@@ -6,10 +6,10 @@
 //!          |      controller   |    forwarder
 //!         yang   bgp   log     |      ports
 //!              api            lab     engine   tables   wire
-//!             delta             memif
+//!             delta   warm-restart  memif
 //! ```
 //!
-//! The table below is exact; the picture omits some users of `api`, `log` and `wire`.
+//! The table below is exact; the picture omits some users of `api`, `log`, `warm-restart` and `wire`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -23,6 +23,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("wire", &[]),
     ("tables", &[]),
     ("memif", &[]),
+    ("warm-restart", &[]),
     ("bgp", &[]),
     ("delta", &[]),
     ("api", &["delta"]),
@@ -30,9 +31,9 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("lab", &["memif"]),
     ("engine", &[]),
     ("ports", &["memif", "engine"]),
-    ("forwarder", &["api", "delta", "log", "ports", "engine", "tables", "wire"]),
+    ("forwarder", &["api", "delta", "log", "ports", "engine", "tables", "warm-restart", "wire"]),
     ("yang", &["api"]),
-    ("controller", &["api", "bgp", "delta", "log", "yang"]),
+    ("controller", &["api", "bgp", "delta", "log", "warm-restart", "yang"]),
     ("console", &["yang", "api"]),
     ("northbound", &["controller", "yang", "api", "wire"]),
     ("traffic", &["forwarder", "api", "ports", "engine", "tables", "wire"]),
@@ -54,9 +55,10 @@ const ALLOWED: [(&str, &[&str]); 18] = [
 ];
 
 /// External crates that lower layers must not use: run times, servers, YANG.
-const FORBIDDEN: [(&str, &[&str]); 10] = [
+const FORBIDDEN: [(&str, &[&str]); 11] = [
     ("delta", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
     ("memif", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),
+    ("warm-restart", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),
     ("bgp", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
     ("wire", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
     ("tables", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),

@@ -56,4 +56,5 @@ mod unreachable;
 mod vlan;
 mod vrf;
 mod vrrp;
+mod warm_restart;
 mod web;

@@ -3,17 +3,17 @@
 //! They are separate processes so that a fault of one does not stop the other: the forwarder forwards while the
 //! controller restarts, and the controller configures a restarted forwarder.
 
-use std::ffi::OsString;
+mod child;
+
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
+use stoa_warm_restart::DescriptorStore;
 use stoa_yang::error::ValidationError;
-use tokio::process::{Child as Process, Command};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
+
+use self::child::Child;
 
 use crate::configuration::Configuration;
 use crate::lock::{self, Lock};
@@ -29,9 +29,10 @@ pub const EXIT_REFUSED: u8 = 78;
 /// Environment variable with the process id of the supervisor.
 const SUPERVISOR: &str = "STOA_SUPERVISOR";
 
-/// Delay before a restart. It doubles from the first to the last.
+/// Delay before the first restart. It doubles with each one, up to [`Options::restart_delay_max`].
 const FIRST_DELAY: Duration = Duration::from_millis(100);
-const LAST_DELAY: Duration = Duration::from_secs(10);
+/// The usual longest delay.
+pub const RESTART_DELAY_MAX: Duration = Duration::from_secs(10);
 /// After this run time the delay starts again at the first. A child that exits at once is restarted at most ten times
 /// per minute.
 const HEALTHY: Duration = Duration::from_secs(5);
@@ -53,6 +54,8 @@ pub struct Options {
     pub state: PathBuf,
     /// Socket for operators.
     pub socket: PathBuf,
+    /// Longest delay before a child is restarted.
+    pub restart_delay_max: Duration,
 }
 
 /// Why Stoa did not start, or ended.
@@ -199,10 +202,13 @@ async fn supervise(
 ) -> Result<(), Error> {
     let forwarder_socket = forwarder_socket(&options.socket);
     let mut hang_up = signal(SignalKind::hangup()).map_err(system("signals"))?;
+    let [of_forwarder, of_controller] = DescriptorStore::inherited(["forwarder", "controller"]);
     let mut forwarder = Child::new(
         options.program.clone(),
         "forwarder",
         vec!["--socket".into(), forwarder_socket.clone().into()],
+        of_forwarder,
+        options.restart_delay_max,
     );
     let mut controller = Child::new(
         options.program.clone(),
@@ -217,6 +223,8 @@ async fn supervise(
             "--forwarder-socket".into(),
             forwarder_socket.clone().into(),
         ],
+        of_controller,
+        options.restart_delay_max,
     );
     forwarder.start()?;
     controller.start()?;
@@ -249,96 +257,6 @@ async fn notify_when(is_ready: impl Fn() -> bool) {
         tokio::time::sleep(READY_CHECK_INTERVAL).await;
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-}
-
-/// A child process: controller or forwarder.
-struct Child {
-    program: PathBuf,
-    name: &'static str,
-    arguments: Vec<OsString>,
-    process: Option<Process>,
-    since: Instant,
-    delay: Duration,
-    exits: u32,
-}
-
-impl Child {
-    fn new(program: PathBuf, name: &'static str, arguments: Vec<OsString>) -> Child {
-        Child {
-            program,
-            name,
-            arguments,
-            process: None,
-            since: Instant::now(),
-            delay: Duration::ZERO,
-            exits: 0,
-        }
-    }
-
-    fn start(&mut self) -> Result<(), Error> {
-        let failed = || system(format!("cannot start the {}", self.name));
-        let child = Command::new(&self.program)
-            .arg(self.name)
-            .args(&self.arguments)
-            .env(SUPERVISOR, std::process::id().to_string())
-            // Only the supervisor notifies systemd.
-            .env_remove("NOTIFY_SOCKET")
-            .stdin(Stdio::null())
-            // Ctrl-C must reach the supervisor only, which stops the children in order.
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(failed())?;
-        self.process = Some(child);
-        self.since = Instant::now();
-        Ok(())
-    }
-
-    /// Waits until the child exits and for the delay, and restarts it. Cancel safe.
-    async fn restart_on_exit(&mut self, has_been_ready: bool) -> Result<(), Error> {
-        if let Some(child) = &mut self.process {
-            let status = child.wait().await;
-            self.process = None;
-            let status = status.map_err(system(format!("cannot wait for the {}", self.name)))?;
-            self.exited(status, has_been_ready)?;
-        }
-        tokio::time::sleep_until(self.since + self.delay).await;
-        self.start()
-    }
-
-    fn exited(&mut self, status: ExitStatus, has_been_ready: bool) -> Result<(), Error> {
-        if status.code() == Some(i32::from(EXIT_REFUSED)) && !has_been_ready {
-            return Err(Error::RefusedByChild);
-        }
-        let now = Instant::now();
-        if now.duration_since(self.since) >= HEALTHY {
-            self.delay = Duration::ZERO;
-        }
-        self.delay = (self.delay * 2).clamp(FIRST_DELAY, LAST_DELAY);
-        self.exits = if has_been_ready { 0 } else { self.exits + 1 };
-        if self.exits >= EXIT_LIMIT {
-            return Err(Error::KeepsExiting(self.name));
-        }
-        self.since = now;
-        tracing::error!("the {} exited ({status}); restarting it in {:?}", self.name, self.delay);
-        Ok(())
-    }
-
-    fn signal(&self, signal: Signal) {
-        let Some(id) = self.process.as_ref().and_then(Process::id) else { return };
-        if let Ok(id) = i32::try_from(id) {
-            let _ = kill(Pid::from_raw(id), signal);
-        }
-    }
-
-    async fn stop(&mut self) {
-        self.signal(Signal::SIGTERM);
-        let Some(mut child) = self.process.take() else { return };
-        if tokio::time::timeout(EXIT_TIMEOUT, child.wait()).await.is_err() {
-            tracing::warn!("the {} does not exit; killing it", self.name);
-            let _ = child.kill().await;
-        }
-    }
 }
 
 #[cfg(test)]

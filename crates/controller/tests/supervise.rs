@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use stoa_controller::supervise::{Error, Options, run_until};
+use stoa_controller::supervise::{Error, Options, RESTART_DELAY_MAX, run_until};
 use tokio::sync::oneshot;
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -37,6 +37,7 @@ impl Scenario {
             config: self.path("stoa.json"),
             state: self.path("stoa.state"),
             socket: self.path("stoa.sock"),
+            restart_delay_max: RESTART_DELAY_MAX,
         }
     }
 

@@ -91,6 +91,9 @@ pub fn run(options: Options) -> Result<(), Error> {
         .thread_name("contract")
         .build()?;
     let owner = format!("stoa host interface of {}", options.socket.display());
+    // State of an earlier forwarder: docs/dev/warm-restart.md.
+    let mut regions = stoa_warm_restart::regions();
+    stoa_warm_restart::probe::start_if_asked(&mut regions)?;
     let (requests, control_loop) = ControlLoop::new(owner)?;
     let thread =
         std::thread::Builder::new().name("control".to_owned()).spawn(|| control_loop.run())?;

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use stoa_controller::supervise::{self, Error, Options};
+use stoa_controller::supervise::{self, Error, Options, RESTART_DELAY_MAX};
 
 use crate::failure::{Failure, Outcome, plural};
 use crate::operator::{SocketArgument, block_on};
@@ -29,6 +30,9 @@ pub struct Arguments {
     state: Option<PathBuf>,
     #[command(flatten)]
     socket: SocketArgument,
+    /// Longest delay before a process is restarted, in milliseconds, for tests
+    #[arg(long, value_name = "MS", hide = true)]
+    restart_delay_max_ms: Option<u64>,
 }
 
 /// Runs until a signal stops it.
@@ -41,7 +45,10 @@ pub fn execute(arguments: Arguments) -> Outcome {
         std::path::absolute(&arguments.config).map_err(|error| Failure::context(&file, error))?;
     let state = arguments.state.unwrap_or_else(|| supervise::state_folder(&config));
     let state = std::path::absolute(&state).map_err(|error| Failure::context(&file, error))?;
-    let options = Options { program, config, state, socket: arguments.socket.path() };
+    let restart_delay_max =
+        arguments.restart_delay_max_ms.map_or(RESTART_DELAY_MAX, Duration::from_millis);
+    let socket = arguments.socket.path();
+    let options = Options { program, config, state, socket, restart_delay_max };
     block_on(async {
         supervise::run(options).await.map_err(|error| match error {
             Error::Refused(errors) => Failure::ValidationErrors(

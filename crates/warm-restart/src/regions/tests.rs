@@ -1,0 +1,156 @@
+//! Processes that follow each other, with the supervisor's store between them.
+
+use super::*;
+use crate::descriptor_store::DescriptorStore;
+
+struct Sequences;
+
+impl State for Sequences {
+    const NAME: &'static str = "sequences";
+    const VERSION: u32 = 1;
+    type Key = u32;
+    type Value = u64;
+
+    fn is_valid(_: &u32, value: &u64) -> bool {
+        *value < 1000
+    }
+}
+
+/// A supervisor, and the socket of the running child.
+struct Supervisor {
+    store: DescriptorStore,
+    socket: Option<OwnedFd>,
+}
+
+impl Supervisor {
+    fn new() -> Self {
+        Self { store: DescriptorStore::of("test"), socket: None }
+    }
+
+    /// The child, after the end of the last one.
+    fn start(&mut self) -> Regions {
+        if let Some(socket) = self.socket.take() {
+            self.store.receive(socket);
+        }
+        let (of_child, ours) = self.store.connect().unwrap();
+        self.socket = Some(ours);
+        let (holder, inherited) = Holder::child(of_child);
+        Regions::with(holder, inherited)
+    }
+
+    fn names(&mut self) -> Vec<String> {
+        if let Some(socket) = &self.socket {
+            self.store.receive(socket);
+        }
+        self.store.held().map(|(name, _)| name.to_owned()).collect()
+    }
+}
+
+fn values(opened: &Opened<Sequences>) -> Vec<(u32, u64)> {
+    opened.entries.iter().map(|(slot, value)| (*slot.key(), *value)).collect()
+}
+
+#[test]
+fn entries_survive_many_processes() {
+    let mut supervisor = Supervisor::new();
+    let mut first = supervisor.start().open::<Sequences>(4).unwrap();
+    assert_eq!(first.report.adopted, 0);
+    let mut slot = first.region.insert(7, &1).unwrap();
+    for life in 2..10 {
+        slot.write(&life);
+        drop((slot, first.region));
+        let mut next = supervisor.start().open::<Sequences>(4).unwrap();
+        assert_eq!(values(&next), [(7, life)]);
+        slot = next.entries.pop().unwrap().0;
+        first = next;
+    }
+    assert_eq!(supervisor.names(), ["sequences.1"], "the memory stays the same");
+}
+
+#[test]
+fn another_capacity_moves_the_entries() {
+    let mut supervisor = Supervisor::new();
+    let mut first = supervisor.start().open::<Sequences>(2).unwrap();
+    first.region.insert(1, &10).unwrap();
+    first.region.insert(2, &20).unwrap();
+    let mut larger = supervisor.start().open::<Sequences>(3).unwrap();
+    assert_eq!((values(&larger), larger.region.room()), (vec![(1, 10), (2, 20)], 1));
+    larger.region.insert(3, &30).unwrap();
+    assert_eq!(supervisor.names(), ["sequences.2"]);
+    let smaller = supervisor.start().open::<Sequences>(1).unwrap();
+    assert_eq!((values(&smaller), smaller.report.without_room), (vec![(1, 10)], 2));
+    assert_eq!(supervisor.names(), ["sequences.3"]);
+}
+
+#[test]
+fn entries_that_are_left_out_leave_the_memory_behind() {
+    let mut supervisor = Supervisor::new();
+    let mut first = supervisor.start().open::<Sequences>(2).unwrap();
+    first.region.insert(1, &10).unwrap();
+    first.region.insert(2, &2000).unwrap();
+    let second = supervisor.start().open::<Sequences>(2).unwrap();
+    assert_eq!((second.report.left_out, values(&second)), (1, vec![(1, 10)]));
+    assert_eq!(second.region.room(), 1, "its slot is free in new memory");
+    assert_eq!(supervisor.names(), ["sequences.2"]);
+}
+
+#[test]
+fn of_two_regions_the_newest_is_adopted() {
+    let mut supervisor = Supervisor::new();
+    let mut regions = supervisor.start();
+    for (serial, value) in [(1, 10), (3, 30), (2, 20)] {
+        let (mut region, file) = Region::<Sequences>::create(1, regions.boot).unwrap();
+        region.insert(5, &value).unwrap();
+        regions.hold("sequences", serial, &file);
+    }
+    assert_eq!(supervisor.names().len(), 3, "killed before the old ones were released");
+    let opened = supervisor.start().open::<Sequences>(1).unwrap();
+    assert_eq!(values(&opened), [(5, 30)]);
+    assert_eq!(supervisor.names(), ["sequences.3"]);
+    regions = supervisor.start();
+    regions.discard::<Sequences>();
+    assert!(supervisor.names().is_empty());
+    assert_eq!(supervisor.start().open::<Sequences>(1).unwrap().report.adopted, 0);
+}
+
+#[test]
+fn a_region_is_opened_once_and_again_after_it_was_discarded() {
+    let mut supervisor = Supervisor::new();
+    let mut regions = supervisor.start();
+    regions.open::<Sequences>(1).unwrap();
+    assert!(regions.open::<Sequences>(1).is_err());
+    regions.discard::<Sequences>();
+    assert!(supervisor.names().is_empty());
+    regions.open::<Sequences>(1).unwrap();
+    assert_eq!(supervisor.names(), ["sequences.2"]);
+}
+
+#[test]
+fn foreign_memory_is_discarded_with_a_reason() {
+    let mut supervisor = Supervisor::new();
+    let regions = supervisor.start();
+    let file = OwnedFd::from(tempfile::tempfile().unwrap());
+    regions.hold("sequences", 1, &file);
+    regions.hold("others", 1, &file);
+    let mut next = supervisor.start();
+    let opened = next.open::<Sequences>(1).unwrap();
+    assert_eq!(opened.report.discarded.len(), 1);
+    assert_eq!(supervisor.names(), ["others.1", "sequences.2"]);
+}
+
+#[test]
+fn without_a_supervisor_state_ends_with_the_process() {
+    let mut opened = Regions::in_this_process().open::<Sequences>(1).unwrap();
+    opened.region.insert(1, &1).unwrap();
+    assert!(Regions::in_this_process().open::<Sequences>(1).unwrap().entries.is_empty());
+}
+
+#[test]
+fn a_child_has_a_limited_number_of_descriptors() {
+    let mut supervisor = Supervisor::new();
+    let regions = supervisor.start();
+    let (_, file) = Region::<Sequences>::create(1, regions.boot).unwrap();
+    (0..100).for_each(|serial| regions.hold("sequences", serial, &file));
+    assert_eq!(supervisor.names().len(), 64);
+    assert_eq!(supervisor.start().inherited.len(), 64, "all of them wait for the child");
+}

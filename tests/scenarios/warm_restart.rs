@@ -1,0 +1,107 @@
+//! State that survives the forwarder: its test capability counts while the forwarder is killed, a hundred times.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use stoa_lab::{Background, Command, Result, Scratch, stoa_binary, wait_until};
+use stoa_warm_restart::probe;
+
+const KILLS: usize = 100;
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A router without ports, and the journal of its test capability.
+struct Counting {
+    scratch: Scratch,
+    process: Background,
+}
+
+impl Counting {
+    fn begin() -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let config = scratch.write("stoa.json", "{}")?;
+        let journal = scratch.file("journal");
+        let process = Command::program(stoa_binary()?)
+            .args(["run", "--config", &config.to_string_lossy()])
+            .args(["--socket", &scratch.file("stoa.sock").to_string_lossy()])
+            .args(["--restart-delay-max-ms", "20"])
+            .env(probe::ENVIRONMENT, &journal.to_string_lossy())
+            .spawn()?;
+        Ok(Self { scratch, process })
+    }
+
+    fn status(&self) -> std::result::Result<Value, String> {
+        let socket = self.scratch.file("stoa.sock");
+        let command = Command::program(stoa_binary().map_err(|error| error.to_string())?).args([
+            "status",
+            "--json",
+            "--socket",
+            &socket.to_string_lossy(),
+        ]);
+        let output = command.run().and_then(stoa_lab::Output::ok).map_err(|it| it.to_string())?;
+        serde_json::from_str(&output.stdout).map_err(|error| error.to_string())
+    }
+
+    fn wait_in_sync(&self) -> Result<()> {
+        wait_until("the router is in sync", DEADLINE, || {
+            let status = self.status()?;
+            if status["in_sync"] == true { Ok(()) } else { Err(status.to_string()) }
+        })
+    }
+
+    /// Waits until a process counts that started when the journal had `before` bytes; returns its id.
+    fn wait_for_counting(&self, before: u64) -> Result<String> {
+        wait_until("the next forwarder counts", DEADLINE, || {
+            let new = read_from(&self.scratch.file("journal"), before);
+            let start = new.split_once("\nstart ");
+            let counts = start.and_then(|(_, new)| {
+                let pid = new.split(' ').next()?;
+                new.split_once("ready .")?.1.contains("wrote").then(|| pid.to_owned())
+            });
+            counts.ok_or_else(|| self.process.log())
+        })
+    }
+}
+
+fn read_from(file: &Path, start: u64) -> String {
+    let mut text = String::new();
+    let read = std::fs::File::open(file).and_then(|mut file| {
+        file.seek(SeekFrom::Start(start))?;
+        file.read_to_string(&mut text)
+    });
+    read.map(|_| text).unwrap_or_default()
+}
+
+#[test]
+fn sequence_numbers_never_go_back_in_a_hundred_kills_of_the_forwarder() -> Result<()> {
+    let router = Counting::begin()?;
+    router.wait_in_sync()?;
+    let journal = router.scratch.file("journal");
+    let mut before = 0;
+    // Moments without a pattern; the seed does not matter.
+    let mut random = 0x2545_F491_4F6C_DD1D_u64;
+    for _ in 0..KILLS {
+        let pid = router.wait_for_counting(before)?;
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        std::thread::sleep(Duration::from_micros(random % 20_000));
+        // Not after the kill: the supervisor may have started the next one by then.
+        let written = std::fs::metadata(&journal).map_or(0, |file| file.len());
+        Command::program("/bin/kill").args(["-KILL", &pid]).run()?.ok()?;
+        before = written;
+    }
+    router.wait_for_counting(before)?;
+    router.wait_in_sync()?;
+    let log = router.process.log();
+    let (_, _, status) = router.process.stop()?;
+    assert!(status.success(), "{log}");
+    let summary = probe::verify(&read_from(&journal, 0));
+    println!("{summary:?}");
+    let summary = summary.unwrap_or_else(|lost| panic!("{lost}: {log}"));
+    assert_eq!(summary.lives, KILLS + 1);
+    assert_eq!(summary.entries, 56, "48 that stay and 8 that come and go");
+    assert!(log.contains("test-sequences: 56 entries of the last process adopted"), "{log}");
+    Ok(())
+}
