@@ -3,7 +3,9 @@
 //! Three steps, each of which reports all its errors: the text is JSON, it is valid by the YANG modules, and the checks
 //! of the capabilities accept it.
 
-use std::collections::{BTreeMap, HashSet};
+mod part;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +20,7 @@ use crate::config::routes::{FloatingStaticRoutes, Key};
 use crate::config::{self, host_bits};
 pub use crate::configuration_text::ConfigurationText;
 use crate::rib::{self, RouteAnnotation};
+pub(crate) use part::{Bulk, ChangedPart};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -152,33 +155,6 @@ impl Configuration {
             addressing: Arc::new(addressing),
             annotations: Arc::new(annotations),
             floating: Arc::new(floating),
-            route_sources: translated.route_sources.into(),
-            kernel_tables: translated.kernel_tables.into(),
-            management: Arc::new(translated.management),
-        })
-    }
-
-    /// This configuration with another core, which is all but the static routes. `None`: the core is invalid, or static
-    /// routes may not be the same by it.
-    pub(crate) fn with_core(&self, path: &Path, core: &Given) -> Option<Configuration> {
-        let mut errors = ValidationErrors::default();
-        let valid = stoa_yang::schema().validate(core).ok()?;
-        let translated = config::translate(&valid, &mut errors).ok()?;
-        let config::Translated { desired, addressing, .. } = translated;
-        // Static routes refer to interfaces by name, and to addresses.
-        let names: HashSet<&str> = desired.interfaces.iter().map(|it| it.name.as_str()).collect();
-        let are_there = self.desired.interfaces.iter().all(|it| names.contains(it.name.as_str()));
-        if !errors.is_empty() || !are_there || addressing != *self.addressing {
-            return None;
-        }
-        Some(Configuration {
-            path: path.to_owned(),
-            text: ConfigurationText::default(),
-            desired,
-            routes: Arc::clone(&self.routes),
-            addressing: Arc::clone(&self.addressing),
-            annotations: Arc::clone(&self.annotations),
-            floating: Arc::clone(&self.floating),
             route_sources: translated.route_sources.into(),
             kernel_tables: translated.kernel_tables.into(),
             management: Arc::new(translated.management),

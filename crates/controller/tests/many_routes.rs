@@ -94,8 +94,7 @@ fn sorted(mut desired: v1::Desired) -> v1::Desired {
 
 /// Edits that spare the static routes, edits that do not, and edits that the commit refuses.
 fn edits() -> Vec<Edit> {
-    let interface =
-        |name: &str| format!("/ietf-interfaces:interfaces/interface[name='{name}']");
+    let interface = |name: &str| format!("/ietf-interfaces:interfaces/interface[name='{name}']");
     let set = |path: String, value: &str| {
         let value = (!value.is_empty()).then(|| value.to_owned());
         Edit::Set(v1::SetEdit { path, value })
@@ -131,14 +130,22 @@ fn edits() -> Vec<Edit> {
         set(format!("{many}/stoa-vrf:vrf"), "red"),
         Edit::Delete(format!("{many}/stoa-vrf:vrf")),
         set(format!("{protocols}[type='ietf-routing:static'][name='empty']"), ""),
-        set(format!("{routes}[destination-prefix='10.200.0.0/16']/next-hop/next-hop-address"), "192.0.2.7"),
+        set(
+            format!("{routes}[destination-prefix='10.200.0.0/16']/next-hop/next-hop-address"),
+            "192.0.2.7",
+        ),
         Edit::Delete(format!("{routes}[destination-prefix='10.200.0.0/16']")),
         set("/stoa-system:system/workers/polling".into(), "polling"),
         set("/stoa-management:management/user[name='ann']/admin".into(), "true"),
         Edit::Delete("/stoa-management:management/user[name='ann']".into()),
-        Edit::Merge(r#"{"ietf-netconf-acm:nacm": {"rule-list": [{"name": "x", "rule":
-            [{"name": "r", "action": "deny"}, {"name": "s", "action": "permit"}]}]}}"#.into()),
-        Edit::Merge(r#"{"stoa-vrf:vrfs": {"vrf": [{"name": "blue", "description": "merged"}]}}"#.into()),
+        Edit::Merge(
+            r#"{"ietf-netconf-acm:nacm": {"rule-list": [{"name": "x", "rule":
+            [{"name": "r", "action": "deny"}, {"name": "s", "action": "permit"}]}]}}"#
+                .into(),
+        ),
+        Edit::Merge(
+            r#"{"stoa-vrf:vrfs": {"vrf": [{"name": "blue", "description": "merged"}]}}"#.into(),
+        ),
     ]
 }
 

@@ -1,12 +1,12 @@
-//! The candidate: as running, data of its own, or running with another core.
+//! The candidate: as running, data of its own, or running with changes of a part.
 
 use std::sync::Arc;
 
-use yang5::data::{DataDiffFlags, DataTree};
+use yang5::data::DataTree;
 
 use super::author::Author;
 use super::difference::{Change, Kind, between};
-use super::refusal::{self, Refusal};
+use super::part::{Part, with_changes};
 use super::snapshot::Snapshot;
 use super::stores::Stores;
 
@@ -20,22 +20,8 @@ pub(super) enum Candidate {
     Running,
     /// Data of its own.
     Whole(Arc<Snapshot>),
-    /// Running with this core.
-    Core(Arc<Snapshot>),
-}
-
-/// A copy of `tree`, whose core is `before`, with the core `after`.
-pub(super) fn with_core(
-    tree: &DataTree<'static>,
-    before: &DataTree<'static>,
-    after: &DataTree<'static>,
-) -> Result<DataTree<'static>, Refusal> {
-    let change = || {
-        let difference = before.diff(after, DataDiffFlags::empty())?;
-        let mut tree = tree.duplicate()?;
-        tree.diff_apply(&difference).map(|()| tree)
-    };
-    stoa_yang::collect_errors(change).0.map_err(refusal::yang)
+    /// Running with the changes of this part.
+    Part(Part),
 }
 
 /// Whether two sets of changes overlap: both change the same node, or one deletes an ancestor.
@@ -59,20 +45,6 @@ fn is_same(one: &Arc<DataTree<'static>>, other: &Arc<DataTree<'static>>) -> bool
     Arc::ptr_eq(one, other) || between(one, other).is_ok_and(|changes| changes.is_empty())
 }
 
-/// The edits of a candidate on another running configuration; `None`: they conflict with its changes.
-fn rebased(
-    candidate: &DataTree<'static>,
-    before: &DataTree<'static>,
-    running: &DataTree<'static>,
-) -> Option<DataTree<'static>> {
-    let mine = between(before, candidate).unwrap_or_default();
-    let theirs = between(before, running).unwrap_or_default();
-    if overlap(&mine, &theirs) {
-        return None;
-    }
-    with_core(running, before, candidate).ok()
-}
-
 impl Stores {
     /// Resets a candidate that was committed or never edited to running, else applies its edits to the new running.
     pub(super) fn rebase_candidate(
@@ -82,12 +54,11 @@ impl Stores {
         running: &Arc<Snapshot>,
     ) {
         let whole = match &self.candidate {
-            Candidate::Running => return self.reset_candidate(),
+            Candidate::Running => None,
             Candidate::Whole(own) => Some(Arc::clone(&own.tree)),
-            Candidate::Core(edited) => self
-                .core
-                .as_ref()
-                .and_then(|core| with_core(&before.tree, core, &edited.tree).ok().map(Arc::new)),
+            Candidate::Part(part) => {
+                with_changes(&before.tree, &part.before, &part.after.tree).ok().map(Arc::new)
+            }
         };
         let Some(candidate) = whole.filter(|_| self.is_edited) else {
             return self.reset_candidate();
@@ -95,34 +66,56 @@ impl Stores {
         if is_same(&candidate, &running.tree) {
             return self.reset_candidate();
         }
-        let tree = match rebased(&candidate, &before.tree, &running.tree) {
-            Some(tree) => Arc::new(tree),
-            None => {
-                self.conflict = Some(format!("{} ({})", author.name, author.client));
-                candidate
-            }
+        let mine = between(&before.tree, &candidate).unwrap_or_default();
+        let theirs = between(&before.tree, &running.tree).unwrap_or_default();
+        let rebased = match overlap(&mine, &theirs) {
+            true => None,
+            false => with_changes(&running.tree, &before.tree, &candidate).ok(),
         };
+        if rebased.is_none() {
+            self.set_conflict(author);
+        }
+        let tree = rebased.map_or(candidate, Arc::new);
         self.candidate = Candidate::Whole(Arc::new(Snapshot::new(tree, self.next_revision())));
     }
 
-    /// As [`Self::rebase_candidate`], when running has another core and the candidate has no static routes of its own.
-    pub(super) fn rebase_core(
-        &mut self,
-        author: &Author,
-        before: &DataTree<'static>,
-        core: &Arc<DataTree<'static>>,
-    ) {
-        let Candidate::Core(edited) = &self.candidate else { return self.reset_candidate() };
-        if is_same(&edited.tree, core) {
+    /// As [`Self::rebase_candidate`], after `theirs` changed running and its core in place.
+    pub(super) fn rebase_part(&mut self, author: &Author, committed: &Part, theirs: &[Change]) {
+        let (Candidate::Part(own), Some(core)) = (&self.candidate, &self.core) else {
+            return self.reset_candidate();
+        };
+        let own = own.clone();
+        if !self.is_edited || Arc::ptr_eq(&own.after.tree, &committed.after.tree) {
             return self.reset_candidate();
         }
-        match rebased(&edited.tree, before, core) {
-            Some(tree) => {
-                let revision = self.next_revision();
-                self.candidate = Candidate::Core(Arc::new(Snapshot::new(tree, revision)));
-            }
-            None => self.conflict = Some(format!("{} ({})", author.name, author.client)),
+        let fresh = Part {
+            before: Arc::clone(&core.tree),
+            entries: Vec::new(),
+            after: Arc::new(Snapshot::new(Arc::clone(&core.tree), 0)),
+        };
+        let Ok(fresh) = fresh.pull(&self.running.tree, own.entries.clone()) else {
+            return self.set_conflict(author);
+        };
+        if is_same(&fresh.before, &own.after.tree) {
+            return self.reset_candidate();
         }
+        let mine = between(&own.before, &own.after.tree).unwrap_or_default();
+        let rebased = match overlap(&mine, theirs) {
+            true => None,
+            false => with_changes(&fresh.before, &own.before, &own.after.tree).ok(),
+        };
+        let after = match rebased {
+            Some(tree) => Arc::new(Snapshot::new(tree, self.next_revision())),
+            None => {
+                self.set_conflict(author);
+                own.after
+            }
+        };
+        self.candidate = Candidate::Part(fresh.with_after(after));
+    }
+
+    fn set_conflict(&mut self, author: &Author) {
+        self.conflict = Some(format!("{} ({})", author.name, author.client));
     }
 
     /// Makes the candidate as running.

@@ -8,7 +8,7 @@ use yang5::data::DataTree;
 
 use super::access;
 use super::author::{Author, Client, Store};
-use super::bulk;
+use super::bulk::Core;
 use super::difference::{Change, between};
 use super::disk::NewFile;
 use super::refusal::{self, Refusal};
@@ -113,7 +113,7 @@ impl Datastore {
             self.set_unconfirmed(Some(Unconfirmed::new(author, within, before, &commit.comment)))?;
         }
         let (kept, mut warnings) = (configuration.text.clone(), configuration.warnings());
-        let core = bulk::core_of(&configuration, &tree)?;
+        let core = Core::of(&configuration, &tree)?;
         let applied = match self.inner.connection.commit(configuration).await {
             Ok(applied) => applied,
             Err(error) => {
@@ -242,7 +242,7 @@ impl Datastore {
     fn update_stores(
         &self,
         author: &Author,
-        (tree, core): (Arc<DataTree<'static>>, Option<Arc<DataTree<'static>>>),
+        (tree, core): (Arc<DataTree<'static>>, Option<Core>),
         (startup, entry): (Option<StartupFile>, Option<u64>),
         is_new: bool,
     ) {

@@ -5,8 +5,8 @@
 //! nothing. Startup is the file that Stoa was started with. A commit writes it, so that a restart keeps the running
 //! configuration. A commit that waits for its confirmation is in running alone.
 //!
-//! Of a configuration with many static routes, a commit that spares them writes the history alone, as the difference to
-//! its newest entry; the startup file follows when nothing else is to do (`saver`), or at the next start (`recovery`).
+//! Of a configuration with many static routes or interfaces, a commit that changes few of them writes the history alone, as
+//! the difference to its newest entry; the startup file follows when nothing else is to do (`saver`), or at the next start (`recovery`).
 //!
 //! In the state folder, `history/NUMBER.json.gz` is a committed configuration with its author, time and comment, and
 //! `confirm.json` the configuration to roll back to. Files are written under a temporary name, synced and renamed.
@@ -18,13 +18,14 @@ mod candidate;
 mod choice;
 mod commit;
 mod confirm;
-mod core_commit;
 mod difference;
 mod disk;
 mod edit;
 mod history;
 mod lock;
 mod lock_holder;
+mod part;
+mod part_commit;
 mod recovery;
 mod refusal;
 mod rollback;
@@ -58,9 +59,13 @@ use crate::configuration::Configuration;
 use crate::running::Running;
 use candidate::Candidate;
 use history::History;
+use part::Part;
 use refusal::to_completion;
 use startup_file::StartupFile;
 use stores::Stores;
+
+/// A part if it suffices, and the trees before and after edits.
+type Edited = (Option<Part>, Arc<DataTree<'static>>, DataTree<'static>);
 
 impl Datastore {
     /// Opens the datastores. The configuration of `connection` is in effect or about to be; `running` is its data.
@@ -77,7 +82,7 @@ impl Datastore {
         let configuration = connection.configuration();
         let text = configuration.as_ref().and_then(|it| it.text.get());
         let text = text.as_deref().unwrap_or("{}");
-        let core = configuration.as_ref().map(|it| bulk::core_of(it, &running));
+        let core = configuration.as_ref().map(|it| bulk::Core::of(it, &running));
         let running = Arc::new(Snapshot::new(running, 1));
         let file = StartupFile::read(&startup);
         let startup_snapshot = match &file {
@@ -160,36 +165,34 @@ impl Datastore {
         if store == Store::Startup {
             return Err(refusal::startup_is_read_only());
         }
-        let core = {
+        {
             let stores = self.stores();
             stores.check_lock(author)?;
             if if_match.is_some_and(|revision| revision != stores.revision_of(store)) {
                 return Err(Refusal::Stale);
             }
-            stores.core(store).filter(|_| bulk::spare(&edits)).cloned()
-        };
-        let is_core = core.is_some();
-        let before = core.unwrap_or_else(|| Arc::clone(&self.tree(store).tree));
+        }
         // Parsing and copying a large tree would block other requests.
-        let tree = Arc::clone(&before);
-        let edited = tokio::task::spawn_blocking(move || edit::apply(&tree, &edits));
-        let tree = edited.await.map_err(refusal::panicked)??;
+        let own = self.clone();
+        let edited = tokio::task::spawn_blocking(move || own.edited(store, &edits));
+        let (part, before, tree) = edited.await.map_err(refusal::panicked)??;
         if store == Store::Running {
             if !between(&before, &tree)?.is_empty() {
-                match is_core {
-                    true => self.commit_core(author, Arc::new(tree), commit).await?,
-                    false => self.commit_tree(author, tree, commit).await?,
+                let after = Arc::new(Snapshot::new(tree, 0));
+                match part {
+                    Some(part) => self.commit_part(author, part.with_after(after), commit).await?,
+                    None => self.commit_tree(author, Arc::clone(&after.tree), commit).await?,
                 };
             }
             return Ok(self.revision(Store::Running));
         }
         let revision = {
             let mut stores = self.stores();
-            let edited = Arc::new(Snapshot::new(tree, stores.next_revision()));
-            let revision = edited.revision;
-            stores.candidate = match is_core {
-                true => Candidate::Core(edited),
-                false => Candidate::Whole(edited),
+            let after = Arc::new(Snapshot::new(tree, stores.next_revision()));
+            let revision = after.revision;
+            stores.candidate = match part {
+                Some(part) => Candidate::Part(part.with_after(after)),
+                None => Candidate::Whole(after),
             };
             stores.is_edited = true;
             revision
@@ -208,10 +211,19 @@ impl Datastore {
         store: Store,
         edits: &[Edit],
     ) -> Result<(Arc<DataTree<'static>>, DataTree<'static>), Refusal> {
-        let core = self.stores().core(store).filter(|_| bulk::spare(edits)).cloned();
-        let before = core.unwrap_or_else(|| Arc::clone(&self.tree(store).tree));
-        let after = edit::apply(&before, edits)?;
+        let (_, before, after) = self.edited(store, edits)?;
         Ok((before, after))
+    }
+
+    /// A datastore, or the part of it that edits need, before and after them.
+    fn edited(&self, store: Store, edits: &[Edit]) -> Result<Edited, Refusal> {
+        let part = self.part(store, edits)?;
+        let before = match &part {
+            Some(part) => Arc::clone(&part.after.tree),
+            None => Arc::clone(&self.tree(store).tree),
+        };
+        let after = edit::apply(&before, edits)?;
+        Ok((part, before, after))
     }
 
     /// Commits the candidate.
@@ -238,9 +250,7 @@ impl Datastore {
             stores.candidate.clone()
         };
         match candidate {
-            Candidate::Core(edited) => {
-                self.commit_core(author, Arc::clone(&edited.tree), &commit).await
-            }
+            Candidate::Part(part) => self.commit_part(author, part, &commit).await,
             Candidate::Running | Candidate::Whole(_) => {
                 let tree = Arc::clone(&self.tree(Store::Candidate).tree);
                 self.commit_tree(author, tree, &commit).await

@@ -1,4 +1,4 @@
-//! Writes the startup file after commits of cores, when nothing else is to do, and prepares them.
+//! Writes the startup file after commits of parts, when nothing else is to do, and prepares them.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::stores::Datastore;
 const QUIET: Duration = Duration::from_secs(1);
 
 impl Datastore {
-    /// Saves what is not saved and prepares the commits of cores. Never returns.
+    /// Saves what is not saved and prepares the commits of parts. Never returns.
     pub async fn run_saver(&self) {
         // The running configuration is stored before its text is given up.
         while !self.inner.running_file.exists() {

@@ -7,11 +7,13 @@ use tokio::sync::{Notify, broadcast};
 use yang5::data::DataTree;
 
 use super::author::{Author, Store};
-use super::candidate::{self, Candidate};
+use super::bulk::Core;
+use super::candidate::Candidate;
 use super::difference::{Change, between};
 use super::disk;
 use super::history::{Entry, History};
 use super::lock_holder::LockHolder;
+use super::part::{Part, with_changes};
 use super::refusal::Refusal;
 use super::snapshot::Snapshot;
 use super::startup_file::StartupFile;
@@ -70,15 +72,15 @@ pub(super) struct Stores {
     /// The author of a change of running that conflicts with the candidate.
     pub(super) conflict: Option<String>,
     pub(super) running: Arc<Snapshot>,
-    /// Running without its static routes; only if these are many.
-    pub(super) core: Option<Arc<DataTree<'static>>>,
+    /// Running without its bulk, if it has any.
+    pub(super) core: Option<Core>,
     /// `None`: as running.
     pub(super) startup: Option<Arc<Snapshot>>,
     /// The startup file when it was last read or written; `None`: it was edited meanwhile.
     pub(super) startup_file: Option<StartupFile>,
     /// The entry of the history that is running, if it is known.
     pub(super) entry: Option<u64>,
-    /// The startup file is older than running: commits of cores are in the history alone.
+    /// The startup file is older than running: commits of parts are in the history alone.
     pub(super) is_unsaved: bool,
     /// The last revision.
     pub(super) revision: u64,
@@ -94,29 +96,35 @@ impl Stores {
         self.revision
     }
 
-    /// The contents of a datastore, but of a candidate that shares the static routes of running.
+    /// The contents of a datastore, but of a candidate that is a part of running.
     fn snapshot(&self, store: Store) -> Option<&Arc<Snapshot>> {
         match (store, &self.candidate) {
             (Store::Startup, _) => Some(self.startup.as_ref().unwrap_or(&self.running)),
             (Store::Candidate, Candidate::Whole(own)) => Some(own),
-            (Store::Candidate, Candidate::Core(_)) => None,
+            (Store::Candidate, Candidate::Part(_)) => None,
             (Store::Running, _) | (Store::Candidate, Candidate::Running) => Some(&self.running),
         }
     }
 
-    /// Running or the candidate without static routes; `None`: these are few, or the candidate has its own.
-    pub(super) fn core(&self, store: Store) -> Option<&Arc<DataTree<'static>>> {
+    /// Running or the candidate as a part of running; `None`: there is no bulk, or the candidate has its own.
+    pub(super) fn part(&self, store: Store) -> Option<Part> {
+        let core = self.core.as_ref()?;
         match (store, &self.candidate) {
             (Store::Startup, _) | (Store::Candidate, Candidate::Whole(_)) => None,
-            (Store::Candidate, Candidate::Core(edited)) => Some(&edited.tree),
-            (Store::Running, _) | (Store::Candidate, Candidate::Running) => self.core.as_ref(),
+            (Store::Candidate, Candidate::Part(part)) => Some(part.clone()),
+            (Store::Running, _) | (Store::Candidate, Candidate::Running) => Some(Part {
+                before: Arc::clone(&core.tree),
+                entries: Vec::new(),
+                after: Arc::new(Snapshot { tree: Arc::clone(&core.tree), ..*self.running }),
+            }),
         }
     }
 
     /// The revision of a datastore.
     pub(super) fn revision_of(&self, store: Store) -> u64 {
         match (self.snapshot(store), &self.candidate) {
-            (Some(snapshot), _) | (None, Candidate::Core(snapshot)) => snapshot.revision,
+            (Some(snapshot), _) => snapshot.revision,
+            (None, Candidate::Part(part)) => part.after.revision,
             (None, _) => self.running.revision,
         }
     }
@@ -181,21 +189,19 @@ impl Datastore {
 
     /// The current contents of a datastore. Those of an edited candidate may be a copy.
     pub fn tree(&self, store: Store) -> Arc<Snapshot> {
-        let (running, core, edited) = {
+        let (running, part) = {
             let stores = self.stores();
-            if let Some(snapshot) = stores.snapshot(store) {
-                return Arc::clone(snapshot);
+            match (stores.snapshot(store), &stores.candidate) {
+                (Some(snapshot), _) => return Arc::clone(snapshot),
+                (None, Candidate::Part(part)) => (Arc::clone(&stores.running), part.clone()),
+                (None, _) => return Arc::clone(&stores.running),
             }
-            let (Some(core), Candidate::Core(edited)) = (&stores.core, &stores.candidate) else {
-                return Arc::clone(&stores.running);
-            };
-            (Arc::clone(&stores.running), Arc::clone(core), Arc::clone(edited))
         };
-        match candidate::with_core(&running.tree, &core, &edited.tree) {
-            Ok(tree) => Arc::new(Snapshot { tree: Arc::new(tree), ..*edited }),
+        match with_changes(&running.tree, &part.before, &part.after.tree) {
+            Ok(tree) => Arc::new(Snapshot { tree: Arc::new(tree), ..*part.after }),
             Err(refusal) => {
                 tracing::error!("the candidate cannot be copied: {refusal}");
-                edited
+                part.after
             }
         }
     }
@@ -213,11 +219,22 @@ impl Datastore {
     ) -> (Arc<DataTree<'static>>, Arc<DataTree<'static>>) {
         {
             let stores = self.stores();
-            if let (Some(old), Some(new)) = (stores.core(old), stores.core(new)) {
-                return (Arc::clone(old), Arc::clone(new));
+            if let Candidate::Part(part) = &stores.candidate {
+                let (before, after) = (Arc::clone(&part.before), Arc::clone(&part.after.tree));
+                match (old, new) {
+                    (Store::Running, Store::Candidate) => return (before, after),
+                    (Store::Candidate, Store::Running) => return (after, before),
+                    _ => {}
+                }
             }
         }
-        (Arc::clone(&self.tree(old).tree), Arc::clone(&self.tree(new).tree))
+        let (old, new) = (Arc::clone(&self.tree(old).tree), Arc::clone(&self.tree(new).tree));
+        match &self.stores().core {
+            Some(core) if Arc::ptr_eq(&old, &new) => {
+                (Arc::clone(&core.tree), Arc::clone(&core.tree))
+            }
+            _ => (old, new),
+        }
     }
 
     /// Whether the candidate differs from running.

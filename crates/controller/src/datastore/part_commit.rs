@@ -1,24 +1,26 @@
-//! The commit of a core: a change that spares the static routes, of which there are many. Its cost follows the core and
-//! the change: nothing is copied, validated, translated or written for each static route.
+//! The commit of a part: a change of few entries among many. Its cost follows the part: nothing is compared, validated,
+//! translated or written for each static route or interface.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use yang5::data::{DataDiffFlags, DataTree};
+use yang5::data::DataDiffFlags;
 
 use super::access;
-use super::author::{Author, Store};
-use super::candidate::{self, Candidate};
+use super::author::Author;
+use super::bulk::Core;
+use super::candidate::Candidate;
 use super::commit::{Commit, Committed, Origin};
 use super::difference::{Change, between};
 use super::disk::NewFile;
+use super::part::{Part, with_changes};
 use super::recovery;
 use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
 use super::stores::{Datastore, Event};
-use crate::configuration::Configuration;
+use crate::configuration::{ChangedPart, Configuration};
 
-/// What a commit of a core does.
+/// What a commit of a part does.
 struct Plan {
     /// The entry of the history that is running.
     base: u64,
@@ -39,68 +41,67 @@ impl Parts {
 }
 
 impl Datastore {
-    /// Validates and commits running with another core. The caller holds the writer.
-    pub(super) async fn commit_core(
+    /// Validates and commits running with a changed part. The caller holds the writer.
+    pub(super) async fn commit_part(
         &self,
         author: &Author,
-        core: Arc<DataTree<'static>>,
+        part: Part,
         commit: &Commit,
     ) -> Result<Committed, Refusal> {
         let mut parts = Parts(Instant::now(), Vec::new());
-        if let Some(plan) = self.plan(&core, commit).await? {
+        if let Some(plan) = self.plan(&part, commit).await? {
             parts.next();
-            return self.carry_out(author, core, plan, commit, parts).await;
+            return self.carry_out(author, part, plan, commit, parts).await;
         }
-        let (own, edited) = (self.clone(), Arc::clone(&core));
+        let (running, own) = (Arc::clone(&self.stores().running), part.clone());
         let whole = tokio::task::spawn_blocking(move || {
-            let running = own.tree(Store::Running);
-            let Some(before) = own.stores().core.clone() else { return Ok(edited) };
-            candidate::with_core(&running.tree, &before, &edited).map(Arc::new)
+            with_changes(&running.tree, &own.before, &own.after.tree).map(Arc::new)
         });
         let tree = whole.await.map_err(refusal::panicked)??;
         {
             let mut stores = self.stores();
-            if let Candidate::Core(edited) = &stores.candidate
-                && Arc::ptr_eq(&edited.tree, &core)
+            if let Candidate::Part(own) = &stores.candidate
+                && Arc::ptr_eq(&own.after, &part.after)
             {
-                let same = Snapshot { tree: Arc::clone(&tree), ..**edited };
+                let same = Snapshot { tree: Arc::clone(&tree), ..*part.after };
                 stores.candidate = Candidate::Whole(Arc::new(same));
             }
         }
         self.commit_tree(author, tree, commit).await
     }
 
-    /// Whether and how a commit of a core is possible. Without a plan the whole is committed, which also finds the
+    /// Whether and how a commit of a part is possible. Without a plan the whole is committed, which also finds the
     /// errors.
-    async fn plan(
-        &self,
-        core: &Arc<DataTree<'static>>,
-        commit: &Commit,
-    ) -> Result<Option<Plan>, Refusal> {
+    async fn plan(&self, part: &Part, commit: &Commit) -> Result<Option<Plan>, Refusal> {
         let is_plain = commit.origin == Origin::Client && commit.confirm_within.is_none();
-        let (base, before) = {
+        let (base, bulk) = {
             let stores = self.stores();
             let file = stores.startup_file.as_ref();
             let is_saved = stores.startup.is_none()
                 && stores.unconfirmed.is_none()
                 && file.is_some_and(|file| file.is_untouched(&self.inner.startup));
-            let has_own_routes = matches!(stores.candidate, Candidate::Whole(_));
+            let has_own_bulk = matches!(stores.candidate, Candidate::Whole(_));
             match (stores.entry, &stores.core) {
-                (Some(base), Some(before)) if is_plain && is_saved && !has_own_routes => {
-                    (base, Arc::clone(before))
+                (Some(base), Some(core)) if is_plain && is_saved && !has_own_bulk => {
+                    (base, core.bulk)
                 }
                 _ => return Ok(None),
             }
         };
         let Some(running) = self.inner.connection.configuration() else { return Ok(None) };
-        let (core, startup) = (Arc::clone(core), self.inner.startup.clone());
+        let (part, startup) = (part.clone(), self.inner.startup.clone());
         let planned = tokio::task::spawn_blocking(move || {
-            let changes: Arc<[Change]> = between(&before, &core)?.into();
-            if changes.is_empty() || changes.iter().any(|change| concerns_routes(&change.path)) {
+            let (before, after) = (&part.before, &part.after.tree);
+            let changes: Arc<[Change]> = between(before, after)?.into();
+            let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+            let changed = ChangedPart { before, after, paths: &paths };
+            if changes.is_empty() {
                 return Ok(None);
             }
-            let Some(configuration) = running.with_core(&startup, &core) else { return Ok(None) };
-            let difference = stoa_yang::data::difference(&before, &core)?;
+            let Some(configuration) = running.with_part(&startup, bulk, changed) else {
+                return Ok(None);
+            };
+            let difference = stoa_yang::data::difference(before, after)?;
             Ok(Some(Plan { base, configuration, changes, difference }))
         });
         planned.await.map_err(refusal::panicked)?
@@ -109,7 +110,7 @@ impl Datastore {
     async fn carry_out(
         &self,
         author: &Author,
-        core: Arc<DataTree<'static>>,
+        part: Part,
         plan: Plan,
         commit: &Commit,
         mut parts: Parts,
@@ -130,7 +131,7 @@ impl Datastore {
         });
         let number = if not_saved.is_some() { 0 } else { number };
         warnings.extend(not_saved);
-        self.replace_core(author, core, number)?;
+        self.replace_part(author, &part, &changes, number)?;
         parts.next();
         let Author { name, client, .. } = author;
         tracing::info!(author = name, %client, number, changes = changes.len(), "committed");
@@ -162,40 +163,37 @@ impl Datastore {
         self.history_files().write_difference(author, &commit.comment, difference)
     }
 
-    /// Sets the core of running: in place, unless somebody reads running.
-    fn replace_core(
+    /// Sets a part of running: in place, unless somebody reads running.
+    fn replace_part(
         &self,
         author: &Author,
-        core: Arc<DataTree<'static>>,
+        part: &Part,
+        changes: &[Change],
         number: u64,
     ) -> Result<(), Refusal> {
+        let after = &part.after.tree;
+        let difference = part.before.diff(after, DataDiffFlags::empty()).map_err(refusal::yang)?;
         let mut stores = self.stores();
-        let Some(before) = stores.core.replace(Arc::clone(&core)) else { return Ok(()) };
-        let difference = before.diff(&core, DataDiffFlags::empty()).map_err(refusal::yang)?;
+        let Some(bulk) = stores.core.as_ref().map(|core| core.bulk) else { return Ok(()) };
         let revision = stores.next_revision();
         let own = Arc::get_mut(&mut stores.running)
             .and_then(|running| Arc::get_mut(&mut running.tree))
             .map(|tree| tree.diff_apply(&difference));
-        let is_replaced = matches!(own, Some(Ok(())));
         let tree = match own {
             Some(Ok(())) => Arc::clone(&stores.running.tree),
             // A part of the changes may be in the tree.
             Some(Err(_)) => {
                 stoa_yang::data::parse(&self.history_files().text(number)?).map(Arc::new)?
             }
-            None => candidate::with_core(&stores.running.tree, &before, &core).map(Arc::new)?,
+            None => with_changes(&stores.running.tree, &part.before, after).map(Arc::new)?,
         };
-        if !is_replaced {
-            tracing::debug!("running was copied, since somebody reads it");
-        }
         stores.running = Arc::new(Snapshot::new(tree, revision));
+        stores.core = Some(match part.entries.is_empty() {
+            true => Core { bulk, tree: Arc::clone(after) },
+            false => Core::new(bulk, after)?,
+        });
         stores.entry = (number > 0).then_some(number);
-        stores.rebase_core(author, &before, &core);
+        stores.rebase_part(author, part, changes);
         Ok(())
     }
-}
-
-/// Whether a change may concern static routes or their protocol instances.
-fn concerns_routes(path: &str) -> bool {
-    path.contains("/control-plane-protocol[")
 }
