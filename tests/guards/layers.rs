@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::root;
 
 /// The crates, and the crates that each may depend on.
-const ALLOWED: [(&str, &[&str]); 18] = [
+const ALLOWED: [(&str, &[&str]); 19] = [
     ("wire", &[]),
     ("tables", &[]),
     ("memif", &[]),

@@ -252,12 +252,12 @@ impl ForwarderConnection {
         }
     }
 
-    async fn apply(&self, desired: &v1::Desired) -> Result<v1::Applied, Error> {
-        let mut request = Request::new(desired.clone());
+    async fn apply(&self, configuration: &Configuration) -> Result<v1::Applied, Error> {
+        let mut request = Request::new(configuration.whole_desired());
         request.set_timeout(APPLY_TIMEOUT);
         match self.client().apply(request).await {
             Ok(applied) => {
-                if let Some(logging) = &desired.logging {
+                if let Some(logging) = &configuration.desired.logging {
                     stoa_log::follow(logging);
                 }
                 Ok(applied.into_inner())
@@ -288,7 +288,7 @@ impl ForwarderConnection {
                 Ok(Some(applied)) => {
                     outage = Outage::default();
                     held_before = true;
-                    let totals = self.configuration().map(|c| Totals::of(&c.desired));
+                    let totals = self.configuration().map(|it| Totals::of(&it));
                     let Totals { ports, interfaces, routes } = totals.unwrap_or_default();
                     tracing::info!(
                         ports,
@@ -349,9 +349,10 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(desired: &v1::Desired) -> Totals {
-        let v1::Desired { ports, interfaces, routes, .. } = desired;
-        Totals { ports: ports.len(), interfaces: interfaces.len(), routes: routes.len() }
+    fn of(configuration: &Configuration) -> Totals {
+        let v1::Desired { ports, interfaces, .. } = &configuration.desired;
+        let routes = configuration.routes.len();
+        Totals { ports: ports.len(), interfaces: interfaces.len(), routes }
     }
 }
 
@@ -369,12 +370,16 @@ mod tests {
 
     #[test]
     fn totals_count_desired_objects() {
-        let desired = v1::Desired {
-            ports: vec![v1::Port::default()],
-            interfaces: vec![v1::Interface::default(); 2],
-            routes: vec![v1::Route::default(); 3],
-            ..v1::Desired::default()
+        let empty = Configuration::parse(std::path::Path::new("t"), "{}".to_owned()).unwrap();
+        let configuration = Configuration {
+            desired: v1::Desired {
+                ports: vec![v1::Port::default()],
+                interfaces: vec![v1::Interface::default(); 2],
+                ..v1::Desired::default()
+            },
+            routes: Arc::new(vec![v1::Route::default(); 3]),
+            ..empty
         };
-        assert_eq!(Totals::of(&desired), Totals { ports: 1, interfaces: 2, routes: 3 });
+        assert_eq!(Totals::of(&configuration), Totals { ports: 1, interfaces: 2, routes: 3 });
     }
 }

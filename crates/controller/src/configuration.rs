@@ -3,6 +3,8 @@
 //! Three steps, each of which reports all its errors: the text is JSON, it is valid by the YANG modules, and the checks
 //! of the capabilities accept it.
 
+mod part;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,11 +13,14 @@ use stoa_api::v1;
 use stoa_yang::error::{ValidationError, ValidationErrors, one};
 use yang5::data::{DataFormat, DataTree};
 
+use crate::config::addresses::Addressing;
 use crate::config::management::Management;
 use crate::config::route_sources::RouteSourceConfig;
 use crate::config::routes::{FloatingStaticRoutes, Key};
 use crate::config::{self, host_bits};
+pub use crate::configuration_text::ConfigurationText;
 use crate::rib::{self, RouteAnnotation};
+pub(crate) use part::{Bulk, ChangedPart};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -32,9 +37,13 @@ pub struct Configuration {
     /// The file it came from.
     pub path: PathBuf,
     /// Its text.
-    pub text: String,
-    /// The desired state of the forwarder.
+    pub text: ConfigurationText,
+    /// The desired state of the forwarder, without its routes.
     pub desired: v1::Desired,
+    /// The routes of the desired state, which configurations may share.
+    pub routes: Arc<Vec<v1::Route>>,
+    /// Addresses and subnets of the interfaces, which decide about static routes.
+    pub addressing: Arc<Addressing>,
     /// Notes on routes with recursive next hops.
     pub annotations: Arc<BTreeMap<Key, RouteAnnotation>>,
     /// StaticRoute routes that are weighed against learned ones.
@@ -136,19 +145,25 @@ impl Configuration {
         if !errors.is_empty() {
             return Err(errors.into_vec());
         }
-        let config::Translated { mut desired, addressing, statics, floating, .. } = translated;
+        let config::Translated { desired, addressing, statics, floating, .. } = translated;
         let rib::Rib { routes, annotations } = rib::routes(&addressing, &statics);
-        desired.routes = routes;
         Ok(Configuration {
             path: path.to_owned(),
-            text: text.to_owned(),
+            text: text.into(),
             desired,
+            routes: Arc::new(routes),
+            addressing: Arc::new(addressing),
             annotations: Arc::new(annotations),
             floating: Arc::new(floating),
             route_sources: translated.route_sources.into(),
             kernel_tables: translated.kernel_tables.into(),
             management: Arc::new(translated.management),
         })
+    }
+
+    /// The whole desired state of the forwarder.
+    pub fn whole_desired(&self) -> v1::Desired {
+        v1::Desired { routes: self.routes.to_vec(), ..self.desired.clone() }
     }
 
     /// Problems that are no errors, such as inactive routes; one line each.
@@ -177,7 +192,7 @@ impl Configuration {
         let ports = desired.ports.len();
         let subs = desired.interfaces.len() - ports;
         let fixed = v1::Protocol::Static as i32;
-        let active = desired.routes.iter().filter(|route| route.protocol == fixed).count();
+        let active = self.routes.iter().filter(|route| route.protocol == fixed).count();
         let inactive =
             self.annotations.values().filter(|annotation| annotation.is_inactive).count();
         let idle = if inactive > 0 { format!(" ({inactive} inactive)") } else { String::new() };

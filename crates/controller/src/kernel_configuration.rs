@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use stoa_api::text::{ip, ip_bytes};
@@ -99,17 +100,22 @@ impl KernelConfiguration {
         self.interfaces.values().all(InterfaceSettings::is_empty) && self.rules.is_empty()
     }
 
-    /// Merges the kernel configuration into the desired state. Returns the settings that cannot be applied.
-    pub fn merge(&self, desired: &mut v1::Desired) -> Vec<Refused> {
+    /// Merges the kernel configuration into the desired state and its routes. Returns the settings that cannot be
+    /// applied.
+    pub fn merge(
+        &self,
+        desired: &mut v1::Desired,
+        routes: &mut Arc<Vec<v1::Route>>,
+    ) -> Vec<Refused> {
         let mut refused = Vec::new();
         let mut taken = Taken::of(desired);
-        let mut routes = Vec::new();
+        let mut new = Vec::new();
         for interface in &mut desired.interfaces {
             let Some(orders) = self.interfaces.get(&interface.name) else { continue };
             interface.enabled &= !orders.is_down;
             for net in &orders.addresses {
                 match address(interface, *net, &mut taken) {
-                    Ok(made) => routes.extend(made),
+                    Ok(made) => new.extend(made),
                     Err((reason, fix)) => {
                         refused.push(Refused { interface: interface.name.clone(), reason, fix });
                     }
@@ -137,7 +143,9 @@ impl KernelConfiguration {
                 }
             }
         }
-        lay(desired, routes);
+        if !new.is_empty() {
+            lay(Arc::make_mut(routes), new);
+        }
         refused.extend(self.merge_rules(desired));
         refused
     }
@@ -181,17 +189,17 @@ impl KernelConfiguration {
 }
 
 /// Inserts or replaces routes; the existing ones are sorted by VRF, family and prefix.
-fn lay(desired: &mut v1::Desired, routes: Vec<v1::Route>) {
-    for route in routes {
+fn lay(routes: &mut Vec<v1::Route>, new: Vec<v1::Route>) {
+    for route in new {
         let key = |it: &v1::Route| {
             let prefix = it.prefix.clone().unwrap_or_default();
             (it.vrf.clone(), prefix.address.len(), prefix.address, prefix.length)
         };
         let new = key(&route);
-        match desired.routes.binary_search_by(|it| key(it).cmp(&new)) {
+        match routes.binary_search_by(|it| key(it).cmp(&new)) {
             // A direct route always wins.
-            Ok(at) => desired.routes[at] = route,
-            Err(at) => desired.routes.insert(at, route),
+            Ok(at) => routes[at] = route,
+            Err(at) => routes.insert(at, route),
         }
     }
 }

@@ -11,6 +11,7 @@ mod call_error;
 pub mod capture;
 pub mod config;
 pub mod configuration;
+mod configuration_text;
 pub mod datastore;
 pub mod doctor;
 pub mod filter;

@@ -58,6 +58,9 @@ pub fn routes(addressing: &Addressing, statics: &StaticRoutes) -> Rib {
             }
             (None, StaticRoute::NextHops(hops)) => hops.iter().filter_map(path).cloned().collect(),
         };
+        let mut paths: Vec<v1::Path> = paths;
+        // Mostly one, where a vector that grows has room for four.
+        paths.shrink_to_fit();
         if !paths.is_empty() {
             let action = Action::Paths(v1::Paths { paths });
             rib.insert(key.clone(), (v1::Protocol::Static, action));

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::apply::ForwarderConnection;
 use crate::configuration::{Configuration, Given};
+use crate::datastore;
 
 /// The file with the running configuration.
 #[derive(Clone, Debug)]
@@ -24,7 +25,18 @@ pub struct Running {
 #[derive(Deserialize, Serialize)]
 struct Stored<'a> {
     path: Cow<'a, Path>,
-    text: Cow<'a, str>,
+    /// The text, or the entry of the history and the difference that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<After<'a>>,
+}
+
+/// A configuration of the history, and the difference of the running one to it.
+#[derive(Deserialize, Serialize)]
+struct After<'a> {
+    number: u64,
+    difference: Cow<'a, str>,
 }
 
 impl Running {
@@ -45,11 +57,20 @@ impl Running {
         let _ = std::fs::remove_file(&self.file);
     }
 
-    /// The stored configuration; `None` if there is none or it cannot be read.
-    pub(crate) fn read(&self) -> Option<(Configuration, Given)> {
+    /// The stored configuration; `None` if there is none or it cannot be read. `state` is the state folder.
+    pub(crate) fn read(&self, state: &Path) -> Option<(Configuration, Given)> {
         let stored = std::fs::read(&self.file).ok()?;
         let stored: Stored<'_> = serde_json::from_slice(&stored).ok()?;
-        match Configuration::parse_as_data(&stored.path, stored.text.into_owned()) {
+        let text = match (stored.text, stored.after) {
+            (Some(text), _) => text.into_owned(),
+            (None, Some(After { number, difference })) => {
+                let text = datastore::past_text(state, number, &difference);
+                let text = text.inspect_err(|refusal| tracing::warn!("the history: {refusal}"));
+                text.ok()?
+            }
+            (None, None) => return None,
+        };
+        match Configuration::parse_as_data(&stored.path, text) {
             Ok(found) => Some(found),
             Err(errors) => {
                 tracing::warn!(
@@ -65,10 +86,21 @@ impl Running {
     pub fn store(&self, connection: &ForwarderConnection) {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = connection.configuration() else { return };
-        let Configuration { path, text, .. } = &*running;
-        if let Err(error) =
-            self.write(&Stored { path: Cow::Borrowed(path), text: Cow::Borrowed(text) })
-        {
+        // A text that was given up is stored already.
+        let Some(text) = running.text.get() else { return };
+        let text = Some(Cow::Borrowed(&*text));
+        self.replace(&Stored { path: Cow::Borrowed(&running.path), text, after: None });
+    }
+
+    /// Stores the running configuration as the difference to an entry of the history.
+    pub(crate) fn store_after(&self, path: &Path, number: u64, difference: &str) {
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = Some(After { number, difference: Cow::Borrowed(difference) });
+        self.replace(&Stored { path: Cow::Borrowed(path), text: None, after });
+    }
+
+    fn replace(&self, stored: &Stored<'_>) {
+        if let Err(error) = self.write(stored) {
             tracing::warn!("cannot write {}: {error}", self.file.display());
             // An older file would be taken for the running configuration.
             self.remove();

@@ -13,7 +13,7 @@ use tonic::transport::Server;
 
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
-use crate::datastore::Datastore;
+use crate::datastore::{Datastore, recover};
 use crate::learned::Learned;
 use crate::linux::{Reconciler, alias, kernel_configuration, spare_queues};
 use crate::operator::Service;
@@ -65,7 +65,10 @@ pub async fn run<T>(
     start_servers: impl FnOnce(Datastore) -> T,
 ) -> Result<(), Error> {
     let running = Running::beside(&options.socket);
-    let resumed = running.read();
+    if let Err(refusal) = recover(&options.config, &options.state) {
+        tracing::error!("the last commits are not in the startup file: {refusal}");
+    }
+    let resumed = running.read(&options.state);
     let first = resumed.is_none();
     let (configuration, given) = match resumed {
         Some(resumed) => resumed,
@@ -113,6 +116,7 @@ pub async fn run<T>(
         () = linux.run(&connection) => Ok(()),
         () = kernel_configuration.run() => Ok(()),
         () = datastore.run_confirm_timer() => Ok(()),
+        () = datastore.run_saver() => Ok(()),
         () = learned.watch() => Ok(()),
         () = connection.rows().watch() => Ok(()),
         () = route_sources.run(&connection) => Ok(()),
@@ -120,6 +124,7 @@ pub async fn run<T>(
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
+    datastore.end().await;
     let _ = stop.send(());
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, server).await;
     let _ = std::fs::remove_file(&options.socket);

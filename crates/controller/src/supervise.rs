@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::child::Child;
 
 use crate::configuration::Configuration;
+use crate::datastore;
 use crate::lock::{self, Lock};
 use crate::privileges;
 use crate::running::Running;
@@ -172,12 +173,25 @@ pub async fn run(options: Options) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub async fn run_until(options: Options, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    // Commits of an earlier Stoa, whose files are not touched while it runs.
+    let early = match datastore::is_unsaved(&options.state) {
+        true => Some(Lock::take(&options.socket)?),
+        false => None,
+    };
+    if early.is_some()
+        && let Err(refusal) = datastore::recover(&options.config, &options.state)
+    {
+        return Err(Error::Refused(refusal.errors()));
+    }
     let configuration = Configuration::read(&options.config).map_err(Error::Refused)?;
     let missing = privileges::missing(&configuration.desired);
     if !missing.is_empty() {
         return Err(Error::Privileges(missing));
     }
-    let lock = Lock::take(&options.socket)?;
+    let lock = match early {
+        Some(lock) => lock,
+        None => Lock::take(&options.socket)?,
+    };
     let running = Running::beside(&options.socket);
     running.remove();
     tracing::info!(

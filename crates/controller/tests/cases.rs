@@ -139,7 +139,7 @@ fn errors_json(errors: &[ValidationError]) -> Value {
 // ===== the desired state, for people =====
 
 fn recorded(configuration: &Configuration) -> Value {
-    let mut all = desired(&configuration.desired);
+    let mut all = desired(&configuration.whole_desired());
     let warnings = configuration.warnings();
     let vrfs: Vec<&str> = configuration.desired.vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
     if !warnings.is_empty() {

@@ -1,7 +1,8 @@
 //! Data trees as texts of a configuration: RFC 7951 encoding without defaults.
 
 use yang5::data::{
-    Data, DataFormat, DataParserFlags, DataPrinterFlags, DataTree, DataValidationFlags,
+    Data, DataDiff, DataDiffFlags, DataFormat, DataParserFlags, DataPrinterFlags, DataTree,
+    DataValidationFlags,
 };
 
 use crate::error::{ValidationError, one};
@@ -38,6 +39,46 @@ pub fn print(tree: &DataTree<'_>) -> Result<String, Vec<ValidationError>> {
     }
 }
 
+/// The difference of two trees as a text for [`apply_difference`].
+///
+/// # Errors
+/// When libyang cannot compare or print them.
+pub fn difference(
+    old: &DataTree<'static>,
+    new: &DataTree<'static>,
+) -> Result<String, Vec<ValidationError>> {
+    let difference = old.diff(new, DataDiffFlags::empty()).map_err(|error| internal(&error))?;
+    let flags = DataPrinterFlags::WITH_SIBLINGS
+        | DataPrinterFlags::WD_ALL
+        | DataPrinterFlags::KEEP_EMPTY_CONT
+        | DataPrinterFlags::SHRINK;
+    match difference.print_string(DataFormat::JSON, flags) {
+        Ok(text) if text.is_empty() => Ok("{}".to_owned()),
+        Ok(text) => Ok(text),
+        Err(error) => Err(internal(&error)),
+    }
+}
+
+/// Applies the text of a difference.
+///
+/// # Errors
+/// When it cannot be read or does not fit the tree, which may have a part of it then.
+pub fn apply_difference(
+    tree: &mut DataTree<'static>,
+    difference: &str,
+) -> Result<(), Vec<ValidationError>> {
+    let flags =
+        DataParserFlags::NO_VALIDATION | DataParserFlags::STRICT | DataParserFlags::NO_STATE;
+    let none = DataValidationFlags::empty();
+    let (context, format) = (schema().context(), DataFormat::JSON);
+    let apply = || {
+        let parsed = DataDiff::parse_string(context, difference, format, flags, none)?;
+        tree.diff_apply(&parsed)
+    };
+    let (applied, errors) = collect_errors(apply);
+    applied.map_err(|error| invalid(&error, &errors))
+}
+
 /// The errors that libyang reported for data of a client.
 pub fn invalid(error: &yang5::Error, reported: &[LibyangError]) -> Vec<ValidationError> {
     fix::of_call(schema().context(), error, reported)
@@ -52,4 +93,51 @@ pub fn internal(error: &yang5::Error) -> Vec<ValidationError> {
 /// What libyang reported while a client's data was used, as validation errors.
 pub fn errors(reported: &[LibyangError]) -> Vec<ValidationError> {
     fix::errors(schema().context(), reported)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_difference_makes_the_new_tree() {
+        let rule = |name: &str, action: &str| {
+            format!(r#"{{"name": "{name}", "action": "{action}", "comment": "{name}"}}"#)
+        };
+        let rules = |rules: &[String]| {
+            format!(
+                r#"{{"ietf-netconf-acm:nacm": {{"rule-list": [{{"name": "x", "rule": [{}]}}]}}}}"#,
+                rules.join(",")
+            )
+        };
+        let interface = |rest: &str| {
+            format!(
+                r#"{{"ietf-interfaces:interfaces": {{"interface": [{{"name": "a'b",
+                "type": "iana-if-type:ethernetCsmacd" {rest}}}]}}}}"#
+            )
+        };
+        let texts = [
+            "{}".to_owned(),
+            rules(&[rule("a", "deny"), rule("b", "permit"), rule("c", "deny")]),
+            rules(&[rule("c", "permit"), rule("a", "deny"), rule("d", "deny")]),
+            interface(""),
+            interface(r#", "description": "one", "stoa-interfaces:port": {"null": {}}"#),
+            interface(
+                r#", "description": "\"two\" é", "ietf-ip:ipv4": {"address":
+                [{"ip": "10.0.0.1", "prefix-length": 24}]}, "stoa-interfaces:port": {"null": {}}"#,
+            ),
+        ];
+        for old in &texts {
+            for new in &texts {
+                let (mut from, to) = (parse(old).unwrap(), parse(new).unwrap());
+                let difference = difference(&from, &to).unwrap();
+                apply_difference(&mut from, &difference).unwrap();
+                assert_eq!(print(&from).unwrap(), print(&to).unwrap(), "{difference}");
+            }
+        }
+        let mut tree = parse("{}").unwrap();
+        for wrong in ["", "{", "nonsense", "{\"a\": 1}"] {
+            assert!(apply_difference(&mut tree, wrong).is_err(), "{wrong}");
+        }
+    }
 }

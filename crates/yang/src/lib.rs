@@ -2,15 +2,16 @@
 //!
 //! `sources` has the text of the modules, `schema` compiles them and validates, `data` parses and prints trees, and `fix`
 //! converts the errors of libyang (`libyang`, `place`) to errors with path, cause and fix. `identities`,
-//! `renamed_names`, `schema_text` and `unsupported` know what libyang does not say. Nothing here depends on what a
-//! configuration means: that is the controller's.
-#![forbid(unsafe_code)]
+//! `renamed_names`, `schema_text` and `unsupported` know what libyang does not say, and `memory` gives back what trees
+//! left. Nothing here depends on what a configuration means: that is the controller's.
+#![deny(unsafe_code)]
 
 pub mod data;
 pub mod error;
 mod fix;
 pub mod identities;
 mod libyang;
+pub mod memory;
 mod place;
 pub mod renamed_names;
 mod schema;

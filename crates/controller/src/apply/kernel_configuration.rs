@@ -72,12 +72,12 @@ impl ForwarderConnection {
         let kernel_configuration = self.kernel_configuration();
         if kernel_configuration.is_empty() {
             self.state().rejected_settings.clear();
-            let applied = self.apply(&configuration.desired).await?;
+            let applied = self.apply(configuration).await?;
             return Ok((applied, Arc::clone(configuration)));
         }
         let mut merged = (**configuration).clone();
         let mut rejections = BTreeSet::new();
-        for refused in kernel_configuration.merge(&mut merged.desired) {
+        for refused in kernel_configuration.merge(&mut merged.desired, &mut merged.routes) {
             let rejection = format!("{}: {}", refused.interface, refused.reason);
             if !self.state().rejected_settings.contains(&rejection) {
                 let (interface, fix) = (&refused.interface, refused.fix);
@@ -91,7 +91,7 @@ impl ForwarderConnection {
             rejections.insert(rejection);
         }
         self.state().rejected_settings = rejections;
-        match self.apply(&merged.desired).await {
+        match self.apply(&merged).await {
             Ok(applied) => Ok((applied, Arc::new(merged))),
             Err(Error::Refused(errors)) => {
                 for error in errors {
@@ -102,7 +102,7 @@ impl ForwarderConnection {
                         error.cause
                     );
                 }
-                let applied = self.apply(&configuration.desired).await?;
+                let applied = self.apply(configuration).await?;
                 Ok((applied, Arc::clone(configuration)))
             }
             Err(error) => Err(error),

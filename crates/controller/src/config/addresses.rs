@@ -15,7 +15,7 @@ use crate::config::router_advertisement;
 use crate::config::vrrp;
 
 /// Addresses and subnets of the interfaces of a VRF.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Table {
     /// Local addresses with their interface, without link-local ones.
     pub own: BTreeMap<IpAddr, String>,
@@ -26,7 +26,7 @@ pub struct Table {
 }
 
 /// Addresses, subnets and neighbours of all interfaces.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Addressing {
     /// By VRF; "" is the default one.
     tables: BTreeMap<String, Table>,

@@ -8,16 +8,15 @@ use yang5::data::DataTree;
 
 use super::access;
 use super::author::{Author, Client, Store};
-use super::difference::{Change, Kind, between};
+use super::bulk::Core;
+use super::difference::{Change, between};
 use super::disk::NewFile;
 use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
-use super::stores::{Datastore, Event, Stores};
+use super::startup_file::StartupFile;
+use super::stores::{Datastore, Event};
 use super::unconfirmed::Unconfirmed;
 use crate::configuration::Configuration;
-
-/// Maximum number of pairs of changes that are compared to find a conflict.
-const OVERLAP_LIMIT: usize = 4_000_000;
 
 /// The parameters of a commit.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +90,7 @@ impl Datastore {
         configuration: Configuration,
         commit: &Commit,
     ) -> Result<Committed, Refusal> {
+        self.save_unsaved().await?;
         let running = self.tree(Store::Running);
         let changes: Arc<[Change]> = between(&running.tree, &tree)?.into();
         let is_waiting = self.unconfirmed().is_some();
@@ -99,10 +99,11 @@ impl Datastore {
         if !waits && !commit.is_forced && commit.origin == Origin::Client {
             access::check(&self.inner.connection, author, &configuration)?;
         }
+        let text = configuration.text.get().unwrap_or_default();
         let files = match waits {
             true => None,
             false if commit.origin == Origin::Revert => None,
-            false => Some(self.prepare(author, &running, &configuration.text, commit)?),
+            false => Some(self.prepare(author, &running, &text, commit)?),
         };
         let earlier = self.unconfirmed();
         if let Some(within) = commit.confirm_within.filter(|_| waits) {
@@ -111,7 +112,8 @@ impl Datastore {
             // Written before the forwarder changes anything, so that even after a crash the commit is rolled back.
             self.set_unconfirmed(Some(Unconfirmed::new(author, within, before, &commit.comment)))?;
         }
-        let (text, mut warnings) = (configuration.text.clone(), configuration.warnings());
+        let (kept, mut warnings) = (configuration.text.clone(), configuration.warnings());
+        let core = Core::of(&configuration, &tree)?;
         let applied = match self.inner.connection.commit(configuration).await {
             Ok(applied) => applied,
             Err(error) => {
@@ -135,7 +137,14 @@ impl Datastore {
         let confirm_by = self.unconfirmed().map(|unconfirmed| unconfirmed.deadline);
         let is_saved = !waits && not_saved.is_none() && commit.origin.is_saved();
         warnings.extend(not_saved);
-        self.update_stores(author, tree, is_saved.then_some(text), number > 0 || waits);
+        if core.is_some() {
+            // Long, and in the files.
+            kept.forget();
+        }
+        let startup = is_saved.then(|| StartupFile::new(&self.inner.startup, &text));
+        let entry = (number > 0 && core.is_some()).then_some(number);
+        self.update_stores(author, (tree, core), (startup, entry), number > 0 || waits);
+        self.inner.saver.notify_one();
         if !changes.is_empty() {
             let changes = Arc::clone(&changes);
             let Author { name, client, .. } = author;
@@ -153,8 +162,11 @@ impl Datastore {
     pub(super) fn finish(&self) -> Result<(), Refusal> {
         // The original text, not that of libyang: the formatting of an edited file is kept.
         let Some(running) = self.inner.connection.configuration() else { return Ok(()) };
-        let running = running.text.as_str();
-        let Some(startup) = self.stores().startup_text.clone() else { return Ok(()) };
+        let Some(running) = running.text.get() else { return Ok(()) };
+        let known = self.stores().startup_file.clone();
+        let Some(startup) = known.and_then(|known| known.text(&self.inner.startup)) else {
+            return Ok(());
+        };
         let past = self.history_files();
         if running == startup {
             // The commit was confirmed and saved; only `confirm.json` was left.
@@ -164,15 +176,15 @@ impl Datastore {
             return Ok(());
         }
         let (number, history) =
-            past.write(&stoa(), "completed after a restart of the controller", running)?;
+            past.write(&stoa(), "completed after a restart of the controller", &running)?;
         let startup = Some(NewFile::write(&self.inner.startup, running.as_bytes())?);
         if let (_, Some(reason)) = (NewFiles { startup, history: Some((number, history)) }).rename()
         {
             return Err(Refusal::Disk(reason));
         }
         let mut stores = self.stores();
-        stores.startup = Arc::clone(&stores.running);
-        stores.startup_text = Some(running.to_owned());
+        stores.startup = None;
+        stores.startup_file = Some(StartupFile::new(&self.inner.startup, &running));
         tracing::warn!(number, "completed an interrupted commit");
         Ok(())
     }
@@ -186,9 +198,12 @@ impl Datastore {
         commit: &Commit,
     ) -> Result<NewFiles, Refusal> {
         let now = startup_now(&self.inner.startup)?;
-        let known = self.stores().startup_text.clone();
-        let known = if commit.origin == Origin::Startup { Some(text.to_owned()) } else { known };
-        let is_foreign = now.is_some() && now != known.clone().map(String::into_bytes);
+        let known = self.stores().startup_file.clone();
+        let is_foreign = now.as_deref().is_some_and(|now| match (commit.origin, &known) {
+            (Origin::Startup, _) => now != text.as_bytes(),
+            (_, Some(known)) => !known.is(now),
+            (_, None) => true,
+        });
         let may_overwrite = commit.is_overwriting || commit.origin == Origin::OtherFile;
         if is_foreign && !may_overwrite {
             let file = self.inner.startup.display();
@@ -202,13 +217,13 @@ impl Datastore {
         // The configuration before the first commit, or of a file that was edited before the start.
         let before = match self.unconfirmed() {
             Some(unconfirmed) => unconfirmed.before,
-            None => match self.stores().startup_text.clone() {
-                Some(known) => known,
+            None => match known.and_then(|known| known.text(&self.inner.startup)) {
+                Some(known) => known.as_ref().to_owned(),
                 None => running.text()?,
             },
         };
         if !past.is_newest(&before) {
-            let (_, file) = past.write(&file(), "", &before)?;
+            let (_, file) = past.write(&file_author(), "", &before)?;
             file.rename().map_err(|error| Refusal::Disk(format!("the history: {error}")))?;
         }
         let history = match past.is_newest(text) {
@@ -223,24 +238,25 @@ impl Datastore {
         Ok(NewFiles { startup, history })
     }
 
-    /// Sets the running datastore and updates the others.
+    /// Sets the running datastore, a tree with its core, and updates the others.
     fn update_stores(
         &self,
         author: &Author,
-        tree: Arc<DataTree<'static>>,
-        startup: Option<String>,
+        (tree, core): (Arc<DataTree<'static>>, Option<Core>),
+        (startup, entry): (Option<StartupFile>, Option<u64>),
         is_new: bool,
     ) {
         let mut stores = self.stores();
         let revision = stores.next_revision();
         let before = Arc::clone(&stores.running);
         let running = Arc::new(Snapshot::new(tree, revision));
-        rebase_candidate(&mut stores, author, &before, &running);
-        stores.running = Arc::clone(&running);
-        if let Some(text) = startup {
-            stores.startup = running;
-            stores.startup_text = Some(text);
+        stores.rebase_candidate(author, &before, &running);
+        if let Some(file) = startup {
+            (stores.startup, stores.startup_file) = (None, Some(file));
+        } else if stores.startup.is_none() {
+            stores.startup = Some(before);
         }
+        (stores.running, stores.core, stores.entry) = (running, core, entry);
         drop(stores);
         if is_new {
             self.publish(Event::Edited);
@@ -261,61 +277,6 @@ fn startup_now(file: &std::path::Path) -> Result<Option<Vec<u8>>, Refusal> {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Refusal::Disk(format!("{} cannot be read: {error}", file.display()))),
-    }
-}
-
-/// Whether two sets of changes overlap: both change the same node, or one deletes an ancestor.
-fn overlap(mine: &[Change], theirs: &[Change]) -> bool {
-    let is_below = |above: &str, path: &str| {
-        path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    // A larger comparison takes too long; then they count as overlapping.
-    mine.len() * theirs.len() > OVERLAP_LIMIT
-        || mine.iter().any(|one| {
-            theirs.iter().any(|other| {
-                let is_gone = |it: &Change| it.kind == Kind::Delete;
-                one.path == other.path
-                    || is_gone(other) && is_below(&other.path, &one.path)
-                    || is_gone(one) && is_below(&one.path, &other.path)
-            })
-        })
-}
-
-/// Resets a candidate that was committed or never edited to running, else applies its edits to the new running.
-fn rebase_candidate(
-    stores: &mut Stores,
-    author: &Author,
-    before: &Snapshot,
-    running: &Arc<Snapshot>,
-) {
-    let is_same = |one: &Arc<DataTree<'static>>, other: &Arc<DataTree<'static>>| {
-        Arc::ptr_eq(one, other) || between(one, other).is_ok_and(|changes| changes.is_empty())
-    };
-    if !stores.is_edited || is_same(&stores.candidate.tree, &running.tree) {
-        stores.candidate = Arc::clone(running);
-        (stores.is_edited, stores.conflict) = (false, None);
-        return;
-    }
-    let mine = between(&before.tree, &stores.candidate.tree).unwrap_or_default();
-    let theirs = between(&before.tree, &running.tree).unwrap_or_default();
-    let conflict = Some(format!("{} ({})", author.name, author.client));
-    if overlap(&mine, &theirs) {
-        stores.conflict = conflict;
-        return;
-    }
-    let rebase = || {
-        let flags = yang5::data::DataDiffFlags::empty();
-        let diff = before.tree.diff(&stores.candidate.tree, flags)?;
-        let mut tree = running.tree.duplicate()?;
-        tree.diff_apply(&diff).map(|()| tree)
-    };
-    let (rebased, _) = stoa_yang::collect_errors(rebase);
-    match rebased {
-        Ok(tree) => {
-            let revision = stores.next_revision();
-            stores.candidate = Arc::new(Snapshot::new(tree, revision));
-        }
-        Err(_) => stores.conflict = conflict,
     }
 }
 
@@ -345,7 +306,7 @@ impl NewFiles {
 }
 
 /// The author of the startup file.
-fn file() -> Author {
+pub(super) fn file_author() -> Author {
     Author::new("startup file", Client::File)
 }
 

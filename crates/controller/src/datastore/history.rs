@@ -13,6 +13,9 @@ use super::author::{Author, Client};
 use super::disk::{self, NewFile};
 use super::refusal::Refusal;
 
+/// Most differences between an entry and the whole configuration that it is based on.
+pub(super) const CHAIN_LIMIT: usize = 16;
+
 /// Maximum number of configurations.
 pub const HISTORY_LIMIT: usize = 100;
 /// Maximum size on disk. The newest configuration is kept whatever its size.
@@ -35,11 +38,15 @@ pub struct Entry {
     /// The comment of the commit.
     #[serde(default)]
     pub comment: String,
+    /// The entry before it, if the file has the difference to that one instead of the whole configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<u64>,
 }
 
-/// The folder of the history. The first line of a file is its [`Entry`]; the configuration follows.
+/// The folder of the history. The first line of a file is its [`Entry`]; the configuration follows, or the difference to
+/// that of another entry.
 #[derive(Debug)]
-pub(super) struct History {
+pub(crate) struct History {
     folder: PathBuf,
 }
 
@@ -50,6 +57,11 @@ impl History {
 
     fn file(&self, number: u64) -> PathBuf {
         self.folder.join(format!("{number:09}.json.gz"))
+    }
+
+    /// The number of the newest entry.
+    pub fn newest(&self) -> Option<u64> {
+        self.numbers().first().map(|(number, _)| *number)
     }
 
     /// Numbers and sizes, newest first.
@@ -84,13 +96,44 @@ impl History {
         self.numbers().into_iter().filter_map(entry).collect()
     }
 
-    /// The configuration of an entry.
-    pub fn text(&self, number: u64) -> Result<String, Refusal> {
+    /// An entry and what follows it in its file.
+    fn read(&self, number: u64) -> Result<(Entry, String), Refusal> {
         let missing = || Refusal::Missing(format!("configuration {number} of the history"));
-        let (_, mut rest) = self.open(number).ok_or_else(missing)?;
+        let (entry, mut rest) = self.open(number).ok_or_else(missing)?;
         let mut text = String::new();
         rest.read_to_string(&mut text).map_err(|_| missing())?;
-        Ok(text)
+        Ok((entry, text))
+    }
+
+    /// The configuration of an entry.
+    pub fn text(&self, number: u64) -> Result<String, Refusal> {
+        let (mut entry, mut text) = self.read(number)?;
+        let mut differences = Vec::new();
+        while let Some(base) = entry.base {
+            if base >= entry.number {
+                return Err(Refusal::Missing(format!("configuration {number} of the history")));
+            }
+            let (before, its) = self.read(base)?;
+            differences.push(std::mem::replace(&mut text, its));
+            entry = before;
+        }
+        if differences.is_empty() {
+            return Ok(text);
+        }
+        let mut tree = stoa_yang::data::parse(&text)?;
+        for difference in differences.iter().rev() {
+            stoa_yang::data::apply_difference(&mut tree, difference)?;
+        }
+        Ok(stoa_yang::data::print(&tree)?)
+    }
+
+    /// How many of the newest entries are differences, one based on the other.
+    pub fn chain(&self) -> usize {
+        self.numbers().iter().take_while(|(number, _)| self.is_difference(*number)).count()
+    }
+
+    fn is_difference(&self, number: u64) -> bool {
+        self.open(number).is_some_and(|(entry, _)| entry.base.is_some())
     }
 
     /// Whether the newest configuration has this text.
@@ -106,36 +149,75 @@ impl History {
         comment: &str,
         text: &str,
     ) -> Result<(u64, NewFile), Refusal> {
+        self.write_next(author, comment, None, text)
+    }
+
+    /// Writes the next entry, as the `difference` to the newest one, to a temporary file.
+    pub fn write_difference(
+        &self,
+        author: &Author,
+        comment: &str,
+        difference: &str,
+    ) -> Result<(u64, NewFile), Refusal> {
+        self.write_next(author, comment, self.newest(), difference)
+    }
+
+    fn write_next(
+        &self,
+        author: &Author,
+        comment: &str,
+        base: Option<u64>,
+        text: &str,
+    ) -> Result<(u64, NewFile), Refusal> {
         disk::create_folder(&self.folder)?;
-        let number = self.numbers().first().map_or(1, |(number, _)| number + 1);
+        let number = self.newest().map_or(1, |number| number + 1);
         let entry = Entry {
             number,
             time: jiff::Timestamp::now().to_string(),
             author: author.name.clone(),
             client: author.client,
             comment: comment.chars().take(COMMENT_LIMIT).collect(),
+            base,
         };
-        let refused = |error| Refusal::Disk(format!("the history cannot be written: {error}"));
+        Ok((number, self.pack(&entry, text)?))
+    }
+
+    /// Replaces the difference of an entry by its whole configuration.
+    pub fn complete(&self, number: u64, text: &str) -> Result<(), Refusal> {
+        let Some((entry, _)) = self.open(number) else { return Ok(()) };
+        let renamed = self.pack(&Entry { base: None, ..entry }, text)?.rename();
+        renamed.map_err(refused)
+    }
+
+    /// Writes the file of an entry under its temporary name.
+    fn pack(&self, entry: &Entry, text: &str) -> Result<NewFile, Refusal> {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-        serde_json::to_writer(&mut packed, &entry).map_err(|error| refused(error.into()))?;
+        serde_json::to_writer(&mut packed, entry).map_err(|error| refused(error.into()))?;
         packed
             .write_all(b"\n")
             .and_then(|()| packed.write_all(text.as_bytes()))
             .map_err(refused)?;
         let packed = packed.finish().map_err(refused)?;
-        Ok((number, NewFile::write(&self.file(number), &packed)?))
+        NewFile::write(&self.file(entry.number), &packed)
     }
 
-    /// Removes the oldest beyond the limits.
+    /// Removes the oldest beyond the limits, but none that a younger one is based on.
     pub fn prune(&self) {
-        let mut bytes = 0;
+        let (mut bytes, mut is_base) = (0, false);
         for (at, (number, size)) in self.numbers().into_iter().enumerate() {
             bytes += size;
-            if at > 0 && (at >= HISTORY_LIMIT || bytes > BYTES_LIMIT) {
+            let is_beyond = at > 0 && (at >= HISTORY_LIMIT || bytes > BYTES_LIMIT);
+            if is_beyond && !is_base {
                 let _ = fs::remove_file(self.file(number));
+            } else if at + 1 >= HISTORY_LIMIT || bytes > BYTES_LIMIT {
+                is_base = self.is_difference(number);
             }
         }
     }
+}
+
+fn refused(error: std::io::Error) -> Refusal {
+    Refusal::Disk(format!("the history cannot be written: {error}"))
 }
 
 #[cfg(test)]
@@ -162,6 +244,39 @@ mod tests {
         assert!(matches!(history.text(3), Err(Refusal::Missing(_))));
         fs::write(history.file(102), "cut").unwrap();
         assert_eq!(history.list()[1].number, 101);
+    }
+
+    #[test]
+    fn differences_are_read_and_their_base_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::new(folder.path());
+        let author = Author::new("ann", Client::Shell);
+        let text = |polling: &str| {
+            let text =
+                format!(r#"{{"stoa-system:system": {{"workers": {{"polling": "{polling}"}}}}}}"#);
+            stoa_yang::data::print(&stoa_yang::data::parse(&text).unwrap()).unwrap()
+        };
+        let tree = |text: &str| stoa_yang::data::parse(text).unwrap();
+        history.write(&author, "", &text("adaptive")).unwrap().1.rename().unwrap();
+        let states = ["polling", "interrupt"].map(text);
+        for step in 1..HISTORY_LIMIT + 20 {
+            let (old, new) = (&states[step % 2], &states[(step + 1) % 2]);
+            let old = if step == 1 { &text("adaptive") } else { old };
+            let difference = stoa_yang::data::difference(&tree(old), &tree(new)).unwrap();
+            let (number, file) = history.write_difference(&author, "", &difference).unwrap();
+            file.rename().unwrap();
+            if step % CHAIN_LIMIT == 0 {
+                assert_eq!(history.text(number).unwrap(), *new);
+                assert_eq!(history.chain(), CHAIN_LIMIT);
+                history.complete(number, new).unwrap();
+                assert_eq!(history.chain(), 0);
+            }
+            history.prune();
+            assert_eq!(history.text(number).unwrap(), *new);
+        }
+        let kept = history.list();
+        assert!((HISTORY_LIMIT..HISTORY_LIMIT + CHAIN_LIMIT).contains(&kept.len()));
+        assert!(kept.last().unwrap().base.is_none(), "the oldest can be read");
     }
 
     #[test]

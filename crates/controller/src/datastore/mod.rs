@@ -5,11 +5,16 @@
 //! nothing. Startup is the file that Stoa was started with. A commit writes it, so that a restart keeps the running
 //! configuration. A commit that waits for its confirmation is in running alone.
 //!
+//! Of a configuration with many static routes or interfaces, a commit that changes few of them writes the history alone, as
+//! the difference to its newest entry; the startup file follows when nothing else is to do (`saver`), or at the next start (`recovery`).
+//!
 //! In the state folder, `history/NUMBER.json.gz` is a committed configuration with its author, time and comment, and
 //! `confirm.json` the configuration to roll back to. Files are written under a temporary name, synced and renamed.
 
 mod access;
 mod author;
+mod bulk;
+mod candidate;
 mod choice;
 mod commit;
 mod confirm;
@@ -19,9 +24,14 @@ mod edit;
 mod history;
 mod lock;
 mod lock_holder;
+mod part;
+mod part_commit;
+mod recovery;
 mod refusal;
 mod rollback;
+mod saver;
 mod snapshot;
+mod startup_file;
 mod stores;
 mod unconfirmed;
 
@@ -37,6 +47,8 @@ pub use edit::Edit;
 pub use history::{Entry, HISTORY_LIMIT};
 pub use lock::LockGuard;
 pub use lock_holder::LockHolder;
+pub(crate) use recovery::past_text;
+pub use recovery::{is_unsaved, recover};
 pub use refusal::Refusal;
 pub use snapshot::Snapshot;
 pub use stores::{Datastore, Event};
@@ -45,9 +57,15 @@ pub use unconfirmed::Unconfirmed;
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use crate::running::Running;
+use candidate::Candidate;
 use history::History;
+use part::Part;
 use refusal::to_completion;
+use startup_file::StartupFile;
 use stores::Stores;
+
+/// A part if it suffices, and the trees before and after edits.
+type Edited = (Option<Part>, Arc<DataTree<'static>>, DataTree<'static>);
 
 impl Datastore {
     /// Opens the datastores. The configuration of `connection` is in effect or about to be; `running` is its data.
@@ -61,33 +79,38 @@ impl Datastore {
         running_file: Running,
         is_resumed: bool,
     ) -> Datastore {
-        let desired = connection.configuration();
-        let text = desired.as_ref().map_or("{}", |it| it.text.as_str());
+        let configuration = connection.configuration();
+        let text = configuration.as_ref().and_then(|it| it.text.get());
+        let text = text.as_deref().unwrap_or("{}");
+        let core = configuration.as_ref().map(|it| bulk::Core::of(it, &running));
         let running = Arc::new(Snapshot::new(running, 1));
-        let startup_text = std::fs::read_to_string(&startup).ok();
-        let startup_snapshot = match startup_text.as_deref() {
-            Some(same) if same == text => Ok(Arc::clone(&running)),
-            other => stoa_yang::data::parse(other.unwrap_or("{}"))
-                .map(|tree| Arc::new(Snapshot::new(tree, 2))),
+        let file = StartupFile::read(&startup);
+        let startup_snapshot = match &file {
+            Some((_, same)) if same == text => None,
+            other => stoa_yang::data::parse(other.as_ref().map_or("{}", |(_, text)| text))
+                .map(|tree| Arc::new(Snapshot::new(tree, 2)))
+                .ok(),
         };
         // The file may have been edited meanwhile: then it is neither running nor the last saved configuration.
-        let is_known = |now: &String| now == text || History::new(&state).is_newest(now);
-        let startup_text = startup_text.filter(|now| !is_resumed || is_known(now));
+        let is_known = |now: &str| now == text || History::new(&state).is_newest(now);
+        let file = file.filter(|(_, now)| !is_resumed || is_known(now));
         if !is_resumed {
             unconfirmed::forget(&state);
         }
-        let unconfirmed = unconfirmed::read(&state);
         let stores = Stores {
-            candidate: Arc::clone(&running),
+            candidate: Candidate::Running,
             is_edited: false,
             conflict: None,
-            startup: startup_snapshot.unwrap_or_else(|_| Arc::clone(&running)),
+            startup: startup_snapshot,
             running,
-            startup_text,
+            core: core.and_then(Result::ok).flatten(),
+            startup_file: file.map(|(file, _)| file),
+            entry: None,
+            is_unsaved: false,
             revision: 2,
             holder: None,
             sessions: 0,
-            unconfirmed,
+            unconfirmed: unconfirmed::read(&state),
         };
         let datastore = Datastore::new(connection, startup, state, running_file, stores);
         if is_resumed && let Err(refusal) = datastore.finish() {
@@ -99,7 +122,7 @@ impl Datastore {
     }
 
     /// Edits a datastore: the candidate without validation, running as one transaction. With `if_match`, only if the
-    /// datastore has this revision.
+    /// datastore has this revision. Returns the new revision.
     ///
     /// # Errors
     /// When an edit fails, another session has the lock, or running would be invalid. Then nothing changes.
@@ -109,7 +132,7 @@ impl Datastore {
         store: Store,
         edits: Vec<Edit>,
         if_match: Option<u64>,
-    ) -> Result<Arc<Snapshot>, Refusal> {
+    ) -> Result<u64, Refusal> {
         self.edit_as(author, store, edits, if_match, Commit::default()).await
     }
 
@@ -124,7 +147,7 @@ impl Datastore {
         edits: Vec<Edit>,
         if_match: Option<u64>,
         commit: Commit,
-    ) -> Result<Arc<Snapshot>, Refusal> {
+    ) -> Result<u64, Refusal> {
         let (own, author) = (self.clone(), author.clone());
         to_completion(async move { own.edit_now(&author, store, edits, if_match, &commit).await })
             .await
@@ -137,43 +160,70 @@ impl Datastore {
         edits: Vec<Edit>,
         if_match: Option<u64>,
         commit: &Commit,
-    ) -> Result<Arc<Snapshot>, Refusal> {
+    ) -> Result<u64, Refusal> {
         let _one = self.inner.writer.lock().await;
-        self.stores().check_lock(author)?;
-        let before = match store {
-            Store::Startup => return Err(refusal::startup_is_read_only()),
-            store => self.tree(store),
-        };
-        if if_match.is_some_and(|revision| revision != before.revision) {
-            return Err(Refusal::Stale);
+        if store == Store::Startup {
+            return Err(refusal::startup_is_read_only());
+        }
+        {
+            let stores = self.stores();
+            stores.check_lock(author)?;
+            if if_match.is_some_and(|revision| revision != stores.revision_of(store)) {
+                return Err(Refusal::Stale);
+            }
         }
         // Parsing and copying a large tree would block other requests.
-        let edited = tokio::task::spawn_blocking(move || edit::apply(&before.tree, &edits));
-        let tree = edited.await.map_err(refusal::panicked)??;
+        let own = self.clone();
+        let edited = tokio::task::spawn_blocking(move || own.edited(store, &edits));
+        let (part, before, tree) = edited.await.map_err(refusal::panicked)??;
         if store == Store::Running {
-            if between(&self.tree(store).tree, &tree)?.is_empty() {
-                return Ok(self.tree(store));
+            if !between(&before, &tree)?.is_empty() {
+                let after = Arc::new(Snapshot::new(tree, 0));
+                match part {
+                    Some(part) => self.commit_part(author, part.with_after(after), commit).await?,
+                    None => self.commit_tree(author, Arc::clone(&after.tree), commit).await?,
+                };
             }
-            self.commit_tree(author, tree, commit).await?;
-            return Ok(self.tree(Store::Running));
+            return Ok(self.revision(Store::Running));
         }
-        let edited = {
+        let revision = {
             let mut stores = self.stores();
-            let revision = stores.next_revision();
-            stores.candidate = Arc::new(Snapshot::new(tree, revision));
+            let after = Arc::new(Snapshot::new(tree, stores.next_revision()));
+            let revision = after.revision;
+            stores.candidate = match part {
+                Some(part) => Candidate::Part(part.with_after(after)),
+                None => Candidate::Whole(after),
+            };
             stores.is_edited = true;
-            Arc::clone(&stores.candidate)
+            revision
         };
         self.publish(Event::Edited);
-        Ok(edited)
+        Ok(revision)
     }
 
-    /// A datastore with these edits, without validation and without changing it.
+    /// A datastore before and after these edits, without validation and without changing it. Both trees may lack what
+    /// the edits do not change.
     ///
     /// # Errors
     /// When an edit fails.
-    pub fn preview(&self, store: Store, edits: &[Edit]) -> Result<DataTree<'static>, Refusal> {
-        edit::apply(&self.tree(store).tree, edits)
+    pub fn preview(
+        &self,
+        store: Store,
+        edits: &[Edit],
+    ) -> Result<(Arc<DataTree<'static>>, DataTree<'static>), Refusal> {
+        let (_, before, after) = self.edited(store, edits)?;
+        Ok((before, after))
+    }
+
+    /// A datastore, or the part of it that edits need, before and after them.
+    fn edited(&self, store: Store, edits: &[Edit]) -> Result<Edited, Refusal> {
+        let part = self.part(store, edits)?;
+        let before = match &part {
+            Some(part) => Arc::clone(&part.after.tree),
+            None => Arc::clone(&self.tree(store).tree),
+        };
+        let after = edit::apply(&before, edits)?;
+        Ok((part, before, after))
     }
 
     /// Commits the candidate.
@@ -193,12 +243,19 @@ impl Datastore {
             if let Some(conflict) = &stores.conflict {
                 return Err(Refusal::Conflict(conflict.clone()));
             }
-            Arc::clone(&stores.candidate)
+            let revision = stores.revision_of(Store::Candidate);
+            if commit.if_match.is_some_and(|seen| seen != revision) {
+                return Err(Refusal::Stale);
+            }
+            stores.candidate.clone()
         };
-        if commit.if_match.is_some_and(|revision| revision != candidate.revision) {
-            return Err(Refusal::Stale);
+        match candidate {
+            Candidate::Part(part) => self.commit_part(author, part, &commit).await,
+            Candidate::Running | Candidate::Whole(_) => {
+                let tree = Arc::clone(&self.tree(Store::Candidate).tree);
+                self.commit_tree(author, tree, &commit).await
+            }
         }
-        self.commit_tree(author, Arc::clone(&candidate.tree), &commit).await
     }
 
     /// Reads and commits a file: `stoa reload`. A file other than the startup file applies until Stoa ends, unless a
@@ -215,6 +272,7 @@ impl Datastore {
         // The writer is held while the file is read, so that no commit intervenes.
         let _one = self.inner.writer.lock().await;
         self.stores().check_lock(author)?;
+        self.save_unsaved().await?;
         // The file does not contain the unconfirmed commit, which would be lost silently.
         if self.unconfirmed().is_some() {
             return Err(refusal::one(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use yang5::data::DataTree;
 
 use super::author::{Author, Store};
+use super::candidate::Candidate;
 use super::difference::between;
 use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
@@ -23,9 +24,7 @@ impl Datastore {
     fn reset_candidate(&self, author: &Author) -> Result<(), Refusal> {
         let mut stores = self.stores();
         stores.check_lock(author)?;
-        stores.candidate = Arc::clone(&stores.running);
-        stores.is_edited = false;
-        stores.conflict = None;
+        stores.reset_candidate();
         drop(stores);
         self.publish(Event::Edited);
         Ok(())
@@ -47,9 +46,9 @@ impl Datastore {
         let mut stores = self.stores();
         stores.check_lock(author)?;
         let revision = stores.next_revision();
-        stores.candidate = Arc::new(Snapshot::new(tree, revision));
+        let candidate = Arc::new(Snapshot::new(tree, revision));
+        stores.candidate = Candidate::Whole(Arc::clone(&candidate));
         (stores.is_edited, stores.conflict) = (true, None);
-        let candidate = Arc::clone(&stores.candidate);
         drop(stores);
         self.publish(Event::Edited);
         Ok(candidate)

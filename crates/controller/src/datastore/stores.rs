@@ -4,14 +4,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, broadcast};
+use yang5::data::DataTree;
 
 use super::author::{Author, Store};
+use super::bulk::Core;
+use super::candidate::Candidate;
 use super::difference::{Change, between};
 use super::disk;
 use super::history::{Entry, History};
 use super::lock_holder::LockHolder;
+use super::part::{Part, with_changes};
 use super::refusal::Refusal;
 use super::snapshot::Snapshot;
+use super::startup_file::StartupFile;
 use super::unconfirmed::{self, Unconfirmed};
 use crate::apply::ForwarderConnection;
 use crate::running::Running;
@@ -55,19 +60,28 @@ pub(super) struct Inner {
     pub(super) events: broadcast::Sender<Event>,
     /// Notified when the unconfirmed commit changes.
     pub(super) clock: Notify,
+    /// Notified when the startup file is older than running.
+    pub(super) saver: Notify,
 }
 
 #[derive(Debug)]
 pub(super) struct Stores {
-    pub(super) candidate: Arc<Snapshot>,
+    pub(super) candidate: Candidate,
     /// The candidate differs from running.
     pub(super) is_edited: bool,
     /// The author of a change of running that conflicts with the candidate.
     pub(super) conflict: Option<String>,
     pub(super) running: Arc<Snapshot>,
-    pub(super) startup: Arc<Snapshot>,
-    /// The text of the startup file when it was last read or written; `None`: it was edited meanwhile.
-    pub(super) startup_text: Option<String>,
+    /// Running without its bulk, if it has any.
+    pub(super) core: Option<Core>,
+    /// `None`: as running.
+    pub(super) startup: Option<Arc<Snapshot>>,
+    /// The startup file when it was last read or written; `None`: it was edited meanwhile.
+    pub(super) startup_file: Option<StartupFile>,
+    /// The entry of the history that is running, if it is known.
+    pub(super) entry: Option<u64>,
+    /// The startup file is older than running: commits of parts are in the history alone.
+    pub(super) is_unsaved: bool,
     /// The last revision.
     pub(super) revision: u64,
     pub(super) holder: Option<LockHolder>,
@@ -80,6 +94,39 @@ impl Stores {
     pub(super) fn next_revision(&mut self) -> u64 {
         self.revision += 1;
         self.revision
+    }
+
+    /// The contents of a datastore, but of a candidate that is a part of running.
+    fn snapshot(&self, store: Store) -> Option<&Arc<Snapshot>> {
+        match (store, &self.candidate) {
+            (Store::Startup, _) => Some(self.startup.as_ref().unwrap_or(&self.running)),
+            (Store::Candidate, Candidate::Whole(own)) => Some(own),
+            (Store::Candidate, Candidate::Part(_)) => None,
+            (Store::Running, _) | (Store::Candidate, Candidate::Running) => Some(&self.running),
+        }
+    }
+
+    /// Running or the candidate as a part of running; `None`: there is no bulk, or the candidate has its own.
+    pub(super) fn part(&self, store: Store) -> Option<Part> {
+        let core = self.core.as_ref()?;
+        match (store, &self.candidate) {
+            (Store::Startup, _) | (Store::Candidate, Candidate::Whole(_)) => None,
+            (Store::Candidate, Candidate::Part(part)) => Some(part.clone()),
+            (Store::Running, _) | (Store::Candidate, Candidate::Running) => Some(Part {
+                before: Arc::clone(&core.tree),
+                entries: Vec::new(),
+                after: Arc::new(Snapshot { tree: Arc::clone(&core.tree), ..*self.running }),
+            }),
+        }
+    }
+
+    /// The revision of a datastore.
+    pub(super) fn revision_of(&self, store: Store) -> u64 {
+        match (self.snapshot(store), &self.candidate) {
+            (Some(snapshot), _) => snapshot.revision,
+            (None, Candidate::Part(part)) => part.after.revision,
+            (None, _) => self.running.revision,
+        }
     }
 
     /// Checks that no other session holds the lock.
@@ -112,6 +159,7 @@ impl Datastore {
             writer: tokio::sync::Mutex::new(()),
             events,
             clock: Notify::new(),
+            saver: Notify::new(),
         };
         Datastore { inner: Arc::new(inner) }
     }
@@ -139,14 +187,54 @@ impl Datastore {
         self.inner.events.subscribe()
     }
 
-    /// The current contents of a datastore.
+    /// The current contents of a datastore. Those of an edited candidate may be a copy.
     pub fn tree(&self, store: Store) -> Arc<Snapshot> {
-        let stores = self.stores();
-        Arc::clone(match store {
-            Store::Candidate => &stores.candidate,
-            Store::Running => &stores.running,
-            Store::Startup => &stores.startup,
-        })
+        let (running, part) = {
+            let stores = self.stores();
+            match (stores.snapshot(store), &stores.candidate) {
+                (Some(snapshot), _) => return Arc::clone(snapshot),
+                (None, Candidate::Part(part)) => (Arc::clone(&stores.running), part.clone()),
+                (None, _) => return Arc::clone(&stores.running),
+            }
+        };
+        match with_changes(&running.tree, &part.before, &part.after.tree) {
+            Ok(tree) => Arc::new(Snapshot { tree: Arc::new(tree), ..*part.after }),
+            Err(refusal) => {
+                tracing::error!("the candidate cannot be copied: {refusal}");
+                part.after
+            }
+        }
+    }
+
+    /// The revision of a datastore, without its contents.
+    pub fn revision(&self, store: Store) -> u64 {
+        self.stores().revision_of(store)
+    }
+
+    /// Two trees with the changes from `old` to `new`: the whole of both, or without what both share.
+    pub fn compared(
+        &self,
+        old: Store,
+        new: Store,
+    ) -> (Arc<DataTree<'static>>, Arc<DataTree<'static>>) {
+        {
+            let stores = self.stores();
+            if let Candidate::Part(part) = &stores.candidate {
+                let (before, after) = (Arc::clone(&part.before), Arc::clone(&part.after.tree));
+                match (old, new) {
+                    (Store::Running, Store::Candidate) => return (before, after),
+                    (Store::Candidate, Store::Running) => return (after, before),
+                    _ => {}
+                }
+            }
+        }
+        let (old, new) = (Arc::clone(&self.tree(old).tree), Arc::clone(&self.tree(new).tree));
+        match &self.stores().core {
+            Some(core) if Arc::ptr_eq(&old, &new) => {
+                (Arc::clone(&core.tree), Arc::clone(&core.tree))
+            }
+            _ => (old, new),
+        }
     }
 
     /// Whether the candidate differs from running.
@@ -164,7 +252,8 @@ impl Datastore {
     /// # Errors
     /// When libyang cannot compare them.
     pub fn difference(&self, old: Store, new: Store) -> Result<Vec<Change>, Refusal> {
-        between(&self.tree(old).tree, &self.tree(new).tree)
+        let (old, new) = self.compared(old, new);
+        between(&old, &new)
     }
 
     /// The entries of the history, newest first.

@@ -20,7 +20,14 @@ fn desired() -> v1::Desired {
           "ietf-ipv4-unicast-routing:ipv4": {"route": [
             {"destination-prefix": "10.7.0.0/24", "next-hop": {"next-hop-address": "10.0.0.9"}}]}}}]}}
     }"#;
-    Configuration::parse(Path::new("test"), text.to_owned()).unwrap().desired
+    Configuration::parse(Path::new("test"), text.to_owned()).unwrap().whole_desired()
+}
+
+fn merge(orders: &KernelConfiguration, merged: &mut v1::Desired) -> Vec<Refused> {
+    let mut routes = Arc::new(std::mem::take(&mut merged.routes));
+    let refused = orders.merge(merged, &mut routes);
+    merged.routes = Arc::unwrap_or_clone(routes);
+    refused
 }
 
 fn kernel_configuration(
@@ -48,7 +55,7 @@ fn routes(desired: &v1::Desired) -> Vec<String> {
 fn addresses_have_their_routes() {
     let mut merged = desired();
     let orders = kernel_configuration("a", &["10.7.0.1/24", "2001:db8::1/64", "192.0.2.1/32"], &[]);
-    assert_eq!(orders.merge(&mut merged), []);
+    assert_eq!(merge(&orders, &mut merged), []);
     assert_eq!(
         routes(&merged),
         [
@@ -78,7 +85,7 @@ fn conflicting_settings_are_rejected_and_the_rest_is_applied() {
         &["10.0.0.1/32", "10.0.0.7/24", "10.0.1.0/24", "fd00::1/64", "127.0.0.2/8", "10.3.0.1/24"],
         &["10.3.0.9", "10.4.0.9"],
     );
-    let refused = orders.merge(&mut merged);
+    let refused = merge(&orders, &mut merged);
     let whys: Vec<&str> = refused.iter().map(|it| it.reason.as_str()).collect();
     assert_eq!(
         whys,
@@ -99,16 +106,16 @@ fn conflicting_settings_are_rejected_and_the_rest_is_applied() {
 fn the_configuration_takes_precedence() {
     let mut merged = desired();
     let mut orders = kernel_configuration("a", &["10.0.0.1/24"], &["10.0.0.9"]);
-    assert_eq!(orders.merge(&mut merged), []);
+    assert_eq!(merge(&orders, &mut merged), []);
     assert_eq!(merged, desired(), "nothing changes");
     let a = orders.interfaces.get_mut("a").unwrap();
     a.is_down = true;
     assert!(!orders.is_empty());
-    assert_eq!(orders.merge(&mut merged), []);
+    assert_eq!(merge(&orders, &mut merged), []);
     assert_eq!(merged.interfaces.iter().map(|it| it.enabled).collect::<Vec<_>>(), [false, true]);
     // An interface that no longer exists has no settings.
     let mut merged = desired();
-    assert_eq!(kernel_configuration("gone", &["10.9.0.1/24"], &[]).merge(&mut merged), []);
+    assert_eq!(merge(&kernel_configuration("gone", &["10.9.0.1/24"], &[]), &mut merged), []);
     assert_eq!(merged, desired());
 }
 
@@ -136,14 +143,14 @@ fn rules_follow_those_of_the_configuration() {
     merged.rules.push(rule(100, ""));
     let orders = KernelConfiguration { rules, ..KernelConfiguration::default() };
     assert!(!orders.is_empty());
-    assert_eq!(orders.merge(&mut merged), []);
+    assert_eq!(merge(&orders, &mut merged), []);
     let order: Vec<u32> = merged.rules.iter().map(|rule| rule.priority).collect();
     assert_eq!(order, [100, 7, 10]);
     // Rules beyond the limit are rejected, the others remain.
     let rules = (1..=1_030).map(|priority| rule(priority, "")).collect();
     let mut merged = desired();
-    let refused =
-        KernelConfiguration { rules, ..KernelConfiguration::default() }.merge(&mut merged);
+    let orders = KernelConfiguration { rules, ..KernelConfiguration::default() };
+    let refused = merge(&orders, &mut merged);
     assert_eq!(merged.rules.len(), 1_024);
     assert_eq!(refused[0].reason, "6 rules exceed the limit of 1024 per VRF and family");
 }

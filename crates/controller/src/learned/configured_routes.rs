@@ -30,7 +30,7 @@ fn key(route: &v1::Route) -> Key<'_> {
 impl ConfiguredRoutes {
     /// The routes of a configuration.
     pub fn new(configuration: Arc<Configuration>) -> Self {
-        let routes = &configuration.desired.routes;
+        let routes = &configuration.routes;
         let mut order = Vec::new();
         if !routes.is_sorted_by_key(key) {
             order = (0..routes.len() as u32).collect();
@@ -39,22 +39,26 @@ impl ConfiguredRoutes {
         Self { order, configuration: Some(configuration) }
     }
 
-    /// Whether these are the routes of this very configuration.
-    pub fn is_of(&self, configuration: &Arc<Configuration>) -> bool {
-        self.configuration.as_ref().is_some_and(|it| Arc::ptr_eq(it, configuration))
+    /// Whether these are the routes of this configuration, which may share them with an earlier one.
+    pub fn is_of(&self, configuration: &Configuration) -> bool {
+        self.configuration.as_ref().is_some_and(|own| {
+            Arc::ptr_eq(&own.routes, &configuration.routes)
+                && Arc::ptr_eq(&own.annotations, &configuration.annotations)
+                && Arc::ptr_eq(&own.floating, &configuration.floating)
+        })
     }
 
     /// The prefixes of a VRF.
     pub fn prefixes(&self, vrf: &VrfName) -> impl Iterator<Item = IpNet> {
         let configuration = self.configuration.iter();
-        let routes = configuration.flat_map(|it| &it.desired.routes);
+        let routes = configuration.flat_map(|it| it.routes.iter());
         let here = routes.filter(move |route| *route.vrf == **vrf);
         here.filter_map(|route| crate::prefix::prefix_from_proto(route.prefix.as_ref()?))
     }
 
     /// The action of the route to exactly this prefix.
     pub fn get(&self, vrf: &str, address: IpAddr, length: u8) -> Option<&v1::route::Action> {
-        let routes = &self.configuration.as_ref()?.desired.routes;
+        let routes = &self.configuration.as_ref()?.routes;
         let bytes = stoa_api::text::ip_bytes(address);
         let sought: Key<'_> = (vrf, bytes.len(), &bytes, length.into());
         let compare = |route: &v1::Route| -> Ordering { key(route).cmp(&sought) };
@@ -94,7 +98,7 @@ mod tests {
         ];
         for _ in 0..routes.len() {
             let mut configuration = Configuration::parse(Path::new("t"), "{}".to_owned()).unwrap();
-            configuration.desired.routes.clone_from(&routes);
+            configuration.routes = Arc::new(routes.clone());
             let desired = ConfiguredRoutes::new(Arc::new(configuration));
             let find = |vrf, address: &str, length| {
                 let found = desired.get(vrf, address.parse().unwrap(), length);

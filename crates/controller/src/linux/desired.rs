@@ -7,6 +7,8 @@ use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
+use crate::configuration::Configuration;
+
 /// One next hop of a route: device, gateway, weight.
 pub type NextHop = (String, Option<IpAddr>, u8);
 
@@ -41,7 +43,8 @@ fn network(bytes: &[u8], length: u32) -> Option<IpNet> {
 }
 
 /// The desired state of each namespace; "" is the controller's own.
-pub fn namespaces(desired: &v1::Desired) -> BTreeMap<String, Namespace> {
+pub fn namespaces(configuration: &Configuration) -> BTreeMap<String, Namespace> {
+    let desired = &configuration.desired;
     let mut namespaces: BTreeMap<String, Namespace> = BTreeMap::new();
     let mut host_interfaces: HashMap<&str, &v1::HostInterface> = HashMap::new();
     for interface in &desired.interfaces {
@@ -59,7 +62,8 @@ pub fn namespaces(desired: &v1::Desired) -> BTreeMap<String, Namespace> {
     if host_interfaces.is_empty() {
         return namespaces;
     }
-    let learned = desired.routes.iter().filter(|it| it.protocol != v1::Protocol::Direct as i32);
+    let learned =
+        configuration.routes.iter().filter(|it| it.protocol != v1::Protocol::Direct as i32);
     for route in learned {
         let (Some(prefix), Some(Action::Paths(paths))) = (&route.prefix, &route.action) else {
             continue;
@@ -107,7 +111,7 @@ mod tests {
         }"#;
         let configuration =
             Configuration::parse(std::path::Path::new("test"), text.to_owned()).unwrap();
-        let namespaces = namespaces(&configuration.desired);
+        let namespaces = namespaces(&configuration);
         assert_eq!(namespaces.len(), 1);
         let red = &namespaces["red"];
         let device = &red.devices["w"];

@@ -108,7 +108,7 @@ impl Reconciler {
     }
 
     async fn reconcile(&mut self, configuration: &Configuration) {
-        let desired = desired::namespaces(&configuration.desired);
+        let desired = desired::namespaces(configuration);
         self.spare_queues.retain_namespaces(&desired.keys().map(String::as_str).collect());
         for (name, namespace) in &desired {
             let synced = self.synced.remove(name);

@@ -102,6 +102,15 @@ pub(super) fn confirm_by(datastore: &Datastore) -> u64 {
     datastore.unconfirmed().map_or(0, |unconfirmed| unix_ms(unconfirmed.deadline))
 }
 
+fn compared(changes: Result<Vec<Change>, Refusal>) -> v1::CompareReply {
+    match changes {
+        Ok(changes) => {
+            v1::CompareReply { changes: changes.iter().map(change).collect(), errors: vec![] }
+        }
+        Err(refusal) => v1::CompareReply { changes: vec![], errors: refusal.errors() },
+    }
+}
+
 fn edited<T>(result: Result<T, Refusal>) -> v1::EditReply {
     v1::EditReply { errors: result.err().map(Refusal::errors).unwrap_or_default() }
 }
@@ -189,6 +198,19 @@ impl Service {
 
     pub(super) fn compare_stores(&self, request: &v1::CompareRequest) -> v1::CompareReply {
         use compare_request::{New, Old};
+        if let (Some(Old::OldStore(_)) | None, Some(New::NewStore(_)) | None) =
+            (&request.old, &request.new)
+        {
+            let old = match request.old {
+                Some(Old::OldStore(number)) => store(number),
+                _ => Store::Running,
+            };
+            let new = match request.new {
+                Some(New::NewStore(number)) => store(number),
+                _ => Store::Candidate,
+            };
+            return compared(self.datastore.difference(old, new));
+        }
         let old = match request.old {
             Some(Old::OldNumber(number)) => self.history_tree(number),
             Some(Old::OldStore(number)) => self.store_tree(store(number)),
@@ -200,12 +222,7 @@ impl Service {
             None => self.store_tree(Store::Candidate),
         };
         let changes = old.and_then(|old| datastore::between(&old, &new?));
-        match changes {
-            Ok(changes) => {
-                v1::CompareReply { changes: changes.iter().map(change).collect(), errors: vec![] }
-            }
-            Err(refusal) => v1::CompareReply { changes: vec![], errors: refusal.errors() },
-        }
+        compared(changes)
     }
 
     pub(super) fn history(&self) -> v1::ShowHistoryReply {

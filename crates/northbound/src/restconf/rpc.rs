@@ -136,7 +136,7 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
         "commit" => {
             let is_whole = Rights::of(&call.identity, &call.app.management()).is_whole();
             // Read before the rights are checked: later edits of others are not committed with it.
-            let seen = datastore.tree(Store::Candidate).revision;
+            let seen = datastore.revision(Store::Candidate);
             let commit = Commit {
                 comment,
                 if_match: (!is_whole).then_some(seen),
@@ -199,10 +199,10 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
             return Err(Fault::forbidden(format!("/{MODULE}:commit")).into());
         }
         allow_confirm(&datastore, &rights)?;
-        let (old, new) = (datastore.tree(Store::Running), datastore.tree(Store::Candidate));
+        let (old, new) = datastore.compared(Store::Running, Store::Candidate);
         let mut is_change = false;
         let mut denied = None;
-        visit(&old.tree, &new.tree, |kind, node| {
+        visit(&old, &new, |kind, node| {
             is_change = true;
             if denied.is_none() && !super::write::may(&rights, kind, node) {
                 denied = Some(node.path());

@@ -333,17 +333,17 @@ pub fn permitted(
     plan: &PlannedEdits,
     rights: &Rights<'_>,
 ) -> Result<bool, Faults> {
-    let before = datastore.tree(store);
-    let after = datastore.preview(store, &plan.edits)?;
+    let revision = datastore.revision(store);
+    let (before, after) = datastore.preview(store, &plan.edits)?;
     let mut is_change = false;
     let mut denied = None;
-    visit(&before.tree, &after, |kind, node| {
+    visit(&before, &after, |kind, node| {
         is_change = true;
         if denied.is_none() && !may(rights, kind, node) {
             denied = Some(node.path());
         }
     })?;
-    if !is_change && datastore.tree(store).revision == before.revision {
+    if !is_change && datastore.revision(store) == revision {
         return Ok(false);
     }
     if let Some(path) = denied {

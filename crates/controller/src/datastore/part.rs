@@ -1,0 +1,88 @@
+//! A part of running, before and after edits: its core, and the entries of its bulk that the edits name.
+
+use std::sync::Arc;
+
+use yang5::data::{Data, DataDiffFlags, DataTree};
+
+use super::author::Store;
+use super::bulk;
+use super::edit::Edit;
+use super::refusal::{self, Refusal};
+use super::snapshot::Snapshot;
+use super::stores::Datastore;
+
+/// A part of running.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// As running is.
+    pub before: Arc<DataTree<'static>>,
+    /// The entries of bulk lists that it may have.
+    pub entries: Vec<String>,
+    /// With the edits.
+    pub after: Arc<Snapshot>,
+}
+
+impl Part {
+    /// The part with more entries of `running`.
+    pub fn pull(self, running: &DataTree<'static>, entries: Vec<String>) -> Result<Part, Refusal> {
+        let is_new = |entry: &String| !self.entries.contains(entry);
+        let mut new: Vec<String> = entries.into_iter().filter(is_new).collect();
+        new.dedup();
+        if new.is_empty() {
+            return Ok(self);
+        }
+        let add = || {
+            let (mut before, mut after) = (self.before.duplicate()?, self.after.tree.duplicate()?);
+            for entry in &new {
+                // An entry that does not exist yet, or a path that the edit will refuse.
+                let Ok(node) = running.find_path(entry) else { continue };
+                let copy = node.duplicate(true)?;
+                before.merge(&copy)?;
+                after.merge(&copy)?;
+            }
+            Ok((before, after))
+        };
+        let (added, _) = stoa_yang::collect_errors(add);
+        let (before, after) = added.map_err(refusal::yang)?;
+        let after = Arc::new(Snapshot { tree: Arc::new(after), ..*self.after });
+        let entries = self.entries.into_iter().chain(new).collect();
+        Ok(Part { before: Arc::new(before), entries, after })
+    }
+
+    /// The part with another tree after the edits.
+    pub fn with_after(self, after: Arc<Snapshot>) -> Part {
+        Part { after, ..self }
+    }
+}
+
+/// A copy of `tree`, of which `before` is a part, with the changes from that to `after`.
+pub(super) fn with_changes(
+    tree: &DataTree<'static>,
+    before: &DataTree<'static>,
+    after: &DataTree<'static>,
+) -> Result<DataTree<'static>, Refusal> {
+    let change = || {
+        let difference = before.diff(after, DataDiffFlags::empty())?;
+        let mut tree = tree.duplicate()?;
+        tree.diff_apply(&difference).map(|()| tree)
+    };
+    stoa_yang::collect_errors(change).0.map_err(refusal::yang)
+}
+
+impl Datastore {
+    /// The part of a datastore that these edits need; `None`: they need the whole.
+    pub(super) fn part(&self, store: Store, edits: &[Edit]) -> Result<Option<Part>, Refusal> {
+        let (part, bulk, running) = {
+            let stores = self.stores();
+            let bulk = stores.core.as_ref().map(|core| core.bulk);
+            match stores.part(store).zip(bulk) {
+                Some((part, bulk)) => (part, bulk, Arc::clone(&stores.running)),
+                None => return Ok(None),
+            }
+        };
+        match bulk::entries(edits, bulk) {
+            Some(entries) => part.pull(&running.tree, entries).map(Some),
+            None => Ok(None),
+        }
+    }
+}

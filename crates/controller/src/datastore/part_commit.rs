@@ -1,0 +1,199 @@
+//! The commit of a part: a change of few entries among many. Its cost follows the part: nothing is compared, validated,
+//! translated or written for each static route or interface.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use yang5::data::DataDiffFlags;
+
+use super::access;
+use super::author::Author;
+use super::bulk::Core;
+use super::candidate::Candidate;
+use super::commit::{Commit, Committed, Origin};
+use super::difference::{Change, between};
+use super::disk::NewFile;
+use super::part::{Part, with_changes};
+use super::recovery;
+use super::refusal::{self, Refusal};
+use super::snapshot::Snapshot;
+use super::stores::{Datastore, Event};
+use crate::configuration::{ChangedPart, Configuration};
+
+/// What a commit of a part does.
+struct Plan {
+    /// The entry of the history that is running.
+    base: u64,
+    configuration: Configuration,
+    changes: Arc<[Change]>,
+    /// The text of the changes.
+    difference: String,
+}
+
+/// The milliseconds of the parts of a commit.
+struct Parts(Instant, Vec<u128>);
+
+impl Parts {
+    fn next(&mut self) {
+        self.1.push(self.0.elapsed().as_millis());
+        self.0 = Instant::now();
+    }
+}
+
+impl Datastore {
+    /// Validates and commits running with a changed part. The caller holds the writer.
+    pub(super) async fn commit_part(
+        &self,
+        author: &Author,
+        part: Part,
+        commit: &Commit,
+    ) -> Result<Committed, Refusal> {
+        let mut parts = Parts(Instant::now(), Vec::new());
+        if let Some(plan) = self.plan(&part, commit).await? {
+            parts.next();
+            return self.carry_out(author, part, plan, commit, parts).await;
+        }
+        let (running, own) = (Arc::clone(&self.stores().running), part.clone());
+        let whole = tokio::task::spawn_blocking(move || {
+            with_changes(&running.tree, &own.before, &own.after.tree).map(Arc::new)
+        });
+        let tree = whole.await.map_err(refusal::panicked)??;
+        {
+            let mut stores = self.stores();
+            if let Candidate::Part(own) = &stores.candidate
+                && Arc::ptr_eq(&own.after, &part.after)
+            {
+                let same = Snapshot { tree: Arc::clone(&tree), ..*part.after };
+                stores.candidate = Candidate::Whole(Arc::new(same));
+            }
+        }
+        self.commit_tree(author, tree, commit).await
+    }
+
+    /// Whether and how a commit of a part is possible. Without a plan the whole is committed, which also finds the
+    /// errors.
+    async fn plan(&self, part: &Part, commit: &Commit) -> Result<Option<Plan>, Refusal> {
+        let is_plain = commit.origin == Origin::Client && commit.confirm_within.is_none();
+        let (base, bulk) = {
+            let stores = self.stores();
+            let file = stores.startup_file.as_ref();
+            let is_saved = stores.startup.is_none()
+                && stores.unconfirmed.is_none()
+                && file.is_some_and(|file| file.is_untouched(&self.inner.startup));
+            let has_own_bulk = matches!(stores.candidate, Candidate::Whole(_));
+            match (stores.entry, &stores.core) {
+                (Some(base), Some(core)) if is_plain && is_saved && !has_own_bulk => {
+                    (base, core.bulk)
+                }
+                _ => return Ok(None),
+            }
+        };
+        let Some(running) = self.inner.connection.configuration() else { return Ok(None) };
+        let (part, startup) = (part.clone(), self.inner.startup.clone());
+        let planned = tokio::task::spawn_blocking(move || {
+            let (before, after) = (&part.before, &part.after.tree);
+            let changes: Arc<[Change]> = between(before, after)?.into();
+            let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+            let changed = ChangedPart { before, after, paths: &paths };
+            if changes.is_empty() {
+                return Ok(None);
+            }
+            let Some(configuration) = running.with_part(&startup, bulk, changed) else {
+                return Ok(None);
+            };
+            let difference = stoa_yang::data::difference(before, after)?;
+            Ok(Some(Plan { base, configuration, changes, difference }))
+        });
+        planned.await.map_err(refusal::panicked)?
+    }
+
+    async fn carry_out(
+        &self,
+        author: &Author,
+        part: Part,
+        plan: Plan,
+        commit: &Commit,
+        mut parts: Parts,
+    ) -> Result<Committed, Refusal> {
+        let Plan { base, configuration, changes, difference } = plan;
+        if !commit.is_forced {
+            access::check(&self.inner.connection, author, &configuration)?;
+        }
+        let (number, file) = self.write_entry(author, commit, base, &difference)?;
+        parts.next();
+        let mut warnings = configuration.warnings();
+        let applied = self.inner.connection.commit(configuration).await?;
+        parts.next();
+        // Before the entry is renamed: a restarted controller completes the commit.
+        self.inner.running_file.store_after(&self.inner.startup, base, &difference);
+        let not_saved = file.rename().err().map(|error| {
+            format!("in effect, but not saved: the history cannot be written: {error}")
+        });
+        let number = if not_saved.is_some() { 0 } else { number };
+        warnings.extend(not_saved);
+        self.replace_part(author, &part, &changes, number)?;
+        parts.next();
+        let Author { name, client, .. } = author;
+        tracing::info!(author = name, %client, number, changes = changes.len(), "committed");
+        if let [validate_ms, write_ms, apply_ms, store_ms] = parts.1[..] {
+            tracing::debug!(validate_ms, write_ms, apply_ms, store_ms, "parts of a commit");
+        }
+        let event = Event::Changed { author: author.clone(), number, changes: changes.clone() };
+        self.publish(event);
+        self.publish(Event::Edited);
+        self.inner.saver.notify_one();
+        for warning in &warnings {
+            tracing::warn!("{warning}");
+        }
+        Ok(Committed { number, changes, applied, warnings, confirm_by: None })
+    }
+
+    /// Writes the entry of the history under its temporary name, so that a disk error occurs before anything changes.
+    fn write_entry(
+        &self,
+        author: &Author,
+        commit: &Commit,
+        base: u64,
+        difference: &str,
+    ) -> Result<(u64, NewFile), Refusal> {
+        if !self.stores().is_unsaved {
+            recovery::mark(&self.inner.state, base)?;
+            self.stores().is_unsaved = true;
+        }
+        self.history_files().write_difference(author, &commit.comment, difference)
+    }
+
+    /// Sets a part of running: in place, unless somebody reads running.
+    fn replace_part(
+        &self,
+        author: &Author,
+        part: &Part,
+        changes: &[Change],
+        number: u64,
+    ) -> Result<(), Refusal> {
+        let after = &part.after.tree;
+        let difference = part.before.diff(after, DataDiffFlags::empty()).map_err(refusal::yang)?;
+        let mut stores = self.stores();
+        let Some(bulk) = stores.core.as_ref().map(|core| core.bulk) else { return Ok(()) };
+        let revision = stores.next_revision();
+        let own = Arc::get_mut(&mut stores.running)
+            .and_then(|running| Arc::get_mut(&mut running.tree))
+            .map(|tree| tree.diff_apply(&difference));
+        let tree = match own {
+            Some(Ok(())) => Arc::clone(&stores.running.tree),
+            // A part of the changes may be in the tree.
+            Some(Err(_)) => {
+                stoa_yang::data::parse(&self.history_files().text(number)?).map(Arc::new)?
+            }
+            None => with_changes(&stores.running.tree, &part.before, after).map(Arc::new)?,
+        };
+        stores.running = Arc::new(Snapshot::new(tree, revision));
+        stores.core = Some(match part.entries.is_empty() {
+            true => Core { bulk, tree: Arc::clone(after) },
+            false => Core::new(bulk, after)?,
+        });
+        stores.entry = (number > 0).then_some(number);
+        stores.rebase_part(author, part, changes);
+        Ok(())
+    }
+}
