@@ -155,11 +155,13 @@ impl Forwarder {
         let change =
             DesiredChange::difference(held.desired(), desired, &mut |items| state.pause(items));
         if change.is_empty() && !is_first && !self.is_incomplete {
+            state.end_slices();
             (self.held, self.state) = (Some(held), Some(state));
             return Ok(v1::Applied::default());
         }
         let inverse = held.exchange(change, &mut |items| state.pause(items));
         let result = self.transact(&mut state, &mut held, inverse);
+        state.end_slices();
         self.state = Some(state);
         self.held = (self.generation != 0).then_some(held);
         result
@@ -183,22 +185,24 @@ impl Forwarder {
         if change.is_empty() && !self.is_incomplete {
             return Ok(v1::Applied::default());
         }
-        state.begin_slices();
         let mut errors = ValidationErrors::default();
         held.check_vrfs(&change, &mut errors);
         if !errors.0.is_empty() {
             return Err(ChangeError::Invalid(errors.0));
         }
+        state.begin_slices();
         let inverse = held.exchange(change, &mut |items| state.pause(items));
         held.check(&inverse, &mut errors, &mut |items| state.pause(items));
         if !errors.0.is_empty() {
             held.exchange(inverse, &mut |items| state.pause(items));
+            state.end_slices();
             return Err(ChangeError::Invalid(errors.0));
         }
         let (Some(mut state), Some(mut held)) = (self.state.take(), self.held.take()) else {
             return Err(ChangeError::Generation { held: self.generation });
         };
         let result = self.transact(&mut state, &mut held, inverse);
+        state.end_slices();
         (self.state, self.held) = (Some(state), Some(held));
         result.map_err(ChangeError::Refused)
     }

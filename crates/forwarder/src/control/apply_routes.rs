@@ -62,7 +62,11 @@ impl ForwarderState {
             let prefixes = all.entry(slot).or_default();
             for (number, prefix) in changes.keys().enumerate() {
                 prefixes.insert(*prefix);
-                let former = self.vrfs.route(slot, prefix).map(|installed| &installed.route);
+                let state = self.vrfs.get(slot);
+                let former = state.and_then(|state| match state.routes.get(prefix) {
+                    Some(installed) => Some(&installed.route),
+                    None => state.bfd_down.get(prefix),
+                });
                 let new = routes.and_then(|routes| routes.get(prefix));
                 if [former, new].into_iter().flatten().any(is_on_link) {
                     prefixes.extend(broadcast_prefixes(*prefix));
@@ -164,6 +168,7 @@ impl ForwarderState {
         for (slot, prefix) in gone {
             self.remove_route(slot, prefix);
             touched.entry(slot).or_default().insert(prefix);
+            self.pause(1);
         }
     }
 

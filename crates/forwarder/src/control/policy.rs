@@ -112,6 +112,7 @@ impl ForwarderState {
         for index in 0..self.interfaces.len() as u32 {
             let vrf = self.interface(index).map(|state| self.vrf_id(state.vrf));
             self.set_rules_feature(index, vrf);
+            self.pause(1);
         }
     }
 

@@ -97,6 +97,7 @@ impl ForwarderState {
         self.begin_slices();
         self.service_ports_named(self.ports.keys().cloned().collect());
         self.service_host_interfaces();
+        self.end_slices();
     }
 
     /// Services these ports.

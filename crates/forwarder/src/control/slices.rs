@@ -16,7 +16,8 @@ pub type PauseHook = Box<dyn FnMut(&mut ForwarderState, u32) + Send>;
 #[derive(Default)]
 pub(super) struct Slices {
     served_at: Micros,
-    is_serving: bool,
+    /// Whether long work is being done: only then do pauses serve anything.
+    is_long: bool,
     longest: Micros,
     hook: Option<PauseHook>,
 }
@@ -24,12 +25,17 @@ pub(super) struct Slices {
 impl ForwarderState {
     /// Begins long work: urgent work has just been served.
     pub(super) fn begin_slices(&mut self) {
-        self.slices.served_at = self.micros();
+        (self.slices.served_at, self.slices.is_long) = (self.micros(), true);
+    }
+
+    /// Ends long work.
+    pub(super) fn end_slices(&mut self) {
+        self.slices.is_long = false;
     }
 
     /// Lets urgent work run if a slice is over. `items`: how many were handled since the last call.
     pub(super) fn pause(&mut self, items: u32) {
-        if self.slices.is_serving {
+        if !self.slices.is_long {
             return;
         }
         if let Some(mut hook) = self.slices.hook.take() {
@@ -41,13 +47,13 @@ impl ForwarderState {
         if slice < SLICE_US {
             return;
         }
-        self.slices.is_serving = true;
+        // Urgent work is not long: its own loops do not pause.
+        self.slices.is_long = false;
         self.fib.settle();
         self.process_punts();
         self.run_due_timers();
         self.run_bfd();
-        self.slices.is_serving = false;
-        self.slices.served_at = self.micros();
+        self.begin_slices();
     }
 
     /// Runs `hook` at each pause: tests advance the time and bring packets.

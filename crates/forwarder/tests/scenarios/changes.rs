@@ -206,7 +206,7 @@ fn picture(forwarder: &mut Forwarder) -> Vec<String> {
     let limits = state.limits().into_iter().filter(|limit| limit.name != "neighbors-unresolved");
     lines.extend(limits.map(|limit| format!("{} {}", limit.name, limit.used)));
     let punts = state.list_punts().into_iter().filter(|punt| punt.interface.is_empty());
-    lines.extend(punts.map(|punt| format!("{} {} {}", punt.class, punt.rate, punt.total)));
+    lines.extend(punts.map(|punt| format!("{} {} {}", punt.class, punt.rate, punt.burst)));
     lines
 }
 
@@ -242,7 +242,8 @@ fn try_removals(forwarder: &mut Forwarder) -> Result<(), TestCaseError> {
         prop_assert_eq!(forwarder.generation(), generation);
         prop_assert_eq!(forwarder.desired(), Some(&held));
         let late = forwarder.change(generation + 1, DesiredChange::default());
-        prop_assert!(matches!(late, Err(ChangeError::Generation { .. })));
+        let is_late = matches!(late, Err(ChangeError::Generation { .. }));
+        prop_assert!(is_late);
     }
     prop_assert_eq!(picture(forwarder), before);
     Ok(())
