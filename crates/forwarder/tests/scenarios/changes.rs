@@ -207,6 +207,8 @@ fn picture(forwarder: &mut Forwarder) -> Vec<String> {
     lines.extend(limits.map(|limit| format!("{} {}", limit.name, limit.used)));
     let punts = state.list_punts().into_iter().filter(|punt| punt.interface.is_empty());
     lines.extend(punts.map(|punt| format!("{} {} {}", punt.class, punt.rate, punt.burst)));
+    // Listings follow the indexes of interfaces.
+    lines.sort();
     lines
 }
 

@@ -157,3 +157,81 @@ impl Held {
         inverse.routes.insert(vrf, former);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use stoa_api::v1;
+    use stoa_api::v1::port::Driver;
+
+    use super::*;
+
+    /// States with objects that refer to each other, by a number of bits.
+    fn state(bits: u32) -> DesiredState {
+        let has = |bit: u32| bits >> bit & 1 == 1;
+        let name = |name: &str| name.to_owned();
+        let tunnel = v1::Tunnel {
+            local: vec![192, 0, 2, 1],
+            remote: vec![192, 0, 2, 2 + u8::from(has(0))],
+            ..v1::Tunnel::default()
+        };
+        let port = |interface: &str, driver| {
+            let (interface, driver) = (interface.to_owned(), Some(driver));
+            v1::Port { interface, driver, software_rss: has(1), ..v1::Port::default() }
+        };
+        let red = if has(2) { "red" } else { "" };
+        let interface = |interface: &str| {
+            let (name, vrf) = (interface.to_owned(), red.to_owned());
+            v1::Interface { name, vrf, enabled: true, ..v1::Interface::default() }
+        };
+        let tag = Some(v1::Tag { tpid: 0x8100, vid: 7 + u32::from(has(3)) });
+        let sub = v1::Interface { parent: name("a"), outer: tag, ..interface("sub") };
+        let route = |vrf: &str, first: u8, interface: &str| v1::Route {
+            vrf: vrf.to_owned(),
+            prefix: Some(v1::Prefix { address: vec![first, 0, 0, 0], length: 8 }),
+            action: Some(v1::route::Action::Paths(v1::Paths {
+                paths: vec![v1::Path { interface: interface.to_owned(), ..v1::Path::default() }],
+            })),
+            ..v1::Route::default()
+        };
+        let mut desired = v1::Desired {
+            ports: vec![port("a", Driver::Null(v1::Null {})), port("t", Driver::Tunnel(tunnel))],
+            interfaces: vec![interface("a"), interface("t")],
+            routes: vec![route("", 10, "a")],
+            ..v1::Desired::default()
+        };
+        if has(2) {
+            desired.vrfs.push(v1::Vrf { name: name("red"), ..v1::Vrf::default() });
+            desired.routes.push(route("red", 11, "a"));
+        }
+        if has(4) {
+            let device = v1::HostInterface { device: name("d"), ..v1::HostInterface::default() };
+            let host_interface = Some(device).filter(|_| has(5));
+            desired.interfaces.push(v1::Interface { host_interface, ..sub });
+            desired.routes.push(route("", 12, "sub"));
+        }
+        DesiredState::parse(&desired).unwrap()
+    }
+
+    fn held(desired: DesiredState) -> Held {
+        let mut held = Held::default();
+        let change = DesiredChange::difference(held.desired(), desired, &mut |_| {});
+        held.exchange(change, &mut |_| {});
+        held
+    }
+
+    #[test]
+    fn a_change_and_its_inverse_keep_the_referrers() {
+        for from in 0..64 {
+            for to in 0..64 {
+                let (before, after) = (held(state(from)), held(state(to)));
+                let mut all = before.clone();
+                let change = DesiredChange::difference(all.desired(), state(to), &mut |_| {});
+                assert_eq!(change.is_empty(), before == after);
+                let inverse = all.exchange(change, &mut |_| {});
+                assert_eq!(all, after, "from {from} to {to}");
+                all.exchange(inverse, &mut |_| {});
+                assert_eq!(all, before, "from {from} to {to} and back");
+            }
+        }
+    }
+}
