@@ -91,8 +91,9 @@ impl ForwarderConnection {
             rejections.insert(rejection);
         }
         self.state().rejected_settings = rejections;
+        let merged = Arc::new(merged);
         match self.apply(&merged).await {
-            Ok(applied) => Ok((applied, Arc::new(merged))),
+            Ok(applied) => Ok((applied, merged)),
             Err(Error::Refused(errors)) => {
                 for error in errors {
                     tracing::warn!(

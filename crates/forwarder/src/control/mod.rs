@@ -3,11 +3,13 @@
 
 mod advertising;
 mod apply;
+mod apply_ports;
 mod apply_routes;
 mod bfd;
 mod bfd_down;
 mod callers;
 mod control_loop;
+mod converge;
 pub mod desired;
 mod desired_port;
 mod fib;
@@ -37,6 +39,7 @@ mod route_listing;
 mod routes;
 mod rows;
 mod service;
+mod slices;
 mod topology;
 mod touched;
 pub mod trace_capture;
@@ -46,7 +49,7 @@ mod vrrp;
 
 use std::path::PathBuf;
 
-pub use apply::{ApplyError, Forwarder};
+pub use apply::{ApplyError, ChangeError, Forwarder};
 pub use control_loop::{ControlLoop, Request};
 pub use forwarder_state::{ForwarderState, StartError};
 pub use interface_statistics::InterfaceStatistics;
@@ -54,6 +57,7 @@ pub use learned::{Audit, Message, RouteUpdate};
 pub use limits::{LimitOverrides, LimitState, Limits, Table, TableFull};
 pub use ports::PortOpener;
 pub use route_listing::Listing;
+pub use slices::PauseHook;
 pub use topology::Topology;
 pub use vrfs::VRFS;
 

@@ -7,6 +7,7 @@ mod arcs;
 mod arp;
 mod bfd;
 mod capture;
+mod changes;
 
 mod cross_connect;
 mod extensions;
@@ -36,6 +37,7 @@ mod reassembly;
 mod redirect;
 mod resync;
 mod reverse_path;
+mod slices;
 mod software_rss;
 mod trace;
 mod transactions;
