@@ -1,22 +1,20 @@
 //! Applies a desired state as one transaction: all of it or nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use stoa_api::v1;
 use stoa_engine::Pool;
 use stoa_ports::OpenError;
-use stoa_wire::ethernet::Mac;
 
 use super::apply_routes::broadcast_routes_of;
+use super::capability::CAPABILITIES;
 use super::desired::{DesiredState, Interface, Workers};
 use super::forwarder_state::{ForwarderState, InterfaceState, StartError};
 use super::limits::{Limits, TableFull};
 use super::ports::PortOpener;
 use super::reopen::Reopened;
-use super::routes::directed_broadcasts;
 use super::topology::Topology;
-use crate::arcs::ROUTER;
 
 /// Why a desired state was refused.
 #[derive(Debug)]
@@ -132,11 +130,11 @@ impl Forwarder {
         };
         self.pools = state.pools().to_vec();
         // An operator who changes a running configuration can correct it; a start or a rollback must succeed.
-        state.may_defer_ports = self.desired.is_none();
-        state.alias.clone_from(&self.alias);
+        state.opener.may_defer = self.desired.is_none();
+        state.capabilities.host_interfaces.set_alias(&self.alias);
         let result = state.converge(&desired);
         if result.is_err() {
-            state.may_defer_ports = true;
+            state.opener.may_defer = true;
             let nothing =
                 DesiredState { workers: desired.workers.clone(), ..DesiredState::default() };
             if let Err(again) = state.converge(self.desired.as_ref().unwrap_or(&nothing)) {
@@ -196,17 +194,13 @@ impl ForwarderState {
     /// state.
     fn converge(&mut self, desired: &DesiredState) -> Result<v1::Applied, ApplyError> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
-        let host_interfaces = self.open_host_interfaces(desired)?;
-        self.retire_advertising(desired);
-        self.retire_virtual_routers(desired);
+        for capability in &CAPABILITIES {
+            (capability.prepare)(self, desired)?;
+        }
+        CAPABILITIES.iter().rev().for_each(|capability| (capability.retire)(self, desired));
         let (mut changed, errors) = self.open_changed(desired);
         self.open_added(desired, (&mut changed, errors), &mut applied)?;
         self.replace_changed(desired, changed, &mut applied)?;
-        self.set_policers(&desired.punts);
-        self.shared.reassembly.set(desired.reassembly.0, desired.reassembly.1);
-        for node in ["ip4-origin-noop", "ip6-origin-noop"] {
-            self.shared.set_feature(ROUTER, node, desired.noop_origin);
-        }
         self.add_vrfs(desired).map_err(|full| ApplyError::full("vrfs", &full))?;
         let broadcast_routes = broadcast_routes_of(desired);
         applied.routes_removed = self.remove_stale_routes(desired, &broadcast_routes);
@@ -216,16 +210,14 @@ impl ForwarderState {
         self.publish_interfaces();
         self.set_interfaces(desired)?;
         self.publish_interfaces();
-        self.set_rules(desired);
-        self.rebind_trace_capture();
-        self.set_neighbors(desired)?;
-        self.resolve_learned();
-        self.set_bfd(desired);
+        for capability in &CAPABILITIES {
+            (capability.apply)(self, desired)?;
+        }
         applied.routes_added = self.add_routes(desired, &broadcast_routes)?;
-        self.set_host_interfaces(desired, host_interfaces)?;
+        for capability in &CAPABILITIES {
+            (capability.finish)(self, desired)?;
+        }
         self.remove_stale_vrfs(desired);
-        self.review_bfd_down_routes();
-        self.review_touched_host_routes();
         self.review_changed();
         self.fib.settle();
         self.graveyard.sweep();
@@ -306,7 +298,8 @@ impl ForwarderState {
             return;
         }
         self.drop_routes_through(&stale);
-        self.drop_learned_through(&stale);
+        let last_first = CAPABILITIES.iter().rev();
+        last_first.for_each(|capability| (capability.remove_interfaces)(self, &stale));
         for index in stale {
             self.remove_interface(index);
         }
@@ -327,34 +320,6 @@ impl ForwarderState {
             self.set_interface(index, name, interface)
                 .map_err(|full| ApplyError::full(format!("interface {name:?}"), &full))?;
         }
-        Ok(())
-    }
-
-    fn set_neighbors(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
-        let mut fixed = BTreeMap::new();
-        for ((name, address), mac) in &desired.neighbors {
-            if let Some(index) = self.index_of(name) {
-                fixed.insert((index, *address), *mac);
-            }
-        }
-        for (name, address) in directed_broadcasts(desired) {
-            if let Some(index) = self.index_of(name) {
-                fixed.insert((index, address), Mac::BROADCAST.0);
-            }
-        }
-        for key in self.permanent.keys().copied().collect::<Vec<_>>() {
-            if !fixed.contains_key(&key) {
-                self.unset_permanent(key);
-            }
-        }
-        for (key, mac) in &fixed {
-            let is_set = self.permanent.get(key) == Some(mac) && self.cache.get(key).is_some();
-            if !is_set {
-                let path = format!("neighbor {}", key.1);
-                self.set_permanent(*key, *mac).map_err(|full| ApplyError::full(path, &full))?;
-            }
-        }
-        self.permanent = fixed;
         Ok(())
     }
 }

@@ -3,8 +3,10 @@
 
 use stoa_tables::adjacency::AdjacencyKind;
 
+use super::capability::{Capability, Start, Verbs};
 use super::desired;
 use super::forwarder_state::ForwarderState;
+use crate::arcs::ROUTER;
 
 /// The nodes of output features, and whether an interface has them.
 fn output_features(desired: &desired::Interface) -> [(&'static str, bool); 3] {
@@ -13,6 +15,25 @@ fn output_features(desired: &desired::Interface) -> [(&'static str, bool); 3] {
         ("ip6-output-noop", desired.noop_output),
         ("port-output-noop", desired.noop_port),
     ]
+}
+
+/// The features of packets that this router originates: what is not of an interface.
+pub(super) struct OriginFeatures;
+
+impl Capability for OriginFeatures {
+    const VERBS: Verbs = Verbs {
+        apply: |state, desired| {
+            for node in ["ip4-origin-noop", "ip6-origin-noop"] {
+                state.shared.set_feature(ROUTER, node, desired.noop_origin);
+            }
+            Ok(())
+        },
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self
+    }
 }
 
 impl ForwarderState {

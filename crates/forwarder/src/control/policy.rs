@@ -8,6 +8,7 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
+use super::capability::{Capability, Start, Verbs};
 use super::desired::{DesiredState, Prefix, Rule as DesiredRule, RuleAction};
 use super::forwarder_state::ForwarderState;
 use crate::ip::policy::{ANY, Hits, Match, OWN_TABLE, Policies, Policy, PolicyAction, Rule, Rules};
@@ -25,6 +26,24 @@ pub(super) struct ActiveRules {
     hits: HashMap<DesiredRule, Arc<Hits>>,
     /// The compiled rules that workers read.
     policies: Policies,
+}
+
+impl Capability for ActiveRules {
+    const VERBS: Verbs = Verbs {
+        apply: |state, desired| {
+            state.set_rules(desired);
+            Ok(())
+        },
+        flags: |state, index, interface| {
+            state.set_rules_feature(index, Some(state.vrf_id(interface.vrf)));
+            0
+        },
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
 }
 
 impl ActiveRules {
@@ -67,12 +86,12 @@ impl Bits for u128 {
 
 impl ForwarderState {
     /// Activates the desired rules. Interfaces and VRFs are configured before.
-    pub(super) fn set_rules(&mut self, desired: &DesiredState) {
+    fn set_rules(&mut self, desired: &DesiredState) {
         let workers = self.workers.count;
-        let mut former = std::mem::take(&mut self.rules.hits);
+        let mut former = std::mem::take(&mut self.capabilities.policy.hits);
         for rule in desired.rules.values().flatten() {
             let hits = former.remove(rule).unwrap_or_else(|| Arc::new(Hits::new(workers)));
-            self.rules.hits.insert(rule.clone(), hits);
+            self.capabilities.policy.hits.insert(rule.clone(), hits);
         }
         let mut policies = Policies::default();
         for (slot, state) in self.vrfs.iter() {
@@ -83,14 +102,14 @@ impl ForwarderState {
                 policies.0.push(Policy { vrf, ip4, ip6 });
             }
         }
-        if self.rules.rules != desired.rules {
-            self.rules.rules.clone_from(&desired.rules);
+        if self.capabilities.policy.rules != desired.rules {
+            self.capabilities.policy.rules.clone_from(&desired.rules);
         }
-        if self.rules.policies == policies {
+        if self.capabilities.policy.policies == policies {
             return;
         }
         self.shared.policies.publish(policies.clone(), &mut self.graveyard);
-        self.rules.policies = policies;
+        self.capabilities.policy.policies = policies;
         for index in 0..self.interfaces.len() as u32 {
             let vrf = self.interface(index).map(|state| self.vrf_id(state.vrf));
             self.set_rules_feature(index, vrf);
@@ -98,8 +117,8 @@ impl ForwarderState {
     }
 
     /// Enables rules on an interface whose VRF has some.
-    pub(super) fn set_rules_feature(&self, index: u32, vrf: Option<u32>) {
-        let policy = vrf.and_then(|vrf| self.rules.policies.of(vrf));
+    fn set_rules_feature(&self, index: u32, vrf: Option<u32>) {
+        let policy = vrf.and_then(|vrf| self.capabilities.policy.policies.of(vrf));
         let has4 = policy.is_some_and(|policy| !policy.ip4.list.is_empty());
         let has6 = policy.is_some_and(|policy| !policy.ip6.list.is_empty());
         self.shared.set_feature(index, "ip4-policy", has4);
@@ -132,7 +151,7 @@ impl ForwarderState {
             };
             let ports = [rule.source_ports, rule.destination_ports];
             is_deep |= rule.ip_protocol.is_some() || ports.iter().any(Option::is_some);
-            let hits = self.rules.hits.get(rule).cloned();
+            let hits = self.capabilities.policy.hits.get(rule).cloned();
             let hits = hits.unwrap_or_else(|| Arc::new(Hits::new(self.workers.count)));
             list.push(Rule { of: self.match_of(rule), action, hits });
         }
@@ -161,10 +180,11 @@ impl ForwarderState {
 
     /// The active rules in order, by VRF and family.
     pub fn list_rules(&self) -> Vec<v1::RuleState> {
-        let mut lists: Vec<_> = self.rules.rules.iter().collect();
+        let mut lists: Vec<_> = self.capabilities.policy.rules.iter().collect();
         lists.sort_by_key(|((vrf, is_ip4), _)| (vrf, !is_ip4));
         let state = |rule: &DesiredRule| {
-            let (packets, bytes) = self.rules.hits.get(rule).map_or((0, 0), |hits| hits.sum());
+            let (packets, bytes) =
+                self.capabilities.policy.hits.get(rule).map_or((0, 0), |hits| hits.sum());
             v1::RuleState { rule: Some(rule_message(rule)), packets, bytes }
         };
         lists.into_iter().flat_map(|(_, rules)| rules).map(state).collect()

@@ -100,7 +100,7 @@ impl ForwarderState {
         for (name, state) in last {
             self.replace_port(desired, name, state, applied);
         }
-        self.software_rss.clone_from(&desired.software_rss);
+        self.rx_queues.software_rss.clone_from(&desired.software_rss);
         Ok(())
     }
 
@@ -121,8 +121,8 @@ impl ForwarderState {
         self.ports.insert(name.clone(), state);
         applied.ports_opened += 1;
         match desired.software_rss.contains(&name) {
-            true => self.software_rss.insert(name),
-            false => self.software_rss.remove(&name),
+            true => self.rx_queues.software_rss.insert(name),
+            false => self.rx_queues.software_rss.remove(&name),
         };
     }
 }
@@ -135,5 +135,5 @@ fn is_unchanged(
     old: &PortState,
 ) -> bool {
     desired.ports.get(name) == Some(&old.config)
-        && state.software_rss.contains(name) == desired.software_rss.contains(name)
+        && state.rx_queues.software_rss.contains(name) == desired.software_rss.contains(name)
 }

@@ -32,8 +32,10 @@ pub use message::Message;
 pub(super) use stream::Callers;
 pub use update::RouteUpdate;
 
+use super::capability::{Capability, Start, Verbs};
 use super::desired::{Action, Path, Prefix};
 use super::fib::PathKey;
+use super::forwarder_state::ForwarderState;
 use super::vrfs::Slot;
 
 /// A hop of the caller.
@@ -98,6 +100,21 @@ pub(super) struct Learned {
     hosts: hosts::Hosts,
     /// The on-link paths of a used hop have changed: the host routes of neighbours need a review.
     are_links_new: bool,
+}
+
+impl Capability for Learned {
+    const VERBS: Verbs = Verbs {
+        apply: |state, _| {
+            state.resolve_learned();
+            Ok(())
+        },
+        remove_interfaces: ForwarderState::drop_learned_through,
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
 }
 
 impl Learned {

@@ -14,7 +14,7 @@ use crate::neighbor::entry::{GC_STALE_MS, Key, State};
 
 impl ForwarderState {
     /// ARP: replies to requests for our addresses, and learns from senders (RFC 826, RFC 5227).
-    pub(in crate::control) fn receive_arp(&mut self, packet: &Packet) {
+    pub(super) fn receive_arp(&mut self, packet: &Packet) {
         let interface = packet.rx_if;
         let Ok(message) = arp::check(packet.bytes()) else { return };
         let Some(state) = self.interface(interface) else { return };
@@ -36,7 +36,7 @@ impl ForwarderState {
         let virtual_mac = self.virtual_mac(interface, target);
         let is_for_us = is_for_us || virtual_mac.is_some() || self.is_proxied(interface, message);
         let is_for_us = is_for_us && !self.is_inactive_vrrp_address(interface, target);
-        let is_known = self.cache.get(&(interface, sender)).is_some();
+        let is_known = self.capabilities.neighbors.cache.get(&(interface, sender)).is_some();
         let is_update = message.is_reply() || message.is_announcement();
         let reported = is_update && self.copy_to_host_interface(packet, message.sender_mac.0);
         if message.is_reply() && !message.is_announcement() && !is_known {
@@ -60,7 +60,7 @@ impl ForwarderState {
     }
 
     /// Neighbour discovery: the same for IPv6 (RFC 4861 7.2).
-    pub(in crate::control) fn receive_nd(&mut self, packet: &Packet) {
+    pub(super) fn receive_nd(&mut self, packet: &Packet) {
         let Ok(view) = ipv6::check(packet.bytes()) else { return };
         let Ok(upper) = view.upper() else { return };
         match ndp::check(view.header(), upper.payload) {
@@ -70,7 +70,7 @@ impl ForwarderState {
             Ok(ndp::Message::NeighborAdvertisement(message, options)) => {
                 let source = options.target_mac().map_or([0; 6], |mac| mac.0);
                 let key = (packet.rx_if, IpAddr::V6(message.target()));
-                let is_known = self.cache.get(&key).is_some();
+                let is_known = self.capabilities.neighbors.cache.get(&key).is_some();
                 if self.copy_to_host_interface(packet, source) && !is_known {
                     // Linux has asked.
                     return;
@@ -136,7 +136,7 @@ impl ForwarderState {
         }
         let is_sure = !self.is_tentative(ours);
         let Some(link) = self.link_for(interface, IpAddr::V6(target)) else { return };
-        let known = self.cache.get(&(interface, source));
+        let known = self.capabilities.neighbors.cache.get(&(interface, source));
         let known = known.filter(|entry| entry.state.is_resolved()).map(|entry| entry.mac);
         let at = mac.map(|mac| mac.0).or(known);
         let reply = link.advertise(target, to, at.unwrap_or_default(), is_sure);
@@ -171,7 +171,7 @@ impl ForwarderState {
             };
         }
         let now = self.now();
-        let Some(entry) = self.cache.get(&key) else {
+        let Some(entry) = self.capabilities.neighbors.cache.get(&key) else {
             return self.count_drop(Drop::NdUnsolicited);
         };
         let is_resolved = entry.state.is_resolved();
@@ -186,7 +186,7 @@ impl ForwarderState {
             return self.learn(key, mac, message.has(ndp::flag::SOLICITED));
         }
         // Another MAC address without the override flag: the entry becomes stale.
-        self.cache.change(&key, |entry| {
+        self.capabilities.neighbors.cache.change(&key, |entry| {
             if entry.state == State::Reachable {
                 (entry.state, entry.deadline) = (State::Stale, now + GC_STALE_MS);
             }
