@@ -130,7 +130,6 @@ impl Verbs {
 macro_rules! capabilities {
     ($($name:ident: $state:ty,)*) => {
         /// The states of all capabilities.
-        #[allow(dead_code, reason = "a capability may have no state on this thread")]
         pub(super) struct Capabilities {
             $(pub(super) $name: $state,)*
         }
@@ -161,7 +160,7 @@ capabilities! {
     host_interfaces: super::host_interfaces::HostInterfaces,
     punts: super::punts::Punts,
     trace_capture: super::trace_capture::TraceCaptureState,
-    duplicate_detection: super::neighbors::DuplicateDetection,
+    duplicate_detection: super::duplicate_detection::DuplicateDetection,
     vrrp: super::vrrp::VirtualRouters,
     advertising: super::advertising::Advertisers,
     listener_reports: super::mld_reports::Reports,

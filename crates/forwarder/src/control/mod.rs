@@ -10,6 +10,7 @@ mod clock;
 mod control_loop;
 pub mod desired;
 mod desired_port;
+mod duplicate_detection;
 mod fib;
 mod forwarder_state;
 mod host_interfaces;

@@ -17,26 +17,36 @@ fn output_features(desired: &desired::Interface) -> [(&'static str, bool); 3] {
     ]
 }
 
-/// The features of packets that this router originates: what is not of an interface.
-pub(super) struct OriginFeatures;
+/// The features of packets that this router originates: those of no interface.
+#[derive(Default)]
+pub(super) struct OriginFeatures {
+    has_noop: bool,
+}
 
 impl Capability for OriginFeatures {
     const VERBS: Verbs = Verbs {
         apply: |state, desired| {
-            for node in ["ip4-origin-noop", "ip6-origin-noop"] {
-                state.shared.set_feature(ROUTER, node, desired.noop_origin);
-            }
+            state.set_origin_features(desired.noop_origin);
             Ok(())
         },
         ..Verbs::NONE
     };
 
     fn start(_: &Start<'_>) -> Self {
-        Self
+        Self::default()
     }
 }
 
 impl ForwarderState {
+    fn set_origin_features(&mut self, has_noop: bool) {
+        let features = &mut self.capabilities.origin_features;
+        if std::mem::replace(&mut features.has_noop, has_noop) != has_noop {
+            for node in ["ip4-origin-noop", "ip6-origin-noop"] {
+                self.shared.set_feature(ROUTER, node, has_noop);
+            }
+        }
+    }
+
     /// Switches the output features of an interface. Its adjacencies follow when they are written: on a
     /// change of its settings, all of them are.
     pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {

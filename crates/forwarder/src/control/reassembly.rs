@@ -4,13 +4,16 @@ use super::capability::{Capability, Start, Verbs};
 use super::forwarder_state::ForwarderState;
 use super::limit_listing::limit;
 
-/// The bounds are in what workers share.
-pub(super) struct Reassembly;
+/// The bounds in effect.
+#[derive(Default)]
+pub(super) struct Reassembly {
+    bounds: (u32, u32),
+}
 
 impl Capability for Reassembly {
     const VERBS: Verbs = Verbs {
         apply: |state, desired| {
-            state.shared.reassembly.set(desired.reassembly.0, desired.reassembly.1);
+            state.set_reassembly(desired.reassembly);
             Ok(())
         },
         limits: |state, rows| {
@@ -21,11 +24,17 @@ impl Capability for Reassembly {
     };
 
     fn start(_: &Start<'_>) -> Self {
-        Self
+        Self::default()
     }
 }
 
 impl ForwarderState {
+    fn set_reassembly(&mut self, bounds: (u32, u32)) {
+        if std::mem::replace(&mut self.capabilities.reassembly.bounds, bounds) != bounds {
+            self.shared.reassembly.set(bounds.0, bounds.1);
+        }
+    }
+
     fn reassembly_limit(&self, is_ip4: bool, name: &str) -> stoa_api::v1::LimitState {
         let (used, refused) = self.shared.reassembly.used(is_ip4);
         let capacity = self.shared.reassembly.get().0 as u64;

@@ -1,7 +1,6 @@
 //! Neighbours on the control thread: packets from workers, the timers of the cache, adjacencies.
 
 mod adjacencies;
-mod dad;
 mod host_routes;
 mod permanent;
 mod receive;
@@ -22,8 +21,6 @@ use super::punts::is_ip4;
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::{Key, QUEUE};
 use crate::punt::Class;
-
-pub(super) use dad::DuplicateDetection;
 
 /// All neighbours.
 pub(super) struct Neighbors {

@@ -9,9 +9,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use stoa_wire::ethernet::Mac;
 
-use crate::control::capability::{Capability, Start, Verbs};
-use crate::control::fib::host;
-use crate::control::forwarder_state::ForwarderState;
+use super::capability::{Capability, Start, Verbs};
+use super::fib::host;
+use super::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::neighbor::entry::{Key, Millis, keys_of};
 use crate::shared::SpecialNextHop;
@@ -44,7 +44,7 @@ struct DadEntry {
 
 /// Duplicate address detection of our addresses on links that are up.
 #[derive(Default)]
-pub(in crate::control) struct DuplicateDetection {
+pub(super) struct DuplicateDetection {
     entries: BTreeMap<Key, DadEntry>,
     /// Those in progress.
     tentative: BTreeSet<Key>,
@@ -125,7 +125,7 @@ impl ForwarderState {
     }
 
     /// The link went down, or the MAC address changed: detection starts again.
-    pub(in crate::control) fn reset_dad(&mut self, interface: u32) {
+    pub(super) fn reset_dad(&mut self, interface: u32) {
         let of_it: Vec<Key> = self.dad_of(interface).collect();
         for key in of_it {
             self.remove_dad(key);
@@ -207,12 +207,12 @@ impl ForwarderState {
     }
 
     /// Whether another host has the address, so that it is not used.
-    pub(in crate::control) fn is_duplicate(&self, key: Key) -> bool {
+    pub(super) fn is_duplicate(&self, key: Key) -> bool {
         self.capabilities.duplicate_detection.duplicates.contains(&key)
     }
 
     /// The addresses that are disabled as duplicates.
-    pub(in crate::control) fn duplicates(&self) -> impl Iterator<Item = Key> {
+    pub(super) fn duplicates(&self) -> impl Iterator<Item = Key> {
         self.capabilities.duplicate_detection.duplicates.iter().copied()
     }
 
@@ -225,7 +225,7 @@ impl ForwarderState {
 
     /// The earliest time at which the link-local address of an interface can be preferred; `None`: it is, or
     /// detection is off.
-    pub(in crate::control) fn tentative_until(&self, interface: u32) -> Option<Millis> {
+    pub(super) fn tentative_until(&self, interface: u32) -> Option<Millis> {
         let asks = self.interface(interface)?.desired.ip6.duplicate_detection > 0;
         if !asks || self.is_tunnel(interface) {
             return None;
@@ -248,7 +248,7 @@ impl ForwarderState {
 
     /// The link-local address of an interface unless it is tentative. Addresses that others store for long
     /// must not be tentative (RFC 4862 5.4).
-    pub(in crate::control) fn confirmed_link_local(&self, interface: u32) -> Option<Ipv6Addr> {
+    pub(super) fn confirmed_link_local(&self, interface: u32) -> Option<Ipv6Addr> {
         let address = self.addresses.of(interface)?.link_local?;
         self.tentative_until(interface).is_none().then_some(address)
     }
@@ -263,7 +263,7 @@ impl ForwarderState {
     }
 
     /// The status of an address in ietf-ip.
-    pub(in crate::control) fn address_status(&self, key: Key) -> &'static str {
+    pub(super) fn address_status(&self, key: Key) -> &'static str {
         match self.capabilities.duplicate_detection.entries.get(&key).map(|entry| entry.status) {
             Some(AddressStatus::Tentative(..)) => "tentative",
             Some(AddressStatus::Preferred) => "preferred",
