@@ -19,6 +19,8 @@ use tonic::{Code, Request, Response, Status};
 pub struct Record {
     /// Every desired state that took effect, in order.
     pub applied: Arc<Mutex<Vec<Desired>>>,
+    /// How many of them came as a change.
+    pub changes: Arc<Mutex<usize>>,
     /// If set, the next states are refused with these errors.
     pub refuse: Arc<Mutex<Vec<v1::ValidationError>>>,
     /// The last trace request.
@@ -42,6 +44,7 @@ impl Fake {
         let life = Instance {
             boot_id: record.instances.fetch_add(1, Ordering::Relaxed) + 1,
             held: Arc::default(),
+            generation: Arc::default(),
             record: record.clone(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -73,7 +76,54 @@ impl Drop for Fake {
 struct Instance {
     boot_id: u64,
     held: Arc<Mutex<Desired>>,
+    /// The number of the held state.
+    generation: Arc<AtomicU64>,
     record: Record,
+}
+
+impl Instance {
+    /// Takes a state into effect, unless the test wants it to be refused.
+    fn take(&self, desired: Desired) -> Result<Response<v1::Applied>, Status> {
+        let errors = self.record.refuse.lock().unwrap().clone();
+        if !errors.is_empty() {
+            return Err(refusal::refuse(Code::FailedPrecondition, errors));
+        }
+        let mut held = self.held.lock().unwrap();
+        let changed = *held != desired;
+        *held = desired.clone();
+        self.record.applied.lock().unwrap().push(desired);
+        let generation = self.generation.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(Response::new(v1::Applied { changed, generation, ..v1::Applied::default() }))
+    }
+}
+
+/// Carries out the changes of one kind of objects.
+fn change<T, K: PartialEq>(held: &mut Vec<T>, set: Vec<T>, removed: &[K], key: impl Fn(&T) -> K) {
+    held.retain(|object| !removed.contains(&key(object)));
+    for new in set {
+        match held.iter_mut().find(|object| key(object) == key(&new)) {
+            Some(object) => *object = new,
+            None => held.push(new),
+        }
+    }
+}
+
+fn changed(mut held: Desired, new: v1::DesiredChange) -> Desired {
+    change(&mut held.ports, new.ports, &new.removed_ports, |it| it.interface.clone());
+    change(&mut held.interfaces, new.interfaces, &new.removed_interfaces, |it| it.name.clone());
+    change(&mut held.vrfs, new.vrfs, &new.removed_vrfs, |it| it.name.clone());
+    change(&mut held.punts, new.punts, &new.removed_punts, |it| it.class.clone());
+    let key = |it: &v1::Route| v1::RouteKey { vrf: it.vrf.clone(), prefix: it.prefix.clone() };
+    change(&mut held.routes, new.routes, &new.removed_routes, key);
+    let key = |it: &v1::Neighbor| v1::NeighborKey {
+        interface: it.interface.clone(),
+        address: it.address.clone(),
+    };
+    change(&mut held.neighbors, new.neighbors, &new.removed_neighbors, key);
+    held.reassembly = new.reassembly.or(held.reassembly);
+    held.logging = new.logging.or(held.logging);
+    held.rules = new.rules.map_or(held.rules, |rules| rules.rules);
+    held
 }
 
 type Answers<T> = std::pin::Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -102,20 +152,25 @@ impl Forwarder for Instance {
             tsc_hz: 1_000_000_000,
             pid: u64::from(std::process::id()),
             started_unix_s: 1_700_000_000,
+            generation: self.generation.load(Ordering::Relaxed),
         }))
     }
 
     async fn apply(&self, request: Request<Desired>) -> Result<Response<v1::Applied>, Status> {
-        let desired = request.into_inner();
-        let errors = self.record.refuse.lock().unwrap().clone();
-        if !errors.is_empty() {
-            return Err(refusal::refuse(Code::FailedPrecondition, errors));
+        self.take(request.into_inner())
+    }
+
+    async fn change(
+        &self,
+        request: Request<v1::DesiredChange>,
+    ) -> Result<Response<v1::Applied>, Status> {
+        let change = request.into_inner();
+        if change.generation != self.generation.load(Ordering::Relaxed) {
+            return Err(Status::failed_precondition("the change starts from another state"));
         }
-        let mut held = self.held.lock().unwrap();
-        let changed = *held != desired;
-        *held = desired.clone();
-        self.record.applied.lock().unwrap().push(desired);
-        Ok(Response::new(v1::Applied { changed, ..v1::Applied::default() }))
+        *self.record.changes.lock().unwrap() += 1;
+        let held = self.held.lock().unwrap().clone();
+        self.take(changed(held, change))
     }
 
     type LearnRoutesStream =

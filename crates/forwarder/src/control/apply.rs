@@ -1,22 +1,18 @@
-//! Applies a desired state as one transaction: all of it or nothing.
+//! Applies a change of the desired state, or a whole state, as one transaction: all of it or nothing. A whole
+//! state is applied as its difference to what is held.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use stoa_api::v1;
 use stoa_engine::Pool;
 use stoa_ports::OpenError;
-use stoa_wire::ethernet::Mac;
 
-use super::apply_routes::broadcast_routes_of;
-use super::desired::{DesiredState, Interface, Workers};
-use super::forwarder_state::{ForwarderState, InterfaceState, StartError};
+use super::desired::{DesiredChange, DesiredState, Held, ValidationErrors, Workers};
+use super::forwarder_state::{ForwarderState, StartError};
 use super::limits::{Limits, TableFull};
 use super::ports::PortOpener;
-use super::reopen::Reopened;
-use super::routes::directed_broadcasts;
 use super::topology::Topology;
-use crate::arcs::ROUTER;
 
 /// Why a desired state was refused.
 #[derive(Debug)]
@@ -52,9 +48,26 @@ impl ApplyError {
     }
 }
 
+/// Why a change was refused.
+#[derive(Debug)]
+pub enum ChangeError {
+    /// It starts from another state than the forwarder holds.
+    Generation {
+        /// The generation of the state that the forwarder holds; 0: none.
+        held: u64,
+    },
+    /// It is invalid.
+    Invalid(Vec<v1::ValidationError>),
+    /// It cannot be brought into effect.
+    Refused(ApplyError),
+}
+
 /// A forwarder. Nothing runs before it gets its first desired state.
 pub struct Forwarder {
-    desired: Option<DesiredState>,
+    /// The desired state in effect; `None` before the first.
+    held: Option<Held>,
+    /// Its number; 0 before the first.
+    generation: u64,
     state: Option<ForwarderState>,
     limits: Limits,
     open: PortOpener,
@@ -63,6 +76,8 @@ pub struct Forwarder {
     topology: Topology,
     /// Packet buffers, once there were workers.
     pools: Vec<&'static Pool>,
+    /// A refused change could not be taken back entirely: the next one compares everything.
+    is_incomplete: bool,
 }
 
 impl Default for Forwarder {
@@ -74,9 +89,18 @@ impl Default for Forwarder {
 impl Forwarder {
     /// A forwarder with these limits that opens ports by `open`.
     pub fn new(limits: Limits, open: PortOpener) -> Self {
-        let (topology, pools) = (Topology::default(), Vec::new());
-        let (desired, state, alias) = (None, None, String::new());
-        Self { desired, state, limits, open, is_stepped: false, alias, topology, pools }
+        Self {
+            held: None,
+            generation: 0,
+            state: None,
+            limits,
+            open,
+            is_stepped: false,
+            alias: String::new(),
+            topology: Topology::default(),
+            pools: Vec::new(),
+            is_incomplete: false,
+        }
     }
 
     /// The same without threads and clock, for deterministic tests: [`ForwarderState::step`] runs the workers
@@ -106,7 +130,12 @@ impl Forwarder {
 
     /// The desired state in effect.
     pub fn desired(&self) -> Option<&DesiredState> {
-        self.desired.as_ref()
+        self.held.as_ref().map(Held::desired)
+    }
+
+    /// The number of the desired state in effect, which changes start from; 0: there is none.
+    pub fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Brings `desired` into effect, or leaves everything as it is.
@@ -114,49 +143,135 @@ impl Forwarder {
     /// # Errors
     /// All errors that were found.
     pub fn apply(&mut self, desired: DesiredState) -> Result<v1::Applied, ApplyError> {
-        if self.desired.as_ref() == Some(&desired) {
+        let limits = self.limits.with(&desired.limits);
+        self.check_fixed(&desired.workers, limits)?;
+        let mut state = self.take_state(&desired.workers, limits)?;
+        state.begin_slices();
+        let mut held = match self.held.take() {
+            Some(held) => held,
+            None => Held::of(&desired.workers),
+        };
+        let is_first = self.generation == 0;
+        let change =
+            DesiredChange::difference(held.desired(), desired, &mut |items| state.pause(items));
+        if change.is_empty() && !is_first && !self.is_incomplete {
+            state.end_slices();
+            (self.held, self.state) = (Some(held), Some(state));
             return Ok(v1::Applied::default());
         }
-        self.check_limits(&desired)?;
-        let limits = self.limits.with(&desired.limits);
-        let fits = |state: &ForwarderState| state.has(&desired.workers) && state.limits == limits;
-        let mut state = match self.state.take().filter(fits) {
-            Some(state) => state,
-            // The workers of a refused first state have ended by now.
-            None => {
-                let (open, place) = (self.open.clone(), (self.topology.clone(), &self.pools[..]));
-                let state =
-                    ForwarderState::start(&desired.workers, limits, open, self.is_stepped, place);
-                state.map_err(|error| start(&error))?
-            }
-        };
-        self.pools = state.pools().to_vec();
-        // An operator who changes a running configuration can correct it; a start or a rollback must succeed.
-        state.may_defer_ports = self.desired.is_none();
-        state.alias.clone_from(&self.alias);
-        let result = state.converge(&desired);
-        if result.is_err() {
-            state.may_defer_ports = true;
-            let nothing =
-                DesiredState { workers: desired.workers.clone(), ..DesiredState::default() };
-            if let Err(again) = state.converge(self.desired.as_ref().unwrap_or(&nothing)) {
-                tracing::error!(errors = ?again.errors, "rollback to the previous state is incomplete");
-                // Workers must not use what is gone.
-                state.publish_interfaces();
-            }
-        }
-        state.set_polling(result.as_ref().map_or(self.desired.as_ref(), |_| Some(&desired)));
+        let inverse = held.exchange(change, &mut |items| state.pause(items));
+        let result = self.transact(&mut state, &mut held, inverse);
+        state.end_slices();
         self.state = Some(state);
-        let applied = result?;
-        self.desired = Some(desired);
-        Ok(applied)
+        self.held = (self.generation != 0).then_some(held);
+        result
     }
 
-    /// Checks limits, and settings that are fixed while the forwarder runs.
-    fn check_limits(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
-        let runs = self.state.as_ref().filter(|_| self.desired.is_some());
-        let limits = self.limits.with(&desired.limits);
-        if runs.is_some_and(|state| !state.has(&desired.workers)) {
+    /// Changes the desired state that the forwarder holds, or leaves everything as it is. `generation` is the
+    /// number of the state that the change starts from.
+    ///
+    /// # Errors
+    /// The forwarder holds another state, or all errors that were found.
+    pub fn change(
+        &mut self,
+        generation: u64,
+        change: DesiredChange,
+    ) -> Result<v1::Applied, ChangeError> {
+        let (Some(state), Some(held), true) =
+            (&mut self.state, &mut self.held, generation == self.generation)
+        else {
+            return Err(ChangeError::Generation { held: self.generation });
+        };
+        if change.is_empty() && !self.is_incomplete {
+            return Ok(v1::Applied::default());
+        }
+        let mut errors = ValidationErrors::default();
+        held.check_vrfs(&change, &mut errors);
+        if !errors.0.is_empty() {
+            return Err(ChangeError::Invalid(errors.0));
+        }
+        state.begin_slices();
+        let inverse = held.exchange(change, &mut |items| state.pause(items));
+        held.check(&inverse, &mut errors, &mut |items| state.pause(items));
+        if !errors.0.is_empty() {
+            held.exchange(inverse, &mut |items| state.pause(items));
+            state.end_slices();
+            return Err(ChangeError::Invalid(errors.0));
+        }
+        let (Some(mut state), Some(mut held)) = (self.state.take(), self.held.take()) else {
+            return Err(ChangeError::Generation { held: self.generation });
+        };
+        let result = self.transact(&mut state, &mut held, inverse);
+        state.end_slices();
+        (self.state, self.held) = (Some(state), Some(held));
+        result.map_err(ChangeError::Refused)
+    }
+
+    /// Brings a change that was made to `held` into effect; takes it back by its inverse if that fails.
+    fn transact(
+        &mut self,
+        state: &mut ForwarderState,
+        held: &mut Held,
+        inverse: DesiredChange,
+    ) -> Result<v1::Applied, ApplyError> {
+        // An operator who changes a running configuration can correct it; a start or a rollback must succeed.
+        state.may_defer_ports = self.generation == 0;
+        state.alias.clone_from(&self.alias);
+        let all = self.is_incomplete.then(|| state.everything(held.desired()));
+        let result = match self.check_size(state, held) {
+            Ok(()) => state.converge(held, all.as_ref().unwrap_or(&inverse)),
+            Err(refused) => {
+                held.exchange(inverse, &mut |items| state.pause(items));
+                return Err(refused);
+            }
+        };
+        match &result {
+            Ok(_) => {
+                self.is_incomplete = false;
+                self.generation = next_generation(self.generation);
+                inverse.discard(&mut |items| state.pause(items));
+            }
+            Err(_) => {
+                state.may_defer_ports = true;
+                let undone = held.exchange(inverse, &mut |items| state.pause(items));
+                let undone = all.unwrap_or(undone);
+                if let Err(again) = state.converge(held, &undone) {
+                    let errors = &again.errors;
+                    tracing::error!(?errors, "rollback to the previous state is incomplete");
+                    self.is_incomplete = true;
+                    // Workers must not use what is gone.
+                    state.publish_interfaces();
+                }
+            }
+        }
+        if self.generation != 0 {
+            state.set_polling(held.desired());
+        }
+        result
+    }
+
+    /// The running state, or idle workers.
+    fn take_state(
+        &mut self,
+        workers: &Workers,
+        limits: Limits,
+    ) -> Result<ForwarderState, ApplyError> {
+        let fits = |state: &ForwarderState| state.has(workers) && state.limits == limits;
+        // The workers of a refused first state have ended by the time when others start.
+        if let Some(state) = self.state.take().filter(fits) {
+            return Ok(state);
+        }
+        let (open, place) = (self.open.clone(), (self.topology.clone(), &self.pools[..]));
+        let state = ForwarderState::start(workers, limits, open, self.is_stepped, place);
+        let state = state.map_err(|error| start(&error))?;
+        self.pools = state.pools().to_vec();
+        Ok(state)
+    }
+
+    /// Checks settings that are fixed while the forwarder runs.
+    fn check_fixed(&self, workers: &Workers, limits: Limits) -> Result<(), ApplyError> {
+        let runs = self.state.as_ref().filter(|_| self.generation != 0);
+        if runs.is_some_and(|state| !state.has(workers)) {
             let cause = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
             return Err(ApplyError::one("workers", cause, "Restart Stoa to change them."));
         }
@@ -164,13 +279,23 @@ impl Forwarder {
             let cause = "the limits of tables are fixed while the forwarder runs";
             return Err(ApplyError::one("limits", cause, "Restart Stoa to change them."));
         }
-        limits.check(desired).map_err(|(path, full)| {
-            let refused = ApplyError::full(path, &full);
-            if let Some(state) = &mut self.state {
-                state.fib.table_full_counts.count(full.table);
-            }
-            refused
+        Ok(())
+    }
+
+    /// Checks that the tables have room.
+    fn check_size(&self, state: &mut ForwarderState, held: &Held) -> Result<(), ApplyError> {
+        self.limits.with(&held.desired().limits).check(held).map_err(|(path, full)| {
+            state.fib.table_full_counts.count(full.table);
+            ApplyError::full(path, &full)
         })
+    }
+}
+
+/// The number of the next state. The first is random, so that the states of different forwarders differ.
+fn next_generation(generation: u64) -> u64 {
+    match generation {
+        0 => (RandomState::new().hash_one("generation") >> 1) + 1,
+        known => known + 1,
     }
 }
 
@@ -184,177 +309,29 @@ impl ForwarderState {
         self.workers == Workers { polling: self.workers.polling, ..desired.clone() }
     }
 
-    fn set_polling(&self, desired: Option<&DesiredState>) {
-        if let Some(desired) = desired {
-            for worker in &self.worker_pool.workers {
-                worker.set_polling(desired.workers.polling);
-            }
+    fn set_polling(&self, desired: &DesiredState) {
+        for worker in &self.worker_pool.workers {
+            worker.set_polling(desired.workers.polling);
         }
     }
 
-    /// Moves to the desired state. On an error it stops half-way, and the caller converges on the previous
-    /// state.
-    fn converge(&mut self, desired: &DesiredState) -> Result<v1::Applied, ApplyError> {
-        let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
-        let host_interfaces = self.open_host_interfaces(desired)?;
-        self.retire_advertising(desired);
-        self.retire_virtual_routers(desired);
-        let (mut changed, errors) = self.open_changed(desired);
-        self.open_added(desired, (&mut changed, errors), &mut applied)?;
-        self.replace_changed(desired, changed, &mut applied)?;
-        self.set_policers(&desired.punts);
-        self.shared.reassembly.set(desired.reassembly.0, desired.reassembly.1);
-        for node in ["ip4-origin-noop", "ip6-origin-noop"] {
-            self.shared.set_feature(ROUTER, node, desired.noop_origin);
+    /// The keys of all that is desired or running.
+    fn everything(&self, desired: &DesiredState) -> DesiredChange {
+        let mut all = DesiredChange::default();
+        let ports = self.ports.keys().chain(desired.ports.keys());
+        all.ports = ports.map(|name| (name.clone(), None)).collect();
+        let running = self.interfaces.iter().flatten().map(|state| &state.name);
+        let interfaces = running.chain(desired.interfaces.keys());
+        all.interfaces = interfaces.map(|name| (name.clone(), None)).collect();
+        for (vrf, routes) in desired.all_routes() {
+            let keys = routes.keys().map(|prefix| (*prefix, None));
+            all.routes.entry(vrf.to_owned()).or_default().extend(keys);
         }
-        self.add_vrfs(desired).map_err(|full| ApplyError::full("vrfs", &full))?;
-        let broadcast_routes = broadcast_routes_of(desired);
-        applied.routes_removed = self.remove_stale_routes(desired, &broadcast_routes);
-        self.remove_stale_interfaces(desired);
-        self.close_stale(desired, &mut applied);
-        // Before others use their indexes: a packet of a deleted tunnel must not enter a new interface.
-        self.publish_interfaces();
-        self.set_interfaces(desired)?;
-        self.publish_interfaces();
-        self.set_rules(desired);
-        self.rebind_trace_capture();
-        self.set_neighbors(desired)?;
-        self.resolve_learned();
-        self.set_bfd(desired);
-        applied.routes_added = self.add_routes(desired, &broadcast_routes)?;
-        self.set_host_interfaces(desired, host_interfaces)?;
-        self.remove_stale_vrfs(desired);
-        self.review_bfd_down_routes();
-        self.review_touched_host_routes();
-        self.review_changed();
-        self.fib.settle();
-        self.graveyard.sweep();
-        self.service_ports();
-        Ok(applied)
-    }
-
-    /// Opens ports with new names. When one fails, or `errors` is not empty, nothing changes. Ports that need
-    /// another port closed first are opened with the `changed` ones.
-    fn open_added(
-        &mut self,
-        desired: &DesiredState,
-        (changed, mut errors): (&mut Reopened, Vec<v1::ValidationError>),
-        applied: &mut v1::Applied,
-    ) -> Result<(), ApplyError> {
-        let (mut opened, mut indexes) = (Vec::new(), Vec::new());
-        for (name, config) in &desired.ports {
-            if self.ports.contains_key(name) {
-                continue;
-            }
-            // An interface whose port was closed half-way through a change keeps its index.
-            let here = self.index_of(name).filter(|at| self.is_of_port(*at));
-            let index = match here {
-                Some(index) => index,
-                None => self.free_index().map_err(|full| ApplyError::full("interfaces", &full))?,
-            };
-            if self.must_close_others(desired, config) {
-                changed.push((name.clone(), None));
-            } else {
-                match self.open_port(config, (name, index)) {
-                    Ok(state) => opened.push((name.clone(), state)),
-                    Err(error) => {
-                        errors.extend(ApplyError::port(name, &error).errors);
-                        continue;
-                    }
-                }
-            }
-            if here.is_none() {
-                // Reserved now, so that the next port gets another index.
-                self.reserve(index, name);
-                indexes.push(index);
-            }
+        for (_, state) in self.vrfs.iter() {
+            let keys = state.routes.keys().map(|prefix| (*prefix, None));
+            all.routes.entry(state.name.clone()).or_default().extend(keys);
         }
-        if !errors.is_empty() {
-            for index in indexes {
-                self.unreserve(index);
-            }
-            return Err(ApplyError { errors, is_full: false });
-        }
-        applied.ports_opened += opened.len() as u32;
-        opened.iter().for_each(|(_, state)| self.index.mark(state.interface));
-        self.ports.extend(opened);
-        Ok(())
-    }
-
-    fn close_stale(&mut self, desired: &DesiredState, applied: &mut v1::Applied) {
-        let stale: Vec<String> =
-            self.ports.keys().filter(|name| !desired.ports.contains_key(*name)).cloned().collect();
-        for name in stale {
-            self.close_port(&name);
-            applied.ports_closed += 1;
-        }
-    }
-
-    /// Removes interfaces that are not desired, or that moved to another parent.
-    fn remove_stale_interfaces(&mut self, desired: &DesiredState) {
-        let is_stale = |state: &InterfaceState| {
-            !desired.interfaces.get(&state.name).is_some_and(|interface| {
-                interface.parent == state.desired.parent && interface.tags == state.desired.tags
-            })
-        };
-        let known = self.interfaces.iter().zip(0..);
-        let stale: BTreeSet<u32> = known
-            .filter(|(state, _)| state.as_ref().is_some_and(is_stale))
-            .map(|(_, index)| index)
-            .collect();
-        if stale.is_empty() {
-            return;
-        }
-        self.drop_routes_through(&stale);
-        self.drop_learned_through(&stale);
-        for index in stale {
-            self.remove_interface(index);
-        }
-    }
-
-    /// Interfaces of ports first: sub-interfaces inherit MAC address and MTU from them.
-    fn set_interfaces(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
-        let by_rank = |parents: bool| {
-            move |(_, interface): &(&String, &Interface)| interface.parent.is_none() == parents
-        };
-        let first = desired.interfaces.iter().filter(by_rank(true));
-        for (name, interface) in first.chain(desired.interfaces.iter().filter(by_rank(false))) {
-            let port = self.ports.get(name).map(|port| port.interface);
-            let index = match port.or_else(|| self.index_of(name)) {
-                Some(index) => index,
-                None => self.free_index().map_err(|full| ApplyError::full("interfaces", &full))?,
-            };
-            self.set_interface(index, name, interface)
-                .map_err(|full| ApplyError::full(format!("interface {name:?}"), &full))?;
-        }
-        Ok(())
-    }
-
-    fn set_neighbors(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
-        let mut fixed = BTreeMap::new();
-        for ((name, address), mac) in &desired.neighbors {
-            if let Some(index) = self.index_of(name) {
-                fixed.insert((index, *address), *mac);
-            }
-        }
-        for (name, address) in directed_broadcasts(desired) {
-            if let Some(index) = self.index_of(name) {
-                fixed.insert((index, address), Mac::BROADCAST.0);
-            }
-        }
-        for key in self.permanent.keys().copied().collect::<Vec<_>>() {
-            if !fixed.contains_key(&key) {
-                self.unset_permanent(key);
-            }
-        }
-        for (key, mac) in &fixed {
-            let is_set = self.permanent.get(key) == Some(mac) && self.cache.get(key).is_some();
-            if !is_set {
-                let path = format!("neighbor {}", key.1);
-                self.set_permanent(*key, *mac).map_err(|full| ApplyError::full(path, &full))?;
-            }
-        }
-        self.permanent = fixed;
-        Ok(())
+        all.rules = Some(std::collections::BTreeMap::new());
+        all
     }
 }

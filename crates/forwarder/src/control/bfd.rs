@@ -1,6 +1,6 @@
 //! BFD sessions on the control thread: configuration, timers, packets, and the routes of a failed neighbour.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -54,15 +54,18 @@ impl Sessions {
 }
 
 impl ForwarderState {
-    /// Creates and changes the desired sessions; the others send admin-down and end.
-    pub(super) fn set_bfd(&mut self, desired: &DesiredState) {
+    /// Creates and changes the desired sessions of these interfaces; the others send admin-down and end.
+    pub(super) fn set_bfd(&mut self, desired: &DesiredState, indexes: &BTreeSet<u32>) {
         let now = self.micros();
-        let mut stays = BTreeMap::new();
-        for (name, interface) in &desired.interfaces {
-            let Some(index) = self.index_of(name) else { continue };
-            stays.extend(interface.bfd.iter().map(|(peer, config)| ((index, *peer), *config)));
+        let (mut stays, mut known) = (BTreeMap::new(), Vec::new());
+        for index in indexes {
+            known.extend(self.bfd.by_peer.range(keys_of(*index)).map(|(key, _)| *key));
+            let Some((_, interface)) = self.desired_at(*index, desired) else { continue };
+            stays.extend(interface.bfd.iter().map(|(peer, config)| ((*index, *peer), *config)));
         }
-        let known: Vec<Key> = self.bfd.by_peer.keys().copied().collect();
+        if known.is_empty() && stays.is_empty() {
+            return;
+        }
         let is_same = known.iter().eq(stays.keys());
         for key in known.into_iter().filter(|key| !stays.contains_key(key)) {
             let Some(mut session) = self.bfd.by_peer.remove(&key) else { continue };

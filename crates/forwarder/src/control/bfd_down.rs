@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use stoa_api::v1;
 
-use super::desired::{Action, DesiredState, Prefix, Route};
+use super::desired::{Action, Prefix, Route};
 use super::fib::PathKey;
 use super::forwarder_state::ForwarderState;
 use super::vrfs::Slot;
@@ -107,15 +107,16 @@ impl ForwarderState {
         self.vrfs.get(slot).is_some_and(|state| state.bfd_down.contains_key(prefix))
     }
 
-    /// Discards withdrawn routes that are no longer desired, or have changed.
-    pub(super) fn discard_changed_bfd_down(&mut self, desired: &DesiredState) {
-        let slots: Vec<Slot> = self.vrfs.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            let Some(state) = self.vrfs.get_mut(slot) else { continue };
-            let routes = desired.routes_of(&state.name);
-            state.bfd_down.retain(|prefix, route| {
-                routes.and_then(|routes| routes.get(prefix)) == Some(route)
-            });
+    /// Discards a withdrawn route that is no longer desired, or has changed.
+    pub(super) fn discard_changed_bfd_down(
+        &mut self,
+        slot: Slot,
+        prefix: &Prefix,
+        desired: Option<&Route>,
+    ) {
+        let Some(state) = self.vrfs.get_mut(slot) else { return };
+        if state.bfd_down.get(prefix).is_some_and(|route| Some(route) != desired) {
+            state.bfd_down.remove(prefix);
         }
     }
 }

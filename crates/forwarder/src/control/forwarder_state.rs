@@ -124,8 +124,8 @@ pub struct ForwarderState {
     pub(super) started: Option<Instant>,
     /// Multicast listener reports to send.
     pub(super) reports: super::mld_reports::Pending,
-    /// Time that was skipped, in milliseconds.
-    pub(super) skipped_ms: Millis,
+    /// Time that was skipped, in microseconds.
+    pub(super) skipped_us: u64,
     pub(super) open: PortOpener,
     /// Punts deferred until older packets have joined the queue of their neighbour.
     pub(super) deferred: super::punts::Deferred,
@@ -160,6 +160,7 @@ pub struct ForwarderState {
     /// Interfaces with virtual routers at their last publication.
     pub(super) virtual_interfaces: BTreeSet<u32>,
     pub(super) bfd: super::bfd::Sessions,
+    pub(super) slices: super::slices::Slices,
 }
 
 impl ForwarderState {
@@ -224,7 +225,7 @@ impl ForwarderState {
             dropped: vec![0; drops::COUNT],
             started: (!is_stepped).then(Instant::now),
             reports: BTreeMap::new(),
-            skipped_ms: 0,
+            skipped_us: 0,
             open,
             deferred: super::punts::Deferred::default(),
             software_rss: BTreeSet::new(),
@@ -243,6 +244,7 @@ impl ForwarderState {
             touched: super::touched::TouchedPrefixes::default(),
             virtual_interfaces: BTreeSet::new(),
             bfd: super::bfd::Sessions::default(),
+            slices: super::slices::Slices::default(),
         })
     }
 
@@ -263,24 +265,24 @@ impl ForwarderState {
 
     /// Milliseconds since the start.
     pub(super) fn now(&self) -> Millis {
-        self.started.map_or(0, |started| started.elapsed().as_millis() as Millis) + self.skipped_ms
+        self.micros() / 1_000
     }
 
     /// The same in microseconds.
     pub(super) fn micros(&self) -> u64 {
         let elapsed = self.started.map_or(0, |started| started.elapsed().as_micros() as u64);
-        elapsed + self.skipped_ms * 1_000
+        elapsed + self.skipped_us
     }
 
     /// Advances the time: for tests.
     pub fn skip(&mut self, time: Duration) {
-        self.skipped_ms += time.as_millis() as Millis;
+        self.skipped_us += time.as_micros() as u64;
         self.shared.reassembly.skip(time.as_millis() as u64);
     }
 
     /// Stops the clock; from now on only [`Self::skip`] advances it: for tests.
     pub fn stop_time(&mut self) {
-        self.skipped_ms = self.now();
+        self.skipped_us = self.micros();
         self.started = None;
     }
 

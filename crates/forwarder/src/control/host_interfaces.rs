@@ -13,7 +13,7 @@ use stoa_ports::{HostInterfaceConfig, OpenError, PortConfig};
 use stoa_wire::ethernet::ethertype;
 
 use super::apply::ApplyError;
-use super::desired::{DesiredState, HostInterface};
+use super::desired::{DesiredChange, DesiredState, HostInterface};
 use super::forwarder_state::ForwarderState;
 use super::limits::Table;
 use crate::nodes::{self, HOST_INTERFACE_ENTRY};
@@ -59,11 +59,13 @@ impl HostInterfaceState {
 /// Interface, host interface and its port; `None`: another interface still holds its device.
 pub(super) type Opened = (String, HostInterface, Option<Result<Box<dyn Port>, OpenError>>);
 
-fn host_interfaces_of(desired: &DesiredState) -> Vec<(String, HostInterface)> {
-    let host_interface = |(name, interface): (&String, &super::desired::Interface)| {
-        Some((name.clone(), interface.host_interface.clone()?))
-    };
-    desired.interfaces.iter().filter_map(host_interface).collect()
+fn host_interfaces_of(
+    desired: &DesiredState,
+    touched: &DesiredChange,
+) -> Vec<(String, HostInterface)> {
+    let host_interface =
+        |name: &String| Some((name.clone(), desired.interfaces.get(name)?.host_interface.clone()?));
+    touched.interfaces.keys().filter_map(host_interface).collect()
 }
 
 impl ForwarderState {
@@ -105,8 +107,12 @@ impl ForwarderState {
     pub(super) fn open_host_interfaces(
         &self,
         desired: &DesiredState,
+        touched: &DesiredChange,
     ) -> Result<Vec<Opened>, ApplyError> {
-        let desired = host_interfaces_of(desired);
+        let desired = host_interfaces_of(desired, touched);
+        if desired.is_empty() {
+            return Ok(Vec::new());
+        }
         let held: BTreeSet<HostInterface> =
             self.host_interfaces.values().map(|m| m.desired.clone()).collect();
         let (mut opened, mut errors) = (Vec::new(), Vec::new());
@@ -136,15 +142,17 @@ impl ForwarderState {
     pub(super) fn set_host_interfaces(
         &mut self,
         desired: &DesiredState,
+        touched: &DesiredChange,
         opened: Vec<Opened>,
     ) -> Result<(), ApplyError> {
-        let stays = |name: &String, state: &HostInterfaceState| {
+        for name in touched.interfaces.keys() {
+            let Some(state) = self.host_interfaces.get(name) else { continue };
             let interface = desired.interfaces.get(name);
-            interface.is_some_and(|it| it.host_interface.as_ref() == Some(&state.desired))
-        };
-        let stale = self.host_interfaces.iter().filter(|(name, state)| !stays(name, state));
-        for name in stale.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            self.close_host_interface(&name);
+            let stays =
+                interface.is_some_and(|it| it.host_interface.as_ref() == Some(&state.desired));
+            if !stays {
+                self.close_host_interface(name);
+            }
         }
         for (name, host_interface, port) in opened {
             self.add_host_interface(&name, host_interface, port)?;
@@ -215,7 +223,11 @@ impl ForwarderState {
 
     /// Runs the host interfaces and keeps them in sync with their interfaces.
     pub(super) fn service_host_interfaces(&mut self) {
-        let names: Vec<String> = self.host_interfaces.keys().cloned().collect();
+        self.service_host_interfaces_named(self.host_interfaces.keys().cloned().collect());
+    }
+
+    /// The same for the host interfaces of these interfaces.
+    pub(super) fn service_host_interfaces_named(&mut self, names: Vec<String>) {
         for name in names {
             self.reopen_host_interface(&name);
             self.sync_host_interface(&name);

@@ -22,8 +22,8 @@ pub(super) struct InterfaceIndex {
     by_port: BTreeSet<(u32, u32)>,
     /// Interfaces with configured virtual routers.
     with_virtual_routers: BTreeSet<u32>,
-    /// Interfaces that are cross-connected.
-    cross_connected: BTreeSet<u32>,
+    /// Interfaces that are cross-connected, by the name of the other one.
+    cross_connected: BTreeSet<(Arc<str>, u32)>,
     /// Interfaces whose addresses, tags or cross-connects workers have not got yet.
     pub(super) unpublished: BTreeSet<u32>,
     /// Interfaces whose addresses and advertisements are not compared with their configuration yet.
@@ -34,6 +34,11 @@ impl InterfaceIndex {
     /// The interface of that name.
     pub(super) fn named(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
+    }
+
+    /// The interface of that name, and the one that it shadows.
+    pub(super) fn all_named(&self, name: &str) -> impl Iterator<Item = u32> {
+        self.by_name.get(name).into_iter().chain(self.shadowed.get(name)).copied()
     }
 
     /// Number of interfaces.
@@ -60,9 +65,11 @@ impl InterfaceIndex {
         self.with_virtual_routers.iter().copied()
     }
 
-    /// Interfaces that are cross-connected.
-    pub(super) fn cross_connected(&self) -> impl Iterator<Item = u32> {
-        self.cross_connected.iter().copied()
+    /// Marks the interfaces that are cross-connected to this one: its name leads elsewhere now.
+    fn mark_connected(&mut self, name: &Arc<str>) {
+        let from = (name.clone(), 0)..=(name.clone(), u32::MAX);
+        let connected: Vec<u32> = self.cross_connected.range(from).map(|it| it.1).collect();
+        self.unpublished.extend(connected);
     }
 
     /// The lowest index that is free, of `len` that have been used.
@@ -97,9 +104,10 @@ impl InterfaceIndex {
         if families.iter().any(|family| !family.virtual_routers.is_empty()) {
             self.with_virtual_routers.insert(index);
         }
-        if desired.cross_connect.is_some() {
-            self.cross_connected.insert(index);
+        if let Some(other) = &desired.cross_connect {
+            self.cross_connected.insert((other.as_str().into(), index));
         }
+        self.mark_connected(&state.name.as_str().into());
         self.mark(index);
     }
 
@@ -122,7 +130,10 @@ impl InterfaceIndex {
         }
         self.by_port.remove(&(state.base, index));
         self.with_virtual_routers.remove(&index);
-        self.cross_connected.remove(&index);
+        if let Some(other) = &state.desired.cross_connect {
+            self.cross_connected.remove(&(other.as_str().into(), index));
+        }
+        self.mark_connected(&name.into());
         self.mark(index);
     }
 }

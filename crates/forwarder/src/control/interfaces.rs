@@ -316,6 +316,7 @@ impl ForwarderState {
             if now {
                 self.report_groups(index);
             }
+            self.pause(1);
         }
         self.refresh_learned(|key| changed.contains(&key.interface));
         self.review_bfd_down_routes();

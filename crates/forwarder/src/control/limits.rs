@@ -3,7 +3,7 @@
 use stoa_api::v1;
 use stoa_engine::INTERFACES;
 
-use super::desired::DesiredState;
+use super::desired::Held;
 use super::forwarder_state::ForwarderState;
 use super::vrfs::VRFS;
 use crate::ip::policy::RULES;
@@ -55,7 +55,8 @@ impl Limits {
     }
 
     /// Checks that rules and routes fit; on an error, returns the path and the reason.
-    pub(super) fn check(&self, desired: &DesiredState) -> Result<(), (String, TableFull)> {
+    pub(super) fn check(&self, held: &Held) -> Result<(), (String, TableFull)> {
+        let desired = held.desired();
         let vrfs = desired.vrfs.len() + 1;
         if vrfs > VRFS {
             let reason = format!("{vrfs} VRFs are more than {VRFS}, the default one among them");
@@ -70,7 +71,7 @@ impl Limits {
                     return Err((format!("rules{vrf}"), TableFull::of(Table::Rules, reason)));
                 }
             }
-            let ip4 = routes.keys().filter(|prefix| prefix.0.is_ipv4()).count();
+            let ip4 = held.references().ip4_routes(vrf);
             let other = (self.vrf_routes, Table::VrfRoutes);
             let (four, six) = if vrf.is_empty() {
                 ((self.routes4, Table::Ip4Routes), (self.routes6, Table::Ip6Routes))

@@ -3,10 +3,12 @@
 
 mod advertising;
 mod apply;
+mod apply_ports;
 mod apply_routes;
 mod bfd;
 mod bfd_down;
 mod control_loop;
+mod converge;
 pub mod desired;
 mod desired_port;
 mod fib;
@@ -35,6 +37,7 @@ mod route_counts;
 mod route_listing;
 mod routes;
 mod service;
+mod slices;
 mod topology;
 mod touched;
 pub mod trace_capture;
@@ -44,7 +47,7 @@ mod vrrp;
 
 use std::path::PathBuf;
 
-pub use apply::{ApplyError, Forwarder};
+pub use apply::{ApplyError, ChangeError, Forwarder};
 pub use control_loop::{ControlLoop, Request};
 pub use forwarder_state::{ForwarderState, StartError};
 pub use interface_statistics::InterfaceStatistics;
@@ -52,6 +55,7 @@ pub use learned::{Audit, Message, RouteUpdate};
 pub use limits::{LimitOverrides, LimitState, Limits, Table, TableFull};
 pub use ports::PortOpener;
 pub use route_listing::Listing;
+pub use slices::PauseHook;
 pub use topology::Topology;
 pub use vrfs::VRFS;
 

@@ -8,7 +8,7 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
-use super::desired::{DesiredState, Prefix, Rule as DesiredRule, RuleAction};
+use super::desired::{DesiredChange, DesiredState, Prefix, Rule as DesiredRule, RuleAction};
 use super::forwarder_state::ForwarderState;
 use crate::ip::policy::{ANY, Hits, Match, OWN_TABLE, Policies, Policy, PolicyAction, Rule, Rules};
 use crate::shared::SpecialNextHop;
@@ -66,6 +66,16 @@ impl Bits for u128 {
 }
 
 impl ForwarderState {
+    /// Whether a change concerns rules: they name interfaces and VRFs.
+    pub(super) fn concerns_rules(&self, desired: &DesiredState, touched: &DesiredChange) -> bool {
+        let mut rules = desired.rules.values().flatten();
+        let names = |rule: &DesiredRule| touched.interfaces.contains_key(&rule.interface);
+        touched.rules.is_some()
+            || !touched.vrfs.is_empty()
+            || !touched.ports.is_empty() && !desired.rules.is_empty()
+            || !touched.interfaces.is_empty() && rules.any(names)
+    }
+
     /// Activates the desired rules. Interfaces and VRFs are configured before.
     pub(super) fn set_rules(&mut self, desired: &DesiredState) {
         let workers = self.workers.count;
@@ -90,10 +100,19 @@ impl ForwarderState {
             return;
         }
         self.shared.policies.publish(policies.clone(), &mut self.graveyard);
+        let ruled = |policies: &Policies| {
+            let families = |it: &Policy| (it.vrf, it.ip4.list.is_empty(), it.ip6.list.is_empty());
+            policies.0.iter().map(families).collect::<Vec<_>>()
+        };
+        let is_same = ruled(&self.rules.policies) == ruled(&policies);
         self.rules.policies = policies;
+        if is_same {
+            return;
+        }
         for index in 0..self.interfaces.len() as u32 {
             let vrf = self.interface(index).map(|state| self.vrf_id(state.vrf));
             self.set_rules_feature(index, vrf);
+            self.pause(1);
         }
     }
 

@@ -94,7 +94,14 @@ impl ForwarderState {
     /// Services all ports. When several come up together, all of them can transmit before the first one
     /// receives.
     pub fn service_ports(&mut self) {
-        let names: Vec<String> = self.ports.keys().cloned().collect();
+        self.begin_slices();
+        self.service_ports_named(self.ports.keys().cloned().collect());
+        self.service_host_interfaces();
+        self.end_slices();
+    }
+
+    /// Services these ports.
+    pub(super) fn service_ports_named(&mut self, names: Vec<String>) {
         let mut rx_queues = Vec::new();
         for name in names {
             let Some(state) = self.ports.get_mut(&name) else { continue };
@@ -122,7 +129,6 @@ impl ForwarderState {
         for (name, rx) in rx_queues {
             self.add_rx_queues(&name, rx);
         }
-        self.service_host_interfaces();
     }
 
     /// Adds a port's transmit queues to the workers; returns its receive queues.

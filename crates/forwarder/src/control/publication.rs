@@ -10,13 +10,12 @@ impl ForwarderState {
     /// Publishes the interfaces that have changed since the last call.
     pub(super) fn publish_interfaces(&mut self) {
         let changed = std::mem::take(&mut self.index.unpublished);
-        let regrouped: Vec<u32> =
-            changed.iter().copied().filter(|index| self.publish_interface(*index)).collect();
-        for index in self.index.cross_connected() {
-            let state = self.interface(index);
-            let name = state.and_then(|state| state.desired.cross_connect.as_deref());
-            let across = name.and_then(|name| self.index_of(name));
-            self.shared.interface(index).set_cross_connect(across);
+        let mut regrouped = Vec::new();
+        for index in &changed {
+            if self.publish_interface(*index) {
+                regrouped.push(*index);
+            }
+            self.pause(1);
         }
         let virtual_addresses = self.virtual_addresses();
         self.addresses.set_virtual(virtual_addresses);
@@ -41,15 +40,13 @@ impl ForwarderState {
             return false;
         };
         let (base, tags) = (state.base, state.desired.tag_keys());
-        let is_connected = state.desired.cross_connect.is_some();
+        let across = state.desired.cross_connect.as_deref().and_then(|name| self.index_of(name));
         let new = self.addresses_of(index, state);
         if !self.vlans.set(index, base, &tags) {
             // The next publication tries again.
             self.index.unpublished.insert(index);
         }
-        if !is_connected {
-            self.shared.interface(index).set_cross_connect(None);
-        }
+        self.shared.interface(index).set_cross_connect(across);
         let groups =
             |own: &InterfaceAddresses| (own.ip6.clone(), own.virtual6.clone(), own.link_local);
         let has = groups(&new);
@@ -76,9 +73,15 @@ impl ForwarderState {
     /// track them.
     pub(super) fn review_changed(&mut self) {
         let changed = std::mem::take(&mut self.index.unreviewed);
-        changed.iter().for_each(|index| self.review_dad(*index));
+        for index in &changed {
+            self.review_dad(*index);
+            self.pause(1);
+        }
         self.review_virtual_routers();
-        changed.iter().for_each(|index| self.review_advertising(*index));
+        for index in &changed {
+            self.review_advertising(*index);
+            self.pause(1);
+        }
     }
 
     /// Number of table entries of interfaces that were written since the start: the cost of changes.

@@ -8,7 +8,7 @@ use stoa_api::v1;
 use stoa_ports::{OpenError, PortConfig};
 
 use super::apply::ApplyError;
-use super::desired::DesiredState;
+use super::desired::{DesiredChange, DesiredState};
 use super::forwarder_state::{ForwarderState, PortState};
 
 /// Changed ports by name; `None`: another port must be closed first.
@@ -19,9 +19,11 @@ impl ForwarderState {
     pub(super) fn open_changed(
         &self,
         desired: &DesiredState,
+        touched: &DesiredChange,
     ) -> (Reopened, Vec<v1::ValidationError>) {
         let (mut opened, mut errors) = (Reopened::new(), Vec::new());
-        for (name, config) in &desired.ports {
+        for name in touched.ports.keys() {
+            let Some(config) = desired.ports.get(name) else { continue };
             let Some(old) =
                 self.ports.get(name).filter(|old| !is_unchanged(self, desired, name, old))
             else {
@@ -57,6 +59,9 @@ impl ForwarderState {
         opened: Reopened,
         applied: &mut v1::Applied,
     ) -> Result<(), ApplyError> {
+        if opened.is_empty() {
+            return Ok(());
+        }
         let deferred: BTreeSet<_> =
             opened.iter().filter(|it| it.1.is_none()).map(|it| &it.0).collect();
         let deferred: Vec<(String, &PortConfig)> = deferred
@@ -100,7 +105,6 @@ impl ForwarderState {
         for (name, state) in last {
             self.replace_port(desired, name, state, applied);
         }
-        self.software_rss.clone_from(&desired.software_rss);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::desired::{Action, DesiredState, Interface, Path, Prefix, Route, bits, network};
+use super::desired::{Action, Interface, Path, Prefix, Route, bits, network};
 use super::fib::{PathKey, PathSet, hop_of};
 use super::forwarder_state::{ForwarderState, Installed};
 use super::limits::TableFull;
@@ -344,17 +344,26 @@ fn last(first: Ipv4Addr, length: u8) -> Ipv4Addr {
     (u32::from(first) | u32::MAX >> length).into()
 }
 
-/// Broadcast addresses of networks with directed broadcast, as neighbours with the broadcast MAC address (RFC
-/// 2644).
-pub(super) fn directed_broadcasts(desired: &DesiredState) -> Vec<(&String, IpAddr)> {
-    let enabled = desired.interfaces.iter().filter(|(_, state)| state.ip4.directed_broadcast);
-    enabled
-        .flat_map(|(name, interface)| {
-            let networks = interface.ip4.addresses.iter().filter(|(_, length)| *length <= 30);
-            networks.filter_map(move |(own, length)| match network(*own, *length) {
-                IpAddr::V4(first) => Some((name, IpAddr::V4(last(first, *length)))),
-                IpAddr::V6(_) => None,
-            })
-        })
-        .collect()
+/// The addresses of a network that may be broadcast addresses, as prefixes.
+pub(super) fn broadcast_prefixes((address, length): Prefix) -> Vec<Prefix> {
+    match network(address, length) {
+        IpAddr::V4(first) if (1..=30).contains(&length) => {
+            [first, last(first, length)].map(|ip| (IpAddr::V4(ip), 32)).to_vec()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Broadcast addresses of an interface's networks with directed broadcast: neighbours with the broadcast MAC
+/// address (RFC 2644).
+pub(super) fn directed_broadcasts(interface: &Interface) -> Vec<IpAddr> {
+    if !interface.ip4.directed_broadcast {
+        return Vec::new();
+    }
+    let networks = interface.ip4.addresses.iter().filter(|(_, length)| *length <= 30);
+    let last = networks.filter_map(|(own, length)| match network(*own, *length) {
+        IpAddr::V4(first) => Some(IpAddr::V4(last(first, *length))),
+        IpAddr::V6(_) => None,
+    });
+    last.collect()
 }

@@ -14,11 +14,11 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Code, Response, Status};
 
 use super::control_loop::Requests;
-use super::desired::DesiredState;
+use super::desired::{DesiredChange, DesiredState};
 use super::learned::Callers;
 use super::paging::PAGE;
 use super::trace_capture::Reader;
-use super::{Error, Forwarder, ForwarderState, Listing, Options};
+use super::{ApplyError, ChangeError, Error, Forwarder, ForwarderState, Listing, Options};
 use crate::kernel::Kernel;
 
 /// Longest time of a request on the control thread.
@@ -134,6 +134,12 @@ pub(super) fn full() -> Status {
     Status::resource_exhausted("the request queue is full: try again")
 }
 
+/// The status of a refused state.
+fn refused(error: ApplyError) -> Status {
+    let code = if error.is_full { Code::ResourceExhausted } else { Code::FailedPrecondition };
+    refusal::refuse(code, error.errors)
+}
+
 fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
     let items: Vec<Result<T, Status>> = items.into_iter().map(Ok).collect();
     Response::new(tokio_stream::iter(items))
@@ -171,10 +177,15 @@ fn memory(state: &ForwarderState) -> String {
 #[tonic::async_trait]
 impl Contract for Service {
     async fn hello(&self, _: tonic::Request<v1::HelloRequest>) -> Answer<v1::HelloReply> {
-        let (kernel, memory) = self
+        let (kernel, generation, memory) = self
             .on_control(|forwarder| {
                 let kernel = forwarder.desired().map_or(Kernel::detect(), |w| w.workers.kernel);
-                Ok((kernel, forwarder.state().map(|state| memory(state)).unwrap_or_default()))
+                let generation = forwarder.generation();
+                Ok((
+                    kernel,
+                    generation,
+                    forwarder.state().map(|state| memory(state)).unwrap_or_default(),
+                ))
             })
             .await?;
         Ok(Response::new(v1::HelloReply {
@@ -187,6 +198,7 @@ impl Contract for Service {
             tsc_hz: clock::tsc_hz(),
             pid: std::process::id().into(),
             started_unix_s: started_unix_s(),
+            generation,
         }))
     }
 
@@ -195,11 +207,31 @@ impl Contract for Service {
         let desired = desired.map_err(|errors| refusal::refuse(Code::InvalidArgument, errors))?;
         let logging = request.get_ref().logging.clone();
         let applied = self.on_control(move |forwarder| {
-            forwarder.apply(desired).map_err(|refused| {
-                let full = Code::ResourceExhausted;
-                let code = if refused.is_full { full } else { Code::FailedPrecondition };
-                refusal::refuse(code, refused.errors)
-            })
+            let applied = forwarder.apply(desired).map_err(refused)?;
+            Ok(v1::Applied { generation: forwarder.generation(), ..applied })
+        });
+        let applied = applied.await?;
+        if let Some(logging) = logging {
+            stoa_log::follow(&logging);
+        }
+        Ok(Response::new(applied))
+    }
+
+    async fn change(&self, request: tonic::Request<v1::DesiredChange>) -> Answer<v1::Applied> {
+        let invalid = |errors| refusal::refuse(Code::InvalidArgument, errors);
+        let change = DesiredChange::parse(request.get_ref()).map_err(invalid)?;
+        let generation = request.get_ref().generation;
+        let logging = request.get_ref().logging.clone();
+        let applied = self.on_control(move |forwarder| {
+            let applied = forwarder.change(generation, change).map_err(|error| match error {
+                ChangeError::Generation { held } => Status::failed_precondition(format!(
+                    "the change starts from state {generation}, and the forwarder holds {held}: \
+                     send the whole state"
+                )),
+                ChangeError::Invalid(errors) => invalid(errors),
+                ChangeError::Refused(error) => refused(error),
+            })?;
+            Ok(v1::Applied { generation: forwarder.generation(), ..applied })
         });
         let applied = applied.await?;
         if let Some(logging) = logging {

@@ -75,6 +75,7 @@ impl ForwarderState {
             self.cache.iter().map(|(key, _)| *key).filter(|key| is_covered(key.1)).collect();
         for key in keys {
             self.review_host_routes_to(key);
+            self.pause(1);
         }
     }
 }

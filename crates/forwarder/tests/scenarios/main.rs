@@ -7,6 +7,7 @@ mod arcs;
 mod arp;
 mod bfd;
 mod capture;
+mod changes;
 
 mod cross_connect;
 mod extensions;
@@ -34,8 +35,10 @@ mod punt;
 mod queued_order;
 mod reassembly;
 mod redirect;
+mod refused_changes;
 mod resync;
 mod reverse_path;
+mod slices;
 mod software_rss;
 mod trace;
 mod transactions;

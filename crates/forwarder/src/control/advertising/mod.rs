@@ -13,7 +13,7 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::{ipv4, ipv6, irdp, ndp, protocol};
 
-use super::desired::{self, DesiredState};
+use super::desired::{self, DesiredChange, DesiredState};
 use super::forwarder_state::ForwarderState;
 use crate::neighbor::entry::Millis;
 use schedule::{Intervals, Schedule};
@@ -118,15 +118,18 @@ fn configured_for(interface: &desired::Interface) -> [Option<AdvertisementConfig
 
 impl ForwarderState {
     /// Sends final advertisements where advertising ends; runs before interfaces change.
-    pub(super) fn retire_advertising(&mut self, desired: &DesiredState) {
-        let stays = |(index, is_ip6): (u32, bool)| {
-            let name = self.interface(index).map(|state| state.name.as_str());
-            let desired = name.and_then(|name| desired.interfaces.get(name));
-            desired
-                .is_some_and(|it| it.enabled && configured_for(it)[usize::from(is_ip6)].is_some())
-        };
-        let gone = self.advertising.by_key.keys().copied().filter(|key| !stays(*key));
-        let gone: Vec<_> = gone.collect();
+    pub(super) fn retire_advertising(&mut self, desired: &DesiredState, touched: &DesiredChange) {
+        let mut gone = Vec::new();
+        for name in touched.interfaces.keys() {
+            let Some(index) = self.index_of(name) else { continue };
+            let interface = desired.interfaces.get(name).filter(|interface| interface.enabled);
+            let configured = interface.map(configured_for).unwrap_or_default();
+            for (config, is_ip6) in configured.into_iter().zip([false, true]) {
+                if config.is_none() && self.advertising.get((index, is_ip6)).is_some() {
+                    gone.push((index, is_ip6));
+                }
+            }
+        }
         for key in &gone {
             self.advertise(*key, true);
             self.advertising.remove(*key);

@@ -1,41 +1,40 @@
 //! Cross-connects of the contract, checked.
 
-use std::collections::BTreeSet;
-
 use stoa_ports::PortConfig;
 
-use super::{DesiredState, ValidationErrors};
+use super::held::Held;
+use super::{Interface, ValidationErrors};
 
-impl DesiredState {
+impl Held {
     /// A cross-connect joins two ports; nothing else handles their frames.
-    pub(super) fn check_cross_connects(&self, errors: &mut ValidationErrors) {
-        let parents: BTreeSet<&String> =
-            self.interfaces.values().filter_map(|sub| sub.parent.as_ref()).collect();
-        for (name, interface) in &self.interfaces {
-            let Some(across) = &interface.cross_connect else { continue };
-            let mut add = |cause: String, fix: &str| {
-                errors.add(format!("interface {name:?}"), cause, fix);
-            };
-            for end in [name, across] {
-                if end == across && across == name {
-                    add("is cross-connected to itself".into(), "Set another interface.");
-                    break;
-                }
-                let is_tunnel = |port: &PortConfig| matches!(port, PortConfig::Tunnel(_));
-                if self.ports.get(end).is_none_or(is_tunnel) {
-                    let cause = format!("is cross-connected, but {end:?} has no port with frames");
-                    add(cause, "Cross-connect interfaces of Ethernet ports.");
-                }
+    pub(super) fn check_cross_connect(
+        &self,
+        (name, interface): (&String, &Interface),
+        errors: &mut ValidationErrors,
+    ) {
+        let Some(across) = &interface.cross_connect else { return };
+        let mut add = |cause: String, fix: &str| {
+            errors.add(format!("interface {name:?}"), cause, fix);
+        };
+        for end in [name, across] {
+            if end == across && across == name {
+                add("is cross-connected to itself".into(), "Set another interface.");
+                break;
             }
-            let has_ip = interface.ip4.enabled || interface.ip6.enabled;
-            if has_ip || interface.host_interface.is_some() {
-                let cause = "is cross-connected, but has IP or a host interface".to_owned();
-                add(cause, "Remove IP and the host interface: no packet stays in the router.");
+            let is_tunnel = |port: &PortConfig| matches!(port, PortConfig::Tunnel(_));
+            if self.desired().ports.get(end).is_none_or(is_tunnel) {
+                let cause = format!("is cross-connected, but {end:?} has no port with frames");
+                add(cause, "Cross-connect interfaces of Ethernet ports.");
             }
-            if parents.contains(name) {
-                let cause = "is cross-connected, but has sub-interfaces".to_owned();
-                add(cause, "Remove the sub-interfaces: tagged frames are cross-connected as well.");
-            }
+        }
+        let has_ip = interface.ip4.enabled || interface.ip6.enabled;
+        if has_ip || interface.host_interface.is_some() {
+            let cause = "is cross-connected, but has IP or a host interface".to_owned();
+            add(cause, "Remove IP and the host interface: no packet stays in the router.");
+        }
+        if self.references().subs_of(name).next().is_some() {
+            let cause = "is cross-connected, but has sub-interfaces".to_owned();
+            add(cause, "Remove the sub-interfaces: tagged frames are cross-connected as well.");
         }
     }
 }
@@ -45,7 +44,7 @@ mod tests {
     use stoa_api::v1;
     use stoa_api::v1::port::Driver;
 
-    use super::DesiredState;
+    use super::super::DesiredState;
 
     fn interface(name: &str, across: &str) -> v1::Interface {
         let (name, cross_connect) = (name.to_owned(), across.to_owned());

@@ -1,21 +1,17 @@
 //! Interfaces and workers of the contract, checked.
 
-use std::collections::BTreeMap;
-
 use stoa_api::v1;
-use stoa_engine::INTERFACES;
 use stoa_engine::pool::HugePages;
 use stoa_engine::worker::Polling;
 
 use super::advertising::{advertisement, discovery};
+use super::change::{DesiredChange, add_once};
+use super::held::Held;
 use super::virtual_router::virtual_routers;
-use super::{
-    BUFFERS, DesiredState, Family, HostInterface, Interface, ValidationErrors, Workers, address,
-    bits,
-};
+use super::{BUFFERS, Family, HostInterface, Interface, ValidationErrors, Workers, address, bits};
 use crate::kernel::Kernel;
 
-impl DesiredState {
+impl DesiredChange {
     pub(super) fn add_interface(
         &mut self,
         interface: &v1::Interface,
@@ -65,68 +61,59 @@ impl DesiredState {
             noop_port: false,
             bfd: super::bfd::sessions(&interface.bfd, &path, errors),
         };
-        if !checked.vrf.is_empty() && !self.vrfs.contains_key(&checked.vrf) {
-            let cause = format!("is in the VRF {:?}, which does not exist", checked.vrf);
-            errors.add(path.clone(), cause, "Use an existing VRF.");
-        }
-        if self.interfaces.insert(interface.name.clone(), checked).is_some() {
-            errors.add(path, "is configured twice", "Give each interface a unique name.");
-        }
+        let object = (interface.name.clone(), Some(checked));
+        let fix = "Give each interface a unique name.";
+        add_once(&mut self.interfaces, object, || path.clone(), fix, errors);
     }
+}
 
-    /// Each host interface has a device of its own.
-    pub(super) fn check_host_interfaces(&self, errors: &mut ValidationErrors) {
-        let mut seen = BTreeMap::new();
-        for (name, interface) in &self.interfaces {
-            let Some(host_interface) = &interface.host_interface else { continue };
-            let path = format!("interface {name:?}");
-            if host_interface.device.is_empty() {
-                errors.add(path, "has a host interface without a device", "Set the device.");
-            } else if let Some(other) = seen.insert(host_interface, name) {
-                let cause = format!("has the same host interface device as {other:?}");
-                errors.add(path, cause, "Give each host interface its own device.");
+impl Held {
+    /// Checks VRF, parent, tags and host interface of an interface.
+    pub(super) fn check_interface(
+        &self,
+        (name, interface): (&String, &Interface),
+        is_first: &dyn Fn(&String, &String) -> bool,
+        errors: &mut ValidationErrors,
+    ) {
+        let (desired, references) = (self.desired(), self.references());
+        let mut add = |cause: String, fix| errors.add(format!("interface {name:?}"), cause, fix);
+        if !interface.vrf.is_empty() && !desired.vrfs.contains_key(&interface.vrf) {
+            let cause = format!("is in the VRF {:?}, which does not exist", interface.vrf);
+            add(cause, "Use an existing VRF.");
+        }
+        match &interface.parent {
+            None if !interface.tags.is_empty() => {
+                add("has VLAN tags but no parent".into(), "Set the parent, or remove the tags.");
+            }
+            None if !desired.ports.contains_key(name) => {
+                let fix = "Add a port, or make it a sub-interface.";
+                add("has neither a port nor a parent".into(), fix);
+            }
+            None => {}
+            Some(parent) if !desired.ports.contains_key(parent) => {
+                let cause = format!("has the parent {parent:?}, which is not a port");
+                add(cause, "Use an interface that has a port.");
+            }
+            Some(_) if interface.tags.is_empty() => {
+                add("has a parent but no VLAN tag".into(), "Set an outer tag.");
+            }
+            Some(parent) => {
+                let other = references.with_tags((name, parent), &interface.tags);
+                if let Some(other) = other.filter(|other| !is_first(name, other)) {
+                    let cause = format!("has the same tags as {other:?} on {parent:?}");
+                    add(cause, "Give each sub-interface unique tags.");
+                }
             }
         }
-    }
-
-    pub(super) fn check_parents(&self, errors: &mut ValidationErrors) {
-        if self.interfaces.len() > INTERFACES {
-            let cause = format!("{} interfaces are more than {INTERFACES}", self.interfaces.len());
-            errors.add("interfaces".to_owned(), cause, "Distribute them over several forwarders.");
+        let Some(host_interface) = &interface.host_interface else { return };
+        if host_interface.device.is_empty() {
+            add("has a host interface without a device".into(), "Set the device.");
+            return;
         }
-        let mut seen = BTreeMap::new();
-        for (name, interface) in &self.interfaces {
-            let path = format!("interface {name:?}");
-            match &interface.parent {
-                None if !interface.tags.is_empty() => {
-                    errors.add(
-                        path,
-                        "has VLAN tags but no parent",
-                        "Set the parent, or remove the tags.",
-                    );
-                }
-                None if !self.ports.contains_key(name) => {
-                    errors.add(
-                        path,
-                        "has neither a port nor a parent",
-                        "Add a port, or make it a sub-interface.",
-                    );
-                }
-                None => {}
-                Some(parent) if !self.ports.contains_key(parent) => {
-                    let cause = format!("has the parent {parent:?}, which is not a port");
-                    errors.add(path, cause, "Use an interface that has a port.");
-                }
-                Some(_) if interface.tags.is_empty() => {
-                    errors.add(path, "has a parent but no VLAN tag", "Set an outer tag.");
-                }
-                Some(parent) => {
-                    if let Some(other) = seen.insert((parent, &interface.tags), name) {
-                        let cause = format!("has the same tags as {other:?} on {parent:?}");
-                        errors.add(path, cause, "Give each sub-interface unique tags.");
-                    }
-                }
-            }
+        let other = references.with_device(name, host_interface);
+        if let Some(other) = other.filter(|other| !is_first(name, other)) {
+            let cause = format!("has the same host interface device as {other:?}");
+            add(cause, "Give each host interface its own device.");
         }
     }
 }

@@ -3,15 +3,24 @@
 
 mod advertising;
 mod bfd;
+mod change;
+mod check;
 mod cross_connect;
+mod held;
 mod interface;
+mod pacer;
 mod policy;
 mod punt;
+mod references;
 mod route;
 mod tunnel;
 mod virtual_router;
 
 pub use advertising::{Advertisement, Discovery};
+pub use change::{Changes, DesiredChange};
+pub(in crate::control) use held::Held;
+pub(in crate::control) use pacer::Pacer;
+pub use pacer::Pause;
 pub use policy::{Rule, RuleAction};
 pub use virtual_router::VirtualRouter;
 
@@ -23,7 +32,6 @@ use stoa_engine::pool::HugePages;
 use stoa_engine::worker::Polling;
 use stoa_ports::PortConfig;
 
-use super::desired_port;
 use super::limits::LimitOverrides;
 use crate::ethernet::vlan_table::{TagKey, tag_key};
 use crate::kernel::Kernel;
@@ -255,60 +263,12 @@ impl DesiredState {
     /// All errors of the message.
     pub fn parse(desired: &v1::Desired) -> Result<Self, Vec<v1::ValidationError>> {
         let mut errors = ValidationErrors::default();
-        let workers = interface::workers(desired.workers.as_ref(), &mut errors);
-        let limits = desired.limits.as_ref().map(LimitOverrides::from).unwrap_or_default();
-        let mut state = Self { workers, limits, ..Self::default() };
-        for port in &desired.ports {
-            if port.software_rss {
-                state.software_rss.insert(port.interface.clone());
-            }
-            if let Some(config) = desired_port::parse(port, &mut errors)
-                && state.ports.insert(port.interface.clone(), config).is_some()
-            {
-                let path = format!("port {:?}", port.interface);
-                errors.add(path, "is configured twice", "Give each port its own interface.");
-            }
-        }
-        for vrf in &desired.vrfs {
-            state.add_vrf(vrf, &mut errors);
-        }
-        for interface in &desired.interfaces {
-            state.add_interface(interface, &mut errors);
-        }
-        state.check_parents(&mut errors);
-        state.check_host_interfaces(&mut errors);
-        state.check_cross_connects(&mut errors);
-        for route in &desired.routes {
-            state.add_route(route, &mut errors);
-        }
-        state.add_rules(&desired.rules, &mut errors);
-        for neighbor in &desired.neighbors {
-            state.add_neighbor(neighbor, &mut errors);
-        }
-        state.check_tunnels(&mut errors);
-        if let Some(config) = &desired.reassembly {
-            let max = crate::ip::reassembly::CONTEXTS_MAX;
-            if config.packets > max || config.per_source > max {
-                let cause =
-                    format!("{} packets, {} of one source", config.packets, config.per_source);
-                let fix = "Use at most 1,024 for both.";
-                errors.add("reassembly".to_owned(), cause, fix);
-            }
-            state.reassembly = (config.packets, config.per_source);
-        }
-        for punt in &desired.punts {
-            state.add_punt(punt, &mut errors);
-        }
-        if errors.0.is_empty() { Ok(state) } else { Err(errors.0) }
-    }
-
-    fn add_vrf(&mut self, vrf: &v1::Vrf, errors: &mut ValidationErrors) {
-        let path = || format!("vrf {:?}", vrf.name);
-        if vrf.name.is_empty() {
-            errors.add(path(), "has no name", "Set a name; the default VRF needs no entry.");
-        } else if self.vrfs.insert(vrf.name.clone(), BTreeMap::new()).is_some() {
-            errors.add(path(), "is configured twice", "Give each VRF a unique name.");
-        }
+        let (mut held, pause) = (Held::default(), &mut |_| {});
+        let change = DesiredChange::whole(desired, &mut errors);
+        held.check_vrfs(&change, &mut errors);
+        let inverse = held.exchange(change, pause);
+        held.check(&inverse, &mut errors, pause);
+        if errors.0.is_empty() { Ok(held.into_desired()) } else { Err(errors.0) }
     }
 
     /// The routes of a VRF; "" is the default VRF.

@@ -1,10 +1,11 @@
 //! Policy-routing rules of the contract, checked.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
+use super::change::DesiredChange;
 use super::{DesiredState, Prefix, ValidationErrors, address, bits, network};
 use crate::shared::SpecialNextHop;
 
@@ -49,100 +50,118 @@ pub struct Rule {
 }
 
 /// The path of a rule in errors.
-fn path(rule: &v1::Rule) -> String {
-    let vrf = if rule.vrf.is_empty() { String::new() } else { format!(" of VRF {}", rule.vrf) };
-    format!("IPv{} rule {}{vrf}", rule.family, rule.priority)
+fn path((family, priority, vrf): (u32, u32, &str)) -> String {
+    let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
+    format!("IPv{family} rule {priority}{vrf}")
 }
 
-impl DesiredState {
-    pub(super) fn add_rules(&mut self, rules: &[v1::Rule], errors: &mut ValidationErrors) {
-        let mut seen = HashSet::new();
+fn path_of_message(rule: &v1::Rule) -> String {
+    path((rule.family, rule.priority, &rule.vrf))
+}
+
+impl DesiredChange {
+    /// Sets all rules.
+    pub(super) fn set_rules(&mut self, rules: &[v1::Rule], errors: &mut ValidationErrors) {
+        let (mut seen, mut lists) = (HashSet::new(), BTreeMap::<_, Vec<Rule>>::new());
         for rule in rules {
-            match self.rule(rule) {
+            match checked_rule(rule) {
                 Ok(checked) if !seen.insert(checked.clone()) => {
-                    errors.add(path(rule), "is configured twice", "Send it once.");
+                    errors.add(path_of_message(rule), "is configured twice", "Send it once.");
                 }
                 Ok(checked) => {
                     let key = (checked.vrf.clone(), checked.is_ip4);
-                    self.rules.entry(key).or_default().push(checked);
+                    lists.entry(key).or_default().push(checked);
                 }
-                Err((cause, fix)) => errors.add(path(rule), cause, fix),
+                Err((cause, fix)) => errors.add(path_of_message(rule), cause, fix),
             }
         }
         // Rules of one priority keep the order in which they were sent.
-        self.rules.values_mut().for_each(|rules| rules.sort_by_key(|rule| rule.priority));
+        lists.values_mut().for_each(|rules| rules.sort_by_key(|rule| rule.priority));
+        self.rules = Some(lists);
     }
+}
 
-    fn rule(&self, rule: &v1::Rule) -> Result<Rule, (String, &'static str)> {
-        let no = |cause: &str, fix: &'static str| Err((cause.to_owned(), fix));
-        let is_vrf = |name: &String| name.is_empty() || self.vrfs.contains_key(name);
-        if !matches!(rule.family, 4 | 6) {
-            return no("has an invalid family", "Use 4 or 6.");
-        }
-        if rule.priority == 0 {
-            return no(
-                "has no priority",
-                "Use at least 1; 0 is reserved for the router's own addresses.",
-            );
-        }
-        if !is_vrf(&rule.vrf) {
-            return Err((
-                format!("is in the VRF {:?}, which does not exist", rule.vrf),
-                "Use an existing VRF.",
-            ));
-        }
-        if !rule.interface.is_empty() && !self.interfaces.contains_key(&rule.interface) {
-            let cause = format!("matches the interface {:?}, which does not exist", rule.interface);
-            return Err((cause, "Use an existing interface."));
-        }
-        let is_small = |value: Option<u32>, max| value.is_none_or(|value| value <= max);
-        if !is_small(rule.dscp, 63) || !is_small(rule.ip_protocol, 255) {
-            let (dscp, protocol) = (rule.dscp.unwrap_or(0), rule.ip_protocol.unwrap_or(0));
-            let cause = format!("has the DSCP {dscp} and the protocol {protocol}");
-            return Err((cause, "Use at most 63 and 255."));
-        }
-        let action = match &rule.action {
-            Some(Action::Table(table)) if is_vrf(&table.vrf) => {
-                RuleAction::Table(table.vrf.clone(), table.suppress_default)
-            }
-            Some(Action::Table(table)) => {
-                let cause = format!("uses the table of VRF {:?}, which does not exist", table.vrf);
-                return Err((cause, "Use an existing VRF."));
-            }
-            Some(Action::Special(special)) => match v1::Special::try_from(*special) {
-                Ok(v1::Special::Blackhole) => RuleAction::Special(SpecialNextHop::Blackhole),
-                Ok(v1::Special::Unreachable) => RuleAction::Special(SpecialNextHop::Unreachable),
-                Ok(v1::Special::Prohibit) => RuleAction::Special(SpecialNextHop::Prohibited),
-                _ => {
-                    return no(
-                        "has an action that rules do not support",
-                        "Use a table, blackhole, unreachable or prohibit.",
-                    );
-                }
-            },
-            Some(Action::GotoPriority(to)) if *to > rule.priority => RuleAction::Goto(*to),
-            Some(Action::GotoPriority(_)) => {
+/// Checks a rule on its own.
+fn checked_rule(rule: &v1::Rule) -> Result<Rule, (String, &'static str)> {
+    let no = |cause: &str, fix: &'static str| Err((cause.to_owned(), fix));
+    if !matches!(rule.family, 4 | 6) {
+        return no("has an invalid family", "Use 4 or 6.");
+    }
+    if rule.priority == 0 {
+        return no(
+            "has no priority",
+            "Use at least 1; 0 is reserved for the router's own addresses.",
+        );
+    }
+    let is_small = |value: Option<u32>, max| value.is_none_or(|value| value <= max);
+    if !is_small(rule.dscp, 63) || !is_small(rule.ip_protocol, 255) {
+        let (dscp, protocol) = (rule.dscp.unwrap_or(0), rule.ip_protocol.unwrap_or(0));
+        let cause = format!("has the DSCP {dscp} and the protocol {protocol}");
+        return Err((cause, "Use at most 63 and 255."));
+    }
+    let action = match &rule.action {
+        Some(Action::Table(table)) => RuleAction::Table(table.vrf.clone(), table.suppress_default),
+        Some(Action::Special(special)) => match v1::Special::try_from(*special) {
+            Ok(v1::Special::Blackhole) => RuleAction::Special(SpecialNextHop::Blackhole),
+            Ok(v1::Special::Unreachable) => RuleAction::Special(SpecialNextHop::Unreachable),
+            Ok(v1::Special::Prohibit) => RuleAction::Special(SpecialNextHop::Prohibited),
+            _ => {
                 return no(
-                    "continues with an earlier rule or itself",
-                    "Use a higher priority to go to.",
+                    "has an action that rules do not support",
+                    "Use a table, blackhole, unreachable or prohibit.",
                 );
             }
-            None => return no("has no action", "Set an action."),
-        };
-        Ok(Rule {
-            vrf: rule.vrf.clone(),
-            is_ip4: rule.family == 4,
-            priority: rule.priority,
-            from: prefix(rule.from.as_ref(), rule.family)?,
-            to: prefix(rule.to.as_ref(), rule.family)?,
-            interface: rule.interface.clone(),
-            dscp: rule.dscp.map(|dscp| dscp as u8),
-            ip_protocol: rule.ip_protocol.map(|protocol| protocol as u8),
-            source_ports: ports(rule.source_ports.as_ref())?,
-            destination_ports: ports(rule.destination_ports.as_ref())?,
-            action,
-            protocol: rule.protocol,
-        })
+        },
+        Some(Action::GotoPriority(to)) if *to > rule.priority => RuleAction::Goto(*to),
+        Some(Action::GotoPriority(_)) => {
+            return no(
+                "continues with an earlier rule or itself",
+                "Use a higher priority to go to.",
+            );
+        }
+        None => return no("has no action", "Set an action."),
+    };
+    Ok(Rule {
+        vrf: rule.vrf.clone(),
+        is_ip4: rule.family == 4,
+        priority: rule.priority,
+        from: prefix(rule.from.as_ref(), rule.family)?,
+        to: prefix(rule.to.as_ref(), rule.family)?,
+        interface: rule.interface.clone(),
+        dscp: rule.dscp.map(|dscp| dscp as u8),
+        ip_protocol: rule.ip_protocol.map(|protocol| protocol as u8),
+        source_ports: ports(rule.source_ports.as_ref())?,
+        destination_ports: ports(rule.destination_ports.as_ref())?,
+        action,
+        protocol: rule.protocol,
+    })
+}
+
+/// The path of a rule in errors.
+fn path_of(rule: &Rule) -> String {
+    path((if rule.is_ip4 { 4 } else { 6 }, rule.priority, &rule.vrf))
+}
+
+impl DesiredState {
+    /// Checks that what rules refer to exists.
+    pub(super) fn check_rules(&self, errors: &mut ValidationErrors) {
+        let is_vrf = |name: &String| name.is_empty() || self.vrfs.contains_key(name);
+        for rule in self.rules.values().flatten() {
+            let mut add = |cause: String, fix| errors.add(path_of(rule), cause, fix);
+            if !is_vrf(&rule.vrf) {
+                let cause = format!("is in the VRF {:?}, which does not exist", rule.vrf);
+                add(cause, "Use an existing VRF.");
+            } else if !rule.interface.is_empty() && !self.interfaces.contains_key(&rule.interface) {
+                let interface = &rule.interface;
+                let cause = format!("matches the interface {interface:?}, which does not exist");
+                add(cause, "Use an existing interface.");
+            } else if let RuleAction::Table(vrf, _) = &rule.action
+                && !is_vrf(vrf)
+            {
+                let cause = format!("uses the table of VRF {vrf:?}, which does not exist");
+                add(cause, "Use an existing VRF.");
+            }
+        }
     }
 
     /// The rules of one VRF and family, in order.

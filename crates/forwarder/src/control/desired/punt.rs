@@ -2,13 +2,14 @@
 
 use stoa_api::v1;
 
-use super::{DesiredState, ValidationErrors};
+use super::ValidationErrors;
+use super::change::{DesiredChange, add_once};
 use crate::punt::{Class, Limit};
 
 /// The highest rate and burst, in packets: a higher policer protects nothing.
 const MAX_RATE: u32 = 1_000_000;
 
-impl DesiredState {
+impl DesiredChange {
     pub(super) fn add_punt(&mut self, punt: &v1::PuntLimit, errors: &mut ValidationErrors) {
         let path = format!("punt class {:?}", punt.class);
         let Some(class) = Class::named(&punt.class) else {
@@ -24,14 +25,13 @@ impl DesiredState {
         if limit.rate.max(limit.burst).max(limit.total) > MAX_RATE {
             return errors.add(path, format!("is above {MAX_RATE}"), "Use a lower value.");
         }
-        if self.punts.insert(class, limit).is_some() {
-            errors.add(path, "is configured twice", "Send each class once.");
-        }
+        add_once(&mut self.punts, (class, Some(limit)), || path, "Send each class once.", errors);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::DesiredState;
     use super::*;
 
     fn parse(punts: &[(&str, u32, u32, u32)]) -> Result<DesiredState, Vec<v1::ValidationError>> {

@@ -4,35 +4,42 @@ use std::net::IpAddr;
 
 use stoa_api::v1;
 
-use super::{Action, DesiredState, Path, Route, ValidationErrors, address, bits, network};
+use super::change::{DesiredChange, add_once};
+use super::{Action, Path, Prefix, Route, ValidationErrors, address, bits, network};
 use crate::shared::SpecialNextHop;
 
-impl DesiredState {
+/// The prefix of a route and its path in errors.
+pub(super) fn prefix(
+    prefix: Option<&v1::Prefix>,
+    vrf: &str,
+    errors: &mut ValidationErrors,
+) -> Option<(Prefix, String)> {
+    let Some(ip) = prefix.and_then(|prefix| address(&prefix.address)) else {
+        errors.add("route".to_owned(), "has no prefix of 4 or 16 bytes", "Send a prefix.");
+        return None;
+    };
+    let length = prefix.map_or(0, |prefix| prefix.length);
+    let in_vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
+    let error_path = format!("route {ip}/{length}{in_vrf}");
+    let longest = u32::from(bits(ip));
+    if length > longest {
+        let cause = format!("has a prefix length out of range; the maximum is {longest}");
+        errors.add(error_path, cause, "Use a length that fits the address.");
+        return None;
+    }
+    if network(ip, length as u8) != ip {
+        let fix = "Clear the host bits, or use a longer prefix.";
+        errors.add(error_path, "has host bits set", fix);
+        return None;
+    }
+    Some(((ip, length as u8), error_path))
+}
+
+impl DesiredChange {
     pub(super) fn add_route(&mut self, route: &v1::Route, errors: &mut ValidationErrors) {
-        let prefix = route.prefix.as_ref();
-        let Some(ip) = prefix.and_then(|prefix| address(&prefix.address)) else {
-            return errors.add(
-                "route".to_owned(),
-                "has no prefix of 4 or 16 bytes",
-                "Send a prefix.",
-            );
+        let Some((prefix, error_path)) = prefix(route.prefix.as_ref(), &route.vrf, errors) else {
+            return;
         };
-        let length = prefix.map_or(0, |prefix| prefix.length);
-        let vrf = route.vrf.clone();
-        let in_vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
-        let error_path = format!("route {ip}/{length}{in_vrf}");
-        let longest = u32::from(bits(ip));
-        if length > longest {
-            let cause = format!("has a prefix length out of range; the maximum is {longest}");
-            return errors.add(error_path, cause, "Use a length that fits the address.");
-        }
-        if network(ip, length as u8) != ip {
-            return errors.add(
-                error_path,
-                "has host bits set",
-                "Clear the host bits, or use a longer prefix.",
-            );
-        }
         let action = match &route.action {
             Some(v1::route::Action::Special(special)) => match v1::Special::try_from(*special) {
                 Ok(v1::Special::Local) => Action::Special(SpecialNextHop::Local),
@@ -48,71 +55,59 @@ impl DesiredState {
                 }
             },
             Some(v1::route::Action::Paths(paths)) if !paths.paths.is_empty() => {
-                Action::Paths(self.paths(&paths.paths, ip, &error_path, errors))
+                Action::Paths(checked_paths(&paths.paths, prefix.0, &error_path, errors))
             }
             _ => return errors.add(error_path, "has no path", "Set a path or a special action."),
         };
-        let route = Route { protocol: route.protocol, action };
-        let routes = if vrf.is_empty() { Some(&mut self.routes) } else { self.vrfs.get_mut(&vrf) };
-        let Some(routes) = routes else {
-            let cause = format!("is in the VRF {vrf:?}, which does not exist");
-            return errors.add(error_path, cause, "Use an existing VRF.");
+        let new = (prefix, Some(Route { protocol: route.protocol, action }));
+        let routes = match self.routes.get_mut(&route.vrf) {
+            Some(routes) => routes,
+            None => self.routes.entry(route.vrf.clone()).or_default(),
         };
-        if routes.insert((ip, length as u8), route).is_some() {
-            errors.add(error_path, "is configured twice", "Send each prefix once.");
-        }
-    }
-
-    fn paths(
-        &self,
-        paths: &[v1::Path],
-        ip: IpAddr,
-        error_path: &str,
-        errors: &mut ValidationErrors,
-    ) -> Vec<Path> {
-        let mut checked = Vec::new();
-        for path in paths {
-            if !self.interfaces.contains_key(&path.interface) {
-                let cause = format!("leads through {:?}, which does not exist", path.interface);
-                errors.add(error_path.to_owned(), cause, "Use an existing interface.");
-            }
-            let next_hop = address(&path.next_hop);
-            let fits = next_hop.is_none_or(|next_hop| next_hop.is_ipv4() == ip.is_ipv4());
-            if !fits || (next_hop.is_none() && !path.next_hop.is_empty()) {
-                errors.add(
-                    error_path.to_owned(),
-                    "has a next hop of another family",
-                    "Use a next hop of the prefix's family.",
-                );
-            }
-            let weight = path.weight.clamp(1, u16::MAX.into()) as u16;
-            checked.push(Path { interface: path.interface.clone(), next_hop, weight });
-        }
-        checked.sort();
-        checked.dedup();
-        checked
+        add_once(routes, new, || error_path, "Send each prefix once.", errors);
     }
 
     pub(super) fn add_neighbor(&mut self, neighbor: &v1::Neighbor, errors: &mut ValidationErrors) {
         let ip = address(&neighbor.address);
         let mac = <[u8; 6]>::try_from(neighbor.mac.as_slice()).ok().filter(|mac| mac[0] & 1 == 0);
         let error_path = format!("neighbor on {:?}", neighbor.interface);
-        match (ip, mac, self.interfaces.contains_key(&neighbor.interface)) {
-            (Some(ip), Some(mac), true) => {
-                self.neighbors.insert((neighbor.interface.clone(), ip), mac);
+        match (ip, mac) {
+            (Some(ip), Some(mac)) => {
+                self.neighbors.insert((neighbor.interface.clone(), ip), Some(mac));
             }
-            (_, _, false) => errors.add(
-                error_path,
-                "is on an interface that does not exist",
-                "Use an existing interface.",
-            ),
             _ => errors.add(error_path, "has no address or no unicast MAC address", "Set both."),
         }
     }
 }
 
+fn checked_paths(
+    paths: &[v1::Path],
+    ip: IpAddr,
+    error_path: &str,
+    errors: &mut ValidationErrors,
+) -> Vec<Path> {
+    let mut checked = Vec::new();
+    for path in paths {
+        let next_hop = address(&path.next_hop);
+        let fits = next_hop.is_none_or(|next_hop| next_hop.is_ipv4() == ip.is_ipv4());
+        if !fits || (next_hop.is_none() && !path.next_hop.is_empty()) {
+            errors.add(
+                error_path.to_owned(),
+                "has a next hop of another family",
+                "Use a next hop of the prefix's family.",
+            );
+        }
+        let weight = path.weight.clamp(1, u16::MAX.into()) as u16;
+        checked.push(Path { interface: path.interface.clone(), next_hop, weight });
+    }
+    checked.sort();
+    checked.dedup();
+    checked
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::DesiredState;
     use super::*;
 
     /// The errors of a route to `address/length` through interface "a" after `change`.

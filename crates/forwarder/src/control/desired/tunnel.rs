@@ -1,44 +1,55 @@
 //! Checks tunnels, and what is configured on them.
 
-use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use stoa_ports::PortConfig;
 
-use super::{DesiredState, ValidationErrors};
+use super::held::Held;
+use super::{Interface, ValidationErrors};
 
-impl DesiredState {
-    /// Two tunnels of a VRF differ in their endpoints, and tunnels have neither sub-interfaces nor
-    /// neighbours.
-    pub(super) fn check_tunnels(&self, errors: &mut ValidationErrors) {
-        let is_tunnel = |name: &String| matches!(self.ports.get(name), Some(PortConfig::Tunnel(_)));
-        for (name, address) in self.neighbors.keys().filter(|(name, _)| is_tunnel(name)) {
+impl Held {
+    fn is_tunnel(&self, name: &str) -> bool {
+        matches!(self.desired().ports.get(name), Some(PortConfig::Tunnel(_)))
+    }
+
+    /// Tunnels have no neighbours.
+    pub(super) fn check_tunnel_neighbor(
+        &self,
+        (name, address): &(String, IpAddr),
+        errors: &mut ValidationErrors,
+    ) {
+        if self.is_tunnel(name) {
             let cause = format!("is on the tunnel {name:?}");
             let fix = "Remove it: a tunnel has no neighbours.";
             errors.add(format!("neighbor {address}"), cause, fix);
         }
-        let mut seen = BTreeMap::new();
-        for (name, interface) in &self.interfaces {
-            let path = || format!("interface {name:?}");
-            if let Some(parent) = &interface.parent
-                && is_tunnel(parent)
-            {
-                let cause = format!("is a sub-interface of the tunnel {parent:?}");
-                errors.add(path(), cause, "Create another tunnel: tunnels carry no VLAN tags.");
-            }
-            let Some(PortConfig::Tunnel(tunnel)) = self.ports.get(name) else { continue };
-            if interface.host_interface.is_some() {
-                let cause = "is a tunnel with a host interface";
-                errors.add(
-                    path(),
-                    cause,
-                    "Remove the host interface: only Ethernet interfaces have one.",
-                );
-            }
-            let ends = (&interface.vrf, tunnel.local, tunnel.remote, tunnel.encapsulation as u8);
-            if let Some(other) = seen.insert(ends, name) {
-                let cause = format!("has the same endpoints as the tunnel {other:?}");
-                errors.add(path(), cause, "Use another address for one of them, or GRE.");
-            }
+    }
+
+    /// Two tunnels of a VRF differ in their endpoints, and tunnels have no sub-interfaces.
+    pub(super) fn check_tunnel(
+        &self,
+        (name, interface): (&String, &Interface),
+        is_first: &dyn Fn(&String, &String) -> bool,
+        errors: &mut ValidationErrors,
+    ) {
+        let mut add = |cause: String, fix| errors.add(format!("interface {name:?}"), cause, fix);
+        if let Some(parent) = &interface.parent
+            && self.is_tunnel(parent)
+        {
+            let cause = format!("is a sub-interface of the tunnel {parent:?}");
+            add(cause, "Create another tunnel: tunnels carry no VLAN tags.");
+        }
+        if !self.is_tunnel(name) {
+            return;
+        }
+        if interface.host_interface.is_some() {
+            let fix = "Remove the host interface: only Ethernet interfaces have one.";
+            add("is a tunnel with a host interface".into(), fix);
+        }
+        let other = self.references().with_ends_of(self.desired(), name);
+        if let Some(other) = other.filter(|other| !is_first(name, other)) {
+            let cause = format!("has the same endpoints as the tunnel {other:?}");
+            add(cause, "Use another address for one of them, or GRE.");
         }
     }
 }
@@ -48,7 +59,7 @@ mod tests {
     use stoa_api::v1;
     use stoa_api::v1::port::Driver;
 
-    use super::DesiredState;
+    use super::super::DesiredState;
 
     /// A tunnel between two addresses.
     fn tunnel(interface: &str, local: &[u8], remote: &[u8]) -> v1::Port {

@@ -273,6 +273,7 @@ impl ForwarderState {
     /// Looks up the interfaces of all hops by name again, after interfaces were added or removed.
     pub(in crate::control) fn resolve_learned(&mut self) {
         for next_hop in self.all_vrf_hops() {
+            self.pause(1);
             let Some(hop) = self.learned.hop_of(next_hop) else { continue };
             let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
             let Ok(keys) = self.path_keys(&hop.action, &hop.backup, vrf_hop.is_ip4) else {

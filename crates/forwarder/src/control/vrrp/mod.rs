@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use stoa_wire::vrrp;
 
-use super::desired::{self, Action, DesiredState, Prefix, VirtualRouter};
+use super::desired::{self, Action, DesiredChange, DesiredState, Prefix, VirtualRouter};
 use super::fib::PathKey;
 use super::forwarder_state::ForwarderState;
 use super::listing::unix_s;
@@ -99,7 +99,11 @@ fn is_compatible(one: &VirtualRouter, other: &VirtualRouter) -> bool {
 
 impl ForwarderState {
     /// Resigns where virtual routers are removed or replaced; runs before interfaces change.
-    pub(super) fn retire_virtual_routers(&mut self, desired: &DesiredState) {
+    pub(super) fn retire_virtual_routers(
+        &mut self,
+        desired: &DesiredState,
+        touched: &DesiredChange,
+    ) {
         let stays = |(interface, is_ip6, vrid): Key, router: &Router| {
             let Some(state) = self.interface(interface) else { return false };
             let Some(desired) = desired.interfaces.get(&state.name) else { return false };
@@ -111,9 +115,12 @@ impl ForwarderState {
                     six == is_ip6 && other.vrid == vrid && is_compatible(&router.desired, other)
                 })
         };
-        let all = self.virtual_routers.0.iter();
-        let gone: Vec<Key> =
-            all.filter(|(key, router)| !stays(**key, router)).map(|(key, _)| *key).collect();
+        let mut gone: Vec<Key> = Vec::new();
+        for index in touched.interfaces.keys().filter_map(|name| self.index_of(name)) {
+            let of_interface = (index, false, 0)..=(index, true, u8::MAX);
+            let all = self.virtual_routers.0.range(of_interface);
+            gone.extend(all.filter(|it| !stays(*it.0, it.1)).map(|(key, _)| *key));
+        }
         for key in &gone {
             self.stop_virtual_router(*key);
             self.virtual_routers.0.remove(key);

@@ -1,0 +1,266 @@
+//! A change of the desired state: objects by their keys, each with its new value, or without one where it is
+//! removed. [`Held::exchange`](super::Held::exchange) carries it out and returns its inverse.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use stoa_api::v1;
+use stoa_ports::PortConfig;
+
+use super::pacer::{Pacer, Pause};
+use super::{DesiredState, Interface, Prefix, Route, Rule, ValidationErrors, Workers, address};
+use crate::control::desired_port;
+use crate::control::limits::LimitOverrides;
+use crate::punt::{Class, Limit};
+
+/// Values by key; `None`: the object is removed.
+pub type Changes<K, V> = BTreeMap<K, Option<V>>;
+
+/// A change of the desired state. `None` outside of a map: unchanged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DesiredChange {
+    /// The workers; the contract cannot change them.
+    pub workers: Option<Workers>,
+    /// Sizes of the tables; the contract cannot change them.
+    pub limits: Option<LimitOverrides>,
+    /// Ports by interface name, and whether they have software RSS.
+    pub ports: Changes<String, (PortConfig, bool)>,
+    /// Interfaces by name.
+    pub interfaces: Changes<String, Interface>,
+    /// VRFs by name. They have routes only where a change is taken back that removed a VRF with routes.
+    pub vrfs: Changes<String, BTreeMap<Prefix, Route>>,
+    /// Routes by VRF and prefix.
+    pub routes: BTreeMap<String, Changes<Prefix, Route>>,
+    /// Permanent neighbours by interface and address.
+    pub neighbors: Changes<(String, IpAddr), [u8; 6]>,
+    /// All rules, as in [`DesiredState`].
+    pub rules: Option<BTreeMap<(String, bool), Vec<Rule>>>,
+    /// Policers; one that is removed has its default limits.
+    pub punts: Changes<Class, Limit>,
+    /// Most packets in reassembly, in all and per source.
+    pub reassembly: Option<(u32, u32)>,
+    /// As in [`DesiredState`]; the contract cannot set it.
+    pub noop_origin: Option<bool>,
+}
+
+/// Adds an object or a removal to a change; an error when its key is there already.
+pub(super) fn add_once<K: Ord, V>(
+    changes: &mut Changes<K, V>,
+    (key, value): (K, Option<V>),
+    path: impl FnOnce() -> String,
+    fix: &str,
+    errors: &mut ValidationErrors,
+) {
+    if changes.insert(key, value).is_some() {
+        errors.add(path(), "is configured twice", fix);
+    }
+}
+
+impl DesiredChange {
+    /// Checks a message of the contract on its own; [`Held::check`](super::Held::check) checks its references.
+    ///
+    /// # Errors
+    /// All errors of the message.
+    pub fn parse(message: &v1::DesiredChange) -> Result<Self, Vec<v1::ValidationError>> {
+        let (mut errors, mut change) = (ValidationErrors::default(), Self::default());
+        change.add_objects(
+            (&message.ports, &message.interfaces, &message.vrfs),
+            (&message.routes, &message.neighbors, &message.punts),
+            &mut errors,
+        );
+        change.add_removals(message, &mut errors);
+        if let Some(reassembly) = &message.reassembly {
+            change.set_reassembly(reassembly, &mut errors);
+        }
+        if let Some(rules) = &message.rules {
+            change.set_rules(&rules.rules, &mut errors);
+        }
+        if errors.0.is_empty() { Ok(change) } else { Err(errors.0) }
+    }
+
+    /// The change from nothing to a whole state of the contract.
+    pub(super) fn whole(message: &v1::Desired, errors: &mut ValidationErrors) -> Self {
+        let mut change = Self {
+            workers: Some(super::interface::workers(message.workers.as_ref(), errors)),
+            limits: message.limits.as_ref().map(LimitOverrides::from),
+            ..Self::default()
+        };
+        change.add_objects(
+            (&message.ports, &message.interfaces, &message.vrfs),
+            (&message.routes, &message.neighbors, &message.punts),
+            errors,
+        );
+        if let Some(reassembly) = &message.reassembly {
+            change.set_reassembly(reassembly, errors);
+        }
+        change.set_rules(&message.rules, errors);
+        change
+    }
+
+    fn add_objects(
+        &mut self,
+        (ports, interfaces, vrfs): (&[v1::Port], &[v1::Interface], &[v1::Vrf]),
+        (routes, neighbors, punts): (&[v1::Route], &[v1::Neighbor], &[v1::PuntLimit]),
+        errors: &mut ValidationErrors,
+    ) {
+        for port in ports {
+            let Some(config) = desired_port::parse(port, errors) else { continue };
+            let (name, path) = (port.interface.clone(), || format!("port {:?}", port.interface));
+            let value = Some((config, port.software_rss));
+            let fix = "Give each port its own interface.";
+            add_once(&mut self.ports, (name, value), path, fix, errors);
+        }
+        for vrf in vrfs {
+            let path = || format!("vrf {:?}", vrf.name);
+            if vrf.name.is_empty() {
+                errors.add(path(), "has no name", "Set a name; the default VRF needs no entry.");
+                continue;
+            }
+            let object = (vrf.name.clone(), Some(BTreeMap::new()));
+            add_once(&mut self.vrfs, object, path, "Give each VRF a unique name.", errors);
+        }
+        interfaces.iter().for_each(|interface| self.add_interface(interface, errors));
+        routes.iter().for_each(|route| self.add_route(route, errors));
+        neighbors.iter().for_each(|neighbor| self.add_neighbor(neighbor, errors));
+        punts.iter().for_each(|punt| self.add_punt(punt, errors));
+    }
+
+    fn add_removals(&mut self, message: &v1::DesiredChange, errors: &mut ValidationErrors) {
+        let fix = "Send each object once, or its removal.";
+        for name in &message.removed_ports {
+            let path = || format!("port {name:?}");
+            add_once(&mut self.ports, (name.clone(), None), path, fix, errors);
+        }
+        for name in &message.removed_interfaces {
+            let path = || format!("interface {name:?}");
+            add_once(&mut self.interfaces, (name.clone(), None), path, fix, errors);
+        }
+        for name in &message.removed_vrfs {
+            let path = || format!("vrf {name:?}");
+            add_once(&mut self.vrfs, (name.clone(), None), path, fix, errors);
+        }
+        for key in &message.removed_routes {
+            if let Some((prefix, path)) =
+                super::route::prefix(key.prefix.as_ref(), &key.vrf, errors)
+            {
+                let routes = self.routes.entry(key.vrf.clone()).or_default();
+                add_once(routes, (prefix, None), || path, fix, errors);
+            }
+        }
+        for key in &message.removed_neighbors {
+            let path = format!("neighbor on {:?}", key.interface);
+            match address(&key.address) {
+                Some(ip) => drop(self.neighbors.insert((key.interface.clone(), ip), None)),
+                None => errors.add(path, "has no address", "Send its address."),
+            }
+        }
+        for name in &message.removed_punts {
+            let path = || format!("punt class {name:?}");
+            match Class::named(name) {
+                Some(class) => add_once(&mut self.punts, (class, None), path, fix, errors),
+                None => errors.add(path(), "does not exist", "Use the name of a class."),
+            }
+        }
+    }
+
+    fn set_reassembly(&mut self, config: &v1::Reassembly, errors: &mut ValidationErrors) {
+        let max = crate::ip::reassembly::CONTEXTS_MAX;
+        if config.packets > max || config.per_source > max {
+            let cause = format!("{} packets, {} of one source", config.packets, config.per_source);
+            errors.add("reassembly".to_owned(), cause, "Use at most 1,024 for both.");
+        }
+        self.reassembly = Some((config.packets, config.per_source));
+    }
+
+    /// What makes `new` of `held`.
+    pub fn difference(held: &DesiredState, new: DesiredState, pause: Pause<'_>) -> Self {
+        let pacer = &mut Pacer::new(pause);
+        let mut change = Self {
+            workers: (held.workers != new.workers).then_some(new.workers),
+            limits: (held.limits != new.limits).then_some(new.limits),
+            rules: (held.rules != new.rules).then_some(new.rules),
+            reassembly: (held.reassembly != new.reassembly).then_some(new.reassembly),
+            noop_origin: (held.noop_origin != new.noop_origin).then_some(new.noop_origin),
+            interfaces: difference(&held.interfaces, new.interfaces, pacer),
+            neighbors: difference(&held.neighbors, new.neighbors, pacer),
+            punts: difference(&held.punts, new.punts, pacer),
+            ..Self::default()
+        };
+        let names: BTreeSet<&String> = held.ports.keys().chain(new.ports.keys()).collect();
+        for name in names {
+            let of = |state: &BTreeMap<String, PortConfig>, software_rss: &BTreeSet<String>| {
+                Some((state.get(name)?.clone(), software_rss.contains(name)))
+            };
+            let port = of(&new.ports, &new.software_rss);
+            if of(&held.ports, &held.software_rss) != port {
+                change.ports.insert(name.clone(), port);
+            }
+        }
+        let none = BTreeMap::new();
+        change.add_routes(String::new(), difference(&held.routes, new.routes, pacer));
+        for name in held.vrfs.keys().filter(|name| !new.vrfs.contains_key(*name)) {
+            change.vrfs.insert(name.clone(), None);
+            let routes = held.vrfs.get(name).unwrap_or(&none);
+            change.add_routes(name.clone(), difference(routes, BTreeMap::new(), pacer));
+        }
+        for (name, routes) in new.vrfs {
+            let held = held.vrfs.get(&name);
+            let routes = difference(held.unwrap_or(&none), routes, pacer);
+            if held.is_none() {
+                change.vrfs.insert(name.clone(), Some(BTreeMap::new()));
+            }
+            change.add_routes(name, routes);
+        }
+        change
+    }
+
+    fn add_routes(&mut self, vrf: String, routes: Changes<Prefix, Route>) {
+        if !routes.is_empty() {
+            self.routes.insert(vrf, routes);
+        }
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The names of the interfaces and ports that it touches.
+    pub(in crate::control) fn names(&self) -> BTreeSet<&String> {
+        self.interfaces.keys().chain(self.ports.keys()).collect()
+    }
+
+    /// Frees the memory of a change in pieces.
+    pub(in crate::control) fn discard(self, pause: Pause<'_>) {
+        let pacer = &mut Pacer::new(pause);
+        self.interfaces.into_iter().for_each(|_| pacer.item());
+        for routes in self.routes.into_values() {
+            routes.into_iter().for_each(|_| pacer.item());
+        }
+    }
+}
+
+/// The changes from one map to another.
+fn difference<K: Clone + Ord, V: PartialEq>(
+    held: &BTreeMap<K, V>,
+    new: BTreeMap<K, V>,
+    pacer: &mut Pacer<'_>,
+) -> Changes<K, V> {
+    let (mut old, mut changes) = (held.iter().peekable(), Changes::new());
+    for (key, value) in new {
+        while let Some((gone, _)) = old.next_if(|(other, _)| **other < key) {
+            pacer.item();
+            changes.insert(gone.clone(), None);
+        }
+        pacer.item();
+        let here = old.next_if(|(other, _)| **other == key);
+        if here.is_none_or(|(_, here)| *here != value) {
+            changes.insert(key, Some(value));
+        }
+    }
+    for (gone, _) in old {
+        pacer.item();
+        changes.insert(gone.clone(), None);
+    }
+    changes
+}
