@@ -1,7 +1,9 @@
-//! The connection to the forwarder: sends the desired state as one transaction, and again whenever the
-//! forwarder has restarted.
+//! The connection to the forwarder: sends what has changed of the desired state as one transaction, and the whole
+//! whenever the forwarder has restarted.
 
+mod difference;
 mod kernel_configuration;
+mod send;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::{self, HelloReply, HelloRequest};
-use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
-use stoa_yang::error::{self, ValidationError};
+use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES};
+use stoa_yang::error::ValidationError;
 use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
@@ -27,8 +29,6 @@ use crate::route_sources::RouteSourceStates;
 const HELLO_EVERY: Duration = Duration::from_millis(300);
 /// Time limit of a `Hello` request.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit of a transaction: it may contain millions of routes.
-const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Delay before an outage is logged: each start takes a moment.
 const OUTAGE_LOG_DELAY: Duration = Duration::from_secs(2);
 /// Delay after a refusal before the same state is sent again.
@@ -62,8 +62,19 @@ struct ConnectionState {
     kernel_configuration: Arc<KernelConfiguration>,
     /// `desired` merged with it, as the forwarder holds it.
     merged: Option<Arc<Configuration>>,
+    /// What a change starts from; `None`: only the whole state can be sent.
+    held: Option<Held>,
     /// Rejected settings: logged once.
     rejected_settings: BTreeSet<String>,
+}
+
+/// The state that the forwarder holds, if nobody else has changed it.
+#[derive(Debug)]
+struct Held {
+    boot_id: u64,
+    /// The forwarder's number of it.
+    generation: u64,
+    configuration: Arc<Configuration>,
 }
 
 /// The connection to one forwarder.
@@ -239,23 +250,6 @@ impl ForwarderConnection {
                 self.state().hello = None;
                 Err(Error::Unreachable(status))
             }
-        }
-    }
-
-    async fn apply(&self, desired: &v1::Desired) -> Result<v1::Applied, Error> {
-        let mut request = Request::new(desired.clone());
-        request.set_timeout(APPLY_TIMEOUT);
-        match self.client().apply(request).await {
-            Ok(applied) => {
-                if let Some(logging) = &desired.logging {
-                    stoa_log::follow(logging);
-                }
-                Ok(applied.into_inner())
-            }
-            Err(status) => Err(match refusal::errors(&status) {
-                Some(errors) => Error::Refused(error::counted(errors)),
-                None => Error::Unreachable(status),
-            }),
         }
     }
 

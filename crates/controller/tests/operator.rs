@@ -86,8 +86,14 @@ async fn a_restarted_forwarder_is_configured() {
     })
     .await;
     assert_ne!(scenario.in_sync().await.forwarder.unwrap().boot_id, first);
-    let applied = scenario.applied();
+    let by_key = |mut desired: v1::Desired| {
+        desired.routes.sort_by_key(|route| format!("{route:?}"));
+        desired.interfaces.sort_by_key(|interface| interface.name.clone());
+        desired
+    };
+    let applied: Vec<v1::Desired> = scenario.applied().into_iter().map(by_key).collect();
     assert_eq!(applied[2], applied[1], "the reloaded configuration, not that of the start");
+    assert_eq!(*record.changes.lock().unwrap(), 1, "the reload was sent as a change");
     scenario.kill().await;
 }
 

@@ -72,7 +72,7 @@ impl ForwarderConnection {
         let kernel_configuration = self.kernel_configuration();
         if kernel_configuration.is_empty() {
             self.state().rejected_settings.clear();
-            let applied = self.apply(&configuration.desired).await?;
+            let applied = self.apply(configuration).await?;
             return Ok((applied, Arc::clone(configuration)));
         }
         let mut merged = (**configuration).clone();
@@ -91,8 +91,9 @@ impl ForwarderConnection {
             rejections.insert(rejection);
         }
         self.state().rejected_settings = rejections;
-        match self.apply(&merged.desired).await {
-            Ok(applied) => Ok((applied, Arc::new(merged))),
+        let merged = Arc::new(merged);
+        match self.apply(&merged).await {
+            Ok(applied) => Ok((applied, merged)),
             Err(Error::Refused(errors)) => {
                 for error in errors {
                     tracing::warn!(
@@ -102,7 +103,7 @@ impl ForwarderConnection {
                         error.cause
                     );
                 }
-                let applied = self.apply(&configuration.desired).await?;
+                let applied = self.apply(configuration).await?;
                 Ok((applied, Arc::clone(configuration)))
             }
             Err(error) => Err(error),

@@ -1,0 +1,229 @@
+//! The change from one desired state to another, by the keys of their objects. Mostly the two differ in little:
+//! what they have in common at both ends is compared in order, and only what is between by key.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use stoa_api::v1::{self, Desired, DesiredChange};
+
+/// What makes `new` of `held`. `None`: only the whole state can be sent, as it changes what is fixed while the
+/// forwarder runs.
+pub(super) fn difference(held: &Desired, new: &Desired) -> Option<DesiredChange> {
+    if held.workers != new.workers || held.limits != new.limits {
+        return None;
+    }
+    let ports = changes(&held.ports, &new.ports, |it| &it.interface);
+    let interfaces = changes(&held.interfaces, &new.interfaces, |it| &it.name);
+    let routes = changes(&held.routes, &new.routes, route_key);
+    let neighbors = changes(&held.neighbors, &new.neighbors, |it| (&it.interface, &it.address));
+    let vrfs = changes(&held.vrfs, &new.vrfs, |it| &it.name);
+    let punts = changes(&held.punts, &new.punts, |it| &it.class);
+    let all_rules = || v1::Rules { rules: new.rules.clone() };
+    Some(DesiredChange {
+        generation: 0,
+        removed_ports: ports.removed(|it| it.interface.clone()),
+        removed_interfaces: interfaces.removed(|it| it.name.clone()),
+        removed_routes: routes
+            .removed(|it| v1::RouteKey { vrf: it.vrf.clone(), prefix: it.prefix.clone() }),
+        removed_neighbors: neighbors.removed(|it| v1::NeighborKey {
+            interface: it.interface.clone(),
+            address: it.address.clone(),
+        }),
+        removed_vrfs: vrfs.removed(|it| it.name.clone()),
+        removed_punts: punts.removed(|it| it.class.clone()),
+        ports: ports.set(),
+        interfaces: interfaces.set(),
+        routes: routes.set(),
+        neighbors: neighbors.set(),
+        vrfs: vrfs.set(),
+        punts: punts.set(),
+        // One that is absent in a whole state has the default limits.
+        reassembly: (held.reassembly != new.reassembly).then(|| new.reassembly.unwrap_or_default()),
+        logging: new.logging.clone().filter(|_| held.logging != new.logging),
+        rules: (held.rules != new.rules).then(all_rules),
+    })
+}
+
+fn route_key(route: &v1::Route) -> (&str, Option<(&[u8], u32)>) {
+    let prefix = route.prefix.as_ref().map(|it| (it.address.as_slice(), it.length));
+    (&route.vrf, prefix)
+}
+
+/// The objects of one kind that differ.
+struct ObjectChanges<'a, T> {
+    set: Vec<&'a T>,
+    removed: Vec<&'a T>,
+}
+
+impl<T: Clone> ObjectChanges<'_, T> {
+    fn set(&self) -> Vec<T> {
+        self.set.iter().map(|object| (*object).clone()).collect()
+    }
+
+    fn removed<K>(&self, key: impl Fn(&T) -> K) -> Vec<K> {
+        self.removed.iter().map(|object| key(object)).collect()
+    }
+}
+
+/// The objects of `new` that `held` does not have, or has otherwise, and those of `held` whose keys `new` does not
+/// have.
+fn changes<'a, T: PartialEq, K: Eq + Hash>(
+    held: &'a [T],
+    new: &'a [T],
+    key: impl Fn(&'a T) -> K,
+) -> ObjectChanges<'a, T> {
+    let same = held.iter().zip(new).take_while(|(held, new)| held == new).count();
+    let (held, new) = (&held[same..], &new[same..]);
+    let same = held.iter().rev().zip(new.iter().rev()).take_while(|(held, new)| held == new);
+    let same = same.count();
+    let (held, new) = (&held[..held.len() - same], &new[..new.len() - same]);
+    let mut left: HashMap<K, &T> = held.iter().map(|object| (key(object), object)).collect();
+    let is_new = |object: &&'a T| left.remove(&key(object)) != Some(*object);
+    let set = new.iter().filter(is_new).collect();
+    let removed = held.iter().filter(|object| left.contains_key(&key(object))).collect();
+    ObjectChanges { set, removed }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Debug;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn desired() -> impl Strategy<Value = Desired> {
+        let named = || prop::collection::btree_map(0..12_u8, 0..3_u32, 0..8);
+        let all = [named(), named(), named(), named(), named(), named()];
+        let order = (any::<bool>(), 0..3_u32, 0..3_u32, prop::option::of(0..2_u32));
+        (all, order).prop_map(|([ports, interfaces, routes, neighbors, vrfs, punts], order)| {
+            let (is_reverse, rules, packets, logging) = order;
+            let level = |level: u32| v1::Logging { level: level.to_string(), ..Default::default() };
+            let reassembly = |packets| v1::Reassembly { packets, ..v1::Reassembly::default() };
+            let mut desired = Desired {
+                ports: ports.into_iter().map(port).collect(),
+                interfaces: interfaces.into_iter().map(interface).collect(),
+                routes: routes.into_iter().map(route).collect(),
+                neighbors: neighbors.into_iter().map(neighbor).collect(),
+                vrfs: vrfs.into_iter().map(vrf).collect(),
+                punts: punts.into_iter().map(punt).collect(),
+                reassembly: packets.checked_sub(1).map(reassembly),
+                logging: logging.map(level),
+                rules: (0..rules).map(rule).collect(),
+                ..Desired::default()
+            };
+            if is_reverse {
+                desired.routes.reverse();
+                desired.interfaces.reverse();
+            }
+            desired
+        })
+    }
+
+    fn port((key, value): (u8, u32)) -> v1::Port {
+        v1::Port { interface: key.to_string(), mtu: value, ..v1::Port::default() }
+    }
+
+    fn interface((key, value): (u8, u32)) -> v1::Interface {
+        let description = value.to_string();
+        v1::Interface { name: key.to_string(), description, ..v1::Interface::default() }
+    }
+
+    fn route((key, value): (u8, u32)) -> v1::Route {
+        let prefix = Some(v1::Prefix { address: vec![10, key % 4, 0, 0], length: 24 });
+        let vrf = (key / 4).to_string();
+        v1::Route { vrf, prefix, protocol: value as i32, action: None }
+    }
+
+    fn neighbor((key, value): (u8, u32)) -> v1::Neighbor {
+        let interface = (key % 3).to_string();
+        v1::Neighbor { interface, address: vec![key / 3; 4], mac: vec![value as u8; 6] }
+    }
+
+    fn vrf((key, value): (u8, u32)) -> v1::Vrf {
+        v1::Vrf { name: key.to_string(), description: value.to_string() }
+    }
+
+    fn punt((key, value): (u8, u32)) -> v1::PuntLimit {
+        v1::PuntLimit { class: key.to_string(), rate: value, ..v1::PuntLimit::default() }
+    }
+
+    fn rule(priority: u32) -> v1::Rule {
+        v1::Rule { priority, ..v1::Rule::default() }
+    }
+
+    /// Carries out the changes of one kind.
+    fn carry_out<T: Clone, K: Ord + Debug>(
+        held: &[T],
+        set: &[T],
+        removed: Vec<K>,
+        key: impl Fn(&T) -> K,
+    ) -> BTreeMap<K, T> {
+        let mut all: BTreeMap<K, T> = held.iter().map(|it| (key(it), it.clone())).collect();
+        for gone in removed {
+            assert!(all.remove(&gone).is_some(), "{gone:?} is removed, but was not there");
+        }
+        all.extend(set.iter().map(|it| (key(it), it.clone())));
+        all
+    }
+
+    /// Checks that the changes of one kind lead from one list to the other.
+    macro_rules! assert_leads {
+        ($held:ident, $change:ident, $new:ident, $list:ident, $removed:expr, $key:expr) => {
+            let here = carry_out(&$held.$list, &$change.$list, $removed, $key);
+            let there = carry_out(&$new.$list, &[], Vec::new(), $key);
+            prop_assert_eq!(here, there);
+        };
+    }
+
+    proptest! {
+        #[test]
+        fn the_held_state_and_the_difference_are_the_new_state(held in desired(), new in desired()) {
+            let change = difference(&held, &new).unwrap();
+            let name = |name: &String| name.clone();
+            assert_leads!(held, change, new, ports, change.removed_ports.clone(), |it| name(&it.interface));
+            assert_leads!(held, change, new, interfaces, change.removed_interfaces.clone(), |it| name(&it.name));
+            assert_leads!(held, change, new, vrfs, change.removed_vrfs.clone(), |it| name(&it.name));
+            assert_leads!(held, change, new, punts, change.removed_punts.clone(), |it| name(&it.class));
+            let prefix = |it: &Option<v1::Prefix>| it.clone().map(|it| (it.address, it.length));
+            let gone = change.removed_routes.iter().map(|it| (it.vrf.clone(), prefix(&it.prefix)));
+            assert_leads!(held, change, new, routes, gone.collect(), |it| (it.vrf.clone(), prefix(&it.prefix)));
+            let gone = change.removed_neighbors.iter().map(|it| (it.interface.clone(), it.address.clone()));
+            assert_leads!(held, change, new, neighbors, gone.collect(), |it| (it.interface.clone(), it.address.clone()));
+            let rules = change.rules.map_or(held.rules, |rules| rules.rules);
+            prop_assert_eq!(rules, new.rules);
+            let reassembly = change.reassembly.or(held.reassembly).unwrap_or_default();
+            prop_assert_eq!(reassembly, new.reassembly.unwrap_or_default());
+            if let Some(logging) = new.logging {
+                prop_assert_eq!(change.logging.or(held.logging), Some(logging));
+            }
+        }
+
+        #[test]
+        fn no_difference_is_an_empty_change(held in desired()) {
+            prop_assert_eq!(difference(&held, &held).unwrap(), DesiredChange::default());
+        }
+    }
+
+    #[test]
+    fn one_object_among_many_is_one_object() {
+        let held =
+            Desired { routes: (0..12).map(|key| route((key, 0))).collect(), ..Desired::default() };
+        let mut new = held.clone();
+        new.routes.remove(7);
+        let change = difference(&held, &new).unwrap();
+        assert_eq!((change.routes.len(), change.removed_routes.len()), (0, 1));
+        let change = difference(&new, &held).unwrap();
+        assert_eq!((change.routes, change.removed_routes.len()), (vec![route((7, 0))], 0));
+    }
+
+    #[test]
+    fn what_is_fixed_takes_the_whole_state() {
+        let held = Desired::default();
+        let workers = Some(v1::Workers { count: 2, ..v1::Workers::default() });
+        assert_eq!(difference(&held, &Desired { workers, ..held.clone() }), None);
+        let limits = Some(v1::Limits { neighbors: 2, ..v1::Limits::default() });
+        assert_eq!(difference(&held, &Desired { limits, ..held.clone() }), None);
+    }
+}
