@@ -16,6 +16,7 @@ use super::converge::TouchedInterfaces;
 use super::desired::{DesiredChange, DesiredState, Held, Workers};
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use super::limits::Limits;
+use super::vrfs::Slot;
 use crate::punt::Class;
 
 /// What states begin with: settings that are fixed while the forwarder runs.
@@ -99,6 +100,8 @@ pub(super) struct Verbs {
     pub(super) remove_routes: fn(&mut ForwarderState, &BTreeSet<u32>),
     /// An interface is removed next, and nothing runs in between: forgets it. In reverse order.
     pub(super) remove_interface: OfInterface,
+    /// A VRF was removed. Another one may get its slot.
+    pub(super) remove_vrf: fn(&mut ForwarderState, Slot),
 
     /// The packets that it takes from workers.
     pub(super) punts: &'static [Punted],
@@ -135,6 +138,7 @@ impl Verbs {
         link_down: |_, _| {},
         remove_routes: |_, _| {},
         remove_interface: |_, _| {},
+        remove_vrf: |_, _| {},
         punts: &[],
         run_due: |_| {},
         due_in: |_| None,

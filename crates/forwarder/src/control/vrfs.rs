@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use stoa_tables::lpm::{Ip4LpmTables, Ip6LpmTables};
 
+use super::capability::CAPABILITIES;
 use super::desired::{DesiredState, Prefix, bits, network};
 use super::fib::PathKey;
 use super::forwarder_state::{ForwarderState, Installed};
@@ -201,8 +202,7 @@ impl ForwarderState {
         }
         self.publish_vrfs();
         for slot in gone {
-            self.remove_learned_of(slot);
-            self.discard_withdrawn_of(slot);
+            CAPABILITIES.iter().for_each(|capability| (capability.remove_vrf)(self, slot));
         }
     }
 

@@ -128,9 +128,4 @@ impl ForwarderState {
             self.capabilities.bfd.withdrawn.remove(&(slot, *prefix));
         }
     }
-
-    /// Discards the withdrawn routes of a VRF that is removed: another one may get its slot.
-    pub(in crate::control) fn discard_withdrawn_of(&mut self, slot: Slot) {
-        self.capabilities.bfd.withdrawn.retain(|(at, _), _| *at != slot);
-    }
 }

@@ -55,6 +55,9 @@ impl Capability for Sessions {
             state.set_bfd(step.desired(), &step.interfaces.indexes);
             Ok(())
         },
+        remove_vrf: |state, gone| {
+            state.capabilities.bfd.withdrawn.retain(|(slot, _), _| *slot != gone);
+        },
         review: |state, _| state.review_bfd_down_routes(),
         punts: &[Punted {
             class: Class::Routing,

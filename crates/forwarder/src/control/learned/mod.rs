@@ -110,6 +110,7 @@ impl Capability for Learned {
             Ok(())
         },
         remove_routes: ForwarderState::drop_learned_through,
+        remove_vrf: ForwarderState::remove_learned_of,
         ..Verbs::NONE
     };
 
