@@ -109,7 +109,7 @@ mod tests {
         let all = [named(), named(), named(), named(), named(), named()];
         let order = (any::<bool>(), 0..3_u32, 0..3_u32, prop::option::of(0..2_u32));
         (all, order).prop_map(|([ports, interfaces, routes, neighbors, vrfs, punts], order)| {
-            let (is_reverse, rules, reassembly, logging) = order;
+            let (is_reverse, rules, packets, logging) = order;
             let level = |level: u32| v1::Logging { level: level.to_string(), ..Default::default() };
             let reassembly = |packets| v1::Reassembly { packets, ..v1::Reassembly::default() };
             let mut desired = Desired {
@@ -119,7 +119,7 @@ mod tests {
                 neighbors: neighbors.into_iter().map(neighbor).collect(),
                 vrfs: vrfs.into_iter().map(vrf).collect(),
                 punts: punts.into_iter().map(punt).collect(),
-                reassembly: order.2.checked_sub(1).map(reassembly),
+                reassembly: packets.checked_sub(1).map(reassembly),
                 logging: logging.map(level),
                 rules: (0..rules).map(rule).collect(),
                 ..Desired::default()

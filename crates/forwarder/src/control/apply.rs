@@ -215,8 +215,8 @@ impl Forwarder {
         inverse: DesiredChange,
     ) -> Result<v1::Applied, ApplyError> {
         // An operator who changes a running configuration can correct it; a start or a rollback must succeed.
-        state.may_defer_ports = self.generation == 0;
-        state.alias.clone_from(&self.alias);
+        state.opener.may_defer = self.generation == 0;
+        state.capabilities.host_interfaces.set_alias(&self.alias);
         let all = self.is_incomplete.then(|| state.everything(held.desired()));
         let result = match self.check_size(state, held) {
             Ok(()) => state.converge(held, all.as_ref().unwrap_or(&inverse)),
@@ -232,7 +232,7 @@ impl Forwarder {
                 inverse.discard(&mut |items| state.pause(items));
             }
             Err(_) => {
-                state.may_defer_ports = true;
+                state.opener.may_defer = true;
                 // What the change has replaced is needed again.
                 state.fib.wait_for_grace_period();
                 let undone = held.exchange(inverse, &mut |items| state.pause(items));
@@ -327,8 +327,9 @@ impl ForwarderState {
             let keys = routes.keys().map(|prefix| (*prefix, None));
             all.routes.entry(vrf.to_owned()).or_default().extend(keys);
         }
-        for (_, state) in self.vrfs.iter() {
-            let keys = state.routes.keys().map(|prefix| (*prefix, None));
+        for (slot, state) in self.vrfs.iter() {
+            let withdrawn = self.withdrawn_by_bfd(slot).map(|(prefix, _)| prefix);
+            let keys = state.routes.keys().chain(withdrawn).map(|prefix| (*prefix, None));
             all.routes.entry(state.name.clone()).or_default().extend(keys);
         }
         all.rules = Some(std::collections::BTreeMap::new());

@@ -12,8 +12,8 @@ impl ForwarderState {
     pub(super) fn set_software_rss(&mut self, desired: &DesiredState, touched: &DesiredChange) {
         for name in touched.ports.keys() {
             match desired.software_rss.contains(name) {
-                true => self.software_rss.insert(name.clone()),
-                false => self.software_rss.remove(name),
+                true => self.rx_queues.software_rss.insert(name.clone()),
+                false => self.rx_queues.software_rss.remove(name),
             };
         }
     }

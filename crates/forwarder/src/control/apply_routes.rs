@@ -62,11 +62,10 @@ impl ForwarderState {
             let prefixes = all.entry(slot).or_default();
             for (number, prefix) in changes.keys().enumerate() {
                 prefixes.insert(*prefix);
-                let state = self.vrfs.get(slot);
-                let former = state.and_then(|state| match state.routes.get(prefix) {
+                let former = match self.vrfs.route(slot, prefix) {
                     Some(installed) => Some(&installed.route),
-                    None => state.bfd_down.get(prefix),
-                });
+                    None => self.withdrawn_route(slot, prefix),
+                };
                 let new = routes.and_then(|routes| routes.get(prefix));
                 if [former, new].into_iter().flatten().any(is_on_link) {
                     prefixes.extend(broadcast_prefixes(*prefix));

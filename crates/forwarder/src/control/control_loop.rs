@@ -12,9 +12,9 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use stoa_api::v1;
 
 use super::apply::Forwarder;
+use super::capability::CAPABILITIES;
 use super::limit_listing::limit;
 use super::topology::Topology;
-use crate::neighbor::entry::Millis;
 
 /// Longest sleep: the interval at which ports and neighbours are serviced.
 const TICK: Duration = Duration::from_millis(100);
@@ -141,9 +141,7 @@ impl ControlLoop {
                     state.sample();
                 }
             }
-            let due = self.forwarder.state().and_then(|state| state.run_bfd());
             let longest = if done < REQUESTS_AT_ONCE { TICK } else { Duration::ZERO };
-            let longest = due.map_or(longest, |due| due.min(longest));
             is_port_ready = self.sleep(longest);
         }
     }
@@ -171,9 +169,9 @@ impl ControlLoop {
             trace_capture
                 .push(PollFd::new(state.worker_pool.punt_wakeup.descriptor(), PollFlags::POLLIN));
             let of_ports = state.port_descriptors();
-            let of_host_interfaces =
-                state.host_interfaces.values().map(|state| state.descriptors());
-            for descriptors in of_ports.chain(of_host_interfaces) {
+            let of_capabilities =
+                CAPABILITIES.iter().map(|capability| (capability.descriptors)(state));
+            for descriptors in of_ports.chain(of_capabilities) {
                 let ports = descriptors.into_iter();
                 trace_capture.extend(ports.map(|port| PollFd::new(port, PollFlags::POLLIN)));
             }
@@ -203,34 +201,25 @@ impl super::ForwarderState {
 
     /// Runs the timers that cannot wait for the next tick.
     pub fn run_due_timers(&mut self) {
-        self.tick_virtual_routers();
-        self.tick_advertising();
+        CAPABILITIES.iter().for_each(|capability| (capability.run_due)(self));
     }
 
     /// Time until [`Self::run_due_timers`] has something to do.
     fn time_to_next_timer(&self) -> Duration {
-        let both = [self.advertising_due(), self.virtual_routers_due()];
-        let due = both.into_iter().flatten().min();
-        let pause = due.map_or(Millis::MAX, |due| due.saturating_sub(self.now()));
-        Duration::from_millis(pause)
+        let due = CAPABILITIES.iter().filter_map(|capability| (capability.due_in)(self));
+        due.min().unwrap_or(Duration::MAX)
     }
 
     /// Sends the final messages of this router.
     fn announce_shutdown(&mut self) {
-        // While virtual routers are still active: final advertisements come from their addresses.
-        self.end_advertising();
-        self.end_virtual_routers();
+        CAPABILITIES.iter().rev().for_each(|capability| (capability.end)(self));
         self.flush();
     }
 
     /// Runs the periodic work.
     pub fn tick(&mut self) {
         self.run_due_timers();
-        self.tick_neighbors();
-        self.tick_dad();
-        self.follow_tracked_networks();
-        self.tick_trace_capture();
-        self.tick_reports();
+        CAPABILITIES.iter().for_each(|capability| (capability.tick)(self));
         self.fib.settle();
         self.graveyard.sweep();
     }

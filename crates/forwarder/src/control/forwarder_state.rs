@@ -2,7 +2,6 @@
 //! files of this module implement one part each.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,28 +11,27 @@ use stoa_engine::worker::{Command, Inject, Plan, WorkerHandle, WorkerPool};
 use stoa_engine::{NumaNode, Pool, Port, graph};
 use stoa_ports::PortConfig;
 
+use super::capability::{Capabilities, Start};
+use super::clock::Clock;
 use super::desired::{self, Route, Workers};
 use super::fib::{Fib, adjacency_lines};
 use super::interface_index::InterfaceIndex;
 use super::interface_statistics::InterfaceStatistics;
-use super::learned::Learned;
 use super::limits::{Limits, Table, TableFull};
 use super::placement::Placement;
-use super::ports::PortOpener;
+use super::ports::{Opener, PortOpener, RxQueues};
+use super::slices::Slices;
 use super::topology::Topology;
 use super::vrfs::{Slot, Vrfs};
 use crate::addresses::AddressWriter;
 use crate::drops::{self, Drop};
-use crate::ethernet::vlan_table::VlanWriter;
-use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::nodes::{self, ENTRY};
 use crate::output::interface_output;
+use crate::punt::Class;
 use crate::punt::policer::{PolicerCounters, Policers};
-use crate::punt::{Class, Limit};
 use crate::shared::Shared;
-use crate::tunnel::Tunnel;
 
 /// An open port.
 pub(super) struct PortState {
@@ -104,69 +102,21 @@ pub struct ForwarderState {
     /// The ports that need service: see [`stoa_engine::Port::needs_service`].
     pub(super) serviced_ports: BTreeSet<String>,
     pub(super) interfaces: Vec<Option<InterfaceState>>,
-    pub(super) vlans: VlanWriter,
-    /// Tunnels as published.
-    pub(super) tunnels: Vec<Tunnel>,
     pub(super) index: InterfaceIndex,
     pub(super) vrfs: Vrfs,
-    pub(super) learned: Learned,
-    /// Rows of capabilities with keyed delta streams.
-    pub(super) rows: super::rows::Tables,
-    pub(super) rules: super::policy::ActiveRules,
     pub(super) limits: Limits,
-    /// Host interfaces by the name of their interface.
-    pub(super) host_interfaces: BTreeMap<String, super::host_interfaces::HostInterfaceState>,
-    pub(super) host_interface_indexes: BTreeSet<u32>,
-    /// Marks our devices in Linux.
-    pub(super) alias: String,
-    pub(super) permanent: BTreeMap<(u32, IpAddr), [u8; 6]>,
-    pub(super) cache: Cache,
-    /// Neighbours whose adjacencies drop packets, because the table had no space for the new ones.
-    pub(super) outdated_adjacencies: BTreeSet<(u32, IpAddr)>,
     pub(super) addresses: AddressWriter,
     /// Drops on this thread, by reason.
     pub(super) dropped: Vec<u64>,
-    /// Start time; `None`: the clock is stopped, and only [`Self::skip`] advances it.
-    pub(super) started: Option<Instant>,
-    /// Multicast listener reports to send.
-    pub(super) reports: super::mld_reports::Pending,
-    /// Time that was skipped, in microseconds.
-    pub(super) skipped_us: u64,
-    pub(super) open: PortOpener,
-    /// Punts deferred until older packets have joined the queue of their neighbour.
-    pub(super) deferred: super::punts::Deferred,
-    /// Ports with software RSS.
-    pub(super) software_rss: BTreeSet<String>,
-    /// Ports whose device is missing are retried later, not refused.
-    pub(super) may_defer_ports: bool,
+    pub(super) clock: Clock,
+    pub(super) opener: Opener,
+    pub(super) rx_queues: RxQueues,
     /// The configuration with which the workers were started.
     pub(super) workers: Workers,
-    /// When an address conflict was last logged.
-    pub(super) last_conflict_log: Option<Millis>,
-    /// Receive queues by name, and the worker that polls each.
-    pub(super) queues: Vec<(String, usize)>,
-    pub(super) worker_load: Vec<super::listing::WorkerLoad>,
-    /// Policers that differ from their defaults.
-    pub(super) punts: BTreeMap<Class, Limit>,
-    /// Duplicate address detection of our addresses on links that are up.
-    pub(super) dad: BTreeMap<(u32, IpAddr), super::neighbors::DadEntry>,
-    /// Those in progress.
-    pub(super) dad_tentative: BTreeSet<(u32, IpAddr)>,
-    /// Addresses that are disabled as duplicates.
-    pub(super) dad_duplicates: BTreeSet<(u32, IpAddr)>,
-    pub(super) trace_capture: super::trace_capture::TraceCaptureState,
-    /// Router advertisements and router discovery.
-    pub(super) advertising: super::advertising::Advertisers,
-    /// VRRP.
-    pub(super) virtual_routers: super::vrrp::VirtualRouters,
-    /// Interfaces that are tunnels, as published.
-    pub(super) tunnel_interfaces: BTreeSet<u32>,
-    /// Prefixes whose routes have changed since the host routes of neighbours were reviewed.
-    pub(super) touched: super::touched::TouchedPrefixes,
-    /// Interfaces with virtual routers at their last publication.
-    pub(super) virtual_interfaces: BTreeSet<u32>,
-    pub(super) bfd: super::bfd::Sessions,
-    pub(super) slices: super::slices::Slices,
+    /// When urgent work was served during long work.
+    pub(super) slices: Slices,
+    /// Everything else: each with private state.
+    pub(super) capabilities: Capabilities,
 }
 
 impl ForwarderState {
@@ -208,7 +158,6 @@ impl ForwarderState {
         )?;
         Ok(Self {
             placement,
-            worker_load: vec![super::listing::WorkerLoad::default(); workers.count],
             worker_pool,
             shared,
             graveyard: Graveyard::new(quiescence),
@@ -216,44 +165,17 @@ impl ForwarderState {
             ports: BTreeMap::new(),
             serviced_ports: BTreeSet::new(),
             interfaces: Vec::new(),
-            vlans: VlanWriter::new(workers.kernel.lookup()),
-            tunnels: Vec::new(),
             index: InterfaceIndex::default(),
             vrfs: Vrfs::new(),
-            learned: Learned::default(),
-            rows: super::rows::Tables::new(),
-            rules: super::policy::ActiveRules::default(),
             limits,
-            host_interfaces: BTreeMap::new(),
-            host_interface_indexes: BTreeSet::new(),
-            alias: String::new(),
-            permanent: BTreeMap::new(),
-            cache: Cache::new(limits.neighbors),
-            outdated_adjacencies: BTreeSet::new(),
             addresses: AddressWriter::default(),
             dropped: vec![0; drops::COUNT],
-            started: (!is_stepped).then(Instant::now),
-            reports: BTreeMap::new(),
-            skipped_us: 0,
-            open,
-            deferred: super::punts::Deferred::default(),
-            software_rss: BTreeSet::new(),
-            may_defer_ports: true,
+            clock: Clock::new(is_stepped),
+            opener: Opener { open, may_defer: true },
+            rx_queues: RxQueues::default(),
             workers: workers.clone(),
-            last_conflict_log: None,
-            queues: Vec::new(),
-            punts: BTreeMap::new(),
-            dad: BTreeMap::new(),
-            dad_tentative: BTreeSet::new(),
-            dad_duplicates: BTreeSet::new(),
-            trace_capture: super::trace_capture::TraceCaptureState::default(),
-            advertising: super::advertising::Advertisers::default(),
-            virtual_routers: super::vrrp::VirtualRouters::default(),
-            tunnel_interfaces: BTreeSet::new(),
-            touched: super::touched::TouchedPrefixes::default(),
-            virtual_interfaces: BTreeSet::new(),
-            bfd: super::bfd::Sessions::default(),
-            slices: super::slices::Slices::default(),
+            slices: Slices::default(),
+            capabilities: Capabilities::start(&Start { limits: &limits, workers }),
         })
     }
 
@@ -274,25 +196,28 @@ impl ForwarderState {
 
     /// Milliseconds since the start.
     pub(super) fn now(&self) -> Millis {
-        self.micros() / 1_000
+        self.clock.now()
     }
 
-    /// The same in microseconds.
+    /// How long it is until then; `None`: for ever.
+    pub(super) fn time_until(&self, due: Option<Millis>) -> Option<Duration> {
+        due.map(|due| Duration::from_millis(due.saturating_sub(self.now())))
+    }
+
+    /// The same as [`Self::now`] in microseconds.
     pub(super) fn micros(&self) -> u64 {
-        let elapsed = self.started.map_or(0, |started| started.elapsed().as_micros() as u64);
-        elapsed + self.skipped_us
+        self.clock.micros()
     }
 
     /// Advances the time: for tests.
     pub fn skip(&mut self, time: Duration) {
-        self.skipped_us += time.as_micros() as u64;
+        self.clock.skip(time);
         self.shared.reassembly.skip(time.as_millis() as u64);
     }
 
     /// Stops the clock; from now on only [`Self::skip`] advances it: for tests.
     pub fn stop_time(&mut self) {
-        self.skipped_us = self.micros();
-        self.started = None;
+        self.clock.stop();
     }
 
     /// Runs one main-loop iteration of each worker without a thread; returns the number of received packets.

@@ -10,6 +10,7 @@ use stoa_engine::worker::Command;
 use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_wire::ethernet::Mac;
 
+use super::capability::CAPABILITIES;
 use super::desired;
 use super::fib::Fib;
 use super::forwarder_state::{ForwarderState, InterfaceState};
@@ -18,9 +19,7 @@ use super::limits::{Table, TableFull};
 use super::listing::unix_s;
 use super::vrfs::DEFAULT;
 use crate::addresses::InterfaceAddresses;
-use crate::ethernet::interface_flags::{
-    ADVERTISE6, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, SUB_INTERFACE, UP, VIRTUAL, VRRP4, VRRP6,
-};
+use crate::ethernet::interface_flags::{FORWARD4, FORWARD6, IP4, IP6, SUB_INTERFACE, UP};
 use crate::neighbor::messages::Link;
 
 impl ForwarderState {
@@ -160,9 +159,8 @@ impl ForwarderState {
         self.send_to_workers(|| Command::Map { interface: index, base });
         if let Some(old) = old {
             if old.is_up && !is_up {
-                self.reset_neighbors(index);
-            }
-            if old.link.mac != mac || !is_up {
+                CAPABILITIES.iter().for_each(|capability| (capability.link_down)(self, index));
+            } else if old.link.mac != mac {
                 self.reset_dad(index);
             }
             self.remove_off_link_neighbors(index);
@@ -221,10 +219,8 @@ impl ForwarderState {
         self.publish_interfaces();
     }
 
-    /// Removes an interface whose routes are already removed.
+    /// Removes an interface that routes and capabilities no longer use.
     pub(super) fn remove_interface(&mut self, index: u32) {
-        self.remove_neighbors(index);
-        self.reset_dad(index);
         let Some(state) = self.take_interface(index) else { return };
         self.shared.clear_interface(index);
         self.shared.arcs.clear(&self.shared.attributes, index);
@@ -247,16 +243,12 @@ impl ForwarderState {
             | bit(desired.ip6.enabled, IP6)
             | bit(desired.ip4.forwarding, FORWARD4)
             | bit(desired.ip6.forwarding, FORWARD6)
-            | bit(!desired.tags.is_empty(), SUB_INTERFACE)
-            | bit(desired.ip4.discovery.is_some(), DISCOVERY4)
-            | bit(desired.ip6.advertisement.is_some(), ADVERTISE6)
-            | bit(!desired.ip4.virtual_routers.is_empty(), VRRP4)
-            | bit(!desired.ip6.virtual_routers.is_empty(), VRRP6)
-            | bit(self.has_active_virtual(index), VIRTUAL);
+            | bit(!desired.tags.is_empty(), SUB_INTERFACE);
+        // Before packets arrive: no packet of a new interface may bypass the rules of its VRF.
+        let flags =
+            CAPABILITIES.iter().fold(flags, |flags, it| flags | (it.flags)(self, index, state));
         let modes = desired.ip4.reverse_path | desired.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
-        // Before packets arrive: no packet of a new interface may bypass the rules of its VRF.
-        self.set_rules_feature(index, Some(vrf));
         for (node, on) in [
             ("ip4-reverse-path", desired.ip4.reverse_path != 0),
             ("ip6-reverse-path", desired.ip6.reverse_path != 0),
@@ -309,19 +301,17 @@ impl ForwarderState {
             (state.is_up, state.since.1) = (now, unix_s());
             self.index.unreviewed.insert(index);
             if !now {
-                self.reset_neighbors(index);
-                self.reset_dad(index);
+                CAPABILITIES.iter().for_each(|capability| (capability.link_down)(self, index));
             }
             changed.insert(index);
             self.refresh_desired_sets(index);
             self.host_routes_follow(index);
             if now {
-                self.report_groups(index);
+                CAPABILITIES.iter().for_each(|capability| (capability.link_up)(self, index));
             }
             self.pause(1);
         }
         self.refresh_learned(|key| changed.contains(&key.interface));
-        self.review_bfd_down_routes();
         self.review_changed();
         self.fib.settle();
     }

@@ -4,12 +4,10 @@
 use stoa_api::v1;
 use stoa_engine::Pool;
 use stoa_engine::counters::{Counter, LoopCounters};
-use stoa_engine::trace_capture::CAPTURES;
 use stoa_engine::worker::{RING, URGENT_RING, WORKERS_MAX};
 
+use super::capability::CAPABILITIES;
 use super::forwarder_state::ForwarderState;
-use crate::neighbor::entry::QUEUE;
-use crate::punt::Class;
 
 impl ForwarderState {
     /// All limits, with their use and the number of refusals.
@@ -23,10 +21,7 @@ impl ForwarderState {
         });
         let mut limits: Vec<v1::LimitState> = tables.collect();
         limits.extend(self.buffer_limits());
-        limits.extend(self.waiting_limits());
-        limits.extend(self.ring_limits());
-        limits.extend(self.policer_limits());
-        limits.extend(self.trace_capture_limits());
+        CAPABILITIES.iter().for_each(|capability| (capability.limits)(self, &mut limits));
         limits
     }
 
@@ -62,28 +57,8 @@ impl ForwarderState {
         ]
     }
 
-    /// Packets that wait for fragments or neighbours.
-    fn waiting_limits(&self) -> Vec<v1::LimitState> {
-        let reassembly = |(is_ip4, name)| {
-            let (used, refused) = self.shared.reassembly.used(is_ip4);
-            let capacity = self.shared.reassembly.get().0 as u64;
-            let fix = "Raise /stoa-system:system/stoa-ip:reassembly/packets.";
-            limit(name, Some(used as u64), capacity, refused, fix)
-        };
-        let mut limits: Vec<v1::LimitState> =
-            [(true, "ipv4-reassembly"), (false, "ipv6-reassembly")].map(reassembly).into();
-        limits.push(limit(
-            "neighbor-packets",
-            Some(self.cache.queued() as u64),
-            (self.limits.neighbors * QUEUE) as u64,
-            self.drops_of("neighbor-queue"),
-            "16 packets wait for each neighbour that is being resolved; more are dropped.",
-        ));
-        limits
-    }
-
     /// Rings between threads. A ring without a use figure is filled and emptied by workers alone.
-    fn ring_limits(&self) -> Vec<v1::LimitState> {
+    pub(super) fn ring_limits(&self) -> Vec<v1::LimitState> {
         let workers = self.worker_pool.workers.len() as u64;
         let waiting = self.worker_pool.workers.iter().map(stoa_engine::worker::WorkerHandle::punts);
         let punts = waiting.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -128,60 +103,12 @@ impl ForwarderState {
         ]
     }
 
-    /// The total rate of each control-plane policer.
-    fn policer_limits(&self) -> impl Iterator<Item = v1::LimitState> {
-        let sums = self.list_punts().into_iter().filter(|row| row.interface.is_empty());
-        let policer = |(class, row): (Class, v1::PuntState)| {
-            let fix =
-                format!("Packets per second: {}. See `stoa show punts`.", class.description());
-            limit(&format!("policer-{}", class.name()), None, row.rate.into(), row.dropped, &fix)
-        };
-        Class::ALL.into_iter().zip(sums).map(policer)
-    }
-
-    /// Captures and traces.
-    fn trace_capture_limits(&self) -> [v1::LimitState; 4] {
-        let captures = self.capture_statistics();
-        let trace = self.trace_statistics();
-        [
-            limit(
-                "captures",
-                Some(captures.running as u64),
-                CAPTURES as u64,
-                captures.refused,
-                "Stop one of them.",
-            ),
-            limit(
-                "capture-bytes",
-                None,
-                captures.capacity,
-                captures.missed,
-                "Refused are frames; capture less: by a filter, --snap-length, or on another interface.",
-            ),
-            limit(
-                "traced-packets",
-                // A trace that has all its packets is complete, not full.
-                (trace.traced < trace.requested).then_some(trace.traced),
-                trace.requested,
-                0,
-                "Start another trace: `stoa trace add --count` follows up to 1,000 packets.",
-            ),
-            limit(
-                "traced-steps",
-                Some(trace.steps),
-                trace.capacity,
-                trace.lost,
-                "Trace fewer packets.",
-            ),
-        ]
-    }
-
     /// A counter summed over the workers.
     fn sum(&self, of: fn(&LoopCounters) -> &Counter) -> u64 {
         self.worker_pool.workers.iter().map(|worker| of(&worker.counters.main_loop).get()).sum()
     }
 
-    fn drops_of(&self, reason: &str) -> u64 {
+    pub(super) fn drops_of(&self, reason: &str) -> u64 {
         let drops = self.list_drops().into_iter();
         drops.filter(|drop| drop.reason == reason).map(|drop| drop.packets).sum()
     }

@@ -238,7 +238,7 @@ pub struct LimitState {
 impl ForwarderState {
     /// Neighbours of the interface and family closest to its limit, and that limit.
     fn fullest_neighbors(&self) -> (usize, usize) {
-        let occupancy = self.cache.occupancy();
+        let occupancy = self.capabilities.neighbors.cache().occupancy();
         let default = occupancy.default_limit();
         let of_side = |((interface, is_ip4), used)| {
             let state = self.interface(interface);
@@ -262,10 +262,10 @@ impl ForwarderState {
             (Table::VrfRoutes, fib.vrf_routes),
             (Table::NextHops, fib.next_hops),
             (Table::Adjacencies, fib.adjacencies),
-            (Table::Neighbors, (self.cache.len(), self.limits.neighbors)),
+            (Table::Neighbors, (self.capabilities.neighbors.cache().len(), self.limits.neighbors)),
             (Table::Interfaces, (interfaces, INTERFACES)),
             (Table::Vrfs, (self.vrfs.len(), VRFS)),
-            (Table::Rules, (self.rules.fullest(), RULES)),
+            (Table::Rules, (self.capabilities.policy.fullest(), RULES)),
         ];
         let table = |(table, (used, limit)): (Table, (usize, usize))| LimitState {
             name: table.name().to_owned(),
@@ -275,8 +275,8 @@ impl ForwarderState {
             fix: table.fix(),
         };
         let mut limits: Vec<LimitState> = tables.into_iter().map(table).collect();
-        let occupancy = self.cache.occupancy();
-        let evicted = self.cache.evicted();
+        let occupancy = self.capabilities.neighbors.cache().occupancy();
+        let evicted = self.capabilities.neighbors.cache().evicted();
         let table = Table::InterfaceNeighbors;
         let refused = evicted.1 + self.fib.table_full_counts.of(table);
         let shares = [

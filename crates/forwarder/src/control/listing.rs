@@ -7,16 +7,28 @@ use stoa_engine::counters::WorkerCounters;
 use stoa_engine::{clock, graph};
 use stoa_tables::adjacency::AdjacencyKind;
 
+use super::capability::{CAPABILITIES, Capability, Start, Verbs};
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use crate::drops;
 use crate::nodes;
 
 /// The load of one worker over the last second.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WorkerLoad {
+struct WorkerLoad {
     cycles: u64,
     at: Option<Instant>,
     load: f64,
+}
+
+/// The loads of all workers.
+pub(super) struct WorkerLoads(Vec<WorkerLoad>);
+
+impl Capability for WorkerLoads {
+    const VERBS: Verbs = Verbs::NONE;
+
+    fn start(start: &Start<'_>) -> Self {
+        Self(vec![WorkerLoad::default(); start.workers.count])
+    }
 }
 
 /// Seconds since 1970, for display only.
@@ -41,7 +53,9 @@ impl ForwarderState {
     /// Measures the load of the workers; called about once a second.
     pub fn sample(&mut self) {
         let hz = clock::tsc_hz() as f64;
-        for (worker, worker_load) in self.worker_pool.workers.iter().zip(&mut self.worker_load) {
+        for (worker, worker_load) in
+            self.worker_pool.workers.iter().zip(&mut self.capabilities.load.0)
+        {
             let cycles = worker.counters.main_loop.busy_cycles.get();
             if let Some(at) = worker_load.at {
                 let elapsed = at.elapsed().as_secs_f64() * hz;
@@ -79,9 +93,8 @@ impl ForwarderState {
             detail_text if detail_text.is_empty() && !port.is_up => port.reason_down.clone(),
             detail_text => detail_text,
         });
-        v1::InterfaceState {
+        let mut facts = v1::InterfaceState {
             name: state.name.clone(),
-            bfd: self.list_bfd(index),
             index,
             driver: port.map(|port| port.port.driver().to_owned()).unwrap_or_default(),
             parent: state.desired.parent.clone().unwrap_or_default(),
@@ -91,9 +104,6 @@ impl ForwarderState {
             up: state.is_up,
             created_unix_s: state.since.0,
             changed_unix_s: state.since.1,
-            advertising: self.advertising_state(index, true),
-            discovery: self.advertising_state(index, false),
-            virtual_routers: self.virtual_router_states(index),
             mac: state.link.mac.to_vec(),
             mtu: state.mtu.0.max(state.mtu.1).into(),
             addresses: addresses
@@ -115,16 +125,15 @@ impl ForwarderState {
             tx_queues: port.map_or(0, |port| port.queues.1),
             numa_node: port.and_then(|port| port.node).map(|node| node.0),
             vrf: state.desired.vrf.clone(),
-            host_interface: self
-                .host_interfaces
-                .get(&state.name)
-                .map(|it| it.detail())
-                .unwrap_or_default(),
             cross_connect: state.desired.cross_connect.clone().unwrap_or_default(),
             software_rss: port.is_some_and(|port| {
-                self.software_rss.contains(&state.name) && self.is_short_of_queues(port.queues.0)
+                self.rx_queues.software_rss.contains(&state.name)
+                    && self.is_short_of_queues(port.queues.0)
             }),
-        }
+            ..v1::InterfaceState::default()
+        };
+        CAPABILITIES.iter().for_each(|capability| (capability.facts)(self, index, &mut facts));
+        facts
     }
 
     /// Packets and bytes over an adjacency since the start, summed over the workers.
@@ -153,7 +162,7 @@ impl ForwarderState {
                     queued: entry.queue.len() as u32,
                 })
             };
-        self.cache.iter().filter_map(interface_state).collect()
+        self.capabilities.neighbors.cache().iter().filter_map(interface_state).collect()
     }
 
     /// All nodes, worker by worker: inputs, the graph, `port-output`.
@@ -210,8 +219,14 @@ impl ForwarderState {
                 polling: worker.status.polling().name().to_owned(),
                 loops: main_loop.iterations.get(),
                 sleeps: main_loop.sleeps.get(),
-                busy: self.worker_load[at].load,
-                queues: self.queues.iter().filter(|q| q.1 == at).map(|q| q.0.clone()).collect(),
+                busy: self.capabilities.load.0[at].load,
+                queues: self
+                    .rx_queues
+                    .names
+                    .iter()
+                    .filter(|q| q.1 == at)
+                    .map(|q| q.0.clone())
+                    .collect(),
                 packets,
                 vector: packets as f64 / (main_loop.busy_iterations.get().max(1) as f64),
                 handed_out: worker.counters.ledger.handed_out.get(),
@@ -230,7 +245,7 @@ impl ForwarderState {
             total.buffers += u64::from(pool.count() + pool.jumbo_count());
             total.buffers_free += pool.free() + pool.jumbo_free();
         }
-        total.buffers_waiting = self.cache.queued() as u64;
+        total.buffers_waiting = self.capabilities.neighbors.cache().queued() as u64;
         // Drivers keep no buffers: one that is neither free nor waiting is held by a worker or by this
         // thread, and an idle router holds none.
         total.buffers_busy =
@@ -240,7 +255,7 @@ impl ForwarderState {
 
     /// Whether every next hop of routes is resolved: for benchmarks and tests.
     pub fn is_resolved(&self) -> bool {
-        self.cache.each().all(|(_, entry)| {
+        self.capabilities.neighbors.cache().each().all(|(_, entry)| {
             let adjacency = self.fib.adjacency(entry.adjacency);
             adjacency.is_some_and(|adjacency| adjacency.kind == AdjacencyKind::Complete)
         })

@@ -10,8 +10,10 @@ use stoa_wire::ipv6;
 use stoa_wire::mld::{self, Record};
 use stoa_wire::vrrp;
 
+use super::capability::{Capability, Punted, Start, Verbs};
 use super::forwarder_state::ForwarderState;
 use crate::neighbor::entry::Millis;
+use crate::punt::Class;
 
 /// How often a change is reported (RFC 3810 9.1: the robustness variable).
 const ROBUSTNESS: u32 = 2;
@@ -21,35 +23,72 @@ const REPORT_INTERVAL_MS: Millis = 1000;
 const MAX_GROUPS: usize = 60;
 
 /// Reports to send, by interface: time, and how many are left.
-pub(super) type Pending = BTreeMap<u32, (Millis, u32)>;
+type Pending = BTreeMap<u32, (Millis, u32)>;
+
+/// The reports.
+#[derive(Default)]
+pub(super) struct Reports {
+    pending: Pending,
+}
+
+impl Capability for Reports {
+    const VERBS: Verbs = Verbs {
+        publish: |state, published| {
+            published.regrouped.iter().for_each(|index| state.report_groups(*index));
+        },
+        punts: &[Punted {
+            class: Class::Listener,
+            takes: |_| true,
+            receive: |state, _, packet| state.answer_query(packet.rx_if),
+        }],
+        link_up: ForwarderState::report_groups,
+        tick: ForwarderState::tick_reports,
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
+}
 
 impl ForwarderState {
     /// Reports the groups of an interface now and once more, after they changed or the interface came up.
-    pub(super) fn report_groups(&mut self, interface: u32) {
-        self.reports.remove(&interface);
+    fn report_groups(&mut self, interface: u32) {
+        self.capabilities.listener_reports.pending.remove(&interface);
         if !self.interface(interface).is_some_and(|state| state.is_up) {
             // Reported when it comes up.
             return;
         }
         self.send_report(interface, Record::ToExclude);
-        self.reports.insert(interface, (self.now() + REPORT_INTERVAL_MS, ROBUSTNESS - 1));
+        self.capabilities
+            .listener_reports
+            .pending
+            .insert(interface, (self.now() + REPORT_INTERVAL_MS, ROBUSTNESS - 1));
     }
 
     /// Sends the reports that are due.
-    pub(super) fn tick_reports(&mut self) {
+    fn tick_reports(&mut self) {
         let now = self.now();
-        let due = self.reports.extract_if(.., |_, (at, _)| *at <= now).collect::<Pending>();
+        let due = self
+            .capabilities
+            .listener_reports
+            .pending
+            .extract_if(.., |_, (at, _)| *at <= now)
+            .collect::<Pending>();
         for (interface, (_, left)) in due {
             self.send_report(interface, Record::ToExclude);
             if left > 1 {
-                self.reports.insert(interface, (now + REPORT_INTERVAL_MS, left - 1));
+                self.capabilities
+                    .listener_reports
+                    .pending
+                    .insert(interface, (now + REPORT_INTERVAL_MS, left - 1));
             }
         }
     }
 
     /// Answers a query with all our groups, at once and in one packet. RFC 3810 5.1.3 allows any delay up to
     /// that of the query.
-    pub(super) fn answer_query(&mut self, interface: u32) {
+    fn answer_query(&mut self, interface: u32) {
         self.send_report(interface, Record::IsExclude);
     }
 

@@ -3,8 +3,10 @@
 
 use stoa_tables::adjacency::AdjacencyKind;
 
+use super::capability::{Capability, Start, Verbs};
 use super::desired;
 use super::forwarder_state::ForwarderState;
+use crate::arcs::ROUTER;
 
 /// The nodes of output features, and whether an interface has them.
 fn output_features(desired: &desired::Interface) -> [(&'static str, bool); 3] {
@@ -15,7 +17,36 @@ fn output_features(desired: &desired::Interface) -> [(&'static str, bool); 3] {
     ]
 }
 
+/// The features of packets that this router originates: those of no interface.
+#[derive(Default)]
+pub(super) struct OriginFeatures {
+    has_noop: bool,
+}
+
+impl Capability for OriginFeatures {
+    const VERBS: Verbs = Verbs {
+        apply: |state, step| {
+            state.set_origin_features(step.desired().noop_origin);
+            Ok(())
+        },
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
+}
+
 impl ForwarderState {
+    fn set_origin_features(&mut self, has_noop: bool) {
+        let features = &mut self.capabilities.origin_features;
+        if std::mem::replace(&mut features.has_noop, has_noop) != has_noop {
+            for node in ["ip4-origin-noop", "ip6-origin-noop"] {
+                self.shared.set_feature(ROUTER, node, has_noop);
+            }
+        }
+    }
+
     /// Switches the output features of an interface. Its adjacencies follow when they are written: on a
     /// change of its settings, all of them are.
     pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {
@@ -104,7 +135,7 @@ mod tests {
 
     /// The kind of the neighbour's adjacency, and whether it has output features.
     fn of_neighbor(state: &ForwarderState, interface: u32) -> (AdjacencyKind, bool) {
-        let entry = state.cache.get(&(interface, NEIGHBOR)).unwrap();
+        let entry = state.capabilities.neighbors.cache().get(&(interface, NEIGHBOR)).unwrap();
         let adjacency = state.fib.adjacency(entry.adjacency).unwrap();
         (adjacency.kind, adjacency.has_output_features)
     }
@@ -142,11 +173,11 @@ mod tests {
         state.set_output_features(index, &Interface { noop_output: true, ..plain });
         state.refresh_neighbors(index);
         assert_eq!(of_neighbor(state, index), (AdjacencyKind::Drop, false));
-        state.tick_neighbors();
+        state.tick();
         assert_eq!(of_neighbor(state, index), (AdjacencyKind::Drop, false));
         others.pop().into_iter().for_each(|other| state.fib.retire_adjacency(other));
-        state.tick_neighbors();
+        state.tick();
         assert_eq!(of_neighbor(state, index), (AdjacencyKind::Complete, true));
-        assert!(state.outdated_adjacencies.is_empty());
+        assert!(!state.capabilities.neighbors.has_outdated());
     }
 }

@@ -8,7 +8,8 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
-use super::desired::{DesiredChange, DesiredState, Prefix, Rule as DesiredRule, RuleAction};
+use super::capability::{Capability, Start, Step, Verbs};
+use super::desired::{DesiredState, Prefix, Rule as DesiredRule, RuleAction};
 use super::forwarder_state::ForwarderState;
 use crate::ip::policy::{ANY, Hits, Match, OWN_TABLE, Policies, Policy, PolicyAction, Rule, Rules};
 use crate::shared::SpecialNextHop;
@@ -25,6 +26,26 @@ pub(super) struct ActiveRules {
     hits: HashMap<DesiredRule, Arc<Hits>>,
     /// The compiled rules that workers read.
     policies: Policies,
+}
+
+impl Capability for ActiveRules {
+    const VERBS: Verbs = Verbs {
+        apply: |state, step| {
+            if concerns_rules(step) {
+                state.set_rules(step.desired());
+            }
+            Ok(())
+        },
+        flags: |state, index, interface| {
+            state.set_rules_feature(index, Some(state.vrf_id(interface.vrf)));
+            0
+        },
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
 }
 
 impl ActiveRules {
@@ -65,24 +86,25 @@ impl Bits for u128 {
     }
 }
 
-impl ForwarderState {
-    /// Whether a change concerns rules: they name interfaces and VRFs.
-    pub(super) fn concerns_rules(&self, desired: &DesiredState, touched: &DesiredChange) -> bool {
-        let mut rules = desired.rules.values().flatten();
-        let names = |rule: &DesiredRule| touched.interfaces.contains_key(&rule.interface);
-        touched.rules.is_some()
-            || !touched.vrfs.is_empty()
-            || !touched.ports.is_empty() && !desired.rules.is_empty()
-            || !touched.interfaces.is_empty() && rules.any(names)
-    }
+/// Whether a step concerns rules: they name interfaces and VRFs.
+fn concerns_rules(step: &Step<'_>) -> bool {
+    let (desired, touched) = (step.desired(), step.touched);
+    let mut rules = desired.rules.values().flatten();
+    let names = |rule: &DesiredRule| touched.interfaces.contains_key(&rule.interface);
+    touched.rules.is_some()
+        || !touched.vrfs.is_empty()
+        || !touched.ports.is_empty() && !desired.rules.is_empty()
+        || !touched.interfaces.is_empty() && rules.any(names)
+}
 
+impl ForwarderState {
     /// Activates the desired rules. Interfaces and VRFs are configured before.
-    pub(super) fn set_rules(&mut self, desired: &DesiredState) {
+    fn set_rules(&mut self, desired: &DesiredState) {
         let workers = self.workers.count;
-        let mut former = std::mem::take(&mut self.rules.hits);
+        let mut former = std::mem::take(&mut self.capabilities.policy.hits);
         for rule in desired.rules.values().flatten() {
             let hits = former.remove(rule).unwrap_or_else(|| Arc::new(Hits::new(workers)));
-            self.rules.hits.insert(rule.clone(), hits);
+            self.capabilities.policy.hits.insert(rule.clone(), hits);
         }
         let mut policies = Policies::default();
         for (slot, state) in self.vrfs.iter() {
@@ -93,10 +115,10 @@ impl ForwarderState {
                 policies.0.push(Policy { vrf, ip4, ip6 });
             }
         }
-        if self.rules.rules != desired.rules {
-            self.rules.rules.clone_from(&desired.rules);
+        if self.capabilities.policy.rules != desired.rules {
+            self.capabilities.policy.rules.clone_from(&desired.rules);
         }
-        if self.rules.policies == policies {
+        if self.capabilities.policy.policies == policies {
             return;
         }
         self.shared.policies.publish(policies.clone(), &mut self.graveyard);
@@ -104,8 +126,8 @@ impl ForwarderState {
             let families = |it: &Policy| (it.vrf, it.ip4.list.is_empty(), it.ip6.list.is_empty());
             policies.0.iter().map(families).collect::<Vec<_>>()
         };
-        let is_same = ruled(&self.rules.policies) == ruled(&policies);
-        self.rules.policies = policies;
+        let is_same = ruled(&self.capabilities.policy.policies) == ruled(&policies);
+        self.capabilities.policy.policies = policies;
         if is_same {
             return;
         }
@@ -117,8 +139,8 @@ impl ForwarderState {
     }
 
     /// Enables rules on an interface whose VRF has some.
-    pub(super) fn set_rules_feature(&self, index: u32, vrf: Option<u32>) {
-        let policy = vrf.and_then(|vrf| self.rules.policies.of(vrf));
+    fn set_rules_feature(&self, index: u32, vrf: Option<u32>) {
+        let policy = vrf.and_then(|vrf| self.capabilities.policy.policies.of(vrf));
         let has4 = policy.is_some_and(|policy| !policy.ip4.list.is_empty());
         let has6 = policy.is_some_and(|policy| !policy.ip6.list.is_empty());
         self.shared.set_feature(index, "ip4-policy", has4);
@@ -151,7 +173,7 @@ impl ForwarderState {
             };
             let ports = [rule.source_ports, rule.destination_ports];
             is_deep |= rule.ip_protocol.is_some() || ports.iter().any(Option::is_some);
-            let hits = self.rules.hits.get(rule).cloned();
+            let hits = self.capabilities.policy.hits.get(rule).cloned();
             let hits = hits.unwrap_or_else(|| Arc::new(Hits::new(self.workers.count)));
             list.push(Rule { of: self.match_of(rule), action, hits });
         }
@@ -180,10 +202,11 @@ impl ForwarderState {
 
     /// The active rules in order, by VRF and family.
     pub fn list_rules(&self) -> Vec<v1::RuleState> {
-        let mut lists: Vec<_> = self.rules.rules.iter().collect();
+        let mut lists: Vec<_> = self.capabilities.policy.rules.iter().collect();
         lists.sort_by_key(|((vrf, is_ip4), _)| (vrf, !is_ip4));
         let state = |rule: &DesiredRule| {
-            let (packets, bytes) = self.rules.hits.get(rule).map_or((0, 0), |hits| hits.sum());
+            let (packets, bytes) =
+                self.capabilities.policy.hits.get(rule).map_or((0, 0), |hits| hits.sum());
             v1::RuleState { rule: Some(rule_message(rule)), packets, bytes }
         };
         lists.into_iter().flat_map(|(_, rules)| rules).map(state).collect()

@@ -1,5 +1,6 @@
 //! Ports: opening, closing, and link changes.
 
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use stoa_engine::worker::Command;
 use stoa_engine::{NumaNode, Pool, Port, PortEvent, Queues, RxQueue, TxQueue};
 use stoa_ports::{OpenError, PortConfig};
 
+use super::capability::CAPABILITIES;
 use super::forwarder_state::{ForwarderState, PortState};
 use super::pending_port::PendingPort;
 
@@ -17,6 +19,22 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Opens ports: [`stoa_ports::open`], or a function of a test.
 pub type PortOpener =
     Arc<dyn Fn(&PortConfig, &'static Pool) -> Result<Box<dyn Port>, OpenError> + Send + Sync>;
+
+/// How ports are opened.
+pub(super) struct Opener {
+    pub(super) open: PortOpener,
+    /// Ports whose device is missing are retried later, not refused.
+    pub(super) may_defer: bool,
+}
+
+/// How received packets reach the workers.
+#[derive(Default)]
+pub(super) struct RxQueues {
+    /// Receive queues by name, and the worker that polls each.
+    pub(super) names: Vec<(String, usize)>,
+    /// Ports with software RSS.
+    pub(super) software_rss: BTreeSet<String>,
+}
 
 impl ForwarderState {
     /// Opens a port; its queues come with its link.
@@ -29,9 +47,9 @@ impl ForwarderState {
         let mut reason_down = String::new();
         let (node, pool) = (self.placement.node_of_port(config), self.placement.pool_for(config));
         let _placed = self.placement.place_rings(node);
-        let port = match (self.open)(&with_default_queues, pool) {
+        let port = match (self.opener.open)(&with_default_queues, pool) {
             Ok(port) => port,
-            Err(error) if self.may_defer_ports && error.may_pass() => {
+            Err(error) if self.opener.may_defer && error.may_pass() => {
                 reason_down = error.to_string();
                 tracing::warn!(
                     interface = name,
@@ -42,7 +60,7 @@ impl ForwarderState {
                 Box::new(PendingPort::new(
                     with_default_queues,
                     pool,
-                    self.open.clone(),
+                    self.opener.open.clone(),
                     reason_down.clone(),
                 ))
             }
@@ -115,7 +133,7 @@ impl ForwarderState {
     pub fn service_ports(&mut self) {
         self.begin_slices();
         self.service_ports_named(self.serviced_ports.iter().cloned().collect());
-        self.service_host_interfaces();
+        CAPABILITIES.iter().for_each(|capability| (capability.service)(self, None));
         self.end_slices();
     }
 
@@ -204,16 +222,16 @@ impl ForwarderState {
         self.remove_queue_names(name);
         // With a queue for each worker, the port itself distributes the flows.
         let is_software_rss =
-            self.software_rss.contains(name) && self.is_short_of_queues(rx.len() as u32);
+            self.rx_queues.software_rss.contains(name) && self.is_short_of_queues(rx.len() as u32);
         let software_rss =
             is_software_rss.then_some(crate::flow::of_frame as stoa_engine::worker::FlowOf);
         let mut far = None;
         for (number, queue) in rx.into_iter().enumerate() {
-            let queues = &self.queues;
+            let queues = &self.rx_queues.names;
             let load = |worker| queues.iter().filter(|queue| queue.1 == worker).count();
             let at = self.placement.receiver(place.0, place.1, load);
             far = far.or(place.0.filter(|node| self.placement.is_far(at, *node)));
-            self.queues.push((format!("{name}:{number}"), at));
+            self.rx_queues.names.push((format!("{name}:{number}"), at));
             let command = Command::AddRx { interface, input, node, queue, software_rss };
             self.worker_pool.workers[at].send(command);
         }
@@ -233,7 +251,9 @@ impl ForwarderState {
     }
 
     pub(super) fn remove_queue_names(&mut self, name: &str) {
-        self.queues.retain(|(queue, _)| queue.rsplit_once(':').is_none_or(|q| q.0 != name));
+        self.rx_queues
+            .names
+            .retain(|(queue, _)| queue.rsplit_once(':').is_none_or(|q| q.0 != name));
     }
 
     fn port_down(&mut self, name: &str, reason: String) {

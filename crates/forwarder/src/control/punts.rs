@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use stoa_api::v1;
+use stoa_engine::Urgency;
 use stoa_engine::node::Punt;
-use stoa_engine::{Packet, Urgency};
-use stoa_wire::protocol;
 
+use super::capability::{CAPABILITIES, Capability, Start, Verbs};
 use super::forwarder_state::ForwarderState;
+use super::limit_listing::limit;
 use crate::drops::Drop;
 use crate::punt::policer::PolicerCounters;
 use crate::punt::{Class, Limit};
@@ -16,19 +17,56 @@ use crate::punt::{Class, Limit};
 /// Packets per worker in one round. An urgent packet waits for at most one round of the others.
 const BATCHES: [(Urgency, usize); 2] = [(Urgency::Urgent, 256), (Urgency::Usual, 128)];
 
+/// The state of punts on this thread.
+#[derive(Default)]
+pub(super) struct Punts {
+    /// Policers that differ from their defaults.
+    limits: BTreeMap<Class, Limit>,
+    /// Punts deferred until older packets have joined the queue of their neighbour.
+    deferred: Deferred,
+}
+
+impl Capability for Punts {
+    const VERBS: Verbs = Verbs {
+        apply: |state, step| {
+            state.set_policers(&step.desired().punts);
+            Ok(())
+        },
+        limits: |state, rows| {
+            rows.extend(state.ring_limits());
+            rows.extend(state.policer_limits());
+        },
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
+}
+
 /// Punts that were taken from the rings ahead of their turn, by worker. Empty at the end of each round.
 #[derive(Default)]
-pub(super) struct Deferred {
+struct Deferred {
     punts: VecDeque<(usize, Punt)>,
     /// How many more may be deferred in this round.
     capacity: usize,
+}
+
+/// The upper protocol of an IP packet without extension headers.
+pub(super) fn protocol_of(bytes: &[u8]) -> Option<u8> {
+    bytes.get(if is_ip4(bytes) { 9 } else { 6 }).copied()
+}
+
+/// Whether it is an IPv4 packet.
+pub(super) fn is_ip4(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| first >> 4 == 4)
 }
 
 impl ForwarderState {
     /// Processes the packets from the workers; returns their number.
     pub fn process_punts(&mut self) -> usize {
         let mut processed = 0;
-        self.deferred.capacity = BATCHES[1].1 * self.worker_pool.workers.len();
+        self.capabilities.punts.deferred.capacity = BATCHES[1].1 * self.worker_pool.workers.len();
         for (urgency, batch) in BATCHES {
             for at in 0..self.worker_pool.workers.len() {
                 for _ in 0..batch {
@@ -36,7 +74,8 @@ impl ForwarderState {
                     processed += 1;
                     self.process_punt(at, punt);
                     // Older than what is still in the ring.
-                    while let Some((at, punt)) = self.deferred.punts.pop_front() {
+                    while let Some((at, punt)) = self.capabilities.punts.deferred.punts.pop_front()
+                    {
                         self.process_punt(at, punt);
                     }
                 }
@@ -45,33 +84,14 @@ impl ForwarderState {
         processed
     }
 
+    /// Hands a packet to the capability that takes it.
     fn process_punt(&mut self, worker: usize, punt: Punt) {
-        match Class::of(punt.cause) {
-            Some(Class::Arp | Class::ArpReply) => self.receive_arp(&punt.packet),
-            Some(Class::Nd | Class::NdReply) => self.receive_nd(&punt.packet),
-            Some(Class::Resolve | Class::LocalResolve) => self.resolve(worker, punt.packet),
-            Some(Class::Redirect) => self.send_redirect(&punt.packet),
-            Some(Class::Routing) => self.receive_routing(&punt.packet),
-            Some(Class::Listener) => self.answer_query(punt.packet.rx_if),
-            Some(Class::Solicitation) => match punt.packet.bytes().first().map(|byte| byte >> 4) {
-                Some(4) => self.receive_router_discovery(&punt.packet),
-                _ => self.receive_nd(&punt.packet),
-            },
-            _ => self.count_drop(Drop::Ip4LocalProtocol),
-        }
-    }
-
-    /// Handles a packet of a protocol that this thread implements.
-    fn receive_routing(&mut self, packet: &Packet) {
-        let bytes = packet.bytes();
-        let protocol = match bytes.first().map(|byte| byte >> 4) {
-            Some(4) => bytes.get(9),
-            _ => bytes.get(6),
-        };
-        match protocol.copied() {
-            Some(protocol::UDP) => self.receive_bfd(packet),
-            Some(protocol::VRRP) => self.receive_vrrp(packet),
-            _ => self.count_drop(Drop::Ip4LocalProtocol),
+        let Punt { cause, packet } = punt;
+        let all = CAPABILITIES.iter().flat_map(|capability| capability.punts);
+        let mut of_class = all.filter(|punted| Some(punted.class) == Class::of(cause));
+        match of_class.find(|punted| (punted.takes)(packet.bytes())) {
+            Some(punted) => (punted.receive)(self, worker, packet),
+            None => self.count_drop(Drop::Ip4LocalProtocol),
         }
     }
 
@@ -82,15 +102,15 @@ impl ForwarderState {
         let (urgency, batch) = BATCHES[1];
         for at in 0..self.worker_pool.workers.len() {
             for _ in 0..batch {
-                if self.deferred.capacity == 0 {
+                if self.capabilities.punts.deferred.capacity == 0 {
                     return;
                 }
                 let Some(punt) = self.worker_pool.workers[at].punted(urgency) else { break };
                 match Class::of(punt.cause) {
                     Some(Class::Resolve | Class::LocalResolve) => self.resolve(at, punt.packet),
                     _ => {
-                        self.deferred.capacity -= 1;
-                        self.deferred.punts.push_back((at, punt));
+                        self.capabilities.punts.deferred.capacity -= 1;
+                        self.capabilities.punts.deferred.punts.push_back((at, punt));
                     }
                 }
             }
@@ -98,16 +118,16 @@ impl ForwarderState {
     }
 
     /// Sets the policers; those that are not configured have their defaults.
-    pub(super) fn set_policers(&mut self, desired: &BTreeMap<Class, Limit>) {
+    fn set_policers(&mut self, desired: &BTreeMap<Class, Limit>) {
         for class in Class::ALL {
             let of = |limits: &BTreeMap<Class, Limit>| {
                 limits.get(&class).copied().unwrap_or(class.default_limit())
             };
-            if of(&self.punts) != of(desired) {
+            if of(&self.capabilities.punts.limits) != of(desired) {
                 self.shared.policers.set(class, of(desired));
             }
         }
-        self.punts = desired.clone();
+        self.capabilities.punts.limits = desired.clone();
     }
 
     /// The policer counters of an interface.
@@ -119,7 +139,13 @@ impl ForwarderState {
     pub fn list_punts(&self) -> Vec<v1::PuntState> {
         let mut rows = Vec::new();
         for class in Class::ALL {
-            let limit = self.punts.get(&class).copied().unwrap_or(class.default_limit());
+            let limit = self
+                .capabilities
+                .punts
+                .limits
+                .get(&class)
+                .copied()
+                .unwrap_or(class.default_limit());
             let row =
                 |interface: &str, counters: PolicerCounters, rate: u32, burst: u32| v1::PuntState {
                     class: class.name().to_owned(),
@@ -146,5 +172,16 @@ impl ForwarderState {
             rows.insert(at, row("", total_of, limit.total, 0));
         }
         rows
+    }
+
+    /// The total rate of each control-plane policer.
+    fn policer_limits(&self) -> impl Iterator<Item = v1::LimitState> {
+        let sums = self.list_punts().into_iter().filter(|row| row.interface.is_empty());
+        let policer = |(class, row): (Class, v1::PuntState)| {
+            let fix =
+                format!("Packets per second: {}. See `stoa show punts`.", class.description());
+            limit(&format!("policer-{}", class.name()), None, row.rate.into(), row.dropped, &fix)
+        };
+        Class::ALL.into_iter().zip(sums).map(policer)
     }
 }

@@ -125,8 +125,8 @@ impl ForwarderState {
         self.add_port(name.clone(), state);
         applied.ports_opened += 1;
         match desired.software_rss.contains(&name) {
-            true => self.software_rss.insert(name),
-            false => self.software_rss.remove(&name),
+            true => self.rx_queues.software_rss.insert(name),
+            false => self.rx_queues.software_rss.remove(&name),
         };
     }
 }
@@ -139,5 +139,5 @@ fn is_unchanged(
     old: &PortState,
 ) -> bool {
     desired.ports.get(name) == Some(&old.config)
-        && state.software_rss.contains(name) == desired.software_rss.contains(name)
+        && state.rx_queues.software_rss.contains(name) == desired.software_rss.contains(name)
 }

@@ -195,7 +195,7 @@ impl ForwarderState {
                 && to.is_none_or(|to| network(to, prefix.1) == prefix.0)
                 && listing.asks_for_protocol(route.protocol)
         };
-        let bfd_down = state.bfd_down.iter().filter(is_asked);
+        let bfd_down = self.withdrawn_by_bfd(slot).filter(is_asked);
         let routes =
             bfd_down.filter_map(|(prefix, route)| route_message(&state.name, prefix, route));
         routes
@@ -242,9 +242,12 @@ impl ForwarderState {
                 resolved += 1;
                 continue;
             };
-            let is_bfd_down = self.bfd.has_failed(&(key.interface, next_hop));
+            let is_bfd_down = self.capabilities.bfd.has_failed(&(key.interface, next_hop));
             bfd_down += usize::from(is_up && is_bfd_down);
-            let Some(entry) = self.cache.get(&(key.interface, next_hop)) else { continue };
+            let Some(entry) = self.capabilities.neighbors.cache().get(&(key.interface, next_hop))
+            else {
+                continue;
+            };
             resolved += usize::from(entry.state.is_resolved() && !is_bfd_down);
             let sent = entry.sent(self.sent_over(entry.adjacency));
             packets += sent.0;

@@ -134,7 +134,7 @@ impl ForwarderState {
     /// Records that a route is in the table.
     fn install(&mut self, slot: Slot, prepared: Prepared<'_>) {
         let Prepared { prefix, route, set, .. } = prepared;
-        self.touched.add(prefix);
+        self.capabilities.neighbors.touch(prefix);
         self.vrfs.count_links(slot, set.as_deref(), true);
         let installed = Installed { route: route.clone(), set };
         let old = self.vrfs.get_mut(slot).and_then(|state| state.insert(prefix, installed));
@@ -150,7 +150,7 @@ impl ForwarderState {
     pub(super) fn remove_route(&mut self, slot: Slot, prefix: Prefix) {
         let state = self.vrfs.get_mut(slot);
         let Some(installed) = state.and_then(|state| state.remove(&prefix)) else { return };
-        self.touched.add(prefix);
+        self.capabilities.neighbors.touch(prefix);
         let is_learned = self.unshadow(slot, prefix);
         if !is_learned {
             self.fib.remove(slot, prefix);
@@ -249,9 +249,12 @@ impl ForwarderState {
         let path = |key: &PathKey| {
             let interface = self.interface(key.interface).filter(|state| state.is_up)?;
             let (adjacency, is_unreachable) = match key.next_hop {
-                Some(next_hop) if self.bfd.has_failed(&(key.interface, next_hop)) => return None,
+                Some(next_hop) if self.capabilities.bfd.has_failed(&(key.interface, next_hop)) => {
+                    return None;
+                }
                 Some(next_hop) => {
-                    let entry = self.cache.get(&(key.interface, next_hop))?;
+                    let entry =
+                        self.capabilities.neighbors.cache().get(&(key.interface, next_hop))?;
                     (entry.adjacency, entry.lost)
                 }
                 None if key.is_ip4 => (interface.gleans.0, false),
@@ -264,7 +267,13 @@ impl ForwarderState {
 
     /// The reachability of a gateway has changed: updates the sets of paths through it.
     pub(super) fn refresh_sets_through(&mut self, (interface, address): Key) {
-        if self.cache.get(&(interface, address)).is_none_or(|entry| entry.pins == 0) {
+        if self
+            .capabilities
+            .neighbors
+            .cache()
+            .get(&(interface, address))
+            .is_none_or(|entry| entry.pins == 0)
+        {
             return;
         }
         let is_through =

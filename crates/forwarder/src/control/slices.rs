@@ -52,7 +52,6 @@ impl ForwarderState {
         self.fib.settle();
         self.process_punts();
         self.run_due_timers();
-        self.run_bfd();
         self.begin_slices();
     }
 

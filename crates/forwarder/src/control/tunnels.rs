@@ -1,15 +1,33 @@
 //! Publishes tunnels to the workers: the ports that are tunnels, with their interfaces.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use stoa_ports::{PortConfig, TunnelConfig};
 
+use super::capability::{Capability, Published, Start, Verbs};
 use super::forwarder_state::ForwarderState;
 use crate::tunnel::Tunnel;
 use crate::tunnel::table::Tunnels;
 
 /// Default TTL or hop limit of outer packets: IANA's recommended TTL.
 const HOP_LIMIT: u8 = 64;
+
+/// The tunnels as published.
+#[derive(Default)]
+pub(super) struct PublishedTunnels {
+    published: Vec<Tunnel>,
+    /// Their interfaces.
+    interfaces: BTreeSet<u32>,
+}
+
+impl Capability for PublishedTunnels {
+    const VERBS: Verbs = Verbs { publish: ForwarderState::publish_changed_tunnels, ..Verbs::NONE };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
+}
 
 impl ForwarderState {
     /// Whether the interface is a tunnel: everything sent to it goes to one endpoint, so it has no
@@ -26,8 +44,24 @@ impl ForwarderState {
         }
     }
 
+    /// Publishes the tunnels if one of the changed interfaces is or was a tunnel.
+    fn publish_changed_tunnels(&mut self, published: &Published) {
+        let mut has_changed = false;
+        for index in &published.changed {
+            let was_tunnel = self.capabilities.tunnels.interfaces.contains(index);
+            match self.is_tunnel(*index) {
+                true => self.capabilities.tunnels.interfaces.insert(*index),
+                false => self.capabilities.tunnels.interfaces.remove(index),
+            };
+            has_changed |= was_tunnel || self.capabilities.tunnels.interfaces.contains(index);
+        }
+        if has_changed {
+            self.publish_tunnels();
+        }
+    }
+
     /// Publishes all tunnels if one of them has changed.
-    pub(super) fn publish_tunnels(&mut self) {
+    fn publish_tunnels(&mut self) {
         let mut tunnels = Vec::new();
         for (index, state) in self.interfaces.iter().enumerate() {
             let Some(state) = state else { continue };
@@ -41,7 +75,7 @@ impl ForwarderState {
                 vrf: self.vrf_id(state.vrf),
             });
         }
-        if tunnels == self.tunnels {
+        if tunnels == self.capabilities.tunnels.published {
             return;
         }
         let shared = &self.shared;
@@ -52,7 +86,7 @@ impl ForwarderState {
             _ => 0,
         };
         let made = Tunnels::new(&tunnels, shared.kernel.lookup(), identify);
-        self.tunnels = tunnels;
+        self.capabilities.tunnels.published = tunnels;
         self.shared.tunnels.publish(made, &mut self.graveyard);
     }
 }

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use stoa_tables::lpm::{Ip4LpmTables, Ip6LpmTables};
 
-use super::desired::{DesiredState, Prefix, Route, bits, network};
+use super::capability::CAPABILITIES;
+use super::desired::{DesiredState, Prefix, bits, network};
 use super::fib::PathKey;
 use super::forwarder_state::{ForwarderState, Installed};
 use super::limits::TableFull;
@@ -29,8 +30,6 @@ pub(super) struct VrfState {
     /// Its id in the workers.
     pub(super) id: u32,
     pub(super) routes: BTreeMap<Prefix, Installed>,
-    /// Desired routes withdrawn while all their gateways are BFD-down.
-    pub(super) bfd_down: BTreeMap<Prefix, Route>,
     pub(super) counts: RouteCounts,
     /// Which prefix lengths `routes` has.
     pub(super) lengths: Lengths,
@@ -107,9 +106,8 @@ impl Vrfs {
 
 impl VrfState {
     pub(super) fn new(name: &str, id: u32) -> Self {
-        let (routes, bfd_down) = (BTreeMap::new(), BTreeMap::new());
         let (counts, lengths) = (RouteCounts::default(), Lengths::default());
-        Self { name: name.to_owned(), id, routes, bfd_down, counts, lengths }
+        Self { name: name.to_owned(), id, routes: BTreeMap::new(), counts, lengths }
     }
 }
 
@@ -117,7 +115,7 @@ impl ForwarderState {
     /// The paths and backup paths of the longest match of an address, among desired and learned routes of at
     /// least `min` bits. Host routes of neighbours are derived from it and do not count.
     fn longest(&self, slot: Slot, address: IpAddr, min: u8) -> [&[PathKey]; 2] {
-        let none = self.learned.is_empty();
+        let none = self.capabilities.learned.is_empty();
         let Some(state) = self.vrfs.get(slot) else { return [&[], &[]] };
         for length in (min..=bits(address)).rev() {
             if none && !state.lengths.has(address.is_ipv4(), length) {
@@ -128,7 +126,9 @@ impl ForwarderState {
                 return [installed.set.as_deref().unwrap_or_default(), &[]];
             }
             let next_hop = if none { None } else { self.fib.get(slot, prefix) };
-            if let Some(vrf_hop) = next_hop.and_then(|next_hop| self.learned.vrf_hop(next_hop)) {
+            if let Some(vrf_hop) =
+                next_hop.and_then(|next_hop| self.capabilities.learned.vrf_hop(next_hop))
+            {
                 return [&vrf_hop.paths, &vrf_hop.backup];
             }
         }
@@ -202,7 +202,7 @@ impl ForwarderState {
         }
         self.publish_vrfs();
         for slot in gone {
-            self.remove_learned_of(slot);
+            CAPABILITIES.iter().for_each(|capability| (capability.remove_vrf)(self, slot));
         }
     }
 

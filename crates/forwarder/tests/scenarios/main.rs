@@ -35,6 +35,7 @@ mod punt;
 mod queued_order;
 mod reassembly;
 mod redirect;
+mod refused_changes;
 mod resync;
 mod reverse_path;
 mod slices;

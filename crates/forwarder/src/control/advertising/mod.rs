@@ -13,9 +13,13 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::{ipv4, ipv6, irdp, ndp, protocol};
 
-use super::desired::{self, DesiredChange, DesiredState};
+use super::capability::{Capability, Punted, Start, Step, Verbs};
+use super::desired;
 use super::forwarder_state::ForwarderState;
+use super::punts::is_ip4;
+use crate::ethernet::interface_flags::{ADVERTISE6, DISCOVERY4};
 use crate::neighbor::entry::Millis;
+use crate::punt::Class;
 use schedule::{Intervals, Schedule};
 
 /// Longest delay of an answer, IPv4 and IPv6: MAX_RESPONSE_DELAY, MAX_RA_DELAY_TIME.
@@ -105,6 +109,40 @@ impl Advertisers {
     }
 }
 
+impl Capability for Advertisers {
+    const VERBS: Verbs = Verbs {
+        retire: ForwarderState::retire_advertising,
+        review: |state, changed| {
+            for index in changed {
+                state.review_advertising(*index);
+                state.pause(1);
+            }
+        },
+        flags: |_, _, state| {
+            let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+            bit(state.desired.ip4.discovery.is_some(), DISCOVERY4)
+                | bit(state.desired.ip6.advertisement.is_some(), ADVERTISE6)
+        },
+        punts: &[Punted {
+            class: Class::Solicitation,
+            takes: is_ip4,
+            receive: |state, _, packet| state.receive_router_discovery(&packet),
+        }],
+        run_due: ForwarderState::tick_advertising,
+        due_in: |state| state.time_until(state.advertising_due()),
+        end: ForwarderState::end_advertising,
+        facts: |state, index, facts| {
+            facts.advertising = state.advertising_state(index, true);
+            facts.discovery = state.advertising_state(index, false);
+        },
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
+}
+
 fn random() -> u64 {
     RandomState::new().hash_one("chance")
 }
@@ -118,21 +156,23 @@ fn configured_for(interface: &desired::Interface) -> [Option<AdvertisementConfig
 
 impl ForwarderState {
     /// Sends final advertisements where advertising ends; runs before interfaces change.
-    pub(super) fn retire_advertising(&mut self, desired: &DesiredState, touched: &DesiredChange) {
+    fn retire_advertising(&mut self, step: &Step<'_>) {
         let mut gone = Vec::new();
-        for name in touched.interfaces.keys() {
+        for name in step.touched.interfaces.keys() {
             let Some(index) = self.index_of(name) else { continue };
-            let interface = desired.interfaces.get(name).filter(|interface| interface.enabled);
+            let interface =
+                step.desired().interfaces.get(name).filter(|interface| interface.enabled);
             let configured = interface.map(configured_for).unwrap_or_default();
             for (config, is_ip6) in configured.into_iter().zip([false, true]) {
-                if config.is_none() && self.advertising.get((index, is_ip6)).is_some() {
+                if config.is_none() && self.capabilities.advertising.get((index, is_ip6)).is_some()
+                {
                     gone.push((index, is_ip6));
                 }
             }
         }
         for key in &gone {
             self.advertise(*key, true);
-            self.advertising.remove(*key);
+            self.capabilities.advertising.remove(*key);
         }
         if !gone.is_empty() {
             self.flush();
@@ -140,7 +180,7 @@ impl ForwarderState {
     }
 
     /// Starts advertising on an interface where it is configured, and sends changes.
-    pub(super) fn review_advertising(&mut self, interface: u32) {
+    fn review_advertising(&mut self, interface: u32) {
         let now = self.now();
         let state = self.interface(interface).filter(|state| state.is_up);
         let state = state.filter(|_| !self.is_tunnel(interface));
@@ -148,10 +188,10 @@ impl ForwarderState {
         for (config, is_ip6) in configured.into_iter().zip([false, true]) {
             let key = (interface, is_ip6);
             let Some(config) = config else {
-                self.advertising.remove(key);
+                self.capabilities.advertising.remove(key);
                 continue;
             };
-            if self.advertising.get(key).is_none() {
+            if self.capabilities.advertising.get(key).is_none() {
                 let advertiser = Advertiser {
                     config,
                     schedule: Schedule::begin(now),
@@ -160,10 +200,10 @@ impl ForwarderState {
                     inconsistent: 0,
                     logged_at: None,
                 };
-                self.advertising.insert(key, advertiser);
+                self.capabilities.advertising.insert(key, advertiser);
                 continue;
             }
-            self.advertising.change(key, |advertiser| {
+            self.capabilities.advertising.change(key, |advertiser| {
                 if advertiser.config != config {
                     advertiser.schedule.renew(now, &config.intervals());
                     advertiser.config = config;
@@ -175,23 +215,25 @@ impl ForwarderState {
     /// Advertises soon again because the router of an interface has changed.
     pub(super) fn renew_advertising(&mut self, interface: u32) {
         let now = self.now();
-        self.advertising.change((interface, true), |advertiser| {
+        self.capabilities.advertising.change((interface, true), |advertiser| {
             advertiser.schedule.renew(now, &advertiser.config.intervals());
         });
     }
 
     /// Sends the advertisements that are due.
-    pub(super) fn tick_advertising(&mut self) {
+    fn tick_advertising(&mut self) {
         let now = self.now();
-        for key in self.advertising.due(now) {
+        for key in self.capabilities.advertising.due(now) {
             if let Some(until) = self.source_tentative_until(key) {
                 // The initial advertisements and answers are delayed, not skipped.
                 let until = until.max(now + RECHECK_MS);
-                self.advertising.change(key, |advertiser| advertiser.schedule.hold(until));
+                self.capabilities
+                    .advertising
+                    .change(key, |advertiser| advertiser.schedule.hold(until));
                 continue;
             }
             let is_sent = self.advertise(key, false);
-            self.advertising.change(key, |advertiser| {
+            self.capabilities.advertising.change(key, |advertiser| {
                 advertiser.sent += u64::from(is_sent);
                 advertiser.schedule.sent(now, &advertiser.config.intervals(), random());
             });
@@ -208,21 +250,23 @@ impl ForwarderState {
     }
 
     /// When the next advertisement is due.
-    pub(super) fn advertising_due(&self) -> Option<Millis> {
-        self.advertising.by_due.first().map(|(at, _)| *at)
+    fn advertising_due(&self) -> Option<Millis> {
+        self.capabilities.advertising.by_due.first().map(|(at, _)| *at)
     }
 
     /// Sends the final advertisement on all interfaces.
-    pub(super) fn end_advertising(&mut self) {
-        for key in self.advertising.by_key.keys().copied().collect::<Vec<_>>() {
+    fn end_advertising(&mut self) {
+        for key in self.capabilities.advertising.by_key.keys().copied().collect::<Vec<_>>() {
             self.advertise(key, true);
         }
-        self.advertising = Advertisers::default();
+        self.capabilities.advertising = Advertisers::default();
     }
 
     /// Sends one advertisement. `false`: no source address.
     fn advertise(&mut self, (interface, is_ip6): (u32, bool), is_last: bool) -> bool {
-        let Some(advertiser) = self.advertising.get((interface, is_ip6)) else { return false };
+        let Some(advertiser) = self.capabilities.advertising.get((interface, is_ip6)) else {
+            return false;
+        };
         let frame = match &advertiser.config {
             AdvertisementConfig::Ip4(config) => self.discovery_frame(interface, config, is_last),
             AdvertisementConfig::Ip6(config) => {
@@ -275,12 +319,8 @@ impl ForwarderState {
     }
 
     /// The operational state.
-    pub(super) fn advertising_state(
-        &self,
-        interface: u32,
-        is_ip6: bool,
-    ) -> Option<v1::AdvertisingState> {
-        let advertiser = self.advertising.get((interface, is_ip6))?;
+    fn advertising_state(&self, interface: u32, is_ip6: bool) -> Option<v1::AdvertisingState> {
+        let advertiser = self.capabilities.advertising.get((interface, is_ip6))?;
         Some(v1::AdvertisingState {
             sent: advertiser.sent,
             solicitations: advertiser.solicitations,

@@ -21,10 +21,11 @@ impl ForwarderState {
     /// Handles a router solicitation.
     pub(in crate::control) fn receive_router_solicitation(&mut self, interface: u32, is_ip6: bool) {
         let now = self.now();
-        let is_advertiser = self.advertising.change((interface, is_ip6), |advertiser| {
-            advertiser.solicitations += 1;
-            advertiser.schedule.solicited(now, &advertiser.config.intervals(), random());
-        });
+        let is_advertiser =
+            self.capabilities.advertising.change((interface, is_ip6), |advertiser| {
+                advertiser.solicitations += 1;
+                advertiser.schedule.solicited(now, &advertiser.config.intervals(), random());
+            });
         if is_advertiser.is_none() {
             let reason = if is_ip6 { Drop::Icmp6Ignored } else { Drop::Icmp4Ignored };
             self.count_drop(reason);
@@ -32,7 +33,7 @@ impl ForwarderState {
     }
 
     /// Handles an IPv4 router solicitation; its source is unspecified or a neighbour.
-    pub(in crate::control) fn receive_router_discovery(&mut self, packet: &Packet) {
+    pub(super) fn receive_router_discovery(&mut self, packet: &Packet) {
         let Ok(view) = ipv4::check(packet.bytes()) else { return };
         let source = view.source();
         let is_near = source.is_unspecified()
@@ -59,7 +60,8 @@ impl ForwarderState {
         }
         let now = self.now();
         let name = self.interface(interface).map(|state| state.name.clone()).unwrap_or_default();
-        let Some(advertiser) = self.advertising.by_key.get_mut(&(interface, true)) else {
+        let Some(advertiser) = self.capabilities.advertising.by_key.get_mut(&(interface, true))
+        else {
             return self.count_drop(Drop::Icmp6Ignored);
         };
         let AdvertisementConfig::Ip6(config) = &advertiser.config else { return };

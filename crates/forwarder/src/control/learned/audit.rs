@@ -83,7 +83,7 @@ impl ForwarderState {
             slices,
             from: Some((0, 0)),
             is_done: false,
-            changes: self.learned.changes,
+            changes: self.capabilities.learned.changes,
             digests: Digests::default(),
             listed: BTreeMap::new(),
             is_changing: false,
@@ -92,7 +92,7 @@ impl ForwarderState {
 
     /// Runs the next slice of an audit; true at its end.
     pub fn audit_more(&self, audit: &mut Audit) -> bool {
-        if audit.changes != self.learned.changes {
+        if audit.changes != self.capabilities.learned.changes {
             audit.is_changing = true;
         }
         if !audit.is_done {
@@ -115,7 +115,7 @@ impl ForwarderState {
                 audit.from = Some((prefix.as_u128(), length));
                 return;
             }
-            if self.learned.has(value) {
+            if self.capabilities.learned.has(value) {
                 audit.count((prefix, length), self.caller_id(value));
             }
         }
@@ -123,7 +123,7 @@ impl ForwarderState {
 
     fn audit_shadowed<K: Family>(&self, audit: &mut Audit) {
         audit.is_done = true;
-        for ((slot, (address, length)), next_hop) in &self.learned.shadowed {
+        for ((slot, (address, length)), next_hop) in &self.capabilities.learned.shadowed {
             if *slot == audit.slot
                 && let Some(prefix) = K::of(*address)
             {
@@ -133,8 +133,9 @@ impl ForwarderState {
     }
 
     fn caller_id(&self, next_hop: u32) -> u32 {
-        let hop = self.learned.hop_of(next_hop);
-        hop.filter(|hop| hop.generation == self.learned.generation).map_or(0, |hop| hop.id)
+        let hop = self.capabilities.learned.hop_of(next_hop);
+        hop.filter(|hop| hop.generation == self.capabilities.learned.generation)
+            .map_or(0, |hop| hop.id)
     }
 
     /// Removes a learned route from the table only, as a bug would: for tests of audits. Returns whether it
@@ -142,7 +143,8 @@ impl ForwarderState {
     #[doc(hidden)]
     pub fn remove_from_table_only(&mut self, vrf: &str, prefix: Prefix) -> bool {
         let Some(slot) = self.vrfs.slot_of(vrf) else { return false };
-        let is_there = self.fib.get(slot, prefix).is_some_and(|value| self.learned.has(value));
+        let is_there =
+            self.fib.get(slot, prefix).is_some_and(|value| self.capabilities.learned.has(value));
         if is_there {
             self.fib.remove(slot, prefix);
         }

@@ -20,10 +20,12 @@ impl ForwarderState {
     /// Adds a hop, or changes it with all routes on it. Nothing changes on an error.
     pub(super) fn set_learned_hop(&mut self, checked: CheckedHop) -> Result<(), RouteError> {
         let CheckedHop { id, protocol, action, backup } = checked;
-        let Some(index) = self.learned.by_id.get(&id).copied() else {
+        let Some(index) = self.capabilities.learned.by_id.get(&id).copied() else {
             return self.add_learned_hop(CheckedHop { id, protocol, action, backup });
         };
-        let Some(Some(hop)) = self.learned.hops.get(index as usize) else { return Ok(()) };
+        let Some(Some(hop)) = self.capabilities.learned.hops.get(index as usize) else {
+            return Ok(());
+        };
         let vrf_hops = hop.vrf_hops.clone();
         let old = (hop.action.clone(), hop.backup.clone());
         for (done, next_hop) in vrf_hops.iter().enumerate() {
@@ -35,7 +37,7 @@ impl ForwarderState {
                 return Err(reason);
             }
         }
-        if let Some(Some(hop)) = self.learned.hops.get_mut(index as usize) {
+        if let Some(Some(hop)) = self.capabilities.learned.hops.get_mut(index as usize) {
             (hop.protocol, hop.action, hop.backup) = (protocol, action, backup);
         }
         Ok(())
@@ -46,14 +48,14 @@ impl ForwarderState {
         let limit = self.limits.next_hops;
         // Stale hops remain until the resynchronization is complete: a restarted daemon announces as many
         // again.
-        let used = self.learned.hops.len() - self.learned.free.len();
-        if used.saturating_sub(self.learned.stale) >= limit {
+        let used = self.capabilities.learned.hops.len() - self.capabilities.learned.free.len();
+        if used.saturating_sub(self.capabilities.learned.stale) >= limit {
             let reason = format!("all {limit} hops of learned routes are in use");
             return Err(self.fib.table_full_counts.full(Table::NextHops, reason).into());
         }
-        let generation = self.learned.generation;
+        let generation = self.capabilities.learned.generation;
         let hop = Hop { id, generation, protocol, action, backup, vrf_hops: Vec::new() };
-        let learned = &mut self.learned;
+        let learned = &mut self.capabilities.learned;
         let index = learned.free.pop().unwrap_or_else(|| {
             learned.hops.push(None);
             learned.hops.len() as u32 - 1
@@ -70,14 +72,15 @@ impl ForwarderState {
         slot: Slot,
         is_ip4: bool,
     ) -> Result<u32, RouteError> {
-        let index = self.learned.by_id.get(&id).copied();
-        let hop = index.and_then(|index| self.learned.hops.get(index as usize)?.as_ref());
+        let index = self.capabilities.learned.by_id.get(&id).copied();
+        let hop =
+            index.and_then(|index| self.capabilities.learned.hops.get(index as usize)?.as_ref());
         let Some((index, hop)) = index.zip(hop) else {
             let fix = "Send the hop before its routes; it may have been refused.";
             return Err(RouteError::new(format!("hop {id} is unknown"), fix));
         };
         let is_it = |next_hop: &&u32| {
-            let vrf_hop = self.learned.vrf_hops.get(next_hop);
+            let vrf_hop = self.capabilities.learned.vrf_hops.get(next_hop);
             vrf_hop.is_some_and(|vrf_hop| (vrf_hop.slot, vrf_hop.is_ip4) == (slot, is_ip4))
         };
         if let Some(next_hop) = hop.vrf_hops.iter().find(is_it) {
@@ -96,11 +99,11 @@ impl ForwarderState {
             }
         };
         let vrf_hop = VrfHop { slot, is_ip4, paths, backup, is_on_backup, is_linked: false };
-        self.learned.vrf_hops.insert(next_hop, vrf_hop);
-        let hop_use = self.learned.hop_use_mut(next_hop);
+        self.capabilities.learned.vrf_hops.insert(next_hop, vrf_hop);
+        let hop_use = self.capabilities.learned.hop_use_mut(next_hop);
         (hop_use.hop, hop_use.users) = (index + 1, 0);
         hop_use.is_on_link = !links_of(&all).is_empty();
-        if let Some(Some(hop)) = self.learned.hops.get_mut(index as usize) {
+        if let Some(Some(hop)) = self.capabilities.learned.hops.get_mut(index as usize) {
             hop.vrf_hops.push(next_hop);
         }
         Ok(next_hop)
@@ -158,7 +161,8 @@ impl ForwarderState {
         action: &Action,
         backup: &[Path],
     ) -> Result<(), RouteError> {
-        let Some(is_ip4) = self.learned.vrf_hops.get(&next_hop).map(|vrf_hop| vrf_hop.is_ip4)
+        let Some(is_ip4) =
+            self.capabilities.learned.vrf_hops.get(&next_hop).map(|vrf_hop| vrf_hop.is_ip4)
         else {
             return Ok(());
         };
@@ -183,13 +187,13 @@ impl ForwarderState {
         self.count_vrf_hop_links(next_hop, false);
         let mut former = Vec::new();
         let all_links = links_of(&all);
-        if let Some(vrf_hop) = self.learned.vrf_hops.get_mut(&next_hop) {
+        if let Some(vrf_hop) = self.capabilities.learned.vrf_hops.get_mut(&next_hop) {
             former.append(&mut vrf_hop.paths);
             former.append(&mut vrf_hop.backup);
             (vrf_hop.paths, vrf_hop.backup, vrf_hop.is_on_backup) = (paths, backup, is_on_backup);
         }
-        self.learned.hop_use_mut(next_hop).is_on_link = !all_links.is_empty();
-        self.learned.are_links_new |= links_of(&former) != all_links;
+        self.capabilities.learned.hop_use_mut(next_hop).is_on_link = !all_links.is_empty();
+        self.capabilities.learned.are_links_new |= links_of(&former) != all_links;
         self.count_vrf_hop_links(next_hop, true);
         self.unpin_all(&former);
         Ok(())
@@ -197,8 +201,8 @@ impl ForwarderState {
 
     /// Counts the on-link paths of a VRF hop in its VRF while prefixes use it.
     fn count_vrf_hop_links(&mut self, next_hop: u32, may_link: bool) {
-        let is_linked = may_link && self.learned.hop_use(next_hop).users > 0;
-        let Some(vrf_hop) = self.learned.vrf_hops.get_mut(&next_hop) else { return };
+        let is_linked = may_link && self.capabilities.learned.hop_use(next_hop).users > 0;
+        let Some(vrf_hop) = self.capabilities.learned.vrf_hops.get_mut(&next_hop) else { return };
         if vrf_hop.is_linked != is_linked {
             vrf_hop.is_linked = is_linked;
             self.vrfs.count_links(vrf_hop.slot, Some(&vrf_hop.paths), is_linked);
@@ -210,10 +214,13 @@ impl ForwarderState {
     pub(super) fn settle_vrf_hops(&mut self, touched: &[u32]) {
         for next_hop in touched {
             self.count_vrf_hop_links(*next_hop, true);
-            if self.learned.hop_use(*next_hop).users == 0 && self.learned.is_stale(*next_hop) {
-                let index = self.learned.hop_use(*next_hop).hop - 1;
+            if self.capabilities.learned.hop_use(*next_hop).users == 0
+                && self.capabilities.learned.is_stale(*next_hop)
+            {
+                let index = self.capabilities.learned.hop_use(*next_hop).hop - 1;
                 self.remove_vrf_hop(*next_hop);
-                let hop = self.learned.hops.get(index as usize).and_then(Option::as_ref);
+                let hop =
+                    self.capabilities.learned.hops.get(index as usize).and_then(Option::as_ref);
                 if hop.is_some_and(|hop| hop.vrf_hops.is_empty()) {
                     self.remove_learned_hop(index);
                 }
@@ -224,13 +231,13 @@ impl ForwarderState {
     /// Removes a VRF hop that no prefix uses.
     pub(super) fn remove_vrf_hop(&mut self, next_hop: u32) {
         self.count_vrf_hop_links(next_hop, false);
-        let is_stale = self.learned.is_stale(next_hop);
-        let Some(vrf_hop) = self.learned.vrf_hops.remove(&next_hop) else { return };
+        let is_stale = self.capabilities.learned.is_stale(next_hop);
+        let Some(vrf_hop) = self.capabilities.learned.vrf_hops.remove(&next_hop) else { return };
         let stale = &mut self.fib.stale_hops;
         *stale = stale.saturating_sub(usize::from(is_stale));
-        let hop_use = std::mem::take(self.learned.hop_use_mut(next_hop));
+        let hop_use = std::mem::take(self.capabilities.learned.hop_use_mut(next_hop));
         if let Some(index) = hop_use.hop.checked_sub(1)
-            && let Some(Some(hop)) = self.learned.hops.get_mut(index as usize)
+            && let Some(Some(hop)) = self.capabilities.learned.hops.get_mut(index as usize)
         {
             hop.vrf_hops.retain(|it| *it != next_hop);
         }
@@ -241,11 +248,11 @@ impl ForwarderState {
 
     /// Removes a hop whose VRF hops no prefix uses.
     pub(super) fn remove_learned_hop(&mut self, index: u32) {
-        let Some(Some(hop)) = self.learned.hops.get(index as usize) else { return };
+        let Some(Some(hop)) = self.capabilities.learned.hops.get(index as usize) else { return };
         for next_hop in hop.vrf_hops.clone() {
             self.remove_vrf_hop(next_hop);
         }
-        let learned = &mut self.learned;
+        let learned = &mut self.capabilities.learned;
         if let Some(hop) = learned.hops[index as usize].take() {
             learned.free.push(index);
             if hop.generation == learned.generation {
@@ -258,10 +265,11 @@ impl ForwarderState {
 
     /// The caller releases a hop.
     pub(super) fn release_learned_hop(&mut self, id: u32) -> Result<(), RouteError> {
-        let Some(index) = self.learned.by_id.get(&id).copied() else { return Ok(()) };
-        let hop = self.learned.hops.get(index as usize).and_then(Option::as_ref);
+        let Some(index) = self.capabilities.learned.by_id.get(&id).copied() else { return Ok(()) };
+        let hop = self.capabilities.learned.hops.get(index as usize).and_then(Option::as_ref);
         let vrf_hops = hop.into_iter().flat_map(|hop| &hop.vrf_hops);
-        let users: u32 = vrf_hops.map(|next_hop| self.learned.hop_use(*next_hop).users).sum();
+        let users: u32 =
+            vrf_hops.map(|next_hop| self.capabilities.learned.hop_use(*next_hop).users).sum();
         if users > 0 {
             let fix = "Remove the routes, or send them with another hop.";
             return Err(RouteError::new(format!("{users} routes still use the hop"), fix));
@@ -271,11 +279,11 @@ impl ForwarderState {
     }
 
     /// Looks up the interfaces of all hops by name again, after interfaces were added or removed.
-    pub(in crate::control) fn resolve_learned(&mut self) {
+    pub(super) fn resolve_learned(&mut self) {
         for next_hop in self.all_vrf_hops() {
             self.pause(1);
-            let Some(hop) = self.learned.hop_of(next_hop) else { continue };
-            let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
+            let Some(hop) = self.capabilities.learned.hop_of(next_hop) else { continue };
+            let Some(vrf_hop) = self.capabilities.learned.vrf_hops.get(&next_hop) else { continue };
             let Ok(keys) = self.path_keys(&hop.action, &hop.backup, vrf_hop.is_ip4) else {
                 continue;
             };
@@ -287,14 +295,14 @@ impl ForwarderState {
                 tracing::error!(%full, "cannot update a hop of learned routes after interface changes");
             }
             // Its prefixes may cover neighbours.
-            self.touched.add_all();
+            self.capabilities.neighbors.touch_all();
         }
     }
 
     /// Removes the paths through interfaces that are about to be removed.
-    pub(in crate::control) fn drop_learned_through(&mut self, interfaces: &BTreeSet<u32>) {
+    pub(super) fn drop_learned_through(&mut self, interfaces: &BTreeSet<u32>) {
         for next_hop in self.all_vrf_hops() {
-            let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
+            let Some(vrf_hop) = self.capabilities.learned.vrf_hops.get(&next_hop) else { continue };
             if !vrf_hop.leads_through(interfaces) {
                 continue;
             }
@@ -303,7 +311,7 @@ impl ForwarderState {
                 keys.iter().filter(stays).cloned().collect::<Vec<_>>()
             };
             let keys = (rest(&vrf_hop.paths), rest(&vrf_hop.backup));
-            self.touched.add_all();
+            self.capabilities.neighbors.touch_all();
             if self.set_vrf_hop(next_hop, None, keys).is_err() {
                 // Fewer paths need no more space; if they do not fit all the same, remove all paths.
                 let _ = self.set_vrf_hop(next_hop, None, Keys::default());
@@ -312,12 +320,13 @@ impl ForwarderState {
     }
 
     fn all_vrf_hops(&self) -> Vec<u32> {
-        self.learned.vrf_hops.keys().copied().collect()
+        self.capabilities.learned.vrf_hops.keys().copied().collect()
     }
 
     /// Updates VRF hops that have a matching path. The cost grows with the number of hops, not of prefixes.
     pub(in crate::control) fn refresh_learned(&mut self, is_meant: impl Fn(&PathKey) -> bool) {
         let meant: Vec<u32> = self
+            .capabilities
             .learned
             .vrf_hops
             .iter()
@@ -325,7 +334,7 @@ impl ForwarderState {
             .map(|(next_hop, _)| *next_hop)
             .collect();
         for next_hop in meant {
-            let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
+            let Some(vrf_hop) = self.capabilities.learned.vrf_hops.get(&next_hop) else { continue };
             let (value, is_on_backup) = self.select_paths(None, &vrf_hop.paths, &vrf_hop.backup);
             if self.fib.hop(next_hop).as_ref() != Some(&value)
                 && let Err(full) = self.fib.set_hop(next_hop, &value)
@@ -333,7 +342,7 @@ impl ForwarderState {
                 tracing::error!(%full, "cannot change a hop of learned routes");
                 continue;
             }
-            if let Some(vrf_hop) = self.learned.vrf_hops.get_mut(&next_hop) {
+            if let Some(vrf_hop) = self.capabilities.learned.vrf_hops.get_mut(&next_hop) {
                 vrf_hop.is_on_backup = is_on_backup;
             }
         }

@@ -75,7 +75,7 @@ impl ForwarderState {
         refused: &mut RefusedRuns,
     ) {
         let mut follow_up = FollowUp::default();
-        self.learned.hosts.update(&self.cache);
+        self.capabilities.learned.hosts.update(self.capabilities.neighbors.cache());
         let (mut rest, mut outcomes) = (changes, Vec::with_capacity(changes.len()));
         let mut retried_at = usize::MAX;
         while !rest.is_empty() {
@@ -91,7 +91,7 @@ impl ForwarderState {
                 continue;
             }
             let [(prefix, length, next_hop), after @ ..] = rest else { break };
-            let hop = self.learned.hop_of(*next_hop).map_or(0, |hop| hop.id);
+            let hop = self.capabilities.learned.hop_of(*next_hop).map_or(0, |hop| hop.id);
             let full = self.fib.refuse(slot, prefix.address(), error);
             let vrf = self.vrfs.get(slot).map_or("", |state| state.name.as_str());
             refused.prefix((vrf, hop), (*prefix, *length), &full.into());
@@ -118,7 +118,8 @@ impl ForwarderState {
         changes: &[(K, u8, u32)],
         outcomes: &mut Vec<Outcome>,
     ) -> Result<(), LpmError> {
-        let Self { fib, learned, vrfs, .. } = self;
+        let Self { fib, vrfs, capabilities, .. } = self;
+        let learned = &capabilities.learned;
         outcomes.clear();
         let Some(table) = K::table_mut(fib, slot) else { return Ok(()) };
         let may_replace = |at: usize, old: u32| {
@@ -154,14 +155,14 @@ impl ForwarderState {
                 }
                 continue;
             }
-            let before = self.learned.remove_user(former, &mut follow_up.touched);
-            let after = self.learned.add_user(next_hop, &mut follow_up.touched);
+            let before = self.capabilities.learned.remove_user(former, &mut follow_up.touched);
+            let after = self.capabilities.learned.add_user(next_hop, &mut follow_up.touched);
             // Between two gateways, nothing changes for neighbours on a link.
             let is_alike = before.hop != 0 && after.hop != 0;
             if !is_alike || before.is_on_link || after.is_on_link {
-                follow_up.hosts.extend(self.learned.hosts.within(prefix, length));
+                follow_up.hosts.extend(self.capabilities.learned.hosts.within(prefix, length));
             }
         }
-        self.learned.changes += u64::from(changed);
+        self.capabilities.learned.changes += u64::from(changed);
     }
 }

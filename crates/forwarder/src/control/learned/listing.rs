@@ -19,8 +19,8 @@ impl ForwarderState {
         prefix: &Prefix,
         next_hop: u32,
     ) -> Option<v1::RouteState> {
-        let vrf_hop = self.learned.vrf_hop(next_hop)?;
-        let hop = self.learned.hop_of(next_hop)?;
+        let vrf_hop = self.capabilities.learned.vrf_hop(next_hop)?;
+        let hop = self.capabilities.learned.hop_of(next_hop)?;
         let is_ip4 = prefix.0.is_ipv4();
         let fits = |path: &&Path| path.next_hop.is_none_or(|gateway| gateway.is_ipv4() == is_ip4);
         let action = match &hop.action {
@@ -55,14 +55,14 @@ impl ForwarderState {
             bytes,
             is_learned: true,
             is_backup: vrf_hop.is_on_backup,
-            is_stale: self.learned.is_stale(next_hop),
+            is_stale: self.capabilities.learned.is_stale(next_hop),
             ..Default::default()
         })
     }
 
     /// The protocol of the routes with this next hop; `None` when they are not learned.
     pub(in crate::control) fn learned_protocol(&self, next_hop: u32) -> Option<i32> {
-        self.learned.hop_of(next_hop).map(|hop| hop.protocol)
+        self.capabilities.learned.hop_of(next_hop).map(|hop| hop.protocol)
     }
 
     /// State, packets and bytes of the paths; `named` is the number of desired paths.
@@ -81,15 +81,15 @@ impl ForwarderState {
     /// Learned routes in the list of tables.
     pub(in crate::control) fn learned_state(&self) -> v1::TableState {
         let (mut rows, mut stale) = (0, 0);
-        for next_hop in self.learned.vrf_hops.keys() {
-            let users = u64::from(self.learned.hop_use(*next_hop).users);
+        for next_hop in self.capabilities.learned.vrf_hops.keys() {
+            let users = u64::from(self.capabilities.learned.hop_use(*next_hop).users);
             rows += users;
-            stale += if self.learned.is_stale(*next_hop) { users } else { 0 };
+            stale += if self.capabilities.learned.is_stale(*next_hop) { users } else { 0 };
         }
         v1::TableState {
             name: rows::ROUTES.to_owned(),
-            generation: self.learned.generation,
-            is_complete: self.learned.is_complete,
+            generation: self.capabilities.learned.generation,
+            is_complete: self.capabilities.learned.is_complete,
             rows,
             stale,
             digest: None,
@@ -99,14 +99,14 @@ impl ForwarderState {
     /// Number of learned routes in the tables, by VRF, family and protocol.
     pub(in crate::control) fn count_learned(&self) -> BTreeMap<(Slot, bool, i32), u64> {
         let mut counts = BTreeMap::new();
-        for (next_hop, vrf_hop) in &self.learned.vrf_hops {
-            let Some(hop) = self.learned.hop_of(*next_hop) else { continue };
-            let users = self.learned.hop_use(*next_hop).users;
+        for (next_hop, vrf_hop) in &self.capabilities.learned.vrf_hops {
+            let Some(hop) = self.capabilities.learned.hop_of(*next_hop) else { continue };
+            let users = self.capabilities.learned.hop_use(*next_hop).users;
             *counts.entry((vrf_hop.slot, vrf_hop.is_ip4, hop.protocol)).or_default() +=
                 u64::from(users);
         }
-        for ((slot, prefix), next_hop) in &self.learned.shadowed {
-            let Some(hop) = self.learned.hop_of(*next_hop) else { continue };
+        for ((slot, prefix), next_hop) in &self.capabilities.learned.shadowed {
+            let Some(hop) = self.capabilities.learned.hop_of(*next_hop) else { continue };
             if let Some(count) = counts.get_mut(&(*slot, prefix.0.is_ipv4(), hop.protocol)) {
                 *count -= 1;
             }

@@ -31,8 +31,10 @@ pub use audit::Audit;
 pub use message::Message;
 pub use update::RouteUpdate;
 
+use super::capability::{Capability, Start, Verbs};
 use super::desired::{Action, Path, Prefix};
 use super::fib::PathKey;
+use super::forwarder_state::ForwarderState;
 use super::vrfs::Slot;
 
 /// A hop of the caller.
@@ -97,6 +99,24 @@ pub(super) struct Learned {
     hosts: hosts::Hosts,
     /// The on-link paths of a used hop have changed: the host routes of neighbours need a review.
     are_links_new: bool,
+}
+
+impl Capability for Learned {
+    const VERBS: Verbs = Verbs {
+        apply: |state, step| {
+            if step.interfaces.are_names_new || !step.touched.ports.is_empty() {
+                state.resolve_learned();
+            }
+            Ok(())
+        },
+        remove_routes: ForwarderState::drop_learned_through,
+        remove_vrf: ForwarderState::remove_learned_of,
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
 }
 
 impl Learned {

@@ -8,15 +8,18 @@ use crate::control::vrfs::Slot;
 impl ForwarderState {
     /// A desired route has replaced a route to this next hop.
     pub(in crate::control) fn shadow(&mut self, slot: Slot, prefix: Prefix, former: u32) {
-        if self.learned.has(former) {
-            self.learned.shadowed.insert((slot, prefix), former);
+        if self.capabilities.learned.has(former) {
+            self.capabilities.learned.shadowed.insert((slot, prefix), former);
         }
     }
 
     /// Restores a shadowed learned route in place of a removed desired one; false when there is none.
     pub(in crate::control) fn unshadow(&mut self, slot: Slot, prefix: Prefix) -> bool {
-        let Some(next_hop) = self.learned.shadowed.remove(&(slot, prefix)) else { return false };
-        let may_come = !(self.learned.is_complete && self.learned.is_stale(next_hop));
+        let Some(next_hop) = self.capabilities.learned.shadowed.remove(&(slot, prefix)) else {
+            return false;
+        };
+        let may_come = !(self.capabilities.learned.is_complete
+            && self.capabilities.learned.is_stale(next_hop));
         match may_come.then(|| self.fib.insert(slot, prefix, next_hop)) {
             Some(Ok(_)) => return true,
             Some(Err(full)) => {
@@ -25,8 +28,8 @@ impl ForwarderState {
             None => {}
         }
         let mut touched = Vec::new();
-        self.learned.remove_user(next_hop, &mut touched);
-        self.learned.changes += 1;
+        self.capabilities.learned.remove_user(next_hop, &mut touched);
+        self.capabilities.learned.changes += 1;
         self.settle_vrf_hops(&touched);
         false
     }
@@ -40,28 +43,29 @@ impl ForwarderState {
         touched: &mut Vec<u32>,
     ) {
         let former = match next_hop {
-            0 => self.learned.shadowed.remove(&(slot, prefix)),
-            _ => self.learned.shadowed.insert((slot, prefix), next_hop),
+            0 => self.capabilities.learned.shadowed.remove(&(slot, prefix)),
+            _ => self.capabilities.learned.shadowed.insert((slot, prefix), next_hop),
         };
-        self.learned.add_user(next_hop, touched);
-        self.learned.remove_user(former.unwrap_or(0), touched);
+        self.capabilities.learned.add_user(next_hop, touched);
+        self.capabilities.learned.remove_user(former.unwrap_or(0), touched);
     }
 
     /// Removes the learned routes of a VRF that was removed with its tables.
     pub(in crate::control) fn remove_learned_of(&mut self, slot: Slot) {
-        self.learned.shadowed.retain(|(other, _), _| *other != slot);
-        let vrf_hops = self.learned.vrf_hops.iter().filter(|(_, vrf_hop)| vrf_hop.slot == slot);
+        self.capabilities.learned.shadowed.retain(|(other, _), _| *other != slot);
+        let vrf_hops =
+            self.capabilities.learned.vrf_hops.iter().filter(|(_, vrf_hop)| vrf_hop.slot == slot);
         let vrf_hops: Vec<u32> = vrf_hops.map(|(next_hop, _)| *next_hop).collect();
         for next_hop in &vrf_hops {
-            self.learned.hop_use_mut(*next_hop).users = 0;
-            let index = self.learned.hop_use(*next_hop).hop.saturating_sub(1);
-            let is_stale = self.learned.is_stale(*next_hop);
+            self.capabilities.learned.hop_use_mut(*next_hop).users = 0;
+            let index = self.capabilities.learned.hop_use(*next_hop).hop.saturating_sub(1);
+            let is_stale = self.capabilities.learned.is_stale(*next_hop);
             self.remove_vrf_hop(*next_hop);
-            let hop = self.learned.hops.get(index as usize).and_then(Option::as_ref);
+            let hop = self.capabilities.learned.hops.get(index as usize).and_then(Option::as_ref);
             if is_stale && hop.is_some_and(|hop| hop.vrf_hops.is_empty()) {
                 self.remove_learned_hop(index);
             }
         }
-        self.learned.changes += u64::from(!vrf_hops.is_empty());
+        self.capabilities.learned.changes += u64::from(!vrf_hops.is_empty());
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Sweep {
 impl ForwarderState {
     /// Makes everything stale; the caller assigns ids anew.
     pub(super) fn begin_generation(&mut self) {
-        let learned = &mut self.learned;
+        let learned = &mut self.capabilities.learned;
         learned.generation += 1;
         learned.changes += 1;
         learned.is_complete = false;
@@ -32,13 +32,17 @@ impl ForwarderState {
     }
 
     fn drop_unused_stale(&mut self) {
-        if self.learned.stale == 0 {
+        if self.capabilities.learned.stale == 0 {
             return;
         }
-        for index in 0..self.learned.hops.len() as u32 {
-            let Some(Some(hop)) = self.learned.hops.get(index as usize) else { continue };
-            let is_used = |next_hop: &u32| self.learned.hop_use(*next_hop).users > 0;
-            if hop.generation != self.learned.generation && !hop.vrf_hops.iter().any(is_used) {
+        for index in 0..self.capabilities.learned.hops.len() as u32 {
+            let Some(Some(hop)) = self.capabilities.learned.hops.get(index as usize) else {
+                continue;
+            };
+            let is_used = |next_hop: &u32| self.capabilities.learned.hop_use(*next_hop).users > 0;
+            if hop.generation != self.capabilities.learned.generation
+                && !hop.vrf_hops.iter().any(is_used)
+            {
                 self.remove_learned_hop(index);
             }
         }
@@ -46,11 +50,13 @@ impl ForwarderState {
 
     /// A scan of the tables that have stale routes.
     pub(super) fn sweep(&mut self, refused: &RefusedRuns) -> Sweep {
-        self.learned.is_complete = true;
+        self.capabilities.learned.is_complete = true;
         let is_meant = |next_hop: u32| {
-            self.learned.hop_use(next_hop).users > 0 && self.learned.is_stale(next_hop)
+            self.capabilities.learned.hop_use(next_hop).users > 0
+                && self.capabilities.learned.is_stale(next_hop)
         };
-        let vrf_hops = self.learned.vrf_hops.iter().filter(|(next_hop, _)| is_meant(**next_hop));
+        let vrf_hops =
+            self.capabilities.learned.vrf_hops.iter().filter(|(next_hop, _)| is_meant(**next_hop));
         let mut tables: Vec<_> =
             vrf_hops.map(|(_, vrf_hop)| (vrf_hop.slot, vrf_hop.is_ip4)).collect();
         tables.sort_unstable();
@@ -94,7 +100,7 @@ impl ForwarderState {
                 break;
             }
             scanned += 1;
-            if self.learned.is_stale(value) {
+            if self.capabilities.learned.is_stale(value) {
                 gone.push((prefix, length, 0));
             }
         }
@@ -104,18 +110,20 @@ impl ForwarderState {
 
     /// No table has a stale route any more: resets counts that a bug has left above 0.
     fn reset_stale_users(&mut self) {
-        let vrf_hops: Vec<u32> = self.learned.vrf_hops.keys().copied().collect();
-        let stale: Vec<u32> =
-            vrf_hops.into_iter().filter(|next_hop| self.learned.is_stale(*next_hop)).collect();
+        let vrf_hops: Vec<u32> = self.capabilities.learned.vrf_hops.keys().copied().collect();
+        let stale: Vec<u32> = vrf_hops
+            .into_iter()
+            .filter(|next_hop| self.capabilities.learned.is_stale(*next_hop))
+            .collect();
         for next_hop in &stale {
-            self.learned.hop_use_mut(*next_hop).users = 0;
+            self.capabilities.learned.hop_use_mut(*next_hop).users = 0;
         }
         self.settle_vrf_hops(&stale);
     }
 
     fn sweep_shadowed(&mut self) {
-        let shadowed = self.learned.shadowed.iter();
-        let stale = shadowed.filter(|(_, next_hop)| self.learned.is_stale(**next_hop));
+        let shadowed = self.capabilities.learned.shadowed.iter();
+        let stale = shadowed.filter(|(_, next_hop)| self.capabilities.learned.is_stale(**next_hop));
         let stale: Vec<_> = stale.map(|(at, _)| *at).collect();
         let mut touched = Vec::new();
         for (slot, prefix) in stale {

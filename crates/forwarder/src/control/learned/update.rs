@@ -49,7 +49,8 @@ impl RouteUpdate {
 impl ForwarderState {
     /// Applies a whole message at once: for tests and benchmarks.
     pub fn learn_routes(&mut self, request: v1::LearnedRoutes) -> v1::LearnedRoutesReply {
-        let mut update = RouteUpdate::new(self.learned.caller, Message::parse(request));
+        let mut update =
+            RouteUpdate::new(self.capabilities.learned.caller, Message::parse(request));
         while !self.continue_update(&mut update).unwrap_or(true) {}
         update.reply()
     }
@@ -59,10 +60,10 @@ impl ForwarderState {
     /// # Errors
     /// A newer caller has superseded this one; the rest of the message is discarded.
     pub fn continue_update(&mut self, update: &mut RouteUpdate) -> Result<bool, Superseded> {
-        if update.caller < self.learned.caller {
+        if update.caller < self.capabilities.learned.caller {
             return Err(Superseded);
         }
-        self.learned.caller = update.caller;
+        self.capabilities.learned.caller = update.caller;
         let started = Instant::now();
         let is_done = self.run_stage(update);
         update.took += started.elapsed();
@@ -82,7 +83,7 @@ impl ForwarderState {
                         message.refused.hop(id, reason);
                     }
                 }
-                if std::mem::take(&mut self.learned.are_links_new) {
+                if std::mem::take(&mut self.capabilities.learned.are_links_new) {
                     self.review_host_routes();
                 }
                 if hops.len() == 0 {

@@ -1,18 +1,108 @@
 //! Neighbours on the control thread: packets from workers, the timers of the cache, adjacencies.
 
 mod adjacencies;
-mod dad;
+mod host_routes;
+mod permanent;
 mod receive;
+mod redirects;
 mod replacement;
 mod resolve;
+mod touched;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::desired::network;
-use super::forwarder_state::ForwarderState;
-use crate::neighbor::entry::Key;
+use stoa_engine::Packet;
 
-pub(super) use dad::DadEntry;
+use super::capability::{Capability, Punted, Start, Verbs};
+use super::desired::{Prefix, network};
+use super::forwarder_state::ForwarderState;
+use super::limit_listing::limit;
+use super::punts::is_ip4;
+use crate::neighbor::cache::Cache;
+use crate::neighbor::entry::{Key, QUEUE};
+use crate::punt::Class;
+
+/// All neighbours.
+pub(super) struct Neighbors {
+    cache: Cache,
+    /// MAC addresses of the permanent ones.
+    permanent: BTreeMap<Key, [u8; 6]>,
+    /// Those whose adjacencies drop packets, because the table had no space for the new ones.
+    outdated: BTreeSet<Key>,
+    /// Prefixes whose routes have changed since the host routes of neighbours were reviewed.
+    touched: touched::TouchedPrefixes,
+}
+
+/// The packets of each class.
+const PUNTS: &[Punted] = &[
+    Punted { class: Class::Arp, takes: |_| true, receive: RECEIVE_ARP },
+    Punted { class: Class::ArpReply, takes: |_| true, receive: RECEIVE_ARP },
+    Punted { class: Class::Nd, takes: |_| true, receive: RECEIVE_ND },
+    Punted { class: Class::NdReply, takes: |_| true, receive: RECEIVE_ND },
+    Punted { class: Class::Solicitation, takes: |bytes| !is_ip4(bytes), receive: RECEIVE_ND },
+    Punted { class: Class::Resolve, takes: |_| true, receive: ForwarderState::resolve },
+    Punted { class: Class::LocalResolve, takes: |_| true, receive: ForwarderState::resolve },
+    Punted {
+        class: Class::Redirect,
+        takes: |_| true,
+        receive: |state, _, packet| state.send_redirect(&packet),
+    },
+];
+
+const RECEIVE_ARP: fn(&mut ForwarderState, usize, Packet) =
+    |state, _, packet| state.receive_arp(&packet);
+const RECEIVE_ND: fn(&mut ForwarderState, usize, Packet) =
+    |state, _, packet| state.receive_nd(&packet);
+
+impl Capability for Neighbors {
+    const VERBS: Verbs = Verbs {
+        apply: ForwarderState::set_neighbors,
+        review: |state, _| state.review_touched_host_routes(),
+        link_down: ForwarderState::reset_neighbors,
+        remove_interface: ForwarderState::remove_neighbors,
+        punts: PUNTS,
+        tick: ForwarderState::tick_neighbors,
+        limits: |state, rows| {
+            rows.push(limit(
+                "neighbor-packets",
+                Some(state.capabilities.neighbors.cache.queued() as u64),
+                (state.limits.neighbors * QUEUE) as u64,
+                state.drops_of("neighbor-queue"),
+                "16 packets wait for each neighbour that is being resolved; more are dropped.",
+            ));
+        },
+        ..Verbs::NONE
+    };
+
+    fn start(start: &Start<'_>) -> Self {
+        let (permanent, outdated, touched) = Default::default();
+        Self { cache: Cache::new(start.limits.neighbors), permanent, outdated, touched }
+    }
+}
+
+impl Neighbors {
+    /// The neighbours, for reading.
+    pub(super) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Whether adjacencies wait for space in their table.
+    #[cfg(test)]
+    pub(super) fn has_outdated(&self) -> bool {
+        !self.outdated.is_empty()
+    }
+
+    /// The routes of a prefix have changed.
+    pub(super) fn touch(&mut self, prefix: Prefix) {
+        self.touched.add(prefix);
+    }
+
+    /// Routes have changed, but it is not known which.
+    pub(super) fn touch_all(&mut self) {
+        self.touched.add_all();
+    }
+}
 
 impl ForwarderState {
     pub(in crate::control) fn is_on_link(&self, interface: u32, address: IpAddr) -> bool {
@@ -23,7 +113,12 @@ impl ForwarderState {
             |(own, length): &(IpAddr, u8)| network(*own, *length) == network(address, *length);
         is_local
             || family.addresses.iter().any(covers)
-            || self.cache.get(&(interface, address)).is_some_and(|entry| entry.pins > 0)
+            || self
+                .capabilities
+                .neighbors
+                .cache
+                .get(&(interface, address))
+                .is_some_and(|entry| entry.pins > 0)
             || self.leads_to_link(interface, address)
     }
 

@@ -14,7 +14,7 @@ use crate::neighbor::entry::{GC_STALE_MS, Key, State};
 
 impl ForwarderState {
     /// ARP: replies to requests for our addresses, and learns from senders (RFC 826, RFC 5227).
-    pub(in crate::control) fn receive_arp(&mut self, packet: &Packet) {
+    pub(super) fn receive_arp(&mut self, packet: &Packet) {
         let interface = packet.rx_if;
         let Ok(message) = arp::check(packet.bytes()) else { return };
         let Some(state) = self.interface(interface) else { return };
@@ -24,7 +24,7 @@ impl ForwarderState {
         }
         let sender = IpAddr::V4(message.sender());
         let target = IpAddr::V4(message.target());
-        let is_known = self.cache.get(&(interface, sender)).is_some();
+        let is_known = self.capabilities.neighbors.cache.get(&(interface, sender)).is_some();
         // `arp-input` has checked the same, but with a filter that may take any address for a neighbour.
         let own = self.addresses.of(interface);
         let is_on_link = own.is_some_and(|own| own.is_on_link4(message.sender()));
@@ -66,7 +66,7 @@ impl ForwarderState {
     }
 
     /// Neighbour discovery: the same for IPv6 (RFC 4861 7.2).
-    pub(in crate::control) fn receive_nd(&mut self, packet: &Packet) {
+    pub(super) fn receive_nd(&mut self, packet: &Packet) {
         let Ok(view) = ipv6::check(packet.bytes()) else { return };
         let Ok(upper) = view.upper() else { return };
         match ndp::check(view.header(), upper.payload) {
@@ -76,7 +76,7 @@ impl ForwarderState {
             Ok(ndp::Message::NeighborAdvertisement(message, options)) => {
                 let source = options.target_mac().map_or([0; 6], |mac| mac.0);
                 let key = (packet.rx_if, IpAddr::V6(message.target()));
-                let is_known = self.cache.get(&key).is_some();
+                let is_known = self.capabilities.neighbors.cache.get(&key).is_some();
                 if self.copy_to_host_interface(packet, source) && !is_known {
                     // Linux has asked.
                     return;
@@ -142,7 +142,7 @@ impl ForwarderState {
         }
         let is_sure = !self.is_tentative(ours);
         let Some(link) = self.link_for(interface, IpAddr::V6(target)) else { return };
-        let known = self.cache.get(&(interface, source));
+        let known = self.capabilities.neighbors.cache.get(&(interface, source));
         let known = known.filter(|entry| entry.state.is_resolved()).map(|entry| entry.mac);
         let at = mac.map(|mac| mac.0).or(known);
         let reply = link.advertise(target, to, at.unwrap_or_default(), is_sure);
@@ -177,7 +177,7 @@ impl ForwarderState {
             };
         }
         let now = self.now();
-        let Some(entry) = self.cache.get(&key) else {
+        let Some(entry) = self.capabilities.neighbors.cache.get(&key) else {
             return self.count_drop(Drop::NdUnsolicited);
         };
         let is_resolved = entry.state.is_resolved();
@@ -192,7 +192,7 @@ impl ForwarderState {
             return self.learn(key, mac, message.has(ndp::flag::SOLICITED));
         }
         // Another MAC address without the override flag: the entry becomes stale.
-        self.cache.change(&key, |entry| {
+        self.capabilities.neighbors.cache.change(&key, |entry| {
             if entry.state == State::Reachable {
                 (entry.state, entry.deadline) = (State::Stale, now + GC_STALE_MS);
             }

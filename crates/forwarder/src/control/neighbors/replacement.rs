@@ -43,7 +43,7 @@ impl ForwarderState {
         kind: AdjacencyKind,
         waiting: VecDeque<Packet>,
     ) {
-        let Some(entry) = self.cache.get(&key) else { return };
+        let Some(entry) = self.capabilities.neighbors.cache.get(&key) else { return };
         let old = entry.adjacency;
         let adjacency = self.build_adjacency(key, kind, entry);
         let new = self.fib.add_replacement(&adjacency);
@@ -56,7 +56,7 @@ impl ForwarderState {
             Ok(new) => {
                 self.fib.replace_adjacency(old, new);
                 let carried = self.sent_over(old);
-                if let Some(entry) = self.cache.get_mut(&key) {
+                if let Some(entry) = self.capabilities.neighbors.cache.get_mut(&key) {
                     entry.carry(carried, begins);
                     entry.adjacency = new;
                 }
@@ -64,7 +64,7 @@ impl ForwarderState {
             Err(full) => {
                 tracing::error!(%full, neighbor = %key.1, "cannot change the adjacency of a neighbour: its packets are dropped for now");
                 self.fib.drop_over_adjacency(old);
-                self.outdated_adjacencies.insert(key);
+                self.capabilities.neighbors.outdated.insert(key);
             }
         }
         self.fib.settle();
@@ -72,13 +72,13 @@ impl ForwarderState {
 
     /// Rewrites the adjacencies after a change of MAC address, tags or MTU.
     pub(in crate::control) fn refresh_neighbors(&mut self, interface: u32) {
-        for key in self.cache.of_interface(interface) {
+        for key in self.capabilities.neighbors.cache.of_interface(interface) {
             self.refresh_neighbor(key);
         }
     }
 
     fn refresh_neighbor(&mut self, key: Key) {
-        let Some(entry) = self.cache.get(&key) else { return };
+        let Some(entry) = self.capabilities.neighbors.cache.get(&key) else { return };
         let kind = match entry.state {
             State::Incomplete => AdjacencyKind::Incomplete,
             State::Failed => AdjacencyKind::Drop,
@@ -89,9 +89,9 @@ impl ForwarderState {
 
     /// Replaces adjacencies that could not be replaced before.
     pub(super) fn retry_adjacencies(&mut self) {
-        while let Some(key) = self.outdated_adjacencies.pop_first() {
+        while let Some(key) = self.capabilities.neighbors.outdated.pop_first() {
             self.refresh_neighbor(key);
-            if self.outdated_adjacencies.contains(&key) {
+            if self.capabilities.neighbors.outdated.contains(&key) {
                 // There is still no space: the others would wait for it in vain, too.
                 break;
             }

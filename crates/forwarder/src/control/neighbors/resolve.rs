@@ -35,21 +35,22 @@ impl ForwarderState {
             return;
         }
         let now = self.now();
-        if self.cache.get(&key).is_none()
+        if self.capabilities.neighbors.cache.get(&key).is_none()
             && let Err(full) = self.add_neighbor(key, false)
         {
             return self.count_drop(full_drop(&full));
         }
-        if self.cache.get(&key).is_some_and(|entry| !entry.queue.is_empty()) {
+        if self.capabilities.neighbors.cache.get(&key).is_some_and(|entry| !entry.queue.is_empty())
+        {
             self.drain_resolves();
         }
-        let Some(entry) = self.cache.get(&key) else { return };
+        let Some(entry) = self.capabilities.neighbors.cache.get(&key) else { return };
         if entry.state == State::Permanent {
             return;
         }
         let before = (entry.mac, entry.state.is_resolved());
-        let reachable = self.cache.reachable_ms();
-        self.cache.change(&key, |entry| match is_reply {
+        let reachable = self.capabilities.neighbors.cache.reachable_ms();
+        self.capabilities.neighbors.cache.change(&key, |entry| match is_reply {
             true => entry.confirm(mac, now, reachable),
             false => entry.hint(mac, now),
         });
@@ -65,7 +66,7 @@ impl ForwarderState {
             return self.count_drop(Drop::NeighborFailed);
         };
         let key = (interface, address);
-        if self.cache.get(&key).is_none() {
+        if self.capabilities.neighbors.cache.get(&key).is_none() {
             if !self.is_on_link(interface, address) {
                 return self.count_drop(Drop::NeighborFailed);
             }
@@ -73,14 +74,24 @@ impl ForwarderState {
                 return self.count_drop(full_drop(&full));
             }
         }
-        if self.cache.get(&key).is_some_and(|entry| entry.state.is_resolved()) {
+        if self
+            .capabilities
+            .neighbors
+            .cache
+            .get(&key)
+            .is_some_and(|entry| entry.state.is_resolved())
+        {
             // Resolved while the packet was on its way here.
-            let Some(adjacency) = self.cache.get(&key).map(|entry| entry.adjacency) else { return };
+            let Some(adjacency) =
+                self.capabilities.neighbors.cache.get(&key).map(|entry| entry.adjacency)
+            else {
+                return;
+            };
             return self.send_to_neighbor(key, (worker, adjacency), packet);
         }
         // Its worker, for the time when it is sent.
         packet.arg = worker as u32;
-        if let Err(reason) = self.cache.enqueue(&key, packet) {
+        if let Err(reason) = self.capabilities.neighbors.cache.enqueue(&key, packet) {
             self.count_drop(reason);
         }
         self.solicit_now(key);
@@ -89,7 +100,7 @@ impl ForwarderState {
     /// Solicits a new neighbour at once, without waiting for the tick.
     pub(super) fn solicit_now(&mut self, key: Key) {
         let now = self.now();
-        let Some(entry) = self.cache.get_mut(&key) else { return };
+        let Some(entry) = self.capabilities.neighbors.cache.get_mut(&key) else { return };
         if entry.state == State::Incomplete && entry.tries == 0 {
             (entry.tries, entry.deadline) = (1, now + RETRANSMIT_MS);
             self.solicit(key, None);
@@ -99,7 +110,7 @@ impl ForwarderState {
     /// The neighbour that a packet waits for: the one with the serial number that `neighbor-resolve`
     /// gave it, or its destination.
     fn neighbor_of(&self, packet: &Packet) -> Option<IpAddr> {
-        if let Some(key) = self.cache.by_serial(packet.arg)
+        if let Some(key) = self.capabilities.neighbors.cache.by_serial(packet.arg)
             && key.0 == packet.tx_if
         {
             return Some(key.1);

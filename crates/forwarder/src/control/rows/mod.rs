@@ -9,6 +9,7 @@ mod test_rows;
 use stoa_api::{rows, v1};
 use stoa_delta::{Audit, Receiver, Summary, Superseded, Table, Update};
 
+use super::capability::{Capability, Start, Verbs};
 use super::forwarder_state::ForwarderState;
 
 /// A table that a capability offers.
@@ -33,9 +34,10 @@ const TABLES: &[Offer] = &[Offer {
 #[derive(Default)]
 pub(super) struct Tables(Vec<Box<dyn Table<ForwarderState>>>);
 
-impl Tables {
-    /// Tables without rows.
-    pub(super) fn new() -> Self {
+impl Capability for Tables {
+    const VERBS: Verbs = Verbs::NONE;
+
+    fn start(_: &Start<'_>) -> Self {
         Self(TABLES.iter().map(|offer| (offer.make)()).collect())
     }
 }
@@ -49,28 +51,28 @@ impl ForwarderState {
     /// Runs the next batch of a message; true once it has taken effect.
     fn update_rows(&mut self, table: usize, update: &mut Update) -> Result<bool, Superseded> {
         // The capability works with the rest of the state.
-        let mut tables = std::mem::take(&mut self.rows);
+        let mut tables = std::mem::take(&mut self.capabilities.rows);
         let done = tables.0[table].step(self, update);
-        self.rows = tables;
+        self.capabilities.rows = tables;
         done
     }
 
     fn begin_rows_audit(&self, table: usize, slices: &[u32]) -> Audit {
-        self.rows.0[table].begin_audit(slices)
+        self.capabilities.rows.0[table].begin_audit(slices)
     }
 
     /// Runs the next batch of an audit; true at its end.
     fn audit_rows(&self, table: usize, audit: &mut Audit) -> bool {
-        self.rows.0[table].audit_step(self, audit)
+        self.capabilities.rows.0[table].audit_step(self, audit)
     }
 
     fn rows_generation(&self, table: usize) -> u64 {
-        self.rows.0[table].summary().generation
+        self.capabilities.rows.0[table].summary().generation
     }
 
     /// What is held of each capability.
     pub(super) fn list_tables(&self) -> Vec<v1::TableState> {
-        let tables = TABLES.iter().zip(&self.rows.0);
+        let tables = TABLES.iter().zip(&self.capabilities.rows.0);
         let shown = tables.filter_map(|(offer, table)| {
             let Summary { generation, is_complete, rows, stale, digest } = table.summary();
             let (name, digest) = (offer.name.to_owned(), Some(digest));

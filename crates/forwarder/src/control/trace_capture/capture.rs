@@ -93,9 +93,10 @@ impl ForwarderState {
     /// The interface does not exist, the filter is invalid, or the maximum number of captures runs.
     pub fn start_capture(&mut self, request: &v1::CaptureRequest) -> Result<Reader, Status> {
         let selection = self.selection(&request.interface, &request.filter)?;
-        let Some(slot) = self.trace_capture.captures.iter().position(Option::is_none) else {
-            self.trace_capture.refused += 1;
-            let max = self.trace_capture.captures.len();
+        let Some(slot) = self.capabilities.trace_capture.captures.iter().position(Option::is_none)
+        else {
+            self.capabilities.trace_capture.refused += 1;
+            let max = self.capabilities.trace_capture.captures.len();
             let message = format!("{max} captures run, the maximum: stop one of them");
             return Err(Status::resource_exhausted(message));
         };
@@ -115,7 +116,7 @@ impl ForwarderState {
         let (trace_capture, missing) = (selection.clone(), missed.clone());
         let capture =
             Capture { interface, selection: trace_capture, read: read.clone(), missed: missing };
-        self.trace_capture.captures[slot] = Some(capture);
+        self.capabilities.trace_capture.captures[slot] = Some(capture);
         let known = self.interfaces.iter().enumerate();
         let name = |(at, state): (usize, &Option<_>)| {
             let state: &crate::control::forwarder_state::InterfaceState = state.as_ref()?;
@@ -128,10 +129,10 @@ impl ForwarderState {
 
     /// Ends captures whose reader is gone.
     pub(super) fn end_unread_captures(&mut self) {
-        for slot in 0..self.trace_capture.captures.len() {
-            let index = &mut self.trace_capture.captures[slot];
+        for slot in 0..self.capabilities.trace_capture.captures.len() {
+            let index = &mut self.capabilities.trace_capture.captures[slot];
             if let Some(over) = index.take_if(|capture| !capture.is_read()) {
-                self.trace_capture.missed += over.missed();
+                self.capabilities.trace_capture.missed += over.missed();
                 self.send_to_workers(|| Command::Capture { slot, tap: None });
             }
         }
@@ -139,19 +140,19 @@ impl ForwarderState {
 
     /// Number of running captures.
     pub fn captures(&self) -> usize {
-        self.trace_capture.captures.iter().flatten().count()
+        self.capabilities.trace_capture.captures.iter().flatten().count()
     }
 
     /// Use and losses of captures.
     pub(in crate::control) fn capture_statistics(&self) -> CaptureStatistics {
-        let running = self.trace_capture.captures.iter().flatten();
+        let running = self.capabilities.trace_capture.captures.iter().flatten();
         let missed = running.clone().map(Capture::missed).sum::<u64>();
         let workers = self.worker_pool.workers.len();
         CaptureStatistics {
             running: running.clone().count(),
-            refused: self.trace_capture.refused,
+            refused: self.capabilities.trace_capture.refused,
             capacity: (running.count() * workers * RING) as u64,
-            missed: self.trace_capture.missed + missed,
+            missed: self.capabilities.trace_capture.missed + missed,
         }
     }
 }

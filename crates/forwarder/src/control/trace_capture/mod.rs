@@ -10,11 +10,13 @@ pub use capture::Reader;
 use std::sync::Arc;
 
 use stoa_api::v1;
-use stoa_engine::trace_capture::Selection;
 use stoa_engine::trace_capture::filter::{Filter, Instruction};
+use stoa_engine::trace_capture::{CAPTURES, Selection};
 use tonic::Status;
 
+use super::capability::{Capability, Start, Verbs};
 use super::forwarder_state::ForwarderState;
+use super::limit_listing::limit;
 
 /// The name of all interfaces.
 const ANY: &str = "any";
@@ -23,10 +25,26 @@ const ANY: &str = "any";
 #[derive(Default)]
 pub(super) struct TraceCaptureState {
     trace: Option<trace::Trace>,
-    captures: [Option<capture::Capture>; stoa_engine::trace_capture::CAPTURES],
+    captures: [Option<capture::Capture>; CAPTURES],
     /// Captures refused, and frames lost by captures that have ended.
     refused: u64,
     missed: u64,
+}
+
+impl Capability for TraceCaptureState {
+    const VERBS: Verbs = Verbs {
+        apply: |state, _| {
+            state.rebind_trace_capture();
+            Ok(())
+        },
+        tick: ForwarderState::tick_trace_capture,
+        limits: |state, rows| rows.extend(state.trace_capture_limits()),
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
 }
 
 /// The filter of a request; `None` accepts everything.
@@ -92,22 +110,60 @@ impl ForwarderState {
     }
 
     /// Looks up the interfaces again after a configuration change.
-    pub(super) fn rebind_trace_capture(&mut self) {
-        let traces = self.trace_capture.trace.iter().map(trace::Trace::bound);
-        let captures = self.trace_capture.captures.iter().flatten().map(capture::Capture::bound);
+    fn rebind_trace_capture(&mut self) {
+        let traces = self.capabilities.trace_capture.trace.iter().map(trace::Trace::bound);
+        let captures =
+            self.capabilities.trace_capture.captures.iter().flatten().map(capture::Capture::bound);
         for (name, selection) in traces.chain(captures) {
             self.bind(name, selection);
         }
     }
 
     /// Gathers the workers' records; called about ten times a second.
-    pub(super) fn tick_trace_capture(&mut self) {
+    fn tick_trace_capture(&mut self) {
         self.end_unread_captures();
-        let Some(trace) = &mut self.trace_capture.trace else { return };
+        let Some(trace) = &mut self.capabilities.trace_capture.trace else { return };
         trace.gather();
         if trace.is_done() {
             self.disarm_trace();
         }
+    }
+
+    /// Captures and traces.
+    fn trace_capture_limits(&self) -> [v1::LimitState; 4] {
+        let captures = self.capture_statistics();
+        let trace = self.trace_statistics();
+        [
+            limit(
+                "captures",
+                Some(captures.running as u64),
+                CAPTURES as u64,
+                captures.refused,
+                "Stop one of them.",
+            ),
+            limit(
+                "capture-bytes",
+                None,
+                captures.capacity,
+                captures.missed,
+                "Refused are frames; capture less: by a filter, --snap-length, or on another interface.",
+            ),
+            limit(
+                "traced-packets",
+                // A trace that has all its packets is complete, not full.
+                (trace.traced < trace.requested).then_some(trace.traced),
+                trace.requested,
+                0,
+                "Start another trace: `stoa trace add --count` follows up to 1,000 packets.",
+            ),
+            limit(
+                "traced-steps",
+                Some(trace.steps),
+                trace.capacity,
+                trace.lost,
+                "Trace fewer packets.",
+            ),
+        ]
     }
 
     /// The name of an interface, or the location of a host interface; "" when there is none.

@@ -184,7 +184,7 @@ impl ForwarderState {
                 }
             }
         }
-        for ((interface, address), entry) in self.cache.each() {
+        for ((interface, address), entry) in self.capabilities.neighbors.cache().each() {
             if requested.contains(&entry.adjacency) {
                 let name = self.name_of(*interface);
                 adjacency_names.insert(entry.adjacency, format!("{address} on {name}"));

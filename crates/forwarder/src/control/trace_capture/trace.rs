@@ -121,7 +121,7 @@ impl ForwarderState {
             rings.push(consumer);
             lost.push(counter);
         }
-        self.trace_capture.trace = Some(Trace {
+        self.capabilities.trace_capture.trace = Some(Trace {
             interface: request.interface.clone(),
             expression: request.expression.clone(),
             count,
@@ -140,12 +140,14 @@ impl ForwarderState {
     /// Discards the trace.
     pub fn clear_trace(&mut self) {
         self.disarm_trace();
-        self.trace_capture.trace = None;
+        self.capabilities.trace_capture.trace = None;
     }
 
     /// Disarms the workers; recorded steps are kept.
     pub(super) fn disarm_trace(&mut self) {
-        let Some(trace) = self.trace_capture.trace.as_mut().filter(|trace| trace.is_armed) else {
+        let Some(trace) =
+            self.capabilities.trace_capture.trace.as_mut().filter(|trace| trace.is_armed)
+        else {
             return;
         };
         trace.is_armed = false;
@@ -154,27 +156,32 @@ impl ForwarderState {
 
     /// Use and losses of the trace.
     pub(in crate::control) fn trace_statistics(&self) -> TraceStatistics {
-        self.trace_capture.trace.as_ref().map_or_else(TraceStatistics::default, |trace| {
-            let left = trace.left.load(Ordering::Relaxed).min(trace.count);
-            TraceStatistics {
-                traced: (trace.count - left).into(),
-                requested: trace.count.into(),
-                steps: trace.steps.len() as u64,
-                capacity: trace.capacity() as u64,
-                lost: trace.lost(),
-            }
-        })
+        self.capabilities.trace_capture.trace.as_ref().map_or_else(
+            TraceStatistics::default,
+            |trace| {
+                let left = trace.left.load(Ordering::Relaxed).min(trace.count);
+                TraceStatistics {
+                    traced: (trace.count - left).into(),
+                    requested: trace.count.into(),
+                    steps: trace.steps.len() as u64,
+                    capacity: trace.capacity() as u64,
+                    lost: trace.lost(),
+                }
+            },
+        )
     }
 
     /// The packets traced so far: the newest `max`, or all when it is 0.
     pub fn trace(&mut self, max: u32) -> v1::GetTraceReply {
-        let Some(trace) = &mut self.trace_capture.trace else {
+        let Some(trace) = &mut self.capabilities.trace_capture.trace else {
             return v1::GetTraceReply::default();
         };
         trace.gather();
         // Workers record in parallel: sort into one order.
         trace.steps.sort_by_key(|(at, _)| *at);
-        let Some(trace) = &self.trace_capture.trace else { return v1::GetTraceReply::default() };
+        let Some(trace) = &self.capabilities.trace_capture.trace else {
+            return v1::GetTraceReply::default();
+        };
         let max = if max == 0 { usize::MAX } else { max as usize };
         let packets = self.packets(&trace.steps, max);
         v1::GetTraceReply {

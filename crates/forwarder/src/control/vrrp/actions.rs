@@ -53,14 +53,14 @@ impl ForwarderState {
 
     /// Whether a virtual router waits for its interface or an address.
     pub(in crate::control) fn has_waiting_virtual_routers(&self) -> bool {
-        let mut all = self.virtual_routers.0.values();
+        let mut all = self.capabilities.vrrp.routers.values();
         all.any(|router| router.machine.state() == State::Initialize)
     }
 
     fn send_vrrp_advertisement(&mut self, key: Key, priority: u8) {
         let Some(source) = self.vrrp_source(key) else { return };
         let Some(link) = self.interface(key.0).map(|state| state.link.clone()) else { return };
-        let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
+        let Some(router) = self.capabilities.vrrp.routers.get_mut(&key) else { return };
         router.counts.sent += 1;
         router.counts.priority_zero_sent += u64::from(priority == vrrp::RESIGNS);
         let fields = Fields {
@@ -78,7 +78,7 @@ impl ForwarderState {
     fn become_active(&mut self, key: Key) {
         let Some(state) = self.interface(key.0) else { return };
         let (slot, name) = (state.vrf, state.name.clone());
-        let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
+        let Some(router) = self.capabilities.vrrp.routers.get_mut(&key) else { return };
         router.counts.transitions += 1;
         router.changed_unix_s = unix_s();
         log_transition(&name, key, router, "active");
@@ -100,7 +100,7 @@ impl ForwarderState {
                 }
             }
         }
-        if let Some(router) = self.virtual_routers.0.get_mut(&key) {
+        if let Some(router) = self.capabilities.vrrp.routers.get_mut(&key) {
             router.routes = routes;
         }
         self.fib.settle();
@@ -108,7 +108,7 @@ impl ForwarderState {
 
     fn leave_active(&mut self, key: Key) {
         let name = self.interface(key.0).map(|state| state.name.clone()).unwrap_or_default();
-        let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
+        let Some(router) = self.capabilities.vrrp.routers.get_mut(&key) else { return };
         router.changed_unix_s = unix_s();
         log_transition(&name, key, router, "no longer active");
         let routes = std::mem::take(&mut router.routes);
@@ -127,7 +127,11 @@ impl ForwarderState {
         slot: crate::control::vrfs::Slot,
         prefix: &crate::control::desired::Prefix,
     ) -> bool {
-        self.virtual_routers.0.values().any(|router| router.routes.contains(&(slot, *prefix)))
+        self.capabilities
+            .vrrp
+            .routers
+            .values()
+            .any(|router| router.routes.contains(&(slot, *prefix)))
     }
 
     /// Publishes our virtual addresses to the workers, and announces them on the link.
@@ -136,12 +140,14 @@ impl ForwarderState {
             (router.machine.state() == State::Active)
                 .then(|| (key.0, mac_word(&vrrp::mac(key.2, key.1).0)))
         };
-        let all = self.virtual_routers.0.iter();
+        let all = self.capabilities.vrrp.routers.iter();
         let macs = all.filter_map(|(key, router)| active(key, router)).collect();
         self.shared.virtual_macs.publish(macs, &mut self.graveyard);
-        let now: BTreeSet<u32> = self.virtual_routers.0.keys().map(|key| key.0).collect();
-        let before = std::mem::replace(&mut self.virtual_interfaces, now);
-        for index in before.union(&self.virtual_interfaces) {
+        let now: BTreeSet<u32> = self.capabilities.vrrp.routers.keys().map(|key| key.0).collect();
+        let before = std::mem::replace(&mut self.capabilities.vrrp.published, now);
+        let interfaces: Vec<u32> =
+            before.union(&self.capabilities.vrrp.published).copied().collect();
+        for index in &interfaces {
             self.index.unpublished.insert(*index);
             let was_active = self.shared.interface(*index).flags() & VIRTUAL != 0;
             if was_active != self.has_active_virtual(*index) {
@@ -150,7 +156,7 @@ impl ForwarderState {
         }
         self.publish_interfaces();
         let mut new = Vec::new();
-        for (key, router) in &mut self.virtual_routers.0 {
+        for (key, router) in &mut self.capabilities.vrrp.routers {
             let is_active = router.machine.state() == State::Active;
             if is_active && !router.is_announced {
                 new.push(*key);
@@ -165,7 +171,7 @@ impl ForwarderState {
     /// Announces all addresses by gratuitous ARP or unsolicited neighbour advertisements (RFC 9568 6.4.1),
     /// and for IPv6 by a router advertisement.
     fn announce_virtual(&mut self, key: Key) {
-        let Some(router) = self.virtual_routers.0.get(&key) else { return };
+        let Some(router) = self.capabilities.vrrp.routers.get(&key) else { return };
         for address in router.desired.addresses.clone() {
             let Some(link) = self.link_for(key.0, address) else { return };
             let frame = match address {
@@ -182,7 +188,7 @@ impl ForwarderState {
     /// The addresses of active virtual routers that this router does not own.
     pub(in crate::control) fn virtual_addresses(&self) -> VirtualAddresses {
         let mut addresses = VirtualAddresses::new();
-        for (key, router) in &self.virtual_routers.0 {
+        for (key, router) in &self.capabilities.vrrp.routers {
             let Some(own) = self.addresses.of(key.0).filter(|_| adds_addresses(router)) else {
                 continue;
             };

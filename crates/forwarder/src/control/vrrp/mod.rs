@@ -6,18 +6,22 @@ mod listing;
 mod receive;
 mod state_machine;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-use stoa_wire::vrrp;
+use stoa_wire::{protocol, vrrp};
 
-use super::desired::{self, Action, DesiredChange, DesiredState, Prefix, VirtualRouter};
+use super::capability::{Capability, Punted, Start, Step, Verbs};
+use super::desired::{self, Action, Prefix, VirtualRouter};
 use super::fib::PathKey;
-use super::forwarder_state::ForwarderState;
+use super::forwarder_state::{ForwarderState, InterfaceState};
 use super::listing::unix_s;
+use super::punts::protocol_of;
 use super::vrfs::{DEFAULT, Slot};
+use crate::ethernet::interface_flags::{VIRTUAL, VRRP4, VRRP6};
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
+use crate::punt::Class;
 use crate::shared::SpecialNextHop;
 use state_machine::{Machine, Parameters, State, VrrpAction};
 
@@ -69,7 +73,35 @@ struct Router {
 
 /// All virtual routers.
 #[derive(Default)]
-pub(super) struct VirtualRouters(BTreeMap<Key, Router>);
+pub(super) struct VirtualRouters {
+    routers: BTreeMap<Key, Router>,
+    /// Interfaces with virtual routers at their last publication.
+    published: BTreeSet<u32>,
+}
+
+impl Capability for VirtualRouters {
+    const VERBS: Verbs = Verbs {
+        retire: ForwarderState::retire_virtual_routers,
+        // They may track any interface.
+        review: |state, _| state.review_virtual_routers(),
+        flags: ForwarderState::vrrp_flags,
+        punts: &[Punted {
+            class: Class::Routing,
+            takes: |bytes| protocol_of(bytes) == Some(protocol::VRRP),
+            receive: |state, _, packet| state.receive_vrrp(&packet),
+        }],
+        run_due: ForwarderState::tick_virtual_routers,
+        due_in: |state| state.time_until(state.virtual_routers_due()),
+        tick: ForwarderState::follow_tracked_networks,
+        end: ForwarderState::end_virtual_routers,
+        facts: |state, index, facts| facts.virtual_routers = state.virtual_router_states(index),
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
+}
 
 fn parameters(desired: &VirtualRouter, priority: u8) -> Parameters {
     Parameters {
@@ -99,14 +131,10 @@ fn is_compatible(one: &VirtualRouter, other: &VirtualRouter) -> bool {
 
 impl ForwarderState {
     /// Resigns where virtual routers are removed or replaced; runs before interfaces change.
-    pub(super) fn retire_virtual_routers(
-        &mut self,
-        desired: &DesiredState,
-        touched: &DesiredChange,
-    ) {
+    fn retire_virtual_routers(&mut self, step: &Step<'_>) {
         let stays = |(interface, is_ip6, vrid): Key, router: &Router| {
             let Some(state) = self.interface(interface) else { return false };
-            let Some(desired) = desired.interfaces.get(&state.name) else { return false };
+            let Some(desired) = step.desired().interfaces.get(&state.name) else { return false };
             let stays_there = desired.enabled
                 && desired.vrf == state.desired.vrf
                 && (desired.parent == state.desired.parent && desired.tags == state.desired.tags);
@@ -116,14 +144,14 @@ impl ForwarderState {
                 })
         };
         let mut gone: Vec<Key> = Vec::new();
-        for index in touched.interfaces.keys().filter_map(|name| self.index_of(name)) {
+        for index in step.touched.interfaces.keys().filter_map(|name| self.index_of(name)) {
             let of_interface = (index, false, 0)..=(index, true, u8::MAX);
-            let all = self.virtual_routers.0.range(of_interface);
+            let all = self.capabilities.vrrp.routers.range(of_interface);
             gone.extend(all.filter(|it| !stays(*it.0, it.1)).map(|(key, _)| *key));
         }
         for key in &gone {
             self.stop_virtual_router(*key);
-            self.virtual_routers.0.remove(key);
+            self.capabilities.vrrp.routers.remove(key);
         }
         if !gone.is_empty() {
             self.publish_virtual_routers();
@@ -133,7 +161,7 @@ impl ForwarderState {
 
     fn stop_virtual_router(&mut self, key: Key) {
         let can_send = self.interface(key.0).is_some_and(|state| state.is_up);
-        let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
+        let Some(router) = self.capabilities.vrrp.routers.get_mut(&key) else { return };
         let actions = router.machine.stop(can_send);
         self.run_actions(key, &actions);
     }
@@ -150,11 +178,11 @@ impl ForwarderState {
                 desired.extend(all.map(|(six, it)| ((index, six, it.vrid), it.clone())));
             }
         }
-        let gone = self.virtual_routers.0.keys().filter(|key| !desired.contains_key(key));
+        let gone = self.capabilities.vrrp.routers.keys().filter(|key| !desired.contains_key(key));
         let mut has_changed = false;
         for key in gone.copied().collect::<Vec<_>>() {
             self.stop_virtual_router(key);
-            self.virtual_routers.0.remove(&key);
+            self.capabilities.vrrp.routers.remove(&key);
             has_changed = true;
         }
         for (key, desired) in desired {
@@ -183,8 +211,9 @@ impl ForwarderState {
             routes: Vec::new(),
             is_announced: false,
         };
-        let known = self.virtual_routers.0.contains_key(&key);
-        let router = self.virtual_routers.0.entry(key).or_insert_with(|| new(desired.clone()));
+        let known = self.capabilities.vrrp.routers.contains_key(&key);
+        let router =
+            self.capabilities.vrrp.routers.entry(key).or_insert_with(|| new(desired.clone()));
         let mut has_changed = false;
         let is_new = parameters(&router.desired, 0) != parameters(&desired, 0);
         if is_new || router.machine.priority() != priority {
@@ -242,30 +271,30 @@ impl ForwarderState {
             return is_local || installed.set.as_deref().is_some_and(leads);
         }
         let next_hop = self.fib.get(slot, prefix);
-        let vrf_hop = next_hop.and_then(|next_hop| self.learned.vrf_hop(next_hop));
+        let vrf_hop = next_hop.and_then(|next_hop| self.capabilities.learned.vrf_hop(next_hop));
         vrf_hop.is_some_and(|vrf_hop| leads(&vrf_hop.paths) || leads(&vrf_hop.backup))
     }
 
     /// Checks whether tracked networks have changed.
-    pub(super) fn follow_tracked_networks(&mut self) {
+    fn follow_tracked_networks(&mut self) {
         let has_moved = |(key, router): (&Key, &Router)| {
             !router.desired.networks.is_empty()
                 && router.machine.priority() != self.tracked_priority(key.0, &router.desired)
         };
-        if self.virtual_routers.0.iter().any(has_moved) {
+        if self.capabilities.vrrp.routers.iter().any(has_moved) {
             self.review_virtual_routers();
         }
     }
 
     /// Runs the timers.
-    pub(super) fn tick_virtual_routers(&mut self) {
+    fn tick_virtual_routers(&mut self) {
         let now = self.now();
         let is_due = |router: &Router| router.machine.due().is_some_and(|due| due <= now);
-        let due = self.virtual_routers.0.iter().filter(|(_, router)| is_due(router));
+        let due = self.capabilities.vrrp.routers.iter().filter(|(_, router)| is_due(router));
         let due: Vec<Key> = due.map(|(key, _)| *key).collect();
         let mut has_changed = false;
         for key in due {
-            let Some(router) = self.virtual_routers.0.get_mut(&key) else { continue };
+            let Some(router) = self.capabilities.vrrp.routers.get_mut(&key) else { continue };
             let actions = router.machine.expire(now);
             if actions.contains(&VrrpAction::TakeOver) {
                 router.event = Event::ActiveTimeout;
@@ -279,15 +308,23 @@ impl ForwarderState {
     }
 
     /// When the next timer expires.
-    pub(super) fn virtual_routers_due(&self) -> Option<Millis> {
-        self.virtual_routers.0.values().filter_map(|router| router.machine.due()).min()
+    fn virtual_routers_due(&self) -> Option<Millis> {
+        self.capabilities.vrrp.routers.values().filter_map(|router| router.machine.due()).min()
     }
 
     /// All resign: the forwarder ends.
-    pub(super) fn end_virtual_routers(&mut self) {
-        for key in self.virtual_routers.0.keys().copied().collect::<Vec<_>>() {
+    fn end_virtual_routers(&mut self) {
+        for key in self.capabilities.vrrp.routers.keys().copied().collect::<Vec<_>>() {
             self.stop_virtual_router(key);
         }
+    }
+
+    /// The flags of an interface in the workers.
+    fn vrrp_flags(&self, index: u32, state: &InterfaceState) -> u32 {
+        let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+        bit(!state.desired.ip4.virtual_routers.is_empty(), VRRP4)
+            | bit(!state.desired.ip6.virtual_routers.is_empty(), VRRP6)
+            | bit(self.has_active_virtual(index), VIRTUAL)
     }
 
     /// The virtual MAC address of an address on an interface, while its virtual router is active.
@@ -328,7 +365,7 @@ impl ForwarderState {
         is_ip6: bool,
     ) -> impl Iterator<Item = (u8, &Router)> {
         let range = (interface, is_ip6, 0)..=(interface, is_ip6, u8::MAX);
-        self.virtual_routers.0.range(range).map(|(key, router)| (key.2, router))
+        self.capabilities.vrrp.routers.range(range).map(|(key, router)| (key.2, router))
     }
 
     /// The link-layer header for one of our addresses: with its virtual MAC address while it has one.

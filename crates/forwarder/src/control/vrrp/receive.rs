@@ -28,7 +28,7 @@ fn open(bytes: &[u8]) -> Option<(IpAddr, Pseudo, u8, &[u8])> {
 
 impl ForwarderState {
     /// Handles an advertisement.
-    pub(in crate::control) fn receive_vrrp(&mut self, packet: &Packet) {
+    pub(super) fn receive_vrrp(&mut self, packet: &Packet) {
         let interface = packet.rx_if;
         let Some((source, pseudo, hop_limit, message)) = open(packet.bytes()) else {
             return self.count_drop(Drop::VrrpMalformed);
@@ -43,7 +43,7 @@ impl ForwarderState {
             return self.count_drop(Drop::LoopedBack);
         }
         let now = self.now();
-        let (Some(router), Some(own)) = (self.virtual_routers.0.get_mut(&key), own) else {
+        let (Some(router), Some(own)) = (self.capabilities.vrrp.routers.get_mut(&key), own) else {
             return self.count_drop(Drop::VrrpUnknown);
         };
         if view.fields.version != router.desired.version {

@@ -2,18 +2,19 @@
 //! interface is a port of its own. Its index counts down from the highest interface index, so that it never
 //! collides with a configured interface.
 
-use std::collections::BTreeSet;
+mod pairing;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use stoa_engine::port::Followed;
 use stoa_engine::worker::Command;
-use stoa_engine::{INTERFACES, Packet, Port, PortEvent, Queues};
+use stoa_engine::{INTERFACES, Port, PortEvent, Queues};
 use stoa_ports::{HostInterfaceConfig, OpenError, PortConfig};
-use stoa_wire::ethernet::ethertype;
 
 use super::apply::ApplyError;
-use super::desired::{DesiredChange, DesiredState, HostInterface};
+use super::capability::{Capability, Start, Step, Verbs};
+use super::desired::HostInterface;
 use super::forwarder_state::ForwarderState;
 use super::limits::Table;
 use crate::nodes::{self, HOST_INTERFACE_ENTRY};
@@ -22,7 +23,7 @@ use crate::nodes::{self, HOST_INTERFACE_ENTRY};
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A host interface: its desired configuration and its state.
-pub(super) struct HostInterfaceState {
+struct HostInterfaceState {
     desired: HostInterface,
     /// Its index among the interfaces.
     index: u32,
@@ -37,7 +38,7 @@ pub(super) struct HostInterfaceState {
 
 impl HostInterfaceState {
     /// For display: location and state.
-    pub(super) fn detail(&self) -> String {
+    fn detail(&self) -> String {
         match &self.port {
             Some(port) => port.detail(),
             None => format!("{} down: {}", self.location(), self.reason_down),
@@ -51,32 +52,74 @@ impl HostInterfaceState {
         format!("{netns}{slash}{device}")
     }
 
-    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.port.as_ref().map(|port| port.descriptors()).unwrap_or_default()
     }
 }
 
 /// Interface, host interface and its port; `None`: another interface still holds its device.
-pub(super) type Opened = (String, HostInterface, Option<Result<Box<dyn Port>, OpenError>>);
+type Opened = (String, HostInterface, Option<Result<Box<dyn Port>, OpenError>>);
 
-fn host_interfaces_of(
-    desired: &DesiredState,
-    touched: &DesiredChange,
-) -> Vec<(String, HostInterface)> {
+/// All host interfaces.
+#[derive(Default)]
+pub(super) struct HostInterfaces {
+    /// By the name of their interface.
+    by_name: BTreeMap<String, HostInterfaceState>,
+    indexes: BTreeSet<u32>,
+    /// Marks our devices in Linux.
+    alias: String,
+    /// Those that were opened for the settings that are being applied.
+    opened: Vec<Opened>,
+}
+
+impl Capability for HostInterfaces {
+    const VERBS: Verbs = Verbs {
+        prepare: ForwarderState::open_host_interfaces,
+        finish: ForwarderState::set_host_interfaces,
+        service: ForwarderState::service_host_interfaces,
+        descriptors: |state| {
+            let all = state.capabilities.host_interfaces.by_name.values();
+            all.flat_map(HostInterfaceState::descriptors).collect()
+        },
+        facts: |state, index, facts| {
+            let name = state.interface(index).map(|state| &state.name);
+            let by_name = &state.capabilities.host_interfaces.by_name;
+            let host_interface = name.and_then(|name| by_name.get(name));
+            facts.host_interface = host_interface.map(|it| it.detail()).unwrap_or_default();
+        },
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
+}
+
+impl HostInterfaces {
+    /// Sets the alias that marks our devices in Linux.
+    pub(super) fn set_alias(&mut self, alias: &str) {
+        alias.clone_into(&mut self.alias);
+    }
+}
+
+/// The desired host interfaces of touched interfaces.
+fn host_interfaces_of(step: &Step<'_>) -> Vec<(String, HostInterface)> {
+    let all = &step.desired().interfaces;
     let host_interface =
-        |name: &String| Some((name.clone(), desired.interfaces.get(name)?.host_interface.clone()?));
-    touched.interfaces.keys().filter_map(host_interface).collect()
+        |name: &String| Some((name.clone(), all.get(name)?.host_interface.clone()?));
+    step.touched.interfaces.keys().filter_map(host_interface).collect()
 }
 
 impl ForwarderState {
     /// The lowest index of a host interface: interfaces stay below.
     pub(super) fn lowest_host_interface(&self) -> u32 {
-        self.host_interface_indexes.first().copied().unwrap_or(INTERFACES as u32)
+        self.capabilities.host_interfaces.indexes.first().copied().unwrap_or(INTERFACES as u32)
     }
 
     /// The highest index that neither an interface nor a host interface has used.
     fn free_host_interface_index(&self) -> Option<u32> {
-        let (taken, lowest) = (&self.host_interface_indexes, self.lowest_host_interface());
+        let (taken, lowest) =
+            (&self.capabilities.host_interfaces.indexes, self.lowest_host_interface());
         let has_gap = lowest as usize + taken.len() < INTERFACES;
         let gap = has_gap.then(|| (lowest..INTERFACES as u32).rev().find(|at| !taken.contains(at)));
         let below = lowest.checked_sub(1).filter(|at| *at as usize >= self.interfaces.len());
@@ -85,7 +128,9 @@ impl ForwarderState {
 
     /// The location of the host interface with that index; `None`: there is none.
     pub(super) fn host_interface_at(&self, index: u32) -> Option<String> {
-        self.host_interfaces
+        self.capabilities
+            .host_interfaces
+            .by_name
             .values()
             .find(|state| state.index == index)
             .map(HostInterfaceState::location)
@@ -96,28 +141,31 @@ impl ForwarderState {
             device: desired.device.clone(),
             netns: (!desired.netns.is_empty()).then(|| desired.netns.clone()),
             queues: self.worker_pool.workers.len() as u16,
-            alias: self.alias.clone(),
+            alias: self.capabilities.host_interfaces.alias.clone(),
         };
-        (self.open)(&PortConfig::HostInterface(config), self.pool())
+        (self.opener.open)(&PortConfig::HostInterface(config), self.pool())
     }
 
     /// Opens new host interfaces without changing anything else: programs use those that exist, and a refused
     /// change must not take them away. At the start, failures are retried later: forwarding does not wait for
     /// Linux.
-    pub(super) fn open_host_interfaces(
-        &self,
-        desired: &DesiredState,
-        touched: &DesiredChange,
-    ) -> Result<Vec<Opened>, ApplyError> {
-        let desired = host_interfaces_of(desired, touched);
+    fn open_host_interfaces(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
+        // What a refused change has opened.
+        self.capabilities.host_interfaces.opened.clear();
+        let desired = host_interfaces_of(step);
         if desired.is_empty() {
-            return Ok(Vec::new());
+            return Ok(());
         }
         let held: BTreeSet<HostInterface> =
-            self.host_interfaces.values().map(|m| m.desired.clone()).collect();
+            self.capabilities.host_interfaces.by_name.values().map(|m| m.desired.clone()).collect();
         let (mut opened, mut errors) = (Vec::new(), Vec::new());
         for (name, host_interface) in &desired {
-            if self.host_interfaces.get(name).is_some_and(|state| state.desired == *host_interface)
+            if self
+                .capabilities
+                .host_interfaces
+                .by_name
+                .get(name)
+                .is_some_and(|state| state.desired == *host_interface)
             {
                 continue;
             }
@@ -125,7 +173,7 @@ impl ForwarderState {
             let moves = held.contains(host_interface);
             let port = if moves { None } else { Some(self.open_host_interface(host_interface)) };
             match port {
-                Some(Err(error)) if !self.may_defer_ports => {
+                Some(Err(error)) if !self.opener.may_defer => {
                     errors.extend(ApplyError::host_interface(name, &error).errors);
                 }
                 port => opened.push((name.clone(), host_interface.clone(), port)),
@@ -134,27 +182,26 @@ impl ForwarderState {
         if !errors.is_empty() {
             return Err(ApplyError { errors, is_full: false });
         }
-        Ok(opened)
+        self.capabilities.host_interfaces.opened = opened;
+        Ok(())
     }
 
     /// Closes host interfaces that are no longer desired and adds the opened ones; runs when nothing else can
     /// be refused.
-    pub(super) fn set_host_interfaces(
-        &mut self,
-        desired: &DesiredState,
-        touched: &DesiredChange,
-        opened: Vec<Opened>,
-    ) -> Result<(), ApplyError> {
-        for name in touched.interfaces.keys() {
-            let Some(state) = self.host_interfaces.get(name) else { continue };
-            let interface = desired.interfaces.get(name);
+    fn set_host_interfaces(&mut self, step: &Step<'_>) -> Result<(), ApplyError> {
+        for name in step.touched.interfaces.keys() {
+            let by_name = &self.capabilities.host_interfaces.by_name;
+            let Some(state) = by_name.get(name) else { continue };
+            let interface = step.desired().interfaces.get(name);
             let stays =
                 interface.is_some_and(|it| it.host_interface.as_ref() == Some(&state.desired));
             if !stays {
                 self.close_host_interface(name);
             }
         }
-        for (name, host_interface, port) in opened {
+        for (name, host_interface, port) in
+            std::mem::take(&mut self.capabilities.host_interfaces.opened)
+        {
             self.add_host_interface(&name, host_interface, port)?;
         }
         Ok(())
@@ -194,14 +241,14 @@ impl ForwarderState {
             reason_down,
             paired_interface: None,
         };
-        self.host_interface_indexes.insert(index);
-        self.host_interfaces.insert(name.to_owned(), state);
+        self.capabilities.host_interfaces.indexes.insert(index);
+        self.capabilities.host_interfaces.by_name.insert(name.to_owned(), state);
         self.send_to_workers(|| Command::Map { interface: index, base: index });
         Ok(())
     }
 
     fn close_host_interface(&mut self, name: &str) {
-        let Some(state) = self.host_interfaces.get_mut(name) else { return };
+        let Some(state) = self.capabilities.host_interfaces.by_name.get_mut(name) else { return };
         let (index, paired_interface) = (state.index, state.paired_interface.take());
         self.unpair(index, paired_interface);
         self.remove_queue_names(&queue_name(name));
@@ -210,28 +257,26 @@ impl ForwarderState {
             interface: index,
             base: stoa_engine::output::NO_INTERFACE,
         });
-        self.host_interfaces.remove(name);
-        self.host_interface_indexes.remove(&index);
+        self.capabilities.host_interfaces.by_name.remove(name);
+        self.capabilities.host_interfaces.indexes.remove(&index);
     }
 
-    fn unpair(&self, index: u32, paired_interface: Option<u32>) {
-        self.shared.interface(index).set_host_pair(None, [0; 8]);
-        if let Some(interface) = paired_interface {
-            self.shared.interface(interface).set_host_pair(None, [0; 8]);
-        }
-    }
-
-    /// Runs the host interfaces and keeps them in sync with their interfaces.
-    pub(super) fn service_host_interfaces(&mut self) {
-        self.service_host_interfaces_named(self.host_interfaces.keys().cloned().collect());
-    }
-
-    /// The same for the host interfaces of these interfaces.
-    pub(super) fn service_host_interfaces_named(&mut self, names: Vec<String>) {
+    /// Runs host interfaces and keeps them in sync with their interfaces: those of these interfaces, or all.
+    fn service_host_interfaces(&mut self, indexes: Option<&BTreeSet<u32>>) {
+        let by_name = &self.capabilities.host_interfaces.by_name;
+        let names: Vec<String> = match indexes {
+            None => by_name.keys().cloned().collect(),
+            Some(indexes) => {
+                let names = indexes.iter().filter_map(|index| Some(&self.interface(*index)?.name));
+                names.filter(|name| by_name.contains_key(*name)).cloned().collect()
+            }
+        };
         for name in names {
             self.reopen_host_interface(&name);
             self.sync_host_interface(&name);
-            let Some(state) = self.host_interfaces.get_mut(&name) else { continue };
+            let Some(state) = self.capabilities.host_interfaces.by_name.get_mut(&name) else {
+                continue;
+            };
             let events = state.port.as_mut().map(|port| port.service()).unwrap_or_default();
             for event in events {
                 match event {
@@ -244,12 +289,12 @@ impl ForwarderState {
     }
 
     fn reopen_host_interface(&mut self, name: &str) {
-        let Some(state) = self.host_interfaces.get(name) else { return };
+        let Some(state) = self.capabilities.host_interfaces.by_name.get(name) else { return };
         if state.port.is_some() || state.last_try.elapsed() < RETRY_INTERVAL {
             return;
         }
         let port = self.open_host_interface(&state.desired);
-        let Some(state) = self.host_interfaces.get_mut(name) else { return };
+        let Some(state) = self.capabilities.host_interfaces.by_name.get_mut(name) else { return };
         state.last_try = Instant::now();
         match port {
             Ok(port) => state.port = Some(port),
@@ -257,51 +302,8 @@ impl ForwarderState {
         }
     }
 
-    /// Copies MAC address, MTU and link state of an interface to its host interface.
-    fn sync_host_interface(&mut self, name: &str) {
-        let Some(interface) = self.index_of(name).and_then(|index| self.interface(index)) else {
-            return;
-        };
-        let followed = Followed {
-            mac: interface.link.mac,
-            mtu: interface.mtu.0.max(interface.mtu.1).into(),
-            is_up: interface.is_up,
-        };
-        if followed.mtu == 0 {
-            // The interface is only reserved so far.
-            return;
-        }
-        if let Some(port) = self.host_interfaces.get_mut(name).and_then(|state| state.port.as_mut())
-        {
-            port.follow(&followed);
-        }
-    }
-
-    /// Pairs interface and host interface for the workers while both exist and the host interface is up.
-    fn pair(&mut self, name: &str) {
-        let interface = self.index_of(name).filter(|_| self.host_interfaces[name].is_up);
-        let tags = interface.and_then(|index| self.interface(index)).map(|state| {
-            let mut tags = [0; 8];
-            for (at, (tpid, vid)) in state.link.tags.iter().take(2).enumerate() {
-                tags[4 * at..][..2].copy_from_slice(&tpid.to_be_bytes());
-                tags[4 * at + 2..][..2].copy_from_slice(&vid.to_be_bytes());
-            }
-            tags
-        });
-        let Some(state) = self.host_interfaces.get_mut(name) else { return };
-        let (index, before) =
-            (state.index, std::mem::replace(&mut state.paired_interface, interface));
-        if before != interface {
-            self.unpair(index, before);
-        }
-        if let (Some(interface), Some(tags)) = (interface, tags) {
-            self.shared.interface(interface).set_host_pair(Some(index), tags);
-            self.shared.interface(index).set_host_pair(Some(interface), [0; 8]);
-        }
-    }
-
     fn host_interface_up(&mut self, name: &str, queues: Queues) {
-        let Some(state) = self.host_interfaces.get_mut(name) else { return };
+        let Some(state) = self.capabilities.host_interfaces.by_name.get_mut(name) else { return };
         let (index, was_up) = (state.index, std::mem::replace(&mut state.is_up, true));
         if was_up {
             self.remove_queue_names(&queue_name(name));
@@ -312,7 +314,7 @@ impl ForwarderState {
         let node = nodes::graph().index_of(HOST_INTERFACE_ENTRY).unwrap_or(0);
         for (number, queue) in queues.rx.into_iter().enumerate() {
             let at = number % self.worker_pool.workers.len();
-            self.queues.push((format!("{}:{number}", queue_name(name)), at));
+            self.rx_queues.names.push((format!("{}:{number}", queue_name(name)), at));
             let software_rss = None;
             let command = Command::AddRx { interface: index, input, node, queue, software_rss };
             self.worker_pool.workers[at].send(command);
@@ -322,7 +324,7 @@ impl ForwarderState {
     }
 
     fn host_interface_down(&mut self, name: &str, reason: String) {
-        let Some(state) = self.host_interfaces.get_mut(name) else { return };
+        let Some(state) = self.capabilities.host_interfaces.by_name.get_mut(name) else { return };
         if state.is_up {
             tracing::warn!(interface = name, reason, "the host interface is down");
         }
@@ -331,24 +333,6 @@ impl ForwarderState {
         self.unpair(index, paired_interface);
         self.remove_queue_names(&queue_name(name));
         self.remove_queues(index);
-    }
-
-    /// Copies a packet that this thread has punted to Linux: ARP and neighbour advertisements concern both.
-    /// Returns whether there is a host interface.
-    pub(super) fn copy_to_host_interface(&mut self, packet: &Packet, source: [u8; 6]) -> bool {
-        let Some(host_interface) = self.shared.interface(packet.rx_if).host_pair() else {
-            return false;
-        };
-        let Some(state) = self.interface(packet.rx_if) else { return false };
-        let bytes = packet.bytes();
-        let kind = if bytes.first().is_some_and(|first| first >> 4 == 6) {
-            ethertype::IP6
-        } else {
-            ethertype::ARP
-        };
-        let frame = [&state.link.mac, &source, &kind.to_be_bytes()[..], bytes].concat();
-        self.send_frame(host_interface, &frame);
-        true
     }
 }
 

@@ -10,15 +10,15 @@ use std::collections::BTreeSet;
 
 use stoa_api::v1;
 
-use super::desired::{Action, Prefix, Route};
-use super::fib::PathKey;
-use super::forwarder_state::ForwarderState;
-use super::vrfs::Slot;
+use crate::control::desired::{Action, Prefix, Route};
+use crate::control::fib::PathKey;
+use crate::control::forwarder_state::ForwarderState;
+use crate::control::vrfs::Slot;
 
 impl ForwarderState {
     /// Withdraws static routes whose gateways are all down, and reinstalls those with a gateway that has
     /// recovered.
-    pub(super) fn review_bfd_down_routes(&mut self) {
+    pub(in crate::control) fn review_bfd_down_routes(&mut self) {
         let (back, gone) = (self.reinstall_bfd_up(), self.withdraw_bfd_down());
         if back + gone == 0 {
             return;
@@ -39,14 +39,15 @@ impl ForwarderState {
     /// Whether none of these paths is usable, and BFD has declared at least one gateway down.
     fn is_bfd_down(&self, keys: &[PathKey]) -> bool {
         let has_failed = |key: &PathKey| {
-            key.next_hop.is_some_and(|gateway| self.bfd.has_failed(&(key.interface, gateway)))
+            key.next_hop
+                .is_some_and(|gateway| self.capabilities.bfd.has_failed(&(key.interface, gateway)))
         };
         let is_up = |key: &PathKey| self.interface(key.interface).is_some_and(|it| it.is_up);
         keys.iter().all(|key| has_failed(key) || !is_up(key)) && keys.iter().any(has_failed)
     }
 
     fn withdraw_bfd_down(&mut self) -> usize {
-        if !self.bfd.has_any_failed() {
+        if !self.capabilities.bfd.has_any_failed() {
             return 0;
         }
         let bfd_down: BTreeSet<&[PathKey]> =
@@ -65,37 +66,28 @@ impl ForwarderState {
         let count = gone.len();
         for (slot, prefix, route) in gone {
             self.remove_route(slot, prefix);
-            if let Some(state) = self.vrfs.get_mut(slot) {
-                state.bfd_down.insert(prefix, route);
-            }
+            self.capabilities.bfd.withdrawn.insert((slot, prefix), route);
         }
         count
     }
 
     fn reinstall_bfd_up(&mut self) -> usize {
-        let mut back: Vec<(Slot, Prefix)> = Vec::new();
-        for (slot, state) in self.vrfs.iter() {
-            let is_usable = |(prefix, route): &(&Prefix, &Route)| match &route.action {
-                Action::Paths(paths) => !self.is_bfd_down(&self.keys_of(paths, prefix.0.is_ipv4())),
-                Action::Special(_) => true,
-            };
-            let usable = state.bfd_down.iter().filter(is_usable);
-            back.extend(usable.map(|(prefix, _)| (slot, *prefix)));
-        }
+        let is_usable = |((_, prefix), route): &(&(Slot, Prefix), &Route)| match &route.action {
+            Action::Paths(paths) => !self.is_bfd_down(&self.keys_of(paths, prefix.0.is_ipv4())),
+            Action::Special(_) => true,
+        };
+        let usable = self.capabilities.bfd.withdrawn.iter().filter(is_usable);
+        let back: Vec<(Slot, Prefix)> = usable.map(|(at, _)| *at).collect();
         let mut count = 0;
         for (slot, prefix) in back {
-            let state = self.vrfs.get_mut(slot);
-            let Some(route) = state.and_then(|state| state.bfd_down.remove(&prefix)) else {
-                continue;
-            };
+            let withdrawn = &mut self.capabilities.bfd.withdrawn;
+            let Some(route) = withdrawn.remove(&(slot, prefix)) else { continue };
             match self.set_route(slot, prefix, &route) {
                 Ok(()) => count += 1,
                 Err(full) => {
                     tracing::error!(%full, ?prefix, "cannot reinstall a static route");
                     // Retried at the next change of a link or neighbour.
-                    if let Some(state) = self.vrfs.get_mut(slot) {
-                        state.bfd_down.insert(prefix, route);
-                    }
+                    self.capabilities.bfd.withdrawn.insert((slot, prefix), route);
                 }
             }
         }
@@ -103,20 +95,37 @@ impl ForwarderState {
     }
 
     /// Whether BFD has withdrawn a desired route.
-    pub(super) fn is_bfd_down_route(&self, slot: Slot, prefix: &Prefix) -> bool {
-        self.vrfs.get(slot).is_some_and(|state| state.bfd_down.contains_key(prefix))
+    pub(in crate::control) fn is_bfd_down_route(&self, slot: Slot, prefix: &Prefix) -> bool {
+        self.withdrawn_route(slot, prefix).is_some()
+    }
+
+    /// The routes of a VRF that BFD has withdrawn.
+    pub(in crate::control) fn withdrawn_by_bfd(
+        &self,
+        slot: Slot,
+    ) -> impl Iterator<Item = (&Prefix, &Route)> {
+        let all = self.capabilities.bfd.withdrawn.iter();
+        all.filter(move |((at, _), _)| *at == slot).map(|((_, prefix), route)| (prefix, route))
+    }
+
+    /// A desired route that BFD has withdrawn.
+    pub(in crate::control) fn withdrawn_route(
+        &self,
+        slot: Slot,
+        prefix: &Prefix,
+    ) -> Option<&Route> {
+        self.capabilities.bfd.withdrawn.get(&(slot, *prefix))
     }
 
     /// Discards a withdrawn route that is no longer desired, or has changed.
-    pub(super) fn discard_changed_bfd_down(
+    pub(in crate::control) fn discard_changed_bfd_down(
         &mut self,
         slot: Slot,
         prefix: &Prefix,
         desired: Option<&Route>,
     ) {
-        let Some(state) = self.vrfs.get_mut(slot) else { return };
-        if state.bfd_down.get(prefix).is_some_and(|route| Some(route) != desired) {
-            state.bfd_down.remove(prefix);
+        if self.withdrawn_route(slot, prefix).is_some_and(|route| Some(route) != desired) {
+            self.capabilities.bfd.withdrawn.remove(&(slot, *prefix));
         }
     }
 }

@@ -3,14 +3,15 @@
 //! duplicates. An address is usable while it is tentative, as in RFC 4429: a restarted router must not wait
 //! (decision 13).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 
 use stoa_wire::ethernet::Mac;
 
-use crate::control::fib::host;
-use crate::control::forwarder_state::ForwarderState;
+use super::capability::{Capability, Start, Verbs};
+use super::fib::host;
+use super::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::neighbor::entry::{Key, Millis, keys_of};
 use crate::shared::SpecialNextHop;
@@ -34,11 +35,42 @@ enum AddressStatus {
 }
 
 /// One of our addresses on one interface.
-pub(in crate::control) struct DadEntry {
+struct DadEntry {
     status: AddressStatus,
     /// In our probes: recognizes those that the link loops back.
     nonce: [u8; 6],
     last_defended: Option<Millis>,
+}
+
+/// Duplicate address detection of our addresses on links that are up.
+#[derive(Default)]
+pub(super) struct DuplicateDetection {
+    entries: BTreeMap<Key, DadEntry>,
+    /// Those in progress.
+    tentative: BTreeSet<Key>,
+    /// Addresses that are disabled as duplicates.
+    duplicates: BTreeSet<Key>,
+    /// When an address conflict was last logged.
+    last_conflict_log: Option<Millis>,
+}
+
+impl Capability for DuplicateDetection {
+    const VERBS: Verbs = Verbs {
+        review: |state, changed| {
+            for index in changed {
+                state.review_dad(*index);
+                state.pause(1);
+            }
+        },
+        link_down: ForwarderState::reset_dad,
+        remove_interface: ForwarderState::reset_dad,
+        tick: ForwarderState::tick_dad,
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
 }
 
 fn nonce() -> [u8; 6] {
@@ -48,7 +80,7 @@ fn nonce() -> [u8; 6] {
 
 impl ForwarderState {
     /// Starts detection for new addresses of an interface that is up, and ends it for removed ones.
-    pub(in crate::control) fn review_dad(&mut self, interface: u32) {
+    fn review_dad(&mut self, interface: u32) {
         let desired = self.probed_addresses(interface);
         let gone: Vec<Key> =
             self.dad_of(interface).filter(|key| !desired.contains_key(&key.1)).collect();
@@ -57,10 +89,13 @@ impl ForwarderState {
         }
         for (address, probes) in desired {
             let key = (interface, address);
-            if !self.dad.contains_key(&key) {
+            if !self.capabilities.duplicate_detection.entries.contains_key(&key) {
                 let status = AddressStatus::Tentative(probes, self.now());
-                self.dad.insert(key, DadEntry { status, nonce: nonce(), last_defended: None });
-                self.dad_tentative.insert(key);
+                self.capabilities
+                    .duplicate_detection
+                    .entries
+                    .insert(key, DadEntry { status, nonce: nonce(), last_defended: None });
+                self.capabilities.duplicate_detection.tentative.insert(key);
                 self.send_next_probe(key);
             }
         }
@@ -89,11 +124,11 @@ impl ForwarderState {
 
     /// The addresses of an interface in detection.
     fn dad_of(&self, interface: u32) -> impl Iterator<Item = Key> {
-        self.dad.range(keys_of(interface)).map(|(key, _)| *key)
+        self.capabilities.duplicate_detection.entries.range(keys_of(interface)).map(|(key, _)| *key)
     }
 
     /// The link went down, or the MAC address changed: detection starts again.
-    pub(in crate::control) fn reset_dad(&mut self, interface: u32) {
+    pub(super) fn reset_dad(&mut self, interface: u32) {
         let of_it: Vec<Key> = self.dad_of(interface).collect();
         for key in of_it {
             self.remove_dad(key);
@@ -101,9 +136,9 @@ impl ForwarderState {
     }
 
     fn remove_dad(&mut self, key: Key) {
-        self.dad.remove(&key);
-        self.dad_tentative.remove(&key);
-        if self.dad_duplicates.remove(&key) {
+        self.capabilities.duplicate_detection.entries.remove(&key);
+        self.capabilities.duplicate_detection.tentative.remove(&key);
+        if self.capabilities.duplicate_detection.duplicates.remove(&key) {
             self.deliver_locally(key, SpecialNextHop::Local);
             self.index.unpublished.insert(key.0);
             self.publish_interfaces();
@@ -111,13 +146,21 @@ impl ForwarderState {
     }
 
     /// Sends the probes that are due.
-    pub(in crate::control) fn tick_dad(&mut self) {
+    fn tick_dad(&mut self) {
         let now = self.now();
         let is_due = |key: &&Key| {
-            let status = self.dad.get(key).map(|entry| entry.status);
+            let status =
+                self.capabilities.duplicate_detection.entries.get(key).map(|entry| entry.status);
             matches!(status, Some(AddressStatus::Tentative(_, at)) if now >= at)
         };
-        let due: Vec<Key> = self.dad_tentative.iter().filter(is_due).copied().collect();
+        let due: Vec<Key> = self
+            .capabilities
+            .duplicate_detection
+            .tentative
+            .iter()
+            .filter(is_due)
+            .copied()
+            .collect();
         for key in due {
             self.send_next_probe(key);
         }
@@ -126,11 +169,13 @@ impl ForwarderState {
     /// Sends the next probe of an address, or its announcement after the last.
     fn send_next_probe(&mut self, key: Key) {
         let at = self.now() + PROBE_INTERVAL_MS;
-        let Some(entry) = self.dad.get_mut(&key) else { return };
+        let Some(entry) = self.capabilities.duplicate_detection.entries.get_mut(&key) else {
+            return;
+        };
         let AddressStatus::Tentative(left, _) = entry.status else { return };
         if left == 0 {
             entry.status = AddressStatus::Preferred;
-            self.dad_tentative.remove(&key);
+            self.capabilities.duplicate_detection.tentative.remove(&key);
             self.announce(key);
             return self.address_confirmed(key);
         }
@@ -165,30 +210,37 @@ impl ForwarderState {
     }
 
     /// Whether another host has the address, so that it is not used.
-    pub(in crate::control) fn is_duplicate(&self, key: Key) -> bool {
-        self.dad_duplicates.contains(&key)
+    pub(super) fn is_duplicate(&self, key: Key) -> bool {
+        self.capabilities.duplicate_detection.duplicates.contains(&key)
     }
 
     /// The addresses that are disabled as duplicates.
-    pub(in crate::control) fn duplicates(&self) -> impl Iterator<Item = Key> {
-        self.dad_duplicates.iter().copied()
+    pub(super) fn duplicates(&self) -> impl Iterator<Item = Key> {
+        self.capabilities.duplicate_detection.duplicates.iter().copied()
     }
 
     /// Whether detection is in progress.
     pub(super) fn is_tentative(&self, key: Key) -> bool {
-        let status = self.dad.get(&key).map(|entry| entry.status);
+        let status =
+            self.capabilities.duplicate_detection.entries.get(&key).map(|entry| entry.status);
         matches!(status, Some(AddressStatus::Tentative(..)))
     }
 
     /// The earliest time at which the link-local address of an interface can be preferred; `None`: it is, or
     /// detection is off.
-    pub(in crate::control) fn tentative_until(&self, interface: u32) -> Option<Millis> {
+    pub(super) fn tentative_until(&self, interface: u32) -> Option<Millis> {
         let asks = self.interface(interface)?.desired.ip6.duplicate_detection > 0;
         if !asks || self.is_tunnel(interface) {
             return None;
         }
         let local = self.addresses.of(interface)?.link_local?;
-        match self.dad.get(&(interface, local.into())).map(|entry| entry.status) {
+        match self
+            .capabilities
+            .duplicate_detection
+            .entries
+            .get(&(interface, local.into()))
+            .map(|entry| entry.status)
+        {
             Some(AddressStatus::Tentative(left, at)) => {
                 Some(at + Millis::from(left) * PROBE_INTERVAL_MS)
             }
@@ -199,19 +251,23 @@ impl ForwarderState {
 
     /// The link-local address of an interface unless it is tentative. Addresses that others store for long
     /// must not be tentative (RFC 4862 5.4).
-    pub(in crate::control) fn confirmed_link_local(&self, interface: u32) -> Option<Ipv6Addr> {
+    pub(super) fn confirmed_link_local(&self, interface: u32) -> Option<Ipv6Addr> {
         let address = self.addresses.of(interface)?.link_local?;
         self.tentative_until(interface).is_none().then_some(address)
     }
 
     /// Whether a probe is our own, looped back by the link.
     pub(super) fn is_own_nonce(&self, key: Key, nonce: &[u8]) -> bool {
-        self.dad.get(&key).is_some_and(|entry| entry.nonce == *nonce)
+        self.capabilities
+            .duplicate_detection
+            .entries
+            .get(&key)
+            .is_some_and(|entry| entry.nonce == *nonce)
     }
 
     /// The status of an address in ietf-ip.
-    pub(in crate::control) fn address_status(&self, key: Key) -> &'static str {
-        match self.dad.get(&key).map(|entry| entry.status) {
+    pub(super) fn address_status(&self, key: Key) -> &'static str {
+        match self.capabilities.duplicate_detection.entries.get(&key).map(|entry| entry.status) {
             Some(AddressStatus::Tentative(..)) => "tentative",
             Some(AddressStatus::Preferred) => "preferred",
             Some(AddressStatus::Duplicate) => "duplicate",
@@ -226,7 +282,9 @@ impl ForwarderState {
             return self.mark_duplicate(key, mac);
         }
         let now = self.now();
-        let Some(entry) = self.dad.get_mut(&key) else { return };
+        let Some(entry) = self.capabilities.duplicate_detection.entries.get_mut(&key) else {
+            return;
+        };
         // RFC 5227 2.4 (c): a router keeps its address, and defends it at most once in an interval.
         if entry.status == AddressStatus::Preferred
             && entry.last_defended.is_none_or(|at| now >= at + DEFEND_INTERVAL_MS)
@@ -234,19 +292,23 @@ impl ForwarderState {
             entry.last_defended = Some(now);
             self.announce(key);
         }
-        if self.last_conflict_log.is_none_or(|last_log| now >= last_log + CONFLICT_LOG_INTERVAL_MS)
+        if self
+            .capabilities
+            .duplicate_detection
+            .last_conflict_log
+            .is_none_or(|last_log| now >= last_log + CONFLICT_LOG_INTERVAL_MS)
         {
-            self.last_conflict_log = Some(now);
+            self.capabilities.duplicate_detection.last_conflict_log = Some(now);
             tracing::warn!(address = %key.1, mac, "address conflict: another host uses our address; change one of them");
         }
     }
 
     /// Disables a tentative address that another host has.
     fn mark_duplicate(&mut self, key: Key, mac: &str) {
-        if let Some(entry) = self.dad.get_mut(&key) {
+        if let Some(entry) = self.capabilities.duplicate_detection.entries.get_mut(&key) {
             entry.status = AddressStatus::Duplicate;
-            self.dad_tentative.remove(&key);
-            self.dad_duplicates.insert(key);
+            self.capabilities.duplicate_detection.tentative.remove(&key);
+            self.capabilities.duplicate_detection.duplicates.insert(key);
             self.index.unpublished.insert(key.0);
         }
         let interface = self.interface(key.0).map(|state| state.name.clone());

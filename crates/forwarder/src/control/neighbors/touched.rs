@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::desired::{Prefix, network};
-use super::forwarder_state::ForwarderState;
-use crate::neighbor::entry::Key;
+use crate::control::desired::{Prefix, network};
 
 /// The most prefixes that are kept; beyond, all neighbours are reviewed.
 const MOST: usize = 16_384;
@@ -51,31 +49,6 @@ impl TouchedPrefixes {
             let covers =
                 |length: &u8| self.prefixes.contains(&(network(address, *length), *length));
             self.is_all || lengths.iter().any(covers)
-        }
-    }
-}
-
-impl ForwarderState {
-    /// Reviews all host routes after routes have changed.
-    pub(super) fn review_host_routes(&mut self) {
-        let keys: Vec<Key> = self.cache.iter().map(|(key, _)| *key).collect();
-        for key in keys {
-            self.review_host_routes_to(key);
-        }
-    }
-
-    /// Reviews the host routes in the prefixes whose routes have changed since the last call.
-    pub(super) fn review_touched_host_routes(&mut self) {
-        let touched = std::mem::take(&mut self.touched);
-        if touched.is_empty() {
-            return;
-        }
-        let is_covered = touched.coverage();
-        let keys: Vec<Key> =
-            self.cache.iter().map(|(key, _)| *key).filter(|key| is_covered(key.1)).collect();
-        for key in keys {
-            self.review_host_routes_to(key);
-            self.pause(1);
         }
     }
 }

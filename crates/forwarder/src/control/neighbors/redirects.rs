@@ -7,7 +7,7 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::ethernet::Mac;
 use stoa_wire::{icmp4, ipv4, ipv6, ndp, protocol};
 
-use super::forwarder_state::ForwarderState;
+use crate::control::forwarder_state::ForwarderState;
 
 impl ForwarderState {
     /// Handles a packet that left by the interface it came in: redirects its sender when sender, next hop and
@@ -37,7 +37,7 @@ impl ForwarderState {
             |(key, entry): &(&crate::neighbor::entry::Key, &crate::neighbor::entry::Entry)| {
                 entry.adjacency == packet.adjacency && key.0 == packet.rx_if
             };
-        let (key, entry) = self.cache.each().find(is_it)?;
+        let (key, entry) = self.capabilities.neighbors.cache.each().find(is_it)?;
         Some((key.1, entry.state.is_resolved().then_some(Mac(entry.mac))))
     }
 
@@ -54,7 +54,7 @@ impl ForwarderState {
         let own = self.addresses.of(packet.rx_if)?;
         // RFC 1812 5.2.7.2: source and next hop are on one network of the interface.
         let shares = |(address, length): &&(Ipv4Addr, u8)| {
-            let network = |ip: Ipv4Addr| super::desired::network(ip.into(), *length);
+            let network = |ip: Ipv4Addr| crate::control::desired::network(ip.into(), *length);
             network(*address) == network(source) && network(*address) == network(gateway)
         };
         let (us, _) = own.ip4.iter().find(shares)?;

@@ -1,5 +1,7 @@
 //! BFD sessions on the control thread: configuration, timers, packets, and the routes of a failed neighbour.
 
+mod down;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,13 +12,17 @@ use stoa_wire::bfd::{self, State};
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::{ipv4, ipv6, protocol, udp};
 
-use super::desired::{DesiredState, network};
+use super::capability::{Capability, Punted, Start, Verbs};
+use super::desired::{DesiredState, Prefix, Route, network};
 use super::forwarder_state::ForwarderState;
 use super::listing::{octets, unix_us};
+use super::punts::protocol_of;
+use super::vrfs::Slot;
 use crate::bfd::Peers;
 use crate::bfd::session::{Micros, Session, StateChange};
 use crate::drops::Drop;
 use crate::neighbor::entry::{Key, keys_of};
+use crate::punt::Class;
 
 /// Source ports have a range of their own (RFC 5881 section 4).
 const SOURCE_PORTS: (u16, u32) = (49_152, 16_384);
@@ -36,10 +42,38 @@ pub(super) struct Sessions {
     /// Not before that: when many neighbours fail one after the other, the reviews must leave time for the
     /// timers of the sessions.
     next_review_at: Micros,
+    /// Desired routes that are withdrawn while all their gateways are down.
+    withdrawn: BTreeMap<(Slot, Prefix), Route>,
 }
 
 /// The pause after a review of static routes, as a multiple of its duration.
 const REVIEW_PAUSE_FACTOR: Micros = 4;
+
+impl Capability for Sessions {
+    const VERBS: Verbs = Verbs {
+        apply: |state, step| {
+            state.set_bfd(step.desired(), &step.interfaces.indexes);
+            Ok(())
+        },
+        remove_vrf: |state, gone| {
+            state.capabilities.bfd.withdrawn.retain(|(slot, _), _| *slot != gone);
+        },
+        review: |state, _| state.review_bfd_down_routes(),
+        punts: &[Punted {
+            class: Class::Routing,
+            takes: |bytes| protocol_of(bytes) == Some(protocol::UDP),
+            receive: |state, _, packet| state.receive_bfd(&packet),
+        }],
+        run_due: ForwarderState::run_bfd,
+        due_in: ForwarderState::bfd_due_in,
+        facts: |state, index, facts| facts.bfd = state.list_bfd(index),
+        ..Verbs::NONE
+    };
+
+    fn start(_: &Start<'_>) -> Self {
+        Self::default()
+    }
+}
 
 impl Sessions {
     /// Whether any neighbour has failed.
@@ -55,11 +89,11 @@ impl Sessions {
 
 impl ForwarderState {
     /// Creates and changes the desired sessions of these interfaces; the others send admin-down and end.
-    pub(super) fn set_bfd(&mut self, desired: &DesiredState, indexes: &BTreeSet<u32>) {
+    fn set_bfd(&mut self, desired: &DesiredState, indexes: &BTreeSet<u32>) {
         let now = self.micros();
         let (mut stays, mut known) = (BTreeMap::new(), Vec::new());
         for index in indexes {
-            known.extend(self.bfd.by_peer.range(keys_of(*index)).map(|(key, _)| *key));
+            known.extend(self.capabilities.bfd.by_peer.range(keys_of(*index)).map(|(key, _)| *key));
             let Some((_, interface)) = self.desired_at(*index, desired) else { continue };
             stays.extend(interface.bfd.iter().map(|(peer, config)| ((*index, *peer), *config)));
         }
@@ -68,7 +102,7 @@ impl ForwarderState {
         }
         let is_same = known.iter().eq(stays.keys());
         for key in known.into_iter().filter(|key| !stays.contains_key(key)) {
-            let Some(mut session) = self.bfd.by_peer.remove(&key) else { continue };
+            let Some(mut session) = self.capabilities.bfd.by_peer.remove(&key) else { continue };
             session.admin_down(now);
             if let Some(packet) = session.send(now) {
                 self.send_bfd(key, &packet);
@@ -76,77 +110,88 @@ impl ForwarderState {
             self.refresh_sets_of(key);
         }
         for (key, config) in stays {
-            match self.bfd.by_peer.get_mut(&key) {
+            match self.capabilities.bfd.by_peer.get_mut(&key) {
                 Some(session) => session.configure(config, now),
                 None => {
-                    self.bfd.last_discriminator += 1;
+                    self.capabilities.bfd.last_discriminator += 1;
                     // Unique within this forwarder, and most likely different from those before a restart.
                     let local_discriminator =
-                        self.bfd.last_discriminator ^ (std::process::id() << 12);
-                    self.bfd
+                        self.capabilities.bfd.last_discriminator ^ (std::process::id() << 12);
+                    self.capabilities
+                        .bfd
                         .by_peer
                         .insert(key, Session::new(config, local_discriminator.max(1), now));
                 }
             }
         }
-        self.bfd.due_at = 0;
+        self.capabilities.bfd.due_at = 0;
         if !is_same {
-            let peers = Peers(self.bfd.by_peer.keys().copied().collect());
+            let peers = Peers(self.capabilities.bfd.by_peer.keys().copied().collect());
             self.shared.bfd.publish(peers, &mut self.graveyard);
         }
     }
 
     /// Handles a packet of a session.
-    pub(super) fn receive_bfd(&mut self, packet: &Packet) {
+    fn receive_bfd(&mut self, packet: &Packet) {
         let Some((source, control_packet)) = read(packet.bytes()) else {
             return self.count_drop(Drop::BfdMalformed);
         };
         let (key, now) = ((packet.rx_if, source), self.micros());
-        let Some(session) = self.bfd.by_peer.get_mut(&key) else {
+        let Some(session) = self.capabilities.bfd.by_peer.get_mut(&key) else {
             return self.count_drop(Drop::BfdMalformed);
         };
         let had_failed = session.has_failed();
         let change = session.receive(&control_packet, now);
         let has_flipped = had_failed != session.has_failed();
-        self.bfd.due_at = self.bfd.due_at.min(session.due_at());
+        self.capabilities.bfd.due_at = self.capabilities.bfd.due_at.min(session.due_at());
         self.handle_bfd_change(key, change, has_flipped);
     }
 
-    /// Runs the timers of the sessions and the review of routes; returns the time until the next event.
-    pub fn run_bfd(&mut self) -> Option<Duration> {
-        if self.bfd.by_peer.is_empty() {
-            return None;
+    /// Runs the timers of the sessions and the review of routes.
+    pub fn run_bfd(&mut self) {
+        if !self.capabilities.bfd.by_peer.is_empty() {
+            self.run_bfd_sessions(self.micros());
+            self.review_bfd_down();
         }
-        let now = self.micros();
-        let session_in = self.run_bfd_sessions(now);
-        let review_in = self.review_bfd_down();
-        Some(Duration::from_micros(review_in.map_or(session_in, |it| it.min(session_in))))
     }
 
-    /// Reviews static routes whose gateways have failed or recovered; returns the microseconds until a later
-    /// review.
-    fn review_bfd_down(&mut self) -> Option<Micros> {
-        if !self.bfd.is_review_pending {
+    /// Time until [`Self::run_bfd`] has something to do.
+    fn bfd_due_in(&self) -> Option<Duration> {
+        let bfd = &self.capabilities.bfd;
+        if bfd.by_peer.is_empty() {
             return None;
         }
+        let review_at = if bfd.is_review_pending { bfd.next_review_at } else { Micros::MAX };
+        Some(Duration::from_micros(bfd.due_at.min(review_at).saturating_sub(self.micros())))
+    }
+
+    /// Reviews static routes whose gateways have failed or recovered, unless the last review was just now.
+    fn review_bfd_down(&mut self) {
         let started = self.micros();
-        if started < self.bfd.next_review_at {
-            return Some(self.bfd.next_review_at - started);
+        let bfd = &mut self.capabilities.bfd;
+        if !bfd.is_review_pending || started < bfd.next_review_at {
+            return;
         }
-        self.bfd.is_review_pending = false;
+        bfd.is_review_pending = false;
         self.review_bfd_down_routes();
         let end = self.micros();
-        self.bfd.next_review_at = end + REVIEW_PAUSE_FACTOR * end.saturating_sub(started);
-        None
+        let pause = REVIEW_PAUSE_FACTOR * end.saturating_sub(started);
+        self.capabilities.bfd.next_review_at = end + pause;
     }
 
-    /// Sends due packets and expires sessions; returns the microseconds until the next timer.
-    fn run_bfd_sessions(&mut self, now: Micros) -> Micros {
-        if self.bfd.due_at <= now {
-            let due: Vec<Key> =
-                self.bfd.by_peer.iter().filter(|it| it.1.due_at() <= now).map(|it| *it.0).collect();
+    /// Sends due packets and expires sessions.
+    fn run_bfd_sessions(&mut self, now: Micros) {
+        if self.capabilities.bfd.due_at <= now {
+            let due: Vec<Key> = self
+                .capabilities
+                .bfd
+                .by_peer
+                .iter()
+                .filter(|it| it.1.due_at() <= now)
+                .map(|it| *it.0)
+                .collect();
             for key in due {
-                let Some(session) = self.bfd.by_peer.get_mut(&key) else { continue };
+                let Some(session) = self.capabilities.bfd.by_peer.get_mut(&key) else { continue };
                 let had_failed = session.has_failed();
                 let change = session.expire(now);
                 let has_flipped = had_failed != session.has_failed();
@@ -156,9 +201,9 @@ impl ForwarderState {
                     self.send_bfd(key, &packet);
                 }
             }
-            self.bfd.due_at = self.bfd.by_peer.values().map(Session::due_at).min().unwrap_or(now);
+            let due_at = self.capabilities.bfd.by_peer.values().map(Session::due_at).min();
+            self.capabilities.bfd.due_at = due_at.unwrap_or(now);
         }
-        self.bfd.due_at.saturating_sub(now)
     }
 
     /// Adjusts routes to a session. `has_flipped`: its neighbour has failed, or has recovered.
@@ -166,7 +211,7 @@ impl ForwarderState {
         if has_flipped {
             // First every set of paths, in one word each; static routes that lose all their paths come later.
             self.refresh_sets_of(key);
-            self.bfd.is_review_pending = true;
+            self.capabilities.bfd.is_review_pending = true;
         }
         let Some(StateChange { from, to }) = change else { return };
         let interface = self.interface(key.0).map(|state| state.name.clone()).unwrap_or_default();
@@ -240,8 +285,8 @@ impl ForwarderState {
     }
 
     /// The operational state of an interface's sessions.
-    pub(super) fn list_bfd(&self, interface: u32) -> Vec<v1::BfdSessionState> {
-        let all = self.bfd.by_peer.range(keys_of(interface));
+    fn list_bfd(&self, interface: u32) -> Vec<v1::BfdSessionState> {
+        let all = self.capabilities.bfd.by_peer.range(keys_of(interface));
         let (now, now_unix_us) = (self.micros(), unix_us());
         let state = |(key, session): (&Key, &Session)| {
             let (tx_us, rx_us, multiplier) = session.negotiated().unwrap_or_default();

@@ -1,0 +1,89 @@
+//! Sends a desired state to the forwarder: what has changed, or the whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stoa_api::{refusal, v1};
+use stoa_yang::error;
+use tonic::{Code, Request, Status};
+
+use super::{Error, ForwarderConnection, Held, difference};
+use crate::configuration::Configuration;
+
+/// Time limit of a transaction: it may contain millions of routes.
+const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
+
+impl ForwarderConnection {
+    /// Sends what has changed, or the whole state where the forwarder does not hold what a change starts from.
+    pub(super) async fn apply(
+        &self,
+        configuration: &Arc<Configuration>,
+    ) -> Result<v1::Applied, Error> {
+        let (boot_id, held) = {
+            let mut state = self.state();
+            let boot_id = state.hello.as_ref().map_or(0, |hello| hello.boot_id);
+            // Until the outcome is known, nobody knows what the forwarder holds.
+            (boot_id, state.held.take().filter(|held| held.boot_id == boot_id))
+        };
+        let mut sent = None;
+        if let Some(held) = &held {
+            sent = self.send_change(held, configuration).await;
+        }
+        let sent = match sent {
+            Some(sent) => sent,
+            None => self.send_whole(configuration).await,
+        };
+        match sent {
+            Ok(applied) => {
+                if let Some(logging) = &configuration.desired.logging {
+                    stoa_log::follow(logging);
+                }
+                let (generation, configuration) = (applied.generation, Arc::clone(configuration));
+                let held = Held { boot_id, generation, configuration };
+                self.state().held = Some(held).filter(|held| held.generation != 0);
+                Ok(applied)
+            }
+            Err(status) => Err(match refusal::errors(&status) {
+                Some(errors) => {
+                    self.state().held = held;
+                    Error::Refused(error::counted(errors))
+                }
+                None => Error::Unreachable(status),
+            }),
+        }
+    }
+
+    async fn send_whole(&self, configuration: &Configuration) -> Result<v1::Applied, Status> {
+        let mut request = Request::new(configuration.whole_desired());
+        request.set_timeout(APPLY_TIMEOUT);
+        self.client().apply(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// Sends the change from what the forwarder holds. `None`: the whole state must be sent.
+    async fn send_change(
+        &self,
+        held: &Held,
+        new: &Configuration,
+    ) -> Option<Result<v1::Applied, Status>> {
+        let states = [&*held.configuration, new];
+        let change = difference::difference(
+            states.map(|it| &it.desired),
+            states.map(|it| it.routes.as_slice()),
+        )?;
+        let change = v1::DesiredChange { generation: held.generation, ..change };
+        let mut request = Request::new(change);
+        request.set_timeout(APPLY_TIMEOUT);
+        match self.client().change(request).await {
+            // Another state than this controller knows, or a forwarder that does not know changes.
+            Err(status)
+                if status.code() == Code::Unimplemented
+                    || status.code() == Code::FailedPrecondition
+                        && refusal::errors(&status).is_none() =>
+            {
+                tracing::info!("the whole state is sent: {}", status.message());
+                None
+            }
+            sent => Some(sent.map(tonic::Response::into_inner)),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The capabilities of the forwarder, in one list, and what the core asks of each.
+//!
+//! [`ForwarderState`] is the core: workers, ports, interfaces, tables. A capability is a module whose state is
+//! a struct with private fields: nothing outside the module can reach them. The core calls it by its [`Verbs`]
+//! only, in the order of the list; where one capability needs another, it calls a method of that one.
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use stoa_api::v1;
+use stoa_engine::Packet;
+
+use super::apply::ApplyError;
+use super::converge::TouchedInterfaces;
+use super::desired::{DesiredChange, DesiredState, Held, Workers};
+use super::forwarder_state::{ForwarderState, InterfaceState};
+use super::limits::Limits;
+use super::vrfs::Slot;
+use crate::punt::Class;
+
+/// What states begin with: settings that are fixed while the forwarder runs.
+pub(super) struct Start<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) workers: &'a Workers,
+}
+
+/// The state of a capability.
+pub(super) trait Capability {
+    /// What it does, and when.
+    const VERBS: Verbs;
+
+    /// Its state before the first configuration.
+    fn start(start: &Start<'_>) -> Self;
+}
+
+/// A step towards the desired state. What it costs should follow what was touched, not what there is.
+pub(super) struct Step<'a> {
+    /// The desired state, with its referrers.
+    pub(super) held: &'a Held,
+    /// What may differ from the running state: the keys count, not the values.
+    pub(super) touched: &'a DesiredChange,
+    /// Touched interfaces, removed ones among them; empty before ports and interfaces are as desired.
+    pub(super) interfaces: &'a TouchedInterfaces,
+}
+
+impl<'a> Step<'a> {
+    /// The desired state.
+    pub(super) fn desired(&self) -> &'a DesiredState {
+        self.held.desired()
+    }
+}
+
+/// Interfaces whose entries in the tables of the workers were written.
+pub(super) struct Published {
+    pub(super) changed: BTreeSet<u32>,
+    /// Those whose multicast groups have changed.
+    pub(super) regrouped: Vec<u32>,
+}
+
+/// Does its part of a step.
+type Change = fn(&mut ForwarderState, &Step<'_>) -> Result<(), ApplyError>;
+/// A change of one interface.
+type OfInterface = fn(&mut ForwarderState, u32);
+
+/// Packets that a capability takes from workers.
+pub(super) struct Punted {
+    pub(super) class: Class,
+    /// Whether it takes the packet with these bytes: a class may have several protocols.
+    pub(super) takes: fn(&[u8]) -> bool,
+    /// Handles a packet of a worker.
+    pub(super) receive: fn(&mut ForwarderState, usize, Packet),
+}
+
+/// What a capability does, and when. A capability names what it needs; the rest, [`Verbs::NONE`], does
+/// nothing.
+pub(super) struct Verbs {
+    /// Before anything changes: prepares what may fail and touches nothing else. After an error, what was
+    /// touched is applied again with its former settings.
+    pub(super) prepare: Change,
+    /// Before anything changes: resigns from what is no longer desired, while it can still send. In reverse
+    /// order.
+    pub(super) retire: fn(&mut ForwarderState, &Step<'_>),
+    /// Ports and interfaces are as desired, routes are not yet: brings its own settings into effect.
+    pub(super) apply: Change,
+    /// Routes are as desired, too, and only other `finish` verbs can still fail.
+    pub(super) finish: Change,
+    /// Interfaces, links or routes have changed; the argument has the interfaces.
+    pub(super) review: fn(&mut ForwarderState, &BTreeSet<u32>),
+
+    /// The flags of an interface that workers read. Its features can be set here: before packets arrive.
+    pub(super) flags: fn(&ForwarderState, u32, &InterfaceState) -> u32,
+    /// Interfaces were published to the workers: publishes its own tables of them.
+    pub(super) publish: fn(&mut ForwarderState, &Published),
+    /// The link of an interface is up.
+    pub(super) link_up: OfInterface,
+    /// The link of an interface is down.
+    pub(super) link_down: OfInterface,
+    /// Interfaces are about to be removed: removes its routes through them.
+    pub(super) remove_routes: fn(&mut ForwarderState, &BTreeSet<u32>),
+    /// An interface is removed next, and nothing runs in between: forgets it. In reverse order.
+    pub(super) remove_interface: OfInterface,
+    /// A VRF was removed. Another one may get its slot.
+    pub(super) remove_vrf: fn(&mut ForwarderState, Slot),
+
+    /// The packets that it takes from workers.
+    pub(super) punts: &'static [Punted],
+    /// Runs the timers that have expired; called in each iteration of the control loop.
+    pub(super) run_due: fn(&mut ForwarderState),
+    /// Time until the next timer.
+    pub(super) due_in: fn(&ForwarderState) -> Option<Duration>,
+    /// Periodic work, ten times a second.
+    pub(super) tick: fn(&mut ForwarderState),
+    /// Services its own file descriptors: those of these interfaces, or all.
+    pub(super) service: fn(&mut ForwarderState, Option<&BTreeSet<u32>>),
+    /// Those that wake the control loop.
+    pub(super) descriptors: for<'a> fn(&'a ForwarderState) -> Vec<BorrowedFd<'a>>,
+    /// The forwarder ends: tells the neighbours. In reverse order.
+    pub(super) end: fn(&mut ForwarderState),
+
+    /// Adds its part to the operational state of an interface.
+    pub(super) facts: fn(&ForwarderState, u32, &mut v1::InterfaceState),
+    /// Adds its rows to `stoa show limits`.
+    pub(super) limits: fn(&ForwarderState, &mut Vec<v1::LimitState>),
+}
+
+impl Verbs {
+    /// Does nothing.
+    pub(super) const NONE: Self = Self {
+        prepare: |_, _| Ok(()),
+        retire: |_, _| {},
+        apply: |_, _| Ok(()),
+        finish: |_, _| Ok(()),
+        review: |_, _| {},
+        flags: |_, _, _| 0,
+        publish: |_, _| {},
+        link_up: |_, _| {},
+        link_down: |_, _| {},
+        remove_routes: |_, _| {},
+        remove_interface: |_, _| {},
+        remove_vrf: |_, _| {},
+        punts: &[],
+        run_due: |_| {},
+        due_in: |_| None,
+        tick: |_| {},
+        service: |_, _| {},
+        descriptors: |_| Vec::new(),
+        end: |_| {},
+        facts: |_, _, _| {},
+        limits: |_, _| {},
+    };
+}
+
+/// Declares the states of all capabilities and the list of their verbs.
+macro_rules! capabilities {
+    ($($name:ident: $state:ty,)*) => {
+        /// The states of all capabilities.
+        pub(super) struct Capabilities {
+            $(pub(super) $name: $state,)*
+        }
+
+        impl Capabilities {
+            /// The states before the first configuration.
+            pub(super) fn start(start: &Start<'_>) -> Self {
+                Self { $($name: <$state as Capability>::start(start),)* }
+            }
+        }
+
+        /// The verbs of all capabilities, in the order in which they are called.
+        pub(super) static CAPABILITIES: [Verbs; [$(stringify!($name)),*].len()] =
+            [$(<$state as Capability>::VERBS),*];
+    };
+}
+
+capabilities! {
+    load: super::listing::WorkerLoads,
+    vlans: super::vlans::Vlans,
+    tunnels: super::tunnels::PublishedTunnels,
+    reassembly: super::reassembly::Reassembly,
+    origin_features: super::output_features::OriginFeatures,
+    policy: super::policy::ActiveRules,
+    neighbors: super::neighbors::Neighbors,
+    learned: super::learned::Learned,
+    rows: super::rows::Tables,
+    bfd: super::bfd::Sessions,
+    host_interfaces: super::host_interfaces::HostInterfaces,
+    punts: super::punts::Punts,
+    trace_capture: super::trace_capture::TraceCaptureState,
+    duplicate_detection: super::duplicate_detection::DuplicateDetection,
+    vrrp: super::vrrp::VirtualRouters,
+    advertising: super::advertising::Advertisers,
+    listener_reports: super::mld_reports::Reports,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// Most fields of the core: beyond, a field belongs to a capability.
+    const CORE_FIELDS: usize = 19;
+
+    /// All sources below a directory.
+    fn sources(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        let of = |path: std::path::PathBuf| match path.is_dir() {
+            true => sources(&path),
+            false => vec![fs::read_to_string(path).unwrap()],
+        };
+        entries.flat_map(of).collect()
+    }
+
+    /// The fields of a struct, as source lines.
+    fn fields<'a>(source: &'a str, name: &str) -> Option<Vec<&'a str>> {
+        let head = format!("struct {name}");
+        let mut at = source.match_indices(&head).map(|(at, _)| &source[at + head.len()..]);
+        let body = at.find(|rest| rest.starts_with([' ', '(', ';']))?;
+        let body = match body.trim_start().starts_with('{') {
+            true => body.split_once('{')?.1.split_once("\n}")?.0,
+            false => body.split_once(';')?.0,
+        };
+        let lines = body.lines().map(str::trim);
+        Some(lines.filter(|line| !line.is_empty() && !line.starts_with("//")).collect())
+    }
+
+    #[test]
+    fn the_core_stays_small() {
+        let core = fields(include_str!("forwarder_state.rs"), "ForwarderState").unwrap();
+        assert!(!core.is_empty());
+        let advice =
+            "move the new field to a capability, or write a new one (docs/dev/capability.md)";
+        assert!(core.len() <= CORE_FIELDS, "{} fields: {advice}", core.len());
+    }
+
+    #[test]
+    fn the_state_of_a_capability_is_private() {
+        let list = include_str!("capability.rs").split_once("\ncapabilities! {\n").unwrap().1;
+        let list = list.split_once("\n}").unwrap().0.lines();
+        let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/control"));
+        let mut number = 0;
+        for line in list.map(str::trim).filter(|line| !line.starts_with("//")) {
+            let name = line.trim_end_matches(',').rsplit("::").next().unwrap();
+            let found = sources.iter().find_map(|source| fields(source, name));
+            let found = found.unwrap_or_else(|| panic!("no source has the struct {name}"));
+            let public =
+                found.iter().find(|field| field.contains("pub ") || field.contains("pub("));
+            assert_eq!(public, None, "a field of {name}: make it private, and add a method");
+            number += 1;
+        }
+        assert_eq!(number, super::CAPABILITIES.len());
+    }
+}

@@ -1,0 +1,43 @@
+//! Publishes the VLAN tags of sub-interfaces to the workers.
+
+use super::capability::{Capability, Published, Start, Verbs};
+use super::forwarder_state::ForwarderState;
+use crate::ethernet::vlan_table::VlanWriter;
+
+/// The tags as published.
+pub(super) struct Vlans {
+    writer: VlanWriter,
+}
+
+impl Capability for Vlans {
+    const VERBS: Verbs = Verbs { publish: ForwarderState::publish_vlans, ..Verbs::NONE };
+
+    fn start(start: &Start<'_>) -> Self {
+        Self { writer: VlanWriter::new(start.workers.kernel.lookup()) }
+    }
+}
+
+impl Vlans {
+    /// Number of table entries that were written since the start.
+    pub(super) fn writes(&self) -> u64 {
+        self.writer.writes()
+    }
+}
+
+impl ForwarderState {
+    fn publish_vlans(&mut self, published: &Published) {
+        for index in &published.changed {
+            let state = self.interface(*index);
+            let base = state.map_or(*index, |state| state.base);
+            let tags = state.map(|state| state.desired.tag_keys()).unwrap_or_default();
+            if !self.capabilities.vlans.writer.set(*index, base, &tags) {
+                // The next publication tries again.
+                self.index.unpublished.insert(*index);
+            }
+            self.pause(1);
+        }
+        if let Some(tables) = self.capabilities.vlans.writer.finish() {
+            self.shared.vlans.publish(tables, &mut self.graveyard);
+        }
+    }
+}
