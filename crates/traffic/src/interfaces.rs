@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use stoa_engine::worker::Polling;
 use stoa_forwarder::control::desired::{
-    Action, DesiredState, Family, Interface, Path, Route, Workers,
+    Action, DesiredChange, DesiredState, Family, Interface, Path, Route, Workers,
 };
 use stoa_forwarder::control::{Forwarder, Limits};
 use stoa_forwarder::shared::SpecialNextHop;
@@ -37,6 +37,14 @@ pub struct Figures {
     pub up_ms: f64,
     /// Applying the same again.
     pub same_ms: f64,
+    /// One more interface by a change, which names only what differs; median.
+    pub change_add_ms: f64,
+    /// One less by a change; median.
+    pub change_remove_ms: f64,
+    /// Another address of one interface by a change; median.
+    pub change_address_ms: f64,
+    /// One more route by a change, four for each interface being there; median.
+    pub change_route_ms: f64,
     /// Applying one more interface; median.
     pub add_ms: f64,
     /// Applying one less; median.
@@ -102,6 +110,25 @@ pub fn run(interfaces: u32, rounds: u32) -> Result<Figures, InterfacesError> {
         }
     }
     [figures.add_ms, figures.remove_ms, figures.address_ms] = times.map(median);
+    let mut times: [Vec<f64>; 4] = Default::default();
+    let mut routed = all.clone();
+    let blackhole = Action::Special(SpecialNextHop::Blackhole);
+    let beyond = (IpAddr::V4(Ipv4Addr::new(203, 0, 113, 0)), 24);
+    routed.routes.insert(beyond, Route { protocol: 1, action: blackhole });
+    let pairs = [(&all, &more), (&more, &all), (&all, &moved), (&moved, &all), (&all, &routed)];
+    let changes = pairs.map(|(from, to)| DesiredChange::difference(from, to.clone(), &mut |_| {}));
+    let back = DesiredChange::difference(&routed, all.clone(), &mut |_| {});
+    for _ in 0..rounds {
+        for (step, change) in changes.iter().chain([&back]).enumerate() {
+            let took = bench.change(change.clone())?;
+            // To move the address back, and to remove the route, are no figures.
+            let figure = [0, 1, 2, 4, 3, 4][step];
+            times.get_mut(figure).into_iter().for_each(|times| times.push(took));
+        }
+    }
+    let [add, remove, address, route] = times.map(median);
+    (figures.change_add_ms, figures.change_remove_ms) = (add, remove);
+    (figures.change_address_ms, figures.change_route_ms) = (address, route);
     bench.settle(up)?;
     figures.resident_bytes = resident_bytes();
     let more_bytes = figures.resident_bytes.saturating_sub(resident);
@@ -125,10 +152,17 @@ impl Bench {
         let began = Instant::now();
         let applied = self.forwarder.apply(state);
         let took = millis(began);
-        applied.map_err(|refused| {
-            let reasons = refused.errors.iter().map(|error| error.cause.clone());
-            InterfacesError::Refused(reasons.collect::<Vec<_>>().join("; "))
-        })?;
+        applied.map_err(|refused| InterfacesError::Refused(format!("{:?}", refused.errors)))?;
+        Ok(took)
+    }
+
+    /// Applies a change; returns the milliseconds that it took.
+    fn change(&mut self, change: DesiredChange) -> Result<f64, InterfacesError> {
+        let generation = self.forwarder.generation();
+        let began = Instant::now();
+        let changed = self.forwarder.change(generation, change);
+        let took = millis(began);
+        changed.map_err(|refused| InterfacesError::Refused(format!("{refused:?}")))?;
         Ok(took)
     }
 
