@@ -152,8 +152,8 @@ impl Datastore {
             tracing::debug!(validate_ms, write_ms, apply_ms, store_ms, "parts of a commit");
         }
         let event = Event::Changed { author: author.clone(), number, changes: changes.clone() };
-        self.publish(event);
         self.publish(Event::Edited);
+        self.publish(event);
         self.inner.saver.notify_one();
         for warning in &warnings {
             tracing::warn!("{warning}");
