@@ -222,7 +222,8 @@ impl Service {
             Some(New::NewStore(number)) => Ok(self.store_tree(store(number))),
             None => Ok(self.store_tree(Store::Candidate)),
         };
-        let changes = old.and_then(|old| datastore::between(&old, &new?));
+        let both = old.and_then(|old| Ok((old, new?)));
+        let changes = both.and_then(|(old, new)| datastore::between(&old, &new));
         compared(changes)
     }
 
