@@ -22,6 +22,8 @@ use crate::running::Running;
 
 /// Time for open calls to end when the controller stops.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time to write the startup file at the end.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Options of the controller.
 #[derive(Clone, Debug)]
@@ -124,7 +126,8 @@ pub async fn run<T>(
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     };
-    datastore.end().await;
+    // What is not saved in time is saved at the next start.
+    let _ = tokio::time::timeout(SAVE_TIMEOUT, datastore.end()).await;
     let _ = stop.send(());
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, server).await;
     let _ = std::fs::remove_file(&options.socket);

@@ -181,7 +181,7 @@ pub async fn run_until(options: Options, stop: impl Future<Output = ()>) -> Resu
     if early.is_some()
         && let Err(refusal) = datastore::recover(&options.config, &options.state)
     {
-        return Err(Error::Refused(refusal.errors()));
+        tracing::error!("the last commits are not in the startup file: {refusal}");
     }
     let configuration = Configuration::read(&options.config).map_err(Error::Refused)?;
     let missing = privileges::missing(&configuration.desired);

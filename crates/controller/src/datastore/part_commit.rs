@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use stoa_api::v1;
 use yang5::data::DataDiffFlags;
 
 use super::access;
@@ -119,11 +120,23 @@ impl Datastore {
         if !commit.is_forced {
             access::check(&self.inner.connection, author, &configuration)?;
         }
-        let (number, file) = self.write_entry(author, commit, base, &difference)?;
-        parts.next();
+        let was_unsaved = self.stores().is_unsaved;
+        if !was_unsaved {
+            recovery::mark(&self.inner.state, base)?;
+            self.stores().is_unsaved = true;
+        }
         let mut warnings = configuration.warnings();
-        let applied = self.inner.connection.commit(configuration).await?;
-        parts.next();
+        let done = self.write_and_apply(author, commit, &difference, configuration, &mut parts);
+        let (number, file, applied) = match done.await {
+            Ok(done) => done,
+            Err(refusal) => {
+                if !was_unsaved {
+                    recovery::unmark(&self.inner.state);
+                    self.stores().is_unsaved = false;
+                }
+                return Err(refusal);
+            }
+        };
         // Before the entry is renamed: a restarted controller completes the commit.
         self.inner.running_file.store_after(&self.inner.startup, base, &difference);
         let not_saved = file.rename().err().map(|error| {
@@ -139,8 +152,8 @@ impl Datastore {
             tracing::debug!(validate_ms, write_ms, apply_ms, store_ms, "parts of a commit");
         }
         let event = Event::Changed { author: author.clone(), number, changes: changes.clone() };
-        self.publish(event);
         self.publish(Event::Edited);
+        self.publish(event);
         self.inner.saver.notify_one();
         for warning in &warnings {
             tracing::warn!("{warning}");
@@ -148,19 +161,22 @@ impl Datastore {
         Ok(Committed { number, changes, applied, warnings, confirm_by: None })
     }
 
-    /// Writes the entry of the history under its temporary name, so that a disk error occurs before anything changes.
-    fn write_entry(
+    /// Writes the entry of the history under its temporary name, so that a disk error occurs before anything changes,
+    /// and applies the configuration.
+    async fn write_and_apply(
         &self,
         author: &Author,
         commit: &Commit,
-        base: u64,
         difference: &str,
-    ) -> Result<(u64, NewFile), Refusal> {
-        if !self.stores().is_unsaved {
-            recovery::mark(&self.inner.state, base)?;
-            self.stores().is_unsaved = true;
-        }
-        self.history_files().write_difference(author, &commit.comment, difference)
+        configuration: Configuration,
+        parts: &mut Parts,
+    ) -> Result<(u64, NewFile, v1::Applied), Refusal> {
+        let past = self.history_files();
+        let (number, file) = past.write_difference(author, &commit.comment, difference)?;
+        parts.next();
+        let applied = self.inner.connection.commit(configuration).await?;
+        parts.next();
+        Ok((number, file, applied))
     }
 
     /// Sets a part of running: in place, unless somebody reads running.

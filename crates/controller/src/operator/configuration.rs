@@ -1,6 +1,7 @@
 //! The calls of the Operator service to the datastores.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::unistd::{Uid, User};
@@ -175,11 +176,11 @@ impl Service {
         let tree = match request.which {
             Some(show_configuration_request::Which::Number(number)) => self.history_tree(number),
             Some(show_configuration_request::Which::Store(number)) => {
-                self.store_tree(store(number))
+                Ok(self.store_tree(store(number)))
             }
-            None => self.store_tree(Store::Running),
+            None => Ok(self.store_tree(Store::Running)),
         };
-        match tree.and_then(|tree| print(tree, request)) {
+        match tree.and_then(|tree| print(&tree, request)) {
             Ok(text) => v1::ShowConfigurationReply { text, errors: vec![] },
             Err(refusal) => v1::ShowConfigurationReply {
                 errors: refusal.errors(),
@@ -188,12 +189,12 @@ impl Service {
         }
     }
 
-    fn history_tree(&self, number: u64) -> Result<DataTree<'static>, Refusal> {
-        self.datastore.history_tree(number)?.tree.duplicate().map_err(failed)
+    fn history_tree(&self, number: u64) -> Result<Arc<DataTree<'static>>, Refusal> {
+        Ok(self.datastore.history_tree(number)?.tree)
     }
 
-    fn store_tree(&self, store: Store) -> Result<DataTree<'static>, Refusal> {
-        self.datastore.tree(store).tree.duplicate().map_err(failed)
+    fn store_tree(&self, store: Store) -> Arc<DataTree<'static>> {
+        Arc::clone(&self.datastore.tree(store).tree)
     }
 
     pub(super) fn compare_stores(&self, request: &v1::CompareRequest) -> v1::CompareReply {
@@ -213,15 +214,16 @@ impl Service {
         }
         let old = match request.old {
             Some(Old::OldNumber(number)) => self.history_tree(number),
-            Some(Old::OldStore(number)) => self.store_tree(store(number)),
-            None => self.store_tree(Store::Running),
+            Some(Old::OldStore(number)) => Ok(self.store_tree(store(number))),
+            None => Ok(self.store_tree(Store::Running)),
         };
         let new = match request.new {
             Some(New::NewNumber(number)) => self.history_tree(number),
-            Some(New::NewStore(number)) => self.store_tree(store(number)),
-            None => self.store_tree(Store::Candidate),
+            Some(New::NewStore(number)) => Ok(self.store_tree(store(number))),
+            None => Ok(self.store_tree(Store::Candidate)),
         };
-        let changes = old.and_then(|old| datastore::between(&old, &new?));
+        let both = old.and_then(|old| Ok((old, new?)));
+        let changes = both.and_then(|(old, new)| datastore::between(&old, &new));
         compared(changes)
     }
 
@@ -281,18 +283,26 @@ fn failed(error: yang5::Error) -> Refusal {
 }
 
 fn print(
-    mut tree: DataTree<'static>,
+    tree: &DataTree<'static>,
     request: &v1::ShowConfigurationRequest,
+) -> Result<String, Refusal> {
+    if !request.with_defaults {
+        return print_with(tree, request, DataPrinterFlags::WD_EXPLICIT);
+    }
+    let mut whole = tree.duplicate().map_err(failed)?;
+    whole.add_implicit(DataImplicitFlags::NO_STATE).map_err(failed)?;
+    print_with(&whole, request, DataPrinterFlags::WD_ALL)
+}
+
+fn print_with(
+    tree: &DataTree<'static>,
+    request: &v1::ShowConfigurationRequest,
+    flags: DataPrinterFlags,
 ) -> Result<String, Refusal> {
     let format = match request.format() {
         v1::ConfigurationFormat::Json => DataFormat::JSON,
         v1::ConfigurationFormat::Xml => DataFormat::XML,
     };
-    let mut flags = DataPrinterFlags::WD_EXPLICIT;
-    if request.with_defaults {
-        tree.add_implicit(DataImplicitFlags::NO_STATE).map_err(failed)?;
-        flags = DataPrinterFlags::WD_ALL;
-    }
     if request.path.is_empty() {
         let text = tree.print_string(format, flags | DataPrinterFlags::WITH_SIBLINGS);
         let text = text.map_err(failed)?;
