@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::supervise::{Error, system};
+use crate::supervise::error::{Error, system};
 
 /// The lock of a socket. Its file has the process id of the holder.
 pub struct Lock {

@@ -4,17 +4,19 @@
 //! controller restarts, and the controller configures a restarted forwarder.
 
 mod child;
+pub(crate) mod error;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use stoa_warm_restart::DescriptorStore;
-use stoa_yang::error::ValidationError;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::child::Child;
-
+pub use self::child::EXIT_REFUSED;
+use self::child::{Child, SUPERVISOR};
+pub use self::error::Error;
+use self::error::system;
 use crate::configuration::Configuration;
 use crate::datastore;
 use crate::lock::{self, Lock};
@@ -24,25 +26,10 @@ use crate::running::Running;
 /// The default socket for operators.
 pub const DEFAULT_SOCKET: &str = "/run/stoa/stoa.sock";
 
-/// Exit code of a child that a restart would not help.
-pub const EXIT_REFUSED: u8 = 78;
-
-/// Environment variable with the process id of the supervisor.
-const SUPERVISOR: &str = "STOA_SUPERVISOR";
-
-/// Delay before the first restart. It doubles with each one, up to [`Options::restart_delay_max`].
-const FIRST_DELAY: Duration = Duration::from_millis(100);
 /// The usual longest delay.
 pub const RESTART_DELAY_MAX: Duration = Duration::from_secs(10);
-/// After this run time the delay starts again at the first. A child that exits at once is restarted at most ten times
-/// per minute.
-const HEALTHY: Duration = Duration::from_secs(5);
-/// Limit of consecutive exits before the first configuration is in effect.
-const EXIT_LIMIT: u32 = 5;
 /// Interval of the check whether the first configuration is in effect.
 const READY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Time for a child to exit after SIGTERM.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of `stoa run`.
 #[derive(Clone, Debug)]
@@ -57,55 +44,6 @@ pub struct Options {
     pub socket: PathBuf,
     /// Longest delay before a child is restarted.
     pub restart_delay_max: Duration,
-}
-
-/// Why Stoa did not start, or ended.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The configuration is wrong.
-    #[error("the configuration is refused")]
-    Refused(Vec<ValidationError>),
-    /// A port needs a capability that this process lacks.
-    #[error("a privilege is missing")]
-    Privileges(Vec<ValidationError>),
-    /// Another Stoa serves the socket.
-    #[error(
-        "Stoa already runs on {} (process {pid}): stop it, use `stoa reload`, \
-         or use another --socket", socket.display()
-    )]
-    Runs {
-        /// Its socket.
-        socket: PathBuf,
-        /// Its supervisor.
-        pid: String,
-    },
-    /// A system call failed.
-    #[error("{what}: {error}{}", hint(error))]
-    System {
-        /// The operation.
-        what: String,
-        /// The error of the system call.
-        error: std::io::Error,
-    },
-    /// A child exits repeatedly; the log has its messages.
-    #[error("the {0} exits again and again: see its messages above")]
-    KeepsExiting(&'static str),
-    /// The controller or the forwarder refused the configuration and logged the errors.
-    #[error("not started: see the errors above")]
-    RefusedByChild,
-}
-
-fn hint(error: &std::io::Error) -> &'static str {
-    match error.kind() {
-        std::io::ErrorKind::PermissionDenied => {
-            "; run as root, or use a --socket in a folder of your own"
-        }
-        _ => "",
-    }
-}
-
-pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
-    |error| Error::System { what: what.into(), error }
 }
 
 /// The socket of the forwarder in the folder of the operator's socket: "forwarder.sock" for "stoa.sock",

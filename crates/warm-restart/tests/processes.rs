@@ -38,10 +38,11 @@ fn play_a_role() {
             let (of_child, ours) = store.connect().unwrap();
             let journal = std::env::var_os(probe::ENVIRONMENT).unwrap();
             let mut probe = process("probe", Path::new(&journal));
-            let _probe = probe.env(CHILD_ENVIRONMENT, "stdin").stdin(of_child).spawn().unwrap();
+            let mut probe = probe.env(CHILD_ENVIRONMENT, "stdin").stdin(of_child).spawn().unwrap();
             while store.receive(&ours) {
                 std::thread::sleep(Duration::from_millis(1));
             }
+            probe.wait().unwrap();
         }
         _ => {}
     }

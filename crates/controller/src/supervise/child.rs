@@ -2,6 +2,7 @@
 //! [`DescriptorStore`].
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -11,13 +12,27 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use stoa_warm_restart::{CHILD_ENVIRONMENT, DescriptorStore};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::UnixDatagram;
 use tokio::process::{Child as Process, Command};
 use tokio::time::Instant;
 
-use super::{
-    EXIT_LIMIT, EXIT_REFUSED, EXIT_TIMEOUT, Error, FIRST_DELAY, HEALTHY, SUPERVISOR, system,
-};
+use super::error::{Error, system};
+
+/// Exit code of a child that a restart would not help.
+pub const EXIT_REFUSED: u8 = 78;
+
+/// Environment variable with the process id of the supervisor.
+pub(super) const SUPERVISOR: &str = "STOA_SUPERVISOR";
+
+/// Delay before the first restart. It doubles with each one, up to [`super::Options::restart_delay_max`].
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+/// After this run time the delay starts again at the first. A child that exits at once is restarted at most ten times
+/// per minute.
+const HEALTHY: Duration = Duration::from_secs(5);
+/// Limit of consecutive exits before the first configuration is in effect.
+const EXIT_LIMIT: u32 = 5;
+/// Time for a child to exit after SIGTERM.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A child process: controller or forwarder.
 pub(super) struct Child {
@@ -27,7 +42,7 @@ pub(super) struct Child {
     process: Option<Process>,
     store: DescriptorStore,
     /// Our end of the socket pair whose other end the child has.
-    socket: Option<AsyncFd<OwnedFd>>,
+    socket: Option<UnixDatagram>,
     since: Instant,
     delay: Duration,
     delay_max: Duration,
@@ -75,8 +90,7 @@ impl Child {
             .spawn()
             .map_err(failed())?;
         self.process = Some(child);
-        let readable = Interest::READABLE;
-        self.socket = Some(AsyncFd::with_interest(ours, readable).map_err(failed())?);
+        self.socket = Some(asynchronous(ours).map_err(failed())?);
         self.since = Instant::now();
         Ok(())
     }
@@ -93,7 +107,7 @@ impl Child {
             self.process = None;
             // What the child sent before it exited.
             if let Some(socket) = self.socket.take() {
-                self.store.receive(socket.get_ref());
+                self.store.receive(socket);
             }
             let status = status.map_err(system(format!("cannot wait for the {}", self.name)))?;
             self.exited(status, has_been_ready)?;
@@ -137,22 +151,26 @@ impl Child {
     }
 }
 
+/// The socket for the runtime. It is SOCK_SEQPACKET; the type is used for its readiness only.
+fn asynchronous(socket: OwnedFd) -> std::io::Result<UnixDatagram> {
+    let socket = std::os::unix::net::UnixDatagram::from(socket);
+    socket.set_nonblocking(true)?;
+    UnixDatagram::from_std(socket)
+}
+
 /// Waits until the child sends something, and takes it. Never returns when the child sends nothing any more. Cancel
 /// safe.
-async fn receive(store: &mut DescriptorStore, socket: &mut Option<AsyncFd<OwnedFd>>) {
-    if let Some(open) = socket {
-        let more = match open.readable().await {
-            Ok(mut ready) => {
-                let more = store.receive(open.get_ref());
-                ready.clear_ready();
-                more
-            }
-            Err(_) => false,
-        };
-        if !more {
-            *socket = None;
-        }
-    } else {
-        std::future::pending().await
+async fn receive(store: &mut DescriptorStore, socket: &mut Option<UnixDatagram>) {
+    let Some(open) = socket else { return std::future::pending().await };
+    let taken = match open.readable().await {
+        Ok(()) => open.try_io(Interest::READABLE, || {
+            let is_open = store.receive(open);
+            // The socket is empty: wait for the next event.
+            if is_open { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        }),
+        Err(error) => Err(error),
+    };
+    if !taken.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+        *socket = None;
     }
 }
