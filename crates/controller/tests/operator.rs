@@ -36,6 +36,10 @@ async fn the_desired_state_is_applied_and_shown() {
     assert!(operator.show_workers(v1::ListWorkersRequest {}).await.is_ok());
     assert!(operator.show_neighbors(v1::ListNeighborsRequest {}).await.is_ok());
     assert!(operator.show_conservation(v1::GetConservationRequest {}).await.is_ok());
+    // This forwarder is of a version without tables of rows: learned routes are audited all the same.
+    let tables =
+        operator.audit_tables(v1::AuditTablesRequest {}).await.unwrap().into_inner().tables;
+    assert_eq!((tables.len(), &tables[0].name[..], tables[0].is_sent), (1, "routes", true));
     scenario.kill().await;
 }
 

@@ -77,7 +77,7 @@ mod tests {
         let expected =
             ["equal", "sent again", "not sent by this controller", "rows change: ask again"];
         assert_eq!(results, expected);
-        assert_eq!(json(&[equal.clone()])["audit"], "equal");
+        assert_eq!(json(std::slice::from_ref(&equal))["audit"], "equal");
         for other in [different, unknown, changing] {
             assert_eq!(json(&[equal.clone(), other])["audit"], "different");
         }
