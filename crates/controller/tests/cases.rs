@@ -288,6 +288,7 @@ fn interface(interface: &v1::Interface) -> Value {
         let is_ip6 = family.addresses.first().is_some_and(|own| own.address.len() == 16);
         let numbers = [
             ("neighbor_limit", family.neighbor_limit, 0),
+            ("minimum_ttl", family.minimum_ttl, 0),
             // One probe is the default for IPv6; a family without addresses sends none.
             ("duplicate_detection", family.duplicate_detection, u32::from(is_ip6)),
         ];

@@ -9,7 +9,7 @@ use stoa_engine::arc::{ArcHook, ArcSpec, FeatureArc, FeatureSpec};
 use crate::attributes::Attributes;
 use crate::attributes::interface_flags::{FEATURES, FEATURES_ETHERNET, FEATURES4, FEATURES6};
 use crate::ethernet::cross_connect;
-use crate::ip::{flow_hash, policy, redirect, reverse_path};
+use crate::ip::{flow_hash, minimum_ttl, policy, redirect, reverse_path};
 use crate::nodes::{self, node};
 use crate::noop;
 use crate::output::interface_output;
@@ -84,6 +84,16 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
         features: &[
             Feature {
                 node: node(
+                    "ip4-minimum-ttl",
+                    "drops IPv4 packets whose TTL is below the minimum of their interface",
+                    &[],
+                    minimum_ttl::make4,
+                ),
+                after: &[],
+                before: &["ip4-reverse-path"],
+            },
+            Feature {
+                node: node(
                     "ip4-reverse-path",
                     "drops IPv4 packets that fail the reverse path check (uRPF)",
                     &[],
@@ -131,6 +141,16 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
         description: "received IPv6 packets, before the lookup",
         starts: &["ip6-input"],
         features: &[
+            Feature {
+                node: node(
+                    "ip6-minimum-ttl",
+                    "drops IPv6 packets whose hop limit is below the minimum of their interface",
+                    &[],
+                    minimum_ttl::make6,
+                ),
+                after: &[],
+                before: &["ip6-reverse-path"],
+            },
             Feature {
                 node: node(
                     "ip6-reverse-path",

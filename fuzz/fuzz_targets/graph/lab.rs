@@ -81,6 +81,7 @@ fn setup(kernel: Kernel, which: u8) -> DesiredState {
             (sub.noop, sub.flow_hash, sub.noop_ethernet, sub.noop_local) = (true, true, true, true);
             (sub.noop_output, sub.noop_port) = (true, true);
             (sub.ip4.redirects, sub.ip6.redirects) = (true, true);
+            (sub.ip4.minimum_ttl, sub.ip6.minimum_ttl) = (64, 64);
         })
         .with("west.7.8", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (2, 1))
         // Frames with unknown tags pass the features of their port.

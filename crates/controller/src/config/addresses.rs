@@ -124,6 +124,7 @@ pub fn desired(
         mtu: family.mtu,
         addresses,
         redirects: family.redirects,
+        minimum_ttl: family.minimum_ttl,
         directed_broadcast: family.directed_broadcast,
         reverse_path: match family.reverse_path {
             ReversePath::Off => v1::ReversePath::Off,

@@ -128,6 +128,8 @@ pub struct Family {
     pub reverse_path: ReversePath,
     #[serde(rename = "stoa-ip:redirects")]
     pub redirects: bool,
+    #[serde(rename = "stoa-ip:minimum-ttl", default)]
+    pub minimum_ttl: u32,
     /// IPv4 only.
     #[serde(rename = "stoa-ip:directed-broadcast", default)]
     pub directed_broadcast: bool,

@@ -252,12 +252,16 @@ impl ForwarderState {
             | bit(!desired.ip6.virtual_routers.is_empty(), VRRP6)
             | bit(self.has_active_virtual(index), VIRTUAL);
         let modes = desired.ip4.reverse_path | desired.ip6.reverse_path << 2;
+        let minimum_ttl = [desired.ip4.minimum_ttl, desired.ip6.minimum_ttl];
+        self.shared.attributes.set_minimum_ttl(index, minimum_ttl);
         let vrf = self.vrf_id(state.vrf);
         // Before packets arrive: no packet of a new interface may bypass the rules of its VRF.
         self.set_rules_feature(index, Some(vrf));
         for (node, on) in [
             ("ip4-reverse-path", desired.ip4.reverse_path != 0),
             ("ip6-reverse-path", desired.ip6.reverse_path != 0),
+            ("ip4-minimum-ttl", desired.ip4.minimum_ttl != 0),
+            ("ip6-minimum-ttl", desired.ip6.minimum_ttl != 0),
             ("ip4-redirect", desired.ip4.redirects),
             ("ip6-redirect", desired.ip6.redirects),
             ("ip4-noop", desired.noop),

@@ -79,6 +79,14 @@ fn on(interface: &InterfaceState) -> String {
             on += &format!("\n{label} {value}");
         }
     }
+    for (label, ttl) in [
+        ("minimum TTL", interface.minimum_ttl4),
+        ("minimum hop limit", interface.minimum_ttl6),
+    ] {
+        if ttl != 0 {
+            on += &format!("\n{label} {ttl}");
+        }
+    }
     on
 }
 
@@ -122,6 +130,8 @@ fn json(interface: &InterfaceState) -> Value {
         "host_interface": interface.host_interface,
         "cross_connect": interface.cross_connect,
         "software_rss": interface.software_rss,
+        "minimum_ttl4": interface.minimum_ttl4,
+        "minimum_ttl6": interface.minimum_ttl6,
     })
 }
 

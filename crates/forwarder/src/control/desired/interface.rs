@@ -193,6 +193,7 @@ fn family(
         mtu: config.mtu.min(u16::MAX.into()) as u16,
         addresses,
         reverse_path: config.reverse_path as u32 & 3,
+        minimum_ttl: config.minimum_ttl.min(u8::MAX.into()) as u8,
         redirects: config.redirects,
         directed_broadcast: config.directed_broadcast,
         neighbor_limit: config.neighbor_limit,

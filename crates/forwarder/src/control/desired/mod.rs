@@ -79,6 +79,8 @@ pub struct Family {
     pub addresses: Vec<(IpAddr, u8)>,
     /// uRPF: see [`crate::ip::reverse_path`].
     pub reverse_path: u32,
+    /// The least TTL or hop limit of received packets; 0: any.
+    pub minimum_ttl: u8,
     /// Whether senders get redirects.
     pub redirects: bool,
     /// Whether packets to the broadcast address of a network of this interface are broadcast (RFC 2644).
