@@ -60,14 +60,13 @@ pub struct Attributes {
     link: Box<[AtomicU64]>,
     flags: Box<[AtomicU32]>,
     vrf: Box<[AtomicU32]>,
-    minimum_ttl: Box<[AtomicU32]>,
 }
 
 impl Attributes {
     /// Those of interfaces that do not exist.
     pub fn new() -> Result<Self, OutOfMemory> {
         let (link, flags, vrf) = (zeroed(INTERFACES)?, zeroed(INTERFACES)?, zeroed(INTERFACES)?);
-        Ok(Self { link, flags, vrf, minimum_ttl: zeroed(INTERFACES)? })
+        Ok(Self { link, flags, vrf })
     }
 
     /// The MAC address, see [`mac_word`], with the lowest 16 flags from bit [`LINK_FLAGS`] on.
@@ -86,18 +85,6 @@ impl Attributes {
     #[inline(always)]
     pub fn vrf(&self) -> &[AtomicU32] {
         &self.vrf
-    }
-
-    /// The least TTL of received packets; the second byte is that of IPv6.
-    #[inline(always)]
-    pub fn minimum_ttl(&self) -> &[AtomicU32] {
-        &self.minimum_ttl
-    }
-
-    /// Sets the least TTL of received packets, and the least hop limit.
-    pub(crate) fn set_minimum_ttl(&self, interface: u32, [ip4, ip6]: [u8; 2]) {
-        let word = u32::from(ip4) | u32::from(ip6) << 8;
-        self.minimum_ttl[interface as usize % INTERFACES].store(word, Ordering::Relaxed);
     }
 
     /// The flags of one interface.

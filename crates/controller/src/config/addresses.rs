@@ -123,9 +123,7 @@ pub fn desired(
         forwarding: family.forwarding,
         mtu: family.mtu,
         addresses,
-        redirects: family.redirects,
-        minimum_ttl: family.minimum_ttl,
-        directed_broadcast: family.directed_broadcast,
+        options: Some(family.options),
         reverse_path: match family.reverse_path {
             ReversePath::Off => v1::ReversePath::Off,
             ReversePath::Strict => v1::ReversePath::Strict,

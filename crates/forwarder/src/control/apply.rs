@@ -205,7 +205,7 @@ impl ForwarderState {
         self.set_policers(&desired.punts);
         self.shared.reassembly.set(desired.reassembly.0, desired.reassembly.1);
         for node in ["ip4-origin-noop", "ip6-origin-noop"] {
-            self.shared.set_feature(ROUTER, node, desired.noop_origin);
+            self.shared.set_feature(ROUTER, node, desired.noop_origin.into());
         }
         self.add_vrfs(desired).map_err(|full| ApplyError::full("vrfs", &full))?;
         let broadcast_routes = broadcast_routes_of(desired);

@@ -252,28 +252,10 @@ impl ForwarderState {
             | bit(!desired.ip6.virtual_routers.is_empty(), VRRP6)
             | bit(self.has_active_virtual(index), VIRTUAL);
         let modes = desired.ip4.reverse_path | desired.ip6.reverse_path << 2;
-        let minimum_ttl = [desired.ip4.minimum_ttl, desired.ip6.minimum_ttl];
-        self.shared.attributes.set_minimum_ttl(index, minimum_ttl);
         let vrf = self.vrf_id(state.vrf);
         // Before packets arrive: no packet of a new interface may bypass the rules of its VRF.
         self.set_rules_feature(index, Some(vrf));
-        for (node, on) in [
-            ("ip4-reverse-path", desired.ip4.reverse_path != 0),
-            ("ip6-reverse-path", desired.ip6.reverse_path != 0),
-            ("ip4-minimum-ttl", desired.ip4.minimum_ttl != 0),
-            ("ip6-minimum-ttl", desired.ip6.minimum_ttl != 0),
-            ("ip4-redirect", desired.ip4.redirects),
-            ("ip6-redirect", desired.ip6.redirects),
-            ("ip4-noop", desired.noop),
-            ("ip6-noop", desired.noop),
-            ("ip4-flow-hash", desired.flow_hash),
-            ("ip6-flow-hash", desired.flow_hash),
-            ("ethernet-noop", desired.noop_ethernet),
-            ("ip-local-noop", desired.noop_local),
-            ("cross-connect", desired.cross_connect.is_some()),
-        ] {
-            self.shared.set_feature(index, node, on);
-        }
+        self.set_features(index, desired);
         self.shared.set_interface(index, &state.link.mac, flags, modes, vrf);
     }
 

@@ -114,8 +114,8 @@ impl ForwarderState {
             rx_queues: port.map_or(0, |port| port.queues.0),
             tx_queues: port.map_or(0, |port| port.queues.1),
             numa_node: port.and_then(|port| port.node).map(|node| node.0),
-            minimum_ttl4: state.desired.ip4.minimum_ttl.into(),
-            minimum_ttl6: state.desired.ip6.minimum_ttl.into(),
+            ip4_options: Some(state.desired.ip4.options),
+            ip6_options: Some(state.desired.ip6.options),
             vrf: state.desired.vrf.clone(),
             host_interface: self
                 .host_interfaces

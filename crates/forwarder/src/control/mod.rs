@@ -9,6 +9,7 @@ mod bfd_down;
 mod control_loop;
 pub mod desired;
 mod desired_port;
+mod features;
 mod fib;
 mod forwarder_state;
 mod host_interfaces;

@@ -317,7 +317,9 @@ pub(super) fn broadcasts(
 ) -> Vec<(Prefix, Route)> {
     let on_link = |paths: &Vec<Path>| paths.iter().any(|path| path.next_hop.is_none());
     let may_broadcast = |path: &Path| {
-        interfaces.get(&path.interface).is_some_and(|interface| interface.ip4.directed_broadcast)
+        interfaces
+            .get(&path.interface)
+            .is_some_and(|interface| interface.ip4.options.directed_broadcast)
     };
     let IpAddr::V4(first) = network(address, length) else { return Vec::new() };
     match &route.action {
@@ -347,7 +349,8 @@ fn last(first: Ipv4Addr, length: u8) -> Ipv4Addr {
 /// Broadcast addresses of networks with directed broadcast, as neighbours with the broadcast MAC address (RFC
 /// 2644).
 pub(super) fn directed_broadcasts(desired: &DesiredState) -> Vec<(&String, IpAddr)> {
-    let enabled = desired.interfaces.iter().filter(|(_, state)| state.ip4.directed_broadcast);
+    let enabled =
+        desired.interfaces.iter().filter(|(_, state)| state.ip4.options.directed_broadcast);
     enabled
         .flat_map(|(name, interface)| {
             let networks = interface.ip4.addresses.iter().filter(|(_, length)| *length <= 30);

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use stoa_engine::arc::ArcHook;
+use stoa_engine::arc::{ArcHook, FeatureArc};
 use stoa_engine::gather::gather_32;
 use stoa_engine::vector::Column;
 use stoa_engine::{Context, Next, Node, Vector};
@@ -32,6 +32,7 @@ struct MinimumTtl {
     shared: Arc<Shared>,
     hook: ArcHook,
     is_ip4: bool,
+    /// The minimum of the interface of each lane: the argument of the feature.
     minimum: Column<u32>,
     ttl: Column<u32>,
 }
@@ -40,11 +41,16 @@ impl Node for MinimumTtl {
     fn process(&mut self, _: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
         let small = self.are_small(vector, lanes);
-        let arcs = &self.shared.arcs;
-        let arc = if self.is_ip4 { &arcs.ip4_input } else { &arcs.ip6_input };
+        let arc = arc_of(&self.shared, self.is_ip4);
         let next = self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
         if small { self.drop_small(vector, lanes, next) } else { next }
     }
+}
+
+/// The arc of the node of a family.
+#[inline(always)]
+fn arc_of(shared: &Shared, is_ip4: bool) -> &FeatureArc {
+    if is_ip4 { &shared.arcs.ip4_input } else { &shared.arcs.ip6_input }
 }
 
 impl MinimumTtl {
@@ -56,20 +62,18 @@ impl MinimumTtl {
     /// Loads the TTL and the minimum of each lane; whether any TTL is below its minimum.
     #[inline(always)]
     fn are_small(&mut self, vector: &Vector, lanes: usize) -> bool {
-        let (at, shift) = if self.is_ip4 { (TTL, 0) } else { (HOP_LIMIT, 8) };
-        gather_32(self.shared.attributes.minimum_ttl(), &vector.rx_if, lanes, &mut self.minimum);
-        let columns = self.ttl.iter_mut().zip(self.minimum.iter_mut()).take(lanes);
-        let small = columns.enumerate().fold(false, |any, (lane, (ttl, minimum))| {
+        let at = if self.is_ip4 { TTL } else { HOP_LIMIT };
+        let minimum = self.hook.arguments(arc_of(&self.shared, self.is_ip4));
+        gather_32(minimum, &vector.rx_if, lanes, &mut self.minimum);
+        let columns = self.ttl.iter_mut().zip(self.minimum.iter()).take(lanes);
+        columns.enumerate().fold(false, |any, (lane, (ttl, minimum))| {
             // A packet without a whole header has the TTL 0.
             *ttl = vector.bytes(lane).get(at).copied().unwrap_or(0).into();
-            *minimum = *minimum >> shift & 0xff;
             any | (*ttl < *minimum)
-        });
-        small
+        })
     }
 
     /// Drops the lanes whose TTL is too small; the others go where `next` says.
-    #[cold]
     #[inline(never)]
     fn drop_small(&self, vector: &mut Vector, lanes: usize, next: Next) -> Next {
         if let Next::All(edge) = next {

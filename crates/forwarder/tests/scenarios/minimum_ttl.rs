@@ -1,13 +1,18 @@
 //! The minimum TTL of an interface (GTSM, RFC 5082): transit and local packets of both families, and vectors
 //! that mix interfaces.
 
+use stoa_api::v1::FamilyOptions;
 use stoa_wire::{ipv4, ipv6, protocol};
 
 use crate::harness::*;
 
 /// An interface with these minimums for IPv4 and IPv6.
-fn least(setup: Setup, name: &str, ip4: u8, ip6: u8) -> Setup {
-    setup.with(name, |it| (it.ip4.minimum_ttl, it.ip6.minimum_ttl) = (ip4, ip6))
+fn least(setup: Setup, name: &str, ip4: u32, ip6: u32) -> Setup {
+    let set = |options: &mut FamilyOptions, minimum_ttl| options.minimum_ttl = minimum_ttl;
+    setup.with(name, |it| {
+        set(&mut it.ip4.options, ip4);
+        set(&mut it.ip6.options, ip6);
+    })
 }
 
 /// A packet of each family from host `n` to the host behind east.
