@@ -47,7 +47,7 @@ fn packets_below_the_minimum_are_dropped() {
         list.iter().find(|it| it.name == name).map(|it| it.rx_drops)
     };
     assert_eq!(drops(&mut lab, "west"), Some(3));
-    // Other interfaces do not care, and no longer does west without the option.
+    // Other interfaces forward any TTL, and so does west without the option.
     lab.send("north", packets(3, 2).map(|packet| packet_from(3, &packet)));
     assert_eq!(lab.take("east").len(), 2);
     assert_eq!(drops(&mut lab, "north"), Some(0));
