@@ -4,6 +4,7 @@
 
 mod import_circles;
 mod layers;
+mod option_page;
 mod source_files;
 mod standards;
 mod unsafe_code;

@@ -2,7 +2,9 @@
 //!
 //! `tests/cases/<name>/config.json` -> `desired.json` or `errors.json`. To
 //! record again after a change that is meant: `STOA_UPDATE=1 cargo test`, and
-//! read the difference before it is committed.
+//! read the difference before it is committed. `changes` records what single settings change.
+
+mod changes;
 
 use std::path::{Path, PathBuf};
 
@@ -278,11 +280,10 @@ fn interface(interface: &v1::Interface) -> Value {
             "addresses": family.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "reverse_path": family.reverse_path().as_str_name(),
         });
-        for (name, is_on) in
-            [("redirects", family.redirects), ("directed_broadcast", family.directed_broadcast)]
-        {
-            if is_on {
-                value[name] = true.into();
+        let options = json!(family.options.unwrap_or_default());
+        for (name, option) in options.as_object().unwrap() {
+            if ![json!(0), json!(false)].contains(option) {
+                value[name] = option.clone();
             }
         }
         let is_ip6 = family.addresses.first().is_some_and(|own| own.address.len() == 16);

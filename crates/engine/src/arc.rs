@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::INTERFACES;
 use crate::column::Column;
+use crate::counters::{OutOfMemory, zeroed};
 use crate::node::{Next, NodeSpec};
 
 /// Features that an arc can hold; one more bit stands for the end of the arc.
@@ -71,6 +72,8 @@ pub struct ArcHook {
     first_edge: u16,
     /// The bits of all features behind this node, and of the end.
     later: u32,
+    /// The position of this node in the arc; 0 for a node before all features.
+    position: u16,
 }
 
 impl ArcHook {
@@ -79,7 +82,15 @@ impl ArcHook {
     pub(crate) fn new(first_edge: usize, position: Option<usize>) -> Self {
         let later =
             position.map_or(u32::MAX, |at| u32::MAX.checked_shl(at as u32 + 1).unwrap_or(0));
-        Self { first_edge: first_edge as u16, later }
+        Self { first_edge: first_edge as u16, later, position: position.unwrap_or(0) as u16 }
+    }
+
+    /// The argument of this feature at each interface, see [`FeatureArc::set`]. Kernels gather it for
+    /// all lanes.
+    #[inline(always)]
+    pub fn arguments(self, arc: &FeatureArc) -> &[AtomicU32] {
+        let first = usize::from(self.position) * INTERFACES;
+        &arc.arguments[first..first + INTERFACES]
     }
 
     /// The edge to the next one of the `enabled` features, or to the end of the arc.
@@ -128,6 +139,8 @@ pub struct FeatureArc {
     features: Vec<&'static str>,
     /// By interface: a bit per feature in order, then one for the end of the arc.
     enabled: Box<[AtomicU32]>,
+    /// The arguments of the features in order, each by interface.
+    arguments: Box<[AtomicU32]>,
 }
 
 impl FeatureArc {
@@ -135,11 +148,13 @@ impl FeatureArc {
     ///
     /// # Panics
     /// With more than [`FEATURES`] features.
-    pub fn new<S>(spec: &ArcSpec<S>) -> Self {
+    pub fn new<S>(spec: &ArcSpec<S>) -> Result<Self, OutOfMemory> {
         let features: Vec<_> = spec.features.iter().map(|feature| feature.node.name).collect();
         assert!(features.len() <= FEATURES);
         let end = 1 << features.len();
-        Self { features, enabled: (0..INTERFACES).map(|_| AtomicU32::new(end)).collect() }
+        let arguments = zeroed(features.len().max(1) * INTERFACES)?;
+        let enabled = (0..INTERFACES).map(|_| AtomicU32::new(end)).collect();
+        Ok(Self { features, enabled, arguments })
     }
 
     /// The nodes of the features in order.
@@ -169,18 +184,22 @@ impl FeatureArc {
         self.enabled(interface) != 1 << self.features.len()
     }
 
-    /// Switches the feature with this node at an interface; only the control thread calls this.
-    /// Returns whether any feature is on there now.
+    /// Gives the feature with this node its argument at an interface: what it needs to know, or 1. With
+    /// 0, it is off there. Only the control thread calls this. Returns whether any feature is on there
+    /// now.
     ///
     /// # Panics
     /// If the arc has no such feature: an error of the caller.
-    pub fn set(&self, interface: u32, node: &str, on: bool) -> bool {
+    pub fn set(&self, interface: u32, node: &str, argument: u32) -> bool {
         let position = self.features.iter().position(|feature| *feature == node);
         let Some(position) = position else { panic!("{node} is not a feature of this arc") };
-        let cell = &self.enabled[interface as usize % INTERFACES];
+        let at = interface as usize % INTERFACES;
+        let cell = &self.enabled[at];
         let enabled = cell.load(Ordering::Relaxed);
         let bit = 1 << position;
-        let enabled = if on { enabled | bit } else { enabled & !bit };
+        let enabled = if argument == 0 { enabled & !bit } else { enabled | bit };
+        // Before packets meet the feature.
+        self.arguments[position * INTERFACES + at].store(argument, Ordering::Relaxed);
         cell.store(enabled, Ordering::Release);
         self.has_any(interface)
     }
@@ -224,26 +243,39 @@ mod tests {
 
     #[test]
     fn features_come_in_order_and_only_where_on() {
-        let arc = FeatureArc::new(&ARC);
+        let arc = FeatureArc::new(&ARC).unwrap();
         let [start, a, b] =
             [ArcHook::new(5, None), ArcHook::new(2, Some(0)), ArcHook::new(2, Some(1))];
         assert_eq!([start, a].map(|hook| hook.edge(arc.enabled(7))), [8, 5], "the end");
-        assert!(arc.set(7, "c", true) && arc.set(7, "a", true) && arc.set(7, "a", true));
+        assert!(arc.set(7, "c", 1) && arc.set(7, "a", 1) && arc.set(7, "a", 1));
         assert_eq!([start, a, b].map(|hook| hook.edge(arc.enabled(7))), [5, 4, 4]);
         assert_eq!(start.edge(arc.enabled(8)), 8);
-        assert!(arc.set(7, "a", false));
-        assert!(!arc.set(7, "c", false));
-        assert!(arc.set(7, "b", true) && arc.has_any(7) && !arc.has_any(8));
+        assert!(arc.set(7, "a", 0));
+        assert!(!arc.set(7, "c", 0));
+        assert!(arc.set(7, "b", 1) && arc.has_any(7) && !arc.has_any(8));
         arc.clear(7);
         assert!(!arc.has_any(7));
         assert_eq!(start.edge(arc.enabled(7)), 8);
     }
 
     #[test]
+    fn features_have_arguments_by_interface() {
+        let arc = FeatureArc::new(&ARC).unwrap();
+        let [a, c] = [0, 2].map(|position| ArcHook::new(1, Some(position)));
+        let of = |hook: ArcHook, interface: usize| {
+            hook.arguments(&arc)[interface].load(Ordering::Relaxed)
+        };
+        assert!(arc.set(7, "a", 9) && arc.set(7, "c", 255) && arc.set(8, "c", 3));
+        assert_eq!([of(a, 7), of(a, 8), of(c, 7), of(c, 8)], [9, 0, 255, 3]);
+        assert!(arc.set(7, "c", 0));
+        assert_eq!((of(c, 7), arc.enabled(7)), (0, 0b1001));
+    }
+
+    #[test]
     fn lanes_go_by_their_interfaces() {
-        let arc = FeatureArc::new(&ARC);
+        let arc = FeatureArc::new(&ARC).unwrap();
         let hook = ArcHook::new(1, None);
-        arc.set(3, "b", true);
+        arc.set(3, "b", 1);
         let (mut interfaces, mut next) = (Column::of(3), Column::of(0));
         assert_eq!(hook.proceed(&arc, &interfaces, 4, &mut next), Next::All(2));
         interfaces[1] = 4;
@@ -253,14 +285,14 @@ mod tests {
 
     #[test]
     fn lanes_of_interfaces_with_the_same_features_stay_together() {
-        let arc = FeatureArc::new(&ARC);
+        let arc = FeatureArc::new(&ARC).unwrap();
         let hook = ArcHook::new(1, None);
-        (0..40).for_each(|interface| assert!(arc.set(interface, "b", true)));
+        (0..40).for_each(|interface| assert!(arc.set(interface, "b", 1)));
         let (mut interfaces, mut next) = (Column::of(0), Column::of(0));
         (0..40).for_each(|lane| interfaces[lane] = lane as u32);
         assert_eq!(hook.proceed(&arc, &interfaces, 40, &mut next), Next::All(2));
         assert_eq!(next[..40], [0; 40], "left as they were");
-        assert!(!arc.set(39, "b", false));
+        assert!(!arc.set(39, "b", 0));
         assert_eq!(hook.proceed(&arc, &interfaces, 39, &mut next), Next::All(2));
         assert_eq!(hook.proceed(&arc, &interfaces, 40, &mut next), Next::Lanes);
         assert_eq!((&next[..39], next[39]), (&[2; 39][..], 4));

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use stoa_engine::Node;
 use stoa_engine::arc::{ArcHook, ArcSpec, FeatureArc, FeatureSpec};
+use stoa_engine::counters::OutOfMemory;
 
 use crate::attributes::Attributes;
 use crate::attributes::interface_flags::{FEATURES, FEATURES_ETHERNET, FEATURES4, FEATURES6};
 use crate::ethernet::cross_connect;
-use crate::ip::{flow_hash, policy, redirect, reverse_path};
+use crate::ip::{flow_hash, minimum_ttl, policy, redirect, reverse_path};
 use crate::nodes::{self, node};
 use crate::noop;
 use crate::output::interface_output;
@@ -41,10 +42,19 @@ pub const ROUTER: u32 = 0;
 type Feature = FeatureSpec<Arc<Shared>>;
 type Make = fn(&Arc<Shared>, usize) -> Box<dyn Node>;
 
+/// A feature that drops packets, counts or measures: it sends none to nodes beside the arc. It precedes
+/// the features `before`.
+const fn passive(
+    (name, description): (&'static str, &'static str),
+    make: Make,
+    before: &'static [&'static str],
+) -> Feature {
+    Feature { node: node(name, description, &[], make), after: &[], before }
+}
+
 /// A feature that measures what an arc costs.
 const fn does_nothing(name: &'static str, make: Make) -> Feature {
-    let node = node(name, "does nothing: measures the cost of a feature", &[], make);
-    Feature { node, after: &[], before: &[] }
+    passive((name, "does nothing: measures the cost of a feature"), make, &[])
 }
 
 /// All arcs.
@@ -54,16 +64,11 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
         description: "received frames once their interface is known, from the Ethernet header on",
         starts: &["ethernet-input"],
         features: &[
-            Feature {
-                node: node(
-                    "ethernet-noop",
-                    "does nothing: measures the cost of a feature",
-                    &[],
-                    noop::make_ethernet,
-                ),
-                after: &[],
-                before: &["cross-connect"],
-            },
+            passive(
+                ("ethernet-noop", "does nothing: measures the cost of a feature"),
+                noop::make_ethernet,
+                &["cross-connect"],
+            ),
             Feature {
                 node: node(
                     "cross-connect",
@@ -82,27 +87,25 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
         description: "received IPv4 packets, before the lookup",
         starts: &["ip4-input"],
         features: &[
-            Feature {
-                node: node(
-                    "ip4-reverse-path",
-                    "drops IPv4 packets that fail the reverse path check (uRPF)",
-                    &[],
-                    reverse_path::make4,
+            passive(
+                (
+                    "ip4-minimum-ttl",
+                    "drops IPv4 packets whose TTL is below the minimum of their interface",
                 ),
-                after: &[],
-                before: &["ip4-policy"],
-            },
+                minimum_ttl::make4,
+                &["ip4-reverse-path"],
+            ),
+            passive(
+                ("ip4-reverse-path", "drops IPv4 packets that fail the reverse path check (uRPF)"),
+                reverse_path::make4,
+                &["ip4-policy"],
+            ),
             does_nothing("ip4-noop", noop::make_ip4),
-            Feature {
-                node: node(
-                    "ip4-flow-hash",
-                    "asks for the flow of each packet: measures the cost",
-                    &[],
-                    flow_hash::make4,
-                ),
-                after: &[],
-                before: &[],
-            },
+            passive(
+                ("ip4-flow-hash", "asks for the flow of each packet: measures the cost"),
+                flow_hash::make4,
+                &[],
+            ),
             Feature {
                 node: node(
                     "ip4-policy",
@@ -113,16 +116,14 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 after: &[],
                 before: &["ip4-redirect"],
             },
-            Feature {
-                node: node(
+            passive(
+                (
                     "ip4-redirect",
                     "detects IPv4 packets that leave by their receiving interface, for ICMP redirects",
-                    &[],
-                    redirect::make4,
                 ),
-                after: &[],
-                before: &[],
-            },
+                redirect::make4,
+                &[],
+            ),
         ],
         end: "ip4-lookup",
     },
@@ -131,27 +132,25 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
         description: "received IPv6 packets, before the lookup",
         starts: &["ip6-input"],
         features: &[
-            Feature {
-                node: node(
-                    "ip6-reverse-path",
-                    "drops IPv6 packets that fail the reverse path check (uRPF)",
-                    &[],
-                    reverse_path::make6,
+            passive(
+                (
+                    "ip6-minimum-ttl",
+                    "drops IPv6 packets whose hop limit is below the minimum of their interface",
                 ),
-                after: &[],
-                before: &["ip6-policy"],
-            },
+                minimum_ttl::make6,
+                &["ip6-reverse-path"],
+            ),
+            passive(
+                ("ip6-reverse-path", "drops IPv6 packets that fail the reverse path check (uRPF)"),
+                reverse_path::make6,
+                &["ip6-policy"],
+            ),
             does_nothing("ip6-noop", noop::make_ip6),
-            Feature {
-                node: node(
-                    "ip6-flow-hash",
-                    "asks for the flow of each packet: measures the cost",
-                    &[],
-                    flow_hash::make6,
-                ),
-                after: &[],
-                before: &[],
-            },
+            passive(
+                ("ip6-flow-hash", "asks for the flow of each packet: measures the cost"),
+                flow_hash::make6,
+                &[],
+            ),
             Feature {
                 node: node(
                     "ip6-policy",
@@ -162,16 +161,14 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                 after: &[],
                 before: &["ip6-redirect"],
             },
-            Feature {
-                node: node(
+            passive(
+                (
                     "ip6-redirect",
                     "detects IPv6 packets that leave by their receiving interface, for ICMPv6 redirects",
-                    &[],
-                    redirect::make6,
                 ),
-                after: &[],
-                before: &[],
-            },
+                redirect::make6,
+                &[],
+            ),
         ],
         end: "ip6-lookup",
     },
@@ -270,22 +267,22 @@ impl Arcs {
     ///
     /// # Panics
     /// If an arc is not declared.
-    pub fn new() -> Self {
+    pub fn new() -> Result<Self, OutOfMemory> {
         let arc = |name| {
             let spec = ARCS.iter().find(|arc| arc.name == name);
             FeatureArc::new(spec.unwrap_or_else(|| panic!("the arc {name} is not declared")))
         };
-        Self {
-            ethernet_input: arc(ETHERNET_INPUT),
-            ip4_input: arc(IP4_INPUT),
-            ip6_input: arc(IP6_INPUT),
-            ip_local: arc(IP_LOCAL),
-            ip4_origin: arc(IP4_ORIGIN),
-            ip6_origin: arc(IP6_ORIGIN),
-            ip4_output: arc(IP4_OUTPUT),
-            ip6_output: arc(IP6_OUTPUT),
-            port_output: arc(PORT_OUTPUT),
-        }
+        Ok(Self {
+            ethernet_input: arc(ETHERNET_INPUT)?,
+            ip4_input: arc(IP4_INPUT)?,
+            ip6_input: arc(IP6_INPUT)?,
+            ip_local: arc(IP_LOCAL)?,
+            ip4_origin: arc(IP4_ORIGIN)?,
+            ip6_origin: arc(IP6_ORIGIN)?,
+            ip4_output: arc(IP4_OUTPUT)?,
+            ip6_output: arc(IP6_OUTPUT)?,
+            port_output: arc(PORT_OUTPUT)?,
+        })
     }
 
     /// All arcs. Those of sending interfaces have no flag: the adjacencies of an interface tell whether
@@ -314,21 +311,21 @@ impl Arcs {
         self.ip6_output.has_any(interface) || self.port_output.has_any(interface)
     }
 
-    /// Switches the feature with this node, at an interface unless it is one of the whole router;
-    /// only the control thread calls this. When [`Self::has_output4`] or [`Self::has_output6`]
+    /// Gives the feature with this node its argument, at an interface unless it is one of the whole
+    /// router; 0 switches it off. Only the control thread calls this. When [`Self::has_output4`] or [`Self::has_output6`]
     /// changes, it writes the adjacencies of the interface anew.
-    pub fn set(&self, attributes: &Attributes, interface: u32, node: &str, on: bool) {
+    pub fn set(&self, attributes: &Attributes, interface: u32, node: &str, argument: u32) {
         for (arc, scope) in self.all() {
             if !arc.features().contains(&node) {
                 continue;
             }
             match scope {
                 Scope::Interface(flag) => {
-                    let any = arc.set(interface, node, on);
+                    let any = arc.set(interface, node, argument);
                     attributes.set_flag(interface, flag, any);
                 }
                 Scope::Router => {
-                    arc.set(ROUTER, node, on);
+                    arc.set(ROUTER, node, argument);
                 }
             }
         }
@@ -345,22 +342,16 @@ impl Arcs {
     }
 }
 
-impl Default for Arcs {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn features_are_switched_where_they_belong() {
-        let (arcs, attributes) = (Arcs::new(), Attributes::new().unwrap());
+        let (arcs, attributes) = (Arcs::new().unwrap(), Attributes::new().unwrap());
         for node in ["ethernet-noop", "ip4-noop", "ip6-noop", "ip-local-noop", "ip4-origin-noop"] {
-            arcs.set(&attributes, ROUTER, node, true);
-            arcs.set(&attributes, 5, node, true);
+            arcs.set(&attributes, ROUTER, node, 1);
+            arcs.set(&attributes, 5, node, 1);
         }
         assert_eq!([ROUTER, 5, 6].map(|it| attributes.flags_of(it)), [FEATURES, FEATURES, 0]);
         let off = |arc: &FeatureArc, it| arc.enabled(it) == 1 << arc.features().len();

@@ -86,6 +86,8 @@ reasons! {
     LoopedBack "looped-back" "a frame that this router sent came back";
     NdLimited "nd-limited" "neighbour discovery over the rate of the control-plane policer";
     TcpNoListener "tcp-no-listener" "TCP segment for a local address, with a port that no service uses";
+    Ip4MinimumTtl "ip4-minimum-ttl" "TTL below the minimum of the interface (RFC 5082)";
+    Ip6MinimumTtl "ip6-minimum-ttl" "hop limit below the minimum of the interface (RFC 5082)";
     ReversePathStrict "reverse-path-strict" "no route to the source by the receiving interface (RFC 3704 2.2)";
     ReversePathLoose "reverse-path-loose" "no route to the source (RFC 3704 2.4)";
     RuleBlackhole "rule-blackhole" "policy routing rule with action blackhole";

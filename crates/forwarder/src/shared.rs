@@ -162,7 +162,7 @@ impl Shared {
             policies: Published::new(Policies::default(), quiescence),
             next_hops,
             adjacencies,
-            arcs: Arcs::new(),
+            arcs: Arcs::new()?,
             identifications: Identifications::default(),
             reassembly: Limits::default(),
             kernel,
@@ -203,9 +203,10 @@ impl Shared {
         self.attributes.clear(index);
     }
 
-    /// Switches the feature with this node at an interface; only the control thread calls this.
-    pub fn set_feature(&self, index: u32, node: &str, on: bool) {
-        self.arcs.set(&self.attributes, index, node, on);
+    /// Gives the feature with this node its argument at an interface; 0 switches it off there. Only the
+    /// control thread calls this.
+    pub fn set_feature(&self, index: u32, node: &str, argument: u32) {
+        self.arcs.set(&self.attributes, index, node, argument);
     }
 
     /// The state of an interface.

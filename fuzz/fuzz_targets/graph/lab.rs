@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use prost::Message;
 use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_forwarder::control::desired::DesiredState;
@@ -104,7 +105,7 @@ fn setup(kernel: Kernel, which: u8) -> DesiredState {
         .with("west.100", |sub| {
             (sub.noop, sub.flow_hash, sub.noop_ethernet, sub.noop_local) = (true, true, true, true);
             (sub.noop_output, sub.noop_port) = (true, true);
-            (sub.ip4.redirects, sub.ip6.redirects) = (true, true);
+            (sub.ip4.options, sub.ip6.options) = (all_options(), all_options());
         })
         .with("west.7.8", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (2, 1))
         // Frames with unknown tags pass the features of their port.
@@ -120,6 +121,12 @@ fn setup(kernel: Kernel, which: u8) -> DesiredState {
     setup.0.workers.kernel = kernel;
     setup.0.workers.buffers = 2048;
     setup.0
+}
+
+/// All options of a family: each field is 64 or true. Those that do not exist are skipped.
+fn all_options() -> v1::FamilyOptions {
+    let fields: Vec<u8> = (1..16).flat_map(|field| [field << 3, 64]).collect();
+    v1::FamilyOptions::decode(&*fields).unwrap_or_default()
 }
 
 trait IntoPrefix {

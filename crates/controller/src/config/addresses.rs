@@ -123,8 +123,7 @@ pub fn desired(
         forwarding: family.forwarding,
         mtu: family.mtu,
         addresses,
-        redirects: family.redirects,
-        directed_broadcast: family.directed_broadcast,
+        options: Some(family.options),
         reverse_path: match family.reverse_path {
             ReversePath::Off => v1::ReversePath::Off,
             ReversePath::Strict => v1::ReversePath::Strict,

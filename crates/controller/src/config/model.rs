@@ -20,6 +20,7 @@ pub use system::*;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::Deserialize;
+use stoa_api::v1::FamilyOptions;
 
 /// The whole configuration.
 #[derive(Debug, Default, Deserialize)]
@@ -126,11 +127,6 @@ pub struct Family {
     pub neighbor: Vec<Neighbor>,
     #[serde(rename = "stoa-interfaces:reverse-path")]
     pub reverse_path: ReversePath,
-    #[serde(rename = "stoa-ip:redirects")]
-    pub redirects: bool,
-    /// IPv4 only.
-    #[serde(rename = "stoa-ip:directed-broadcast", default)]
-    pub directed_broadcast: bool,
     #[serde(rename = "stoa-interfaces:neighbor-limit", default)]
     pub neighbor_limit: u32,
     #[serde(rename = "stoa-interfaces:reverse-path-allow-default")]
@@ -152,6 +148,9 @@ pub struct Family {
     pub discovery: Option<Discovery>,
     #[serde(rename = "ietf-vrrp:vrrp", default)]
     pub vrrp: Vrrp,
+    /// Leaves that mean the same to the forwarder.
+    #[serde(flatten)]
+    pub options: FamilyOptions,
 }
 
 #[derive(Debug, Deserialize)]

@@ -91,7 +91,7 @@ impl ForwarderState {
             let new = desired.interfaces.get(*name);
             let former = self.index_of(name).and_then(|index| self.interface(index));
             new.zip(former).is_some_and(|(new, former)| {
-                new.ip4.directed_broadcast != former.desired.ip4.directed_broadcast
+                new.ip4.options.directed_broadcast != former.desired.ip4.options.directed_broadcast
             })
         };
         let switched: BTreeSet<&String> = touched.interfaces.keys().filter(is_switched).collect();

@@ -249,21 +249,7 @@ impl ForwarderState {
             CAPABILITIES.iter().fold(flags, |flags, it| flags | (it.flags)(self, index, state));
         let modes = desired.ip4.reverse_path | desired.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
-        for (node, on) in [
-            ("ip4-reverse-path", desired.ip4.reverse_path != 0),
-            ("ip6-reverse-path", desired.ip6.reverse_path != 0),
-            ("ip4-redirect", desired.ip4.redirects),
-            ("ip6-redirect", desired.ip6.redirects),
-            ("ip4-noop", desired.noop),
-            ("ip6-noop", desired.noop),
-            ("ip4-flow-hash", desired.flow_hash),
-            ("ip6-flow-hash", desired.flow_hash),
-            ("ethernet-noop", desired.noop_ethernet),
-            ("ip-local-noop", desired.noop_local),
-            ("cross-connect", desired.cross_connect.is_some()),
-        ] {
-            self.shared.set_feature(index, node, on);
-        }
+        self.set_features(index, desired);
         self.shared.set_interface(index, &state.link.mac, flags, modes, vrf);
     }
 

@@ -124,6 +124,8 @@ impl ForwarderState {
             rx_queues: port.map_or(0, |port| port.queues.0),
             tx_queues: port.map_or(0, |port| port.queues.1),
             numa_node: port.and_then(|port| port.node).map(|node| node.0),
+            ip4_options: Some(state.desired.ip4.options),
+            ip6_options: Some(state.desired.ip6.options),
             vrf: state.desired.vrf.clone(),
             cross_connect: state.desired.cross_connect.clone().unwrap_or_default(),
             software_rss: port.is_some_and(|port| {

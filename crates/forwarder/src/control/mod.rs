@@ -14,6 +14,7 @@ mod converge;
 pub mod desired;
 mod desired_port;
 mod duplicate_detection;
+mod features;
 mod fib;
 mod forwarder_state;
 mod host_interfaces;

@@ -51,7 +51,7 @@ impl ForwarderState {
     /// change of its settings, all of them are.
     pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {
         for (node, on) in output_features(desired) {
-            self.shared.set_feature(index, node, on);
+            self.shared.set_feature(index, node, on.into());
         }
     }
 

@@ -143,8 +143,8 @@ impl ForwarderState {
         let policy = vrf.and_then(|vrf| self.capabilities.policy.policies.of(vrf));
         let has4 = policy.is_some_and(|policy| !policy.ip4.list.is_empty());
         let has6 = policy.is_some_and(|policy| !policy.ip6.list.is_empty());
-        self.shared.set_feature(index, "ip4-policy", has4);
-        self.shared.set_feature(index, "ip6-policy", has6);
+        self.shared.set_feature(index, "ip4-policy", has4.into());
+        self.shared.set_feature(index, "ip6-policy", has6.into());
     }
 
     /// Compiles the rules of one VRF and family; without rules the list is empty.

@@ -326,7 +326,9 @@ pub(super) fn broadcasts(
 ) -> Vec<(Prefix, Route)> {
     let on_link = |paths: &Vec<Path>| paths.iter().any(|path| path.next_hop.is_none());
     let may_broadcast = |path: &Path| {
-        interfaces.get(&path.interface).is_some_and(|interface| interface.ip4.directed_broadcast)
+        interfaces
+            .get(&path.interface)
+            .is_some_and(|interface| interface.ip4.options.directed_broadcast)
     };
     let IpAddr::V4(first) = network(address, length) else { return Vec::new() };
     match &route.action {
@@ -366,7 +368,7 @@ pub(super) fn broadcast_prefixes((address, length): Prefix) -> Vec<Prefix> {
 /// Broadcast addresses of an interface's networks with directed broadcast: neighbours with the broadcast MAC
 /// address (RFC 2644).
 pub(super) fn directed_broadcasts(interface: &Interface) -> Vec<IpAddr> {
-    if !interface.ip4.directed_broadcast {
+    if !interface.ip4.options.directed_broadcast {
         return Vec::new();
     }
     let networks = interface.ip4.addresses.iter().filter(|(_, length)| *length <= 30);

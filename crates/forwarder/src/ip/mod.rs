@@ -38,6 +38,7 @@ mod ip6_validate_avx2;
 mod ip6_validate_avx512;
 pub mod ip_demux;
 pub mod lookup;
+pub mod minimum_ttl;
 pub mod origin;
 mod output_arc;
 pub mod policy;

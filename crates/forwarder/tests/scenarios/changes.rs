@@ -134,7 +134,7 @@ impl Plan {
     fn finish(&self, setup: Setup) -> Setup {
         let (is_enabled, mtu, mac) = self.west;
         let mut setup = setup.with("east", |east| {
-            east.ip4.directed_broadcast = self.directed_broadcast;
+            east.ip4.options.directed_broadcast = self.directed_broadcast;
             if self.options & 4 != 0 {
                 let config =
                     Config { desired_min_tx: 100_000, required_min_rx: 100_000, multiplier: 3 };

@@ -24,6 +24,7 @@ mod learned_tables;
 mod limits;
 mod local;
 mod many_interfaces;
+mod minimum_ttl;
 mod missing_device;
 mod nd;
 mod numa;

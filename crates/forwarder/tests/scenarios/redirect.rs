@@ -27,7 +27,7 @@ fn setup(on: bool) -> Setup {
             (Ipv6Addr::from(u128::from(FAR6) >> 64 << 64).into(), 64),
             &[("west", Some(other6().into()), 1)],
         )
-        .with("west", |west| (west.ip4.redirects, west.ip6.redirects) = (on, on));
+        .with("west", |west| (west.ip4.options.redirects, west.ip6.options.redirects) = (on, on));
     for address in [IpAddr::V4(OTHER4), other6().into()] {
         setup.0.neighbors.insert(("west".to_owned(), address), OTHER_MAC);
     }
@@ -119,7 +119,8 @@ fn received_redirects_are_ignored() {
 
 #[test]
 fn directed_broadcasts_are_sent_where_enabled() {
-    let setup = |on| Setup::three_ports().with("east", |east| east.ip4.directed_broadcast = on);
+    let setup =
+        |on| Setup::three_ports().with("east", |east| east.ip4.options.directed_broadcast = on);
     let packet = packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, 255), b"wake"));
     let mut lab = Lab::new(&setup(true));
     lab.send("west", [packet.clone()]);

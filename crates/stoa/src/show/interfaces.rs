@@ -5,7 +5,7 @@ use std::io::Write;
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
 use stoa_api::text::mac_text;
-use stoa_api::v1::{Address, InterfaceState, ListInterfacesRequest, Tag};
+use stoa_api::v1::{Address, FamilyOptions, InterfaceState, ListInterfacesRequest, Tag};
 
 use super::{count, table, write};
 use crate::failure::Failure;
@@ -69,7 +69,7 @@ fn state(interface: &InterfaceState) -> &'static str {
     }
 }
 
-/// The driver of a port, or the tags and parent of a sub-interface; then its cross-connect and its host interface.
+/// The driver of a port, or the tags and parent of a sub-interface; then its cross-connect, its host interface and its options.
 fn on(interface: &InterfaceState) -> String {
     let mut on = driver_or_parent(interface);
     for (label, value) in
@@ -79,7 +79,23 @@ fn on(interface: &InterfaceState) -> String {
             on += &format!("\n{label} {value}");
         }
     }
+    for (family, options) in [("ipv4", interface.ip4_options), ("ipv6", interface.ip6_options)] {
+        for option in set_options(options.unwrap_or_default()) {
+            on += &format!("\n{family} {option}");
+        }
+    }
     on
+}
+
+/// The options that are configured: the names of their leaves, and of numbers the values.
+fn set_options(options: FamilyOptions) -> Vec<String> {
+    let Value::Object(fields) = json!(options) else { return Vec::new() };
+    let option = |(name, value): (String, Value)| match (name.replace('_', "-"), value) {
+        (_, value) if value == 0 || value == false => None,
+        (name, Value::Bool(_)) => Some(name),
+        (name, value) => Some(format!("{name} {value}")),
+    };
+    fields.into_iter().filter_map(option).collect()
 }
 
 fn driver_or_parent(interface: &InterfaceState) -> String {
@@ -122,6 +138,8 @@ fn json(interface: &InterfaceState) -> Value {
         "host_interface": interface.host_interface,
         "cross_connect": interface.cross_connect,
         "software_rss": interface.software_rss,
+        "ip4_options": interface.ip4_options,
+        "ip6_options": interface.ip6_options,
     })
 }
 
@@ -174,5 +192,34 @@ mod tests {
         {
             assert!(text.contains(word), "{word} in\n{text}");
         }
+    }
+
+    #[test]
+    fn all_configured_options_are_shown() {
+        let Value::Object(mut fields) = json!(FamilyOptions::default()) else {
+            panic!("an object")
+        };
+        fields
+            .values_mut()
+            .for_each(|it| *it = if it.is_number() { json!(64) } else { json!(true) });
+        let leaf = |name: &String| name.replace('_', "-");
+        let given = fields.iter().map(|(name, value)| (format!("stoa-ip:{}", leaf(name)), value));
+        let options: FamilyOptions = serde_json::from_value(Value::Object(
+            given.map(|(name, value)| (name, value.clone())).collect(),
+        ))
+        .unwrap();
+        let port = InterfaceState {
+            driver: "null".into(),
+            ip4_options: Some(FamilyOptions::default()),
+            ip6_options: Some(options),
+            ..InterfaceState::default()
+        };
+        let line = |(name, value): (&String, &Value)| match value {
+            Value::Bool(_) => format!("\nipv6 {}", leaf(name)),
+            value => format!("\nipv6 {} {value}", leaf(name)),
+        };
+        let lines = fields.iter().map(line);
+        assert_eq!(on(&port), format!("null{}", lines.collect::<String>()));
+        assert_eq!(json(&port)["ip6_options"], Value::Object(fields));
     }
 }

@@ -87,10 +87,6 @@ pub struct Family {
     pub addresses: Vec<(IpAddr, u8)>,
     /// uRPF: see [`crate::ip::reverse_path`].
     pub reverse_path: u32,
-    /// Whether senders get redirects.
-    pub redirects: bool,
-    /// Whether packets to the broadcast address of a network of this interface are broadcast (RFC 2644).
-    pub directed_broadcast: bool,
     /// Most neighbours; 0: the default.
     pub neighbor_limit: u32,
     /// Proxy ARP: answer for addresses that are routed elsewhere (RFC 1027).
@@ -103,6 +99,8 @@ pub struct Family {
     pub discovery: Option<Discovery>,
     /// VRRP: virtual routers.
     pub virtual_routers: Vec<VirtualRouter>,
+    /// Options that the configuration has in the same form.
+    pub options: v1::FamilyOptions,
 }
 
 /// An interface.

@@ -97,10 +97,10 @@ fn adjacencies() -> impl Strategy<Value = Adjacency> {
 /// Features on half of the interfaces.
 fn features() -> &'static Arcs {
     static ARCS: LazyLock<Arcs> = LazyLock::new(|| {
-        let (arcs, attributes) = (Arcs::new(), Attributes::new().unwrap());
+        let (arcs, attributes) = (Arcs::new().unwrap(), Attributes::new().unwrap());
         for interface in (0..9).step_by(2) {
             for node in ["ip4-output-noop", "ip6-output-noop"] {
-                arcs.set(&attributes, interface, node, true);
+                arcs.set(&attributes, interface, node, 1);
             }
         }
         arcs
