@@ -100,7 +100,7 @@ fn each_packet_of_a_mixed_vector_has_the_table_of_its_vrf() {
         }
         let mut lab = Lab::new(&setup);
         let packets = (0..240).map(|number: u16| {
-            let (vrf, is_ip4) = (number % 3, number / 3 % 2 == 0);
+            let (vrf, is_ip4) = (number % 3, (number / 3).is_multiple_of(2));
             let packet = if is_ip4 { udp(host4(1), FAR4, b"") } else { udp(host6(1), FAR6, b"") };
             let tags = [(0x8100, 30 + vrf)];
             let tags = if vrf == 0 { &[][..] } else { &tags };
