@@ -42,7 +42,7 @@ impl ForwarderState {
         let features = &mut self.capabilities.origin_features;
         if std::mem::replace(&mut features.has_noop, has_noop) != has_noop {
             for node in ["ip4-origin-noop", "ip6-origin-noop"] {
-                self.shared.set_feature(ROUTER, node, has_noop);
+                self.shared.set_feature(ROUTER, node, has_noop.into());
             }
         }
     }

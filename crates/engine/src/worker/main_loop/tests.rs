@@ -61,7 +61,7 @@ static NODES: &[NodeSpec<&'static Pool>] = &[
         name: "make",
         description: "",
         edges: &["port-output", "give"],
-        make: |pool, _| Box::new(Make(*pool)),
+        make: |pool, _| Box::new(Make(pool)),
     },
 ];
 
