@@ -1,7 +1,8 @@
 //! The desired state that the forwarder holds, with its referrers. It changes in place: what a change costs
 //! grows with the change.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use super::change::{Changes, DesiredChange};
 use super::pacer::{Pacer, Pause};
@@ -25,15 +26,23 @@ fn exchange<K: Clone + Ord, V>(
     let mut inverse = Changes::new();
     for (key, new) in changes {
         pacer.item();
-        if let Some(old) = map.get(&key) {
-            moved(&key, old, false);
-        }
-        if let Some(new) = &new {
-            moved(&key, new, true);
-        }
-        let old = match new {
-            Some(new) => map.insert(key.clone(), new),
-            None => map.remove(&key),
+        let Some(new) = new else {
+            let old = map.remove(&key);
+            old.iter().for_each(|old| moved(&key, old, false));
+            inverse.insert(key, old);
+            continue;
+        };
+        let old = match map.entry(key.clone()) {
+            Entry::Occupied(mut held) => {
+                moved(&key, held.get(), false);
+                moved(&key, &new, true);
+                Some(held.insert(new))
+            }
+            Entry::Vacant(free) => {
+                moved(&key, &new, true);
+                free.insert(new);
+                None
+            }
         };
         inverse.insert(key, old);
     }
