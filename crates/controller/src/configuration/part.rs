@@ -7,16 +7,11 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 use yang5::data::DataNodeRef;
 
 use super::{Configuration, ConfigurationText, Given};
-use crate::config::addresses::Addressing;
-use crate::config::routes::{Key, StaticNextHop, StaticRoute, StaticRoutes};
 use crate::config::{self, Translated};
-use crate::prefix::prefix_from_proto;
-use crate::rib;
 
 /// Which lists of a configuration are so long that parts have only some of their entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,9 +25,7 @@ pub(crate) struct Bulk {
 /// A changed part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChangedPart<'a> {
-    /// The part of the earlier configuration.
-    pub before: &'a Given,
-    /// That of the new one.
+    /// The part as it is new.
     pub after: &'a Given,
     /// The paths of all changes.
     pub paths: &'a [&'a str],
@@ -78,9 +71,9 @@ impl Configuration {
         Some(changed)
     }
 
-    /// With another core, and maybe other static routes.
+    /// With another core, and the same static routes.
     fn with_core(&self, part: ChangedPart<'_>) -> Option<Configuration> {
-        if part.paths.iter().any(|path| concerns_all_routes(path)) {
+        if part.paths.iter().any(|path| concerns_routes(path)) {
             return None;
         }
         let new = translated(part.after)?;
@@ -91,15 +84,11 @@ impl Configuration {
         if !are_there || new.addressing != *self.addressing {
             return None;
         }
-        let routes = match part.paths.iter().any(|path| is_of_route(path)) {
-            true => Arc::new(self.changed_routes(&translated(part.before)?, &new)?),
-            false => Arc::clone(&self.routes),
-        };
         Some(Configuration {
             path: self.path.clone(),
             text: ConfigurationText::default(),
             desired: new.desired,
-            routes,
+            routes: Arc::clone(&self.routes),
             addressing: Arc::clone(&self.addressing),
             annotations: Arc::clone(&self.annotations),
             floating: Arc::clone(&self.floating),
@@ -108,45 +97,6 @@ impl Configuration {
             management: Arc::new(new.management),
         })
     }
-
-    /// The routes with other static routes. `None`: others may depend on them.
-    fn changed_routes(&self, old: &Translated, new: &Translated) -> Option<Vec<v1::Route>> {
-        // A recursive next hop may be resolved by any route.
-        let is_plain = |route: &StaticRoute| match route {
-            StaticRoute::Special(_) => true,
-            StaticRoute::NextHops(hops) => {
-                hops.iter().all(|hop| matches!(hop, StaticNextHop::OnLink(_)))
-            }
-        };
-        let are_plain = old.statics.values().chain(new.statics.values()).all(is_plain);
-        let has_others =
-            !self.annotations.is_empty() || !old.floating.is_empty() || !new.floating.is_empty();
-        if !are_plain || has_others {
-            return None;
-        }
-        let mut routes = self.routes.to_vec();
-        for key in old.statics.keys() {
-            routes.remove(find(&routes, key).ok()?);
-        }
-        let own: StaticRoutes = new.statics.clone();
-        for route in rib::routes(&Addressing::default(), &own).routes {
-            let key = (route.vrf.as_str().into(), prefix_from_proto(route.prefix.as_ref()?)?);
-            match find(&routes, &key) {
-                // Another instance has it.
-                Ok(_) => return None,
-                Err(at) => routes.insert(at, route),
-            }
-        }
-        Some(routes)
-    }
-}
-
-/// The place of a route, by VRF, family and prefix.
-fn find(routes: &[v1::Route], key: &Key) -> Result<usize, usize> {
-    routes.binary_search_by(|route| {
-        let prefix = route.prefix.as_ref().and_then(prefix_from_proto);
-        (route.vrf.as_str(), prefix).cmp(&(&*key.0, Some(key.1)))
-    })
 }
 
 fn translated(part: &Given) -> Option<Translated> {
@@ -166,13 +116,9 @@ fn is_own_leaf(path: &str) -> bool {
     })
 }
 
-fn is_of_route(path: &str) -> bool {
-    path.contains("/static-routes/") && path.contains("/route[")
-}
-
-/// Whether a change may concern a protocol instance with all its routes.
-fn concerns_all_routes(path: &str) -> bool {
-    path.contains("/control-plane-protocol[") && !is_of_route(path)
+/// Whether a change may concern static routes or their protocol instances.
+fn concerns_routes(path: &str) -> bool {
+    path.contains("/control-plane-protocol[")
 }
 
 #[cfg(test)]

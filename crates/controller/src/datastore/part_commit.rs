@@ -95,7 +95,7 @@ impl Datastore {
             let (before, after) = (&part.before, &part.after.tree);
             let changes: Arc<[Change]> = between(before, after)?.into();
             let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
-            let changed = ChangedPart { before, after, paths: &paths };
+            let changed = ChangedPart { after, paths: &paths };
             if changes.is_empty() {
                 return Ok(None);
             }
