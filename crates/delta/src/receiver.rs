@@ -218,7 +218,7 @@ impl<S: Store> Receiver<S> {
         };
         let row = S::Row::decode(bytes).ok_or_else(|| malformed("row"));
         if let Err(refusal) = row.and_then(|row| self.store.set(context, &key, row)) {
-            // A former row is not wanted any more.
+            // A former row is not desired any more.
             self.remove(context, &key);
             return Err(refusal);
         }

@@ -43,9 +43,9 @@ impl Default for Window {
 /// A key with what is known about it.
 #[derive(Debug)]
 struct Entry<R> {
-    /// The wanted row; `None`: the key is about to be removed.
+    /// The desired row; `None`: the key is about to be removed.
     row: Option<R>,
-    /// That of the wanted row.
+    /// That of the desired row.
     digest: u64,
     slice: u8,
     is_queued: bool,
@@ -60,7 +60,7 @@ struct Entry<R> {
 pub struct Sender<K, R> {
     window: Window,
     entries: Slots<K, Entry<R>>,
-    /// Rows that should be in force: all that are wanted and not refused.
+    /// Rows that should be in force: all that are desired and not refused.
     expected: Digests,
     /// Slots with changes. Their entries exist.
     queue: VecDeque<u32>,
@@ -71,9 +71,9 @@ pub struct Sender<K, R> {
     session: Option<Session>,
     /// Number of the last message, over all sessions.
     number: u64,
-    /// The capability has told all its rows.
+    /// The capability has given all its rows.
     is_whole: bool,
-    /// Counts changes of wanted rows.
+    /// Counts changes of desired rows.
     changes: u64,
     scratch: (Vec<u8>, Vec<u8>),
 }
@@ -144,18 +144,18 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
         }
     }
 
-    /// The wanted row.
+    /// The desired row.
     pub fn get(&self, key: &K) -> Option<&R> {
         self.entries.get(self.entries.find(key)?)?.1.row.as_ref()
     }
 
-    /// All wanted rows.
+    /// All desired rows.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &R)> {
         let all = self.entries.iter_from(0);
         all.filter_map(|(_, key, entry)| Some((key, entry.row.as_ref()?)))
     }
 
-    /// The capability has told all its rows: what the receiver holds besides may go.
+    /// The capability has given all its rows: what the receiver holds besides may go.
     pub fn complete(&mut self) {
         self.is_whole = true;
     }
@@ -177,7 +177,7 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
         self.refused
     }
 
-    /// Counts changes of wanted rows.
+    /// Counts changes of desired rows.
     pub fn changes(&self) -> u64 {
         self.changes
     }

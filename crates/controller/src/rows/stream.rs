@@ -33,7 +33,7 @@ pub trait RowType: Send + 'static {
     type Row: Encode + PartialEq + Send + 'static;
 }
 
-/// A key and the wanted row; `None`: no row.
+/// A key and the desired row; `None`: no row.
 pub type Change<T> = (<T as RowType>::Key, Option<<T as RowType>::Row>);
 
 enum Command<T: RowType> {
@@ -64,13 +64,13 @@ impl<T: RowType> RowStream<T> {
         RowStream { commands }
     }
 
-    /// Changes wanted rows, in blocks of some thousand. Waits while the forwarder does not keep up.
+    /// Changes desired rows, in blocks of some thousand. Waits while the forwarder does not keep up.
     pub async fn update(&self, changes: Vec<Change<T>>) {
         // The task ends with the runtime.
         let _ = self.commands.send(Command::Update(changes)).await;
     }
 
-    /// All rows are told: what the forwarder holds besides, from before a restart, is removed.
+    /// All rows were given: what the forwarder holds besides, from before a restart, is removed.
     pub async fn complete(&self) {
         let _ = self.commands.send(Command::Complete).await;
     }

@@ -3,14 +3,14 @@
 use stoa_delta::Digests;
 use tokio::sync::{mpsc, oneshot};
 
-/// The wanted rows at one moment.
+/// The desired rows at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot {
     /// Number and digests of rows that should be in force.
     pub(super) expected: Digests,
     /// Refused rows, which are not among them.
     pub(super) refused: u64,
-    /// Counts changes of wanted rows.
+    /// Counts changes of desired rows.
     pub(super) changes: u64,
     /// The forwarder has acknowledged everything.
     pub(super) is_synced: bool,
@@ -19,7 +19,7 @@ pub(super) struct Snapshot {
 /// A request to the stream of a table.
 #[derive(Debug)]
 pub(super) enum Request {
-    /// The wanted rows.
+    /// The desired rows.
     Snapshot(oneshot::Sender<Snapshot>),
     /// Compares slices with the forwarder's list, if nothing has changed since a snapshot, and sends differences
     /// again. Answers with their number.

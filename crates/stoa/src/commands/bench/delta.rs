@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
-/// Rows that are told at a time.
+/// Rows in a block.
 const BLOCK: u64 = 4_096;
 /// Longest time of one step.
 const LIMIT: Duration = Duration::from_secs(120);
