@@ -1,6 +1,7 @@
 //! The datastores over real sockets, with a fake forwarder: transactions, and the files on disk.
 
 mod fake;
+mod many_entries;
 mod scenario;
 mod test_operator;
 

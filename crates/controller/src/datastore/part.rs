@@ -4,12 +4,8 @@ use std::sync::Arc;
 
 use yang5::data::{Data, DataDiffFlags, DataTree};
 
-use super::author::Store;
-use super::bulk;
-use super::edit::Edit;
 use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
-use super::stores::Datastore;
 
 /// A part of running.
 #[derive(Clone, Debug)]
@@ -67,22 +63,4 @@ pub(super) fn with_changes(
         tree.diff_apply(&difference).map(|()| tree)
     };
     stoa_yang::collect_errors(change).0.map_err(refusal::yang)
-}
-
-impl Datastore {
-    /// The part of a datastore that these edits need; `None`: they need the whole.
-    pub(super) fn part(&self, store: Store, edits: &[Edit]) -> Result<Option<Part>, Refusal> {
-        let (part, bulk, running) = {
-            let stores = self.stores();
-            let bulk = stores.core.as_ref().map(|core| core.bulk);
-            match stores.part(store).zip(bulk) {
-                Some((part, bulk)) => (part, bulk, Arc::clone(&stores.running)),
-                None => return Ok(None),
-            }
-        };
-        match bulk::entries(edits, bulk) {
-            Some(entries) => part.pull(&running.tree, entries).map(Some),
-            None => Ok(None),
-        }
-    }
 }

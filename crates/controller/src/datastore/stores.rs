@@ -7,10 +7,11 @@ use tokio::sync::{Notify, broadcast};
 use yang5::data::DataTree;
 
 use super::author::{Author, Store};
-use super::bulk::Core;
+use super::bulk::{self, Core};
 use super::candidate::Candidate;
 use super::difference::{Change, between};
 use super::disk;
+use super::edit::Edit;
 use super::history::{Entry, History};
 use super::lock_holder::LockHolder;
 use super::part::{Part, with_changes};
@@ -288,5 +289,23 @@ impl Datastore {
         self.stores().unconfirmed = unconfirmed;
         self.inner.clock.notify_one();
         Ok(())
+    }
+}
+
+impl Datastore {
+    /// The part of a datastore that these edits need; `None`: they need the whole.
+    pub(super) fn part(&self, store: Store, edits: &[Edit]) -> Result<Option<Part>, Refusal> {
+        let (part, bulk, running) = {
+            let stores = self.stores();
+            let bulk = stores.core.as_ref().map(|core| core.bulk);
+            match stores.part(store).zip(bulk) {
+                Some((part, bulk)) => (part, bulk, Arc::clone(&stores.running)),
+                None => return Ok(None),
+            }
+        };
+        match bulk::entries(edits, bulk) {
+            Some(entries) => part.pull(&running.tree, entries).map(Some),
+            None => Ok(None),
+        }
     }
 }

@@ -99,6 +99,9 @@ fn a_refused_change_is_taken_back_in_a_tight_table() {
     let before = listed(&mut lab);
     assert_eq!(before.1, 20);
     assert!(lab.apply(&with(1400, 40)).unwrap_err().is_full);
+    assert_eq!(listed(&mut lab).0, before.0);
+    // Gateways of refused routes are deleted when they do not reply.
+    lab.pass_time(Duration::from_secs(10));
     lab.settle();
     lab.forget();
     assert_eq!(listed(&mut lab), before);

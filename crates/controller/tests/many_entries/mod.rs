@@ -1,21 +1,14 @@
 //! Commits among many static routes or interfaces, which take a short way: what they do equals a commit of the whole.
 
-#[allow(dead_code)] // shared with other tests
-mod fake;
-#[allow(dead_code)] // shared with other tests
-mod scenario;
-#[allow(dead_code)] // shared with other tests
-mod test_operator;
-
 use std::path::Path;
 
-use scenario::{Scenario, until};
+use crate::scenario::{Scenario, until};
+use crate::test_operator::TestOperator;
 use stoa_api::v1;
 use stoa_api::v1::configuration_edit::Edit;
 use stoa_controller::configuration::Configuration;
 use stoa_controller::datastore::{self, Author, Client, Datastore, Store};
 use stoa_controller::service::{self, Options};
-use test_operator::TestOperator;
 
 /// Enough entries of a list for the short way.
 const MANY: usize = 4_100;
