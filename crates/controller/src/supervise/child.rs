@@ -161,7 +161,7 @@ fn asynchronous(socket: OwnedFd) -> std::io::Result<UnixDatagram> {
 /// Waits until the child sends something, and takes it. Never returns when the child sends nothing any more. Cancel
 /// safe.
 async fn receive(store: &mut DescriptorStore, socket: &mut Option<UnixDatagram>) {
-    let Some(open) = socket.as_ref() else { return std::future::pending().await };
+    let Some(open) = &*socket else { return std::future::pending().await };
     let taken = match open.readable().await {
         Ok(()) => open.try_io(Interest::READABLE, || {
             let is_open = store.receive(open);
