@@ -124,7 +124,7 @@ pub(super) fn entries(edits: &[Edit], bulk: Bulk) -> Option<Vec<String>> {
     Some(named)
 }
 
-/// The entry that a path leads through, if any. `None`: what is at the path may have entries, and the edit removes it.
+/// The entry that a path leads through, if any. `None`: the edit removes an entry, or what may have entries.
 fn entry(path: &str, removes: bool, bulk: Bulk) -> Option<Option<String>> {
     let steps = steps(path);
     for list in lists(bulk) {
@@ -133,6 +133,8 @@ fn entry(path: &str, removes: bool, bulk: Bulk) -> Option<Option<String>> {
             continue;
         }
         match steps.get(list.len() - 1) {
+            // A part without the entry may lack its list, and so the containers of that.
+            Some(_) if removes && steps.len() == list.len() => return None,
             Some(step) if step.is_keyed => return Some(Some(path[..step.end].to_owned())),
             Some(_) => return None,
             None if removes => return None,
@@ -254,7 +256,8 @@ mod tests {
         assert_eq!(named(set(&route)), None);
         let entry = format!("{route}[destination-prefix='10.7.0.0/24']");
         assert_eq!(named(delete(&format!("{entry}/next-hop"))), Some(vec![entry.clone()]));
-        assert_eq!(named(delete(&entry)), Some(vec![entry.clone()]));
+        assert_eq!(named(delete(&entry)), None);
+        assert_eq!(named(set(&entry)), Some(vec![entry.clone()]));
         let interface = format!("{all}/interface[name=\"a'[/]b\"]");
         assert_eq!(named(set(&format!("{interface}/enabled"))), Some(vec![interface]));
         assert_eq!(named(set(&format!("{all}/interface"))), None);

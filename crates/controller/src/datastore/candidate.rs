@@ -93,7 +93,7 @@ impl Stores {
             entries: Vec::new(),
             after: Arc::new(Snapshot::new(Arc::clone(&core.tree), 0)),
         };
-        let Ok(fresh) = fresh.pull(&self.running.tree, own.entries.clone()) else {
+        let Ok(Some(fresh)) = fresh.pull(&self.running.tree, own.entries.clone()) else {
             return self.set_conflict(author);
         };
         if is_same(&fresh.before, &own.after.tree) {

@@ -19,30 +19,35 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The part with more entries of `running`.
-    pub fn pull(self, running: &DataTree<'static>, entries: Vec<String>) -> Result<Part, Refusal> {
+    /// The part with more entries of `running`. `None`: one does not exist there. To create it changes the containers of
+    /// its list, too, which a part without entries lacks.
+    pub fn pull(
+        self,
+        running: &DataTree<'static>,
+        entries: Vec<String>,
+    ) -> Result<Option<Part>, Refusal> {
         let is_new = |entry: &String| !self.entries.contains(entry);
         let mut new: Vec<String> = entries.into_iter().filter(is_new).collect();
         new.dedup();
         if new.is_empty() {
-            return Ok(self);
+            return Ok(Some(self));
         }
         let add = || {
             let (mut before, mut after) = (self.before.duplicate()?, self.after.tree.duplicate()?);
             for entry in &new {
-                // An entry that does not exist yet, or a path that the edit will refuse.
-                let Ok(node) = running.find_path(entry) else { continue };
+                // Or a path that the edit will refuse.
+                let Ok(node) = running.find_path(entry) else { return Ok(None) };
                 let copy = node.duplicate(true)?;
                 before.merge(&copy)?;
                 after.merge(&copy)?;
             }
-            Ok((before, after))
+            Ok(Some((before, after)))
         };
         let (added, _) = stoa_yang::collect_errors(add);
-        let (before, after) = added.map_err(refusal::yang)?;
+        let Some((before, after)) = added.map_err(refusal::yang)? else { return Ok(None) };
         let after = Arc::new(Snapshot { tree: Arc::new(after), ..*self.after });
         let entries = self.entries.into_iter().chain(new).collect();
-        Ok(Part { before: Arc::new(before), entries, after })
+        Ok(Some(Part { before: Arc::new(before), entries, after }))
     }
 
     /// The part with another tree after the edits.

@@ -304,7 +304,7 @@ impl Datastore {
             }
         };
         match bulk::entries(edits, bulk) {
-            Some(entries) => part.pull(&running.tree, entries).map(Some),
+            Some(entries) => part.pull(&running.tree, entries),
             None => Ok(None),
         }
     }
