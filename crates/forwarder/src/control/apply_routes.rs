@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use super::apply::ApplyError;
 use super::desired::{
@@ -149,26 +150,57 @@ impl ForwarderState {
     /// Removes routes through interfaces that are about to be removed, and adds them to the touched ones.
     /// [`Self::add_routes`] adds the desired ones again. Mostly there are none: routes through an interface that is
     /// not desired are not desired either.
+    ///
+    /// Routes that BFD has withdrawn go as well: nothing may bring one back while the interface goes. In the pauses of
+    /// the first walk, BFD may withdraw or reinstall routes behind it; what is left then goes without a pause.
     pub(super) fn drop_routes_through(
         &mut self,
         indexes: &BTreeSet<u32>,
         touched: &mut TouchedRoutes,
     ) {
-        if !indexes.iter().any(|index| self.fib.sets.through(*index).next().is_some()) {
-            return;
+        for may_pause in [true, false] {
+            for (slot, prefix) in self.discard_bfd_down_through(indexes) {
+                touched.entry(slot).or_default().insert(prefix);
+            }
+            if !indexes.iter().any(|index| self.fib.sets.through(*index).next().is_some()) {
+                return;
+            }
+            let slots: Vec<Slot> = self.vrfs.iter().map(|(slot, _)| slot).collect();
+            for slot in slots {
+                let gone = self.remove_routes_through(slot, indexes, may_pause);
+                touched.entry(slot).or_default().extend(gone);
+            }
         }
+    }
+
+    /// Removes the routes of a VRF through interfaces; returns their prefixes.
+    fn remove_routes_through(
+        &mut self,
+        slot: Slot,
+        indexes: &BTreeSet<u32>,
+        may_pause: bool,
+    ) -> Vec<Prefix> {
         let through = |keys: &Vec<PathKey>| keys.iter().any(|key| indexes.contains(&key.interface));
-        let mut gone: Vec<(Slot, Prefix)> = Vec::new();
-        for (slot, state) in self.vrfs.iter() {
-            let affected =
-                state.routes.iter().filter(|(_, route)| route.set.as_ref().is_some_and(through));
-            gone.extend(affected.map(|(prefix, _)| (slot, *prefix)));
+        let (mut gone, mut from) = (Vec::new(), Bound::Unbounded);
+        while let Some(state) = self.vrfs.get(slot) {
+            let (mut items, before) = (0, gone.len());
+            for (prefix, route) in state.routes.range((from, Bound::Unbounded)).take(SLICE) {
+                (items, from) = (items + 1, Bound::Excluded(*prefix));
+                if route.set.as_ref().is_some_and(through) {
+                    gone.push(*prefix);
+                }
+            }
+            for prefix in &gone[before..] {
+                self.remove_route(slot, *prefix);
+            }
+            if items == 0 {
+                break;
+            }
+            if may_pause {
+                self.pause(items);
+            }
         }
-        for (slot, prefix) in gone {
-            self.remove_route(slot, prefix);
-            touched.entry(slot).or_default().insert(prefix);
-            self.pause(1);
-        }
+        gone
     }
 
     /// Adds routes that are new or have changed; returns their number.
@@ -185,13 +217,17 @@ impl ForwarderState {
                 let is_new = |prefix: &Prefix, route: &Route| {
                     let here = self.vrfs.route(*slot, prefix);
                     here.is_none_or(|installed| installed.route != *route)
-                        && !self.is_bfd_down_route(*slot, prefix)
+                        && self.withdrawn_route(*slot, prefix) != Some(route)
                 };
                 let slice = prefixes.by_ref().take(SLICE).filter_map(|prefix| {
                     let route = desired_route(desired, &vrf, prefix)?;
                     is_new(prefix, &route).then_some((*prefix, route))
                 });
                 let slice: Vec<(Prefix, Cow<'_, Route>)> = slice.collect();
+                // In a pause since the removals, BFD may have withdrawn the former route.
+                for (prefix, route) in &slice {
+                    self.discard_changed_bfd_down(*slot, prefix, Some(&**route));
+                }
                 let new: Vec<_> = slice.iter().map(|(prefix, route)| (*prefix, &**route)).collect();
                 self.set_routes(*slot, &new).map_err(|((address, length), full)| {
                     ApplyError::full(format!("route {address}/{length}"), &full)

@@ -6,6 +6,7 @@ mod apply;
 mod apply_ports;
 mod apply_routes;
 mod bfd;
+mod call_slices;
 mod callers;
 mod capability;
 mod clock;

@@ -25,7 +25,7 @@ fn setup(to: &str, gateways: [IpAddr; 2]) -> Setup {
 }
 
 /// A lab with a simulated clock.
-fn lab(setup: &Setup) -> Lab {
+pub fn lab(setup: &Setup) -> Lab {
     let mut lab = Lab::new(setup);
     lab.state().stop_time();
     lab
@@ -69,7 +69,7 @@ fn attend(lab: &mut Lab) {
 }
 
 /// Brings the session up.
-fn come_up(lab: &mut Lab, ends: (IpAddr, IpAddr)) -> Packet {
+pub fn come_up(lab: &mut Lab, ends: (IpAddr, IpAddr)) -> Packet {
     let mut packet = Packet {
         state: State::Down,
         multiplier: 3,
@@ -164,7 +164,7 @@ fn routes_avoid_a_bfd_down_gateway_and_come_back() {
 }
 
 /// The port by which a packet leaves; "": it is dropped with an ICMP error.
-fn egress(lab: &mut Lab, to: IpAddr) -> &'static str {
+pub fn egress(lab: &mut Lab, to: IpAddr) -> &'static str {
     match flows_by_port(lab, host4(1).into(), to) {
         (100, 0) => "east",
         (0, 100) => "north",
@@ -174,7 +174,7 @@ fn egress(lab: &mut Lab, to: IpAddr) -> &'static str {
 }
 
 /// A static route by "east", which has a BFD session, and other routes.
-fn alone(further: &[(&str, &str, [u8; 4])]) -> Setup {
+pub fn alone(further: &[(&str, &str, [u8; 4])]) -> Setup {
     let gateway = IpAddr::from(host4(2));
     let mut setup = Setup::three_ports().with("east", |east| {
         east.bfd.insert(gateway, CONFIG);

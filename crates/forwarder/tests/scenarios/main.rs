@@ -6,6 +6,7 @@ mod advertising;
 mod arcs;
 mod arp;
 mod bfd;
+mod bfd_in_slices;
 mod capture;
 mod changes;
 

@@ -1,8 +1,11 @@
 //! Changes of the contract that are refused, with the object and the cause.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use stoa_api::v1;
-use stoa_forwarder::control::ChangeError;
-use stoa_forwarder::control::desired::DesiredChange;
+use stoa_forwarder::control::desired::{DesiredChange, Family};
+use stoa_forwarder::control::{ChangeError, Limits};
 
 use crate::harness::*;
 
@@ -96,4 +99,60 @@ fn a_bad_change_is_refused_and_named() {
     };
     send(&mut lab, &back).unwrap();
     assert_eq!(lab.forwarder.desired().cloned(), before);
+}
+
+#[test]
+fn a_sub_interface_below_a_cross_connected_interface_is_refused() {
+    let across = |setup: Setup, name: &str, other: &str| {
+        setup.with(name, |interface| {
+            interface.cross_connect = Some(other.to_owned());
+            (interface.ip4, interface.ip6) = (Family::default(), Family::default());
+        })
+    };
+    let mut lab = Lab::new(&across(across(Setup::three_ports(), "west", "east"), "east", "west"));
+    let before = lab.forwarder.desired().cloned();
+    let sub = v1::Interface {
+        name: "sub".into(),
+        parent: "west".into(),
+        outer: Some(v1::Tag { tpid: 0x8100, vid: 7 }),
+        ..v1::Interface::default()
+    };
+    let change = v1::DesiredChange { interfaces: vec![sub], ..v1::DesiredChange::default() };
+    let refused = send(&mut lab, &change).unwrap_err();
+    assert_eq!(refused, ["interface \"west\" is cross-connected, but has sub-interfaces"]);
+    assert_eq!(lab.forwarder.desired().cloned(), before);
+}
+
+/// The routes through several removed interfaces are named: of each at most 16, found by one walk with pauses.
+#[test]
+fn removals_are_refused_with_the_routes_of_each_interface() {
+    const ROUTES: u32 = 10_000;
+    let names = ["one", "other"];
+    let subs = (5..).zip(names).fold(Setup::three_ports(), |setup, (n, name)| {
+        setup.sub(name, n, "west", &[(0x8100, n.into())])
+    });
+    let setup = (0..ROUTES).fold(subs, |setup, n| {
+        let to = std::net::Ipv4Addr::from(20 << 24 | n << 8);
+        setup.paths((to.into(), 24), &[("north", Some(host4(3).into()), 1)])
+    });
+    let setup = (0..40).fold(setup, |setup, n| {
+        let to = std::net::Ipv4Addr::from([30, 0, n, 0]);
+        setup.paths((to.into(), 24), &[(names[usize::from(n % 2)], None, 1)])
+    });
+    let limits = Limits { routes4: 1 << 15, ..LIMITS };
+    let mut lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
+    let walked = Arc::new(AtomicU32::new(0));
+    let counted = walked.clone();
+    lab.state().on_pause(Some(Box::new(move |_, items| {
+        counted.fetch_add(items, Ordering::Relaxed);
+    })));
+    let removed_interfaces = names.map(str::to_owned).into();
+    let change = v1::DesiredChange { removed_interfaces, ..v1::DesiredChange::default() };
+    let refused = send(&mut lab, &change).unwrap_err();
+    for name in names {
+        let of_it = refused.iter().filter(|it| it.contains(&format!("through {name:?}, which")));
+        assert_eq!(of_it.count(), 16, "{name}");
+    }
+    let walked = walked.load(Ordering::Relaxed);
+    assert!((ROUTES * 9 / 10..ROUTES * 3 / 2).contains(&walked), "{walked} routes in one walk");
 }

@@ -94,11 +94,6 @@ impl ForwarderState {
         count
     }
 
-    /// Whether BFD has withdrawn a desired route.
-    pub(in crate::control) fn is_bfd_down_route(&self, slot: Slot, prefix: &Prefix) -> bool {
-        self.withdrawn_route(slot, prefix).is_some()
-    }
-
     /// The routes of a VRF that BFD has withdrawn.
     pub(in crate::control) fn withdrawn_by_bfd(
         &self,
@@ -127,5 +122,25 @@ impl ForwarderState {
         if self.withdrawn_route(slot, prefix).is_some_and(|route| Some(route) != desired) {
             self.capabilities.bfd.withdrawn.remove(&(slot, *prefix));
         }
+    }
+
+    /// Discards the withdrawn routes through interfaces that are about to be removed; returns their prefixes.
+    pub(in crate::control) fn discard_bfd_down_through(
+        &mut self,
+        indexes: &BTreeSet<u32>,
+    ) -> Vec<(Slot, Prefix)> {
+        let is_through = |((_, prefix), route): &(&(Slot, Prefix), &Route)| match &route.action {
+            Action::Paths(paths) => {
+                let keys = self.keys_of(paths, prefix.0.is_ipv4());
+                keys.iter().any(|key| indexes.contains(&key.interface))
+            }
+            Action::Special(_) => false,
+        };
+        let through = self.capabilities.bfd.withdrawn.iter().filter(is_through);
+        let gone: Vec<(Slot, Prefix)> = through.map(|(at, _)| *at).collect();
+        for at in &gone {
+            self.capabilities.bfd.withdrawn.remove(at);
+        }
+        gone
     }
 }

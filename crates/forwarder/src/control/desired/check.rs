@@ -1,5 +1,6 @@
 //! Checks that what objects refer to exists: the objects of a change, and those that refer to them.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use stoa_engine::INTERFACES;
@@ -66,6 +67,8 @@ impl Held {
         for name in &touched {
             names.extend(self.references().subs_of(name));
             names.extend(self.references().across_to(name));
+            // What it may be depends on its sub-interfaces.
+            names.extend(desired.interfaces.get(*name).and_then(|it| it.parent.as_ref()));
         }
         // Of two touched interfaces that must differ, the second by name is reported.
         let is_first = |name: &String, other: &String| name < other && touched.contains(other);
@@ -82,9 +85,16 @@ impl Held {
             pacer.item();
             self.check_neighbor(key, errors);
         }
-        for name in touched {
-            self.check_referrers(name, inverse, errors);
+        for name in &touched {
+            pacer.item();
+            self.check_neighbors_on(name, inverse, errors);
         }
+        let is_missing = |name: &&String| {
+            !desired.interfaces.contains_key(*name) && self.references().has_routes(name)
+        };
+        let missing: BTreeMap<&String, usize> =
+            touched.into_iter().filter(is_missing).map(|name| (name, 0)).collect();
+        self.check_routes_through(missing, inverse, errors, pacer);
         self.check_removed_vrfs(inverse, errors);
         let is_removed = |interface: &&String| !desired.interfaces.contains_key(*interface);
         let are_names_gone = inverse.interfaces.keys().any(|name| is_removed(&name));
@@ -131,8 +141,8 @@ impl Held {
         self.check_tunnel_neighbor(key, errors);
     }
 
-    /// Checks untouched routes and neighbours of an interface that was touched.
-    fn check_referrers(
+    /// Checks untouched neighbours on an interface that was touched.
+    fn check_neighbors_on(
         &self,
         name: &String,
         inverse: &DesiredChange,
@@ -144,19 +154,35 @@ impl Held {
         for key in of_interface.filter(|key| !inverse.neighbors.contains_key(*key)) {
             self.check_neighbor(key, errors);
         }
-        let is_there = self.desired().interfaces.contains_key(name);
-        if is_there || !self.references().has_routes(name) {
-            return;
-        }
-        // The change is refused: now all routes are searched for those that the operator must change.
+    }
+
+    /// Names untouched routes through interfaces that are missing, with the number that was shown of each. The change
+    /// is refused: all routes are searched once for those that the operator must change.
+    fn check_routes_through(
+        &self,
+        mut missing: BTreeMap<&String, usize>,
+        inverse: &DesiredChange,
+        errors: &mut ValidationErrors,
+        pacer: &mut Pacer<'_>,
+    ) {
         for (vrf, routes) in self.desired().all_routes() {
             let touched = inverse.routes.get(vrf);
-            let leads = |route: &Route| interfaces_of(route).any(|other| other == name);
-            let is_touched =
-                |prefix: &Prefix| touched.is_some_and(|touched| touched.contains_key(prefix));
-            let left = routes.iter().filter(|(prefix, route)| leads(route) && !is_touched(prefix));
-            for (prefix, _) in left.take(SHOWN) {
-                self.add_missing_interface(prefix, vrf, name, errors);
+            for (prefix, route) in routes {
+                if missing.is_empty() {
+                    return;
+                }
+                pacer.item();
+                if touched.is_some_and(|touched| touched.contains_key(prefix)) {
+                    continue;
+                }
+                for name in interfaces_of(route) {
+                    let Some(shown) = missing.get_mut(name) else { continue };
+                    self.add_missing_interface(prefix, vrf, name, errors);
+                    *shown += 1;
+                    if *shown == SHOWN {
+                        missing.remove(name);
+                    }
+                }
             }
         }
     }

@@ -302,6 +302,7 @@ impl ForwarderState {
     /// Removes the paths through interfaces that are about to be removed.
     pub(super) fn drop_learned_through(&mut self, interfaces: &BTreeSet<u32>) {
         for next_hop in self.all_vrf_hops() {
+            self.pause(1);
             let Some(vrf_hop) = self.capabilities.learned.vrf_hops.get(&next_hop) else { continue };
             if !vrf_hop.leads_through(interfaces) {
                 continue;

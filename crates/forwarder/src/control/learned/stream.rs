@@ -1,26 +1,16 @@
 //! The `LearnRoutes` call.
 
-use std::time::Duration;
-
 use stoa_api::rows::ROUTES;
 use stoa_api::v1;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::{Audit, Message, RouteUpdate};
 use crate::control::callers::{REPLIES, superseded_status};
-use crate::control::service::{Service, await_answer, full};
-use crate::control::{ForwarderState, Request};
+use crate::control::service::Service;
 
 /// From this number of prefix bytes on, a message is parsed on a blocking thread.
 const LARGE: usize = 256 << 10;
-/// Attempts to submit a request while the queue is full, and the pause before each: ten seconds in all.
-const TRIES: u32 = 500;
-const RETRY_PAUSE: Duration = Duration::from_millis(20);
-
-fn not_configured() -> Status {
-    Status::unavailable("no configuration is applied: apply one first")
-}
 
 impl Service {
     /// Applies the messages of a caller until it ends or is superseded.
@@ -97,32 +87,6 @@ impl Service {
             }
             audit = rest;
         }
-    }
-
-    /// Runs one slice of work on the control thread, which returns the work and whether it is done. Retries
-    /// while the request queue is full: work in progress is not aborted.
-    pub(in crate::control) async fn run_slices<W: Send + 'static>(
-        &self,
-        mut work: W,
-        run_slice: impl FnOnce(&mut ForwarderState, &mut W) -> Result<bool, Status> + Send + 'static,
-    ) -> Result<(W, bool), Status> {
-        let (reply_tx, reply_rx) = oneshot::channel();
-        let mut request: Request = Box::new(move |forwarder| {
-            let done = match forwarder.state() {
-                Some(state) => run_slice(state, &mut work),
-                None => Err(not_configured()),
-            };
-            // The receiver is gone when the forwarder ends.
-            let _ = reply_tx.send(done.map(|is_done| (work, is_done)));
-        });
-        for _ in 0..TRIES {
-            match self.requests.try_submit(request) {
-                Ok(()) => return await_answer(reply_rx).await,
-                Err(back) => request = back,
-            }
-            tokio::time::sleep(RETRY_PAUSE).await;
-        }
-        Err(full())
     }
 }
 
