@@ -197,7 +197,7 @@ async fn random_commits_among_routes_equal_those_of_the_whole() {
 
 #[tokio::test]
 async fn random_commits_among_interfaces_equal_those_of_the_whole() {
-    random_commits(10, MANY, rounds(3)).await;
+    random_commits(10, MANY, rounds(4)).await;
 }
 
 /// A number of rounds, or more by the cases of property tests, of which 256 are usual.
@@ -250,7 +250,7 @@ async fn random_commits(routes: usize, interfaces: usize, rounds: usize) {
         assert!(operator.text(v1::Store::Running).await == candidate, "round {round}");
         assert_eq!(operator.differs().await, 0, "round {round}");
     }
-    let few = if rounds > 3 { 3 } else { 0 };
+    let few = if rounds > 4 { 3 } else { 0 };
     assert!(refused + short > few && short > 0, "{refused} refused, {short} by the short way");
     // The history has them all, as differences or whole.
     let newest = operator.history().await.entries[0].number;
