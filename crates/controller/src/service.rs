@@ -21,9 +21,9 @@ use crate::route_sources;
 use crate::running::Running;
 
 /// Time for open calls to end when the controller stops.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time to write the startup file at the end.
-const SAVE_TIMEOUT: Duration = Duration::from_secs(4);
+pub(crate) const SAVE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Options of the controller.
 #[derive(Clone, Debug)]

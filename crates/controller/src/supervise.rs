@@ -216,6 +216,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_controller_has_time_to_save() {
+        let needed = crate::service::SAVE_TIMEOUT + crate::service::SHUTDOWN_TIMEOUT;
+        assert!(needed < child::EXIT_TIMEOUT);
+        let unit = include_str!("../../../packaging/stoa.service");
+        let limit = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec="));
+        let limit: u64 = limit.unwrap().trim_end_matches('s').parse().unwrap();
+        assert!(2 * child::EXIT_TIMEOUT < Duration::from_secs(limit));
+    }
+
+    #[test]
     fn each_operator_socket_has_its_forwarder_socket() {
         let socket = |path: &str| forwarder_socket(Path::new(path)).display().to_string();
         assert_eq!(socket("/run/stoa/stoa.sock"), "/run/stoa/forwarder.sock");

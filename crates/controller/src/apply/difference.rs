@@ -12,19 +12,33 @@ pub(super) fn difference(
     [held, new]: [&Desired; 2],
     [held_routes, new_routes]: [&[v1::Route]; 2],
 ) -> Option<DesiredChange> {
-    if held.workers != new.workers || held.limits != new.limits {
+    // Field by field, so that a new field cannot be forgotten here. The routes lie apart.
+    let Desired {
+        workers,
+        ports,
+        interfaces,
+        routes: _,
+        neighbors,
+        vrfs,
+        reassembly,
+        punts,
+        limits,
+        logging,
+        rules,
+    } = new;
+    if held.workers != *workers || held.limits != *limits {
         return None;
     }
-    let ports = changes(&held.ports, &new.ports, |it| &it.interface);
-    let interfaces = changes(&held.interfaces, &new.interfaces, |it| &it.name);
+    let ports = changes(&held.ports, ports, |it| &it.interface);
+    let interfaces = changes(&held.interfaces, interfaces, |it| &it.name);
     // Configurations share routes that have not changed.
     let are_shared = std::ptr::eq(held_routes, new_routes);
     let routes = if are_shared { [&[][..]; 2] } else { [held_routes, new_routes] };
     let routes = changes(routes[0], routes[1], route_key);
-    let neighbors = changes(&held.neighbors, &new.neighbors, |it| (&it.interface, &it.address));
-    let vrfs = changes(&held.vrfs, &new.vrfs, |it| &it.name);
-    let punts = changes(&held.punts, &new.punts, |it| &it.class);
-    let all_rules = || v1::Rules { rules: new.rules.clone() };
+    let neighbors = changes(&held.neighbors, neighbors, |it| (&it.interface, &it.address));
+    let vrfs = changes(&held.vrfs, vrfs, |it| &it.name);
+    let punts = changes(&held.punts, punts, |it| &it.class);
+    let all_rules = || v1::Rules { rules: rules.clone() };
     Some(DesiredChange {
         generation: 0,
         removed_ports: ports.removed(|it| it.interface.clone()),
@@ -44,9 +58,9 @@ pub(super) fn difference(
         vrfs: vrfs.set(),
         punts: punts.set(),
         // One that is absent in a whole state has the default limits.
-        reassembly: (held.reassembly != new.reassembly).then(|| new.reassembly.unwrap_or_default()),
-        logging: new.logging.clone().filter(|_| held.logging != new.logging),
-        rules: (held.rules != new.rules).then(all_rules),
+        reassembly: (held.reassembly != *reassembly).then(|| reassembly.unwrap_or_default()),
+        logging: logging.clone().filter(|_| held.logging != *logging),
+        rules: (held.rules != *rules).then(all_rules),
     })
 }
 

@@ -203,14 +203,19 @@ impl History {
 
     /// Removes the oldest beyond the limits, but none that a younger one is based on.
     pub fn prune(&self) {
-        let (mut bytes, mut is_base) = (0, false);
+        self.prune_to(BYTES_LIMIT);
+    }
+
+    fn prune_to(&self, bytes_limit: u64) {
+        let (mut bytes, mut younger) = (0, None);
         for (at, (number, size)) in self.numbers().into_iter().enumerate() {
             bytes += size;
-            let is_beyond = at > 0 && (at >= HISTORY_LIMIT || bytes > BYTES_LIMIT);
-            if is_beyond && !is_base {
+            let is_beyond = at > 0 && (at >= HISTORY_LIMIT || bytes > bytes_limit);
+            if is_beyond && !younger.is_some_and(|younger| self.is_difference(younger)) {
                 let _ = fs::remove_file(self.file(number));
-            } else if at + 1 >= HISTORY_LIMIT || bytes > BYTES_LIMIT {
-                is_base = self.is_difference(number);
+                younger = None;
+            } else {
+                younger = Some(number);
             }
         }
     }
@@ -246,17 +251,41 @@ mod tests {
         assert_eq!(history.list()[1].number, 101);
     }
 
+    fn tree(text: &str) -> yang5::data::DataTree<'static> {
+        stoa_yang::data::parse(text).unwrap()
+    }
+
+    fn text(polling: &str) -> String {
+        let text =
+            format!(r#"{{"stoa-system:system": {{"workers": {{"polling": "{polling}"}}}}}}"#);
+        stoa_yang::data::print(&tree(&text)).unwrap()
+    }
+
+    #[test]
+    fn the_base_of_a_kept_difference_is_kept_at_the_byte_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::new(folder.path());
+        let author = Author::new("ann", Client::Shell);
+        let (old, new) = (text("polling"), text("interrupt"));
+        for _ in 0..2 {
+            history.write(&author, "", &old).unwrap().1.rename().unwrap();
+        }
+        let difference = stoa_yang::data::difference(&tree(&old), &tree(&new)).unwrap();
+        let (number, file) = history.write_difference(&author, "", &difference).unwrap();
+        file.rename().unwrap();
+        // The difference is within the limit, its base is beyond it.
+        let size = history.numbers()[0].1;
+        history.prune_to(size);
+        assert_eq!(history.text(number).unwrap(), new);
+        let kept: Vec<u64> = history.numbers().into_iter().map(|(number, _)| number).collect();
+        assert_eq!(kept, [number, number - 1]);
+    }
+
     #[test]
     fn differences_are_read_and_their_base_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let history = History::new(folder.path());
         let author = Author::new("ann", Client::Shell);
-        let text = |polling: &str| {
-            let text =
-                format!(r#"{{"stoa-system:system": {{"workers": {{"polling": "{polling}"}}}}}}"#);
-            stoa_yang::data::print(&stoa_yang::data::parse(&text).unwrap()).unwrap()
-        };
-        let tree = |text: &str| stoa_yang::data::parse(text).unwrap();
         history.write(&author, "", &text("adaptive")).unwrap().1.rename().unwrap();
         let states = ["polling", "interrupt"].map(text);
         for step in 1..HISTORY_LIMIT + 20 {

@@ -107,6 +107,7 @@ impl Datastore {
             startup_file: file.map(|(file, _)| file),
             entry: None,
             is_unsaved: false,
+            is_save_failing: recovery::is_unsaved(&state),
             revision: 2,
             holder: None,
             sessions: 0,

@@ -78,7 +78,9 @@ impl Datastore {
         let (base, bulk) = {
             let stores = self.stores();
             let file = stores.startup_file.as_ref();
-            let is_saved = stores.startup.is_none()
+            // While the startup file cannot be written, the commit of the whole is refused for that reason.
+            let is_saved = !stores.is_save_failing
+                && stores.startup.is_none()
                 && stores.unconfirmed.is_none()
                 && file.is_some_and(|file| file.is_untouched(&self.inner.startup));
             let has_own_bulk = matches!(stores.candidate, Candidate::Whole(_));

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
 use super::commit::file_author;
 use super::disk::NewFile;
 use super::history::CHAIN_LIMIT;
@@ -12,6 +15,19 @@ use super::stores::Datastore;
 
 /// The startup file is written when there was no commit for this time.
 const QUIET: Duration = Duration::from_secs(1);
+/// It is written after this time even if the commits do not stop, so that the history stays short.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Waits until there was no commit for `quiet`, but no longer than `longest`.
+async fn wait_for_quiet(commits: &Notify, quiet: Duration, longest: Duration) {
+    let end = Instant::now() + longest;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || timeout(quiet.min(left), commits.notified()).await.is_err() {
+            return;
+        }
+    }
+}
 
 impl Datastore {
     /// Saves what is not saved and prepares the commits of parts. Never returns.
@@ -25,7 +41,7 @@ impl Datastore {
                 tracing::warn!("the history: {refusal}");
             }
             self.inner.saver.notified().await;
-            while tokio::time::timeout(QUIET, self.inner.saver.notified()).await.is_ok() {}
+            wait_for_quiet(&self.inner.saver, QUIET, LONGEST).await;
             let _one = self.inner.writer.lock().await;
             if let Err(refusal) = self.save_unsaved().await {
                 tracing::error!("the startup file is not saved: {refusal}; trying again");
@@ -34,16 +50,35 @@ impl Datastore {
         }
     }
 
-    /// Writes the startup file if it is older than running. The caller holds the writer.
+    /// Writes the startup file if it is older than running, or than the history that an earlier Stoa left. The caller
+    /// holds the writer.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// When a file cannot be written. Until it can, every commit is refused with this error.
     pub(super) async fn save_unsaved(&self) -> Result<(), Refusal> {
-        if !self.stores().is_unsaved {
+        let (is_unsaved, is_failing) = {
+            let stores = self.stores();
+            (stores.is_unsaved, stores.is_save_failing)
+        };
+        if !is_unsaved && !is_failing {
             return Ok(());
         }
         let own = self.clone();
-        tokio::task::spawn_blocking(move || own.save()).await.map_err(refusal::panicked)?
+        let saved = tokio::task::spawn_blocking(move || match is_unsaved {
+            true => own.save(),
+            false => own.recover_late(),
+        });
+        let saved = saved.await.map_err(refusal::panicked)?;
+        self.stores().is_save_failing = saved.is_err();
+        saved
+    }
+
+    /// Does what failed at the start: writes the commits of an earlier Stoa, which are not running, to the startup
+    /// file. Then that file is as if it was edited: a reload applies it.
+    fn recover_late(&self) -> Result<(), Refusal> {
+        recovery::recover(&self.inner.startup, &self.inner.state)?;
+        self.stores().startup_file = None;
+        Ok(())
     }
 
     /// Saves at the end of the process.
@@ -90,7 +125,10 @@ impl Datastore {
         let _one = self.inner.writer.lock().await;
         let (own, known) = {
             let stores = self.stores();
-            let is_wanted = stores.core.is_some() && stores.startup.is_none();
+            // An unsaved startup file is an older entry. One that an earlier Stoa could not write must not become the
+            // newest entry, which the next start writes to the file.
+            let is_saved = !stores.is_unsaved && !stores.is_save_failing;
+            let is_wanted = is_saved && stores.core.is_some() && stores.startup.is_none();
             let known = stores.startup_file.clone();
             match known.filter(|_| is_wanted && stores.unconfirmed.is_none()) {
                 Some(known) => (self.clone(), known),
@@ -115,5 +153,34 @@ impl Datastore {
             Ok(())
         });
         found.await.map_err(refusal::panicked)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn commits_without_pause_do_not_put_off_saving() {
+        let commits = Notify::new();
+        let busy = async {
+            loop {
+                commits.notify_one();
+                tokio::task::yield_now().await;
+            }
+        };
+        // Only the longest delay can end this wait in time.
+        let hour = Duration::from_secs(3600);
+        let wait = wait_for_quiet(&commits, hour, Duration::from_millis(50));
+        let ended = timeout(Duration::from_secs(20), async {
+            tokio::select! {
+                () = wait => {}
+                () = busy => {}
+            }
+        });
+        assert!(ended.await.is_ok());
+        // Without commits, the pause ends it.
+        let wait = wait_for_quiet(&commits, Duration::from_millis(1), hour);
+        assert!(timeout(Duration::from_secs(20), wait).await.is_ok());
     }
 }

@@ -83,6 +83,8 @@ pub(super) struct Stores {
     pub(super) entry: Option<u64>,
     /// The startup file is older than running: commits of parts are in the history alone.
     pub(super) is_unsaved: bool,
+    /// The last attempt to write it failed, in this Stoa or at the start.
+    pub(super) is_save_failing: bool,
     /// The last revision.
     pub(super) revision: u64,
     pub(super) holder: Option<LockHolder>,

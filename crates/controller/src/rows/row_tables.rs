@@ -127,7 +127,7 @@ impl RowTables {
         if now.changes != changes || !now.is_synced {
             return None;
         }
-        (audited.held, audited.digest) = (digests.rows + unknown, digests.total());
+        (audited.held, audited.digest) = (digests.rows.saturating_add(unknown), digests.total());
         audited.different = unknown;
         for slices in expected.differing(&digests).chunks(SLICES_AT_ONCE) {
             let changes = self.drained(handle).await?;

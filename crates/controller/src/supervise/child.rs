@@ -31,8 +31,9 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 const HEALTHY: Duration = Duration::from_secs(5);
 /// Limit of consecutive exits before the first configuration is in effect.
 const EXIT_LIMIT: u32 = 5;
-/// Time for a child to exit after SIGTERM.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for a child to exit after SIGTERM: longer than the controller needs to save and to end its calls. Both children
+/// together have less time than a unit of systemd.
+pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// A child process: controller or forwarder.
 pub(super) struct Child {
