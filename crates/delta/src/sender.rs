@@ -116,7 +116,7 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
             if entry.row.is_some() && !entry.is_refused {
                 self.expected.remove(slice, entry.digest);
             }
-            (entry.row, entry.digest) = (row, digest);
+            (entry.row, entry.digest, entry.slice) = (row, digest, slice as u8);
         }
         if !entry.is_refused {
             self.expected.add(slice, digest);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
-use stoa_delta::{Message, Receiver, Refusal, Reply, Sender, Store, Table, Update, Window};
+use stoa_delta::{Message, Receiver, Refusal, Reply, Sender, Store, Table, Update, Window, digest};
 
 type Row = [u8; 2];
 
@@ -73,6 +73,8 @@ enum Step {
     Limit(usize),
     /// A bug of the capability: it loses a row.
     Lose(u64),
+    /// An audit lists a row that the sender does not know.
+    Repair(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -91,6 +93,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::Complete),
         1 => (0..30_usize).prop_map(Step::Limit),
         1 => key().prop_map(Step::Lose),
+        1 => key().prop_map(Step::Repair),
     ];
     prop::collection::vec(step, 0..300)
 }
@@ -190,6 +193,15 @@ impl World {
         self.receiver = Receiver::new(store).with_batches_of(2);
     }
 
+    /// The list of an audit has a key that the sender has forgotten.
+    fn repair_unknown(&mut self, key: u64) {
+        if self.wanted.contains_key(&key) || !self.sender.is_connected() {
+            return;
+        }
+        let (slice, listed) = listed(key);
+        self.sender.repair(&[slice], &listed).unwrap();
+    }
+
     fn run(&mut self, step: Step) {
         match step {
             Step::Set(key, row) => self.set(key, row),
@@ -207,6 +219,7 @@ impl World {
             Step::RestartReceiver => self.restart_receiver(),
             Step::Complete => self.sender.complete(),
             Step::Limit(rows) => self.limit.0 = rows,
+            Step::Repair(key) => self.repair_unknown(key),
             Step::Lose(key) => drop(self.receiver.store_mut().held.remove(&key)),
         }
     }
@@ -271,6 +284,26 @@ proptest! {
         prop_assert_eq!((summary.rows, summary.stale), (possible.len() as u64, 0));
         prop_assert_eq!(summary.digest, world.sender.expected().total());
     }
+}
+
+/// The list of an audit with one row.
+fn listed(key: u64) -> (u32, Vec<u8>) {
+    let bytes = key.to_be_bytes();
+    let slice = digest::slice(digest::key(&bytes)) as u32;
+    (slice, [&[bytes.len() as u8][..], &bytes, &[0; 8]].concat())
+}
+
+#[test]
+fn a_row_that_an_audit_found_may_be_wanted_again() {
+    let mut world = World::new();
+    world.connect();
+    world.sender.complete();
+    world.settle();
+    world.repair_unknown(7);
+    world.set(7, [1, 0]);
+    world.run(Step::Remove(7));
+    world.settle();
+    assert!(world.audit(), "the digest of the row was removed from another slice");
 }
 
 #[test]

@@ -17,6 +17,19 @@ pub const CHILD_ENVIRONMENT: &str = "STOA_DESCRIPTOR_STORE";
 
 /// Most descriptors of a child. All of them wait in the socket when it starts.
 const DESCRIPTORS_MAX: usize = 64;
+/// Most messages that are taken at a time: a child that sends without pause does not hold its supervisor.
+const MESSAGES_MAX: usize = 64;
+
+/// What is left in the socket of a child after [`DescriptorStore::receive`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Everything that waited is taken.
+    All,
+    /// A part is taken: more may wait.
+    Part,
+    /// The socket is closed: nothing comes any more.
+    Last,
+}
 
 /// The descriptors of one child.
 #[derive(Debug)]
@@ -51,36 +64,52 @@ impl DescriptorStore {
         Self { child, held: BTreeMap::new(), systemd: Holder::nobody() }
     }
 
-    /// A socket pair for a new child: its standard input, in which all descriptors wait, and our end.
+    /// A socket pair for a new child: its standard input, in which all descriptors wait, and our end. What cannot be
+    /// passed on is released: the child starts without it.
     ///
     /// # Errors
     /// The system has no descriptor left.
-    pub fn connect(&self) -> std::io::Result<(OwnedFd, OwnedFd)> {
-        let flags = SockFlag::SOCK_CLOEXEC;
-        let (ours, of_child) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
-        for (name, file) in &self.held {
-            message::send(ours.as_fd(), &Message::Store(name.clone()), Some(file.as_fd()))?;
+    pub fn connect(&mut self) -> std::io::Result<(OwnedFd, OwnedFd)> {
+        loop {
+            let (kind, flags) = (SockType::SeqPacket, SockFlag::SOCK_CLOEXEC);
+            let (ours, of_child) = socketpair(AddressFamily::Unix, kind, None, flags)?;
+            let mut sent = self.held.iter().map(|(name, file)| {
+                let message = Message::Store(name.clone());
+                (name, message::send(ours.as_fd(), &message, Some(file.as_fd())))
+            });
+            let failed = sent.find_map(|(name, result)| Some((name.clone(), result.err()?)));
+            let Some((name, error)) = failed else { return Ok((of_child, ours)) };
+            tracing::warn!(
+                "the state of {name} is lost: the {} cannot get it: {error}",
+                self.child
+            );
+            // Its older regions as well: the child must not go on with one of them. They may be in the socket already,
+            // so that it needs a new one.
+            let region = region_of(&name);
+            let lost: Vec<String> =
+                self.held.keys().filter(|held| region_of(held) == region).cloned().collect();
+            lost.iter().for_each(|name| self.remove(name));
         }
-        Ok((of_child, ours))
     }
 
-    /// Takes what a child has sent so far, without waiting. Returns whether more may come.
-    pub fn receive(&mut self, socket: impl AsFd) -> bool {
-        loop {
+    /// Takes what a child has sent so far, without waiting, up to a number of messages.
+    pub fn receive(&mut self, socket: impl AsFd) -> Taken {
+        for _ in 0..MESSAGES_MAX {
             match message::receive(socket.as_fd()) {
                 Ok(Received::Message(Message::Store(name), Some(file))) => self.store(name, file),
                 Ok(Received::Message(Message::Remove(name), _)) => self.remove(&name),
                 Ok(Received::Message(..) | Received::Unknown) => {
                     tracing::warn!("the {} sent an unknown message", self.child);
                 }
-                Ok(Received::Nothing) => return true,
-                Ok(Received::End) => return false,
+                Ok(Received::Nothing) => return Taken::All,
+                Ok(Received::End) => return Taken::Last,
                 Err(error) => {
                     tracing::warn!("the socket of the {}: {error}", self.child);
-                    return false;
+                    return Taken::Last;
                 }
             }
         }
+        Taken::Part
     }
 
     /// What is held, by name.
@@ -112,4 +141,47 @@ impl DescriptorStore {
 /// The child's own name of a descriptor that systemd holds for its supervisor.
 fn name_of_child<'a>(name: &'a str, child: &str) -> Option<&'a str> {
     name.strip_prefix(child)?.strip_prefix('/')
+}
+
+/// The name of a region, without its serial number.
+fn region_of(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(region, _)| region)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> OwnedFd {
+        tempfile::tempfile().unwrap().into()
+    }
+
+    #[test]
+    fn a_child_that_sends_without_pause_does_not_hold_the_supervisor() {
+        let mut store = DescriptorStore::of("test");
+        let (of_child, ours) = store.connect().unwrap();
+        let remove = Message::Remove("esp.1".to_owned());
+        (0..=MESSAGES_MAX).for_each(|_| message::send(of_child.as_fd(), &remove, None).unwrap());
+        assert_eq!(store.receive(&ours), Taken::Part);
+        assert_eq!(store.receive(&ours), Taken::All);
+        drop(of_child);
+        assert_eq!(store.receive(&ours), Taken::Last);
+    }
+
+    #[test]
+    fn a_child_starts_without_the_descriptors_that_cannot_be_passed_on() {
+        let mut store = DescriptorStore::of("test");
+        // The system refuses a message that is larger than the buffer of the socket.
+        let long = "x".repeat(16 << 20);
+        for name in ["esp.1", "vrrp.10", "vrrp.9"] {
+            store.store(name.to_owned(), file());
+        }
+        store.held.insert(format!("nat.{long}"), file());
+        store.held.insert("nat.1".to_owned(), file());
+        let (of_child, _ours) = store.connect().unwrap();
+        let (_, inherited) = Holder::child(of_child);
+        let names: Vec<&str> = inherited.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["esp.1", "vrrp.10", "vrrp.9"]);
+        assert!(store.held().all(|(name, _)| !name.starts_with("nat")), "not held any more");
+    }
 }

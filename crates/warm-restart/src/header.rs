@@ -61,6 +61,18 @@ pub enum Unusable {
     System(#[from] nix::Error),
 }
 
+impl Unusable {
+    /// Whether the region may have been in use by this version of the capability: state older than it must not come
+    /// back, because sequence numbers would be used again.
+    pub(crate) fn may_be_newest(&self) -> bool {
+        match self {
+            Self::Format { .. } | Self::Version { .. } | Self::Layout | Self::Boot => false,
+            Self::Unsealed | Self::NoRegion => true,
+            Self::Damaged | Self::Size { .. } | Self::System(_) => true,
+        }
+    }
+}
+
 /// Identifies this run of the machine; 0 where /proc does not tell.
 pub(crate) fn boot_id() -> u128 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

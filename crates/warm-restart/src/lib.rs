@@ -29,7 +29,7 @@ mod region;
 mod regions;
 mod slot;
 
-pub use descriptor_store::{CHILD_ENVIRONMENT, DescriptorStore};
+pub use descriptor_store::{CHILD_ENVIRONMENT, DescriptorStore, Taken};
 pub use header::Unusable;
 pub use record::{Record, State};
 pub use region::{Region, Slot};

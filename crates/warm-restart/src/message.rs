@@ -9,6 +9,8 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, s
 /// Bytes of the longest message, and of the longest name (systemd's limit).
 const BYTES_MAX: usize = 512;
 const NAME_MAX: usize = 255;
+/// Most descriptors that Linux passes with one message (SCM_MAX_FD).
+const FILES_MAX: usize = 253;
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +80,8 @@ pub(crate) enum Received {
 /// Takes the next message from a socket, without waiting.
 pub(crate) fn receive(socket: BorrowedFd<'_>) -> nix::Result<Received> {
     let mut bytes = [0; BYTES_MAX];
-    let mut space = nix::cmsg_space!([RawFd; 4]);
+    // Room for all that a message can have: with less, the kernel installs what fits, and nobody would close it.
+    let mut space = nix::cmsg_space!([RawFd; FILES_MAX]);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     let mut files = Vec::new();
     let (length, flags) = {
@@ -89,7 +92,9 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> nix::Result<Received> {
             Err(Errno::ECONNRESET) => return Ok(Received::End),
             Err(errno) => return Err(errno),
         };
-        for control in got.cmsgs()? {
+        // It fails when this process may not open so many descriptors: the message says nothing then.
+        let Ok(controls) = got.cmsgs() else { return Ok(Received::Unknown) };
+        for control in controls {
             if let ControlMessageOwned::ScmRights(rights) = control {
                 // SAFETY: the kernel just made these descriptors for us alone.
                 files.extend(rights.iter().map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) }));
@@ -111,6 +116,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>) -> nix::Result<Received> {
 mod tests {
     use std::os::fd::AsFd;
 
+    use nix::poll::{PollFd, PollFlags, poll};
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     use proptest::prelude::*;
 
@@ -134,6 +140,30 @@ mod tests {
         assert!(matches!(receive(far.as_fd()), Ok(Received::Unknown)));
         drop((near, first));
         assert!(matches!(receive(far.as_fd()), Ok(Received::End)));
+    }
+
+    /// A pipe shows that all copies of its end are closed: reading ends.
+    #[test]
+    fn descriptors_of_an_unknown_message_are_closed() {
+        let kind = (AddressFamily::Unix, SockType::SeqPacket);
+        let (near, far) = socketpair(kind.0, kind.1, None, SockFlag::SOCK_CLOEXEC).unwrap();
+        for number in [2, 5, FILES_MAX] {
+            let (out, into) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
+            let files = vec![into.as_raw_fd(); number];
+            let text = Message::Store("esp.1".to_owned()).text();
+            let data = [IoSlice::new(text.as_bytes())];
+            let rights = [ControlMessage::ScmRights(&files)];
+            sendmsg::<()>(near.as_raw_fd(), &data, &rights, MsgFlags::MSG_NOSIGNAL, None).unwrap();
+            drop(into);
+            let received = receive(far.as_fd());
+            assert!(matches!(received, Ok(Received::Unknown)), "{number}: {received:?}");
+            let mut ended = [PollFd::new(out.as_fd(), PollFlags::POLLIN)];
+            // Another test may be starting a process, which has the descriptor for a moment.
+            assert_eq!(poll(&mut ended, 10_000_u16), Ok(1), "{number} descriptors leak");
+        }
+        send(near.as_fd(), &Message::Remove("esp.1".to_owned()), None).unwrap();
+        let next = receive(far.as_fd());
+        assert!(matches!(next, Ok(Received::Message(..))), "the channel is still open: {next:?}");
     }
 
     #[test]

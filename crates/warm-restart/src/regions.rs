@@ -91,8 +91,9 @@ impl Regions {
         let mut report = Report::default();
         let mut adopted: Option<(u64, Adopted<S>)> = None;
         let mut outdated = Vec::new();
+        let mut is_lost = false;
         for (serial, file) in serials {
-            if adopted.is_some() {
+            if adopted.is_some() || is_lost {
                 outdated.push(serial);
                 continue;
             }
@@ -100,6 +101,7 @@ impl Regions {
                 Ok(found) => adopted = Some((serial, found)),
                 Err(reason) => {
                     tracing::warn!("the state of {} is lost with its memory: {reason}", S::NAME);
+                    is_lost = reason.may_be_newest();
                     report.discarded.push(reason);
                     outdated.push(serial);
                 }

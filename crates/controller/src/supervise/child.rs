@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use stoa_warm_restart::{CHILD_ENVIRONMENT, DescriptorStore};
+use stoa_warm_restart::{CHILD_ENVIRONMENT, DescriptorStore, Taken};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::process::{Child as Process, Command};
@@ -108,7 +109,9 @@ impl Child {
             self.process = None;
             // What the child sent before it exited.
             if let Some(socket) = self.socket.take() {
-                self.store.receive(socket);
+                // No other process adds to it: a child of the child may have the other end.
+                let _ = socket.shutdown(Shutdown::Read);
+                while self.store.receive(&socket) == Taken::Part {}
             }
             let status = status.map_err(system(format!("cannot wait for the {}", self.name)))?;
             self.exited(status, has_been_ready)?;
@@ -164,14 +167,17 @@ fn asynchronous(socket: OwnedFd) -> std::io::Result<UnixDatagram> {
 async fn receive(store: &mut DescriptorStore, socket: &mut Option<UnixDatagram>) {
     let Some(open) = &*socket else { return std::future::pending().await };
     let taken = match open.readable().await {
-        Ok(()) => open.try_io(Interest::READABLE, || {
-            let is_open = store.receive(open);
+        Ok(()) => open.try_io(Interest::READABLE, || match store.receive(open) {
             // The socket is empty: wait for the next event.
-            if is_open { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            Taken::All => Err(ErrorKind::WouldBlock.into()),
+            taken => Ok(taken),
         }),
         Err(error) => Err(error),
     };
-    if !taken.is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
-        *socket = None;
+    match taken {
+        // The supervisor's other work comes in between.
+        Ok(Taken::Part) => tokio::task::yield_now().await,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+        _ => *socket = None,
     }
 }

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use super::{Entry, Sender};
 use crate::audit;
 use crate::codec::{Encode, Malformed};
+use crate::digest;
 
 impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
     /// Compares these slices with a list of the receiver's rows in them, and sends differences again. Returns their
@@ -32,11 +33,12 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
         for slot in wrong {
             self.push(slot);
         }
-        for key in held.into_keys().filter_map(K::decode) {
+        for bytes in held.into_keys() {
+            let Some(key) = K::decode(bytes) else { continue };
             let gone = Entry {
                 row: None,
                 digest: 0,
-                slice: 0,
+                slice: digest::slice(digest::key(bytes)) as u8,
                 is_queued: false,
                 is_refused: false,
                 sent_in: 0,

@@ -1,7 +1,7 @@
 //! Processes that follow each other, with the supervisor's store between them.
 
 use super::*;
-use crate::descriptor_store::DescriptorStore;
+use crate::descriptor_store::{DescriptorStore, Taken};
 
 struct Sequences;
 
@@ -13,6 +13,20 @@ impl State for Sequences {
 
     fn is_valid(_: &u32, value: &u64) -> bool {
         *value < 1000
+    }
+}
+
+/// The next version of the capability.
+struct NewSequences;
+
+impl State for NewSequences {
+    const NAME: &'static str = "sequences";
+    const VERSION: u32 = 2;
+    type Key = u32;
+    type Value = u64;
+
+    fn is_valid(_: &u32, _: &u64) -> bool {
+        true
     }
 }
 
@@ -30,7 +44,7 @@ impl Supervisor {
     /// The child, after the end of the last one.
     fn start(&mut self) -> Regions {
         if let Some(socket) = self.socket.take() {
-            self.store.receive(socket);
+            receive_all(&mut self.store, &socket);
         }
         let (of_child, ours) = self.store.connect().unwrap();
         self.socket = Some(ours);
@@ -40,10 +54,14 @@ impl Supervisor {
 
     fn names(&mut self) -> Vec<String> {
         if let Some(socket) = &self.socket {
-            self.store.receive(socket);
+            receive_all(&mut self.store, socket);
         }
         self.store.held().map(|(name, _)| name.to_owned()).collect()
     }
+}
+
+fn receive_all(store: &mut DescriptorStore, socket: &OwnedFd) {
+    while store.receive(socket) == Taken::Part {}
 }
 
 fn values(opened: &Opened<Sequences>) -> Vec<(u32, u64)> {
@@ -111,6 +129,40 @@ fn of_two_regions_the_newest_is_adopted() {
     regions.discard::<Sequences>();
     assert!(supervisor.names().is_empty());
     assert_eq!(supervisor.start().open::<Sequences>(1).unwrap().report.adopted, 0);
+}
+
+#[test]
+fn nothing_older_is_adopted_than_a_damaged_region() {
+    let mut supervisor = Supervisor::new();
+    let regions = supervisor.start();
+    for (serial, value) in [(1, 10), (2, 20)] {
+        let (mut region, file) = Region::<Sequences>::create(1, regions.boot).unwrap();
+        region.insert(5, &value).unwrap();
+        if serial == 2 {
+            // Its capacity.
+            assert_eq!(nix::sys::uio::pwrite(&file, &[9], 24), Ok(1));
+        }
+        regions.hold("sequences", serial, &file);
+    }
+    let opened = supervisor.start().open::<Sequences>(1).unwrap();
+    assert!(matches!(opened.report.discarded[..], [Unusable::Damaged]));
+    assert!(values(&opened).is_empty(), "the number 10 may have been used before");
+    assert_eq!(supervisor.names(), ["sequences.3"]);
+}
+
+#[test]
+fn an_older_region_is_adopted_when_another_version_made_the_newest() {
+    let mut supervisor = Supervisor::new();
+    let regions = supervisor.start();
+    let (mut region, file) = Region::<Sequences>::create(1, regions.boot).unwrap();
+    region.insert(5, &10).unwrap();
+    regions.hold("sequences", 1, &file);
+    let (_, file) = Region::<NewSequences>::create(1, regions.boot).unwrap();
+    regions.hold("sequences", 2, &file);
+    let opened = supervisor.start().open::<Sequences>(1).unwrap();
+    assert!(matches!(opened.report.discarded[..], [Unusable::Version { .. }]));
+    assert_eq!(values(&opened), [(5, 10)], "the other version was killed before it used its own");
+    assert_eq!(supervisor.names(), ["sequences.1"]);
 }
 
 #[test]
