@@ -279,7 +279,7 @@ impl Datastore {
             return Err(refusal::one(
                 &file.display().to_string(),
                 "a commit waits for its confirmation and is not in this file",
-                "Confirm it with `stoa commit` or roll it back with `stoa commit --cancel`, then reload.",
+                "Confirm it with `stoa commit` or roll it back with `stoa commit cancel`, then reload.",
             ));
         }
         let origin = match file == self.inner.startup {
