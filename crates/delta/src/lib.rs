@@ -34,4 +34,4 @@ pub use digest::Digests;
 pub use in_flight::{InFlight, UnexpectedReply};
 pub use message::{Message, Refusal, RefusedKeys, Reply};
 pub use receiver::{BATCH_ROWS, Receiver, Store, Summary, Superseded, Table, Update};
-pub use sender::{ReplyError, Sender, Window};
+pub use sender::{ReplyError, Sender, TooLong, Window};

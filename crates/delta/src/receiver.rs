@@ -9,9 +9,9 @@ use crate::message::{Message, Refusal, RefusedKeys, Reply, refuse};
 use crate::slots::Slots;
 
 /// Most rows of a batch: about a millisecond.
-pub const BATCH_ROWS: usize = 4_096;
+pub const BATCH_ROWS: usize = 1_024;
 /// Most entries that a batch of an audit reads.
-pub(crate) const SCAN_ENTRIES: usize = 4 * BATCH_ROWS;
+pub(crate) const SCAN_ENTRIES: usize = 16 * BATCH_ROWS;
 
 /// What a capability does with rows. It keeps them; the receiver keeps only keys and digests.
 pub trait Store {

@@ -6,7 +6,7 @@ mod session;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
 
-use crate::codec::{Change, Encode};
+use crate::codec::{Change, Encode, KEY_BYTES, ROW_BYTES};
 use crate::digest::{self, Digests};
 use crate::message::Message;
 use crate::slots::Slots;
@@ -38,6 +38,16 @@ impl Default for Window {
             waiting: 128 << 10,
         }
     }
+}
+
+/// A key or a row that is longer than the receiver accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a key of {key} bytes, a row of {row}: at most {KEY_BYTES} and {ROW_BYTES} can be sent")]
+pub struct TooLong {
+    /// Bytes of the key.
+    pub key: usize,
+    /// Bytes of the row.
+    pub row: usize,
 }
 
 /// A key with what is known about it.
@@ -97,8 +107,11 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
     }
 
     /// Wants a row in force.
-    pub fn set(&mut self, key: K, row: R) {
-        let (slice, digest) = self.digest_of(&key, &row);
+    ///
+    /// # Errors
+    /// The key or the row is longer than a message may carry. Nothing changes then.
+    pub fn set(&mut self, key: K, row: R) -> Result<(), TooLong> {
+        let (slice, digest) = self.digest_of(&key, &row)?;
         let mut row = Some(row);
         let (slot, is_new) = self.entries.find_or_insert(key, || Entry {
             row: row.take(),
@@ -108,10 +121,10 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
             is_refused: false,
             sent_in: 0,
         });
-        let Some((_, entry)) = self.entries.get_mut(slot) else { return };
+        let Some((_, entry)) = self.entries.get_mut(slot) else { return Ok(()) };
         if !is_new {
             if entry.row == row {
-                return;
+                return Ok(());
             }
             if entry.row.is_some() && !entry.is_refused {
                 self.expected.remove(slice, entry.digest);
@@ -123,6 +136,7 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
         }
         self.changes += 1;
         self.enqueue(slot);
+        Ok(())
     }
 
     /// Wants no row under this key.
@@ -187,14 +201,18 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
         &self.expected
     }
 
-    fn digest_of(&mut self, key: &K, row: &R) -> (usize, u64) {
+    fn digest_of(&mut self, key: &K, row: &R) -> Result<(usize, u64), TooLong> {
         let (key_bytes, row_bytes) = &mut self.scratch;
         key_bytes.clear();
         row_bytes.clear();
         key.encode(key_bytes);
         row.encode(row_bytes);
+        let (key, row) = (key_bytes.len(), row_bytes.len());
+        if key > KEY_BYTES || row > ROW_BYTES {
+            return Err(TooLong { key, row });
+        }
         let hash = digest::key(key_bytes);
-        (digest::slice(hash), digest::row(hash, row_bytes))
+        Ok((digest::slice(hash), digest::row(hash, row_bytes)))
     }
 
     /// Queues a change, unless it waits already or the transfer of all rows will come past it.

@@ -1,5 +1,6 @@
 //! The mark that the startup file is older than the history, and what is done at a start that finds it.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -39,29 +40,53 @@ pub fn is_unsaved(state: &Path) -> bool {
     file(state).exists()
 }
 
+/// What [`recover`] did.
+#[derive(Debug, PartialEq, Eq)]
+enum Recovery {
+    /// The startup file was complete.
+    Nothing,
+    /// Wrote this entry of the history.
+    Completed(u64),
+    /// The file was edited since: these entries of the history are not in it.
+    Edited(RangeInclusive<u64>),
+}
+
 /// Writes the last commits of an earlier Stoa to the startup file. A file that was edited since stays as it is.
 ///
 /// # Errors
 /// When the history cannot be read or the file cannot be written.
 pub fn recover(startup: &Path, state: &Path) -> Result<(), Refusal> {
-    let mark = std::fs::read(file(state)).ok();
-    let Some(mark) = mark.and_then(|text| serde_json::from_slice::<Mark>(&text).ok()) else {
-        return Ok(());
-    };
-    let past = History::new(state);
-    let now = std::fs::read_to_string(startup).unwrap_or_default();
-    match past.newest() {
-        Some(newest) if newest > mark.base && past.text(mark.base)? == now => {
-            let text = past.text(newest)?;
-            NewFile::write(startup, text.as_bytes())?
-                .rename()
-                .map_err(|error| Refusal::Disk(format!("{}: {error}", startup.display())))?;
-            tracing::warn!(number = newest, "completed the startup file");
-        }
-        _ => {}
+    match complete(startup, state)? {
+        Recovery::Nothing => {}
+        Recovery::Completed(number) => tracing::warn!(number, "completed the startup file"),
+        Recovery::Edited(missing) => tracing::error!(
+            "{}: was edited before Stoa had saved the commits {} to {}, which it does not contain. See `stoa show \
+             history`; `stoa rollback` restores one.",
+            startup.display(),
+            missing.start(),
+            missing.end()
+        ),
     }
     unmark(state);
     Ok(())
+}
+
+fn complete(startup: &Path, state: &Path) -> Result<Recovery, Refusal> {
+    let mark = std::fs::read(file(state)).ok();
+    let Some(mark) = mark.and_then(|text| serde_json::from_slice::<Mark>(&text).ok()) else {
+        return Ok(Recovery::Nothing);
+    };
+    let past = History::new(state);
+    let Some(newest) = past.newest().filter(|newest| *newest > mark.base) else {
+        return Ok(Recovery::Nothing);
+    };
+    if past.text(mark.base)? != std::fs::read_to_string(startup).unwrap_or_default() {
+        return Ok(Recovery::Edited(mark.base + 1..=newest));
+    }
+    NewFile::write(startup, past.text(newest)?.as_bytes())?
+        .rename()
+        .map_err(|error| Refusal::Disk(format!("{}: {error}", startup.display())))?;
+    Ok(Recovery::Completed(newest))
 }
 
 /// A configuration of the history, changed by a difference.
@@ -69,4 +94,31 @@ pub(crate) fn past_text(state: &Path, number: u64, difference: &str) -> Result<S
     let mut tree = stoa_yang::data::parse(&History::new(state).text(number)?)?;
     stoa_yang::data::apply_difference(&mut tree, difference)?;
     Ok(stoa_yang::data::print(&tree)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::author::{Author, Client};
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_edited_stays_and_the_missing_commits_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (startup, state) = (folder.path().join("stoa.json"), folder.path().join("state"));
+        assert_eq!(complete(&startup, &state).unwrap(), Recovery::Nothing);
+        let (history, author) = (History::new(&state), Author::new("ann", Client::Shell));
+        for text in ["{1}", "{2}", "{3}"] {
+            history.write(&author, "", text).unwrap().1.rename().unwrap();
+        }
+        mark(&state, 1).unwrap();
+        std::fs::write(&startup, "{edited}").unwrap();
+        assert_eq!(complete(&startup, &state).unwrap(), Recovery::Edited(2..=3));
+        recover(&startup, &state).unwrap();
+        assert_eq!(std::fs::read_to_string(&startup).unwrap(), "{edited}");
+        assert!(!is_unsaved(&state));
+        mark(&state, 1).unwrap();
+        std::fs::write(&startup, "{1}").unwrap();
+        assert_eq!(complete(&startup, &state).unwrap(), Recovery::Completed(3));
+        assert_eq!(std::fs::read_to_string(&startup).unwrap(), "{3}");
+    }
 }

@@ -6,11 +6,16 @@ use stoa_api::v1;
 use crate::learned::{AuditedTable, Learned};
 use crate::rows::RowTables;
 
-/// Audits everything that the forwarder holds. A forwarder that does not answer, or that has no tables, leaves the
-/// learned routes.
+/// Audits everything that the forwarder holds and everything that this controller sends. A forwarder that does not
+/// answer, or that has no tables, leaves the latter.
 pub(super) async fn audit(rows: &RowTables, learned: &Learned) -> v1::AuditTablesReply {
     let mut tables = vec![routes(learned).await];
-    let held = rows.list().await.unwrap_or_default();
+    let mut held = rows.list().await.unwrap_or_default();
+    for name in rows.names() {
+        if held.iter().all(|table| table.name != name) {
+            held.push(v1::TableState { name: name.to_owned(), ..v1::TableState::default() });
+        }
+    }
     for v1::TableState { name, generation, rows: held, stale, digest, .. } in held {
         if name == ROUTES {
             (tables[0].generation, tables[0].stale) = (generation, stale);
@@ -29,6 +34,7 @@ pub(super) async fn audit(rows: &RowTables, learned: &Learned) -> v1::AuditTable
         if let Some(audited) = audited {
             (table.desired, table.refused) = (audited.desired, audited.refused);
             (table.different, table.is_compared) = (audited.different, audited.is_compared);
+            table.rejection = audited.rejection;
             if audited.is_compared {
                 (table.held, table.digest) = (audited.held, Some(audited.digest));
             }

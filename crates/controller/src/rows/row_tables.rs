@@ -36,6 +36,8 @@ pub struct AuditedRows {
     pub digest: u64,
     /// Whether the comparison succeeded; it fails while rows keep changing.
     pub is_compared: bool,
+    /// Why the forwarder rejects the whole table; empty if it does not.
+    pub rejection: String,
 }
 
 /// The tables of all capabilities.
@@ -64,6 +66,11 @@ impl RowTables {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|_, handle| !handle.is_closed());
         streams.clone()
+    }
+
+    /// The tables whose rows this controller sends.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.handles().into_keys().collect()
     }
 
     /// Audits everything periodically, forever.
@@ -102,6 +109,9 @@ impl RowTables {
                 }
                 break;
             }
+            if !audited.rejection.is_empty() {
+                break;
+            }
             tokio::time::sleep(RETRY_DELAY).await;
         }
         Some(audited)
@@ -114,9 +124,10 @@ impl RowTables {
         handle: &TableHandle,
         audited: &mut AuditedRows,
     ) -> Option<()> {
-        let Snapshot { expected, refused, changes, is_synced } =
+        let Snapshot { expected, refused, changes, is_synced, rejection } =
             handle.ask(Request::Snapshot).await?;
         (audited.desired, audited.refused) = (expected.rows, refused);
+        audited.rejection = rejection;
         if !is_synced {
             return None;
         }

@@ -9,15 +9,17 @@ use stoa_delta::{Encode, Sender, Window};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 
 use super::table_handle::{Request, Snapshot};
 
 /// Blocks of changes that may be queued.
 const QUEUE: usize = 16;
-/// Delay before the call is opened again.
+/// Delay before the call is opened again; it doubles with each attempt that the forwarder rejects.
 const RECONNECT_DELAY: Duration = Duration::from_millis(100);
+/// Maximum of that delay: an upgraded forwarder has the table then.
+const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(10);
 /// Interval at which rows that had no room are sent again: a limit may have been raised.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -59,6 +61,8 @@ impl<T: RowType> RowStream<T> {
             call: None,
             opening: None,
             last_reason: String::new(),
+            rejection: String::new(),
+            delay: RECONNECT_DELAY,
         };
         tokio::spawn(task.run(received, requests));
         RowStream { commands }
@@ -89,6 +93,10 @@ struct Task<T: RowType> {
     opening: Option<JoinHandle<Result<Call, Status>>>,
     /// Why rows were last refused.
     last_reason: String,
+    /// Why the forwarder rejects the whole table; empty if it does not.
+    rejection: String,
+    /// Delay before the next attempt.
+    delay: Duration,
 }
 
 /// What woke the task.
@@ -132,7 +140,7 @@ impl<T: RowType> Task<T> {
                 Event::Command(Some(Command::Update(changes))) => {
                     for (key, row) in changes {
                         match row {
-                            Some(row) => self.sender.set(key, row),
+                            Some(row) => self.set(key, row),
                             None => self.sender.remove(&key),
                         }
                     }
@@ -155,11 +163,26 @@ impl<T: RowType> Task<T> {
         }));
     }
 
+    fn set(&mut self, key: T::Key, row: T::Row) {
+        if let Err(error) = self.sender.set(key, row) {
+            tracing::error!(table = T::TABLE, "a row is not sent: {error}");
+        }
+    }
+
     fn broke(&mut self, status: &Status) {
-        tracing::debug!(table = T::TABLE, %status, "the stream of a table broke");
         self.sender.disconnect();
         self.call = None;
-        self.reopen(RECONNECT_DELAY);
+        if is_rejection(status) {
+            if self.rejection != status.message() {
+                status.message().clone_into(&mut self.rejection);
+                let table = T::TABLE;
+                tracing::error!(table, "the forwarder rejects a table: {}", self.rejection);
+            }
+            self.delay = (self.delay * 2).min(MAX_RECONNECT_DELAY);
+        } else {
+            tracing::debug!(table = T::TABLE, %status, "the stream of a table broke");
+        }
+        self.reopen(self.delay);
     }
 
     fn send(&mut self) {
@@ -178,6 +201,7 @@ impl<T: RowType> Task<T> {
             let (table, reason, fix) = (T::TABLE, &last.reason, &last.fix);
             tracing::error!(table, fix, "the forwarder refused rows: {reason}");
         }
+        (self.rejection, self.delay) = (String::new(), RECONNECT_DELAY);
         if let Err(error) = self.sender.acknowledge(&reply.into()) {
             self.broke(&Status::internal(error.to_string()));
         }
@@ -192,6 +216,7 @@ impl<T: RowType> Task<T> {
                     refused: self.sender.refused() as u64,
                     changes: self.sender.changes(),
                     is_synced: self.sender.is_synced(),
+                    rejection: self.rejection.clone(),
                 });
             }
             Request::Repair { changes, slices, listed, answer } => {
@@ -201,6 +226,11 @@ impl<T: RowType> Task<T> {
             }
         }
     }
+}
+
+/// Whether the forwarder lacks the table, or has it in another format: a new call does not help.
+fn is_rejection(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition)
 }
 
 /// The next reply; never without a call.

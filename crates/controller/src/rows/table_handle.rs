@@ -14,6 +14,8 @@ pub(super) struct Snapshot {
     pub(super) changes: u64,
     /// The forwarder has acknowledged everything.
     pub(super) is_synced: bool,
+    /// Why the forwarder rejects the whole table; empty if it does not.
+    pub(super) rejection: String,
 }
 
 /// A request to the stream of a table.

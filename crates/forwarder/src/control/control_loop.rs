@@ -23,6 +23,8 @@ const REQUESTS: usize = 256;
 
 /// Most requests in a row before other work.
 const REQUESTS_AT_ONCE: usize = 16;
+/// No further request is begun after this time: BFD, VRRP and ARP wait for at most one request more.
+const REQUESTS_TIME: Duration = Duration::from_millis(5);
 
 /// A function to run on the control thread.
 pub type Request = Box<dyn FnOnce(&mut Forwarder) + Send>;
@@ -30,6 +32,15 @@ pub type Request = Box<dyn FnOnce(&mut Forwarder) + Send>;
 enum Message {
     Do(Request),
     Stop,
+}
+
+/// The queue after some requests.
+#[derive(Debug, PartialEq, Eq)]
+enum Queue {
+    Empty,
+    /// Requests may be waiting.
+    Waiting,
+    Stopped,
 }
 
 /// The request queue of the control thread.
@@ -113,18 +124,9 @@ impl ControlLoop {
         let mut sampled = Instant::now();
         let mut is_port_ready = false;
         loop {
-            let mut done = 0;
-            while done < REQUESTS_AT_ONCE
-                && let Ok(message) = self.requests.try_recv()
-            {
-                match message {
-                    Message::Do(request) => {
-                        self.waiting.fetch_sub(1, Ordering::Relaxed);
-                        request(&mut self.forwarder);
-                    }
-                    Message::Stop => return self.end(),
-                }
-                done += 1;
+            let queue = self.serve_requests();
+            if queue == Queue::Stopped {
+                return self.end();
             }
             if let Some(state) = self.forwarder.state() {
                 state.process_punts();
@@ -141,9 +143,28 @@ impl ControlLoop {
                     state.sample();
                 }
             }
-            let longest = if done < REQUESTS_AT_ONCE { TICK } else { Duration::ZERO };
+            let longest = if queue == Queue::Empty { TICK } else { Duration::ZERO };
             is_port_ready = self.sleep(longest);
         }
+    }
+
+    /// Serves some requests.
+    fn serve_requests(&mut self) -> Queue {
+        let started = Instant::now();
+        for _ in 0..REQUESTS_AT_ONCE {
+            match self.requests.try_recv() {
+                Ok(Message::Do(request)) => {
+                    self.waiting.fetch_sub(1, Ordering::Relaxed);
+                    request(&mut self.forwarder);
+                }
+                Ok(Message::Stop) => return Queue::Stopped,
+                Err(_) => return Queue::Empty,
+            }
+            if started.elapsed() >= REQUESTS_TIME {
+                break;
+            }
+        }
+        Queue::Waiting
     }
 
     /// Ends: neighbours of this router are notified.
@@ -226,5 +247,30 @@ impl super::ForwarderState {
 
     fn has_punts(&self) -> bool {
         self.worker_pool.workers.iter().any(stoa_engine::worker::WorkerHandle::has_punts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_requests_leave_time_for_urgent_work() {
+        let (requests, mut control_loop) = ControlLoop::new("test".to_owned()).expect("a loop");
+        let done = Arc::new(AtomicU64::new(0));
+        for _ in 0..4 {
+            let done = done.clone();
+            assert!(requests.submit(Box::new(move |_| {
+                std::thread::sleep(REQUESTS_TIME / 2);
+                done.fetch_add(1, Ordering::Relaxed);
+            })));
+        }
+        assert_eq!(control_loop.serve_requests(), Queue::Waiting);
+        let first = done.load(Ordering::Relaxed);
+        assert!((1..=2).contains(&first), "{first} requests in a row");
+        while control_loop.serve_requests() == Queue::Waiting {}
+        assert_eq!(done.load(Ordering::Relaxed), 4);
+        requests.stop();
+        assert_eq!(control_loop.serve_requests(), Queue::Stopped);
     }
 }

@@ -234,6 +234,30 @@ fn packets_that_wait_for_a_neighbour_meet_the_features_when_sent() {
 }
 
 #[test]
+fn a_large_packet_that_waits_for_a_neighbour_meets_the_features_whole() {
+    let setup = Setup::three_ports().port("south", 4).with("south", |south| south.ip4.mtu = 600);
+    let mut lab = Lab::new(&output(setup, "south"));
+    lab.send("west", [packet_from(1, &udp(host4(1), host4(4), &[7; 1400]))]);
+    assert_eq!(lab.only("south").ethertype, 0x0806);
+    assert_eq!(lab.neighbor(host4(4)).unwrap().queued, 1, "one packet, not its fragments");
+    lab.node_counts();
+    lab.send("south", [arp_reply(host_mac(4), (our_mac(4), our4(4)), host4(4))]);
+    let frames = lab.parsed("south");
+    assert_eq!(frames.len(), 3);
+    assert!(frames.iter().all(|parsed| parsed.ttl == 63), "decremented once");
+    assert_counts(
+        &mut lab,
+        &[
+            ("ip4-rewrite", 1),
+            ("ip4-output-noop", 1),
+            ("ip4-output-rewrite", 4),
+            ("interface-output", 3),
+            ("port-output", 3),
+        ],
+    );
+}
+
+#[test]
 fn tunnels_and_their_outer_packets_have_features_of_their_own() {
     let ends = (IpAddr::V4(our4(2)), IpAddr::V4(host4(2)));
     let setup = Setup::three_ports().tunnel("tun", 4, ends, Encapsulation::Gre);

@@ -39,7 +39,10 @@ fn hex(digest: u64) -> String {
     format!("{digest:016x}")
 }
 
-fn result(audited: &AuditedRows) -> &'static str {
+fn result(audited: &AuditedRows) -> &str {
+    if !audited.rejection.is_empty() {
+        return &audited.rejection;
+    }
     match (audited.is_sent, audited.is_compared, audited.different) {
         (false, ..) => "not sent by this controller",
         (true, true, 0) => "equal",
@@ -55,6 +58,7 @@ fn json(tables: &[AuditedRows]) -> Value {
             "table": it.name, "generation": it.generation, "desired": it.desired, "held": it.held,
             "refused": it.refused, "stale": it.stale, "different": it.different,
             "digest": it.digest.map(hex), "compared": it.is_compared, "sent": it.is_sent,
+            "rejection": (!it.rejection.is_empty()).then_some(&it.rejection),
         })
     };
     json!({
@@ -73,12 +77,18 @@ mod tests {
         let different = AuditedRows { different: 1, ..equal.clone() };
         let unknown = AuditedRows::default();
         let changing = AuditedRows { is_compared: false, ..equal.clone() };
-        let results = [&equal, &different, &unknown, &changing].map(result);
-        let expected =
-            ["equal", "sent again", "not sent by this controller", "rows change: ask again"];
+        let rejected = AuditedRows { rejection: "no such table".to_owned(), ..changing.clone() };
+        let results = [&equal, &different, &unknown, &changing, &rejected].map(result);
+        let expected = [
+            "equal",
+            "sent again",
+            "not sent by this controller",
+            "rows change: ask again",
+            "no such table",
+        ];
         assert_eq!(results, expected);
         assert_eq!(json(std::slice::from_ref(&equal))["audit"], "equal");
-        for other in [different, unknown, changing] {
+        for other in [different, unknown, changing, rejected] {
             assert_eq!(json(&[equal.clone(), other])["audit"], "different");
         }
     }

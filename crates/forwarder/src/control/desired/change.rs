@@ -150,7 +150,10 @@ impl DesiredChange {
         for key in &message.removed_neighbors {
             let path = format!("neighbor on {:?}", key.interface);
             match address(&key.address) {
-                Some(ip) => drop(self.neighbors.insert((key.interface.clone(), ip), None)),
+                Some(ip) => {
+                    let object = ((key.interface.clone(), ip), None);
+                    add_once(&mut self.neighbors, object, || path, fix, errors);
+                }
                 None => errors.add(path, "has no address", "Send its address."),
             }
         }

@@ -15,10 +15,15 @@ pub(super) fn slow_path<F: Family>(vector: &mut Vector, lane: usize, head: Adjac
     if let Some(error) = icmp_error::<F>(vector, lane, head) {
         return error;
     }
+    vector.tx_if[lane] = head.interface();
+    // Before the MTU: a packet that waits for its neighbour stays whole, so that the features of the output arcs see
+    // it whole.
+    if matches!(head.kind(), AdjacencyKind::Incomplete | AdjacencyKind::Glean) {
+        return RESOLVE;
+    }
     if vector.length[lane] > head.mtu() {
         return FRAGMENT;
     }
-    vector.tx_if[lane] = head.interface();
     if head.kind() != AdjacencyKind::Tunnel {
         return RESOLVE;
     }

@@ -62,7 +62,7 @@ fn row(key: u64, version: u8) -> [u8; 32] {
 
 fn sender(rows: impl Iterator<Item = u64>) -> Rows {
     let mut sender = Rows::new(Window::default());
-    rows.for_each(|key| sender.set(key, row(key, 1)));
+    rows.for_each(|key| sender.set(key, row(key, 1)).expect("short"));
     sender.complete();
     sender
 }
@@ -116,7 +116,7 @@ async fn both_halves_agree_after_either_has_restarted() {
 
         // The sender restarts, without a thousand rows and with other ones.
         let mut rows = sender(1_000..ROWS + 5);
-        rows.set(5_000, row(5_000, 2));
+        rows.set(5_000, row(5_000, 2)).expect("short");
         synchronize(&mut client, &mut rows).await;
         assert_eq!(digests(&mut client).await, *rows.expected());
         assert_eq!(state(&mut client).await.unwrap().generation, 2);
