@@ -161,6 +161,27 @@ impl<S: Store> Receiver<S> {
         }
     }
 
+    /// Takes over rows that the store has in force already, such as those of memory that survived a restart. They are
+    /// stale from the first message on: what the sender does not send again is swept. Keys without a row are ignored.
+    pub fn adopt(&mut self, context: &S::Context, keys: impl IntoIterator<Item = S::Key>) {
+        let (mut key_bytes, mut row_bytes) = (Vec::new(), Vec::new());
+        for key in keys {
+            let Some(row) = self.store.get(context, &key) else { continue };
+            key_bytes.clear();
+            row_bytes.clear();
+            key.encode(&mut key_bytes);
+            row.encode(&mut row_bytes);
+            let hash = digest::key(&key_bytes);
+            let (digest, slice) = (digest::row(hash, &row_bytes), digest::slice(hash));
+            let held = Held { digest, generation: self.generation, slice: slice as u8 };
+            let (_, is_new) = self.entries.find_or_insert(key, || held);
+            if is_new {
+                self.digests.add(slice, digest);
+                self.changes += 1;
+            }
+        }
+    }
+
     /// With at most so many rows in a batch.
     pub fn with_batches_of(mut self, rows: usize) -> Self {
         self.batch = rows.max(1);

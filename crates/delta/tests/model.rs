@@ -4,10 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
-use stoa_delta::codec::{KEY_BYTES, ROW_BYTES};
-use stoa_delta::{
-    Message, Receiver, Refusal, Reply, Sender, Store, Table, TooLong, Update, Window, digest,
-};
+use stoa_delta::{Message, Receiver, Refusal, Reply, Sender, Store, Table, Update, Window, digest};
 
 type Row = [u8; 2];
 
@@ -390,27 +387,4 @@ fn a_reply_that_nothing_asked_for_breaks_the_connection() {
     world.send();
     assert!(world.sender.acknowledge(&Reply { number: 2, ..Reply::default() }).is_err());
     assert!(world.sender.acknowledge(&Reply { number: 1, ..Reply::default() }).is_ok());
-}
-
-#[test]
-fn rows_that_no_message_can_carry_are_refused() {
-    let mut sender = Sender::<Vec<u8>, Vec<u8>>::new(WINDOW);
-    let [key, row] = [vec![0; KEY_BYTES], vec![0; ROW_BYTES]];
-    assert_eq!(sender.set(key.clone(), row.clone()), Ok(()));
-    let too_long = |key: &Vec<u8>, row: &Vec<u8>| TooLong { key: key.len(), row: row.len() };
-    let [long_key, long_row] = [vec![0; KEY_BYTES + 1], vec![0; ROW_BYTES + 1]];
-    let refused = too_long(&long_key, &row);
-    assert_eq!(sender.set(long_key, row.clone()), Err(refused));
-    let refused = too_long(&key, &long_row);
-    assert_eq!(sender.set(key.clone(), long_row), Err(refused));
-    assert_eq!((sender.changes(), sender.get(&key)), (1, Some(&row)));
-    // The longest ones arrive.
-    sender.connect();
-    let messages = std::iter::from_fn(|| sender.next_message());
-    let largest = messages.map(|message| {
-        let bytes = message.changes.len();
-        Update::new(1, message).expect("well-formed");
-        bytes
-    });
-    assert!(largest.max().is_some_and(|bytes| bytes > KEY_BYTES + ROW_BYTES));
 }
