@@ -201,6 +201,18 @@ impl FourRouters {
         Ok(())
     }
 
+    /// Adds a default route at the inner router for the time when OSPF has none.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn add_static_route_inside(&self) -> Result<()> {
+        for (family, gateway) in [("-4", "198.18.3.1"), ("-6", "2001:db8:3::1")] {
+            let route = ["route", "add", "default", "via", gateway, "metric", "10000"];
+            self.around("inside").ip(&[&[family], &route[..]].concat())?;
+        }
+        Ok(())
+    }
+
     /// Pings fifty times a second in both families until [`Stream::lost`] ends it.
     ///
     /// # Errors
