@@ -161,17 +161,17 @@ def cells_of(it, earlier, given):
     """All cells in table order with their runs so far, and the cells to measure."""
     sizes = [int(size) if size.isdigit() else size for size in given.sizes.split(",") if size] or it.SIZES
     found = {(cell["device"], cell["size"]): cell for cell in earlier}
-    order, wanted = [], []
+    order, selected = [], []
     for what in it.DEVICES:
         for size in it.SIZES + [size for size in sizes if size not in it.SIZES]:
             cell = found.get((what["name"], size), {"device": what["name"], "size": size, "runs": []})
-            is_wanted = size in sizes and given.only in what["name"]
-            if is_wanted:
-                wanted.append((what, cell))
-            if is_wanted or cell["runs"]:
+            is_selected = size in sizes and given.only in what["name"]
+            if is_selected:
+                selected.append((what, cell))
+            if is_selected or cell["runs"]:
                 order.append(cell)
-    wanted.sort(key=lambda pair: order_of(pair[1]["size"]))
-    return order, wanted
+    selected.sort(key=lambda pair: order_of(pair[1]["size"]))
+    return order, selected
 
 
 def today():
@@ -214,12 +214,12 @@ def compare(it, given):
     facts.setdefault("tsc_hz", tsc(given))
     facts["dpdk"] = bench.output("dpkg-query", "-W", "-f", "${Version}", "dpdk-dev")
     facts.update(it.facts())
-    order, wanted = cells_of(it, results["cells"], given)
+    order, selected = cells_of(it, results["cells"], given)
     before = reserve()
     facts["huge_pages_for_dpdk"] = int(bench.read(HUGE, "0"))
     try:
         for number in range(given.runs):
-            for what, cell in wanted:
+            for what, cell in selected:
                 run = it.measure(what, cell["size"], given)
                 if run is None:
                     continue

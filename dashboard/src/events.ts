@@ -21,16 +21,16 @@ export async function look(): Promise<void> {
   datastoreStatus.set(left === undefined ? found : { ...found, until: performance.now() + left * 1000 });
 }
 
-interface Heard {
+interface Notification {
   "ietf-restconf:notification"?: {
     "stoa-datastore:changed"?: { author?: string; client?: string };
     "stoa-datastore:edited"?: object;
   };
 }
 
-function hear(event: MessageEvent<string>): void {
-  const heard = (JSON.parse(event.data) as Heard)["ietf-restconf:notification"];
-  const changed = heard?.["stoa-datastore:changed"];
+function receive(event: MessageEvent<string>): void {
+  const notification = (JSON.parse(event.data) as Notification)["ietf-restconf:notification"];
+  const changed = notification?.["stoa-datastore:changed"];
   if (changed) {
     const own = changed.author === user.value?.user && changed.client === "web";
     notice.set(own ? "" : `${changed.author ?? "Somebody"} changed the configuration (${changed.client ?? ""}).`);
@@ -45,19 +45,19 @@ export function listen(): () => void {
   let source: EventSource | undefined;
   let timer: ReturnType<typeof setInterval> | undefined;
   const follow = (): void => {
-    const isWanted = Boolean(user.value) && document.visibilityState === "visible";
-    if (isWanted && !source) {
+    const isNeeded = Boolean(user.value) && document.visibilityState === "visible";
+    if (isNeeded && !source) {
       source = new EventSource("/restconf/streams/configuration/json");
-      source.onmessage = hear;
+      source.onmessage = receive;
       // A browser does not reconnect after an error status: the next poll reconnects.
       source.onerror = () => {
         if (source?.readyState === EventSource.CLOSED) source = undefined;
       };
-    } else if (!isWanted && source) {
+    } else if (!isNeeded && source) {
       source.close();
       source = undefined;
     }
-    if (isWanted) void look().catch(() => undefined);
+    if (isNeeded) void look().catch(() => undefined);
   };
   const forget = user.listen(follow);
   document.addEventListener("visibilitychange", follow);

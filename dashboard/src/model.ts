@@ -16,7 +16,7 @@ export interface Model {
 export type Described = Record<string, { put?: { parameters?: { name?: string }[] } }>;
 
 const DATA = "/restconf/data/";
-/** Names of hidden nodes, which the description does not mark. A superfluous name is harmless, a missing one loses data. */
+/** Names of hidden nodes, which the description does not mark: a missing name loses data, one too many is harmless. */
 const HIDDEN = /secret|password|passphrase|private|hash|token|(^|-)key($|-)/;
 
 const isOrdered = (item: Described[string]): boolean =>

@@ -31,14 +31,14 @@ export function usePoll<T>(look: (signal: AbortSignal) => Promise<T>, period_ms:
     let timer: ReturnType<typeof setTimeout> | undefined;
     let failures = 0;
     let isAsking = false;
-    let isWanted = false;
+    let isRequested = false;
     const later = (delay: number): void => {
       clearTimeout(timer);
       timer = setTimeout(() => void turn(), delay);
     };
     const turn = async (): Promise<void> => {
       if (isAsking) {
-        isWanted = true;
+        isRequested = true;
         return;
       }
       if (isHidden() || over.signal.aborted) return;
@@ -54,8 +54,8 @@ export function usePoll<T>(look: (signal: AbortSignal) => Promise<T>, period_ms:
       }
       isAsking = false;
       if (over.signal.aborted) return;
-      if (isWanted) {
-        isWanted = false;
+      if (isRequested) {
+        isRequested = false;
         later(0);
       } else if (failures > 0) {
         later(Math.min(1000 * 2 ** (failures - 1), LONGEST_MS));

@@ -23,7 +23,7 @@ await session.send("Browser.setDownloadBehavior", { behavior: "allow", downloadP
 const complaints = [];
 page.on("pageerror", (error) => complaints.push(String(error)));
 page.on("console", (message) => {
-  // Refusals are a part of the story; the browser reports them, too.
+  // Refusals are part of the test; the browser reports them, too.
   if (message.type() === "error" && !message.text().includes("Failed to load resource")) complaints.push(message.text());
 });
 
@@ -33,7 +33,7 @@ const begin = (words) => {
   console.log(words);
 };
 const see = (words, what = "body") =>
-  page.waitForFunction((wanted, place) => document.querySelector(place)?.innerText.includes(wanted), {}, words, what);
+  page.waitForFunction((expected, place) => document.querySelector(place)?.innerText.includes(expected), {}, words, what);
 const go = (place) => page.evaluate((to) => void (location.hash = to), place);
 const button = (words) => page.locator(`::-p-xpath(//button[normalize-space()="${words}"])`);
 const labelled = (words) => page.locator(`::-p-aria(${words})`);
@@ -41,8 +41,8 @@ const text = (place) => page.$eval(place, (one) => one.innerText);
 const running = (path) =>
   page.evaluate(async (at) => (await fetch(`/restconf/data/${at}`, { headers: { "x-stoa-request": "1" } })).json(), path);
 const addresses = async () => {
-  const told = await running("ietf-interfaces:interfaces/interface=out/ietf-ip:ipv4?content=config");
-  return told["ietf-ip:ipv4"].address.map((one) => one.ip);
+  const data = await running("ietf-interfaces:interfaces/interface=out/ietf-ip:ipv4?content=config");
+  return data["ietf-ip:ipv4"].address.map((one) => one.ip);
 };
 const check = (is, words) => {
   if (!is) throw new Error(words);
@@ -151,8 +151,8 @@ async function order() {
     await button("Save to candidate").click();
     await see("Saved in the candidate");
     const url = `/restconf/ds/ietf-datastores:candidate/${name}/rule-list=ops`;
-    const told = await page.evaluate(async (at) => (await fetch(at, { headers: { "x-stoa-request": "1" } })).json(), url);
-    const made = told["ietf-netconf-acm:rule-list"][0].rule.map((rule) => rule.name);
+    const data = await page.evaluate(async (at) => (await fetch(at, { headers: { "x-stoa-request": "1" } })).json(), url);
+    const made = data["ietf-netconf-acm:rule-list"][0].rule.map((rule) => rule.name);
     const shown = JSON.parse(await page.$eval("#json", (one) => one.value))[name]["rule-list"][0].rule.map((rule) => rule.name);
     check(made.join() === rules.join() && shown.join() === rules.join(), `${rules} became ${made}, and ${shown} is shown`);
   };
@@ -179,8 +179,8 @@ async function undo() {
   await see("left to confirm", ".confirm");
   await button("Roll back").click();
   await page.waitForFunction(() => !document.querySelector(".confirm"));
-  const told = await running("ietf-interfaces:interfaces/interface=out?content=config");
-  check(told["ietf-interfaces:interface"][0].description === undefined, JSON.stringify(told));
+  const data = await running("ietf-interfaces:interfaces/interface=out?content=config");
+  check(data["ietf-interfaces:interface"][0].description === undefined, JSON.stringify(data));
 }
 
 async function capture() {
@@ -258,7 +258,7 @@ try {
   console.log(JSON.stringify({ done: true }));
 } catch (error) {
   console.error(`while ${step}: ${error.stack}`);
-  console.error(`the page said: ${complaints.join("\n")}`);
+  console.error(`the page reported: ${complaints.join("\n")}`);
   console.error(await page.evaluate(() => document.body.innerText.slice(0, 2_000)).catch(() => "nothing"));
   await page.screenshot({ path: join(folder, "last.png") }).catch(() => undefined);
   process.exitCode = 1;

@@ -29,8 +29,8 @@ function answer(method: string, url: URL, body: Record<string, unknown>): unknow
     const merge = (body["ietf-restconf:data"] as Record<string, Record<string, Members[]>>)["m:top"] ?? {};
     for (const [name, list] of Object.entries(merge)) {
       for (const entry of list) {
-        const twin = top[name]?.find((one) => one["name"] === entry["name"]);
-        if (twin) Object.assign(twin, entry);
+        const same = top[name]?.find((one) => one["name"] === entry["name"]);
+        if (same) Object.assign(same, entry);
         else (top[name] ??= []).push(entry);
       }
     }
@@ -49,8 +49,8 @@ function answer(method: string, url: URL, body: Record<string, unknown>): unknow
 }
 
 globalThis.fetch = (async (path: string, init: RequestInit) => {
-  const told = answer(init.method ?? "GET", new URL(path, "https://router"), JSON.parse(String(init.body ?? "{}")) as Record<string, unknown>);
-  return new Response(told === undefined ? null : JSON.stringify(told), { status: told === undefined ? 204 : 200 });
+  const reply = answer(init.method ?? "GET", new URL(path, "https://router"), JSON.parse(String(init.body ?? "{}")) as Record<string, unknown>);
+  return new Response(reply === undefined ? null : JSON.stringify(reply), { status: reply === undefined ? 204 : 200 });
 }) as typeof fetch;
 
 const whole = (lists: Record<string, Members[]>): Members => ({ "m:top": lists });

@@ -7,7 +7,7 @@ use std::time::Instant;
 use libfuzzer_sys::fuzz_target;
 use stoa_bgp::{Selection, LocalConfig, Rib, Session};
 
-/// OPEN of AS 65000 with IPv4, IPv6 and add-path for both, then KEEPALIVE: most of the code needs an established session.
+/// OPEN of AS 65000 with IPv4, IPv6 and add-path for both, then KEEPALIVE: most code needs an established session.
 const BEGIN: &[u8] = &[
     255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0, 59, 1, 4, 253, 232,
     0, 90, 198, 51, 100, 1, 30, 2, 28, 1, 4, 0, 1, 0, 1, 1, 4, 0, 2, 0, 1, 65, 4, 0, 0, 253, 232, 69, 8, 0,

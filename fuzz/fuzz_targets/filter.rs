@@ -15,7 +15,7 @@ fuzz_target!(|input: &[u8]| {
     };
     if let Ok(filter) = Filter::check(program.chunks_exact(8).map(one).collect()) {
         // It terminates and is deterministic.
-        let verdict = filter.takes(frame, frame.len());
-        assert_eq!(filter.takes(frame, frame.len()), verdict);
+        let result = filter.takes(frame, frame.len());
+        assert_eq!(filter.takes(frame, frame.len()), result);
     }
 });

@@ -1,5 +1,5 @@
-//! Messages of rows to a receiver: malformed blocks change nothing, and whatever the size of batches, the counted digest
-//! is that of the rows in force.
+//! Messages of rows to a receiver: malformed blocks change nothing, and whatever the size of batches, the counted
+//! digest is that of the rows in force.
 #![no_main]
 
 use std::collections::BTreeMap;

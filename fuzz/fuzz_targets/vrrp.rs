@@ -18,8 +18,8 @@ fn agrees(pseudo: &Pseudo, bytes: &[u8]) {
     let again = vrrp::check(pseudo, vrrp::HOP_LIMIT, &out[..length]).expect("it is valid");
     assert!(again.addresses().eq(addresses));
     // Version 2 has intervals of whole seconds.
-    let is_said = view.fields.version == Version::Three || view.fields.interval_cs > 0;
-    assert!(!is_said || again.fields == view.fields);
+    let is_exact = view.fields.version == Version::Three || view.fields.interval_cs > 0;
+    assert!(!is_exact || again.fields == view.fields);
 }
 
 fuzz_target!(|input: &[u8]| {

@@ -1,4 +1,4 @@
-//! The harness that fuzz targets share with the scenarios of the forwarder: wires in memory and a builder of desired states.
+//! The harness that fuzz targets share with the forwarder's scenarios: wires in memory, a builder of desired states.
 
 #[path = "../../crates/forwarder/tests/scenarios/harness/wire.rs"]
 pub mod wire;

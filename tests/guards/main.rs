@@ -4,6 +4,7 @@
 
 mod import_circles;
 mod layers;
+mod line_width;
 mod option_page;
 mod source_files;
 mod standards;

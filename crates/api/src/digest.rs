@@ -19,8 +19,8 @@ const LOW: u64 = 0x1319_8a2e_0370_7345;
 const LENGTH: u64 = 0x9e37_79b9_7f4a_7c15;
 const HOP: u64 = 0xa409_3822_299f_31d1;
 
-/// The digest of a route from its `address` without host bits (IPv4 in the low 32 bits), its prefix length and the id of
-/// its hop in `LearnRoutes`. Each family has its own sum.
+/// The digest of a route from its `address` without host bits (IPv4 in the low 32 bits), its prefix length and the id
+/// of its hop in `LearnRoutes`. Each family has its own sum.
 pub const fn route(address: u128, length: u8, hop: u32) -> u64 {
     mix(prefix(address, length) ^ (hop as u64).wrapping_mul(HOP))
 }

@@ -2,8 +2,8 @@
 //!
 //! `v1` is generated from `proto/stoa/v1`: the controller sends the desired state as one [`v1::Desired`], the forwarder
 //! reports the actual state. Besides: Unix sockets ([`unix`]), errors in gRPC statuses ([`refusal`]), text forms of
-//! addresses and routes ([`text`]), tables of rows ([`rows`]), and the digests by which both sides compare learned routes
-//! ([`digest`]). [`gnmi`] is the interface that gNMI clients use.
+//! addresses and routes ([`text`]), tables of rows ([`rows`]), and the digests by which both sides compare learned
+//! routes ([`digest`]). [`gnmi`] is the interface that gNMI clients use.
 #![forbid(unsafe_code)]
 
 pub mod date;

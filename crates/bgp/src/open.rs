@@ -120,11 +120,11 @@ pub(crate) fn negotiate(local: &LocalConfig, message: &[u8]) -> Result<Negotiate
         _ => None,
     });
     let Some(number) = number else {
-        let mut wanted = vec![65, 4];
-        wanted.extend(local.as_number.to_be_bytes());
+        let mut expected = vec![65, 4];
+        expected.extend(local.as_number.to_be_bytes());
         let reason =
             "the daemon does not support 4-octet AS numbers (RFC 6793): use a newer version";
-        return Err(ProtocolError::new(2, 7, reason).with_data(&wanted));
+        return Err(ProtocolError::new(2, 7, reason).with_data(&expected));
     };
     if number != local.as_number {
         let reason = format!(
@@ -172,8 +172,8 @@ fn negotiated(
         // Without the capability the session carries IPv4 unicast (RFC 4271).
         offered.push(AddressType::Ipv4Unicast);
     }
-    let family = |wanted: Family| {
-        let kind = FAMILIES.iter().find(|(family, _)| *family == wanted)?.1;
+    let family = |one: Family| {
+        let kind = FAMILIES.iter().find(|(family, _)| *family == one)?.1;
         let add_paths = local.add_paths && sent.contains(&kind);
         let restarts = restart.iter().flat_map(|it| it.address_families());
         let forwarding_state = restarts

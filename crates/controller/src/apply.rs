@@ -328,9 +328,9 @@ impl Outage {
     fn should_log(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         let is_long = now.duration_since(since) >= OUTAGE_LOG_DELAY;
-        let was_told = self.is_logged;
+        let was_logged = self.is_logged;
         self.is_logged |= is_long;
-        is_long && !was_told
+        is_long && !was_logged
     }
 }
 

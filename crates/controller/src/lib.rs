@@ -1,8 +1,9 @@
 //! The controller: configuration, transactions, routes.
 //!
 //! `config` translates a configuration to the desired state (one file for each capability), `rib` resolves its routes,
-//! `configuration` has the whole, and `apply` sends it to the forwarder. `datastore` has the transactions, `operator` the service for management
-//! tools, `service` the process, and `supervise` the parent process of controller and forwarder.
+//! `configuration` has the whole, and `apply` sends it to the forwarder. `datastore` has the transactions, `operator`
+//! the service for management tools, `service` the process, and `supervise` the parent process of controller and
+//! forwarder.
 #![forbid(unsafe_code)]
 
 pub mod apply;

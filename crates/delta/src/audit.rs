@@ -30,9 +30,9 @@ pub struct Audited {
 }
 
 impl Audit {
-    pub(crate) fn new(wanted: &[u32], changes: u64) -> Self {
+    pub(crate) fn new(requested: &[u32], changes: u64) -> Self {
         let mut slices = [false; SLICES];
-        for slice in wanted {
+        for slice in requested {
             if let Some(slice) = slices.get_mut(*slice as usize) {
                 *slice = true;
             }

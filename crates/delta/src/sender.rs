@@ -248,14 +248,14 @@ impl<K: Encode + Clone + Eq + Hash, R: Encode + PartialEq> Sender<K, R> {
             return;
         }
         entry.is_refused = is_refused;
-        let (slice, digest, is_wanted) = (entry.slice.into(), entry.digest, entry.row.is_some());
+        let (slice, digest, is_desired) = (entry.slice.into(), entry.digest, entry.row.is_some());
         if is_refused {
             self.refused += 1;
         } else {
             self.refused -= 1;
             self.without_room.remove(&slot);
         }
-        match (is_wanted, is_refused) {
+        match (is_desired, is_refused) {
             (false, _) => {}
             (true, true) => self.expected.remove(slice, digest),
             (true, false) => self.expected.add(slice, digest),

@@ -12,8 +12,8 @@ type Row = [u8; 2];
 #[derive(Default)]
 struct Rows {
     held: BTreeMap<u64, Row>,
-    /// Everything that the sender ever wanted: nothing else may arrive.
-    wanted_once: BTreeSet<(u64, Row)>,
+    /// Each row that was ever desired: nothing else may arrive.
+    desired_once: BTreeSet<(u64, Row)>,
 }
 
 /// Most rows, which the context of the capability limits.
@@ -25,7 +25,7 @@ impl Store for Rows {
     type Context = Limit;
 
     fn set(&mut self, limit: &mut Limit, key: &u64, row: Row) -> Result<(), Refusal> {
-        assert!(self.wanted_once.contains(&(*key, row)), "{key} {row:?} was never sent");
+        assert!(self.desired_once.contains(&(*key, row)), "{key} {row:?} was never sent");
         if row[0] == 255 {
             let (reason, fix) = ("255".to_owned(), "Use less.".to_owned());
             return Err(Refusal { reason, fix, is_full: false });
@@ -105,8 +105,8 @@ struct World {
     sender: Sender<u64, Row>,
     receiver: Receiver<Rows>,
     limit: Limit,
-    /// What the sender should want.
-    wanted: BTreeMap<u64, Row>,
+    /// What the sender should have.
+    desired: BTreeMap<u64, Row>,
     messages: VecDeque<Message>,
     replies: VecDeque<Reply>,
     caller: u64,
@@ -120,7 +120,7 @@ impl World {
             sender: Sender::new(WINDOW),
             receiver: Receiver::new(Rows::default()).with_batches_of(2),
             limit: Limit(20),
-            wanted: BTreeMap::new(),
+            desired: BTreeMap::new(),
             messages: VecDeque::new(),
             replies: VecDeque::new(),
             caller: 0,
@@ -129,8 +129,8 @@ impl World {
     }
 
     fn set(&mut self, key: u64, row: Row) {
-        self.receiver.store_mut().wanted_once.insert((key, row));
-        self.wanted.insert(key, row);
+        self.receiver.store_mut().desired_once.insert((key, row));
+        self.desired.insert(key, row);
         self.sender.set(key, row).unwrap();
     }
 
@@ -180,7 +180,7 @@ impl World {
     fn restart_sender(&mut self) {
         self.disconnect();
         self.sender = Sender::new(WINDOW);
-        for (key, row) in &self.wanted {
+        for (key, row) in &self.desired {
             self.sender.set(*key, *row).unwrap();
         }
     }
@@ -188,14 +188,14 @@ impl World {
     fn restart_receiver(&mut self) {
         self.disconnect();
         self.update = None;
-        let wanted_once = std::mem::take(&mut self.receiver.store_mut().wanted_once);
-        let store = Rows { wanted_once, ..Rows::default() };
+        let desired_once = std::mem::take(&mut self.receiver.store_mut().desired_once);
+        let store = Rows { desired_once, ..Rows::default() };
         self.receiver = Receiver::new(store).with_batches_of(2);
     }
 
     /// The list of an audit has a key that the sender has forgotten.
     fn repair_unknown(&mut self, key: u64) {
-        if self.wanted.contains_key(&key) || !self.sender.is_connected() {
+        if self.desired.contains_key(&key) || !self.sender.is_connected() {
             return;
         }
         let (slice, listed) = listed(key);
@@ -206,7 +206,7 @@ impl World {
         match step {
             Step::Set(key, row) => self.set(key, row),
             Step::Remove(key) => {
-                self.wanted.remove(&key);
+                self.desired.remove(&key);
                 self.sender.remove(&key);
             }
             Step::Send => drop(self.send()),
@@ -260,7 +260,7 @@ proptest! {
         let mut world = World::new();
         for step in steps {
             world.run(step);
-            prop_assert_eq!(world.sender.iter().count(), world.wanted.len());
+            prop_assert_eq!(world.sender.iter().count(), world.desired.len());
         }
         if !world.sender.is_connected() {
             world.connect();
@@ -276,10 +276,10 @@ proptest! {
         world.sender.retry_refused();
         world.settle();
         prop_assert!(world.audit());
-        let mut possible = world.wanted.clone();
+        let mut possible = world.desired.clone();
         possible.retain(|_, row| row[0] != 255);
         prop_assert_eq!(&world.receiver.store().held, &possible);
-        prop_assert_eq!(world.sender.refused(), world.wanted.len() - possible.len());
+        prop_assert_eq!(world.sender.refused(), world.desired.len() - possible.len());
         let summary = world.receiver.summary();
         prop_assert_eq!((summary.rows, summary.stale), (possible.len() as u64, 0));
         prop_assert_eq!(summary.digest, world.sender.expected().total());
@@ -294,7 +294,7 @@ fn listed(key: u64) -> (u32, Vec<u8>) {
 }
 
 #[test]
-fn a_row_that_an_audit_found_may_be_wanted_again() {
+fn a_row_that_an_audit_found_may_be_desired_again() {
     let mut world = World::new();
     world.connect();
     world.sender.complete();
@@ -314,17 +314,17 @@ fn a_restart_of_the_sender_takes_no_row_out_of_force() {
     world.connect();
     world.sender.complete();
     world.settle();
-    world.wanted.remove(&7);
+    world.desired.remove(&7);
     world.restart_sender();
     world.connect();
     while world.send() | world.receive() | world.reply() {
         let held = world.receiver.store().held.len();
-        assert_eq!(held, 200, "nothing is swept before the sender has told everything");
+        assert_eq!(held, 200, "nothing is swept before the sender has sent everything");
     }
     assert_eq!(world.receiver.summary().stale, 1);
     world.sender.complete();
     world.settle();
-    assert_eq!(world.receiver.store().held, world.wanted);
+    assert_eq!(world.receiver.store().held, world.desired);
     assert!(world.receiver.summary().is_complete && world.audit());
 }
 
@@ -361,7 +361,7 @@ fn a_newer_caller_supersedes_the_older_between_two_batches() {
     world.connect();
     world.sender.complete();
     world.settle();
-    assert_eq!(world.receiver.store().held, world.wanted);
+    assert_eq!(world.receiver.store().held, world.desired);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn a_refused_row_comes_back_when_there_is_room() {
     assert!(world.audit(), "a refused row is not expected");
     world.run(Step::Remove(0));
     world.settle();
-    assert_eq!((world.sender.refused(), &world.receiver.store().held), (0, &world.wanted));
+    assert_eq!((world.sender.refused(), &world.receiver.store().held), (0, &world.desired));
 }
 
 #[test]

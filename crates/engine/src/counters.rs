@@ -87,7 +87,7 @@ pub struct Ledger {
     pub handed_out: Counter,
     /// Packets received from another worker.
     pub handed_in: Counter,
-    /// Packets taken in from another NUMA node, from workers or the control thread: each was copied.
+    /// Packets received from another NUMA node, from workers or the control thread: each was copied.
     pub cross_node: Counter,
 }
 

@@ -1,5 +1,5 @@
 //! Filters against libpcap's own interpreter: the same programs, the same frames, the
-//! same verdicts.
+//! same results.
 
 #![cfg(not(loom))]
 
@@ -72,7 +72,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn verdicts_are_those_of_libpcap(frames in prop::collection::vec(frame(), 1..40)) {
+    fn results_are_those_of_libpcap(frames in prop::collection::vec(frame(), 1..40)) {
         for expression in EXPRESSIONS {
             let (program, filter) = compile(expression);
             for frame in &frames {

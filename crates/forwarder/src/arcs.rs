@@ -312,8 +312,8 @@ impl Arcs {
     }
 
     /// Gives the feature with this node its argument, at an interface unless it is one of the whole
-    /// router; 0 switches it off. Only the control thread calls this. When [`Self::has_output4`] or [`Self::has_output6`]
-    /// changes, it writes the adjacencies of the interface anew.
+    /// router; 0 switches it off. Only the control thread calls this. When [`Self::has_output4`] or
+    /// [`Self::has_output6`] changes, it rewrites the adjacencies of the interface.
     pub fn set(&self, attributes: &Attributes, interface: u32, node: &str, argument: u32) {
         for (arc, scope) in self.all() {
             if !arc.features().contains(&node) {

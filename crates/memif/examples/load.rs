@@ -1,8 +1,8 @@
 //! A load for a device under test: one thread fills a memif with IP frames as fast as the device takes
 //! them, and counts what comes back by another. `scripts/bench-compare` sets all devices the same task by it.
 //!
-//! `load SEND RECEIVE ROLE SIZE [DESTINATIONS [SECONDS [QUEUES]]]`: two sockets, our role on both (`slave` or `master`),
-//! bytes of a frame with FCS (IPv4) or a mix of sizes (`imix1` IPv4, `imix3` IPv6, `imix2` half of each),
+//! `load SEND RECEIVE ROLE SIZE [DESTINATIONS [SECONDS [QUEUES]]]`: two sockets, our role on both (`slave` or
+//! `master`), bytes of a frame with FCS (IPv4) or a mix of sizes (`imix1` IPv4, `imix3` IPv6, `imix2` half of each),
 //! addresses from 198.18.1.1 and fd00::1 on, how long, and how many queues the device may send back by. One
 //! JSON object at the end.
 //!

@@ -93,7 +93,7 @@ fn is_answer(frame: &[u8]) -> bool {
         && frame[28..32] == [198, 18, 1, 77]
 }
 
-/// The device: left to right by `fate`, until it is told to end.
+/// The device: left to right by `fate`, until it is stopped.
 fn relay(
     mut sides: [Side; 2],
     pool: &'static Pool,
@@ -244,7 +244,7 @@ fn what_is_held_back_is_reordered() {
 }
 
 #[test]
-fn all_at_once_are_told_apart_and_spoiled_ones_are_nobodys() {
+fn all_at_once_are_distinguished_and_spoiled_ones_are_nobodys() {
     let (results, accounting) = run("all", 10_000, |number| match number % 20 {
         2 => Fate::Drop,
         5 => Fate::Repeat,

@@ -43,7 +43,9 @@ impl Holder {
         let socket = match std::io::stdin().as_fd().try_clone_to_owned() {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::warn!("no state survives a restart: standard input: {error}");
+                tracing::warn!(
+                    "no state survives a restart: standard input: {error}; restart Stoa with `stoa run` or systemd"
+                );
                 return (Self::nobody(), Vec::new());
             }
         };
@@ -62,7 +64,10 @@ impl Holder {
                 Ok(Received::Nothing) => return (Self { socket: Some(socket) }, inherited),
                 Ok(Received::End) => return (Self::nobody(), inherited),
                 Err(error) => {
-                    tracing::warn!("no state survives a restart: the supervisor's socket: {error}");
+                    tracing::warn!(
+                        "no state survives a restart: the supervisor's socket: {error}; restart Stoa with `stoa \
+                         run` or systemd"
+                    );
                     return (Self::nobody(), inherited);
                 }
             }
@@ -75,7 +80,10 @@ impl Holder {
         match connected(&path) {
             Ok(socket) => Self { socket: Some(socket) },
             Err(error) => {
-                tracing::warn!("no state survives a restart: {NOTIFY_SOCKET}={path}: {error}");
+                tracing::warn!(
+                    "no state survives a restart: {NOTIFY_SOCKET}={path}: {error}; restart Stoa with `stoa run` \
+                     or systemd"
+                );
                 Self::nobody()
             }
         }

@@ -171,7 +171,9 @@ impl Regions {
         if let Err(error) = self.holder.store(&full, file.as_fd()) {
             tracing::warn!("the state of {name} does not survive a restart: {error}");
         } else if !self.holder.is_somebody() {
-            tracing::debug!("the state of {name} does not survive a restart: nobody holds it");
+            tracing::debug!(
+                "the state of {name} does not survive a restart: no supervisor holds it"
+            );
         }
     }
 
@@ -193,8 +195,8 @@ impl Report {
         let Self { adopted, torn, left_out, without_room, discarded } = self;
         if left_out + without_room > 0 {
             tracing::warn!(
-                "{name}: {adopted} entries of the last process adopted, {left_out} damaged ones left \
-                 out, {without_room} without room, {torn} unfinished writes discarded"
+                "{name}: {adopted} entries of the last process adopted, {left_out} damaged ones \
+                 discarded, {without_room} that do not fit, {torn} unfinished writes discarded"
             );
         } else if adopted + torn > 0 || !discarded.is_empty() {
             tracing::info!(

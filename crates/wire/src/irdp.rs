@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn solicitations_are_told_from_others() {
+    fn solicitations_are_distinguished_from_others() {
         let solicitation = sealed(vec![10, 0, 0, 0, 0, 0, 0, 0]);
         assert!(is_solicitation(&solicitation));
         assert_eq!(check(&solicitation), Ok(Message::Solicitation));

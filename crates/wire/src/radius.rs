@@ -1,4 +1,4 @@
-//! RADIUS packets (RFC 2865): the header, and attributes behind it. Digests over them are for the caller, which has the secret.
+//! RADIUS packets (RFC 2865): the header, and attributes behind it. The caller, which has the secret, computes digests.
 
 use crate::{BuildError, build_error::prefix_of};
 use zerocopy::network_endian::U16;

@@ -1,7 +1,7 @@
 //! The YANG modules, compiled by libyang: schema, validation, and errors with their fix.
 //!
-//! `sources` has the text of the modules, `schema` compiles them and validates, `data` parses and prints trees, and `fix`
-//! converts the errors of libyang (`libyang`, `place`) to errors with path, cause and fix. `identities`,
+//! `sources` has the text of the modules, `schema` compiles them and validates, `data` parses and prints trees, and
+//! `fix` converts the errors of libyang (`libyang`, `place`) to errors with path, cause and fix. `identities`,
 //! `renamed_names`, `schema_text` and `unsupported` know what libyang does not say, and `memory` gives back what trees
 //! left. Nothing here depends on what a configuration means: that is the controller's.
 #![deny(unsafe_code)]

@@ -7,7 +7,7 @@ import { Card, Notice, State, Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { Meter, Series } from "../rates";
 import { link } from "../route";
-import { type Interface as Told, oneInterface } from "../yang";
+import { type Interface as InterfaceData, oneInterface } from "../yang";
 import { countersOf, stateOf } from "./interfaces";
 import { NeighborTable, neighborsOf } from "./neighbors";
 
@@ -21,7 +21,7 @@ const COUNTERS: [string, string, string][] = [
   ["out-discards", "Dropped before transmit", "packets"],
 ];
 
-function Counters({ one }: { one: Told }): JSX.Element {
+function Counters({ one }: { one: InterfaceData }): JSX.Element {
   const since = one.statistics?.["discontinuity-time"];
   return (
     <Card title="Counters" {...(since ? { note: `since ${moment(String(since))}` } : {})}>
@@ -39,7 +39,7 @@ function Counters({ one }: { one: Told }): JSX.Element {
   );
 }
 
-function Facts({ one }: { one: Told }): JSX.Element {
+function Facts({ one }: { one: InterfaceData }): JSX.Element {
   const port = one["stoa-interfaces:port-state"] ?? {};
   const state = stateOf(one);
   const since = one["last-change"];

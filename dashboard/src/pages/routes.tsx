@@ -45,7 +45,7 @@ const SPECIAL: Record<string, string> = {
   prohibit: "discarded, ICMP prohibited",
 };
 
-function Way({ route }: { route: Route }): JSX.Element {
+function NextHop({ route }: { route: Route }): JSX.Element {
   const special = route["special-next-hop"];
   if (special) return <>{SPECIAL[special] ?? special}</>;
   const paths = route.path ?? [];
@@ -71,7 +71,7 @@ function Way({ route }: { route: Route }): JSX.Element {
 
 const COLUMNS: Column<Route>[] = [
   { name: "Prefix", show: (route) => <span class="mono">{route["destination-prefix"]}</span> },
-  { name: "Next hop", show: (route) => <Way route={route} /> },
+  { name: "Next hop", show: (route) => <NextHop route={route} /> },
   { name: "State", show: (route) => <State mood={route.active ? (route.state === "active" ? "good" : "warn") : "bad"}>{route.state}</State> },
   { name: "From", extra: true, show: (route) => route["source-protocol"] },
   {

@@ -47,7 +47,7 @@ export function Workers(): JSX.Element {
   return (
     <>
       <Waiting failure={failure} data={data} />
-      <Card title={`${data.length} ${data.length === 1 ? "worker" : "workers"}`} note="vector size: mean number of packets per graph run; handed out and in: handoff between workers; cross-node: taken in from another NUMA node, with a copy" wide>
+      <Card title={`${data.length} ${data.length === 1 ? "worker" : "workers"}`} note="vector size: mean number of packets per graph run; handed out and in: handoff between workers; cross-node: received from another NUMA node, with a copy" wide>
         <Table caption="Workers" columns={columns} rows={data} mark={(one) => String(one.index)} none="No workers." />
       </Card>
     </>

@@ -80,7 +80,7 @@ impl ForwarderConnection {
                     || status.code() == Code::FailedPrecondition
                         && refusal::errors(&status).is_none() =>
             {
-                tracing::info!("the whole state is sent: {}", status.message());
+                tracing::info!("sending the whole desired state: {}", status.message());
                 None
             }
             sent => Some(sent.map(tonic::Response::into_inner)),

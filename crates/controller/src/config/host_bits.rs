@@ -1,5 +1,5 @@
-//! Host bits in the destinations of routes. They are likely a mistake, but libyang clears them, since the canonical form
-//! of a prefix has none (RFC 6991). So this module checks the text.
+//! Host bits in the destinations of routes. They are likely a mistake, but libyang clears them, since the canonical
+//! form of a prefix has none (RFC 6991). So this module checks the text.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Checks of the management settings that YANG cannot express.
 //!
-//! The forwarder does not need these settings. A missing file or a port in use is no error: the router forwards, and the
-//! server logs the problem.
+//! The forwarder does not need these settings. A missing file or a port in use is no error: the router forwards, and
+//! the server logs the problem.
 
 use stoa_yang::error::ValidationErrors;
 

@@ -1,7 +1,7 @@
 //! A configuration from an earlier one and a changed part of it: translates the part, and shares the rest.
 //!
-//! The part has all but the bulk, and the entries of the bulk that changed. Where that does not suffice to know that the
-//! whole is valid and what it is, there is no answer, and the whole is validated.
+//! The part has all but the bulk, and the entries of the bulk that changed. Where that does not suffice to know that
+//! the whole is valid and what it is, there is no answer, and the whole is validated.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The bulk of a configuration: lists that may have a million entries, static routes and interfaces. The rest, with none
-//! or a few of their entries, is a part.
+//! The bulk of a configuration: lists that may have a million entries, static routes and interfaces. The rest, with
+//! none or a few of their entries, is a part.
 //!
 //! An edit is applied to a part, and the part is compared and validated instead of the whole ([decision
 //! 51](../../../../docs/decisions/0051-cost-of-a-commit.md)). Whether the entries that are not in it stay as they are,

@@ -43,8 +43,8 @@ pub struct Entry {
     pub base: Option<u64>,
 }
 
-/// The folder of the history. The first line of a file is its [`Entry`]; the configuration follows, or the difference to
-/// that of another entry.
+/// The folder of the history. The first line of a file is its [`Entry`]; the configuration follows, or the difference
+/// to that of another entry.
 #[derive(Debug)]
 pub(crate) struct History {
     folder: PathBuf,

@@ -5,8 +5,8 @@
 //! nothing. Startup is the file that Stoa was started with. A commit writes it, so that a restart keeps the running
 //! configuration. A commit that waits for its confirmation is in running alone.
 //!
-//! Of a configuration with many static routes or interfaces, a commit that changes few of them writes the history alone, as
-//! the difference to its newest entry; the startup file follows when nothing else is to do (`saver`), or at the next start (`recovery`).
+//! With many static routes or interfaces, a commit that changes few of them writes the history alone, as the difference
+//! to its newest entry; `saver` writes the startup file later, or `recovery` at the next start.
 //!
 //! In the state folder, `history/NUMBER.json.gz` is a committed configuration with its author, time and comment, and
 //! `confirm.json` the configuration to roll back to. Files are written under a temporary name, synced and renamed.

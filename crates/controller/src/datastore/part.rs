@@ -19,8 +19,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The part with more entries of `running`. `None`: one does not exist there. To create it changes the containers of
-    /// its list, too, which a part without entries lacks.
+    /// The part with more entries of `running`. `None`: one does not exist there. To create it changes the containers
+    /// of its list, too, which a part without entries lacks.
     pub fn pull(
         self,
         running: &DataTree<'static>,

@@ -101,7 +101,11 @@ impl Datastore {
         });
         // The next commit is refused, as after every edit by hand.
         if is_foreign && startup.exists() {
-            tracing::warn!("{} was edited: commits are not saved there", startup.display());
+            tracing::warn!(
+                "{}: edited since Stoa read it; commits are not saved there. `stoa reload` applies the edits, \
+                 `stoa commit overwrite` replaces them.",
+                startup.display()
+            );
         } else {
             let text = running.text()?;
             let renamed = NewFile::write(startup, text.as_bytes())?.rename();
@@ -128,9 +132,9 @@ impl Datastore {
             // An unsaved startup file is an older entry. One that an earlier Stoa could not write must not become the
             // newest entry, which the next start writes to the file.
             let is_saved = !stores.is_unsaved && !stores.is_save_failing;
-            let is_wanted = is_saved && stores.core.is_some() && stores.startup.is_none();
+            let is_needed = is_saved && stores.core.is_some() && stores.startup.is_none();
             let known = stores.startup_file.clone();
-            match known.filter(|_| is_wanted && stores.unconfirmed.is_none()) {
+            match known.filter(|_| is_needed && stores.unconfirmed.is_none()) {
                 Some(known) => (self.clone(), known),
                 None => return Ok(()),
             }

@@ -38,7 +38,7 @@ pub(super) struct RestartState {
 
 /// Whether at least nine tenths of the forwarder's routes were announced, of each VRF, family and protocol
 /// that route sources announce.
-fn covers_most_of(said: &Counts, held: &[v1::RouteCount]) -> bool {
+fn covers_most_of(received: &Counts, held: &[v1::RouteCount]) -> bool {
     let mut sums = Counts::new();
     for count in held {
         let is_of_route_sources =
@@ -48,7 +48,7 @@ fn covers_most_of(said: &Counts, held: &[v1::RouteCount]) -> bool {
                 count.routes;
         }
     }
-    sums.iter().all(|(key, held)| said.get(key).copied().unwrap_or(0) >= held - held / 10)
+    sums.iter().all(|(key, held)| received.get(key).copied().unwrap_or(0) >= held - held / 10)
 }
 
 impl Table {
@@ -145,7 +145,7 @@ mod tests {
             count("", 4, v1::Protocol::Direct, 1_000),
             count("red", 4, v1::Protocol::Ospf, 1),
         ];
-        let said = |bgp: u64, ospf: u64| {
+        let received = |bgp: u64, ospf: u64| {
             let (bgp_is, ospf_is) = (v1::Protocol::Bgp.into(), v1::Protocol::Ospf.into());
             Counts::from([
                 ((String::new(), 4, bgp_is), bgp),
@@ -153,12 +153,12 @@ mod tests {
                 (("red".to_owned(), 4, ospf_is), ospf),
             ])
         };
-        assert!(covers_most_of(&said(54, 1), &held) && covers_most_of(&said(0, 0), &[]));
-        assert!(!covers_most_of(&said(53, 1), &held), "some of BGP is missing");
-        assert!(!covers_most_of(&said(100, 0), &held), "a VRF is missing");
+        assert!(covers_most_of(&received(54, 1), &held) && covers_most_of(&received(0, 0), &[]));
+        assert!(!covers_most_of(&received(53, 1), &held), "some of BGP is missing");
+        assert!(!covers_most_of(&received(100, 0), &held), "a VRF is missing");
         let more = [count("", 6, v1::Protocol::Bgp, 1)];
         assert!(
-            !covers_most_of(&said(1_000, 1), &[&held[..], &more].concat()),
+            !covers_most_of(&received(1_000, 1), &[&held[..], &more].concat()),
             "IPv4 routes do not compensate for missing IPv6 routes"
         );
     }
@@ -177,13 +177,13 @@ mod tests {
         };
         let events = vec![update(v1::Protocol::Bgp, 3, 2), update(v1::Protocol::Ospf, 1, 0)];
         table.process(&Arc::new(source), events, Instant::now());
-        let said = table.route_counts();
+        let received = table.route_counts();
         let of = |family, protocol: v1::Protocol| {
-            said.get(&("red".to_owned(), family, protocol.into())).copied()
+            received.get(&("red".to_owned(), family, protocol.into())).copied()
         };
         let bgp = (of(4, v1::Protocol::Bgp), of(6, v1::Protocol::Bgp));
         // The OSPF route replaced the first BGP route.
         assert_eq!((bgp, of(4, v1::Protocol::Ospf)), ((Some(2), Some(2)), Some(1)));
-        assert_eq!(said.len(), 3);
+        assert_eq!(received.len(), 3);
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn nodes(page: &mut Page<'_>, all: &[v1::NodeState]) -> fmt::Result {
 /// Workers.
 pub(super) fn workers(page: &mut Page<'_>, all: &[v1::WorkerState]) -> fmt::Result {
     type Of = fn(&v1::WorkerState) -> u64;
-    const CROSS_NODE: &str = "Packets taken in from another NUMA node, each with a copy";
+    const CROSS_NODE: &str = "Packets received from another NUMA node, each with a copy";
     let counters: [(&str, &str, &str, Of); 6] = [
         ("worker_loops", "", "Iterations of the main loop of a worker", |it| it.loops),
         ("worker_sleeps", "", "Sleeps of a worker", |it| it.sleeps),

@@ -1,7 +1,7 @@
 //! Metrics: all counters of the forwarder in the OpenMetrics format, for Prometheus.
 //!
-//! Each scrape requests the state from the control thread of the forwarder and from the table of learned routes. It does
-//! not disturb workers or walk a table: routes and neighbours are only counted.
+//! Each scrape requests the state from the control thread of the forwarder and from the table of learned routes. It
+//! does not disturb workers or walk a table: routes and neighbours are only counted.
 
 mod families;
 mod learned;

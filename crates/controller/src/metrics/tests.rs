@@ -129,7 +129,7 @@ fn every_family_is_there_with_its_values() {
 
 /// Each family has help, type and samples, and is there once: else Prometheus refuses the page.
 #[test]
-fn families_are_told_once_and_explained() {
+fn families_are_reported_once_and_explained() {
     let text = text(scrape());
     let mut families = std::collections::BTreeSet::new();
     for line in text.lines() {

@@ -179,8 +179,9 @@ async fn a_notification_removes_routes_and_a_lost_connection_does_not() {
     testbed
         .wait_until("it is counted", || {
             let statistics = testbed.state.statistics();
-            let is_told = statistics.reason.contains("224.1.0.2") && statistics.not_imported == 1;
-            if is_told { Ok(()) } else { Err(format!("{statistics:?}")) }
+            let is_reported =
+                statistics.reason.contains("224.1.0.2") && statistics.not_imported == 1;
+            if is_reported { Ok(()) } else { Err(format!("{statistics:?}")) }
         })
         .await;
 }

@@ -208,7 +208,7 @@ fn a_packet_wakes_a_sleeping_worker() {
 }
 
 #[test]
-fn a_polling_worker_never_sleeps_until_told() {
+fn a_polling_worker_never_sleeps_until_commanded() {
     let mut bench = Bench::new(1, Polling::Always, 512);
     let sent = bench.port(0, 0);
     bench.inject(0, "sort", b"o\0\0\0");
@@ -248,7 +248,7 @@ fn a_dry_pool_recovers() {
 }
 
 #[test]
-fn impossible_crews_are_refused_with_the_reason() {
+fn impossible_plans_are_refused_with_the_reason() {
     let pool = Pool::leak(512, HugePages::Never).unwrap();
     let refused = |plan: Plan| start(&plan, &nodes(), pool).err().unwrap();
     for count in [0, 65] {

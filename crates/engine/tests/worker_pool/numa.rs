@@ -36,7 +36,7 @@ impl TwoNodes {
         self.bench.worker_pool.workers[worker].step();
     }
 
-    /// Packets that each worker took in from another node.
+    /// Packets that each worker received from another node.
     fn crossed(&self) -> [u64; 2] {
         [0, 1].map(|at| self.bench.worker_pool.workers[at].counters.ledger.cross_node.get())
     }

@@ -288,7 +288,7 @@ impl ForwarderState {
             used: used as u64,
             limit: limit as u64,
             refused,
-            fix: "No action needed: unresolved neighbours are evicted first, oldest first, then stale ones.".to_owned(),
+            fix: "No action is needed: unresolved neighbours are evicted first, oldest first, then stale ones.".to_owned(),
         }));
         limits
     }

@@ -148,9 +148,9 @@ impl Ip4Input {
     fn plain(&mut self, vector: &Vector) -> LaneSet {
         let table = self.shared.attributes.flags();
         let columns = (&vector.rx_if, &vector.flags);
-        let wanted = Plain { mask: DECIDING, expected: PLAIN };
+        let expected = Plain { mask: DECIDING, expected: PLAIN };
         let (mut plain, any) =
-            gather_plain(table, columns, vector.len(), wanted, &mut self.attributes);
+            gather_plain(table, columns, vector.len(), expected, &mut self.attributes);
         self.is_default = any & IN_VRF == 0;
         plain.remove(&self.validated.exception_bytes());
         plain

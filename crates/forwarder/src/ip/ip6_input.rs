@@ -153,9 +153,9 @@ impl Ip6Input {
     fn plain(&mut self, vector: &Vector) -> LaneSet {
         let table = self.shared.attributes.flags();
         let columns = (&vector.rx_if, &vector.flags);
-        let wanted = Plain { mask: DECIDING, expected: FORWARDING };
+        let expected = Plain { mask: DECIDING, expected: FORWARDING };
         let (mut plain, any) =
-            gather_plain(table, columns, vector.len(), wanted, &mut self.attributes);
+            gather_plain(table, columns, vector.len(), expected, &mut self.attributes);
         self.is_default = any & IN_VRF == 0;
         plain.remove(&self.validated.exceptions);
         plain

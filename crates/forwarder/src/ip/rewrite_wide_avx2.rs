@@ -44,18 +44,18 @@ fn rewrite_steps<F: Family>(
 ) -> Exceptions {
     let (pool, mut tunnels) = (vector.pool(), [0; VECTOR / 16]);
     for at in (0..vector.len() / STEP * STEP).step_by(STEP) {
-        let wanted = (pending[at / 16] >> (at % 16)) as u8;
+        let waiting = (pending[at / 16] >> (at % 16)) as u8;
         let ids = vector.adjacency[at..].as_chunks::<STEP>().0[0];
         let are_known = ids.iter().fold(0, |most, id| most.max(*id as usize)) < lines.len();
         let columns = Columns::load(vector, at);
-        if wanted == 0 || !are_known || !columns.are_inside(pool, MAX_REWRITE, HEADER) {
+        if waiting == 0 || !are_known || !columns.are_inside(pool, MAX_REWRITE, HEADER) {
             continue;
         }
         // SAFETY: the greatest of them is the index of a line.
         let heads = unsafe { Heads::load(lines, &ids) };
         let kinds = Kinds::of(&heads, &columns, sends);
         let (own, places, lengths) = (own(vector, at), columns.places(), heads.header_lengths());
-        let (mut sent, mut left) = (0, wanted & (kinds.tunnels | kinds.long));
+        let (mut sent, mut left) = (0, waiting & (kinds.tunnels | kinds.long));
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
             left &= left - 1;

@@ -1,13 +1,13 @@
 //! Captures: received, sent and dropped frames.
 
 use stoa_api::v1;
-use stoa_api::v1::CaptureDirection as Way;
+use stoa_api::v1::CaptureDirection as Direction;
 use stoa_forwarder::control::trace_capture::Reader;
 
 use crate::harness::*;
 
 impl Lab {
-    fn capture(&mut self, interface: &str, directions: &[Way]) -> Reader {
+    fn capture(&mut self, interface: &str, directions: &[Direction]) -> Reader {
         let request = v1::CaptureRequest {
             interface: interface.to_owned(),
             directions: directions.iter().map(|way| *way as i32).collect(),
@@ -35,15 +35,15 @@ fn one(code: u32, jump_false: u32, k: u32) -> v1::FilterInstruction {
 #[test]
 fn received_and_sent_frames_are_captured() {
     let mut lab = Lab::new(&Setup::three_ports());
-    let (mut west, mut any) = (lab.capture("west", &[]), lab.capture("any", &[Way::Tx]));
+    let (mut west, mut any) = (lab.capture("west", &[]), lab.capture("any", &[Direction::Tx]));
     let there = packet_from(1, &udp(host4(1), host4(2), b"hello"));
     lab.send("west", [there.clone()]);
     lab.send("east", [packet_from(2, &udp(host4(2), host4(1), b"hi"))]);
     let back = lab.take("west").remove(0);
     let frames = west.read().frames;
     assert_eq!(frames.len(), 2, "{frames:?}");
-    assert_eq!((&frames[0].data, frames[0].direction()), (&there, Way::Rx));
-    assert_eq!((&frames[1].data, frames[1].direction()), (&back, Way::Tx));
+    assert_eq!((&frames[0].data, frames[0].direction()), (&there, Direction::Rx));
+    assert_eq!((&frames[1].data, frames[1].direction()), (&back, Direction::Tx));
     let index = lab.index("west");
     assert!(frames.iter().all(|frame| frame.interface == index && frame.drop.is_empty()));
     assert!(frames[0].unix_ns < frames[1].unix_ns);
@@ -77,7 +77,7 @@ fn filter_and_snap_length_apply() {
 fn drops_are_captured_whole_with_their_reason() {
     let mut lab = Lab::new(&Setup::three_ports().sub("west.7", 10, "west", &[(0x8100, 7)]));
     let (mut west, mut sub) =
-        (lab.capture("west", &[Way::Drop]), lab.capture("west.7", &[Way::Drop]));
+        (lab.capture("west", &[Direction::Drop]), lab.capture("west.7", &[Direction::Drop]));
     let nowhere = udp(host4(1), [192, 0, 2, 1], b"where?");
     let mut wrong = nowhere.clone();
     wrong[10] ^= 1;
@@ -104,7 +104,7 @@ fn drops_are_captured_whole_with_their_reason() {
 #[test]
 fn a_full_transmit_queue_shows_its_drops() {
     let mut lab = Lab::new(&Setup::three_ports());
-    let mut east = lab.capture("east", &[Way::Tx, Way::Drop]);
+    let mut east = lab.capture("east", &[Direction::Tx, Direction::Drop]);
     lab.wire("east").tx_limit.store(1, std::sync::atomic::Ordering::SeqCst);
     lab.send("west", vec![packet_from(1, &udp(host4(1), host4(2), b"")); 3]);
     let frames = east.read().frames;
@@ -115,8 +115,8 @@ fn a_full_transmit_queue_shows_its_drops() {
 #[test]
 fn a_frame_that_the_device_refuses_is_captured_as_a_drop() {
     let mut lab = Lab::new(&Setup::three_ports());
-    let mut all = lab.capture("east", &[Way::Tx, Way::Drop]);
-    let mut sent = lab.capture("east", &[Way::Tx]);
+    let mut all = lab.capture("east", &[Direction::Tx, Direction::Drop]);
+    let mut sent = lab.capture("east", &[Direction::Tx]);
     lab.wire("east").longest.store(200, std::sync::atomic::Ordering::SeqCst);
     let [short, long] =
         [10, 300].map(|length| packet_from(1, &udp(host4(1), host4(2), &vec![7; length])));
@@ -130,7 +130,7 @@ fn a_frame_that_the_device_refuses_is_captured_as_a_drop() {
 #[test]
 fn frames_beyond_the_ring_are_missed_but_forwarded() {
     let mut lab = Lab::new(&Setup::three_ports());
-    let mut reader = lab.capture("west", &[Way::Rx]);
+    let mut reader = lab.capture("west", &[Direction::Rx]);
     let packet = packet_from(1, &udp(host4(1), host4(2), &[0; 1400]));
     const ROUND: usize = 500;
     for _ in 0..10 {
@@ -159,7 +159,7 @@ fn four_captures_run_at_once_and_end_with_their_readers() {
     readers.pop();
     lab.state().tick();
     assert_eq!(lab.state().captures(), 3);
-    readers.push(lab.capture("any", &[Way::Rx]));
+    readers.push(lab.capture("any", &[Direction::Rx]));
     lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b""))]);
     let read: Vec<usize> = readers.iter_mut().map(|reader| reader.read().frames.len()).collect();
     assert_eq!(read, [2, 2, 2, 1]);
@@ -172,7 +172,7 @@ fn four_captures_run_at_once_and_end_with_their_readers() {
 fn a_capture_survives_the_deletion_of_its_interface() {
     let setup = Setup::three_ports();
     let mut lab = Lab::new(&setup);
-    let mut reader = lab.capture("east", &[Way::Rx]);
+    let mut reader = lab.capture("east", &[Direction::Rx]);
     let mut without = Setup::new().port("west", 1).port("north", 3).host("west", 1);
     without.0.workers = setup.0.workers.clone();
     lab.apply(&without).expect("it can go");

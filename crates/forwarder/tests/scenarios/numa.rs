@@ -101,13 +101,13 @@ impl TwoNodes {
         frames.map(|frame| parse(&frame).payload).collect()
     }
 
-    /// Of each worker: its node, its queues, and packets that it took in from the other node.
+    /// Of each worker: its node, its queues, and packets that it received from the other node.
     fn workers(&mut self) -> Vec<(Option<u32>, Vec<String>, u64)> {
         let workers = self.state().list_workers().into_iter();
         workers.map(|worker| (worker.numa_node, worker.queues, worker.cross_node)).collect()
     }
 
-    /// Of each worker, packets that it took in from the other node since the start.
+    /// Of each worker, packets that it received from the other node since the start.
     fn crossed(&mut self) -> Vec<u64> {
         let now = self.workers().into_iter().map(|worker| worker.2);
         now.zip(&self.before).map(|(now, before)| now - before).collect()

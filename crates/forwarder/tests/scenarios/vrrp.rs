@@ -352,7 +352,7 @@ fn only_the_active_router_sends_router_advertisements() {
     lab.pass_time(Duration::from_secs(3));
     let sources = |lab: &Lab| -> Vec<Ipv6Addr> {
         let frames = lab.take("west");
-        let is_told = |frame: &&Vec<u8>| frame[12..14] == [0x86, 0xdd] && frame[54] == 134;
+        let is_reported = |frame: &&Vec<u8>| frame[12..14] == [0x86, 0xdd] && frame[54] == 134;
         let source = |frame: &Vec<u8>| {
             let view = ipv6::check(&frame[14..]).unwrap();
             let upper = view.upper().unwrap();
@@ -364,7 +364,7 @@ fn only_the_active_router_sends_router_advertisements() {
             assert_eq!(options.source_mac(), Some(Mac(mac(true))));
             view.source()
         };
-        frames.iter().filter(is_told).map(source).collect()
+        frames.iter().filter(is_reported).map(source).collect()
     };
     assert!(sources(&lab).is_empty(), "a backup sends none");
     lab.pass_time(Duration::from_secs(1));

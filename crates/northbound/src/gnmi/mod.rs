@@ -1,8 +1,8 @@
 //! gNMI: the data, users and rules of RESTCONF, over gRPC on the same port.
 //!
-//! All calls share a `service`. `path` parses paths, `read` and `tree` find the data, `value` encodes it. `set`, `target`
-//! and `confirm` change it. `subscribe`, `watch` and `messages` stream its changes, `client_locks` serializes requests of
-//! a client, and `status` formats errors.
+//! All calls share a `service`. `path` parses paths, `read` and `tree` find the data, `value` encodes it. `set`,
+//! `target` and `confirm` change it. `subscribe`, `watch` and `messages` stream its changes, `client_locks` serializes
+//! requests of a client, and `status` formats errors.
 
 mod client_locks;
 mod confirm;

@@ -249,7 +249,7 @@ impl Stream<'_> {
             }
         }
         self.sync().await?;
-        let mut is_heard = true;
+        let mut is_open = true;
         loop {
             let dues = self.watches.iter().filter_map(Watch::due);
             let next = dues.chain([Instant::now() + RIGHTS]).min().unwrap_or_else(Instant::now);
@@ -265,9 +265,9 @@ impl Stream<'_> {
                         return Err(Status::unavailable("the router is shutting down").into());
                     }
                 },
-                request = requests.message(), if is_heard => match request? {
+                request = requests.message(), if is_open => match request? {
                     // The client has closed its side and still receives.
-                    None => is_heard = false,
+                    None => is_open = false,
                     Some(_) => {
                         let words = "in mode STREAM, no message may follow the first one";
                         return Err(Status::invalid_argument(words).into());

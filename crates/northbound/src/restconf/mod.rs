@@ -1,8 +1,8 @@
 //! RESTCONF (RFC 8040): the datastores as resources, and `/ds/` of RFC 8527.
 //!
-//! A `call` is a request of an authenticated client. `path` and `query` parse requests, `read` reads, `body` and `write`
-//! change, `rpc` calls operations (`operation`), `library` describes the schema, `streams` sends events, and `fault`
-//! formats errors.
+//! A `call` is a request of an authenticated client. `path` and `query` parse requests, `read` reads, `body` and
+//! `write` change, `rpc` calls operations (`operation`), `library` describes the schema, `streams` sends events, and
+//! `fault` formats errors.
 
 pub mod body;
 mod call;

@@ -71,11 +71,11 @@ impl ReadRequest<'_> {
         for top in copy.reference().iter().flat_map(DataNodeRef::inclusive_siblings) {
             let step = step(&top);
             let fields = self.query.fields.as_deref();
-            let is_wanted = fields.is_none_or(|all| selected(all, &step).is_some())
+            let is_selected = fields.is_none_or(|all| selected(all, &step).is_some())
                 && self.query.depth != Some(1)
                 && fits(&top, self.query.content);
             let path = format!("/{}:{}", step.module, step.name);
-            if !is_wanted || !self.is_seen(std::slice::from_ref(&step)) {
+            if !is_selected || !self.is_seen(std::slice::from_ref(&step)) {
                 gone.push(path);
             }
         }
@@ -114,11 +114,11 @@ impl ReadRequest<'_> {
             let is_key = child.schema().is_list_key();
             let step = step(&child);
             let field = fields.and_then(|all| selected(all, &step));
-            let is_wanted = is_key
+            let is_selected = is_key
                 || depth != Some(1)
                     && (fields.is_none() || field.is_some())
                     && fits(&child, self.query.content);
-            if !is_wanted {
+            if !is_selected {
                 gone.push(child);
                 continue;
             }

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_once_and_beginnings_are_none() {
+    fn changes_are_reported_once_and_beginnings_are_none() {
         let mut known = LinkStates::default();
         assert_eq!(look(&mut known, &[("a", true), ("b", false)]), []);
         assert_eq!(look(&mut known, &[("a", false), ("b", false)]), [("a".into(), false)]);

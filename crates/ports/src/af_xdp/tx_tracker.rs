@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_is_told_once() {
+    fn what_is_owed_is_reported_once() {
         let tx_tracker = TxTracker::new(8);
         tx_tracker.owe(frame(60, 1, 0));
         tx_tracker.owe(frame(11_072, 3, 255));

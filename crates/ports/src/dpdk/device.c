@@ -15,18 +15,18 @@
 
 #include "shim.h"
 
-typedef void (*said_fn)(const char *text, size_t length);
+typedef void (*log_fn)(const char *text, size_t length);
 
-static ssize_t hear(void *said, const char *text, size_t length)
+static ssize_t write_log(void *report, const char *text, size_t length)
 {
-	((said_fn)said)(text, length);
+	((log_fn)report)(text, length);
 	return length;
 }
 
-int stoa_dpdk_start(int count, char **words, said_fn said)
+int stoa_dpdk_start(int count, char **words, log_fn report)
 {
-	cookie_io_functions_t listener = {.write = hear};
-	FILE *log = fopencookie((void *)said, "w", listener);
+	cookie_io_functions_t listener = {.write = write_log};
+	FILE *log = fopencookie((void *)report, "w", listener);
 
 	if (log == NULL)
 		return -errno;

@@ -225,8 +225,8 @@ static inline int is_plain(const struct headers *all, struct rte_mbuf *mbuf)
 	       (mbuf->ol_flags & odd) == 0;
 }
 
-/* Receives up to `want` (at most BURST) frames; `cache` is the calling worker's. Of those that are not plain the id is NONE, and their headers are
- * put into `odd` in order, counted by `odds`. */
+/* Receives up to `want` (at most BURST) frames; `cache` is the calling worker's. Of those that are not plain the id is
+ * NONE, and their headers are put into `odd` in order, counted by `odds`. */
 uint32_t stoa_dpdk_receive(const struct stock *stock, void *cache, uint16_t port, uint16_t queue, uint32_t want,
 			   uint32_t *ids, uint16_t *offsets, uint16_t *lengths, struct rte_mbuf **odd, uint32_t *odds)
 {
@@ -298,8 +298,8 @@ void stoa_dpdk_free(struct rte_mbuf *mbuf)
 	rte_pktmbuf_free(mbuf);
 }
 
-/* Sends up to BURST frames that lie in buffers of ours; `cache` is the calling worker's. Returns how many the device took, which owns their buffers
- * from then on. */
+/* Sends up to BURST frames that lie in buffers of ours; `cache` is the calling worker's. Returns how many the device
+ * took, which owns their buffers from then on. */
 uint32_t stoa_dpdk_transmit(const struct stock *stock, void *cache, uint16_t port, uint16_t queue, uint32_t count,
 			    const uint32_t *ids, const uint16_t *offsets, const uint16_t *lengths)
 {

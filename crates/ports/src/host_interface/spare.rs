@@ -1,6 +1,6 @@
-//! A spare queue of a host interface's device, for a process that outlives the forwarder. Linux takes a TAP device's carrier away with the last queue that
-//! is open, and routing daemons drop their neighbours then. A detached queue counts as open, and no packet goes to it
-//! (`tun_attach` and `__tun_detach` in `drivers/net/tun.c`).
+//! A spare queue of a host interface's device, for a process that outlives the forwarder. Linux takes a TAP device's
+//! carrier away with the last queue that is open, and routing daemons drop their neighbours then. A detached queue
+//! counts as open, and no packet goes to it (`tun_attach` and `__tun_detach` in `drivers/net/tun.c`).
 
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;
@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use crate::tap::sys;
 use crate::{netdevice, netns};
 
-/// Opens a detached queue of the device `device` with number `index` in the network namespace `netns`; "" is our own. The device keeps
-/// its carrier for as long as the queue is open, or until it is deleted; the queue is of no other use.
+/// Opens a detached queue of the device `device` with number `index` in the network namespace `netns`; "" is our own.
+/// The device keeps its carrier for as long as the queue is open, or until it is deleted; the queue is of no other use.
 ///
 /// # Errors
 /// There is no such device any more, or it is no TAP device of several queues; no CAP_NET_ADMIN; no such namespace.

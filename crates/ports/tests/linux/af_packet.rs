@@ -264,7 +264,7 @@ fn what_cannot_be_taken_is_counted() {
 }
 
 #[test]
-fn a_frame_that_the_device_refuses_is_told_and_does_not_stop_the_next() {
+fn a_frame_that_the_device_refuses_is_reported_and_does_not_stop_the_next() {
     let Some(spaces) = namespaces("a_frame_that_the_device_refuses") else { return };
     join(&spaces);
     let mut near = Side::open(&config(&spaces[0], "near0"));
@@ -281,8 +281,8 @@ fn a_frame_that_the_device_refuses_is_told_and_does_not_stop_the_next() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
-    let Some(spaces) = namespaces("what_is_wrong_is_said") else { return };
+fn what_is_wrong_is_reported() {
+    let Some(spaces) = namespaces("what_is_wrong_is_reported") else { return };
     let pool = stoa_engine::Pool::leak(512, stoa_engine::pool::HugePages::Never).expect("memory");
     let open = |config: &PortConfig| stoa_ports::open(config, pool).err().expect("refused");
     let error = open(&config(&spaces[0], "near0"));

@@ -258,7 +258,7 @@ fn tags_are_given_back_to_a_renamed_device() {
 }
 
 #[test]
-fn what_the_device_does_not_take_is_told() {
+fn what_the_device_does_not_take_is_reported() {
     let Some(spaces) = namespaces("what_the_device_does_not_take") else { return };
     join(&spaces);
     let mut near = Side::open(&config(&spaces[0], "near0"));
@@ -291,8 +291,8 @@ fn overload_is_shed_by_the_kernel_and_counted() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
-    let Some(spaces) = namespaces("what_is_wrong_is_said") else { return };
+fn what_is_wrong_is_reported() {
+    let Some(spaces) = namespaces("what_is_wrong_is_reported") else { return };
     join(&spaces);
     let pool = stoa_engine::Pool::leak(512, stoa_engine::pool::HugePages::Never).expect("memory");
     let error = stoa_ports::open(&config(&spaces[0], "none0"), pool).err().expect("refused");

@@ -9,7 +9,7 @@ use crate::side::{Side, join, namespaces};
 /// What the kernel throws away after it took the descriptors: here, frames that the far end
 /// has no space for in its MTU.
 #[test]
-fn what_the_kernel_refuses_later_is_told_in_full() {
+fn what_the_kernel_refuses_later_is_reported_in_full() {
     let Some(spaces) = namespaces("what_the_kernel_refuses_later") else { return };
     join(&spaces);
     spaces[1].ip(&["link", "set", "far0", "mtu", "500"]).expect("mtu");
@@ -48,7 +48,7 @@ fn what_the_kernel_refuses_later_is_told_in_full() {
 
 /// A queue that goes leaves nothing untold, and its other half touches nothing of it any more.
 #[test]
-fn what_a_queue_leaves_behind_is_told() {
+fn what_a_queue_leaves_behind_is_reported() {
     let Some(spaces) = namespaces("what_a_queue_leaves_behind") else { return };
     join(&spaces);
     spaces[1].ip(&["link", "set", "far0", "mtu", "500"]).expect("mtu");

@@ -92,7 +92,7 @@ fn a_deleted_or_downed_device_comes_back() {
     assert!(shown.contains("02:00:00:00:00:77") && shown.contains("LOWER_UP"), "{shown}");
 }
 
-/// While the controller holds a spare queue, a device keeps its carrier without a forwarder, and until the next one's port is up.
+/// While the controller holds a spare queue, a device keeps its carrier without a forwarder, until the next port is up.
 #[test]
 fn a_spare_queue_keeps_the_carrier_and_not_the_device() {
     let Some([near, _far]) = namespaces("a_spare_queue_keeps_the_carrier") else { return };

@@ -54,7 +54,7 @@ fn several_queues_share_the_frames() {
 }
 
 #[test]
-fn a_frame_that_the_device_refuses_is_told_and_does_not_stop_the_next() {
+fn a_frame_that_the_device_refuses_is_reported_and_does_not_stop_the_next() {
     let Some([near, _far]) = namespaces("a_frame_that_the_device_refuses") else { return };
     let mut side = open(&near, 1);
     let mut linux = Side::open(&af_packet::config(&near, "tap0"));

@@ -69,7 +69,7 @@ fn state(interface: &InterfaceState) -> &'static str {
     }
 }
 
-/// The driver of a port, or the tags and parent of a sub-interface; then its cross-connect, its host interface and its options.
+/// The driver of a port, or the tags and parent of a sub-interface; then cross-connect, host interface and options.
 fn on(interface: &InterfaceState) -> String {
     let mut on = driver_or_parent(interface);
     for (label, value) in

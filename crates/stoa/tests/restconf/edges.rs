@@ -216,7 +216,7 @@ fn link_changes_are_streamed() {
     .unwrap();
     stream.flush().unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
-    let heard = std::thread::scope(|scope| {
+    let received = std::thread::scope(|scope| {
         // The first poll after a subscription is the baseline: earlier changes are not reported.
         scope.spawn(|| {
             let begun = Instant::now();
@@ -237,7 +237,7 @@ fn link_changes_are_streamed() {
         done.store(true, std::sync::atomic::Ordering::Relaxed);
         event
     });
-    let event = heard.expect("an event came");
+    let event = received.expect("an event came");
     let link = &event["ietf-restconf:notification"]["stoa-interfaces:interface-state-changed"];
     assert_eq!(link["name"], "lan", "{event}");
     assert!(["up", "down"].contains(&link["oper-status"].as_str().unwrap()), "{event}");

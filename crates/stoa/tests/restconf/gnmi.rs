@@ -245,11 +245,11 @@ async fn changes_are_streamed_as_they_happen() {
     let (description, status) = (format!("{LAN}/description"), format!("{LAN}/oper-status"));
     let on_change = SubscriptionMode::OnChange;
     let list = watched(&[(&description, on_change), (&status, on_change)]);
-    let mut heard = testbed.stream("ann", list).await;
-    let first = heard.first().await;
+    let mut stream = testbed.stream("ann", list).await;
+    let first = stream.first().await;
     assert_eq!(first.iter().map(value).collect::<Vec<_>>(), [json!("up")]);
     testbed.update(&description, json!("new")).await.unwrap();
-    let reply = heard.until(|reply| !reply.update.is_empty()).await;
+    let reply = stream.until(|reply| !reply.update.is_empty()).await;
     assert_eq!(value(&reply.update[0]), json!("new"));
     let there = "ietf-interfaces:interfaces/interface[name=lan]/description";
     assert_eq!(text(reply.update[0].path.as_ref().unwrap()), there);
@@ -257,10 +257,10 @@ async fn changes_are_streamed_as_they_happen() {
         .set(SetRequest { delete: vec![path(&description)], ..SetRequest::default() })
         .await
         .unwrap();
-    let reply = heard.until(|reply| !reply.delete.is_empty()).await;
+    let reply = stream.until(|reply| !reply.delete.is_empty()).await;
     assert_eq!(text(&reply.delete[0]), there);
     testbed.update(&format!("{LAN}/enabled"), json!(false)).await.unwrap();
-    let reply = heard.until(|reply| !reply.update.is_empty()).await;
+    let reply = stream.until(|reply| !reply.update.is_empty()).await;
     assert_eq!(value(&reply.update[0]), json!("down"));
     // A deleted entry is one delete.
     let mut all = testbed
@@ -277,7 +277,7 @@ async fn changes_are_streamed_as_they_happen() {
         SetRequest { delete: vec![path("management/user[name=ann]")], ..SetRequest::default() };
     testbed.set(ann).await.unwrap();
     let end = loop {
-        match heard.next().await {
+        match stream.next().await {
             Ok(_) => {}
             Err(end) => break end,
         }

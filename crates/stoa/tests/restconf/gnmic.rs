@@ -120,12 +120,12 @@ struct Listening {
 
 impl Listening {
     /// Waits for a line that contains all of these.
-    fn until(&mut self, wanted: &[&str]) {
+    fn until(&mut self, expected: &[&str]) {
         let begun = Instant::now();
         let mut seen = String::new();
         while let Some(left) = DEADLINE.checked_sub(begun.elapsed()) {
             let Ok(line) = self.lines.recv_timeout(left) else { break };
-            if wanted.iter().all(|one| line.contains(one)) {
+            if expected.iter().all(|one| line.contains(one)) {
                 return;
             }
             seen.push_str(&line);
@@ -134,7 +134,7 @@ impl Listening {
         let _ = self.child.kill();
         let mut complaint = String::new();
         let _ = self.child.stderr.take().unwrap().read_to_string(&mut complaint);
-        panic!("{wanted:?} was never received:\n{seen}\n{complaint}");
+        panic!("{expected:?} was never received:\n{seen}\n{complaint}");
     }
 }
 
@@ -149,8 +149,8 @@ impl Drop for Listening {
 fn capabilities_get_and_errors() {
     let Some(testbed) = Testbed::new() else { return };
     let text = testbed.output(&["capabilities"]);
-    for wanted in ["0.10.0", "JSON_IETF", "ietf-interfaces", "stoa-forwarder"] {
-        assert!(text.contains(wanted), "{wanted}: {text}");
+    for expected in ["0.10.0", "JSON_IETF", "ietf-interfaces", "stoa-forwarder"] {
+        assert!(text.contains(expected), "{expected}: {text}");
     }
     let lan = testbed.value(LAN);
     assert_eq!(lan["ietf-interfaces:type"], "iana-if-type:ethernetCsmacd");

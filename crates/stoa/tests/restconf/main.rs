@@ -280,7 +280,7 @@ fn events_are_streamed() {
         line.clear();
         assert!(reader.read_line(&mut line).unwrap() > 0, "no stream");
     }
-    let body = json!({ "ietf-interfaces:description": "heard" }).to_string();
+    let body = json!({ "ietf-interfaces:description": "received" }).to_string();
     let put = router.ask(ROOT, "PUT", &format!("{LAN}/description"), &[JSON], &body);
     assert_eq!(put.status, 201, "{put:?}");
     let changed = loop {
@@ -295,7 +295,7 @@ fn events_are_streamed() {
     let changed = &changed["ietf-restconf:notification"]["stoa-datastore:changed"];
     assert_eq!(
         (changed["author"].as_str(), changed["change"][0]["new"].as_str()),
-        (Some("root"), Some("heard")),
+        (Some("root"), Some("received")),
         "{changed}"
     );
 }

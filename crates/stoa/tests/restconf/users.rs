@@ -102,9 +102,12 @@ fn a_terminal_prompts_and_hides_the_password() {
     keys.write_all(b"correct hosre\x15correct horse\r").unwrap();
     let first = until(&mut screen, "Repeat password: ");
     keys.write_all(b"correct horse\r").unwrap();
-    let said = until(&mut screen, "stoa commit\r\n");
-    assert!(!first.contains("horse") && !said.contains("horse"), "{first}{said}");
-    assert!(said.contains("Created the administrator admin") && said.contains("/whoami"), "{said}");
+    let shown = until(&mut screen, "stoa commit\r\n");
+    assert!(!first.contains("horse") && !shown.contains("horse"), "{first}{shown}");
+    assert!(
+        shown.contains("Created the administrator admin") && shown.contains("/whoami"),
+        "{shown}"
+    );
     drop(keys);
     assert!(child.wait().unwrap().success());
     assert_eq!(router.ask("admin:correct horse", "GET", "/whoami", &[], "").status, 200);

@@ -184,8 +184,8 @@ mod loom_tests {
     fn a_moving_entry_is_found() {
         loom::model(|| {
             let slots = Arc::new(Slots::new(4, 1));
-            let with = |wanted: [usize; 2]| {
-                (1..).find(|key| slots.hash.positions(*key) == wanted).expect("a key")
+            let with = |positions: [usize; 2]| {
+                (1..).find(|key| slots.hash.positions(*key) == positions).expect("a key")
             };
             // Each of the latter two has one position only, and drives the first one away.
             let (moving, low, high) = (with([1, 2]), with([1, 1]), with([2, 2]));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_fault_is_told() {
+    fn the_first_fault_is_reported() {
         assert_eq!(fault(&[1, 1, 7, 0]), Some(2));
         assert_eq!(fault(&[148, 4, 0, 0, 7]), Some(4));
         assert_eq!(fault(&[148, 4, 0, 0, 0, 7]), None);

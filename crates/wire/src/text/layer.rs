@@ -84,14 +84,14 @@ pub(super) fn ip6_at(bytes: &[u8], at: usize) -> Ipv6Addr {
 }
 
 /// A type that no further header gives.
-fn unsaid(kind: u16, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let is_said = matches!(kind, ethertype::IP4 | ethertype::IP6 | ethertype::ARP);
-    if is_said || vlan::is_tag(kind) { Ok(()) } else { write!(out, ", type {kind:#06x}") }
+fn not_shown(kind: u16, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let is_shown = matches!(kind, ethertype::IP4 | ethertype::IP6 | ethertype::ARP);
+    if is_shown || vlan::is_tag(kind) { Ok(()) } else { write!(out, ", type {kind:#06x}") }
 }
 
 fn ethernet(header: &[u8], out: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(out, "Ethernet {} > {}", mac(header, 6), mac(header, 0))?;
-    unsaid(half(header, 12), out)
+    not_shown(half(header, 12), out)
 }
 
 fn tag(tpid: u16, tci: u16, next: u16, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,7 +100,7 @@ fn tag(tpid: u16, tci: u16, next: u16, out: &mut fmt::Formatter<'_>) -> fmt::Res
     if tci >> 13 != 0 {
         write!(out, ", priority {}", tci >> 13)?;
     }
-    unsaid(next, out)
+    not_shown(next, out)
 }
 
 fn arp(packet: &[u8], out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -132,8 +132,8 @@ proptest! {
             match step {
                 Step::Announce { route_source, prefix, protocol, target } => {
                     models[route_source].routes.insert(prefix, (protocol, target, true));
-                    let said = PROTOCOLS[usize::from(protocol)];
-                    let event = routes(said, Some(targets(target)), &[PREFIXES[prefix]]);
+                    let sent = PROTOCOLS[usize::from(protocol)];
+                    let event = routes(sent, Some(targets(target)), &[PREFIXES[prefix]]);
                     table.process(&route_sources[route_source], vec![event], now);
                 }
                 Step::Withdraw { route_source, prefix } => {

@@ -27,7 +27,7 @@ impl Node for Give {
     }
 }
 
-/// The interface that is said to have received the packets.
+/// The interface that the packets name as the one that received them.
 const INTERFACE: u32 = 5;
 
 /// A traced packet.

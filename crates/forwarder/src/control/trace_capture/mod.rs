@@ -146,7 +146,7 @@ impl ForwarderState {
                 None,
                 captures.capacity,
                 captures.missed,
-                "Refused are frames; capture less: by a filter, --snap-length, or on another interface.",
+                "Captures miss frames beyond this limit: use a filter, --snap-length, or another interface.",
             ),
             limit(
                 "traced-packets",

@@ -110,7 +110,7 @@ fn features() -> &'static Arcs {
 
 /// The instance before the output features, or the one behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Instance {
     Before,
     Behind,
 }
@@ -121,7 +121,7 @@ type Lane = ([u16; 3], u32, Option<u32>, Vec<u8>);
 /// The output of the node: lanes and the counters of each adjacency. `choice` is the adjacency of
 /// each lane, one that is not there included; `None`: all lanes use the first one.
 fn outcome<F: Family>(
-    (kernel, place): (Kernel, Place),
+    (kernel, place): (Kernel, Instance),
     packets: &[Packet],
     adjacencies: &[Adjacency],
     choice: Option<&[usize]>,
@@ -149,8 +149,8 @@ fn outcome<F: Family>(
     }
     let counters: Vec<_> = (0..capacity).map(|_| AdjacencyCounters::default()).collect();
     let mut stage = match place {
-        Place::Before => Stage::before_features::<F>(kernel),
-        Place::Behind => Stage::behind_features(kernel),
+        Instance::Before => Stage::before_features::<F>(kernel),
+        Instance::Behind => Stage::behind_features(kernel),
     };
     let next = stage.run::<F>(F::arc(features()), &mut vector, &reader, &counters);
     if let Next::All(next) = next {
@@ -182,7 +182,7 @@ proptest! {
         choice in proptest::collection::vec(0..4_usize, VECTOR),
     ) {
         let choices = [None, Some(&choice[..])];
-        let places = choices.map(|choice| [Place::Before, Place::Behind].map(|it| (choice, it)));
+        let places = choices.map(|choice| [Instance::Before, Instance::Behind].map(|it| (choice, it)));
         for (choice, place) in places.into_iter().flatten() {
             let scalar = (Kernel::Scalar, place);
             let scalar4 = outcome::<Ip4>(scalar, &packets, &adjacencies, choice);
@@ -209,8 +209,8 @@ proptest! {
             .map(|adjacency| Adjacency { has_output_features: false, ..adjacency.clone() })
             .collect();
         for kernel in Kernel::available() {
-            let place = (kernel, Place::Behind);
-            let plain = (kernel, Place::Before);
+            let place = (kernel, Instance::Behind);
+            let plain = (kernel, Instance::Before);
             prop_assert_eq!(
                 outcome::<Ip4>(place, &packets, &adjacencies, Some(&choice)),
                 outcome::<Ip4>(plain, &packets, &without, Some(&choice))
@@ -236,18 +236,18 @@ proptest! {
 #[test]
 fn every_length_is_written() {
     let rewrite: Vec<u8> = (1..=MAX_REWRITE as u8).collect();
-    let of = |length: usize, place: Place| Adjacency {
+    let of = |length: usize, place: Instance| Adjacency {
         interface: 7,
         mtu: 1500,
         kind: AdjacencyKind::Complete,
-        has_output_features: place == Place::Behind,
+        has_output_features: place == Instance::Behind,
         context: 0,
         rewrite: rewrite[..length].to_vec(),
     };
     let packet =
         Packet { offset: 142, length: 64, flags: 0, is_jumbo: false, bytes: vec![0x40; 64] };
     let packets = vec![packet; 2 * VECTOR / 3];
-    let places = [Place::Before, Place::Behind];
+    let places = [Instance::Before, Instance::Behind];
     for (length, place) in (0..=MAX_REWRITE).flat_map(|length| places.map(|it| (length, it))) {
         let adjacencies = [of(length, place), of(MAX_REWRITE - length, place)];
         let choice: Vec<_> = (0..VECTOR).map(|lane| lane / 3 % 2).collect();

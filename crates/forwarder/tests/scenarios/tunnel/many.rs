@@ -94,7 +94,7 @@ fn encapsulate(lab: &mut Lab, order: &[u16], expected: &mut [[u64; 4]]) {
     let packets: Vec<_> =
         (0..).zip(order).map(|(turn, at)| inner((host4(1), to(*at)), turn)).collect();
     lab.send("west", packets.iter().map(|(packet, _)| packet_from(1, packet)).collect::<Vec<_>>());
-    let mut wanted = HashSet::new();
+    let mut expected_outer = HashSet::new();
     for (turn, (at, (packet, class))) in order.iter().zip(&packets).enumerate() {
         let ((outer_is_ip4, encapsulation), remote, _) = of_many(*at);
         let ends = (ends(outer_is_ip4).0, remote);
@@ -105,11 +105,11 @@ fn encapsulate(lab: &mut Lab, order: &[u16], expected: &mut [[u64; 4]]) {
         if outer_is_ip4 {
             outer[10..12].fill(0);
         }
-        wanted.insert(outer);
+        expected_outer.insert(outer);
         expected[usize::from(*at)][0] += 1;
         expected[usize::from(*at)][1] += packet.len() as u64;
     }
-    assert_eq!(wanted.len(), order.len());
+    assert_eq!(expected_outer.len(), order.len());
     let (frames, mut identifications) = (lab.take("east"), HashSet::new());
     assert_eq!(frames.len(), order.len());
     for frame in frames {
@@ -126,13 +126,13 @@ fn encapsulate(lab: &mut Lab, order: &[u16], expected: &mut [[u64; 4]]) {
             outer[4..6].fill(0);
             outer[10..12].fill(0);
         }
-        assert!(wanted.remove(&outer), "{outer:x?}");
+        assert!(expected_outer.remove(&outer), "{outer:x?}");
     }
 }
 
 /// Packets from tunnels, among packets of none: with the protocol of another kind, or another source.
 fn decapsulate(lab: &mut Lab, order: &[u16], expected: &mut [[u64; 4]]) {
-    let (mut frames, mut wanted) = (Vec::new(), HashSet::new());
+    let (mut frames, mut expected_inner) = (Vec::new(), HashSet::new());
     for (turn, at) in order.iter().enumerate() {
         let ((outer_is_ip4, encapsulation), remote, network) = of_many(*at);
         let from = network | Ipv4Addr::new(0, 0, 0, 9);
@@ -146,16 +146,16 @@ fn decapsulate(lab: &mut Lab, order: &[u16], expected: &mut [[u64; 4]]) {
         let outer = encapsulated_between(ends, encapsulation, &packet, 0);
         frames.push(packet_from(2, &outer));
         if !is_wrong {
-            wanted.insert(forwarded(&packet));
+            expected_inner.insert(forwarded(&packet));
             expected[usize::from(*at)][2] += 1;
             expected[usize::from(*at)][3] += packet.len() as u64;
         }
     }
     lab.send("east", frames);
     let received = lab.take("west");
-    assert_eq!(received.len(), wanted.len());
+    assert_eq!(received.len(), expected_inner.len());
     for frame in received {
-        assert!(wanted.remove(&frame[ethernet::LENGTH..]), "{frame:x?}");
+        assert!(expected_inner.remove(&frame[ethernet::LENGTH..]), "{frame:x?}");
     }
     lab.take("east");
 }

@@ -92,15 +92,15 @@ async fn forged_responses_are_discarded() {
 
 #[tokio::test]
 async fn an_unresponsive_server_is_tried_last() {
-    let (dead, dead_heard) = server(say_nothing).await;
-    let (next, next_heard) = server(accept).await;
+    let (dead, dead_received) = server(say_nothing).await;
+    let (next, next_received) = server(accept).await;
     let settings = settings(vec![dead, next]);
     let servers = Servers::default();
     assert!(servers.ask(&settings, HERE, "ann", "x").await.unwrap().is_some());
-    assert_eq!((*dead_heard.borrow(), *next_heard.borrow()), (2, 1), "twice, then the next");
+    assert_eq!((*dead_received.borrow(), *next_received.borrow()), (2, 1), "twice, then the next");
     let begun = Instant::now();
     assert!(servers.ask(&settings, HERE, "bob", "x").await.unwrap().is_some());
-    assert_eq!((*dead_heard.borrow(), *next_heard.borrow()), (2, 2));
+    assert_eq!((*dead_received.borrow(), *next_received.borrow()), (2, 2));
     assert!(begun.elapsed() < Duration::from_secs(1), "nobody waits for it a second time");
 }
 
