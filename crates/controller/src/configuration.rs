@@ -20,7 +20,7 @@ use crate::config::routes::{FloatingStaticRoutes, Key};
 use crate::config::{self, host_bits};
 pub use crate::configuration_text::ConfigurationText;
 use crate::rib::{self, RouteAnnotation};
-pub(crate) use part::{Bulk, ChangedPart};
+pub(crate) use part::{Bulk, ChangedPart, Origin};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -54,6 +54,8 @@ pub struct Configuration {
     pub kernel_tables: Arc<[(String, u32)]>,
     /// Users, access rules and servers of the management.
     pub management: Arc<Management>,
+    /// What it was made of, if it differs in a few interfaces only.
+    pub(crate) origin: Origin,
 }
 
 impl Configuration {
@@ -158,6 +160,7 @@ impl Configuration {
             route_sources: translated.route_sources.into(),
             kernel_tables: translated.kernel_tables.into(),
             management: Arc::new(translated.management),
+            origin: Origin::default(),
         })
     }
 

@@ -6,11 +6,13 @@ use std::hash::Hash;
 
 use stoa_api::v1::{self, Desired, DesiredChange};
 
-/// What makes the second state of the first, whose routes lie apart. `None`: only the whole state can be sent, as it
-/// changes what is fixed while the forwarder runs.
+/// What makes the second state of the first, whose routes lie apart. `changed_interfaces`: the indexes of the only
+/// interfaces that may differ, if they are known. `None`: only the whole state can be sent, as it changes what is fixed
+/// while the forwarder runs.
 pub(super) fn difference(
     [held, new]: [&Desired; 2],
     [held_routes, new_routes]: [&[v1::Route]; 2],
+    changed_interfaces: Option<&[usize]>,
 ) -> Option<DesiredChange> {
     // Field by field, so that a new field cannot be forgotten here. The routes lie apart.
     let Desired {
@@ -30,7 +32,13 @@ pub(super) fn difference(
         return None;
     }
     let ports = changes(&held.ports, ports, |it| &it.interface);
-    let interfaces = changes(&held.interfaces, interfaces, |it| &it.name);
+    let interfaces = match changed_interfaces {
+        Some(indexes) => {
+            let set = indexes.iter().filter_map(|index| interfaces.get(*index)).collect();
+            ObjectChanges { set, removed: Vec::new() }
+        }
+        None => changes(&held.interfaces, interfaces, |it| &it.name),
+    };
     // Configurations share routes that have not changed.
     let are_shared = std::ptr::eq(held_routes, new_routes);
     let routes = if are_shared { [&[][..]; 2] } else { [held_routes, new_routes] };
@@ -115,7 +123,7 @@ mod tests {
 
     /// The difference of states that contain their routes.
     fn difference(held: &Desired, new: &Desired) -> Option<DesiredChange> {
-        super::difference([held, new], [&held.routes, &new.routes])
+        super::difference([held, new], [&held.routes, &new.routes], None)
     }
 
     fn desired() -> impl Strategy<Value = Desired> {

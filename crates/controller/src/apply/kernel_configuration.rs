@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stoa_api::v1;
 
 use super::{Error, ForwarderConnection};
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, Origin};
 use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
 
 impl ForwarderConnection {
@@ -75,7 +75,7 @@ impl ForwarderConnection {
             let applied = self.apply(configuration).await?;
             return Ok((applied, Arc::clone(configuration)));
         }
-        let mut merged = (**configuration).clone();
+        let mut merged = Configuration { origin: Origin::default(), ..(**configuration).clone() };
         let mut rejections = BTreeSet::new();
         for refused in kernel_configuration.merge(&mut merged.desired, &mut merged.routes) {
             let rejection = format!("{}: {}", refused.interface, refused.reason);

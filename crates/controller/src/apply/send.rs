@@ -63,12 +63,13 @@ impl ForwarderConnection {
     async fn send_change(
         &self,
         held: &Held,
-        new: &Configuration,
+        new: &Arc<Configuration>,
     ) -> Option<Result<v1::Applied, Status>> {
-        let states = [&*held.configuration, new];
+        let states = [&held.configuration, new];
         let change = difference::difference(
             states.map(|it| &it.desired),
             states.map(|it| it.routes.as_slice()),
+            new.origin.changed_interfaces(&held.configuration),
         )?;
         let change = v1::DesiredChange { generation: held.generation, ..change };
         let mut request = Request::new(change);

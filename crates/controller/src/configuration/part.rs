@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use stoa_yang::error::ValidationErrors;
 use yang5::data::DataNodeRef;
@@ -31,13 +31,32 @@ pub(crate) struct ChangedPart<'a> {
     pub paths: &'a [&'a str],
 }
 
+/// The configuration that another one was made of, and the interfaces in which the two differ. Saves a comparison of all
+/// interfaces; it is no part of what a configuration is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin(Option<(Weak<Configuration>, Vec<usize>)>);
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Origin {
+    /// The indexes of the interfaces that differ from those of `held`; `None`: unknown.
+    pub(crate) fn changed_interfaces(&self, held: &Arc<Configuration>) -> Option<&[usize]> {
+        let (origin, changed) = self.0.as_ref()?;
+        std::ptr::eq(origin.as_ptr(), Arc::as_ptr(held)).then_some(changed.as_slice())
+    }
+}
+
 /// Leafs of an interface that nothing else depends on, neither in the YANG modules nor in `config`.
 const OWN_LEAFS: [&str; 2] = ["description", "enabled"];
 
 impl Configuration {
     /// This configuration with a changed part. `None`: the whole has to be validated.
     pub(crate) fn with_part(
-        &self,
+        self: &Arc<Self>,
         path: &Path,
         bulk: Bulk,
         part: ChangedPart<'_>,
@@ -50,11 +69,11 @@ impl Configuration {
     }
 
     /// With other leafs of interfaces.
-    fn with_leafs(&self, part: ChangedPart<'_>) -> Option<Configuration> {
+    fn with_leafs(self: &Arc<Self>, part: ChangedPart<'_>) -> Option<Configuration> {
         if !part.paths.iter().all(|path| is_own_leaf(path)) {
             return None;
         }
-        let mut changed = self.clone();
+        let (mut changed, mut indexes) = (Configuration::clone(self), Vec::new());
         let top = part.after.reference()?.inclusive_siblings();
         let all = top.filter(|node| node.schema().name() == "interfaces");
         for entry in all.flat_map(|node| node.children()) {
@@ -64,10 +83,13 @@ impl Configuration {
             };
             let name = leaf("name")?;
             let interfaces = &mut changed.desired.interfaces;
-            let interface = interfaces.iter_mut().find(|interface| interface.name == name)?;
+            let index = interfaces.iter().position(|interface| interface.name == name)?;
+            indexes.push(index);
+            let interface = &mut interfaces[index];
             interface.description = leaf("description").unwrap_or_default();
             interface.enabled = leaf("enabled").is_none_or(|value| value == "true");
         }
+        changed.origin = Origin(Some((Arc::downgrade(self), indexes)));
         Some(changed)
     }
 
@@ -95,6 +117,7 @@ impl Configuration {
             route_sources: new.route_sources.into(),
             kernel_tables: new.kernel_tables.into(),
             management: Arc::new(new.management),
+            origin: Origin::default(),
         })
     }
 }

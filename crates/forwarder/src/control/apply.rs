@@ -175,13 +175,16 @@ impl Forwarder {
     pub fn change(
         &mut self,
         generation: u64,
-        change: DesiredChange,
+        mut change: DesiredChange,
     ) -> Result<v1::Applied, ChangeError> {
         let (Some(state), Some(held), true) =
             (&mut self.state, &mut self.held, generation == self.generation)
         else {
             return Err(ChangeError::Generation { held: self.generation });
         };
+        if !self.is_incomplete {
+            change.leave_out_same(held.desired());
+        }
         if change.is_empty() && !self.is_incomplete {
             return Ok(v1::Applied::default());
         }

@@ -92,7 +92,7 @@ impl ForwarderState {
         TouchedInterfaces { are_names_new: !stale.is_empty(), indexes: stale }
     }
 
-    /// Sets touched interfaces and their sub-interfaces. Interfaces of ports first: sub-interfaces inherit MAC
+    /// Sets touched interfaces, and their sub-interfaces where those inherit what has changed. Interfaces of ports first: sub-interfaces inherit MAC
     /// address and MTU from them.
     fn set_interfaces(
         &mut self,
@@ -103,7 +103,9 @@ impl ForwarderState {
         let all = &held.desired().interfaces;
         let (mut first, mut second) = (Vec::new(), BTreeSet::new());
         for name in touched.names() {
-            second.extend(held.references().subs_of(name));
+            if touched.passes_on(name, held.desired()) {
+                second.extend(held.references().subs_of(name));
+            }
             match all.get(name).map(|interface| &interface.parent) {
                 Some(None) => first.push(name),
                 Some(Some(_)) => drop(second.insert(name)),

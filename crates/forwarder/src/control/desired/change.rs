@@ -233,6 +233,21 @@ impl DesiredChange {
         self.interfaces.keys().chain(self.ports.keys()).collect()
     }
 
+    /// Leaves out interfaces that are held as they are: the contract has fields that only the controller uses.
+    pub(in crate::control) fn leave_out_same(&mut self, held: &DesiredState) {
+        self.interfaces.retain(|name, new| held.interfaces.get(name) != new.as_ref());
+    }
+
+    /// Whether the sub-interfaces of `name` change with it. The change is the inverse of one that led to `desired`, or
+    /// the other way round.
+    pub(in crate::control) fn passes_on(&self, name: &String, desired: &DesiredState) -> bool {
+        match (self.interfaces.get(name), desired.interfaces.get(name)) {
+            _ if self.ports.contains_key(name) => true,
+            (Some(Some(former)), Some(now)) => !former.passes_on_the_same(now),
+            _ => true,
+        }
+    }
+
     /// Frees the memory of a change in pieces.
     pub(in crate::control) fn discard(self, pause: Pause<'_>) {
         let pacer = &mut Pacer::new(pause);

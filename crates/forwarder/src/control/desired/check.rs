@@ -65,7 +65,9 @@ impl Held {
         let touched = inverse.names();
         let mut names = touched.clone();
         for name in &touched {
-            names.extend(self.references().subs_of(name));
+            if inverse.passes_on(name, desired) {
+                names.extend(self.references().subs_of(name));
+            }
             names.extend(self.references().across_to(name));
             // What it may be depends on its sub-interfaces.
             names.extend(desired.interfaces.get(*name).and_then(|it| it.parent.as_ref()));

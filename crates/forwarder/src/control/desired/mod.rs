@@ -151,6 +151,32 @@ pub struct HostInterface {
 }
 
 impl Interface {
+    /// Whether the sub-interfaces of a port are the same with either of two states of its interface.
+    pub(in crate::control) fn passes_on_the_same(&self, other: &Self) -> bool {
+        // All fields, so that a new one cannot be forgotten here.
+        let Self {
+            parent,
+            tags,
+            enabled,
+            mac,
+            host_interface,
+            cross_connect,
+            ip4: _,
+            ip6: _,
+            vrf: _,
+            bfd: _,
+            noop: _,
+            flow_hash: _,
+            noop_ethernet: _,
+            noop_local: _,
+            noop_output: _,
+            noop_port: _,
+        } = self;
+        (parent, tags, host_interface, cross_connect)
+            == (&other.parent, &other.tags, &other.host_interface, &other.cross_connect)
+            && (*enabled, *mac) == (other.enabled, other.mac)
+    }
+
     /// The tags as keys of the VLAN table.
     pub fn tag_keys(&self) -> Vec<TagKey> {
         self.tags.iter().filter_map(|(tpid, vid)| tag_key(*tpid, *vid)).collect()
