@@ -1,6 +1,8 @@
 //! The server's certificate: the configured one, or a self-signed one that is created at the first start.
 
+use std::fs::DirBuilder;
 use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -95,7 +97,8 @@ impl Files {
         let (certificate, key) = own_certificate(addresses).map_err(|error| error.to_string())?;
         let folder = self.certificate.parent().unwrap_or(Path::new("/"));
         let write = || {
-            std::fs::create_dir_all(folder)?;
+            // The group of the router may read the certificate, never the key.
+            DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
             write_whole(&self.key, key.as_bytes())?;
             // Clients read the certificate to verify the server.
             write_mode(&self.certificate, certificate.as_bytes(), 0o644)
