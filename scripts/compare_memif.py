@@ -162,7 +162,8 @@ def command(what, given, place, cpu):
         with open(f"{place}/stoa.json", "w", encoding="utf-8") as file:
             made = {"across": stoa_across, "dpdk": stoa_over_dpdk}.get("".join(options), stoa_routing)
             json.dump(made(place, listens, cpu), file)
-        return [given.binary, "run", "--config", f"{place}/stoa.json", "--socket", f"{place}/stoa.sock"]
+        return [given.binary, "run", "--config", f"{place}/stoa.json", "--socket", f"{place}/stoa.sock",
+                "--memif-folder", place]
     if what["kind"] == "least":
         return ["taskset", "-c", str(cpu), given.load, f"{place}/in.sock", f"{place}/out.sock",
                 "master", str(what["size"]), "0"]

@@ -82,10 +82,11 @@ fn hosts_communicate_over_packet_sockets_of_dpdk() -> Result<()> {
 fn invalid_devices_are_refused(scenario: &Scenario, sides: &[Side]) -> Result<()> {
     let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
     let cases = [
-        (dpdk("net_nonsense0"), "DPDK has no driver for net_nonsense0"),
+        (dpdk("net_nonsense0"), "nor a permitted virtual device"),
         (dpdk("0000:fe:1f.7"), "there is no such PCI device"),
-        (dpdk("net_af_xdp0,iface=host-b"), "use Stoa's af-xdp driver"),
-        (dpdk("net_pcap0,rx_pcap=/no/such/file"), "No such file or directory"),
+        (dpdk("net_af_xdp0,iface=host-b"), "nor a permitted virtual device"),
+        (dpdk("net_pcap0,rx_pcap=/no/such/file"), "nor a permitted virtual device"),
+        (dpdk("net_null0,dev=x"), "may not have the setting"),
         (json!({ "rx-queues": 17, "dpdk": { "device": "net_ring0" } }), "net_ring0 has at most 16"),
     ];
     for (port, reason) in cases {

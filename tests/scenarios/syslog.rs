@@ -2,6 +2,7 @@
 //! while it was killed.
 
 use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -12,6 +13,8 @@ use stoa_lab::{
 };
 
 const DEADLINE: Duration = Duration::from_secs(40);
+/// Sockets of syslog servers that a configuration may name.
+const SOCKETS: &str = "/run/stoa/log";
 /// The controller's message for each reload, which has an increasing number.
 const COMMITTED: &str = "committed";
 
@@ -54,15 +57,17 @@ impl Receiver {
              module(load=\"imtcp\")\n\
              input(type=\"imtcp\" address=\"127.0.0.1\" port=\"{tcp}\" ruleset=\"tcp\")\n\
              module(load=\"imuxsock\" SysSock.Use=\"off\")\n\
-             input(type=\"imuxsock\" socket=\"{folder}/unix.sock\" ruleset=\"unix\" \
+             input(type=\"imuxsock\" socket=\"{}\" ruleset=\"unix\" \
              useSpecialParser=\"off\" rateLimit.interval=\"0\")\n",
             rule("udp"),
             rule("tcp"),
             rule("unix"),
+            self.unix_socket().display(),
         );
         let file = self.scratch.write("rsyslog.conf", text)?.display().to_string();
         let pid = self.scratch.file("pid").display().to_string();
-        let socket = self.scratch.file("unix.sock");
+        let socket = self.unix_socket();
+        std::fs::create_dir_all(SOCKETS).expect("the folder is created");
         let process =
             Command::tool(Tool::RSYSLOGD)?.args(["-n", "-f", &file, "-i", &pid]).spawn()?;
         let tcp = self.ports[1];
@@ -72,6 +77,11 @@ impl Receiver {
             if listens { Ok(()) } else { Err(process.log()) }
         })?;
         Ok(process)
+    }
+
+    /// A socket in a folder that configurations may name.
+    fn unix_socket(&self) -> PathBuf {
+        Path::new(SOCKETS).join(format!("{}.sock", std::process::id()))
     }
 
     /// Messages of one input.
@@ -115,7 +125,7 @@ fn configuration(receiver: &Receiver, routes: u8) -> Value {
         "stoa-logging:logging": { "syslog": [
             { "name": "udp", "facility": "local4", "udp": { "address": "127.0.0.1", "port": udp } },
             { "name": "tcp", "facility": "local4", "tcp": { "address": "127.0.0.1", "port": tcp } },
-            { "name": "unix", "unix-socket": receiver.scratch.file("unix.sock") },
+            { "name": "unix", "unix-socket": receiver.unix_socket() },
         ] },
         "ietf-routing:routing": { "control-plane-protocols": { "control-plane-protocol": [{
             "type": "ietf-routing:static", "name": "main",
@@ -166,7 +176,7 @@ fn rsyslogd_receives_every_message_once_even_after_a_kill() -> Result<()> {
     wait_until("rsyslogd is gone", DEADLINE, || {
         if first.is_running() { Err(String::new()) } else { Ok(()) }
     })?;
-    let _ = std::fs::remove_file(receiver.scratch.file("unix.sock"));
+    let _ = std::fs::remove_file(receiver.unix_socket());
     let _ = std::fs::remove_file(receiver.scratch.file("pid"));
     for routes in 21..=30 {
         reload(routes)?;

@@ -83,6 +83,14 @@ pub fn has_listener(path: &Path) -> bool {
 /// # Errors
 /// When another process listens there, the path is not a socket or is too long, or a system call fails.
 pub fn listen(path: &Path) -> Result<UnixListener, Error> {
+    UnixListener::from_std(bind(path)?).map_err(|error| Error::System(path.to_owned(), error))
+}
+
+/// As [`listen`], before there is a runtime.
+///
+/// # Errors
+/// As [`listen`].
+pub fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, Error> {
     let system = |error| Error::System(path.to_owned(), error);
     let temporary = temporary_name(path);
     if temporary.as_os_str().len() > PATH_LIMIT_BYTES {
@@ -100,7 +108,8 @@ pub fn listen(path: &Path) -> Result<UnixListener, Error> {
     // Created under another name and renamed: no client can connect before the mode is set, and a stale socket is
     // replaced atomically.
     let _ = std::fs::remove_file(&temporary);
-    let listener = UnixListener::bind(&temporary).map_err(system)?;
+    let listener = std::os::unix::net::UnixListener::bind(&temporary).map_err(system)?;
+    listener.set_nonblocking(true).map_err(system)?;
     std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(MODE)).map_err(system)?;
     std::fs::rename(&temporary, path).map_err(system)?;
     Ok(listener)

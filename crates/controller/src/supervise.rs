@@ -6,6 +6,7 @@
 mod child;
 pub(crate) mod error;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,6 +41,10 @@ pub struct Options {
     pub config: PathBuf,
     /// The state folder.
     pub state: PathBuf,
+    /// The folder of capture files, the only files that a configuration can name.
+    pub pcap_folder: PathBuf,
+    /// The folder of memif sockets.
+    pub memif_folder: PathBuf,
     /// Socket for operators.
     pub socket: PathBuf,
     /// Longest delay before a child is restarted.
@@ -155,17 +160,26 @@ async fn supervise(
     let forwarder_socket = forwarder_socket(&options.socket);
     let mut hang_up = signal(SignalKind::hangup()).map_err(system("signals"))?;
     let [of_forwarder, of_controller] = DescriptorStore::inherited(["forwarder", "controller"]);
+    let folders: [OsString; 4] = [
+        "--pcap-folder".into(),
+        options.pcap_folder.clone().into(),
+        "--memif-folder".into(),
+        options.memif_folder.clone().into(),
+    ];
     let mut forwarder = Child::new(
         options.program.clone(),
         "forwarder",
-        vec!["--socket".into(), forwarder_socket.clone().into()],
+        ["--socket".into(), forwarder_socket.clone().into()]
+            .into_iter()
+            .chain(folders.clone())
+            .collect(),
         of_forwarder,
         options.restart_delay_max,
     );
     let mut controller = Child::new(
         options.program.clone(),
         "controller",
-        vec![
+        [
             "--config".into(),
             options.config.clone().into(),
             "--state".into(),
@@ -174,7 +188,10 @@ async fn supervise(
             options.socket.clone().into(),
             "--forwarder-socket".into(),
             forwarder_socket.clone().into(),
-        ],
+        ]
+        .into_iter()
+        .chain(folders)
+        .collect(),
         of_controller,
         options.restart_delay_max,
     );

@@ -36,6 +36,8 @@ impl Scenario {
             program: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/child"),
             config: self.path("stoa.json"),
             state: self.path("stoa.state"),
+            pcap_folder: self.path("pcap"),
+            memif_folder: self.path("memif"),
             socket: self.path("stoa.sock"),
             restart_delay_max: RESTART_DELAY_MAX,
         }

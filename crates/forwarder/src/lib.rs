@@ -32,4 +32,5 @@ pub mod shared;
 pub mod tunnel;
 
 pub use control::{Error, Options, run};
+pub use stoa_ports::Folders;
 pub use stoa_ports::host_interface::spare as spare_host_interface_queue;

@@ -15,6 +15,7 @@ mod configuration;
 pub mod convergence;
 pub mod demo;
 mod error;
+mod folders;
 mod frr;
 mod host;
 mod interrupt;

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::error::last_lines;
+use crate::folders;
 use crate::{Background, Command, LabError, Namespace, Output, Result, Scratch, wait_until};
 
 /// Timeout until the router forwards.
@@ -64,7 +65,8 @@ impl Router {
         let file = scratch.write("stoa.json", pretty(configuration))?;
         let mut command = Command::program(binary)
             .args(["run", "--config", &file.to_string_lossy()])
-            .args(["--socket", &scratch.file("stoa.sock").to_string_lossy()]);
+            .args(["--socket", &scratch.file("stoa.sock").to_string_lossy()])
+            .args(folders::options(configuration, &scratch));
         if let Some(namespace) = namespace {
             command = command.inside(namespace.name());
         }

@@ -17,6 +17,8 @@ pub mod server;
 mod tests;
 mod web;
 
+use std::path::PathBuf;
+
 use stoa_controller::datastore::Datastore;
 
 /// The running server; it ends on drop.
@@ -29,8 +31,9 @@ pub struct Northbound {
 const THREADS: usize = 2;
 
 impl Northbound {
-    /// Starts the server beside the controller. It does not fail: errors are logged, and listening is retried.
-    pub fn start(datastore: Datastore) -> Northbound {
+    /// Starts the server beside the controller. It does not fail: errors are logged, and listening is retried. The
+    /// forwarder writes to the folders `of_ports`: no file there is a certificate or key.
+    pub fn start(datastore: Datastore, of_ports: Vec<PathBuf>) -> Northbound {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             // For passwords, and for trees that take too long to print on a thread that answers clients.
@@ -40,7 +43,7 @@ impl Northbound {
             .build();
         match runtime {
             Ok(runtime) => {
-                runtime.spawn(server::run(datastore));
+                runtime.spawn(server::run(datastore, of_ports));
                 Northbound { runtime: Some(runtime) }
             }
             Err(error) => {

@@ -3,6 +3,9 @@
 //! A rule list applies when it names a group of the user. The first matching rule decides. Without a match, the
 //! module decides with `default-deny-all` and `default-deny-write`, then the configured defaults.
 
+mod deny_write;
+
+use deny_write::DENY_WRITE;
 use stoa_controller::config::management::{Access, Action, Management, Rule};
 
 use crate::auth::Identity;
@@ -142,6 +145,9 @@ impl<'a> Rights<'a> {
             return (known.rule.action == Action::Permit, known.rule_path.is_some());
         }
         if is_one_of(SECRETS, steps) || is_one_of(DENY_ALL, steps) {
+            return (false, false);
+        }
+        if operation != Operation::Read && is_one_of(DENY_WRITE, steps) {
             return (false, false);
         }
         let default = match operation {

@@ -1,9 +1,10 @@
 //! The configuration of a port: plain values that the forwarder fills in.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::folders::NULL_DEVICE;
 use crate::generator::Senders;
 use crate::tunnel::TunnelConfig;
 
@@ -62,7 +63,8 @@ impl PortConfig {
             }
             (Self::Dpdk(one), Self::Dpdk(other)) => one.name() == other.name(),
             (Self::Pcap(one), Self::Pcap(other)) => {
-                one.output.is_some() && one.output == other.output
+                one.output.as_ref().is_some_and(|output| output != Path::new(NULL_DEVICE))
+                    && one.output == other.output
             }
             // A TAP device is there as long as its port.
             (one, Self::Tap(other)) => one.device() == Some((&other.device, &other.netns)),
@@ -273,6 +275,8 @@ pub struct PcapConfig {
     pub input: Option<PathBuf>,
     /// A pcap file, made anew, for what is sent. `None`: what is sent is gone.
     pub output: Option<PathBuf>,
+    /// The folder that both files are in: there, links are not followed. `None`: they may be anywhere.
+    pub folder: Option<PathBuf>,
     /// Bytes of an IP packet, 68 to 11,050; 0: 1,500.
     pub mtu: u32,
     /// The port's own MAC address. `None`: one made from random.

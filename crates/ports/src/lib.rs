@@ -16,6 +16,7 @@ mod device_lock;
 pub mod dpdk;
 mod error;
 mod ethtool;
+pub mod folders;
 mod follow;
 pub mod generator;
 pub mod host_interface;
@@ -35,6 +36,7 @@ pub use config::{
     TapConfig, XdpAttach, XdpBind,
 };
 pub use error::OpenError;
+pub use folders::Folders;
 pub use generator::{GreTunnels, Senders};
 pub use link::MTU_MAX;
 pub use tunnel::{Encapsulation, TunnelConfig};

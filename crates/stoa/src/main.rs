@@ -8,6 +8,7 @@ mod capture;
 mod commands;
 mod console;
 mod failure;
+mod folders;
 mod operator;
 mod show;
 mod top;

@@ -2,8 +2,9 @@
 //!
 //! `sources` has the text of the modules, `schema` compiles them and validates, `data` parses and prints trees, and
 //! `fix` converts the errors of libyang (`libyang`, `place`) to errors with path, cause and fix. `identities`,
-//! `renamed_names`, `schema_text` and `unsupported` know what libyang does not say, and `memory` gives back what trees
-//! left. Nothing here depends on what a configuration means: that is the controller's.
+//! `renamed_names`, `schema_text` and `unsupported` know what libyang does not say, `secrets` knows which leaves are
+//! secret, and `memory` gives back what trees left. Nothing here depends on what a configuration means: that is the
+//! controller's.
 #![deny(unsafe_code)]
 
 pub mod data;
@@ -16,6 +17,7 @@ mod place;
 pub mod renamed_names;
 mod schema;
 pub mod schema_text;
+pub mod secrets;
 mod sources;
 pub mod unsupported;
 

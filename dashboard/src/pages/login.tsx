@@ -1,4 +1,4 @@
-// The login page: log in, or create the first user with the setup token from the log of the router.
+// The login page: log in, or create the first user with the setup token of the router.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { useCell } from "../cell";
@@ -59,7 +59,7 @@ function First({ change }: { change: () => void }): JSX.Element {
     <form class="card" onSubmit={send}>
       <h1>Create the first user</h1>
       <p>
-        The setup token is in the log of the router, and in the file <code>setup-token</code> in its state folder. It is valid once and creates an administrator.
+        The setup token is in the file <code>setup-token</code> in the state folder of the router; its log has the path. It is valid once and creates an administrator.
       </p>
       {why && <Notice mood="bad">{why}</Notice>}
       <Field label="Setup token">

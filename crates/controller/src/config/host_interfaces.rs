@@ -7,6 +7,7 @@ use stoa_yang::error::ValidationErrors;
 
 use crate::config::data_path::interface_path;
 use crate::config::model::{Interface, KernelDevice};
+use crate::config::ports::is_device_name;
 
 /// Maximum length of a device name, bytes (IFNAMSIZ without NUL).
 const DEVICE_LIMIT: usize = 15;
@@ -39,12 +40,14 @@ pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
         let place =
             format!("{}/stoa-host-interface:host-interface", interface_path(&interface.name));
         let name = device(interface, host_interface);
-        let odd = |letter: char| letter.is_whitespace() || matches!(letter, '/' | ':');
-        if name.len() > DEVICE_LIMIT || name.contains(odd) {
+        if !is_device_name(&name) {
             errors.add(
                 &place,
                 format!("\"{name}\" is not a valid device name in Linux"),
-                format!("Set device: 1 to {DEVICE_LIMIT} bytes without white space, / and :."),
+                format!(
+                    "Set device: 1 to {DEVICE_LIMIT} letters, digits and _ . + @ -, of which the first is a letter, \
+                     a digit or _."
+                ),
             );
         }
         let key = (host_interface.netns.clone(), name);

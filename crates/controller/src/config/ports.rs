@@ -14,6 +14,9 @@ use crate::config::tunnels;
 /// Longest name of a network device of Linux, in bytes.
 const DEVICE_NAME_LIMIT: usize = 15;
 
+/// An output that discards packets, for any number of ports.
+const NULL_DEVICE: &str = "/dev/null";
+
 /// Buffers of a memif port are multiples of a cache line.
 const MEMIF_BUFFER_STEP: u32 = 64;
 
@@ -104,8 +107,8 @@ impl PortChecker<'_> {
                 &path,
                 format!("\"{name}\" is not a valid name of a network device"),
                 format!(
-                    "Set device: a name of at most {DEVICE_NAME_LIMIT} bytes without white \
-                     space, slash or colon."
+                    "Set device: at most {DEVICE_NAME_LIMIT} letters, digits and _ . + @ -, of which the first \
+                     is a letter, a digit or _."
                 ),
             );
         }
@@ -186,7 +189,7 @@ impl PortChecker<'_> {
 
     fn pcap(&mut self, given: &Pcap) -> v1::Pcap {
         let path = format!("{}/pcap/output", self.path);
-        if !given.output.is_empty() {
+        if !given.output.is_empty() && given.output != NULL_DEVICE {
             if given.input == given.output {
                 self.errors.add(
                     &path,
@@ -199,7 +202,7 @@ impl PortChecker<'_> {
                 self.errors.add(
                     path,
                     format!("interface \"{owner}\" writes to \"{}\" already", given.output),
-                    "Use another output file for each port.",
+                    "Use another output file for each port; several may share /dev/null.",
                 );
             }
         }
@@ -255,9 +258,11 @@ impl PortChecker<'_> {
     }
 }
 
-fn is_device_name(name: &str) -> bool {
-    let wrong = |letter: char| letter.is_whitespace() || letter == '/' || letter == ':';
-    !name.is_empty() && name.len() <= DEVICE_NAME_LIMIT && !name.contains(wrong)
+/// Whether this is a name as the type `device-name` of the module describes it.
+pub(super) fn is_device_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.+@-".contains(&byte);
+    let begins = name.bytes().next().is_some_and(|it| it.is_ascii_alphanumeric() || it == b'_');
+    begins && name.len() <= DEVICE_NAME_LIMIT && name.bytes().all(is_plain)
 }
 
 #[cfg(test)]
@@ -267,7 +272,7 @@ mod tests {
     #[test]
     fn device_names_are_those_of_linux() {
         assert!(is_device_name("eth0.100"));
-        for wrong in ["", "a b", "a/b", "a:b", "sixteen-letters-"] {
+        for wrong in ["", "a b", "a/b", "a:b", "..", "tap%d", "sixteen-letters-"] {
             assert!(!is_device_name(wrong), "{wrong}");
         }
     }

@@ -100,7 +100,7 @@ impl Datastore {
             access::check(&self.inner.connection, author, &configuration)?;
         }
         let text = configuration.text.get().unwrap_or_default();
-        let files = match waits {
+        let mut files = match waits {
             true => None,
             false if commit.origin == Origin::Revert => None,
             false => Some(self.prepare(author, &running, &text, commit)?),
@@ -113,6 +113,7 @@ impl Datastore {
             self.set_unconfirmed(Some(Unconfirmed::new(author, within, before, &commit.comment)))?;
         }
         let (kept, mut warnings) = (configuration.text.clone(), configuration.warnings());
+        warnings.extend(files.as_mut().and_then(NewFiles::take_note));
         let core = Core::of(&configuration, &tree)?;
         let applied = match self.inner.connection.commit(configuration).await {
             Ok(applied) => applied,
@@ -287,6 +288,11 @@ struct NewFiles {
 }
 
 impl NewFiles {
+    /// What to say about the mode of the startup file.
+    fn take_note(&mut self) -> Option<String> {
+        self.startup.as_mut().and_then(NewFile::take_note)
+    }
+
     /// Renames them. Returns the number in the history, and why the configuration is not saved.
     fn rename(self) -> (u64, Option<String>) {
         if let Some(Err(error)) = self.startup.map(NewFile::rename) {

@@ -43,6 +43,7 @@ use yang5::data::DataTree;
 pub use author::{AccessPath, Author, Client, Credential, Store};
 pub use commit::{Commit, Committed, Origin};
 pub use difference::{Change, Kind, between, change, visit};
+pub(crate) use disk::exposed_secrets;
 pub use edit::Edit;
 pub use history::{Entry, HISTORY_LIMIT};
 pub use lock::LockGuard;
@@ -85,6 +86,9 @@ impl Datastore {
         let core = configuration.as_ref().map(|it| bulk::Core::of(it, &running));
         let running = Arc::new(Snapshot::new(running, 1));
         let file = StartupFile::read(&startup);
+        if let Some(warning) = file.as_ref().and_then(|(_, text)| exposed_secrets(&startup, text)) {
+            tracing::warn!("{warning}");
+        }
         let startup_snapshot = match &file {
             Some((_, same)) if same == text => None,
             other => stoa_yang::data::parse(other.as_ref().map_or("{}", |(_, text)| text))

@@ -177,12 +177,20 @@ impl Datastore {
         &self.inner.state
     }
 
-    /// Creates the state folder with mode 0700.
+    /// Creates the state folder with mode 0700. A wider mode of a folder that exists is reported in the log.
     ///
     /// # Errors
     /// When a system call fails.
     pub fn create_state_folder(&self) -> Result<(), Refusal> {
-        disk::create_folder(&self.inner.state)
+        let state = &self.inner.state;
+        disk::create_folder(state)?;
+        if let Some(mode) = disk::open_to_others(state) {
+            let state = state.display();
+            tracing::warn!(
+                "others may write to the state folder {state} (mode {mode:04o}): run `chmod 700 {state}`"
+            );
+        }
+        Ok(())
     }
 
     /// Future events.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stoa_api::v1;
 use stoa_engine::Pool;
-use stoa_ports::OpenError;
+use stoa_ports::{Folders, OpenError};
 
 use super::desired::{DesiredChange, DesiredState, Held, ValidationErrors, Workers};
 use super::forwarder_state::{ForwarderState, StartError};
@@ -101,6 +101,13 @@ impl Forwarder {
             pools: Vec::new(),
             is_incomplete: false,
         }
+    }
+
+    /// A forwarder whose ports open files and sockets in these folders only.
+    pub fn confined(folders: Folders) -> Self {
+        let open: PortOpener =
+            Arc::new(move |config, pool| stoa_ports::open(&folders.confine(config)?, pool));
+        Self::new(Limits::default(), open)
     }
 
     /// The same without threads and clock, for deterministic tests: [`ForwarderState::step`] runs the workers

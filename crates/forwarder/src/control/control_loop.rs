@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use stoa_api::v1;
+use stoa_ports::Folders;
 
 use super::apply::Forwarder;
 use super::capability::CAPABILITIES;
@@ -102,17 +103,17 @@ pub struct ControlLoop {
 
 impl ControlLoop {
     /// A control thread that is not running yet, and its request queue. `alias` marks the devices in Linux of
-    /// this forwarder.
+    /// this forwarder; its ports open files and sockets in `folders`.
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub fn new(alias: String) -> std::io::Result<(Requests, Self)> {
+    pub fn new(alias: String, folders: Folders) -> std::io::Result<(Requests, Self)> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wakeup = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         let (sender, requests) = sync_channel(REQUESTS);
         let (waiting, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let topology = Topology::read(Path::new("/"));
-        let forwarder = Forwarder::default().with_alias(alias).with_topology(topology);
+        let forwarder = Forwarder::confined(folders).with_alias(alias).with_topology(topology);
         let control_loop =
             Self { forwarder, requests, waiting: waiting.clone(), wakeup: wakeup.clone() };
         Ok((Requests { sender, wakeup, waiting, refused }, control_loop))

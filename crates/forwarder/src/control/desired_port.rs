@@ -90,6 +90,7 @@ pub(super) fn parse(port: &v1::Port, errors: &mut ValidationErrors) -> Option<Po
         Driver::Pcap(config) => PortConfig::Pcap(PcapConfig {
             input: text(&config.input).map(Into::into),
             output: text(&config.output).map(Into::into),
+            folder: None,
             mtu: port.mtu,
             mac: None,
         }),

@@ -17,6 +17,7 @@ mod desired_port;
 mod duplicate_detection;
 mod features;
 mod fib;
+mod file_access;
 mod forwarder_state;
 mod host_interfaces;
 mod interface_index;
@@ -65,11 +66,15 @@ pub use slices::PauseHook;
 pub use topology::Topology;
 pub use vrfs::VRFS;
 
+use stoa_ports::Folders;
+
 /// How to run the forwarder.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The Unix socket on which the contract is served.
     pub socket: PathBuf,
+    /// Where ports may open files and sockets.
+    pub folders: Folders,
 }
 
 /// Why the forwarder ended.
@@ -93,6 +98,9 @@ pub enum Error {
 pub fn run(options: Options) -> Result<(), Error> {
     stoa_engine::heap::keep_large_blocks_apart();
     end_on_panic();
+    // Before there are threads, which inherit what this one may open.
+    let listener = stoa_api::unix::bind(&options.socket)?;
+    let _pinned = file_access::restrict(&options.folders);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -102,10 +110,13 @@ pub fn run(options: Options) -> Result<(), Error> {
     // State of an earlier forwarder: docs/dev/warm-restart.md.
     let mut regions = stoa_warm_restart::regions();
     stoa_warm_restart::probe::start_if_asked(&mut regions)?;
-    let (requests, control_loop) = ControlLoop::new(owner)?;
+    let (requests, control_loop) = ControlLoop::new(owner, options.folders.clone())?;
     let thread =
         std::thread::Builder::new().name("control".to_owned()).spawn(|| control_loop.run())?;
-    let served = runtime.block_on(service::serve(&options, requests.clone()));
+    tracing::info!(socket = %options.socket.display(), "the forwarder listens");
+    let served = runtime.block_on(service::serve(listener, requests.clone()));
+    // Where this process may not, its supervisor does.
+    let _ = std::fs::remove_file(&options.socket);
     requests.stop();
     // A control thread that panicked has reported it on stderr.
     let _ = thread.join();

@@ -119,7 +119,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_listing_retries_while_the_request_queue_is_full() {
-        let (requests, control_loop) = ControlLoop::new(String::new()).unwrap();
+        let (requests, control_loop) =
+            ControlLoop::new(String::new(), stoa_ports::Folders::default()).unwrap();
         while requests.submit(Box::new(|_| {})) {}
         let service = Service { requests: requests.clone(), callers: Callers::default() };
         let (sender, mut received) = tokio::sync::mpsc::channel(PAGE);

@@ -1,12 +1,13 @@
 //! The contract as a gRPC service on a Unix socket.
 
+use std::os::unix::net::UnixListener;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use stoa_api::v1;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
 use stoa_api::v1::row_tables_server::RowTablesServer;
-use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal, unix};
+use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
 use stoa_engine::clock;
 use stoa_engine::pool::Backing;
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +20,7 @@ use super::control_loop::Requests;
 use super::desired::{DesiredChange, DesiredState};
 use super::paging::PAGE;
 use super::trace_capture::Reader;
-use super::{ApplyError, ChangeError, Error, Forwarder, ForwarderState, Listing, Options};
+use super::{ApplyError, ChangeError, Error, Forwarder, ForwarderState, Listing};
 use crate::kernel::Kernel;
 
 /// Longest time of a request on the control thread.
@@ -32,9 +33,9 @@ type Answer<T> = Result<Response<T>, Status>;
 type Stream<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
 
 /// Serves the contract until SIGTERM or SIGINT.
-pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), Error> {
+pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<(), Error> {
     started_unix_s();
-    let listener = unix::listen(&options.socket)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let end = async move {
@@ -43,7 +44,6 @@ pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), E
     let service = Service { requests, callers: Callers::default() };
     let row_tables = RowTablesServer::new(service.clone());
     let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
-    tracing::info!(socket = %options.socket.display(), "the forwarder listens");
     // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let incoming = UnixListenerStream::new(listener);
@@ -53,8 +53,6 @@ pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), E
         served = server.serve_with_incoming(incoming) => served?,
         () = end => {}
     }
-    // It may already be removed.
-    let _ = std::fs::remove_file(&options.socket);
     Ok(())
 }
 

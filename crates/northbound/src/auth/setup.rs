@@ -1,4 +1,4 @@
-//! The setup token: it creates the first user, is in the log while there are no users, and replaces a default password.
+//! The setup token: it creates the first user, is in a file while there are no users, and replaces a default password.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use super::secret;
 use super::tokens::write_whole;
 
-/// The setup token of a router without users. Only the owner can read its file, from which a lost log can be replaced.
+/// The setup token of a router without users. It is only in its file, which only the owner can read: the log may leave
+/// the router in clear text.
 #[derive(Debug)]
 pub struct Setup {
     path: PathBuf,
@@ -19,7 +20,7 @@ impl Setup {
         Setup { path: state.join("setup-token"), token: Mutex::default() }
     }
 
-    /// Creates and logs the token when there are no users, else removes it.
+    /// Creates the token when there are no users and logs its file, else removes it.
     pub fn follow(&self, has_users: bool) {
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
         if has_users {
@@ -34,13 +35,17 @@ impl Setup {
         let kept = std::fs::read_to_string(&self.path).ok();
         let kept = kept.map(|text| text.trim().to_owned()).filter(|text| text.len() >= 32);
         let text = kept.unwrap_or_else(secret::text);
-        if let Err(error) = write_whole(&self.path, format!("{text}\n").as_bytes()) {
-            tracing::warn!("cannot write {}: {error}", self.path.display());
+        let file = self.path.display();
+        match write_whole(&self.path, format!("{text}\n").as_bytes()) {
+            Ok(()) => tracing::warn!(
+                "the management server has no user yet: create the first one with `stoa user setup`, \
+                or with POST /setup and the setup token in {file}"
+            ),
+            Err(error) => tracing::warn!(
+                "the management server has no user yet, and its setup token cannot be written to {file}: {error}; \
+                create the first user with `stoa user setup`"
+            ),
         }
-        tracing::warn!(
-            "the management server has no user yet: create the first one with `stoa user setup`, \
-            or with POST /setup and the setup token {text}"
-        );
         *token = Some(text);
     }
 

@@ -122,9 +122,33 @@ fn nacm_extensions_of_the_modules_are_listed() {
     let calls: usize = DENY_CALL.iter().map(|(_, names)| names.len()).sum();
     assert_eq!(
         marks,
-        ours + calls,
-        "list each nacm:default-deny of a stoa module in SECRETS or DENY_CALL"
+        ours + calls + DENY_WRITE.len(),
+        "list each nacm:default-deny of a stoa module in SECRETS, DENY_WRITE or DENY_CALL"
     );
+}
+
+#[test]
+fn nodes_that_reach_beyond_the_router_are_written_by_rule_only() {
+    let pcap = steps("ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port/pcap/output");
+    let null = steps("ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port/null");
+    let mut open = with_rules(json!([]));
+    open.access.write_default = Action::Permit;
+    let ann = Rights::of(&user("ann", false), &open);
+    let may = |rights: &Rights<'_>, steps: &[Step]| {
+        let all = [Operation::Create, Operation::Update, Operation::Delete];
+        all.map(|operation| rights.may(operation, steps))
+    };
+    assert_eq!((may(&ann, &pcap), may(&ann, &null)), ([false; 3], [true; 3]));
+    assert!(ann.may(Operation::Read, &pcap));
+    for names in DENY_WRITE {
+        let path = format!("/{}", names.join("/"));
+        assert!(!ann.may(Operation::Create, &rule_path(&path)), "{path}");
+    }
+    assert_eq!(may(&Rights::of(&user("root", true), &open), &pcap), [true; 3]);
+    // RFC 8341, section 3.4.5: a rule that matches decides, also one for a node above.
+    let rule = json!([{ "name": "x", "module-name": "*", "access-operations": "*",
+        "action": "permit", "path": "/ietf-interfaces:interfaces" }]);
+    assert_eq!(may(&Rights::of(&user("ann", false), &with_rules(rule)), &pcap), [true; 3]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The server's certificate: the configured one, or a self-signed one that is created at the first start.
 
+use std::fs::DirBuilder;
 use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,6 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use stoa_controller::config::management::Https;
 
+use super::trusted_file;
 use crate::auth::tokens::{write_mode, write_whole};
 
 /// Validity of a self-signed certificate, in years.
@@ -26,20 +29,24 @@ pub struct Files {
     client_ca: Option<PathBuf>,
     /// Whether missing files are created.
     own: bool,
+    /// Folders whose files are not trusted.
+    of_ports: Vec<PathBuf>,
 }
 
 /// Modification time and size of the files: they change with the content.
 pub type Stamp = Vec<Option<(SystemTime, u64)>>;
 
 impl Files {
-    /// The files of these settings; self-signed ones are in the state folder.
-    pub fn of(https: &Https, state: &Path) -> Files {
+    /// The files of these settings; self-signed ones are in the state folder. The forwarder writes to the folders
+    /// `of_ports`.
+    pub fn of(https: &Https, state: &Path, of_ports: &[PathBuf]) -> Files {
         let own = state.join("https");
         let given = https.certificate.clone().zip(https.key.clone());
         let is_own = given.is_none();
         let (certificate, key) =
             given.unwrap_or_else(|| (own.join("certificate.pem"), own.join("key.pem")));
-        Files { certificate, key, client_ca: https.client_ca.clone(), own: is_own }
+        let (client_ca, of_ports) = (https.client_ca.clone(), of_ports.to_vec());
+        Files { certificate, key, client_ca, own: is_own, of_ports }
     }
 
     /// The current stamp of the files.
@@ -59,6 +66,9 @@ impl Files {
     pub fn read(&self, addresses: &[IpAddr]) -> Result<Arc<ServerConfig>, String> {
         if self.own && !(self.certificate.exists() && self.key.exists()) {
             self.make(addresses)?;
+        }
+        for path in [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()] {
+            path.map_or(Ok(()), |path| trusted_file::check(path, &self.of_ports))?;
         }
         let because =
             |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
@@ -95,7 +105,8 @@ impl Files {
         let (certificate, key) = own_certificate(addresses).map_err(|error| error.to_string())?;
         let folder = self.certificate.parent().unwrap_or(Path::new("/"));
         let write = || {
-            std::fs::create_dir_all(folder)?;
+            // The group of the router may read the certificate, never the key.
+            DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
             write_whole(&self.key, key.as_bytes())?;
             // Clients read the certificate to verify the server.
             write_mode(&self.certificate, certificate.as_bytes(), 0o644)
@@ -156,7 +167,7 @@ mod tests {
     #[test]
     fn an_own_certificate_is_made_once_and_its_key_is_private() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files::of(&Https::default(), folder.path());
+        let files = Files::of(&Https::default(), folder.path(), &[]);
         files.read(&["192.0.2.1".parse().unwrap()]).unwrap();
         let stamp = files.stamp();
         files.read(&[]).unwrap();
@@ -175,10 +186,10 @@ mod tests {
         std::fs::write(&path, "nothing").unwrap();
         let given = Some(path.clone());
         let https = Https { certificate: given.clone(), key: given, ..Https::default() };
-        let error = Files::of(&https, folder.path()).read(&[]).unwrap_err();
+        let error = Files::of(&https, folder.path(), &[]).read(&[]).unwrap_err();
         assert!(error.contains("wrong.pem"), "{error}");
         let https = Https { client_ca: Some(path), ..Https::default() };
-        let error = Files::of(&https, folder.path()).read(&[]).unwrap_err();
+        let error = Files::of(&https, folder.path(), &[]).read(&[]).unwrap_err();
         assert!(error.contains("wrong.pem: contains no certificate"), "{error}");
     }
 }

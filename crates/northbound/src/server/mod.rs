@@ -7,10 +7,12 @@ pub mod connection;
 pub mod links;
 pub mod quota;
 pub mod rate;
+mod trusted_file;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,14 +52,15 @@ impl Drop for ListenerTask {
     }
 }
 
-/// Serves until the program ends and follows the running configuration.
-pub async fn run(datastore: Datastore) {
+/// Serves until the program ends and follows the running configuration. Files in the folders `of_ports` are not
+/// trusted.
+pub async fn run(datastore: Datastore, of_ports: Vec<PathBuf>) {
     if let Err(refusal) = datastore.create_state_folder() {
         tracing::warn!("{refusal}");
     }
     let app = AppState::new(&datastore);
     tokio::spawn(links::watch(Arc::clone(&app)));
-    let mut server = Server::new(datastore, app);
+    let mut server = Server::new(datastore, app, of_ports);
     loop {
         let management = server.datastore.connection().management();
         server.follow(&management).await;
@@ -67,6 +70,7 @@ pub async fn run(datastore: Datastore) {
 
 struct Server {
     datastore: Datastore,
+    of_ports: Vec<PathBuf>,
     app: Arc<AppState>,
     router: Router,
     https: Option<Https>,
@@ -82,10 +86,11 @@ struct Server {
 }
 
 impl Server {
-    fn new(datastore: Datastore, app: Arc<AppState>) -> Server {
+    fn new(datastore: Datastore, app: Arc<AppState>, of_ports: Vec<PathBuf>) -> Server {
         let router = app::router(&app);
         Server {
             datastore,
+            of_ports,
             app,
             router,
             https: None,
@@ -163,7 +168,7 @@ impl Server {
 
     /// Reloads the certificate after a change. An unreadable certificate leaves the previous one in use.
     fn read_certificate(&mut self, https: &Https) {
-        let files = Files::of(https, self.datastore.state());
+        let files = Files::of(https, self.datastore.state(), &self.of_ports);
         let stamp = files.stamp();
         if self.tls.as_ref().is_some_and(|(was, then, _)| *was == files && *then == stamp) {
             return;

@@ -1,10 +1,13 @@
 //! `pcap`: frames come from a capture file, once, and go to another.
 
+mod access;
 mod file;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,7 +41,10 @@ pub struct Pcap {
 pub fn open(config: &PcapConfig) -> Result<Pcap, OpenError> {
     let mtu = link::mtu(config.mtu, link::MTU)?;
     let capture = match &config.input {
-        Some(path) => Some(Arc::new(read(path, link::longest(mtu))?)),
+        Some(path) => {
+            let file = access::input(path, config.folder.as_deref())?;
+            Some(Arc::new(read(file, path, link::longest(mtu))?))
+        }
         None => None,
     };
     if let (Some(input), Some(output)) = (&config.input, &config.output)
@@ -49,7 +55,8 @@ pub fn open(config: &PcapConfig) -> Result<Pcap, OpenError> {
     }
     let (writer, tx): (_, Box<dyn TxQueue>) = match &config.output {
         Some(path) => {
-            let (writer, tx) = Writer::create(path)?;
+            let file = access::output(path, config.folder.as_deref())?;
+            let (writer, tx) = Writer::new(file, path)?;
             (Some(writer), Box::new(tx))
         }
         None => (None, Box::new(NullTx)),
@@ -66,10 +73,10 @@ pub fn open(config: &PcapConfig) -> Result<Pcap, OpenError> {
     Ok(Pcap { mac: link::mac(config.mac), queues, writer, missed, mtu, detail, down: false })
 }
 
-fn read(path: &Path, longest: usize) -> Result<Capture, OpenError> {
+fn read(mut file: File, path: &Path, longest: usize) -> Result<Capture, OpenError> {
     let refused = |source| OpenError::File { path: path.to_owned(), source };
     let bad = |reason| OpenError::BadFile { path: path.to_owned(), reason };
-    let facts = std::fs::metadata(path).map_err(refused)?;
+    let facts = file.metadata().map_err(refused)?;
     // A pipe or device may never end.
     if !facts.is_file() {
         return Err(bad("is not a plain file: give a capture file".into()));
@@ -78,7 +85,10 @@ fn read(path: &Path, longest: usize) -> Result<Capture, OpenError> {
         let reason = format!("has {} bytes, more than {FILE_MAX}: split it", facts.len());
         return Err(bad(reason));
     }
-    Capture::parse(std::fs::read(path).map_err(refused)?, longest).map_err(bad)
+    let mut bytes = Vec::with_capacity(facts.len() as usize);
+    // The file may grow meanwhile.
+    file.by_ref().take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(refused)?;
+    Capture::parse(bytes, longest).map_err(bad)
 }
 
 fn same_file(one: &Path, other: &Path) -> bool {

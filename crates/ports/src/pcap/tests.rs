@@ -135,7 +135,12 @@ fn what_comes_in_goes_out_again() {
     let (input, output) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
     std::fs::write(&input, pcap(&slices, PcapHeader::default())).unwrap();
     let pool = Pool::leak(1024, HugePages::Never).unwrap();
-    let config = PcapConfig { input: Some(input), output: Some(output.clone()), mtu: 0, mac: None };
+    let config = PcapConfig {
+        input: Some(input),
+        output: Some(output.clone()),
+        mtu: 0,
+        ..PcapConfig::default()
+    };
     let mut port = open(&config).unwrap();
     let Some(PortEvent::Up(mut queues)) = port.service().pop() else { panic!("not up") };
     assert!(port.needs_service(), "its file may fail");

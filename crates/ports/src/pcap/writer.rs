@@ -44,10 +44,9 @@ pub(crate) struct PcapTx {
 }
 
 impl Writer {
-    /// Makes the file anew and starts the thread.
-    pub(crate) fn create(path: &Path) -> Result<(Self, PcapTx), OpenError> {
+    /// Starts the thread, which writes to the new `file` at `path`.
+    pub(crate) fn new(mut file: File, path: &Path) -> Result<(Self, PcapTx), OpenError> {
         let refused = |source| OpenError::File { path: path.to_owned(), source };
-        let mut file = File::create(path).map_err(refused)?;
         file.write_all(&file_header()).map_err(refused)?;
         let wakeup = Wakeup::new().map_err(|errno| refused(errno.into()))?;
         let shared =

@@ -15,7 +15,7 @@ fn pcap_carries_frames_from_file_to_file() {
     let frames: Vec<Vec<u8>> = lengths.map(|length| frame(length, length)).collect();
     let pool = Pool::leak(1024, HugePages::Never).unwrap();
     let open = |input, output| {
-        let config = PcapConfig { input, output, mtu: 9000, mac: None };
+        let config = PcapConfig { input, output, mtu: 9000, ..PcapConfig::default() };
         let mut end = End::open(&PortConfig::Pcap(config), pool);
         assert_eq!(end.service(), Some(true));
         end

@@ -1,8 +1,9 @@
 //! A capture in files: one file, or a ring of files of limited size. A new file of a full ring replaces the oldest.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use stoa_api::v1::{CaptureInterface, CapturedFrame};
@@ -63,8 +64,12 @@ impl Files {
 }
 
 fn create(path: &Path, snap_length: u32) -> io::Result<PcapNg<BufWriter<File>>> {
-    let file = File::create(path)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    // Captured packets are the communication of others.
+    let mut options = OpenOptions::new();
+    let file =
+        options.write(true).create(true).truncate(true).mode(0o600).open(path).map_err(
+            |error| io::Error::new(error.kind(), format!("{}: {error}", path.display())),
+        )?;
     PcapNg::new(BufWriter::new(file), snap_length)
 }
 

@@ -38,6 +38,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 .collect();
             let summary = configuration.summary();
             let mut warnings = configuration.warnings();
+            warnings.extend(configuration.exposed_secrets());
             warnings.extend(workers::missing_cpus(&configuration.desired));
             warnings.extend(route_sources::missing_namespaces(
                 &configuration.route_sources,

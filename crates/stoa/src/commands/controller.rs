@@ -8,6 +8,7 @@ use stoa_controller::supervise::{self, EXIT_REFUSED};
 use stoa_northbound::Northbound;
 
 use crate::failure::{Failure, Outcome, plural};
+use crate::folders::FoldersArgument;
 use crate::operator::block_on;
 
 /// Run the controller alone (`stoa run` starts it)
@@ -25,6 +26,8 @@ pub struct Arguments {
     /// Socket of the forwarder
     #[arg(long, value_name = "PATH")]
     forwarder_socket: PathBuf,
+    #[command(flatten)]
+    folders: FoldersArgument,
 }
 
 /// Serves until it is terminated.
@@ -32,6 +35,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor()
         .map_err(|error| Failure::context("the controller cannot start", error))?;
     let state = arguments.state.unwrap_or_else(|| supervise::state_folder(&arguments.config));
+    let [pcap_folder, memif_folder] = arguments.folders.or_below(&state)?;
     let options = Options {
         config: arguments.config,
         state,
@@ -41,7 +45,11 @@ pub fn execute(arguments: Arguments) -> Outcome {
     };
     let file = options.config.display().to_string();
     block_on(async {
-        match service::run(options, Northbound::start).await {
+        match service::run(options, |datastore| {
+            Northbound::start(datastore, vec![pcap_folder, memif_folder])
+        })
+        .await
+        {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(Error::Refused(errors)) => {
                 let headline = format!("{file} is refused with {}:", plural(errors.len(), "error"));

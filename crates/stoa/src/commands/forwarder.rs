@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use stoa_controller::supervise;
 
 use crate::failure::{Failure, Outcome};
+use crate::folders::FoldersArgument;
 
 /// Run the forwarder alone (`stoa run` starts it)
 #[derive(Debug, clap::Args)]
@@ -13,13 +14,17 @@ pub struct Arguments {
     /// Socket for the controller
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
+    #[command(flatten)]
+    folders: FoldersArgument,
 }
 
 /// Forwards until it is terminated.
 pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor()
         .map_err(|error| Failure::context("the forwarder cannot start", error))?;
-    stoa_forwarder::run(stoa_forwarder::Options { socket: arguments.socket })
+    let [pcap, memif] = arguments.folders.absolute()?;
+    let folders = stoa_forwarder::Folders { pcap, memif };
+    stoa_forwarder::run(stoa_forwarder::Options { socket: arguments.socket, folders })
         .map(|()| ExitCode::SUCCESS)
         .map_err(|error| Failure::context("the forwarder ended", error))
 }

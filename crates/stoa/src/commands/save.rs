@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use stoa_api::v1::Store;
 use stoa_console::session::{Format, Which};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, to_stderr};
 use crate::operator::{SocketArgument, block_on};
 
 /// Write the running configuration into a new file that only its owner can read
@@ -36,5 +36,6 @@ pub fn execute(arguments: Arguments) -> Outcome {
     let opened = options.write(true).create_new(true).mode(0o600).open(&arguments.file);
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| Failure::context(arguments.file.display(), error))?;
+    to_stderr(format_args!("Saved {} with mode 0600.", arguments.file.display()));
     Ok(ExitCode::SUCCESS)
 }

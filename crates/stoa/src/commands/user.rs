@@ -9,7 +9,7 @@ use stoa_console::commit::Commit;
 use stoa_console::session::{Format, Session, Which};
 use stoa_northbound::auth::password;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, to_stderr};
 use crate::operator::{SocketArgument, block_on};
 use crate::{ask, show};
 
@@ -109,11 +109,14 @@ fn set_up(setup: &Setup) -> Result<(), Failure> {
         }
     };
     let hash = password::hash(&ask::password()?).map_err(Failure::Message)?;
-    let status = block_on(async {
-        create(&mut setup.socket.session().await?, &name, &hash).await?;
+    let (warnings, status) = block_on(async {
+        let warnings = create(&mut setup.socket.session().await?, &name, &hash).await?;
         let status = setup.socket.connect().await?.status(v1::StatusRequest {}).await?;
-        Ok(status.into_inner())
+        Ok((warnings, status.into_inner()))
     })?;
+    for warning in warnings {
+        to_stderr(format_args!("Warning: {warning}"));
+    }
     let server = ManagementServer::new(&configuration, &status.state);
     if setup.json {
         let certificate = &server.certificate;
@@ -151,8 +154,8 @@ fn check_no_pending_change(history: &v1::ShowHistoryReply) -> Result<(), Failure
     Err(Failure::Message(text.into()))
 }
 
-/// Creates the user in one transaction, under the lock.
-async fn create(session: &mut Session, name: &str, hash: &str) -> Result<(), Failure> {
+/// Creates the user in one transaction, under the lock. Returns the warnings of the commit.
+async fn create(session: &mut Session, name: &str, hash: &str) -> Result<Vec<String>, Failure> {
     let lock = session.lock().await?;
     check_no_user(&running(session).await?)?;
     check_no_pending_change(&session.history().await?)?;
@@ -160,13 +163,16 @@ async fn create(session: &mut Session, name: &str, hash: &str) -> Result<(), Fai
     let text = json!({ "stoa-management:management": { "user": [user] } }).to_string();
     session.load(&text, true).await?;
     let commit = Commit { comment: "first user".into(), ..Commit::default() };
-    if let Err(failure) = session.commit(commit).await {
-        // Otherwise the next commit would contain the refused change.
-        session.discard().await?;
-        return Err(failure.into());
-    }
+    let reply = match session.commit(commit).await {
+        Ok(reply) => reply,
+        Err(failure) => {
+            // Otherwise the next commit would contain the refused change.
+            session.discard().await?;
+            return Err(failure.into());
+        }
+    };
     session.unlock(lock);
-    Ok(())
+    Ok(reply.warnings)
 }
 
 /// The address of the management server.

@@ -206,6 +206,8 @@ impl ConfigurationMode {
         let mut options = std::fs::OpenOptions::new();
         let opened = options.write(true).create_new(true).mode(0o600).open(file);
         let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(|error| Failure::context(file, error))
+        written.map_err(|error| Failure::context(file, error))?;
+        to_stderr(format_args!("Saved {file} with mode 0600."));
+        Ok(())
     }
 }

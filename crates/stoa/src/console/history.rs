@@ -1,8 +1,8 @@
 //! The history of the console: a file that only its owner can read. Lines with secrets are not saved.
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 use reedline::{
@@ -23,7 +23,7 @@ impl ConsoleHistory {
     /// The file cannot be created or read.
     pub fn open(file: PathBuf, limit: usize) -> io::Result<ConsoleHistory> {
         if let Some(folder) = file.parent() {
-            std::fs::create_dir_all(folder)?;
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let mut options = OpenOptions::new();
         let open = options.append(true).create(true).mode(OWNER_ONLY).open(&file)?;

@@ -1,6 +1,7 @@
 //! `stoa user`: the first user, from a script and at a terminal; the list of users.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
@@ -52,7 +53,19 @@ fn a_script_creates_the_first_user_only() {
     assert!(odd.contains("not changed"), "{odd}");
     assert!(!router.is_edited(), "what was refused is not left in the candidate");
 
-    let made = out(&router.user(&["setup", "--name", "root", "--json"], "correct horse\n"));
+    let mode =
+        |name: &str| std::fs::metadata(router.path(name)).unwrap().permissions().mode() & 0o777;
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(router.path("stoa.json"), open).unwrap();
+    let done = router.user(&["setup", "--name", "root", "--json"], "correct horse\n");
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(said.contains("stoa.json contains secrets: it has mode 0600 now"), "{said}");
+    let private = ["stoa.json", "stoa.state/https/key.pem"].map(mode);
+    assert_eq!(
+        (private, mode("stoa.state"), mode("stoa.state/history")),
+        ([0o600; 2], 0o700, 0o700)
+    );
+    let made = out(&done);
     let made: Value = serde_json::from_str(&made).unwrap();
     assert_eq!(made["url"], format!("https://localhost:{}", router.port));
     let certificate = made["certificate"].as_str().unwrap();

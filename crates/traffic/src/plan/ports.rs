@@ -95,7 +95,7 @@ fn drivers(text: &PortText, mac: Option<[u8; 6]>) -> Vec<PortConfig> {
     }
     if let Some(text) = &text.pcap {
         let (input, output) = (text.input.clone(), text.output.clone());
-        configs.push(PortConfig::Pcap(PcapConfig { input, output, mtu, mac }));
+        configs.push(PortConfig::Pcap(PcapConfig { input, output, mtu, mac, folder: None }));
     }
     if text.discard.is_some() {
         configs.push(PortConfig::Null(NullConfig { tx_queues: 1, mtu, mac }));

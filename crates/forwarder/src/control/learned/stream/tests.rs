@@ -21,7 +21,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// A running forwarder and a client of it.
 async fn forwarder(folder: &tempfile::TempDir) -> (ForwarderClient<Channel>, impl FnOnce()) {
     let socket = folder.path().join("forwarder");
-    let (requests, control_loop) = ControlLoop::new(String::new()).unwrap();
+    let (requests, control_loop) =
+        ControlLoop::new(String::new(), stoa_ports::Folders::default()).unwrap();
     let thread = std::thread::spawn(move || control_loop.run());
     let service = Service { requests: requests.clone(), callers: Callers::default() };
     let incoming = UnixListenerStream::new(unix::listen(&socket).unwrap());

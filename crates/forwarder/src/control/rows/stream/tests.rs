@@ -26,7 +26,8 @@ type Client = RowTablesClient<Channel>;
 /// A forwarder with one null port; it ends when the result is called.
 async fn forwarder(folder: &tempfile::TempDir, name: &str) -> (Client, impl FnOnce()) {
     let socket = folder.path().join(name);
-    let (requests, control_loop) = ControlLoop::new(String::new()).unwrap();
+    let (requests, control_loop) =
+        ControlLoop::new(String::new(), stoa_ports::Folders::default()).unwrap();
     let thread = std::thread::spawn(move || control_loop.run());
     let service = Service { requests: requests.clone(), callers: Callers::default() };
     let incoming = UnixListenerStream::new(unix::listen(&socket).unwrap());

@@ -1,0 +1,64 @@
+//! The folders in which a router of a scenario may open files and sockets: those that its configuration names.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::Scratch;
+
+/// The options of `stoa run` for the folders of this configuration; without files or sockets, the folder of the
+/// scenario.
+pub(crate) fn options(configuration: &Value, scratch: &Scratch) -> [String; 4] {
+    let folder = |kind: Kind| {
+        let found = first(configuration, kind).unwrap_or_else(|| scratch.path().to_owned());
+        found.to_string_lossy().into_owned()
+    };
+    ["--pcap-folder".into(), folder(Kind::Pcap), "--memif-folder".into(), folder(Kind::Memif)]
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Pcap,
+    Memif,
+}
+
+/// The folder of the first absolute path of this kind.
+fn first(value: &Value, kind: Kind) -> Option<PathBuf> {
+    match value {
+        Value::Object(members) => members.iter().find_map(|(name, value)| {
+            let path = value.as_str().and_then(|text| match (name.as_str(), kind) {
+                ("input" | "output", Kind::Pcap) => Some(text),
+                ("socket", Kind::Memif) => Some(text),
+                // Settings of a device of DPDK.
+                ("device", Kind::Memif) => {
+                    text.split(',').find_map(|setting| setting.strip_prefix("socket="))
+                }
+                _ => None,
+            });
+            let is_usual = |path: &&str| path.starts_with('/') && *path != "/dev/null";
+            let folder = path.filter(is_usual).and_then(|path| Path::new(path).parent());
+            folder.map(Path::to_owned).or_else(|| first(value, kind))
+        }),
+        Value::Array(all) => all.iter().find_map(|one| first(one, kind)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn folders_are_those_of_the_configuration() {
+        let scratch = Scratch::new().unwrap();
+        let configuration = json!({ "a": [
+            { "memif": { "socket": "@abstract" } },
+            { "dpdk": { "device": "net_memif0,id=1,socket=/tmp/a/m.sock" } },
+            { "pcap": { "input": "in.pcap", "output": "/dev/null" } },
+        ] });
+        let own = scratch.path().to_string_lossy();
+        let expected = ["--pcap-folder", &own, "--memif-folder", "/tmp/a"];
+        assert_eq!(options(&configuration, &scratch), expected);
+    }
+}

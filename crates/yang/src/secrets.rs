@@ -1,0 +1,62 @@
+//! The leaves of our modules that hold secrets: those marked `nacm:default-deny-all`.
+
+use std::sync::OnceLock;
+
+/// The names of these leaves.
+pub fn names() -> &'static [&'static str] {
+    static NAMES: OnceLock<Vec<&'static str>> = OnceLock::new();
+    NAMES.get_or_init(|| {
+        let mut names = Vec::new();
+        for (_, text) in crate::sources().filter(|(module, _)| module.starts_with("stoa-")) {
+            let mut leaf = None;
+            for line in text.lines().map(str::trim) {
+                if let Some(name) = line.strip_prefix("leaf ") {
+                    leaf = name.strip_suffix(" {");
+                } else if line == "nacm:default-deny-all;" {
+                    names.extend(leaf.take());
+                } else if !line.is_empty() {
+                    leaf = None;
+                }
+            }
+        }
+        names
+    })
+}
+
+/// Whether a JSON text has a member that is a secret.
+pub fn is_in_json(text: &str) -> bool {
+    let is_member = |name: &str, at: usize| {
+        let (before, after) = (&text[..at], &text[at + name.len()..]);
+        let after = after.strip_prefix('"').map(str::trim_start);
+        before.ends_with(['"', ':']) && after.is_some_and(|after| after.starts_with(':'))
+    };
+    names().iter().any(|name| text.match_indices(name).any(|(at, _)| is_member(name, at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secrets_of_the_modules_are_known() {
+        assert_eq!(names(), ["secret", "shared-secret", "password-hash"]);
+    }
+
+    #[test]
+    fn secrets_in_a_configuration_are_found() {
+        for text in [
+            r#"{"memif": {"secret": "x"}}"#,
+            r#"{"user": [{"stoa-management:password-hash" : "$argon2id$"}]}"#,
+        ] {
+            assert!(is_in_json(text), "{text}");
+        }
+        for text in [
+            "{}",
+            r#"{"description": "secret"}"#,
+            r#"{"no-secret": 1}"#,
+            r#"{"description": "the secret: none"}"#,
+        ] {
+            assert!(!is_in_json(text), "{text}");
+        }
+    }
+}
