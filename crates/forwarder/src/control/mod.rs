@@ -35,6 +35,7 @@ mod placement;
 mod policy;
 mod ports;
 mod publication;
+mod punt_stream;
 mod punts;
 mod reassembly;
 mod reopen;
