@@ -22,6 +22,7 @@ use crate::config::routes::Key;
 use crate::configuration::Configuration;
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::{LearnedStatistics, TableHandle};
+use crate::punts::Punts;
 use crate::rib::RouteAnnotation;
 use crate::route_sources::RouteSourceStates;
 use crate::rows::RowTables;
@@ -93,12 +94,15 @@ pub struct ForwarderConnection {
     learned: OnceLock<TableHandle>,
     /// The rows of capabilities.
     rows: RowTables,
+    /// Protocols in the controller.
+    punts: Punts,
 }
 
 impl ForwarderConnection {
     /// A connection over `channel` that brings `desired` to the forwarder.
     pub fn new(channel: Channel, desired: Configuration) -> ForwarderConnection {
         let rows = RowTables::new(channel.clone());
+        let punts = Punts::new(channel.clone());
         let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
         let state =
             ConnectionState { desired: Some(Arc::new(desired)), ..ConnectionState::default() };
@@ -111,6 +115,7 @@ impl ForwarderConnection {
             route_sources: Arc::default(),
             learned: OnceLock::new(),
             rows,
+            punts,
         }
     }
 
@@ -127,6 +132,11 @@ impl ForwarderConnection {
     /// The rows of capabilities.
     pub fn rows(&self) -> &RowTables {
         &self.rows
+    }
+
+    /// Protocols in the controller.
+    pub fn punts(&self) -> &Punts {
+        &self.punts
     }
 
     /// Sets the handle to the table of learned routes.

@@ -27,6 +27,7 @@ mod operational_state;
 pub mod operator;
 mod prefix;
 pub mod privileges;
+pub mod punts;
 mod recursion;
 mod rib;
 pub mod route_sources;

@@ -121,6 +121,7 @@ pub async fn run<T>(
         () = datastore.run_saver() => Ok(()),
         () = learned.watch() => Ok(()),
         () = connection.rows().watch() => Ok(()),
+        () = connection.punts().run() => Ok(()),
         () = route_sources.run(&connection) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),

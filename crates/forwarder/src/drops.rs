@@ -140,6 +140,9 @@ reasons! {
     VrrpUnknown "vrrp-unknown" "VRRP advertisement for a virtual router that is not configured";
     VrrpIgnored "vrrp-ignored" "VRRP advertisement to the address owner (RFC 9568 7.1), or with another interval";
     VirtualAddress "virtual-address" "packet to the address of a virtual router without accept-mode";
+    PuntLimited "punt-limited" "packets for the controller over the rate of their class";
+    PuntQueue "punt-queue" "the queue of the class to the controller is full: the controller does not keep up";
+    PuntUnsubscribed "punt-unsubscribed" "packets that a controller has asked for, while none takes them";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

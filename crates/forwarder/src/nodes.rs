@@ -18,6 +18,7 @@ use crate::ip::{
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::output::interface_output;
 use crate::protocols;
+use crate::punt::punt_input;
 use crate::shared::Shared;
 use crate::tunnel::{tunnel_input, tunnel_output};
 
@@ -106,6 +107,12 @@ const NODES: &[NodeSpec<Arc<Shared>>] = &[
         "punts packets of BFD sessions to the control thread",
         bfd_input::EDGES,
         bfd_input::make,
+    ),
+    node(
+        "punt-input",
+        "punts frames for protocols in the controller",
+        punt_input::EDGES,
+        punt_input::make,
     ),
     node("icmp4-error", "generates ICMP errors", icmp4_error::EDGES, icmp4_error::make),
     node("icmp6-error", "generates ICMPv6 errors", icmp6_error::EDGES, icmp6_error::make),

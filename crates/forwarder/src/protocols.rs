@@ -107,6 +107,15 @@ pub(crate) fn specs() -> Vec<ProtocolSpec> {
     std::iter::once(ethertypes).chain(of_ip).collect()
 }
 
+/// The node that is registered for a number of a table, if any.
+pub(crate) fn owner(table: &str, number: u16) -> Option<&'static str> {
+    if table == ETHERTYPE {
+        return ETHERTYPES.iter().find(|(other, _)| *other == number).map(|(_, node)| *node);
+    }
+    let registrations = TABLES.iter().find(|(name, _)| *name == table)?.1;
+    registrations.iter().find(|it| it.number == number).map(|it| it.node)
+}
+
 /// The edges of a node by ethertype.
 ///
 /// # Panics

@@ -23,6 +23,7 @@ use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
 use crate::punt::known_neighbors::KnownNeighbors;
 use crate::punt::policer::Policers;
+use crate::punt::subscriptions::Subscriptions;
 use crate::tunnel::table::Tunnels;
 
 /// A next hop that is not an adjacency: the code in `NextHop::Special`.
@@ -96,6 +97,8 @@ pub struct Shared {
     pub tunnels: Published<Tunnels>,
     /// The peers of BFD sessions.
     pub bfd: Published<Peers>,
+    /// Which packets go to the controller.
+    pub subscriptions: Published<Subscriptions>,
     /// IPv4 routes of the default VRF.
     pub ip4: Ip4LpmReader,
     /// IPv6 routes of the default VRF.
@@ -156,6 +159,7 @@ impl Shared {
             virtual_macs: Published::new(VirtualMacs::default(), quiescence),
             tunnels: Published::new(Tunnels::default(), quiescence),
             bfd: Published::new(Peers::default(), quiescence),
+            subscriptions: Published::new(Subscriptions::default(), quiescence),
             ip4,
             ip6,
             vrfs: Published::new(vrfs, quiescence),

@@ -51,6 +51,20 @@ impl Router {
         Self::start_in(Scratch::new()?, binary, namespace, configuration)
     }
 
+    /// As [`Router::start`], with these environment variables.
+    ///
+    /// # Errors
+    ///
+    /// As [`Router::start`].
+    pub fn start_with(
+        binary: &Path,
+        namespace: Option<&Namespace>,
+        configuration: &Value,
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
+        Self::begin((Scratch::new()?, environment), binary, namespace, configuration)
+    }
+
     /// As [`Router::start`], with a folder that contains files of the scenario.
     ///
     /// # Errors
@@ -62,6 +76,15 @@ impl Router {
         namespace: Option<&Namespace>,
         configuration: &Value,
     ) -> Result<Self> {
+        Self::begin((scratch, &[]), binary, namespace, configuration)
+    }
+
+    fn begin(
+        (scratch, environment): (Scratch, &[(&str, &str)]),
+        binary: &Path,
+        namespace: Option<&Namespace>,
+        configuration: &Value,
+    ) -> Result<Self> {
         let file = scratch.write("stoa.json", pretty(configuration))?;
         let mut command = Command::program(binary)
             .args(["run", "--config", &file.to_string_lossy()])
@@ -69,6 +92,9 @@ impl Router {
             .args(folders::options(configuration, &scratch));
         if let Some(namespace) = namespace {
             command = command.inside(namespace.name());
+        }
+        for (name, value) in environment {
+            command = command.env(name, value);
         }
         let process = command.spawn()?;
         let router = Self { process, binary: binary.to_owned(), scratch };

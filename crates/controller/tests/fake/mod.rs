@@ -290,7 +290,7 @@ impl Forwarder for Instance {
         _: Request<v1::ListPuntsRequest>,
     ) -> Result<Response<v1::ListPuntsReply>, Status> {
         let punt = v1::PuntState { class: "arp".into(), ..v1::PuntState::default() };
-        Ok(Response::new(v1::ListPuntsReply { punts: vec![punt] }))
+        Ok(Response::new(v1::ListPuntsReply { punts: vec![punt], ..Default::default() }))
     }
 
     async fn list_workers(

@@ -66,7 +66,7 @@ impl Caller {
     }
 
     /// Waits until another caller has superseded this one.
-    async fn superseded(&mut self) {
+    pub(super) async fn superseded(&mut self) {
         let number = self.number;
         // An error means that the service ends, and this caller with it.
         let _ = self.newest.wait_for(|newest| *newest > number).await;

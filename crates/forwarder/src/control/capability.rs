@@ -185,6 +185,7 @@ capabilities! {
     bfd: super::bfd::Sessions,
     host_interfaces: super::host_interfaces::HostInterfaces,
     punts: super::punts::Punts,
+    punt_stream: super::punt_stream::PuntStream,
     trace_capture: super::trace_capture::TraceCaptureState,
     duplicate_detection: super::duplicate_detection::DuplicateDetection,
     vrrp: super::vrrp::VirtualRouters,

@@ -263,10 +263,16 @@ impl ForwarderState {
         if frame.is_empty() || !packet.set_bytes(frame) {
             return;
         }
+        self.transmit(interface, packet);
+    }
+
+    /// Sends a packet with its link-layer header out of an interface; `false`: the ring to the worker is full.
+    pub(super) fn transmit(&mut self, interface: u32, mut packet: stoa_engine::Packet) -> bool {
         packet.set_own();
         packet.tx_if = interface;
         let has_features = self.shared.arcs.port_output.has_any(interface);
-        self.inject(packet, if has_features { interface_output::NAME } else { graph::OUTPUT });
+        let node = if has_features { interface_output::NAME } else { graph::OUTPUT };
+        self.try_inject_at(0, packet, node)
     }
 
     /// Injects a packet before a node of the first worker.
@@ -276,12 +282,23 @@ impl ForwarderState {
 
     /// Injects a packet before a node of a worker.
     pub(super) fn inject_at(&mut self, worker: usize, packet: stoa_engine::Packet, node: &str) {
-        let Some(node) = nodes::graph().index_of(node) else { return };
-        if let Some(worker) = self.worker_pool.workers.get_mut(worker)
-            && worker.inject(Inject { packet, node }).is_err()
-        {
+        self.try_inject_at(worker, packet, node);
+    }
+
+    /// The same; `false`: the ring to the worker is full, and the packet is dropped.
+    pub(super) fn try_inject_at(
+        &mut self,
+        worker: usize,
+        packet: stoa_engine::Packet,
+        node: &str,
+    ) -> bool {
+        let Some(node) = nodes::graph().index_of(node) else { return false };
+        let Some(worker) = self.worker_pool.workers.get_mut(worker) else { return false };
+        let has_room = worker.inject(Inject { packet, node }).is_ok();
+        if !has_room {
             self.dropped[stoa_engine::drops::HANDOFF_FULL.0 as usize] += 1;
         }
+        has_room
     }
 
     /// Waits until workers have sent the packets that this thread has injected: final messages before a port

@@ -36,6 +36,7 @@ mod placement;
 mod policy;
 mod ports;
 mod publication;
+mod punt_stream;
 mod punts;
 mod reassembly;
 mod reopen;

@@ -12,7 +12,7 @@ use super::forwarder_state::ForwarderState;
 use super::limit_listing::limit;
 use crate::drops::Drop;
 use crate::punt::policer::PolicerCounters;
-use crate::punt::{Class, Limit};
+use crate::punt::{Class, Limit, streamed};
 
 /// Packets per worker in one round. An urgent packet waits for at most one round of the others.
 const BATCHES: [(Urgency, usize); 2] = [(Urgency::Urgent, 256), (Urgency::Usual, 128)];
@@ -62,6 +62,11 @@ pub(super) fn is_ip4(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| first >> 4 == 4)
 }
 
+/// The classes in lists.
+fn listed_classes() -> impl Iterator<Item = Class> {
+    Class::ALL.into_iter().filter(|class| !streamed::is_hidden(*class))
+}
+
 impl ForwarderState {
     /// Processes the packets from the workers; returns their number.
     pub fn process_punts(&mut self) -> usize {
@@ -84,14 +89,17 @@ impl ForwarderState {
         processed
     }
 
-    /// Hands a packet to the capability that takes it.
+    /// Hands a packet to the capability that takes it, else to the controller if its class is one of the stream.
     fn process_punt(&mut self, worker: usize, punt: Punt) {
         let Punt { cause, packet } = punt;
         let all = CAPABILITIES.iter().flat_map(|capability| capability.punts);
         let mut of_class = all.filter(|punted| Some(punted.class) == Class::of(cause));
         match of_class.find(|punted| (punted.takes)(packet.bytes())) {
             Some(punted) => (punted.receive)(self, worker, packet),
-            None => self.count_drop(Drop::Ip4LocalProtocol),
+            None => match Class::of(cause).and_then(streamed::index_of) {
+                Some(streamed) => self.punt_to_controller(streamed, packet),
+                None => self.count_drop(Drop::Ip4LocalProtocol),
+            },
         }
     }
 
@@ -135,10 +143,10 @@ impl ForwarderState {
         Class::ALL.map(|class| self.shared.policers.counters(class, interface))
     }
 
-    /// Each class: first the sum of all interfaces, then each interface with packets of the class.
+    /// Each class but those for tests: first the sum of all interfaces, then each interface with packets of the class.
     pub fn list_punts(&self) -> Vec<v1::PuntState> {
         let mut rows = Vec::new();
-        for class in Class::ALL {
+        for class in listed_classes() {
             let limit = self
                 .capabilities
                 .punts
@@ -182,6 +190,6 @@ impl ForwarderState {
                 format!("Packets per second: {}. See `stoa show punts`.", class.description());
             limit(&format!("policer-{}", class.name()), None, row.rate.into(), row.dropped, &fix)
         };
-        Class::ALL.into_iter().zip(sums).map(policer)
+        listed_classes().zip(sums).map(policer)
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use stoa_api::v1;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
+use stoa_api::v1::punt_stream_server::PuntStreamServer;
 use stoa_api::v1::row_tables_server::RowTablesServer;
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
 use stoa_engine::clock;
@@ -13,7 +14,7 @@ use stoa_engine::pool::Backing;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
-use tonic::{Code, Response, Status};
+use tonic::{Code, Response, Status, transport::Server};
 
 use super::callers::Callers;
 use super::control_loop::Requests;
@@ -43,11 +44,12 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
     };
     let service = Service { requests, callers: Callers::default() };
     let row_tables = RowTablesServer::new(service.clone());
+    let punts = PuntStreamServer::new(service.clone());
     let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let incoming = UnixListenerStream::new(listener);
-    let server = tonic::transport::Server::builder().add_service(service).add_service(row_tables);
+    let server = Server::builder().add_service(service).add_service(row_tables).add_service(punts);
     // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {
         served = server.serve_with_incoming(incoming) => served?,
@@ -313,8 +315,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListPuntsRequest>,
     ) -> Answer<v1::ListPuntsReply> {
-        let punts = self.read(ForwarderState::list_punts).await?;
-        Ok(Response::new(v1::ListPuntsReply { punts }))
+        Ok(Response::new(self.read(ForwarderState::show_punts).await?))
     }
 
     async fn list_rules(

@@ -8,7 +8,7 @@ use stoa_engine::protocol::NumberTable;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Vector};
 
-use super::ethernet_input::{HOST_INTERFACE, IP4, IP6};
+use super::ethernet_input::{HOST_INTERFACE, IP4, IP6, PUNT};
 use super::ethernet_kernel::{Lanes, STEP};
 use super::ethernet_mixed::{FEATURES, IP as IS_UP, MAC};
 use super::interface_flags::{SUB_INTERFACE, VIRTUAL};
@@ -173,13 +173,18 @@ impl<const BEHIND: bool> Classifier<'_, '_, BEHIND> {
         }
     }
 
-    /// Not IP: by the table; LLDP and frames with a length (IS-IS, ISO 10589) go to the host
-    /// interface.
+    /// Not IP: by the table; to the controller, if it has subscribed to the ethertype; LLDP and frames with a length
+    /// (IS-IS, ISO 10589) go to the host interface.
     #[cold]
     #[inline(never)]
     fn not_ip(&self, vector: &mut Vector, lane: usize, ethertype: u16) -> u16 {
         if let Some(edge) = self.types.get(ethertype) {
             return edge;
+        }
+        if let Some(class) = self.shared.subscriptions.read(self.cx.reader).of_ethertype(ethertype)
+        {
+            vector.arg[lane] = class as u32;
+            return PUNT;
         }
         match self.shared.interface(vector.rx_if[lane]).host_pair() {
             Some(host_device) if ethertype <= LENGTH_MAX || ethertype == LLDP => {

@@ -28,10 +28,11 @@ use crate::protocols;
 use crate::shared::Shared;
 
 /// Next nodes of both nodes, besides those of the arc and of the table of ethertypes.
-pub const EDGES: &[&str] = &["ip4-input", "ip6-input", "host-interface-output"];
+pub const EDGES: &[&str] = &["ip4-input", "ip6-input", "host-interface-output", "punt-input"];
 pub(super) const IP4: u16 = 0;
 pub(super) const IP6: u16 = 1;
 pub(super) const HOST_INTERFACE: u16 = 2;
+pub(super) const PUNT: u16 = 3;
 
 /// Number of lanes to prefetch ahead.
 const AHEAD: usize = 12;

@@ -170,7 +170,13 @@ impl Ip4Input {
     /// delivery of joined groups.
     #[cold]
     #[inline(never)]
-    fn not_unicast(&self, vector: &mut Vector, lane: usize, (reason, line): (Drop, u32)) -> u16 {
+    fn not_unicast(
+        &self,
+        reader: &Reader,
+        vector: &mut Vector,
+        lane: usize,
+        (reason, line): (Drop, u32),
+    ) -> u16 {
         let local = |vector: &mut Vector| match reason {
             Drop::Ip4Multicast => multicast(vector, lane, line),
             _ => reason.next(),
@@ -180,7 +186,8 @@ impl Ip4Input {
             && vector.flags[lane] & flags::MULTICAST != 0
             && (matches!(reason, Drop::Ip4Multicast | Drop::Ip4Broadcast)
                 || reason == Drop::Ip4MartianSource && header[12..16] == [0; 4])
-            && punt_class(line, vector.bytes(lane)).is_some()
+            && (punt_class(line, vector.bytes(lane)).is_some()
+                || self.is_subscribed(reader, header, vector.bytes(lane)))
         {
             if let Some(cause) = ip4_options::fault(vector.bytes(lane)) {
                 return cause.drop(true).next();
@@ -206,6 +213,13 @@ impl Ip4Input {
         to_host(vector, lane, (host_device, Payload::Ip4), HOST_INTERFACE)
     }
 
+    /// Whether the controller has subscribed to packets like this one to all hosts of the link: a limited broadcast
+    /// (DHCP) or a link-local group (RFC 5771 4).
+    fn is_subscribed(&self, reader: &Reader, header: &[u8; 20], packet: &[u8]) -> bool {
+        let is_to_link = matches!(header[16..], [255, 255, 255, 255] | [224, 0, 0, _]);
+        is_to_link && self.shared.subscriptions.read(reader).of_ip4(packet).is_some()
+    }
+
     /// A lane of a vector with exceptions or features.
     #[cold]
     #[inline(never)]
@@ -220,7 +234,7 @@ impl Ip4Input {
         if self.validated.is_exception(lane) {
             let packet = match ip4_validate::check(vector.bytes(lane)) {
                 Ok(packet) => packet,
-                Err(reason) => return self.not_unicast(vector, lane, (reason, line)),
+                Err(reason) => return self.not_unicast(reader, vector, lane, (reason, line)),
             };
             vector.length[lane] = packet.length;
             if let Some(cause) = ip4_options::fault(vector.bytes(lane)) {

@@ -1,6 +1,7 @@
 //! `ip-demux`: delivers packets for local addresses at the end of the arc `ip-local`: to the nodes in
-//! the protocol tables ([`crate::protocols`]), to Linux, or to the control thread. What nobody takes
-//! is refused (RFC 1122 3.2.2.1, RFC 4443 3.1 and 3.4).
+//! the protocol tables ([`crate::protocols`]), to Linux, or to the control thread, which passes on what
+//! the controller has subscribed to. What nobody takes is refused (RFC 1122 3.2.2.1, RFC 4443 3.1 and
+//! 3.4).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::host_interface::{Payload, to_host};
 use crate::icmp::IcmpCause;
 use crate::protocols::{self, IP4_PROTOCOL, IP6_PROTOCOL, LocalPacket, Share, UDP_PORT};
 use crate::punt::Class;
+use crate::punt::subscriptions::Subscriptions;
 use crate::shared::Shared;
 use crate::tunnel::table::Tunnels;
 
@@ -77,6 +79,7 @@ impl Node for IpDemux {
         let shared = &*self.shared;
         let (tunnels, peers) = (shared.tunnels.read(cx.reader), shared.bfd.read(cx.reader));
         let addresses = shared.addresses.read(cx.reader);
+        let subscriptions = shared.subscriptions.read(cx.reader);
         for lane in 0..vector.len() {
             let interface = vector.rx_if[lane];
             let line = shared.interface(interface);
@@ -87,6 +90,7 @@ impl Node for IpDemux {
                 addresses,
                 tunnels,
                 peers,
+                subscriptions,
                 flags: line.flags(),
                 interface,
                 vrf: shared.attributes.vrf_of(interface),
@@ -121,6 +125,7 @@ struct Delivery<'a> {
     addresses: &'a Addresses,
     tunnels: &'a Tunnels,
     peers: &'a Peers,
+    subscriptions: &'a Subscriptions,
     flags: u32,
     interface: u32,
     vrf: u32,
@@ -146,6 +151,10 @@ impl Delivery<'_> {
         let goes_to_host = self.goes_to_host(ends.1)?;
         if let Some((edge, Some(arg))) = registered {
             return Ok(Fate::NodeWith(edge, arg));
+        }
+        let subscribed = || self.subscriptions.of_packet(protocol, view.payload());
+        if !is_fragment && let Some(class) = subscribed() {
+            return Ok(Fate::Punt(class));
         }
         if goes_to_host {
             return Ok(Fate::Host);
@@ -185,6 +194,9 @@ impl Delivery<'_> {
         let goes_to_host = self.goes_to_host(ends.1)?;
         if let Some((edge, Some(arg))) = registered {
             return Ok(Fate::NodeWith(edge, arg));
+        }
+        if let Some(class) = self.subscriptions.of_packet(protocol, payload) {
+            return Ok(Fate::Punt(class));
         }
         if goes_to_host {
             return Ok(Fate::Host);

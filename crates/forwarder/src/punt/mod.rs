@@ -5,7 +5,12 @@
 pub mod classify;
 pub mod known_neighbors;
 pub mod policer;
+pub mod punt_input;
+pub mod stream_queues;
+pub mod streamed;
+pub mod subscriptions;
 
+use stoa_api::punts;
 use stoa_engine::Urgency;
 
 use crate::drops::Drop;
@@ -47,6 +52,10 @@ pub enum Class {
     Link = 14,
     /// Router solicitations, and router advertisements of others, on interfaces that advertise.
     Solicitation = 15,
+    /// UDP datagrams that the controller echoes: for tests.
+    Test = 16,
+    /// Frames that the controller echoes: for tests.
+    TestLink = 17,
 }
 
 /// The policer of a class.
@@ -62,7 +71,7 @@ pub struct Limit {
 
 impl Class {
     /// All classes, each at the index of its number.
-    pub const ALL: [Class; 16] = [
+    pub const ALL: [Class; 18] = [
         Self::ArpReply,
         Self::Arp,
         Self::NdReply,
@@ -79,6 +88,8 @@ impl Class {
         Self::Redirect,
         Self::Link,
         Self::Solicitation,
+        Self::Test,
+        Self::TestLink,
     ];
 
     /// The inverse of `as u16`.
@@ -105,6 +116,8 @@ impl Class {
             Self::Redirect => "redirect",
             Self::Link => "link",
             Self::Solicitation => "solicitation",
+            Self::Test => punts::test::CLASS,
+            Self::TestLink => punts::test::LINK_CLASS,
         }
     }
 
@@ -131,6 +144,8 @@ impl Class {
             Self::Listener => "multicast listener queries",
             Self::Solicitation => "router solicitations, and router advertisements of others",
             Self::Link => "frames that are not IP, to Linux: IS-IS, LLDP",
+            Self::Test => "UDP datagrams that the controller echoes",
+            Self::TestLink => "frames that the controller echoes",
             Self::Redirect => {
                 "packets that leave by the interface they came in, whose senders are redirected"
             }
@@ -156,6 +171,7 @@ impl Class {
             Self::Solicitation => (100, 100, 1000),
             Self::Echo => (20_000, 2000, 100_000),
             Self::Error => (1000, 100, 10_000),
+            Self::Test | Self::TestLink => (1000, 256, 5000),
         };
         Limit { rate, burst, total }
     }
@@ -178,6 +194,7 @@ impl Class {
             Self::Host => Drop::HostLimited,
             Self::Fragment => Drop::FragmentLimited,
             Self::Listener => Drop::MldConsumed,
+            Self::Test | Self::TestLink => Drop::PuntLimited,
             Self::Icmp | Self::Echo | Self::Error | Self::Redirect => Drop::IcmpLimited,
         }
     }

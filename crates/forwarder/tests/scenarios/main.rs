@@ -34,6 +34,7 @@ mod output_features;
 mod paths;
 mod policy;
 mod punt;
+mod punt_stream;
 mod queued_order;
 mod reassembly;
 mod redirect;

@@ -1,0 +1,103 @@
+//! A capability's end of the punt stream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use stoa_api::punts::Key;
+use stoa_api::v1;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+/// Packets that may wait for a capability; the others wait in the forwarder.
+pub(super) const PLACES: usize = 128;
+
+/// Why a packet was not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {fix}")]
+pub struct Refused {
+    /// The cause.
+    pub reason: String,
+    /// How to fix it.
+    pub fix: String,
+}
+
+impl Refused {
+    /// The stream is not connected.
+    pub(super) fn unavailable() -> Refused {
+        let reason = "the forwarder does not take packets at the moment".to_owned();
+        Refused { reason, fix: "Send it again later.".to_owned() }
+    }
+}
+
+/// A packet to send, and where the answer goes.
+pub(super) struct Injection {
+    pub(super) class: &'static str,
+    pub(super) packet: v1::InjectedPacket,
+    pub(super) answer: oneshot::Sender<Result<(), Refused>>,
+}
+
+/// A request to the task.
+pub(super) enum Request {
+    Open(Class),
+    Inject(Injection),
+}
+
+/// The task's end of a channel.
+pub(super) struct Class {
+    pub(super) name: &'static str,
+    pub(super) keys: Vec<Key>,
+    pub(super) packets: mpsc::Sender<v1::PuntedPacket>,
+    /// Packets that the capability took since the last report to the forwarder.
+    pub(super) taken: Arc<AtomicU32>,
+}
+
+/// Packets of a class, and the way back.
+#[derive(Debug)]
+pub struct PuntChannel {
+    class: &'static str,
+    packets: mpsc::Receiver<v1::PuntedPacket>,
+    taken: Arc<AtomicU32>,
+    /// Wakes the task.
+    changed: Arc<Notify>,
+    requests: mpsc::Sender<Request>,
+}
+
+/// Both ends of a channel.
+pub(super) fn open(
+    name: &'static str,
+    keys: Vec<Key>,
+    (requests, changed): (mpsc::Sender<Request>, Arc<Notify>),
+) -> (Class, PuntChannel) {
+    let (sender, packets) = mpsc::channel(PLACES);
+    let taken = Arc::new(AtomicU32::new(0));
+    let class = Class { name, keys, packets: sender, taken: Arc::clone(&taken) };
+    (class, PuntChannel { class: name, packets, taken, changed, requests })
+}
+
+impl PuntChannel {
+    /// The next packet; `None`: another channel has replaced this one.
+    pub async fn receive(&mut self) -> Option<v1::PuntedPacket> {
+        let packet = self.packets.recv().await?;
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_one();
+        Some(packet)
+    }
+
+    /// Sends a packet, and waits for the forwarder's answer.
+    ///
+    /// # Errors
+    /// The forwarder refused it, or is not connected.
+    pub async fn inject(&self, packet: v1::InjectedPacket) -> Result<(), Refused> {
+        let (answer, answered) = oneshot::channel();
+        let request = Request::Inject(Injection { class: self.class, packet, answer });
+        let sent = self.requests.send(request).await;
+        sent.map_err(|_| Refused::unavailable())?;
+        answered.await.unwrap_or_else(|_| Err(Refused::unavailable()))
+    }
+}
+
+impl Drop for PuntChannel {
+    fn drop(&mut self) {
+        self.packets.close();
+        self.changed.notify_one();
+    }
+}
