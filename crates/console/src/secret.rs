@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-/// Names of the leaves of our modules that are `nacm:default-deny-all`.
+/// Names of the leaves of our modules and of plugins that are `nacm:default-deny-all`.
 fn names() -> &'static [&'static str] {
     static NAMES: OnceLock<Vec<&'static str>> = OnceLock::new();
     NAMES.get_or_init(|| {
         let mut names = Vec::new();
-        for (_, text) in stoa_yang::sources().filter(|(module, _)| module.starts_with("stoa-")) {
+        for (_, text) in stoa_yang::own_sources() {
             let mut leaf = None;
             for line in text.lines().map(str::trim) {
                 if let Some(name) = line.strip_prefix("leaf ") {
