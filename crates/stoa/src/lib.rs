@@ -1,4 +1,5 @@
-//! The binary: wiring and command line, no logic.
+//! The router as a library: wiring and command line, no logic. The program `stoa` is [`Router::main`] without plugins;
+//! another program adds [plugins](plugin::Plugin).
 #![forbid(unsafe_code)]
 // `println!` and `eprintln!` panic on a closed pipe; `show::print` and `failure::to_stderr` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -9,6 +10,7 @@ mod commands;
 mod console;
 mod failure;
 mod operator;
+pub mod plugin;
 mod show;
 mod top;
 
@@ -19,6 +21,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::Command;
 use crate::failure::Failure;
+use crate::plugin::Plugin;
 
 /// Stoa, a vector packet router
 #[derive(Debug, Parser)]
@@ -46,18 +49,54 @@ struct CommandLine {
     command: Option<Command>,
 }
 
-fn main() -> ExitCode {
-    let matches = CommandLine::command().get_matches();
-    let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let Some(command) = line.command.or_else(default_command) else {
-        CommandLine::command().print_help().ok();
-        return ExitCode::from(2);
-    };
-    let logging = stoa_log::start(command.log_name(), command.log_level()).map_err(Failure::Usage);
-    match logging.and_then(|()| command.execute()) {
-        Ok(code) => code,
-        Err(failure) => failure.report(wants_json(&matches)),
+/// The command line, with the topics of plugins.
+fn command_line() -> clap::Command {
+    let topics = plugin::topics().map(plugin::Topic::command);
+    CommandLine::command().mut_subcommand("show", |show| show.subcommands(topics))
+}
+
+/// A router, to which plugins can be added.
+#[derive(Default)]
+pub struct Router {
+    plugins: Vec<Plugin>,
+}
+
+impl Router {
+    /// With one more plugin.
+    #[must_use]
+    pub fn with(mut self, plugin: Plugin) -> Router {
+        self.plugins.push(plugin);
+        self
     }
+
+    /// Runs the command that the command line names, and returns the exit code. It is called once in a process,
+    /// before anything else of Stoa.
+    ///
+    /// # Panics
+    /// If a plugin is wrong.
+    #[must_use]
+    pub fn main(self) -> ExitCode {
+        plugin::install(self.plugins);
+        let matches = command_line().get_matches();
+        let done = match plugin::topic_of(&matches) {
+            Some(topic) => start_log("stoa", "info").and_then(|()| commands::show_topic(topic)),
+            None => {
+                let line =
+                    CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+                let Some(command) = line.command.or_else(default_command) else {
+                    command_line().print_help().ok();
+                    return ExitCode::from(2);
+                };
+                let log = start_log(command.log_name(), command.log_level());
+                log.and_then(|()| command.execute())
+            }
+        };
+        done.unwrap_or_else(|failure| failure.report(wants_json(&matches)))
+    }
+}
+
+fn start_log(name: &'static str, level: &'static str) -> Result<(), Failure> {
+    stoa_log::start(name, level).map_err(Failure::Usage)
 }
 
 /// The command without arguments: the console, if a person is at the terminal.
