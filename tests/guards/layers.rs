@@ -48,6 +48,7 @@ const ALLOWED: [(&str, &[&str]); 19] = [
             "api",
             "log",
             "wire",
+            "yang",
             "lab",
         ],
     ),

@@ -9,7 +9,7 @@ const LINES: usize = 400;
 
 fn all_sources() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for folder in ["crates", "tests", "fuzz/src", "fuzz/fuzz_targets"] {
+    for folder in ["crates", "tests", "fuzz/src", "fuzz/fuzz_targets", "examples/plugin/src"] {
         sources(&root().join(folder), &mut files);
     }
     assert!(files.len() > 20, "the sources are found");

@@ -22,7 +22,7 @@ use crate::config::routes::Key;
 use crate::configuration::Configuration;
 use crate::kernel_configuration::KernelConfiguration;
 use crate::learned::{LearnedStatistics, TableHandle};
-use crate::punts::Punts;
+use crate::punt_stream::Punts;
 use crate::rib::RouteAnnotation;
 use crate::route_sources::RouteSourceStates;
 use crate::rows::RowTables;

@@ -13,6 +13,7 @@ use stoa_api::v1;
 use stoa_yang::error::{ValidationError, ValidationErrors, one};
 use yang5::data::{DataFormat, DataTree};
 
+use crate::capability::list;
 use crate::config::addresses::Addressing;
 use crate::config::management::Management;
 use crate::config::route_sources::RouteSourceConfig;
@@ -144,7 +145,7 @@ impl Configuration {
         mut errors: ValidationErrors,
     ) -> Result<Configuration, Vec<ValidationError>> {
         let valid = stoa_yang::schema().validate(given)?;
-        let translated = config::translate(&valid, &mut errors)?;
+        let translated = list::translate(&valid, &mut errors)?;
         if !errors.is_empty() {
             return Err(errors.into_vec());
         }

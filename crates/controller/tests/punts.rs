@@ -10,7 +10,7 @@ use stoa_api::v1::injected_packet::Data;
 use stoa_api::v1::punt_stream_server::{PuntStream, PuntStreamServer};
 use stoa_api::v1::{punts_reply::Reply, punts_request::Request as Message};
 use stoa_api::{unix, v1};
-use stoa_controller::punts::{PuntChannel, Punts};
+use stoa_controller::punt_stream::{PuntChannel, Punts};
 use tokio::sync::{Mutex, mpsc};
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Request, Response, Status, Streaming};

@@ -27,6 +27,14 @@ pub struct FeatureSpec<S> {
     pub before: &'static [&'static str],
 }
 
+impl<S> Copy for FeatureSpec<S> {}
+
+impl<S> Clone for FeatureSpec<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 /// An arc as it is declared.
 pub struct ArcSpec<S: 'static> {
     /// Name.
@@ -41,7 +49,27 @@ pub struct ArcSpec<S: 'static> {
     pub end: &'static str,
 }
 
+impl<S> Copy for ArcSpec<S> {}
+
+impl<S> Clone for ArcSpec<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 impl<S> ArcSpec<S> {
+    /// The arc with one more feature: behind those that it names in `after`, or before those in `before`, or else
+    /// as the last one. It takes memory until the process ends: for use at its start.
+    #[must_use]
+    pub fn with(self, feature: FeatureSpec<S>) -> Self {
+        let behind = feature.after.iter().filter_map(|node| self.position(node)).max();
+        let ahead = feature.before.iter().filter_map(|node| self.position(node)).min();
+        let at = behind.map(|at| at + 1).or(ahead).unwrap_or(self.features.len());
+        let mut features = self.features.to_vec();
+        features.insert(at, feature);
+        Self { features: features.leak(), ..self }
+    }
+
     /// The nodes that packets can go to in this arc: its features in order, then its end.
     pub fn edges(&self) -> impl Iterator<Item = &'static str> {
         self.features.iter().map(|feature| feature.node.name).chain([self.end])
@@ -296,6 +324,21 @@ mod tests {
         assert_eq!(hook.proceed(&arc, &interfaces, 39, &mut next), Next::All(2));
         assert_eq!(hook.proceed(&arc, &interfaces, 40, &mut next), Next::Lanes);
         assert_eq!((&next[..39], next[39]), (&[2; 39][..], 4));
+    }
+
+    #[test]
+    fn a_feature_is_added_where_it_demands() {
+        let with = |after, before| {
+            let arc = ARC.with(feature("new", after, before));
+            (arc.edges().collect::<Vec<_>>().join(" "), arc.disorder())
+        };
+        assert_eq!(with(&[], &[]), ("a b c new end".to_owned(), None));
+        assert_eq!(with(&["a"], &[]), ("a new b c end".to_owned(), None));
+        assert_eq!(with(&[], &["b", "c"]), ("a new b c end".to_owned(), None));
+        assert_eq!(with(&["a"], &["b"]), ("a new b c end".to_owned(), None));
+        assert_eq!(with(&["c"], &["a"]), ("a b c new end".to_owned(), Some(("new", "a"))));
+        assert_eq!(with(&["x"], &[]).1, Some(("new", "x")));
+        assert_eq!(ARC.edges().count(), 4, "the declared arc stays as it is");
     }
 
     #[test]

@@ -53,6 +53,15 @@ pub struct NodeSpec<S> {
     pub make: fn(shared: &S, worker: usize) -> Box<dyn Node>,
 }
 
+// Derived, they would demand the same of `S`.
+impl<S> Copy for NodeSpec<S> {}
+
+impl<S> Clone for NodeSpec<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 /// A packet for the control thread.
 pub struct Punt {
     /// The packet.

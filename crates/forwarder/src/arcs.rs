@@ -1,7 +1,7 @@
 //! The feature arcs: where each starts, its features in order, where it ends. To add a feature, add
 //! one line here; the graph adds the edges and checks the order.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use stoa_engine::Node;
 use stoa_engine::arc::{ArcHook, ArcSpec, FeatureArc, FeatureSpec};
@@ -14,6 +14,7 @@ use crate::ip::{flow_hash, minimum_ttl, policy, redirect, reverse_path};
 use crate::nodes::{self, node};
 use crate::noop;
 use crate::output::interface_output;
+use crate::plugin;
 use crate::shared::Shared;
 
 /// The arc of received frames.
@@ -57,8 +58,8 @@ const fn does_nothing(name: &'static str, make: Make) -> Feature {
     passive((name, "does nothing: measures the cost of a feature"), make, &[])
 }
 
-/// All arcs.
-pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
+/// All arcs, with the features of this tree.
+const ARCS: &[ArcSpec<Arc<Shared>>] = &[
     ArcSpec {
         name: ETHERNET_INPUT,
         description: "received frames once their interface is known, from the Ethernet header on",
@@ -216,17 +217,29 @@ pub const ARCS: &[ArcSpec<Arc<Shared>>] = &[
     },
 ];
 
+/// All arcs, with the features of plugins.
+pub fn all() -> &'static [ArcSpec<Arc<Shared>>] {
+    static ALL: LazyLock<Vec<ArcSpec<Arc<Shared>>>> =
+        LazyLock::new(|| plugin::with_features(ARCS, plugin::all()));
+    &ALL
+}
+
+/// Whether the features of this arc are those of the sending interface.
+pub fn is_of_sender(arc: &str) -> bool {
+    [IP4_OUTPUT, IP6_OUTPUT, PORT_OUTPUT].contains(&arc)
+}
+
 /// Whether packets before this node are in an arc whose interface is the sending one.
 pub fn is_output(node: &str) -> bool {
     let is_in = |arc: &ArcSpec<_>| arc.edges().any(|edge| edge == node);
-    let arcs = ARCS.iter().filter(|arc| [IP4_OUTPUT, IP6_OUTPUT, PORT_OUTPUT].contains(&arc.name));
-    node == interface_output::NAME || arcs.into_iter().any(is_in)
+    let mut arcs = all().iter().filter(|arc| is_of_sender(arc.name));
+    node == interface_output::NAME || arcs.any(is_in)
 }
 
 /// How a node continues in an arc.
 ///
 /// # Panics
-/// If the node does not belong to the arc: an error in [`ARCS`], found at start.
+/// If the node does not belong to the arc: an error in the list of arcs, found at start.
 pub fn hook(arc: &str, node: &str) -> ArcHook {
     let hook = nodes::graph().hook(arc, node);
     hook.unwrap_or_else(|| panic!("{node} is not a node of the arc {arc}"))
@@ -269,7 +282,7 @@ impl Arcs {
     /// If an arc is not declared.
     pub fn new() -> Result<Self, OutOfMemory> {
         let arc = |name| {
-            let spec = ARCS.iter().find(|arc| arc.name == name);
+            let spec = all().iter().find(|arc| arc.name == name);
             FeatureArc::new(spec.unwrap_or_else(|| panic!("the arc {name} is not declared")))
         };
         Ok(Self {

@@ -3,6 +3,8 @@
 use stoa_engine::Reason;
 use stoa_engine::drops::{ENGINE, ReasonSpec};
 
+use crate::plugin;
+
 macro_rules! reasons {
     ($($name:ident $text:literal $description:literal;)*) => {
         /// Why the forwarder drops a packet.
@@ -160,13 +162,17 @@ impl Drop {
     }
 }
 
-/// Name and description of every reason, those of the engine first: index as in [`Reason`].
+/// Name and description of every reason, those of the engine first, those of plugins last: index as in
+/// [`Reason`].
 pub fn all() -> impl Iterator<Item = &'static ReasonSpec> {
-    ENGINE.iter().chain(REASONS)
+    let of_plugins = plugin::all().iter().flat_map(|plugin| plugin.drops);
+    ENGINE.iter().chain(REASONS).chain(of_plugins)
 }
 
-/// Number of reasons.
-pub const COUNT: usize = ENGINE.len() + REASONS.len();
+/// The reason of this name: plugins have no [`Drop`].
+pub fn named(name: &str) -> Option<Reason> {
+    all().position(|reason| reason.name == name).map(|at| Reason(at as u16))
+}
 
 #[cfg(test)]
 mod tests {
@@ -177,10 +183,13 @@ mod tests {
         let mut names: Vec<_> = all().map(|reason| reason.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), COUNT);
+        let count = ENGINE.len() + REASONS.len();
+        assert_eq!([names.len(), all().count()], [count; 2]);
         assert!(all().all(|reason| !reason.description.is_empty()));
         let last = REASONS.last().map(|reason| reason.name);
         assert_eq!(last, Some("link-down"));
-        assert_eq!(Drop::LinkDown.reason().0 as usize, COUNT - 1);
+        assert_eq!(Drop::LinkDown.reason().0 as usize, count - 1);
+        assert_eq!(named("link-down"), Some(Drop::LinkDown.reason()));
+        assert_eq!(named("unknown"), None);
     }
 }

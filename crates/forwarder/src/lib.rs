@@ -26,6 +26,7 @@ pub mod neighbor;
 pub mod nodes;
 pub mod noop;
 pub mod output;
+pub mod plugin;
 pub mod protocols;
 pub mod punt;
 pub mod shared;

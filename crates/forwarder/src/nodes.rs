@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use stoa_engine::{GraphSpec, Node, NodeSpec};
 
-use crate::arcs::ARCS;
+use crate::arcs;
 use crate::bfd::bfd_input;
 use crate::ethernet;
 use crate::host_interface::{host_interface_input, host_interface_output};
@@ -37,7 +37,7 @@ pub(crate) const fn node(
     NodeSpec { name, description, edges, make }
 }
 
-/// All nodes but the features of [`ARCS`].
+/// All nodes but the features of [`arcs::all`].
 const NODES: &[NodeSpec<Arc<Shared>>] = &[
     node(
         "ethernet-input",
@@ -232,10 +232,10 @@ pub fn after_input(input: &str) -> &'static [&'static str] {
     if input == "tap-input" { &[ENTRY, HOST_INTERFACE_ENTRY] } else { &[ENTRY] }
 }
 
-/// The graph: [`NODES`] with the features of [`ARCS`] and the edges of the protocol tables.
+/// The graph: [`NODES`] with the features of [`arcs::all`] and the edges of the protocol tables.
 pub fn graph() -> &'static GraphSpec<Arc<Shared>> {
     static GRAPH: LazyLock<GraphSpec<Arc<Shared>>> = LazyLock::new(|| {
-        let graph = GraphSpec::new(NODES, ARCS);
+        let graph = GraphSpec::new(NODES, arcs::all());
         let graph = graph.and_then(|graph| graph.with_protocols(protocols::specs()));
         graph.unwrap_or_else(|error| panic!("the list of nodes: {error}"))
     });

@@ -1,6 +1,7 @@
 //! The state that all workers share. Workers read it without locks: it consists of atomic words,
 //! of tables that change in place, and of tables that are published as a whole.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
@@ -21,6 +22,7 @@ use crate::ip::identification::Identifications;
 use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
+use crate::plugin::Part;
 use crate::punt::known_neighbors::KnownNeighbors;
 use crate::punt::policer::Policers;
 use crate::punt::subscriptions::Subscriptions;
@@ -123,6 +125,8 @@ pub struct Shared {
     pub policers: Policers,
     /// Whose answers are awaited.
     pub known_neighbors: KnownNeighbors,
+    /// The parts of plugins, in the order of [`crate::plugin::all`].
+    pub parts: Vec<Arc<dyn Part>>,
 }
 
 /// Readers of the tables of a forwarder.
@@ -143,6 +147,7 @@ impl Shared {
         readers: Readers,
         kernel: Kernel,
         policers: Policers,
+        parts: Vec<Arc<dyn Part>>,
         quiescence: &Arc<Quiescence>,
     ) -> Result<Self, OutOfMemory> {
         let Readers { ip4, ip6, next_hops, adjacencies } = readers;
@@ -172,6 +177,7 @@ impl Shared {
             kernel,
             policers,
             known_neighbors: KnownNeighbors::default(),
+            parts,
         })
     }
 
@@ -211,6 +217,12 @@ impl Shared {
     /// control thread calls this.
     pub fn set_feature(&self, index: u32, node: &str, argument: u32) {
         self.arcs.set(&self.attributes, index, node, argument);
+    }
+
+    /// The part of a plugin that has this type.
+    pub fn part<T: Part>(&self) -> Option<Arc<T>> {
+        let mut parts = self.parts.iter().cloned();
+        parts.find_map(|part| (part as Arc<dyn Any + Send + Sync>).downcast().ok())
     }
 
     /// The state of an interface.

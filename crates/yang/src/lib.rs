@@ -23,4 +23,4 @@ pub mod unsupported;
 
 pub use libyang::{LibyangError, collect_errors};
 pub use schema::{Schema, Valid, schema};
-pub use sources::{SUBMODULES, source, sources};
+pub use sources::{Module, SUBMODULES, add, added, own_sources, source, sources};

@@ -12,7 +12,7 @@ use yang5::data::{
 
 use crate::error::ValidationError;
 use crate::libyang::{ErrorCollector, LibyangError, collect_errors};
-use crate::sources::embedded;
+use crate::sources::{added, embedded};
 use crate::{fix, place, unsupported};
 
 /// The modules that are implemented, each with its features. libyang loads their imports.
@@ -80,8 +80,9 @@ impl Schema {
         // Fails when the process has a logger already. Then each call reports its last error only.
         let _ = context.init_logger(ErrorCollector);
         context.set_embedded_modules(embedded());
-        let modules: Vec<_> =
-            MODULES.iter().map(|(name, features)| (*name, None, *features)).collect();
+        let added = added().iter().map(|module| (module.name, module.features));
+        let modules = MODULES.iter().copied().chain(added);
+        let modules: Vec<_> = modules.map(|(name, features)| (name, None, features)).collect();
         context.load_modules(&modules)?;
         Ok(Schema { context })
     }

@@ -2,7 +2,7 @@
 
 use yang5::schema::SchemaNode;
 
-use crate::sources::{SOURCES, source};
+use crate::sources::{source, sources};
 
 /// The range or the enumeration of a leaf.
 pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
@@ -19,7 +19,7 @@ pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
         return Some(values);
     }
     // The leaf may come from a grouping of another module.
-    let mut texts = SOURCES.iter().map(|(_, text)| *text);
+    let mut texts = sources().map(|(_, text)| text);
     if own.is_none()
         && let Some(values) = texts.find_map(|text| values(block(text, "leaf", node.name())?))
     {

@@ -7,7 +7,7 @@ pub fn names() -> &'static [&'static str] {
     static NAMES: OnceLock<Vec<&'static str>> = OnceLock::new();
     NAMES.get_or_init(|| {
         let mut names = Vec::new();
-        for (_, text) in crate::sources().filter(|(module, _)| module.starts_with("stoa-")) {
+        for (_, text) in crate::own_sources() {
             let mut leaf = None;
             for line in text.lines().map(str::trim) {
                 if let Some(name) = line.strip_prefix("leaf ") {

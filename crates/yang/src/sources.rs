@@ -1,4 +1,4 @@
-//! The text of the embedded modules: the standard ones, and our own.
+//! The text of the modules: the standard ones and our own, which are embedded, and those that a program adds.
 
 use std::sync::OnceLock;
 
@@ -10,14 +10,48 @@ include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 pub const SUBMODULES: &[(&str, &str)] =
     &[("ietf-ipv6-router-advertisements", "ietf-ipv6-unicast-routing")];
 
-/// The embedded modules, each with its text.
-pub fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
-    SOURCES.iter().copied()
+/// A module that a program adds to the schema.
+#[derive(Clone, Copy, Debug)]
+pub struct Module {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// Its features.
+    pub features: &'static [&'static str],
 }
 
-/// The text of an embedded module.
+/// The modules that were added in this process.
+static ADDED: OnceLock<Vec<Module>> = OnceLock::new();
+
+/// Adds modules: once, before the schema is used.
+///
+/// # Panics
+/// If it is too late: an error of the program.
+pub fn add(modules: Vec<Module>) {
+    assert!(ADDED.set(modules).is_ok(), "modules are added once, before the schema is used");
+}
+
+/// The modules that were added.
+pub fn added() -> &'static [Module] {
+    ADDED.get_or_init(Vec::new)
+}
+
+/// The modules of the schema, each with its text.
+pub fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let added = added().iter().map(|module| (module.name, module.text));
+    SOURCES.iter().copied().chain(added)
+}
+
+/// Those that are not standard modules.
+pub fn own_sources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let is_added = |name| added().iter().any(|module| module.name == name);
+    sources().filter(move |(name, _)| name.starts_with("stoa-") || is_added(*name))
+}
+
+/// The text of a module.
 pub fn source(module: &str) -> Option<&'static str> {
-    SOURCES.iter().find(|(name, _)| *name == module).map(|(_, text)| *text)
+    sources().find(|(name, _)| *name == module).map(|(_, text)| text)
 }
 
 /// The modules, as libyang asks for them.
@@ -31,7 +65,7 @@ pub(crate) fn embedded() -> &'static EmbeddedModules {
                 None => EmbeddedModuleKey::new(name, revision, None, None),
             }
         };
-        SOURCES.iter().map(|(name, text)| (key(name), *text)).collect()
+        sources().map(|(name, text)| (key(name), text)).collect()
     })
 }
 

@@ -135,6 +135,7 @@ fn one(
         host_interface: host_interfaces::desired(interface),
         cross_connect: interface.cross_connect.clone(),
         bfd: bfd::desired(interface),
+        plugins: Vec::new(),
     }
 }
 

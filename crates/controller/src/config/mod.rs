@@ -1,4 +1,5 @@
-//! From a valid configuration to the desired state: one file for each capability.
+//! From a valid configuration to the desired state: one file for each capability that is not in the list of
+//! `capability` yet.
 //!
 //! `model` has the values as they are in the YANG modules; the other modules check what YANG cannot express and
 //! translate to the contract. They know nothing of routes of other origins, of the forwarder's state, nor of who asks:
@@ -12,33 +13,32 @@ pub mod host_addresses;
 pub mod host_bits;
 mod host_interfaces;
 mod interfaces;
-mod logging;
 mod mac;
 #[allow(missing_docs)] // named and described in the YANG modules
 pub mod management;
 #[allow(missing_docs)] // named and described in the YANG modules
-mod model;
+pub(crate) mod model;
 mod policy;
 mod ports;
-mod punts;
 pub mod route_sources;
 mod router_advertisement;
 pub mod routes;
+pub mod settings;
 mod tunnels;
 pub mod vrf_name;
 mod vrrp;
 pub mod workers;
 
 use stoa_api::v1;
-use stoa_yang::Valid;
-use stoa_yang::error::{ValidationError, ValidationErrors, one};
+use stoa_yang::error::ValidationErrors;
 
 use addresses::Addressing;
 pub use data_path::interface_path;
 use management::Management;
-use model::{Limits, Model, Vrf};
+use model::{Limits, Vrf};
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
+use settings::Settings;
 
 /// What a configuration says, capability by capability.
 #[derive(Debug)]
@@ -59,22 +59,14 @@ pub struct Translated {
     pub management: Management,
 }
 
-/// Translates a configuration, and adds what is wrong with it to `errors`.
-///
-/// # Errors
-/// When the model does not fit the YANG modules, which is a bug.
-pub fn translate(
-    valid: &Valid,
+/// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`.
+pub(crate) fn translate(
+    settings: &mut Settings<'_>,
+    given: &[(String, String)],
     errors: &mut ValidationErrors,
-) -> Result<Translated, Vec<ValidationError>> {
-    let model: Model = serde_json::from_str(&valid.text).map_err(|error| {
-        one(
-            "/",
-            format!("the validated configuration does not fit the model: {error}"),
-            "Report this with the configuration: it is a bug of Stoa.",
-        )
-    })?;
-    stoa_yang::unsupported::check(&valid.given, errors);
+) -> Translated {
+    let model = &mut settings.model;
+    stoa_yang::unsupported::check(given, errors);
     let interfaces::Desired { ports, interfaces, mut addressing } =
         interfaces::desired(&model.interfaces.interface, errors);
     let (statics, floating) = routes::desired(&model.routing, &addressing, errors);
@@ -90,23 +82,17 @@ pub fn translate(
             per_source: model.system.reassembly.per_source,
         }),
         vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
-        punts: punts::desired(&model.system.punt, errors),
+        punts: Vec::new(),
         limits: Some(limits(&model.system.limits)),
-        logging: Some(logging::desired(&model.logging)),
+        logging: None,
         rules: policy::desired(&model.routing.policy, errors),
     };
     let route_sources = route_sources::desired(&model.routing, &model.interfaces.interface, errors);
     let kernel_tables = policy::kernel_tables(&model.vrfs, errors);
-    let management = management::desired(model.management, model.access, errors);
-    Ok(Translated {
-        desired,
-        addressing,
-        statics,
-        floating,
-        route_sources,
-        kernel_tables,
-        management,
-    })
+    let (management, access) = (&mut model.management, &mut model.access);
+    let (management, access) = (std::mem::take(management), std::mem::take(access));
+    let management = management::desired(management, access, errors);
+    Translated { desired, addressing, statics, floating, route_sources, kernel_tables, management }
 }
 
 fn limits(limits: &Limits) -> v1::Limits {

@@ -11,7 +11,8 @@ use stoa_yang::error::ValidationErrors;
 use yang5::data::DataNodeRef;
 
 use super::{Configuration, ConfigurationText, Given};
-use crate::config::{self, Translated};
+use crate::capability::list;
+use crate::config::Translated;
 
 /// Which lists of a configuration are so long that parts have only some of their entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,7 +126,7 @@ impl Configuration {
 fn translated(part: &Given) -> Option<Translated> {
     let mut errors = ValidationErrors::default();
     let valid = stoa_yang::schema().validate(part).ok()?;
-    let translated = config::translate(&valid, &mut errors).ok()?;
+    let translated = list::translate(&valid, &mut errors).ok()?;
     errors.is_empty().then_some(translated)
 }
 

@@ -147,31 +147,6 @@ pub(super) fn drops(page: &mut Page<'_>, all: &[v1::DropState]) -> fmt::Result {
     page.counters("drop", "packets", "Packets dropped, by reason", samples)
 }
 
-/// The control-plane policer.
-pub(super) fn punts(page: &mut Page<'_>, all: &[v1::PuntState]) -> fmt::Result {
-    let sums = || all.iter().filter(|it| it.interface.is_empty());
-    let sum = |of: fn(&v1::PuntState) -> u64| {
-        sums().map(move |it| ([("class", it.class.as_str())], of(it)))
-    };
-    let help = "Packets that passed the control-plane policer, by class";
-    page.counters("punt_passed", "packets", help, sum(|it| it.passed))?;
-    let help = "Packets that the control-plane policer dropped, by class";
-    page.counters("punt_dropped", "packets", help, sum(|it| it.dropped))?;
-    let limits = sums().map(|it| ([("class", it.class.as_str())], f64::from(it.rate)));
-    let help = "Limit of a class for all interfaces together";
-    page.gauges("punt_limit", "packets_per_second", help, limits)?;
-    let each = |of: fn(&v1::PuntState) -> u64| {
-        let rows = all.iter().filter(|it| !it.interface.is_empty());
-        rows.map(move |it| {
-            ([("class", it.class.as_str()), ("interface", it.interface.as_str())], of(it))
-        })
-    };
-    let help = "As punt_passed, by interface";
-    page.counters("interface_punt_passed", "packets", help, each(|it| it.passed))?;
-    let help = "As punt_dropped, by interface";
-    page.counters("interface_punt_dropped", "packets", help, each(|it| it.dropped))
-}
-
 /// The number of routes.
 pub(super) fn routes(page: &mut Page<'_>, all: &[v1::RouteCount]) -> fmt::Result {
     let samples = all.iter().map(|it| {

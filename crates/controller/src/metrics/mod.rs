@@ -5,7 +5,7 @@
 
 mod families;
 mod learned;
-mod page;
+pub mod page;
 mod process;
 
 use std::fmt;
@@ -16,6 +16,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use crate::apply::ForwarderConnection;
+use crate::capability::{Facts, list};
 use crate::learned::LearnedStatistics;
 use crate::operational_state::{OperationalState, RouteFilter, StateSection};
 use crate::route_sources;
@@ -73,10 +74,14 @@ impl Collector for Scrape {
             families::nodes(&mut page, &operational.nodes)?;
             families::workers(&mut page, &operational.workers)?;
             families::drops(&mut page, &operational.drops)?;
-            families::punts(&mut page, &operational.punts)?;
             families::routes(&mut page, &operational.route_counts)?;
             families::limits(&mut page, &operational.limits)?;
             families::accounting(&mut page, &operational.conservation)?;
+            let interfaces = &operational.interfaces;
+            let facts = Facts { interfaces, punts: Some(&operational.punts) };
+            for capability in list::all() {
+                capability.metrics(&facts, &mut page)?;
+            }
         }
         learned::sessions(&mut page, &self.route_sources)?;
         if let Some(statistics) = &self.learned {

@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
 /// Writes metric families.
-pub(super) struct Page<'a>(DescriptorEncoder<'a>);
+pub struct Page<'a>(DescriptorEncoder<'a>);
 
 /// "" is no unit.
 fn unit(name: &str) -> Option<Unit> {
@@ -23,7 +23,7 @@ impl<'a> Page<'a> {
     }
 
     /// A family of counters. Its name becomes `stoa_NAME_UNIT_total`.
-    pub(super) fn counters<L: EncodeLabelSet>(
+    pub fn counters<L: EncodeLabelSet>(
         &mut self,
         name: &str,
         unit: &str,
@@ -40,27 +40,21 @@ impl<'a> Page<'a> {
     }
 
     /// A counter without labels.
-    pub(super) fn counter(
-        &mut self,
-        name: &str,
-        unit: &str,
-        help: &str,
-        value: u64,
-    ) -> fmt::Result {
+    pub fn counter(&mut self, name: &str, unit: &str, help: &str, value: u64) -> fmt::Result {
         let unit = self::unit(unit);
         let family = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
         ConstCounter::new(value).encode(family)
     }
 
     /// A gauge without labels.
-    pub(super) fn gauge(&mut self, name: &str, unit: &str, help: &str, value: f64) -> fmt::Result {
+    pub fn gauge(&mut self, name: &str, unit: &str, help: &str, value: f64) -> fmt::Result {
         let unit = self::unit(unit);
         let family = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
         ConstGauge::new(value).encode(family)
     }
 
     /// A counter of fractional seconds.
-    pub(super) fn seconds<L: EncodeLabelSet>(
+    pub fn seconds<L: EncodeLabelSet>(
         &mut self,
         name: &str,
         help: &str,
@@ -75,7 +69,7 @@ impl<'a> Page<'a> {
     }
 
     /// A family of gauges. Its name becomes `stoa_NAME_UNIT`.
-    pub(super) fn gauges<L: EncodeLabelSet>(
+    pub fn gauges<L: EncodeLabelSet>(
         &mut self,
         name: &str,
         unit: &str,
@@ -91,7 +85,7 @@ impl<'a> Page<'a> {
     }
 
     /// An info metric. Its name becomes `stoa_NAME_info`, its value is 1.
-    pub(super) fn info<L: EncodeLabelSet>(
+    pub fn info<L: EncodeLabelSet>(
         &mut self,
         name: &str,
         help: &str,

@@ -1,12 +1,10 @@
 //! State of the forwarder: stoa-forwarder.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value, json};
 use stoa_api::v1;
 
-use super::json::{list, number, object, text};
 use super::request::StateRequest;
+use crate::json::{list, number, object, text};
 use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
 
@@ -35,7 +33,6 @@ pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> 
             "drops",
             json!({ "drop": operational.drops.iter().map(drop).collect::<Vec<_>>() }),
         ),
-        (StateSection::Punts, "punts", json!({ "punt": punts(&operational.punts) })),
         (
             StateSection::Limits,
             "limits",
@@ -102,33 +99,6 @@ fn drop(drop: &v1::DropState) -> Value {
         ("description", text(&drop.description)),
         ("packets", number(drop.packets)),
     ])
-}
-
-/// One entry for each class: the total of all interfaces and the rows of each interface.
-fn punts(rows: &[v1::PuntState]) -> Vec<Value> {
-    let mut of_interfaces: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| !row.interface.is_empty()) {
-        let entry = object([
-            ("name", text(&row.interface)),
-            ("rate", json!(row.rate)),
-            ("burst", json!(row.burst)),
-            ("passed", number(row.passed)),
-            ("dropped", number(row.dropped)),
-        ]);
-        of_interfaces.entry(&row.class).or_default().push(entry);
-    }
-    let class = |row: &v1::PuntState| {
-        object([
-            ("class", text(&row.class)),
-            ("description", text(&row.description)),
-            ("urgent", json!(row.urgent)),
-            ("total", json!(row.rate)),
-            ("passed", number(row.passed)),
-            ("dropped", number(row.dropped)),
-            ("interface", list(of_interfaces.get(row.class.as_str()).cloned().unwrap_or_default())),
-        ])
-    };
-    rows.iter().filter(|row| row.interface.is_empty()).map(class).collect()
 }
 
 fn limit(limit: &v1::LimitState) -> Value {

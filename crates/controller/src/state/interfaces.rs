@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use stoa_api::text::{ip_text, mac_text};
 use stoa_api::v1;
 
-use super::json::{list, number, object, text};
 use super::request::StateRequest;
 use super::vrrp;
+use crate::capability;
+use crate::json::{list, number, object, text};
 use crate::kernel_configuration::InterfaceSettings;
 use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
@@ -75,7 +76,7 @@ fn interface(state: &v1::InterfaceState, related: &Related<'_>) -> Value {
     let is_mac = state.mac.iter().any(|byte| *byte != 0);
     let lower = Some(&state.parent).filter(|parent| !parent.is_empty());
     let changed = (state.changed_unix_s > 0).then(|| date::of_unix_s(state.changed_unix_s));
-    object([
+    let mut entry = object([
         ("name", text(&state.name)),
         ("type", text(kind)),
         ("admin-status", text(if state.enabled { "up" } else { "down" })),
@@ -96,7 +97,12 @@ fn interface(state: &v1::InterfaceState, related: &Related<'_>) -> Value {
         ("stoa-bfd:bfd", bfd(state)),
         ("ietf-ip:ipv4", family(state, related.neighbors, true)),
         ("ietf-ip:ipv6", family(state, related.neighbors, false)),
-    ])
+    ]);
+    let added = capability::list::all().filter_map(|capability| capability.interface_state(state));
+    for (name, value) in added {
+        entry[name] = value;
+    }
+    entry
 }
 
 fn bfd(state: &v1::InterfaceState) -> Value {

@@ -5,7 +5,6 @@
 
 mod forwarder;
 mod interfaces;
-mod json;
 mod path;
 mod request;
 pub(crate) mod routing;
@@ -16,7 +15,8 @@ use tonic::Status;
 use yang5::data::{Data, DataFormat, DataPrinterFlags, DataTree};
 
 use crate::apply::ForwarderConnection;
-use crate::operational_state::OperationalState;
+use crate::capability::{Facts, list};
+use crate::operational_state::{OperationalState, StateSection};
 pub use request::{ROUTE_LIMIT, StateRequest};
 
 /// Why the state cannot be read.
@@ -96,6 +96,11 @@ fn render(operational: &OperationalState, request: &StateRequest) -> Value {
             root.insert(name.to_owned(), part);
         }
     }
+    let facts = Facts {
+        interfaces: &operational.interfaces,
+        punts: request.is(StateSection::Punts).then_some(&operational.punts),
+    };
+    list::all().for_each(|capability| capability.state(&facts, &mut root));
     Value::Object(root)
 }
 

@@ -6,8 +6,8 @@ use stoa_api::text::ip_text;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
-use super::json::{list, number, object, text};
 use super::request::StateRequest;
+use crate::json::{list, number, object, text};
 use crate::operational_state::{OperationalState, Routes, StateSection, Table};
 use crate::route_sources::RouteSourceStatistics;
 

@@ -5,8 +5,8 @@ use stoa_api::date;
 use stoa_api::text::ip_text;
 use stoa_api::v1;
 
-use super::json::{list, number, object, text};
 use super::request::StateRequest;
+use crate::json::{list, number, object, text};
 use crate::operational_state::{OperationalState, StateSection};
 
 /// `/ietf-vrrp:vrrp`: totals, if there is a virtual router.

@@ -177,6 +177,7 @@ capabilities! {
     vlans: super::vlans::Vlans,
     tunnels: super::tunnels::PublishedTunnels,
     reassembly: super::reassembly::Reassembly,
+    plugins: super::plugins::Plugins,
     origin_features: super::output_features::OriginFeatures,
     policy: super::policy::ActiveRules,
     neighbors: super::neighbors::Neighbors,

@@ -3,6 +3,7 @@
 
 use super::desired::Interface;
 use super::forwarder_state::ForwarderState;
+use crate::plugin;
 
 /// The argument that a feature gets at an interface; 0: it is off there.
 type Argument = fn(&Interface) -> u32;
@@ -29,6 +30,9 @@ impl ForwarderState {
     pub(super) fn set_features(&self, index: u32, desired: &Interface) {
         for (node, argument) in FEATURES {
             self.shared.set_feature(index, node, argument(desired));
+        }
+        for (node, argument) in plugin::arguments(desired, false) {
+            self.shared.set_feature(index, node, argument);
         }
     }
 }

@@ -29,6 +29,7 @@ use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::nodes::{self, ENTRY};
 use crate::output::interface_output;
+use crate::plugin;
 use crate::punt::Class;
 use crate::punt::policer::{PolicerCounters, Policers};
 use crate::shared::Shared;
@@ -136,7 +137,10 @@ impl ForwarderState {
         let readers = fib.readers().ok_or_else(none)?;
         let policers = Policers::new(workers.count)
             .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the policers"))?;
-        let shared = Arc::new(Shared::new(readers, workers.kernel, policers, &quiescence)?);
+        let parts = plugin::all().iter().map(|plugin| (plugin.start)(workers.count));
+        let parts = parts.collect::<Result<_, _>>()?;
+        let shared = Shared::new(readers, workers.kernel, policers, parts, &quiescence)?;
+        let shared = Arc::new(shared);
         stoa_engine::column::limit(workers.kernel.width());
         let plan = Plan {
             count: workers.count,
@@ -146,7 +150,8 @@ impl ForwarderState {
             adjacencies: adjacency_lines(limits),
             is_stepped,
         };
-        let counted = (stoa_ports::INPUTS.len(), drops::COUNT);
+        let reasons = drops::all().count();
+        let counted = (stoa_ports::INPUTS.len(), reasons);
         let pool_of = |worker| placement.pool_of(worker);
         let worker_pool = WorkerPool::start(
             &plan,
@@ -169,7 +174,7 @@ impl ForwarderState {
             vrfs: Vrfs::new(),
             limits,
             addresses: AddressWriter::default(),
-            dropped: vec![0; drops::COUNT],
+            dropped: vec![0; reasons],
             clock: Clock::new(is_stepped),
             opener: Opener { open, may_defer: true },
             rx_queues: RxQueues::default(),

@@ -33,6 +33,7 @@ mod output_features;
 mod paging;
 mod pending_port;
 mod placement;
+mod plugins;
 mod policy;
 mod ports;
 mod publication;

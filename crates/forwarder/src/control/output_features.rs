@@ -7,14 +7,16 @@ use super::capability::{Capability, Start, Verbs};
 use super::desired;
 use super::forwarder_state::ForwarderState;
 use crate::arcs::ROUTER;
+use crate::plugin;
 
-/// The nodes of output features, and whether an interface has them.
-fn output_features(desired: &desired::Interface) -> [(&'static str, bool); 3] {
-    [
-        ("ip4-output-noop", desired.noop_output),
-        ("ip6-output-noop", desired.noop_output),
-        ("port-output-noop", desired.noop_port),
-    ]
+/// The nodes of output features, and their arguments at an interface; 0: off.
+fn output_features(desired: &desired::Interface) -> impl Iterator<Item = (&'static str, u32)> {
+    let of_this_tree = [
+        ("ip4-output-noop", desired.noop_output.into()),
+        ("ip6-output-noop", desired.noop_output.into()),
+        ("port-output-noop", desired.noop_port.into()),
+    ];
+    of_this_tree.into_iter().chain(plugin::arguments(desired, true))
 }
 
 /// The features of packets that this router originates: those of no interface.
@@ -50,8 +52,8 @@ impl ForwarderState {
     /// Switches the output features of an interface. Its adjacencies follow when they are written: on a
     /// change of its settings, all of them are.
     pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {
-        for (node, on) in output_features(desired) {
-            self.shared.set_feature(index, node, on.into());
+        for (node, argument) in output_features(desired) {
+            self.shared.set_feature(index, node, argument);
         }
     }
 
@@ -64,10 +66,11 @@ impl ForwarderState {
     ) -> bool {
         let arcs = &self.shared.arcs;
         let of_family = if is_ip4 { &arcs.ip4_output } else { &arcs.ip6_output };
-        let meets =
-            |node| [of_family, &arcs.port_output].iter().any(|arc| arc.features().contains(node));
+        let meets = |node: &str| {
+            [of_family, &arcs.port_output].iter().any(|arc| arc.features().contains(&node))
+        };
         is_sent_at_once(kind)
-            && output_features(desired).iter().any(|(node, on)| *on && meets(node))
+            && output_features(desired).any(|(node, argument)| argument != 0 && meets(node))
     }
 
     /// Whether packets meet output features on their way to an adjacency of an interface. One that waits

@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::CommandLine;
 use crate::failure::Outcome;
 use crate::show;
 
@@ -23,7 +21,7 @@ pub struct Arguments {
 
 /// The command line without hidden commands, which completions would offer otherwise.
 fn visible() -> clap::Command {
-    let command_line = CommandLine::command();
+    let command_line = crate::command_line();
     let shown: Vec<clap::Command> =
         command_line.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
     clap::Command::new("stoa")

@@ -2,9 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-
-use crate::CommandLine;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
@@ -15,7 +12,7 @@ pub struct Arguments {}
 /// Prints the page.
 pub fn execute(_: Arguments) -> Outcome {
     let mut page = Vec::new();
-    let command = CommandLine::command().name("stoa").propagate_version(true);
+    let command = crate::command_line().name("stoa").propagate_version(true);
     clap_mangen::Man::new(command)
         .render(&mut page)
         .map_err(|error| Failure::context("cannot write the manual page", error))?;

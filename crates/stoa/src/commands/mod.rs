@@ -29,6 +29,8 @@ mod user;
 
 use crate::failure::Outcome;
 
+pub use show::execute_topic as show_topic;
+
 macro_rules! commands {
     ($($(#[$attribute:meta])* $variant:ident $module:ident,)*) => {
         /// The commands of the program.

@@ -6,11 +6,13 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgMatches, FromArgMatches};
 use stoa_api::v1::{Protocol, Store};
 use stoa_console::session::{Format, Session, Which};
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
+use crate::plugin;
 use crate::show::route_query::{Destination, RouteQuery};
 use crate::show::{
     audit, bfd, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
@@ -31,6 +33,13 @@ use crate::show::{
 pub struct Arguments {
     #[command(subcommand)]
     topic: Topic,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// The options of all topics, allowed before and after the topic.
+#[derive(Debug, clap::Args)]
+struct Options {
     /// Print one JSON object on one line
     #[arg(long, global = true)]
     json: bool,
@@ -38,13 +47,6 @@ pub struct Arguments {
     #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     watch: Option<u64>,
-    #[command(flatten)]
-    socket: GlobalSocket,
-}
-
-/// The socket option, allowed before and after the topic.
-#[derive(Debug, clap::Args)]
-struct GlobalSocket {
     /// Socket of the running router [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<std::path::PathBuf>,
@@ -194,24 +196,42 @@ fn protocols() -> impl TypedValueParser<Value = Protocol> {
 
 /// Shows the topic, once or repeatedly.
 pub fn execute(arguments: Arguments) -> Outcome {
-    let socket = SocketArgument::new(arguments.socket.socket.clone());
+    repeat(&arguments.options, async |client, out| show_once(&arguments, client, out).await)
+}
+
+/// Shows the topic of a plugin in the same way.
+pub fn execute_topic(
+    (topic, of_show, matches): (&dyn plugin::Topic, &ArgMatches, &ArgMatches),
+) -> Outcome {
+    let options = Options::from_arg_matches(of_show).unwrap_or_else(|error| error.exit());
+    let json = options.json;
+    repeat(&options, async |client, out| {
+        topic.show(plugin::Query { client, matches, json, out }).await
+    })
+}
+
+fn repeat(
+    options: &Options,
+    mut show: impl AsyncFnMut(&mut Client, &mut dyn Write) -> Result<(), Failure>,
+) -> Outcome {
+    let socket = SocketArgument::new(options.socket.clone());
     block_on(async {
         let mut client = socket.connect().await?;
         loop {
             let mut out = std::io::stdout().lock();
-            if arguments.watch.is_some() && !arguments.json && out.is_terminal() {
+            if options.watch.is_some() && !options.json && out.is_terminal() {
                 // Cursor home, then clear below: flickers less than clearing the screen.
                 out.write_all(b"\x1b[H\x1b[J")?;
-            } else if arguments.watch.is_some() && !arguments.json {
+            } else if options.watch.is_some() && !options.json {
                 // In a file or pipe, a line with the time separates the repetitions.
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let now = u64::try_from(now.as_nanos()).unwrap_or_default();
                 writeln!(out, "--- {} UTC", clock(now))?;
             }
-            show_once(&arguments, &mut client, &mut out).await?;
+            show(&mut client, &mut out).await?;
             out.flush()?;
             drop(out);
-            let Some(seconds) = arguments.watch else { return Ok(ExitCode::SUCCESS) };
+            let Some(seconds) = options.watch else { return Ok(ExitCode::SUCCESS) };
             tokio::time::sleep(Duration::from_secs(seconds)).await;
         }
     })
@@ -222,7 +242,7 @@ async fn show_once(
     client: &mut Client,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let json = arguments.json;
+    let json = arguments.options.json;
     match &arguments.topic {
         Topic::Interfaces => interfaces::show(client, json, out).await,
         Topic::Routes { action: Some(RoutesAction::Audit), .. } => {

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use clap::CommandFactory;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 use stoa_api::v1::Store;
 use stoa_console::completion::{self, Completion, Tree};
@@ -12,7 +11,6 @@ use stoa_console::session::{Session, Which};
 
 use super::configure::{self, State};
 use super::{operate, pipe};
-use crate::CommandLine;
 use crate::operator::{SocketArgument, block_on};
 
 thread_local! {
@@ -106,7 +104,7 @@ fn listed(words: &[(&str, &str)]) -> Vec<Completion> {
 fn operational_offers(before: &[String]) -> Vec<Completion> {
     let Some((first, rest)) = before.split_first() else { return listed(&operate::COMMANDS) };
     let first = if first == "monitor" { "show" } else { first.as_str() };
-    let command_line = CommandLine::command();
+    let command_line = crate::command_line();
     let mut found = command_line.find_subcommand(first);
     for word in rest {
         let below = found.and_then(|command| command.find_subcommand(word));

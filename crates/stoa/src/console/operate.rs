@@ -3,10 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clap::CommandFactory;
-
 use super::pipe::{self, Pipe};
-use crate::CommandLine;
 use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
 
@@ -89,7 +86,7 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
 fn text_option(arguments: &[String]) -> Result<Option<&'static str>, Failure> {
     let line = ["stoa", "capture"].into_iter().chain(arguments.iter().map(String::as_str));
     // The command itself reports wrong usage.
-    let Ok(matches) = CommandLine::command().try_get_matches_from(line) else { return Ok(None) };
+    let Ok(matches) = crate::command_line().try_get_matches_from(line) else { return Ok(None) };
     let Some(matches) = matches.subcommand_matches("capture") else { return Ok(None) };
     match matches.get_one::<PathBuf>("write") {
         Some(file) if STDOUT.iter().any(|name| file == Path::new(name)) => {

@@ -60,6 +60,7 @@ impl DesiredChange {
             noop_output: false,
             noop_port: false,
             bfd: super::bfd::sessions(&interface.bfd, &path, errors),
+            plugins: super::plugin::settings(&interface.plugins, &path, errors),
         };
         let object = (interface.name.clone(), Some(checked));
         let fix = "Give each interface a unique name.";

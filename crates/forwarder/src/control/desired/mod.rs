@@ -9,6 +9,7 @@ mod cross_connect;
 mod held;
 mod interface;
 mod pacer;
+mod plugin;
 mod policy;
 mod punt;
 mod references;
@@ -139,6 +140,8 @@ pub struct Interface {
     pub noop_port: bool,
     /// BFD sessions by neighbour.
     pub bfd: BTreeMap<IpAddr, crate::bfd::session::Config>,
+    /// Settings of plugins, by their names.
+    pub plugins: BTreeMap<String, Vec<u8>>,
 }
 
 /// The host interface of an interface.

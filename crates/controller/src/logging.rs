@@ -4,8 +4,29 @@ use std::net::SocketAddr;
 
 use stoa_api::v1;
 use stoa_api::v1::syslog::Destination;
+use stoa_yang::error::ValidationErrors;
 
-use crate::config::model::{Logging, Receiver, Syslog};
+use crate::capability::{Capability, Settings, Translated};
+use crate::config::model::{Receiver, Syslog};
+
+/// The capability.
+pub(crate) struct Logging;
+
+impl Capability for Logging {
+    fn translate(
+        &self,
+        settings: &Settings<'_>,
+        translated: &mut Translated,
+        _: &mut ValidationErrors,
+    ) {
+        let logging = &settings.model.logging;
+        translated.desired.logging = Some(v1::Logging {
+            level: logging.level.clone(),
+            format: logging.format.clone(),
+            syslog: logging.syslog.iter().map(receiver).collect(),
+        });
+    }
+}
 
 /// The facilities of the module with their numbers (RFC 5424, section 6.2.1).
 const FACILITIES: [(&str, u32); 10] = [
@@ -20,15 +41,6 @@ const FACILITIES: [(&str, u32); 10] = [
     ("local6", 22),
     ("local7", 23),
 ];
-
-/// The desired settings of the log.
-pub fn desired(logging: &Logging) -> v1::Logging {
-    v1::Logging {
-        level: logging.level.clone(),
-        format: logging.format.clone(),
-        syslog: logging.syslog.iter().map(receiver).collect(),
-    }
-}
 
 fn receiver(syslog: &Syslog) -> v1::Syslog {
     let address = |it: &Receiver| SocketAddr::new(it.address, it.port).to_string();

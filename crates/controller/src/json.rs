@@ -3,23 +3,23 @@
 use serde_json::Value;
 
 /// A 64-bit number, which is a string in JSON (RFC 7951, section 6.1).
-pub(super) fn number(value: u64) -> Value {
+pub(crate) fn number(value: u64) -> Value {
     Value::String(value.to_string())
 }
 
 /// An object without the members that are null.
-pub(super) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
+pub(crate) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     let present = members.into_iter().filter(|(_, value)| !value.is_null());
     Value::Object(present.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// A text, or null where there is none.
-pub(super) fn text(value: &str) -> Value {
+pub(crate) fn text(value: &str) -> Value {
     if value.is_empty() { Value::Null } else { Value::String(value.to_owned()) }
 }
 
 /// A list, or null where it has no entry.
-pub(super) fn list(entries: impl IntoIterator<Item = Value>) -> Value {
+pub(crate) fn list(entries: impl IntoIterator<Item = Value>) -> Value {
     let entries: Vec<Value> = entries.into_iter().collect();
     if entries.is_empty() { Value::Null } else { Value::Array(entries) }
 }

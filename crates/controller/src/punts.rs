@@ -1,0 +1,101 @@
+//! The control-plane policer: limits of punt classes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+use stoa_api::v1;
+use stoa_yang::error::ValidationErrors;
+
+use crate::capability::{Capability, Facts, Page, Settings, Translated};
+use crate::json::{list, number, object, text};
+
+/// The capability.
+pub(crate) struct Punts;
+
+impl Capability for Punts {
+    fn translate(
+        &self,
+        settings: &Settings<'_>,
+        translated: &mut Translated,
+        errors: &mut ValidationErrors,
+    ) {
+        for class in &settings.model.system.punt.class {
+            if class.total > 0 && class.total < class.rate {
+                errors.add(
+                    format!("/stoa-system:system/punt/class[name='{}']/total", class.name),
+                    format!(
+                        "the total of all interfaces is {} packets per second, less than the rate of one, {}",
+                        class.total, class.rate
+                    ),
+                    "Set total to at least the rate, or remove it.",
+                );
+            }
+            translated.desired.punts.push(v1::PuntLimit {
+                class: class.name.clone(),
+                rate: class.rate,
+                burst: class.burst,
+                total: class.total,
+            });
+        }
+    }
+
+    /// `/stoa-forwarder:forwarder/punts`.
+    fn state(&self, facts: &Facts<'_>, state: &mut Map<String, Value>) {
+        let Some(rows) = facts.punts else { return };
+        let forwarder = state.entry("stoa-forwarder:forwarder").or_insert_with(|| json!({}));
+        forwarder["punts"] = json!({ "punt": classes(rows) });
+    }
+
+    fn metrics(&self, facts: &Facts<'_>, page: &mut Page<'_>) -> fmt::Result {
+        let all = facts.punts.unwrap_or_default();
+        let sums = || all.iter().filter(|it| it.interface.is_empty());
+        let sum = |of: fn(&v1::PuntState) -> u64| {
+            sums().map(move |it| ([("class", it.class.as_str())], of(it)))
+        };
+        let help = "Packets that passed the control-plane policer, by class";
+        page.counters("punt_passed", "packets", help, sum(|it| it.passed))?;
+        let help = "Packets that the control-plane policer dropped, by class";
+        page.counters("punt_dropped", "packets", help, sum(|it| it.dropped))?;
+        let limits = sums().map(|it| ([("class", it.class.as_str())], f64::from(it.rate)));
+        let help = "Limit of a class for all interfaces together";
+        page.gauges("punt_limit", "packets_per_second", help, limits)?;
+        let each = |of: fn(&v1::PuntState) -> u64| {
+            let rows = all.iter().filter(|it| !it.interface.is_empty());
+            rows.map(move |it| {
+                ([("class", it.class.as_str()), ("interface", it.interface.as_str())], of(it))
+            })
+        };
+        let help = "As punt_passed, by interface";
+        page.counters("interface_punt_passed", "packets", help, each(|it| it.passed))?;
+        let help = "As punt_dropped, by interface";
+        page.counters("interface_punt_dropped", "packets", help, each(|it| it.dropped))
+    }
+}
+
+/// One entry for each class: the total of all interfaces and the rows of each interface.
+fn classes(rows: &[v1::PuntState]) -> Vec<Value> {
+    let mut of_interfaces: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !row.interface.is_empty()) {
+        let entry = object([
+            ("name", text(&row.interface)),
+            ("rate", json!(row.rate)),
+            ("burst", json!(row.burst)),
+            ("passed", number(row.passed)),
+            ("dropped", number(row.dropped)),
+        ]);
+        of_interfaces.entry(&row.class).or_default().push(entry);
+    }
+    let class = |row: &v1::PuntState| {
+        object([
+            ("class", text(&row.class)),
+            ("description", text(&row.description)),
+            ("urgent", json!(row.urgent)),
+            ("total", json!(row.rate)),
+            ("passed", number(row.passed)),
+            ("dropped", number(row.dropped)),
+            ("interface", list(of_interfaces.get(row.class.as_str()).cloned().unwrap_or_default())),
+        ])
+    };
+    rows.iter().filter(|row| row.interface.is_empty()).map(class).collect()
+}
