@@ -14,6 +14,7 @@ mod control_loop;
 mod converge;
 pub mod desired;
 mod desired_port;
+mod drop_counts;
 mod duplicate_detection;
 mod features;
 mod fib;

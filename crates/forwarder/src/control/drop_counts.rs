@@ -1,0 +1,45 @@
+//! The packets that the control thread drops, in the packet accounting: workers have counted them as
+//! consumed, but each counts once.
+
+use stoa_api::v1;
+use stoa_engine::drops::Reason;
+
+use crate::drops;
+
+/// Packets that this thread has dropped or made.
+pub(super) struct DropCounts {
+    by_reason: Vec<u64>,
+    /// Packets that this thread made and then queued or dropped: no worker has counted these.
+    made: u64,
+}
+
+impl Default for DropCounts {
+    fn default() -> Self {
+        Self { by_reason: vec![0; drops::COUNT], made: 0 }
+    }
+}
+
+impl DropCounts {
+    /// Counts a dropped packet, which a worker has counted as consumed, or [`Self::count_made`].
+    pub(super) fn count(&mut self, reason: Reason) {
+        self.by_reason[reason.0 as usize] += 1;
+    }
+
+    /// Counts a packet that this thread made, as if a worker had made and punted it.
+    pub(super) fn count_made(&mut self) {
+        self.made += 1;
+    }
+
+    /// Packets dropped for the reason with this index.
+    pub(super) fn of(&self, reason: usize) -> u64 {
+        self.by_reason.get(reason).copied().unwrap_or(0)
+    }
+
+    /// Adds them to the accounting of the workers: what was dropped was not consumed.
+    pub(super) fn add_to(&self, total: &mut v1::Conservation) {
+        let dropped: u64 = self.by_reason.iter().sum();
+        total.generated += self.made;
+        total.dropped += dropped;
+        total.consumed = (total.consumed + self.made).saturating_sub(dropped);
+    }
+}
