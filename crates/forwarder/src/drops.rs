@@ -56,6 +56,7 @@ reasons! {
     Ip6Truncated "ip6-truncated" "shorter than an IPv6 header";
     Ip6Version "ip6-version" "IP version is not 6";
     Ip6PayloadLength "ip6-payload-length" "payload length beyond the end of the frame";
+    Ip6Jumbogram "ip6-jumbogram" "payload length 0 before hop-by-hop options: a jumbogram, or cut (RFC 2675)";
     Ip6MartianSource "ip6-martian-source" "invalid source address";
     Ip6MartianDestination "ip6-martian-destination" "destination address that must not be forwarded";
     Ip6LinkMulticast "ip6-link-multicast" "IPv6 unicast in an Ethernet multicast frame";
