@@ -123,6 +123,7 @@ reasons! {
     Ip6NoNextHeader "ip6-no-next-header" "for a local address, without payload (RFC 8200 4.7)";
     IgmpConsumed "igmp-consumed" "IGMP message, processed";
     MldConsumed "mld-consumed" "MLD message, processed";
+    MldMalformed "mld-malformed" "MLD message from off-link, or without router alert (RFC 3810 5, 6.2)";
     RedirectIgnored "redirect-ignored" "ICMP redirect: routers ignore them (RFC 1812 5.2.7.2)";
     TunnelMalformed "tunnel-malformed" "truncated packet inside a tunnel";
     GreVersion "gre-version" "GRE version is not 0 (PPTP is not supported)";

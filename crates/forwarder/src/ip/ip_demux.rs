@@ -9,11 +9,12 @@ use stoa_engine::protocol::NumberTable;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::icmp6::kind;
+use stoa_wire::ipv6_extensions::Extension;
 use stoa_wire::{icmp6, ipv4, ipv6, ndp, protocol, vrrp};
 
 use super::ip4_local::Refused;
 use super::ip4_punt::punt_class;
-use super::ip6_chain::{self, Carried, Chain};
+use super::ip6_chain::{self, Carried, Chain, ROUTER_ALERT};
 use crate::addresses::Addresses;
 use crate::bfd::Peers;
 use crate::drops::Drop;
@@ -221,19 +222,13 @@ impl Delivery<'_> {
             // Linux has joined the same groups and reports them.
             _ if self.goes_to_host(view.destination().into())? => Ok(Fate::Host),
             (kind::ECHO_REQUEST, Some((edge, _))) => Ok(Fate::Node(edge)),
-            // RFC 3810 5.1.14, 6.2: only from the link.
-            (kind::LISTENER_QUERY, _)
-                if view.source().is_unicast_link_local() && view.header().hop_limit == 1 =>
-            {
-                Ok(Fate::Punt(Class::Listener))
-            }
             (
                 kind::LISTENER_QUERY
                 | kind::LISTENER_REPORT
                 | kind::LISTENER_DONE
                 | kind::LISTENER_REPORT_2,
                 _,
-            ) => Err(Refused::Drop(Drop::MldConsumed)),
+            ) => listener(view, kind),
             _ => Err(Refused::Drop(Drop::Icmp6Ignored)),
         }
     }
@@ -266,4 +261,26 @@ impl Delivery<'_> {
             None => Ok(self.has_host),
         }
     }
+}
+
+/// Multicast listener discovery: only from the link, and with a router alert (RFC 3810 5, 6.2, 7.4).
+#[cold]
+fn listener(view: &ipv6::View<'_>, kind: u8) -> Result<Fate, Refused> {
+    let is_query = kind == kind::LISTENER_QUERY;
+    // Reports have no source before their sender has an address (RFC 3590 4).
+    let source = view.source();
+    let is_near = source.is_unicast_link_local() || !is_query && source.is_unspecified();
+    if !is_near || view.header().hop_limit != 1 || !has_router_alert(view) {
+        return Err(Refused::Drop(Drop::MldMalformed));
+    }
+    if is_query { Ok(Fate::Punt(Class::Listener)) } else { Err(Refused::Drop(Drop::MldConsumed)) }
+}
+
+/// Whether the hop-by-hop options have the router alert of MLD (RFC 2711 2.1).
+fn has_router_alert(view: &ipv6::View<'_>) -> bool {
+    let of_hops = |header: &Extension<'_>| header.kind == protocol::HOP_BY_HOP;
+    let mut options = view.extensions().flatten().filter(of_hops).flat_map(|it| it.options());
+    options.any(|option| {
+        option.is_ok_and(|option| option.kind == ROUTER_ALERT && option.data == [0, 0])
+    })
 }
