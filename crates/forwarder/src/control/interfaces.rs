@@ -269,6 +269,9 @@ impl ForwarderState {
         if state.desired.ip6.enabled && !self.is_duplicate((index, IpAddr::V6(local))) {
             addresses.link_local = Some(local);
         }
+        if state.desired.ip6.forwarding {
+            addresses.set_anycast();
+        }
         addresses.virtual6 = self.virtual_addresses6(index);
         addresses.vrf = self.vrf_id(state.vrf);
         addresses

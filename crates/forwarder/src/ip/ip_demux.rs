@@ -253,13 +253,19 @@ impl Delivery<'_> {
     }
 
     /// Whether a packet to this address goes to Linux, which does not have the addresses of virtual
-    /// routers. Without accept mode, a virtual router accepts no packets (RFC 9568 6.4.3).
+    /// routers, nor anycast addresses. Without accept mode, a virtual router accepts no packets (RFC 9568
+    /// 6.4.3).
     fn goes_to_host(&self, destination: IpAddr) -> Result<bool, Refused> {
         match self.addresses.accepts_virtual(self.interface, self.vrf, destination) {
             Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
             Some(true) => Ok(false),
-            None => Ok(self.has_host),
+            None => Ok(self.has_host && !self.is_anycast(destination)),
         }
+    }
+
+    /// Whether it is a subnet-router anycast address.
+    fn is_anycast(&self, destination: IpAddr) -> bool {
+        matches!(destination, IpAddr::V6(ip) if self.addresses.is_anycast(self.vrf, ip))
     }
 }
 

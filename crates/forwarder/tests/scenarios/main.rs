@@ -3,6 +3,7 @@
 
 mod address_conflicts;
 mod advertising;
+mod anycast;
 mod arcs;
 mod arp;
 mod bfd;

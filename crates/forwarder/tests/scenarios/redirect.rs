@@ -170,8 +170,10 @@ fn groups_are_reported_on_changes_and_queries() {
     lab.plug("west", true);
     let (reports, groups) = reported(&lab, "west");
     let link_local = Mac(our_mac(1)).link_local();
-    let mut expected =
-        vec![ipv6::ALL_ROUTERS, ipv6::solicited_node(our6(1)), ipv6::solicited_node(link_local)];
+    // That of the subnet-router anycast address, too.
+    let anycast = "2001:db8:1::".parse().unwrap();
+    let mut expected: Vec<_> = [our6(1), link_local, anycast].map(ipv6::solicited_node).into();
+    expected.push(ipv6::ALL_ROUTERS);
     expected.sort();
     expected.dedup();
     assert_eq!((reports, &groups), (1, &expected));
