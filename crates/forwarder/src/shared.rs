@@ -1,6 +1,7 @@
 //! The state that all workers share. Workers read it without locks: it consists of atomic words,
 //! of tables that change in place, and of tables that are published as a whole.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
@@ -8,7 +9,7 @@ use stoa_engine::counters::{OutOfMemory, zeroed};
 use stoa_engine::quiescence::{Published, Quiescence, Reader};
 use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip4LpmTables, Ip6LpmReader, Ip6LpmTables};
-use stoa_tables::next_hop::NextHopReader;
+use stoa_tables::next_hop::{NextHopReader, Resolved};
 
 use crate::addresses::Addresses;
 use crate::arcs::Arcs;
@@ -187,6 +188,14 @@ impl Shared {
             return Some(&self.ip6);
         }
         self.vrfs.read(reader).ip6.get(vrf)
+    }
+
+    /// Whether packets to an address in a VRF are delivered locally.
+    #[inline]
+    pub fn is_local6(&self, (vrf, reader): (u32, &Reader), address: Ipv6Addr) -> bool {
+        let value = self.ip6_table(vrf, reader).map_or(0, |table| table.lookup(address.into()));
+        matches!(self.next_hops.resolve(value, 0), Resolved::Special { code, .. }
+            if SpecialNextHop::of(code) == SpecialNextHop::Local)
     }
 
     /// Sets what workers know about an interface, but for its features; only the control thread
