@@ -93,6 +93,8 @@ pub struct ForwarderConnection {
     learned: OnceLock<TableHandle>,
     /// The rows of capabilities.
     rows: RowTables,
+    /// The seed of flow hashes where none is configured; 0: that of the forwarder.
+    hash_seed: u32,
 }
 
 impl ForwarderConnection {
@@ -111,7 +113,13 @@ impl ForwarderConnection {
             route_sources: Arc::default(),
             learned: OnceLock::new(),
             rows,
+            hash_seed: 0,
         }
+    }
+
+    /// The same with a seed of flow hashes where none is configured.
+    pub fn with_hash_seed(self, hash_seed: u32) -> ForwarderConnection {
+        ForwarderConnection { hash_seed, ..self }
     }
 
     /// Wakes whenever a state took effect.

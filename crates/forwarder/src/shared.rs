@@ -18,6 +18,7 @@ use crate::bfd::Peers;
 use crate::ethernet::InterfaceLine;
 use crate::ethernet::virtual_macs::VirtualMacs;
 use crate::ethernet::vlan_table::VlanTables;
+use crate::flow::Seeds;
 use crate::ip::identification::Identifications;
 use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
@@ -121,6 +122,8 @@ pub struct Shared {
     pub policers: Policers,
     /// Whose answers are awaited.
     pub known_neighbors: KnownNeighbors,
+    /// The seeds of flow hashes.
+    pub seeds: Seeds,
 }
 
 /// Readers of the tables of a forwarder.
@@ -169,6 +172,7 @@ impl Shared {
             kernel,
             policers,
             known_neighbors: KnownNeighbors::default(),
+            seeds: Seeds::default(),
         })
     }
 

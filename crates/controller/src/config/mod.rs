@@ -89,6 +89,7 @@ pub fn translate(
             packets: model.system.reassembly.packets,
             per_source: model.system.reassembly.per_source,
         }),
+        multipath: model.system.multipath.hash_seed.map(|hash_seed| v1::Multipath { hash_seed }),
         vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
         punts: punts::desired(&model.system.punt, errors),
         limits: Some(limits(&model.system.limits)),

@@ -178,6 +178,7 @@ capabilities! {
     tunnels: super::tunnels::PublishedTunnels,
     reassembly: super::reassembly::Reassembly,
     origin_features: super::output_features::OriginFeatures,
+    multipath: super::multipath::Multipath,
     policy: super::policy::ActiveRules,
     neighbors: super::neighbors::Neighbors,
     learned: super::learned::Learned,

@@ -28,6 +28,7 @@ mod limit_listing;
 mod limits;
 mod listing;
 mod mld_reports;
+mod multipath;
 mod neighbors;
 mod output_features;
 mod paging;

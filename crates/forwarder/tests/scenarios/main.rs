@@ -47,6 +47,7 @@ mod trace;
 mod transactions;
 mod transparency;
 mod tunnel;
+mod two_tiers;
 mod virtual_addresses;
 mod vlans;
 mod vrf;
