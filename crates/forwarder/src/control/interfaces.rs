@@ -93,7 +93,7 @@ impl ForwarderState {
         let no_vrf = || TableFull::of(Table::Vrfs, format!("VRF {:?} does not exist", desired.vrf));
         let vrf = self.vrfs.slot_of(&desired.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: desired.tags.clone(), is_router: desired.ip6.forwarding };
-        let mtu = (mtu(&desired.ip4), mtu(&desired.ip6));
+        let mtu = self.within_path_mtu(index, (mtu(&desired.ip4), mtu(&desired.ip6)));
         let kind = self.glean_kind(index);
         // Workers know a sub-interface as up only if its parent is enabled, too.
         let is_enabled = self.shared.interface(index).flags() & UP != 0;

@@ -32,6 +32,7 @@ mod multipath;
 mod neighbors;
 mod output_features;
 mod paging;
+mod path_mtu;
 mod pending_port;
 mod placement;
 mod policy;

@@ -25,6 +25,7 @@ use crate::protocols::{self, IP4_PROTOCOL, IP6_PROTOCOL, LocalPacket, Share, UDP
 use crate::punt::Class;
 use crate::shared::Shared;
 use crate::tunnel::table::Tunnels;
+use crate::tunnel::too_big;
 
 /// Next nodes besides those of the protocol tables.
 pub const EDGES: &[&str] = &[
@@ -71,6 +72,8 @@ enum Fate {
     Host,
     /// To the control thread.
     Punt(Class),
+    /// To the control thread, with an `arg`.
+    PuntWith(Class, u32),
 }
 
 impl Node for IpDemux {
@@ -109,6 +112,10 @@ impl Node for IpDemux {
                     vector.next[lane] = to_host(vector, lane, host, HOST_INTERFACE);
                 }
                 Ok(Fate::Punt(class)) => shared.policers.punt(cx, vector, lane, class),
+                Ok(Fate::PuntWith(class, arg)) => {
+                    vector.arg[lane] = arg;
+                    shared.policers.punt(cx, vector, lane, class);
+                }
                 Err(refused) => refused.apply(vector, lane, error),
             }
         }
@@ -147,6 +154,13 @@ impl Delivery<'_> {
         let goes_to_host = self.goes_to_host(ends.1)?;
         if let Some((edge, Some(arg))) = registered {
             return Ok(Fate::NodeWith(edge, arg));
+        }
+        if protocol == protocol::ICMP4
+            && !is_fragment
+            && let Some(tunnel) =
+                too_big::of_message(self.tunnels, (self.vrf, true), view.payload())
+        {
+            return Ok(Fate::PuntWith(Class::Icmp, tunnel));
         }
         if goes_to_host {
             return Ok(Fate::Host);
@@ -217,6 +231,11 @@ impl Delivery<'_> {
             let advertises = self.flags & ADVERTISE6 != 0;
             let is_ours = of_neighbors || advertises && kind != kind::REDIRECT;
             return Ok(if self.has_host && !is_ours { Fate::Host } else { Fate::Node(ND) });
+        }
+        if let Some(tunnel) =
+            too_big::of_message(self.tunnels, (self.vrf, false), message.message())
+        {
+            return Ok(Fate::PuntWith(Class::Icmp, tunnel));
         }
         match (kind, registered) {
             // Linux has joined the same groups and reports them.

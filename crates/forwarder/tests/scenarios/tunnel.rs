@@ -1,6 +1,7 @@
 //! Tunnels: IPv4 and IPv6 in IPv4, IPv6 and GRE, through port "east" to a router behind it.
 
 mod many;
+mod path_mtu;
 mod refused;
 
 use std::net::IpAddr;
@@ -116,7 +117,6 @@ fn packets_are_encapsulated() {
     }
 }
 
-#[test]
 /// RFC 6438: routers in between spread the flows of a tunnel by its flow label.
 #[test]
 fn outer_ip6_has_a_flow_label_by_flow() {
@@ -136,6 +136,7 @@ fn outer_ip6_has_a_flow_label_by_flow() {
     }
 }
 
+#[test]
 fn packets_are_decapsulated() {
     for (outer_is_ip4, encapsulation) in all() {
         let mut lab = Lab::new(&setup(outer_is_ip4, encapsulation));
