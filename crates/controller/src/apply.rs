@@ -96,6 +96,8 @@ pub struct ForwarderConnection {
     rows: RowTables,
     /// Protocols in the controller.
     punts: Punts,
+    /// The seed of flow hashes where none is configured; 0: that of the forwarder.
+    hash_seed: u32,
 }
 
 impl ForwarderConnection {
@@ -116,7 +118,13 @@ impl ForwarderConnection {
             learned: OnceLock::new(),
             rows,
             punts,
+            hash_seed: 0,
         }
+    }
+
+    /// The same with a seed of flow hashes where none is configured.
+    pub fn with_hash_seed(self, hash_seed: u32) -> ForwarderConnection {
+        ForwarderConnection { hash_seed, ..self }
     }
 
     /// Wakes whenever a state took effect.

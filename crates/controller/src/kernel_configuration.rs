@@ -13,7 +13,9 @@ use stoa_api::text::{ip, ip_bytes};
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
-use crate::config::host_addresses::{is_link_local, not_a_host, not_in_subnet};
+use crate::config::host_addresses::{
+    is_link_local, not_a_host, not_in_subnet, subnet_router_anycast,
+};
 use crate::prefix::prefix_to_proto;
 
 /// Maximum rules of one VRF and family, a limit of the forwarder.
@@ -252,6 +254,7 @@ fn address(
         prefix_length: net.prefix_len().into(),
         ..v1::Address::default()
     });
+    let is_router = family.forwarding;
     taken.add(&vrf, &interface.name, net);
     if is_ip6 && is_link_local(ip) {
         return Ok(Vec::new());
@@ -262,7 +265,9 @@ fn address(
         action: Some(action),
         vrf: vrf.clone(),
     };
-    let mut routes = vec![route(IpNet::from(ip), Action::Special(v1::Special::Local.into()))];
+    let local = |ip: IpAddr| route(IpNet::from(ip), Action::Special(v1::Special::Local.into()));
+    let mut routes = vec![local(ip)];
+    routes.extend(subnet_router_anycast(net).filter(|_| is_router).map(local));
     if net.prefix_len() < net.max_prefix_len() {
         let path = v1::Path { interface: interface.name.clone(), next_hop: vec![], weight: 1 };
         routes.push(route(net.trunc(), Action::Paths(v1::Paths { paths: vec![path] })));

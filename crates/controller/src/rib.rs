@@ -72,7 +72,7 @@ pub fn routes(addressing: &Addressing, statics: &StaticRoutes) -> Rib {
             let action = Action::Paths(v1::Paths { paths: vec![path] });
             rib.insert((vrf.into(), *prefix), (v1::Protocol::Direct, action));
         }
-        for address in table.own.keys() {
+        for address in table.own.keys().chain(&table.anycast) {
             let action = Action::Special(v1::Special::Local.into());
             rib.insert((vrf.into(), IpNet::from(*address)), (v1::Protocol::Direct, action));
         }

@@ -13,7 +13,7 @@ use tonic::transport::Server;
 
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
-use crate::datastore::{Datastore, recover};
+use crate::datastore::{Datastore, hash_seed, recover};
 use crate::learned::Learned;
 use crate::linux::{Reconciler, alias, kernel_configuration, spare_queues};
 use crate::operator::Service;
@@ -77,10 +77,9 @@ pub async fn run<T>(
         None => Configuration::read_as_data(&options.config).map_err(Error::Refused)?,
     };
     let listener = unix::listen(&options.socket)?;
-    let connection = Arc::new(ForwarderConnection::new(
-        unix::connect_lazily(&options.forwarder_socket),
-        configuration,
-    ));
+    let connection =
+        ForwarderConnection::new(unix::connect_lazily(&options.forwarder_socket), configuration);
+    let connection = Arc::new(connection.with_hash_seed(hash_seed::kept(&options.state)));
     let datastore = Datastore::open(
         Arc::clone(&connection),
         given,

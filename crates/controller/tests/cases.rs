@@ -210,6 +210,9 @@ fn desired(desired: &v1::Desired) -> Value {
         value["reassembly"] =
             json!({ "packets": reassembly.packets, "per_source": reassembly.per_source });
     }
+    if let Some(v1::Multipath { hash_seed }) = desired.multipath {
+        value["multipath"] = json!({ "hash_seed": hash_seed });
+    }
     if !desired.punts.is_empty() {
         value["punts"] = desired.punts.iter().map(punt).collect();
     }

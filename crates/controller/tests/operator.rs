@@ -118,6 +118,31 @@ async fn a_restarted_controller_resumes_the_running_configuration() {
     scenario.kill().await;
 }
 
+/// A seed of flow hashes that is not configured is chosen once.
+#[tokio::test]
+async fn the_seed_of_flow_hashes_is_kept() {
+    let plain = config(&["10.0.0.1"]);
+    let mut scenario = Scenario::new(&plain);
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    scenario.in_sync().await;
+    let seed = |scenario: &Scenario| {
+        scenario.applied().last().unwrap().multipath.unwrap_or_default().hash_seed
+    };
+    let chosen = seed(&scenario);
+    assert_ne!(chosen, 0);
+    let multipath = r#"{"stoa-system:system": {"stoa-ip:multipath": {"hash-seed": 7}}, "#;
+    assert!(scenario.reload(&plain.replacen('{', multipath, 1)).await.applied);
+    assert_eq!(seed(&scenario), 7);
+    assert!(scenario.reload(&plain).await.applied);
+    assert_eq!(seed(&scenario), chosen);
+    scenario.kill().await;
+    scenario.start();
+    scenario.in_sync().await;
+    assert_eq!(seed(&scenario), chosen);
+    scenario.kill().await;
+}
+
 #[tokio::test]
 async fn a_refused_first_configuration_ends_the_controller() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));

@@ -20,6 +20,8 @@ pub struct InterfaceAddresses {
     pub link_local: Option<Ipv6Addr>,
     /// IPv6 addresses of active virtual routers that the interface does not own.
     pub virtual6: Vec<Ipv6Addr>,
+    /// The subnet-router anycast addresses of a router's prefixes (RFC 4291 2.6.1).
+    pub anycast6: Vec<Ipv6Addr>,
     /// The VRF of the interface, as [`Attributes::vrf`](crate::attributes::Attributes::vrf).
     pub vrf: u32,
 }
@@ -31,6 +33,21 @@ impl InterfaceAddresses {
             let mask = u32::MAX.checked_shl(32 - u32::from(*length)).unwrap_or(0);
             (u32::from(*own) ^ u32::from(address)) & mask == 0
         })
+    }
+
+    /// Sets [`Self::anycast6`] from the prefixes of [`Self::ip6`]. Prefixes of 127 bits have none (RFC 6164
+    /// 5.1), nor has one whose all-zeros address is the interface's own.
+    pub fn set_anycast(&mut self) {
+        let of_prefix = |(own, length): &(Ipv6Addr, u8)| {
+            let mask = u128::MAX.checked_shl(128 - u32::from(*length)).unwrap_or(0);
+            (*length < 127).then(|| Ipv6Addr::from_bits(own.to_bits() & mask))
+        };
+        let is_own = |address: &Ipv6Addr| self.ip6.iter().any(|(own, _)| own == address);
+        let mut anycast: Vec<_> = self.ip6.iter().filter_map(of_prefix).collect();
+        anycast.retain(|address| !is_own(address));
+        anycast.sort();
+        anycast.dedup();
+        self.anycast6 = anycast;
     }
 }
 
@@ -59,6 +76,8 @@ pub struct Addresses {
     /// By VRF.
     sources: Arc<BTreeMap<u32, Sources>>,
     virtual_addresses: Arc<VirtualAddresses>,
+    /// By VRF and anycast address: the number of interfaces that have it.
+    anycast: Arc<BTreeMap<(u32, Ipv6Addr), u32>>,
 }
 
 /// Addresses of active virtual routers that this router does not own, by [`scope`], with the accept mode
@@ -90,6 +109,12 @@ impl Addresses {
         self.virtual_addresses.get(&(scope(interface, vrf, address), address)).copied()
     }
 
+    /// Whether an address is a subnet-router anycast address of an interface in a VRF.
+    #[inline]
+    pub fn is_anycast(&self, vrf: u32, address: Ipv6Addr) -> bool {
+        self.anycast.contains_key(&(vrf, address))
+    }
+
     /// Whether there are addresses of active virtual routers that this router does not own.
     #[inline]
     pub fn has_virtual(&self) -> bool {
@@ -110,6 +135,21 @@ impl Addresses {
         let own = self.of(interface)?;
         let any = || self.sources.get(&own.vrf)?.ip6;
         own.ip6.first().map(|(address, _)| *address).or_else(any).or(own.link_local)
+    }
+
+    /// Counts the anycast addresses of an interface, or takes them off.
+    fn count_anycast(&mut self, addresses: &InterfaceAddresses, is_there: bool) {
+        if addresses.anycast6.is_empty() {
+            return;
+        }
+        let all = Arc::make_mut(&mut self.anycast);
+        for address in &addresses.anycast6 {
+            let users = all.entry((addresses.vrf, *address)).or_default();
+            *users = if is_there { *users + 1 } else { users.saturating_sub(1) };
+            if *users == 0 {
+                all.remove(&(addresses.vrf, *address));
+            }
+        }
     }
 }
 
@@ -154,6 +194,7 @@ impl AddressWriter {
         let former = std::mem::replace(cell, new.clone());
         for (addresses, is_there) in [(&former, false), (&new, true)] {
             let Some(addresses) = addresses else { continue };
+            self.current.count_anycast(addresses, is_there);
             let has = [!addresses.ip4.is_empty(), !addresses.ip6.is_empty()];
             for (with_addresses, has) in self.with_addresses.iter_mut().zip(has) {
                 match has && is_there {

@@ -58,6 +58,7 @@ reasons! {
     Ip6Truncated "ip6-truncated" "shorter than an IPv6 header";
     Ip6Version "ip6-version" "IP version is not 6";
     Ip6PayloadLength "ip6-payload-length" "payload length beyond the end of the frame";
+    Ip6Jumbogram "ip6-jumbogram" "payload length 0 before hop-by-hop options: a jumbogram, or cut (RFC 2675)";
     Ip6MartianSource "ip6-martian-source" "invalid source address";
     Ip6MartianDestination "ip6-martian-destination" "destination address that must not be forwarded";
     Ip6LinkMulticast "ip6-link-multicast" "IPv6 unicast in an Ethernet multicast frame";
@@ -124,6 +125,7 @@ reasons! {
     Ip6NoNextHeader "ip6-no-next-header" "for a local address, without payload (RFC 8200 4.7)";
     IgmpConsumed "igmp-consumed" "IGMP message, processed";
     MldConsumed "mld-consumed" "MLD message, processed";
+    MldMalformed "mld-malformed" "MLD message from off-link, or without router alert (RFC 3810 5, 6.2)";
     RedirectIgnored "redirect-ignored" "ICMP redirect: routers ignore them (RFC 1812 5.2.7.2)";
     TunnelMalformed "tunnel-malformed" "truncated packet inside a tunnel";
     GreVersion "gre-version" "GRE version is not 0 (PPTP is not supported)";

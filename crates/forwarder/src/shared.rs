@@ -2,6 +2,7 @@
 //! of tables that change in place, and of tables that are published as a whole.
 
 use std::any::Any;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
@@ -9,7 +10,7 @@ use stoa_engine::counters::{OutOfMemory, zeroed};
 use stoa_engine::quiescence::{Published, Quiescence, Reader};
 use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip4LpmTables, Ip6LpmReader, Ip6LpmTables};
-use stoa_tables::next_hop::NextHopReader;
+use stoa_tables::next_hop::{NextHopReader, Resolved};
 
 use crate::addresses::Addresses;
 use crate::arcs::Arcs;
@@ -18,6 +19,7 @@ use crate::bfd::Peers;
 use crate::ethernet::InterfaceLine;
 use crate::ethernet::virtual_macs::VirtualMacs;
 use crate::ethernet::vlan_table::VlanTables;
+use crate::flow::Seeds;
 use crate::ip::identification::Identifications;
 use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
@@ -127,6 +129,8 @@ pub struct Shared {
     pub known_neighbors: KnownNeighbors,
     /// The parts of plugins, in the order of [`crate::plugin::all`].
     pub parts: Vec<Arc<dyn Part>>,
+    /// The seeds of flow hashes.
+    pub seeds: Seeds,
 }
 
 /// Readers of the tables of a forwarder.
@@ -178,6 +182,7 @@ impl Shared {
             policers,
             known_neighbors: KnownNeighbors::default(),
             parts,
+            seeds: Seeds::default(),
         })
     }
 
@@ -197,6 +202,14 @@ impl Shared {
             return Some(&self.ip6);
         }
         self.vrfs.read(reader).ip6.get(vrf)
+    }
+
+    /// Whether packets to an address in a VRF are delivered locally.
+    #[inline]
+    pub fn is_local6(&self, (vrf, reader): (u32, &Reader), address: Ipv6Addr) -> bool {
+        let value = self.ip6_table(vrf, reader).map_or(0, |table| table.lookup(address.into()));
+        matches!(self.next_hops.resolve(value, 0), Resolved::Special { code, .. }
+            if SpecialNextHop::of(code) == SpecialNextHop::Local)
     }
 
     /// Sets what workers know about an interface, but for its features; only the control thread

@@ -44,10 +44,12 @@ pub struct Tunnel {
     up: bool,
 }
 
-/// Bytes before an inner packet.
-fn overhead(config: &TunnelConfig) -> u32 {
-    let outer = if config.local.is_ipv4() { 20 } else { 40 };
-    outer + if config.encapsulation == Encapsulation::Gre { 4 } else { 0 }
+impl TunnelConfig {
+    /// Bytes before an inner packet.
+    pub fn overhead(&self) -> u32 {
+        let outer = if self.local.is_ipv4() { 20 } else { 40 };
+        outer + if self.encapsulation == Encapsulation::Gre { 4 } else { 0 }
+    }
 }
 
 /// Opens the port.
@@ -59,7 +61,7 @@ pub fn open(config: &TunnelConfig) -> Result<Tunnel, OpenError> {
         let reason = format!("{} is not of the family of {}", config.remote, config.local);
         return Err(OpenError::Config { field: "remote", reason });
     }
-    let mtu = link::mtu(config.mtu, WAY - overhead(config))?;
+    let mtu = link::mtu(config.mtu, WAY - config.overhead())?;
     let config = TunnelConfig { mtu, ..config.clone() };
     Ok(Tunnel { config, mac: link::mac(None), up: false })
 }

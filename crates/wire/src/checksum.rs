@@ -103,9 +103,13 @@ pub const fn update32(checksum: u16, old: u32, new: u32) -> u16 {
 ///
 /// The word that holds the time to live falls by 0x0100 whatever it was, so the old value is not
 /// needed. The caller has made sure that the time to live was not 0.
+///
+/// The checksum grows by 0x0100, with the end-around carry of the complement: of a sum, 0xffff
+/// stays; of a checksum, it becomes 0 (RFC 1624 section 3).
 #[inline]
 pub const fn ttl_decremented(checksum: u16) -> u16 {
-    !fold(!checksum as u32 + 0xfeff)
+    let grown = checksum as u32 + 0x100;
+    (grown + (grown >= 0xffff) as u32) as u16
 }
 
 /// The sum of the pseudo-header for `length` bytes of `protocol` over IPv4 (RFC 9293 section 3.1).
@@ -212,6 +216,13 @@ mod tests {
         assert_eq!(fold(u32::MAX), 0xffff);
         assert_eq!(ttl_decremented(0xfeff), 0x0000);
         assert_eq!(ttl_decremented(0xffff), 0x0100);
+    }
+
+    #[test]
+    fn ttl_decremented_is_equation_3_for_every_checksum() {
+        for checksum in 0..=u16::MAX {
+            assert_eq!(ttl_decremented(checksum), update16(checksum, 0x4011, 0x3f11));
+        }
     }
 
     proptest! {

@@ -154,9 +154,15 @@ pub fn may_answer(refused: &ipv6::View<'_>, upper: Option<&Upper<'_>>, error: Er
     if upper.protocol != protocol::ICMP6 {
         return true;
     }
-    // An unreadable type counts as an error, so that no two nodes answer each other for ever.
-    let kind = upper.payload.first().filter(|_| upper.has_header());
-    kind.is_some_and(|kind| !is_error(*kind) && *kind != kind::REDIRECT)
+    match upper.payload.first().filter(|_| upper.has_header()) {
+        Some(kind) => !is_error(*kind) && *kind != kind::REDIRECT,
+        // Without a type it counts as an error, so that no two nodes answer each other for ever. But what
+        // is wrong with a fragment is reported: an error fits the least MTU, and is none.
+        None => {
+            let is_fragment = upper.fragment.is_some_and(|fragment| !fragment.is_atomic());
+            is_fragment && matches!(error, Error::ParameterProblem { .. })
+        }
+    }
 }
 
 /// Why a destination is unreachable; the discriminant is the code.

@@ -27,6 +27,7 @@ pub(super) fn difference(
         limits,
         logging,
         rules,
+        multipath,
     } = new;
     if held.workers != *workers || held.limits != *limits {
         return None;
@@ -69,6 +70,7 @@ pub(super) fn difference(
         reassembly: (held.reassembly != *reassembly).then(|| reassembly.unwrap_or_default()),
         logging: logging.clone().filter(|_| held.logging != *logging),
         rules: (held.rules != *rules).then(all_rules),
+        multipath: (held.multipath != *multipath).then(|| multipath.unwrap_or_default()),
     })
 }
 
@@ -143,6 +145,7 @@ mod tests {
                 punts: punts.into_iter().map(punt).collect(),
                 reassembly: packets.checked_sub(1).map(reassembly),
                 logging: logging.map(level),
+                multipath: packets.checked_sub(1).map(|hash_seed| v1::Multipath { hash_seed }),
                 rules: (0..rules).map(rule).collect(),
                 ..Desired::default()
             };
@@ -228,6 +231,8 @@ mod tests {
             prop_assert_eq!(rules, new.rules);
             let reassembly = change.reassembly.or(held.reassembly).unwrap_or_default();
             prop_assert_eq!(reassembly, new.reassembly.unwrap_or_default());
+            let multipath = change.multipath.or(held.multipath).unwrap_or_default();
+            prop_assert_eq!(multipath, new.multipath.unwrap_or_default());
             if let Some(logging) = new.logging {
                 prop_assert_eq!(change.logging.or(held.logging), Some(logging));
             }

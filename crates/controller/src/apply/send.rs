@@ -53,8 +53,19 @@ impl ForwarderConnection {
         }
     }
 
+    /// The settings of multipath with the seed of this router where none is configured.
+    fn multipath(&self, configured: Option<v1::Multipath>) -> v1::Multipath {
+        let configured = configured.unwrap_or_default();
+        match configured.hash_seed {
+            0 => v1::Multipath { hash_seed: self.hash_seed },
+            _ => configured,
+        }
+    }
+
     async fn send_whole(&self, configuration: &Configuration) -> Result<v1::Applied, Status> {
-        let mut request = Request::new(configuration.whole_desired());
+        let mut desired = configuration.whole_desired();
+        desired.multipath = Some(self.multipath(desired.multipath));
+        let mut request = Request::new(desired);
         request.set_timeout(APPLY_TIMEOUT);
         self.client().apply(request).await.map(tonic::Response::into_inner)
     }
@@ -71,7 +82,8 @@ impl ForwarderConnection {
             states.map(|it| it.routes.as_slice()),
             new.origin.changed_interfaces(&held.configuration),
         )?;
-        let change = v1::DesiredChange { generation: held.generation, ..change };
+        let multipath = change.multipath.map(|it| self.multipath(Some(it)));
+        let change = v1::DesiredChange { generation: held.generation, multipath, ..change };
         let mut request = Request::new(change);
         request.set_timeout(APPLY_TIMEOUT);
         match self.client().change(request).await {

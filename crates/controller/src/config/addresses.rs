@@ -8,7 +8,9 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use crate::config::host_addresses::{is_link_local, not_a_host, not_in_subnet};
+use crate::config::host_addresses::{
+    is_link_local, not_a_host, not_in_subnet, subnet_router_anycast,
+};
 use crate::config::mac;
 use crate::config::model::{Family, ReversePath};
 use crate::config::router_advertisement;
@@ -19,6 +21,8 @@ use crate::config::vrrp;
 pub struct Table {
     /// Local addresses with their interface, without link-local ones.
     pub own: BTreeMap<IpAddr, String>,
+    /// Subnet-router anycast addresses of interfaces that forward.
+    pub anycast: BTreeSet<IpAddr>,
     /// Connected subnets with their interface.
     pub connected: BTreeMap<IpNet, String>,
     /// Prefix lengths in `connected`: (is IPv6, length).
@@ -111,6 +115,10 @@ pub fn desired(
         check(ip, &net, &path, errors);
         if family.enabled {
             connect(interface, six, ip, net.trunc(), &path, addressing, errors);
+            if let Some(anycast) = subnet_router_anycast(net).filter(|_| family.forwarding) {
+                let vrf = addressing.vrf_of(interface).to_owned();
+                addressing.tables.entry(vrf).or_default().anycast.insert(anycast);
+            }
         }
         let prefix_length = u32::from(given.prefix_length);
         addresses.push(v1::Address { address: ip_bytes(ip), prefix_length, state: String::new() });

@@ -46,9 +46,27 @@ pub fn not_in_subnet(address: IpAddr, net: &IpNet) -> Option<String> {
         .then(|| format!("is the broadcast address of {net}"))
 }
 
+/// The address of all routers of an IPv6 subnet (RFC 4291, section 2.6.1). Subnets of 127 bits have none (RFC 6164),
+/// nor has a link-local one, which needs no route.
+pub fn subnet_router_anycast(net: IpNet) -> Option<IpAddr> {
+    let is_subnet = (1..127).contains(&net.prefix_len()) && !is_link_local(net.addr());
+    (net.addr().is_ipv6() && is_subnet).then(|| net.network())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn routers_of_a_subnet_have_its_first_address() {
+        let anycast =
+            |net: &str| subnet_router_anycast(net.parse().unwrap()).map(|it| it.to_string());
+        assert_eq!(anycast("fd00::1/64").as_deref(), Some("fd00::"));
+        assert_eq!(anycast("fd00::85/126").as_deref(), Some("fd00::84"));
+        for none in ["fd00::1/127", "fd00::1/128", "fe80::1/64", "10.0.0.1/24"] {
+            assert_eq!(anycast(none), None);
+        }
+    }
 
     #[test]
     fn network_and_broadcast_addresses_are_no_host_addresses() {

@@ -81,6 +81,7 @@ pub(crate) fn translate(
             packets: model.system.reassembly.packets,
             per_source: model.system.reassembly.per_source,
         }),
+        multipath: model.system.multipath.hash_seed.map(|hash_seed| v1::Multipath { hash_seed }),
         vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
         punts: Vec::new(),
         limits: Some(limits(&model.system.limits)),

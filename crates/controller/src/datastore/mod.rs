@@ -21,6 +21,7 @@ mod confirm;
 mod difference;
 mod disk;
 mod edit;
+pub mod hash_seed;
 mod history;
 mod lock;
 mod lock_holder;

@@ -121,6 +121,7 @@ fn changed(mut held: Desired, new: v1::DesiredChange) -> Desired {
     };
     change(&mut held.neighbors, new.neighbors, &new.removed_neighbors, key);
     held.reassembly = new.reassembly.or(held.reassembly);
+    held.multipath = new.multipath.or(held.multipath);
     held.logging = new.logging.or(held.logging);
     held.rules = new.rules.map_or(held.rules, |rules| rules.rules);
     held

@@ -20,7 +20,7 @@ use crate::port::{Doze, Refused, RxQueue};
 use crate::quiescence::{Quiescence, Reader};
 use crate::trace_capture::TraceCapture;
 use crate::trace_capture::trace::Event;
-use crate::worker::software_rss::{FlowOf, SoftwareRss};
+use crate::worker::software_rss::{SeededFlows, SoftwareRss};
 use crate::worker::urgency::Urgency;
 use crate::worker::{Command, Inject, RING, Wakeup, WorkerLink, hand_off};
 
@@ -36,7 +36,7 @@ pub(crate) struct Rx {
     input: u16,
     node: u16,
     queue: Box<dyn RxQueue>,
-    software_rss: Option<FlowOf>,
+    software_rss: Option<SeededFlows>,
 }
 
 /// A worker thread's own state.
@@ -315,8 +315,8 @@ fn receive(
         node.packets.add(received as u64);
         node.cycles.add(clock::tsc().saturating_sub(start));
     }
-    if let Some(flow_of) = rx.software_rss {
-        let handed = software_rss.share_out(&mut vector, (rx.node, flow_of), graph, walk);
+    if let Some(flows) = &rx.software_rss {
+        let handed = software_rss.share_out(&mut vector, (rx.node, flows), graph, walk);
         graph.output.handed |= handed;
     }
     graph.enqueue(rx.node, vector, walk);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub use polling::Polling;
-pub use software_rss::FlowOf;
+pub use software_rss::{FlowOf, SeededFlows};
 pub use spawn::{Plan, SpawnError, WORKERS_MAX, WorkerHandle, WorkerPool};
 pub use wakeup::Wakeup;
 
@@ -44,7 +44,7 @@ pub enum Command {
         /// The queue.
         queue: Box<dyn RxQueue>,
         /// Share its packets out among all workers, by flow.
-        software_rss: Option<FlowOf>,
+        software_rss: Option<SeededFlows>,
     },
     /// Send the port's packets through this queue.
     AddTx {

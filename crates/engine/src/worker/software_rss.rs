@@ -4,6 +4,9 @@
 //! One bounded ring for each pair of workers keeps the order of a flow. Packets that do not fit
 //! are dropped here, before they cost anything.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::VECTOR;
 use crate::drops::{self, Reason};
 use crate::graph::{Graph, Walk};
@@ -11,9 +14,12 @@ use crate::vector::Vector;
 use crate::worker::Inject;
 use crate::worker::hand_off::{self, Recipient};
 
-/// The flow of a received frame: the same number for both directions; `None`: it belongs to
-/// none, and stays where it was received.
-pub type FlowOf = fn(&[u8]) -> Option<u32>;
+/// The flow of a received frame by a seed: the same number for both directions; `None`: it belongs
+/// to none, and stays where it was received.
+pub type FlowOf = fn(&[u8], u32) -> Option<u32>;
+
+/// The flows of a queue's frames, and their seed, which may change at any time.
+pub type SeededFlows = (FlowOf, Arc<AtomicU32>);
 
 /// A worker's rings to and from the other workers.
 pub(crate) struct SoftwareRss {
@@ -40,7 +46,7 @@ impl SoftwareRss {
     pub(crate) fn share_out(
         &mut self,
         vector: &mut Box<Vector>,
-        (node, flow_of): (u16, FlowOf),
+        (node, flows): (u16, &SeededFlows),
         graph: &mut Graph,
         walk: &mut Walk<'_>,
     ) -> u64 {
@@ -49,7 +55,7 @@ impl SoftwareRss {
         }
         // Without a vector to keep lanes in, all of them stay.
         let Some(mut kept) = graph.vector() else { return 0 };
-        self.sort(vector, flow_of, walk.worker);
+        self.sort(vector, flows, walk.worker);
         let mut handed = 0;
         for (worker, ring) in self.to.iter_mut().enumerate() {
             let (begin, end) =
@@ -74,13 +80,13 @@ impl SoftwareRss {
     }
 
     /// Groups the lanes by worker; lanes without a flow stay with `own`.
-    fn sort(&mut self, vector: &Vector, flow_of: FlowOf, own: usize) {
-        let workers = self.to.len();
+    fn sort(&mut self, vector: &Vector, (flow_of, seed): &SeededFlows, own: usize) {
+        let (workers, seed) = (self.to.len(), seed.load(Ordering::Relaxed));
         let mut owner = [0_u8; VECTOR];
         self.begin.fill(0);
         for (lane, owner) in owner[..vector.len()].iter_mut().enumerate() {
             let of_hash = |hash: u32| ((u64::from(hash) * workers as u64) >> 32) as usize;
-            let worker = flow_of(vector.bytes(lane)).map_or(own, of_hash);
+            let worker = flow_of(vector.bytes(lane), seed).map_or(own, of_hash);
             *owner = worker as u8;
             self.begin[worker] += 1;
         }

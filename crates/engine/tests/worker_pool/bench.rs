@@ -1,5 +1,6 @@
 //! Workers, a graph whose nodes do what packets contain, and ports in memory.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -281,7 +282,7 @@ pub fn add_rx(bench: &mut Bench, what: u8, ports: u8, end: u16) {
 pub fn add_rx_of_one_flow(bench: &mut Bench, worker: usize, end: u16) {
     let queue = Box::new(Rx { what: b'o', ports: 1, next: 0, end });
     let (input, interface) = (nodes().nodes().len() as u16 + 1, 50 + worker as u32);
-    let software_rss: stoa_engine::worker::FlowOf = |_| Some(0);
+    let software_rss: stoa_engine::worker::SeededFlows = (|_, _| Some(0), Arc::default());
     bench.send(
         worker,
         Command::AddRx { interface, input, node: 0, queue, software_rss: Some(software_rss) },

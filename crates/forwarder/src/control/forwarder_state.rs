@@ -14,6 +14,7 @@ use stoa_ports::PortConfig;
 use super::capability::{Capabilities, Start};
 use super::clock::Clock;
 use super::desired::{self, Route, Workers};
+use super::drop_counts::DropCounts;
 use super::fib::{Fib, adjacency_lines};
 use super::interface_index::InterfaceIndex;
 use super::interface_statistics::InterfaceStatistics;
@@ -107,8 +108,8 @@ pub struct ForwarderState {
     pub(super) vrfs: Vrfs,
     pub(super) limits: Limits,
     pub(super) addresses: AddressWriter,
-    /// Drops on this thread, by reason.
-    pub(super) dropped: Vec<u64>,
+    /// Drops on this thread.
+    pub(super) dropped: DropCounts,
     pub(super) clock: Clock,
     pub(super) opener: Opener,
     pub(super) rx_queues: RxQueues,
@@ -174,7 +175,7 @@ impl ForwarderState {
             vrfs: Vrfs::new(),
             limits,
             addresses: AddressWriter::default(),
-            dropped: vec![0; reasons],
+            dropped: DropCounts::new(reasons),
             clock: Clock::new(is_stepped),
             opener: Opener { open, may_defer: true },
             rx_queues: RxQueues::default(),
@@ -253,9 +254,9 @@ impl ForwarderState {
         self.worker_pool.workers.iter_mut().all(|worker| worker.settle(patience))
     }
 
-    /// Counts a packet dropped by this thread.
+    /// Counts a packet dropped by this thread: dropped once, and not consumed.
     pub(super) fn count_drop(&mut self, reason: Drop) {
-        self.dropped[reason.reason().0 as usize] += 1;
+        self.dropped.count(reason.reason());
     }
 
     /// Sends a frame out of an interface.
@@ -277,33 +278,33 @@ impl ForwarderState {
         packet.tx_if = interface;
         let has_features = self.shared.arcs.port_output.has_any(interface);
         let node = if has_features { interface_output::NAME } else { graph::OUTPUT };
-        self.try_inject_at(0, packet, node)
+        self.inject(packet, node)
     }
 
-    /// Injects a packet before a node of the first worker.
-    pub(super) fn inject(&mut self, packet: stoa_engine::Packet, node: &str) {
-        self.inject_at(0, packet, node);
+    /// Injects a packet that this thread made before a node of the first worker. `false`: it was dropped.
+    pub(super) fn inject(&mut self, packet: stoa_engine::Packet, node: &str) -> bool {
+        let is_taken = self.inject_at(0, packet, node);
+        if !is_taken {
+            self.dropped.count_made();
+        }
+        is_taken
     }
 
-    /// Injects a packet before a node of a worker.
-    pub(super) fn inject_at(&mut self, worker: usize, packet: stoa_engine::Packet, node: &str) {
-        self.try_inject_at(worker, packet, node);
-    }
-
-    /// The same; `false`: the ring to the worker is full, and the packet is dropped.
-    pub(super) fn try_inject_at(
+    /// Injects a packet that was counted before a node of a worker. `false`: it was dropped.
+    pub(super) fn inject_at(
         &mut self,
         worker: usize,
         packet: stoa_engine::Packet,
         node: &str,
     ) -> bool {
-        let Some(node) = nodes::graph().index_of(node) else { return false };
-        let Some(worker) = self.worker_pool.workers.get_mut(worker) else { return false };
-        let has_room = worker.inject(Inject { packet, node }).is_ok();
-        if !has_room {
-            self.dropped[stoa_engine::drops::HANDOFF_FULL.0 as usize] += 1;
+        let Some(node) = nodes::graph().index_of(node) else { return true };
+        if let Some(worker) = self.worker_pool.workers.get_mut(worker)
+            && worker.inject(Inject { packet, node }).is_err()
+        {
+            self.dropped.count(stoa_engine::drops::HANDOFF_FULL);
+            return false;
         }
-        has_room
+        true
     }
 
     /// Waits until workers have sent the packets that this thread has injected: final messages before a port

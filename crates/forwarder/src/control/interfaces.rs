@@ -93,7 +93,7 @@ impl ForwarderState {
         let no_vrf = || TableFull::of(Table::Vrfs, format!("VRF {:?} does not exist", desired.vrf));
         let vrf = self.vrfs.slot_of(&desired.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: desired.tags.clone(), is_router: desired.ip6.forwarding };
-        let mtu = (mtu(&desired.ip4), mtu(&desired.ip6));
+        let mtu = self.within_path_mtu(index, (mtu(&desired.ip4), mtu(&desired.ip6)));
         let kind = self.glean_kind(index);
         // Workers know a sub-interface as up only if its parent is enabled, too.
         let is_enabled = self.shared.interface(index).flags() & UP != 0;
@@ -268,6 +268,9 @@ impl ForwarderState {
         let local = Mac(state.link.mac).link_local();
         if state.desired.ip6.enabled && !self.is_duplicate((index, IpAddr::V6(local))) {
             addresses.link_local = Some(local);
+        }
+        if state.desired.ip6.forwarding {
+            addresses.set_anycast();
         }
         addresses.virtual6 = self.virtual_addresses6(index);
         addresses.vrf = self.vrf_id(state.vrf);

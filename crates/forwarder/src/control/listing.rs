@@ -198,7 +198,7 @@ impl ForwarderState {
         let count = |at: usize| {
             let workers =
                 self.worker_pool.workers.iter().map(|worker| worker.counters.drops[at].get());
-            workers.sum::<u64>() + self.dropped[at]
+            workers.sum::<u64>() + self.dropped.of(at)
         };
         drops::all()
             .enumerate()
@@ -243,6 +243,7 @@ impl ForwarderState {
     /// The packet accounting of all workers together.
     pub fn conservation(&self) -> v1::Conservation {
         let mut total = accounting(self.worker_pool.workers.iter().map(|worker| &*worker.counters));
+        self.dropped.add_to(&mut total);
         for pool in self.pools() {
             total.buffers += u64::from(pool.count() + pool.jumbo_count());
             total.buffers_free += pool.free() + pool.jumbo_free();

@@ -101,6 +101,7 @@ impl ForwarderState {
         let source = self.confirmed_link_local(interface).unwrap_or(Ipv6Addr::UNSPECIFIED);
         let addresses = own.ip6.iter().map(|(address, _)| *address).chain([local]);
         let addresses = addresses.chain(own.virtual6.iter().copied());
+        let addresses = addresses.chain(own.anycast6.iter().copied());
         let mut groups: Vec<Ipv6Addr> = addresses.map(ipv6::solicited_node).collect();
         if state.desired.ip6.forwarding {
             groups.push(ipv6::ALL_ROUTERS);

@@ -223,8 +223,9 @@ impl ForwarderState {
         // With a queue for each worker, the port itself distributes the flows.
         let is_software_rss =
             self.rx_queues.software_rss.contains(name) && self.is_short_of_queues(rx.len() as u32);
-        let software_rss =
-            is_software_rss.then_some(crate::flow::of_frame as stoa_engine::worker::FlowOf);
+        let seed = self.shared.seeds.workers().clone();
+        let flows: stoa_engine::worker::SeededFlows = (crate::flow::of_frame, seed);
+        let software_rss = is_software_rss.then_some(flows);
         let mut far = None;
         for (number, queue) in rx.into_iter().enumerate() {
             let queues = &self.rx_queues.names;
@@ -232,7 +233,13 @@ impl ForwarderState {
             let at = self.placement.receiver(place.0, place.1, load);
             far = far.or(place.0.filter(|node| self.placement.is_far(at, *node)));
             self.rx_queues.names.push((format!("{name}:{number}"), at));
-            let command = Command::AddRx { interface, input, node, queue, software_rss };
+            let command = Command::AddRx {
+                interface,
+                input,
+                node,
+                queue,
+                software_rss: software_rss.clone(),
+            };
             self.worker_pool.workers[at].send(command);
         }
         if let Some(node) = far {

@@ -17,14 +17,58 @@ mod column_avx2;
 #[allow(unsafe_code)]
 mod column_avx512;
 
-use stoa_tables::flow_hash::Flow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use stoa_tables::flow_hash::{Flow, mix};
 use stoa_wire::ipv6_extensions::is_extension;
 use stoa_wire::{ipv6, protocol};
 
 pub use column::of;
 
-/// Seed of all flow hashes.
+/// Seed of flows, and the seed of the choice of paths unless another one is configured.
 const SEED: u32 = 0x5704_a001;
+/// What makes the seed of software RSS of that of paths: flows that a router before this one sent by
+/// the same path are spread over all workers.
+const OF_WORKERS: u32 = 0x9e37_79b9;
+
+/// The seeds of hashes that choose: each router has others, so that routers along a path choose
+/// independently of each other.
+pub struct Seeds {
+    paths: AtomicU32,
+    workers: Arc<AtomicU32>,
+}
+
+impl Default for Seeds {
+    fn default() -> Self {
+        let seeds = Self { paths: AtomicU32::new(0), workers: Arc::default() };
+        seeds.set(0);
+        seeds
+    }
+}
+
+impl Seeds {
+    /// Sets the seed of the choice of paths, and one derived from it for software RSS; 0: the default.
+    /// Flows may change their path and their worker.
+    pub fn set(&self, seed: u32) {
+        let seed = if seed == 0 { SEED } else { seed };
+        self.paths.store(seed, Ordering::Relaxed);
+        self.workers.store(mix(seed ^ OF_WORKERS), Ordering::Relaxed);
+    }
+
+    /// The seed of [`hash4`] and [`hash6`].
+    #[inline(always)]
+    pub fn paths(&self) -> u32 {
+        self.paths.load(Ordering::Relaxed)
+    }
+
+    /// The seed of [`of_frame`].
+    pub fn workers(&self) -> &Arc<AtomicU32> {
+        &self.workers
+    }
+}
+/// The bits of a flow label (RFC 8200 3).
+const FLOW_LABEL: u32 = 0xf_ffff;
 /// SCTP, whose ports are where TCP has them (RFC 9260 3.1).
 const SCTP: u8 = 132;
 
@@ -62,13 +106,13 @@ fn ends6(header: &[u8; ipv6::LENGTH]) -> (u128, u128) {
 }
 
 /// Flow hash of a validated IPv4 packet.
-pub fn hash4(bytes: &[u8]) -> u32 {
-    flow4(bytes).hash(SEED)
+pub fn hash4(bytes: &[u8], seed: u32) -> u32 {
+    flow4(bytes).hash(seed)
 }
 
 /// Flow hash of a validated IPv6 packet: with the flow label in place of ports when it has extension
 /// headers (RFC 6438).
-pub fn hash6(bytes: &[u8]) -> u32 {
+pub fn hash6(bytes: &[u8], seed: u32) -> u32 {
     let Some((header, upper)) = bytes.split_first_chunk::<{ ipv6::LENGTH }>() else { return 0 };
     let protocol = header[6];
     let (source_port, destination_port) = match ports(upper, protocol) {
@@ -79,7 +123,16 @@ pub fn hash6(bytes: &[u8]) -> u32 {
         ports => ports,
     };
     let (source, destination) = ends6(header);
-    Flow { source, destination, source_port, destination_port, protocol }.hash(SEED)
+    Flow { source, destination, source_port, destination_port, protocol }.hash(seed)
+}
+
+/// The flow label of the outer IPv6 header of a tunnel for this packet inside (RFC 6438 3): never 0, which
+/// means none.
+#[inline]
+pub fn label(inner: &[u8], seed: u32) -> u32 {
+    let is_ip4 = inner.first().is_some_and(|first| first >> 4 == 4);
+    let hash = if is_ip4 { hash4(inner, seed) } else { hash6(inner, seed) };
+    (hash & FLOW_LABEL).max(1)
 }
 
 /// The flow of an IPv4 packet: the reference of [`of`].
@@ -91,12 +144,18 @@ pub fn of_ip4(bytes: &[u8]) -> u32 {
 /// The flow of an IPv6 packet: the reference of [`of`]; 0 for less than a header.
 #[inline]
 pub fn of_ip6(bytes: &[u8]) -> u32 {
-    let Some((header, upper)) = bytes.split_first_chunk::<{ ipv6::LENGTH }>() else { return 0 };
+    flow6(bytes).map_or(0, |flow| flow.symmetric_hash(SEED))
+}
+
+/// The flow of an IPv6 packet; `None` for less than a header.
+#[inline(always)]
+fn flow6(bytes: &[u8]) -> Option<Flow<u128>> {
+    let (header, upper) = bytes.split_first_chunk::<{ ipv6::LENGTH }>()?;
     let (protocol, upper) =
         if is_extension(header[6]) { behind_extensions(bytes) } else { (header[6], upper) };
     let (source_port, destination_port) = ports(upper, protocol);
     let (source, destination) = ends6(header);
-    Flow { source, destination, source_port, destination_port, protocol }.symmetric_hash(SEED)
+    Some(Flow { source, destination, source_port, destination_port, protocol })
 }
 
 /// Protocol and header of the upper layer of an IPv6 packet with extension headers.
@@ -113,7 +172,7 @@ fn behind_extensions(bytes: &[u8]) -> (u8, &[u8]) {
 
 /// The flow of a received frame, for software RSS; `None`: not an IP packet. The frame is not
 /// validated yet.
-pub fn of_frame(frame: &[u8]) -> Option<u32> {
+pub fn of_frame(frame: &[u8], seed: u32) -> Option<u32> {
     let kind = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let mut at = 12;
     for _ in 0..2 {
@@ -123,8 +182,8 @@ pub fn of_frame(frame: &[u8]) -> Option<u32> {
     }
     let ip = frame.get(at + 2..)?;
     match kind(at)? {
-        0x0800 if ip.len() >= 20 => Some(of_ip4(ip)),
-        0x86dd if ip.len() >= ipv6::LENGTH => Some(of_ip6(ip)),
+        0x0800 if ip.len() >= 20 => Some(flow4(ip).symmetric_hash(seed)),
+        0x86dd => Some(flow6(ip)?.symmetric_hash(seed)),
         _ => None,
     }
 }
@@ -161,7 +220,7 @@ mod tests {
             prop_assert_eq!(of_ip6(&there), of_ip6(&back));
             // A tag, and an Ethernet header.
             let frame = [&[0; 12][..], &[0x81, 0, 0, 7, 0x86, 0xdd], &there].concat();
-            prop_assert_eq!(of_frame(&frame), Some(of_ip6(&there)));
+            prop_assert_eq!(of_frame(&frame, SEED), Some(of_ip6(&there)));
         }
     }
 
@@ -195,15 +254,15 @@ mod tests {
         first[9] = protocol::UDP;
         first[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
         first[20..24].copy_from_slice(&[0, 53, 0, 54]);
-        let whole = hash4(&first);
+        let whole = hash4(&first, SEED);
         first[6] = 0x20;
         let mut later = first;
         later[7] = 3;
         later[20..24].copy_from_slice(&[9, 9, 9, 9]);
-        assert_eq!(hash4(&first), hash4(&later));
+        assert_eq!(hash4(&first, SEED), hash4(&later, SEED));
         assert_eq!(of_ip4(&first), of_ip4(&later));
-        assert_ne!(hash4(&first), whole);
-        assert_eq!(hash4(&[]), hash4(&[]));
+        assert_ne!(hash4(&first, SEED), whole);
+        assert_eq!(hash4(&[], SEED), hash4(&[], SEED));
     }
 
     #[test]
@@ -212,13 +271,13 @@ mod tests {
         packet[0] = 0x60;
         packet[6] = protocol::TCP;
         packet[41] = 80;
-        let one = hash6(&packet);
+        let one = hash6(&packet, SEED);
         packet[41] = 81;
-        assert_ne!(one, hash6(&packet));
+        assert_ne!(one, hash6(&packet, SEED));
         packet[6] = protocol::FRAGMENT;
-        let one = hash6(&packet);
+        let one = hash6(&packet, SEED);
         packet[3] = 7;
-        assert_ne!(one, hash6(&packet));
-        assert_eq!(hash6(&packet[..20]), 0);
+        assert_ne!(one, hash6(&packet, SEED));
+        assert_eq!(hash6(&packet[..20], SEED), 0);
     }
 }

@@ -32,9 +32,14 @@ impl Node for Icmp6Echo {
                 vector.drop_lane(lane, Drop::IcmpLimited.reason());
                 continue;
             }
-            let own = addresses.of(vector.rx_if[lane]);
-            let link_local = own.and_then(|own| own.link_local);
-            vector.next[lane] = match reply(vector.bytes_mut(lane), link_local) {
+            let interface = vector.rx_if[lane];
+            let vrf = self.shared.attributes.vrf_of(interface);
+            let answers_as = |asked: Ipv6Addr| match asked.is_multicast() {
+                true => addresses.of(interface).and_then(|own| own.link_local),
+                false if addresses.is_anycast(vrf, asked) => addresses.source6(interface),
+                false => Some(asked),
+            };
+            vector.next[lane] = match reply(vector.bytes_mut(lane), answers_as) {
                 Ok(length) => {
                     vector.length[lane] = length as u16;
                     vector.make_own(lane);
@@ -47,16 +52,19 @@ impl Node for Icmp6Echo {
     }
 }
 
-/// Converts an echo request to its reply, in place. The source of the reply to a multicast request
-/// is `link_local`. The reply has no extension headers. Returns its length.
-fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<usize, Drop> {
+/// Converts an echo request to its reply, in place. The source of the reply to a multicast or anycast
+/// request is a unicast address of the interface, as `answers_as` returns for the destination. The reply
+/// has no extension headers. Returns its length.
+fn reply(
+    bytes: &mut [u8],
+    answers_as: impl Fn(Ipv6Addr) -> Option<Ipv6Addr>,
+) -> Result<usize, Drop> {
     let view = ipv6::check(bytes).map_err(|_| Drop::Ip6Truncated)?;
     if view.source().is_unspecified() {
         return Err(Drop::Icmp6Ignored);
     }
     let destination = view.destination();
-    let source = if destination.is_multicast() { link_local } else { Some(destination) };
-    let source = source.ok_or(Drop::NoAddress)?;
+    let source = answers_as(destination).ok_or(Drop::NoAddress)?;
     let upper = view.upper().map_err(|_| Drop::Ip6Extension)?;
     let (start, length) = (upper.offset, upper.payload.len());
     let answer = ipv6::Builder {
@@ -73,7 +81,7 @@ fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<usize, Drop> 
     if !icmp6::reply_in_place(message) {
         return Err(Drop::Icmp6Ignored);
     }
-    if destination.is_multicast() {
+    if source != destination {
         message[2..4].fill(0);
         let length = message.len();
         let sum = stoa_wire::checksum::sum(message) + pseudo.sum(58, length);

@@ -1,8 +1,10 @@
 //! `icmp6-error`: replaces a dropped packet by an ICMPv6 error to its sender, where an error is
 //! allowed (RFC 4443 2.4 and 3).
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Node};
 use stoa_wire::checksum::Pseudo;
@@ -46,9 +48,10 @@ fn answer(
         return Err(Drop::IcmpNotAllowed);
     }
     let interface = vector.rx_if[lane];
+    let asked = asked_address(&view, interface, (shared, cx.reader), addresses);
     let to_link = view.source().is_unicast_link_local();
     let own = addresses.of(interface).and_then(|own| own.link_local).filter(|_| to_link);
-    let source = own.or_else(|| addresses.source6(interface)).ok_or(Drop::NoAddress)?;
+    let source = asked.or(own).or_else(|| addresses.source6(interface)).ok_or(Drop::NoAddress)?;
     if !shared.policers.admit(cx, Class::Error, vector.rx_if[lane]) {
         return Err(Drop::IcmpLimited);
     }
@@ -62,6 +65,24 @@ fn answer(
     let length = ipv6::LENGTH + length;
     refused.replace(cx, &message[..length], cause.drop(false));
     Ok(())
+}
+
+/// The destination of the packet if it is a unicast address of this router: the source of errors about it
+/// (RFC 4443 2.2 (a)).
+fn asked_address(
+    view: &ipv6::View<'_>,
+    interface: u32,
+    (shared, reader): (&Shared, &Reader),
+    addresses: &Addresses,
+) -> Option<Ipv6Addr> {
+    let asked = view.destination();
+    if asked.is_unicast_link_local() {
+        let own = addresses.of(interface)?;
+        return (own.link_local == Some(asked) || own.virtual6.contains(&asked)).then_some(asked);
+    }
+    let vrf = shared.attributes.vrf_of(interface);
+    let is_unicast = !asked.is_multicast() && !addresses.is_anycast(vrf, asked);
+    (is_unicast && shared.is_local6((vrf, reader), asked)).then_some(asked)
 }
 
 fn error(cause: IcmpCause, pointer: u32) -> Error {

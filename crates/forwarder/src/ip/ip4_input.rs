@@ -161,7 +161,8 @@ impl Ip4Input {
 #[inline(always)]
 pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
     let is_group = shared.next_hops.is_group(value);
-    let flow_hash = if is_group { flow::hash4(vector.bytes(lane)) } else { 0 };
+    let flow_hash =
+        if is_group { flow::hash4(vector.bytes(lane), shared.seeds.paths()) } else { 0 };
     follow(shared, vector, lane, (value, flow_hash))
 }
 

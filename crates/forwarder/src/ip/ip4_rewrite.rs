@@ -7,7 +7,7 @@ use stoa_engine::arc::FeatureArc;
 use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::{Node, Vector};
 use stoa_tables::adjacency::AdjacencyLine;
-use stoa_wire::ipv4;
+use stoa_wire::{checksum, ipv4};
 
 use super::rewrite::{Counts, Exceptions, Family, HEADER, Left, Rewrite};
 use crate::arcs::{Arcs, IP4_OUTPUT};
@@ -49,12 +49,10 @@ impl Family for Ip4 {
         &arcs.ip4_output
     }
 
-    /// RFC 1624: decrementing the high byte of a word adds 0x100 to the checksum.
     #[inline(always)]
     fn decrement_ttl(header: &mut [u8; HEADER]) {
         header[Self::TTL] -= 1;
-        let sum = u32::from(u16::from_be_bytes([header[10], header[11]])) + 0x100;
-        let sum = (sum + (sum >> 16)) as u16;
+        let sum = checksum::ttl_decremented(u16::from_be_bytes([header[10], header[11]]));
         header[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 

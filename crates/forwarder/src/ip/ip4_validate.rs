@@ -129,6 +129,7 @@ pub fn check(bytes: &[u8]) -> Result<Packet, Drop> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ip::recomputed::header_checksum;
     use proptest::prelude::*;
     use std::sync::OnceLock;
     use stoa_engine::PoolCache;
@@ -198,6 +199,13 @@ mod tests {
             }
             for result in &results {
                 prop_assert_eq!(&results[0], result);
+            }
+            for (lane, packet) in packets.iter().enumerate() {
+                if results[0].1[lane / 16] >> (lane % 16) & 1 == 0 {
+                    let header = &packet[..20];
+                    let found = u16::from_be_bytes([header[10], header[11]]);
+                    prop_assert_eq!(found, header_checksum(header));
+                }
             }
         }
     }

@@ -12,8 +12,8 @@ use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 
 const PAD_N: u8 = 1;
-/// Router alert (RFC 2711): needs no processing, as the packet is punted anyway.
-const ROUTER_ALERT: u8 = 5;
+/// Router alert (RFC 2711): needs no processing, but MLD is refused without it.
+pub(super) const ROUTER_ALERT: u8 = 5;
 const PAD_1: u8 = 0;
 
 /// The upper-layer protocol of a packet.

@@ -266,7 +266,7 @@ fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> 
     }
     let Some(own) = addresses.of(interface) else { return false };
     let all = own.ip6.iter().map(|(address, _)| *address).chain(own.link_local);
-    let mut all = all.chain(own.virtual6.iter().copied());
+    let mut all = all.chain(own.virtual6.iter().copied()).chain(own.anycast6.iter().copied());
     all.any(|address| u128::from(ipv6::solicited_node(address)) == group)
 }
 
@@ -274,6 +274,7 @@ fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> 
 #[inline(always)]
 pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
     let is_group = shared.next_hops.is_group(value);
-    let flow_hash = if is_group { flow::hash6(vector.bytes(lane)) } else { 0 };
+    let flow_hash =
+        if is_group { flow::hash6(vector.bytes(lane), shared.seeds.paths()) } else { 0 };
     follow(shared, vector, lane, (value, flow_hash))
 }

@@ -91,11 +91,12 @@ impl Validation<'_> {
             }
             Chain::Fragment => {
                 self.check_land(view.source())?;
-                // Linux does not have the addresses of virtual routers.
-                let to = view.destination().into();
-                match self.addresses.accepts_virtual(self.interface, self.vrf, to) {
+                // Linux does not have the addresses of virtual routers, nor anycast addresses.
+                let to = view.destination();
+                let is_anycast = self.addresses.is_anycast(self.vrf, to);
+                match self.addresses.accepts_virtual(self.interface, self.vrf, to.into()) {
                     Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
-                    None if self.has_host => Ok(Valid::Whole),
+                    None if self.has_host && !is_anycast => Ok(Valid::Whole),
                     _ => Ok(Valid::Fragment),
                 }
             }

@@ -2,7 +2,7 @@
 //! kernel.
 
 use stoa_engine::{VECTOR, Vector};
-use stoa_wire::ipv6;
+use stoa_wire::{ipv6, protocol};
 
 use crate::drops::Drop;
 use crate::kernel::Kernel;
@@ -12,7 +12,7 @@ use crate::kernel::Kernel;
 pub struct Validated {
     /// Destination address in host order; 0 for exceptions.
     pub destination: [u128; VECTOR],
-    /// One bit for each lane that is not a valid packet between addresses in 2000::/3.
+    /// One bit for each lane that is not a valid packet with a payload between addresses in 2000::/3.
     pub exceptions: [u8; VECTOR / 8],
 }
 
@@ -83,7 +83,7 @@ pub struct Packet {
     pub length: u16,
     /// The scope of its addresses.
     pub scope: Scope,
-    /// Whether both addresses are in 2000::/3, the global unicast range.
+    /// Whether both addresses are in 2000::/3, the global unicast range, and there is a payload.
     pub is_plain: bool,
 }
 
@@ -107,9 +107,13 @@ pub fn check(bytes: &[u8]) -> Result<Packet, Drop> {
     if header[0] >> 4 != 6 {
         return Err(Drop::Ip6Version);
     }
-    let length = ipv6::LENGTH + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let length = ipv6::LENGTH + payload;
     if length > bytes.len() {
         return Err(Drop::Ip6PayloadLength);
+    }
+    if payload == 0 && header[6] == protocol::HOP_BY_HOP {
+        return Err(Drop::Ip6Jumbogram);
     }
     let address = |at: usize| {
         let mut octets = [0; 16];
@@ -118,7 +122,7 @@ pub fn check(bytes: &[u8]) -> Result<Packet, Drop> {
     };
     let (source, destination) = (address(8), address(24));
     // 2000::/3 to 2000::/3 is the fast path.
-    let is_plain = source >> 125 == 1 && destination >> 125 == 1;
+    let is_plain = source >> 125 == 1 && destination >> 125 == 1 && payload != 0;
     let scope = if is_plain { Scope::Global } else { scope(source, destination)? };
     Ok(Packet { destination, length: length as u16, scope, is_plain })
 }
@@ -243,8 +247,14 @@ mod tests {
         assert_eq!(check(&good).map(|packet| packet.length), Ok(48));
         assert_eq!(check(&good[..39]), Err(Drop::Ip6Truncated));
         assert_eq!(check(&good[..47]), Err(Drop::Ip6PayloadLength));
-        let mut bad = good;
+        let mut bad = good.clone();
         bad[0] = 0x45;
         assert_eq!(check(&bad), Err(Drop::Ip6Version));
+        // Without a payload it is valid, but for hop-by-hop options.
+        let mut empty = good;
+        empty[4..6].fill(0);
+        assert_eq!(check(&empty).map(|packet| (packet.length, packet.is_plain)), Ok((40, false)));
+        empty[6] = protocol::HOP_BY_HOP;
+        assert_eq!(check(&empty), Err(Drop::Ip6Jumbogram));
     }
 }

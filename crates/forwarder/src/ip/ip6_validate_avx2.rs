@@ -48,12 +48,13 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
     let both = |low: i64, high: i64| _mm256_setr_epi64x(low, high, low, high);
     let (mask, right) = (both(0xf0, 0xe0), both(0x60, 0x20));
     let (mask_to, right_to) = (both(0xe0, 0), both(0x20, 0));
-    let wrong = |value, mask, right| _mm256_xor_si256(_mm256_and_si256(value, mask), right);
-    let mut any = _mm256_setzero_si256();
+    let (mut heads, mut destinations) = (_mm256_setzero_si256(), _mm256_setzero_si256());
     for (head, to) in head.into_iter().zip(to) {
-        any = _mm256_or_si256(any, wrong(head, mask, right));
-        any = _mm256_or_si256(any, wrong(to, mask_to, right_to));
+        heads = _mm256_or_si256(heads, _mm256_xor_si256(head, right));
+        destinations = _mm256_or_si256(destinations, _mm256_xor_si256(to, right_to));
     }
+    let any =
+        _mm256_or_si256(_mm256_and_si256(heads, mask), _mm256_and_si256(destinations, mask_to));
     // Payload lengths: bytes 4 and 5 of each header, swapped, then zeros.
     let [a, b, c, d] = head;
     let word = _mm256_unpackhi_epi64(_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
@@ -65,7 +66,9 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
     // A length beyond the slot is clamped to it, as in `Vector::bytes`.
     let room = _mm_sub_epi16(_mm_set1_epi16(SLOT as i16), columns.offset);
     let length = _mm256_cvtepu16_epi32(_mm_min_epu16(columns.length, room));
-    any = _mm256_or_si256(any, _mm256_cmpgt_epi32(total, length));
+    // 0 where the payload length is 0, which is less than any total: the scalar code tells what it is.
+    let length = _mm256_sign_epi32(length, payload);
+    let any = _mm256_or_si256(any, _mm256_cmpgt_epi32(total, length));
     if _mm256_testz_si256(any, any) == 0 {
         return false;
     }

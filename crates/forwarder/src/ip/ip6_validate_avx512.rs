@@ -54,15 +54,18 @@ fn validate_8(
 
     let bits = |value, mask| _mm512_and_si512(value, word(mask));
     let ok = _mm512_mask_cmpeq_epi64_mask(inside, bits(head, 0xf0), word(0x60));
-    let payload = _mm512_or_si512(
-        bits(_mm512_srli_epi64::<24>(head), 0xff00),
-        bits(_mm512_srli_epi64::<40>(head), 0xff),
-    );
+    // Bytes 4 and 5 swapped, then zeros.
+    let (low, high) = (0x8080_8080_8080_0405_u64 as i64, 0x8080_8080_8080_0c0d_u64 as i64);
+    let swap = _mm512_set4_epi64(high, low, high, low);
+    let payload = _mm512_shuffle_epi8(head, swap);
     let total = _mm512_add_epi64(payload, word(HEADER as u64));
     let ok = _mm512_mask_cmple_epu64_mask(ok, total, lengths);
+    // Without a payload: the scalar code tells what it is.
+    let ok = _mm512_mask_test_epi64_mask(ok, payload, payload);
     // 2000::/3 for both addresses (RFC 4291 2.4).
-    let ok = _mm512_mask_cmpeq_epi64_mask(ok, bits(source, 0xe0), word(0x20));
-    let ok = _mm512_mask_cmpeq_epi64_mask(ok, bits(upper, 0xe0), word(0x20));
+    let differs = |value| _mm512_xor_si512(value, word(0x20));
+    let differs = _mm512_or_si512(differs(source), differs(upper));
+    let ok = _mm512_mask_testn_epi64_mask(ok, differs, word(0xe0));
 
     // Host order: the bytes of each word reversed, the lower word first.
     let (low, high) = (0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);

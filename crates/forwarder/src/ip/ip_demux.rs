@@ -10,11 +10,12 @@ use stoa_engine::protocol::NumberTable;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::icmp6::kind;
+use stoa_wire::ipv6_extensions::Extension;
 use stoa_wire::{icmp6, ipv4, ipv6, ndp, protocol, vrrp};
 
 use super::ip4_local::Refused;
 use super::ip4_punt::punt_class;
-use super::ip6_chain::{self, Carried, Chain};
+use super::ip6_chain::{self, Carried, Chain, ROUTER_ALERT};
 use crate::addresses::Addresses;
 use crate::bfd::Peers;
 use crate::drops::Drop;
@@ -26,6 +27,7 @@ use crate::punt::Class;
 use crate::punt::subscriptions::Subscriptions;
 use crate::shared::Shared;
 use crate::tunnel::table::Tunnels;
+use crate::tunnel::too_big;
 
 /// Next nodes besides those of the protocol tables.
 pub const EDGES: &[&str] = &[
@@ -72,6 +74,8 @@ enum Fate {
     Host,
     /// To the control thread.
     Punt(Class),
+    /// To the control thread, with an `arg`.
+    PuntWith(Class, u32),
 }
 
 impl Node for IpDemux {
@@ -112,6 +116,10 @@ impl Node for IpDemux {
                     vector.next[lane] = to_host(vector, lane, host, HOST_INTERFACE);
                 }
                 Ok(Fate::Punt(class)) => shared.policers.punt(cx, vector, lane, class),
+                Ok(Fate::PuntWith(class, arg)) => {
+                    vector.arg[lane] = arg;
+                    shared.policers.punt(cx, vector, lane, class);
+                }
                 Err(refused) => refused.apply(vector, lane, error),
             }
         }
@@ -155,6 +163,13 @@ impl Delivery<'_> {
         let subscribed = || self.subscriptions.of_packet(protocol, view.payload());
         if !is_fragment && let Some(class) = subscribed() {
             return Ok(Fate::Punt(class));
+        }
+        if protocol == protocol::ICMP4
+            && !is_fragment
+            && let Some(tunnel) =
+                too_big::of_message(self.tunnels, (self.vrf, true), view.payload())
+        {
+            return Ok(Fate::PuntWith(Class::Icmp, tunnel));
         }
         if goes_to_host {
             return Ok(Fate::Host);
@@ -229,23 +244,22 @@ impl Delivery<'_> {
             let is_ours = of_neighbors || advertises && kind != kind::REDIRECT;
             return Ok(if self.has_host && !is_ours { Fate::Host } else { Fate::Node(ND) });
         }
+        if let Some(tunnel) =
+            too_big::of_message(self.tunnels, (self.vrf, false), message.message())
+        {
+            return Ok(Fate::PuntWith(Class::Icmp, tunnel));
+        }
         match (kind, registered) {
             // Linux has joined the same groups and reports them.
             _ if self.goes_to_host(view.destination().into())? => Ok(Fate::Host),
             (kind::ECHO_REQUEST, Some((edge, _))) => Ok(Fate::Node(edge)),
-            // RFC 3810 5.1.14, 6.2: only from the link.
-            (kind::LISTENER_QUERY, _)
-                if view.source().is_unicast_link_local() && view.header().hop_limit == 1 =>
-            {
-                Ok(Fate::Punt(Class::Listener))
-            }
             (
                 kind::LISTENER_QUERY
                 | kind::LISTENER_REPORT
                 | kind::LISTENER_DONE
                 | kind::LISTENER_REPORT_2,
                 _,
-            ) => Err(Refused::Drop(Drop::MldConsumed)),
+            ) => listener(view, kind),
             _ => Err(Refused::Drop(Drop::Icmp6Ignored)),
         }
     }
@@ -270,12 +284,40 @@ impl Delivery<'_> {
     }
 
     /// Whether a packet to this address goes to Linux, which does not have the addresses of virtual
-    /// routers. Without accept mode, a virtual router accepts no packets (RFC 9568 6.4.3).
+    /// routers, nor anycast addresses. Without accept mode, a virtual router accepts no packets (RFC 9568
+    /// 6.4.3).
     fn goes_to_host(&self, destination: IpAddr) -> Result<bool, Refused> {
         match self.addresses.accepts_virtual(self.interface, self.vrf, destination) {
             Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
             Some(true) => Ok(false),
-            None => Ok(self.has_host),
+            None => Ok(self.has_host && !self.is_anycast(destination)),
         }
     }
+
+    /// Whether it is a subnet-router anycast address.
+    fn is_anycast(&self, destination: IpAddr) -> bool {
+        matches!(destination, IpAddr::V6(ip) if self.addresses.is_anycast(self.vrf, ip))
+    }
+}
+
+/// Multicast listener discovery: only from the link, and with a router alert (RFC 3810 5, 6.2, 7.4).
+#[cold]
+fn listener(view: &ipv6::View<'_>, kind: u8) -> Result<Fate, Refused> {
+    let is_query = kind == kind::LISTENER_QUERY;
+    // Reports have no source before their sender has an address (RFC 3590 4).
+    let source = view.source();
+    let is_near = source.is_unicast_link_local() || !is_query && source.is_unspecified();
+    if !is_near || view.header().hop_limit != 1 || !has_router_alert(view) {
+        return Err(Refused::Drop(Drop::MldMalformed));
+    }
+    if is_query { Ok(Fate::Punt(Class::Listener)) } else { Err(Refused::Drop(Drop::MldConsumed)) }
+}
+
+/// Whether the hop-by-hop options have the router alert of MLD (RFC 2711 2.1).
+fn has_router_alert(view: &ipv6::View<'_>) -> bool {
+    let of_hops = |header: &Extension<'_>| header.kind == protocol::HOP_BY_HOP;
+    let mut options = view.extensions().flatten().filter(of_hops).flat_map(|it| it.options());
+    options.any(|option| {
+        option.is_ok_and(|option| option.kind == ROUTER_ALERT && option.data == [0, 0])
+    })
 }

@@ -43,6 +43,8 @@ pub mod origin;
 mod output_arc;
 pub mod policy;
 pub mod reassembly;
+#[cfg(test)]
+mod recomputed;
 pub mod redirect;
 pub mod reverse_path;
 mod rewrite;

@@ -29,22 +29,26 @@ const MORE: usize = 8;
 pub trait DecrementTtl: Family {
     /// The addends of the first 16-bit words of the IP header.
     const ADDED: [i16; 9];
-    /// All bits set in the word that takes the end-around carry.
-    const ROUND: [i16; 9];
+    /// The greatest value of each word that gets no end-around carry, with its sign bit inverted.
+    const NO_CARRY: [i16; 9];
 }
 
 impl DecrementTtl for Ip4 {
     /// The TTL is the low byte of word 4 in little-endian order. Decrementing it subtracts 0x100
     /// from its word in network order, so the checksum, word 5, grows by 0x100 in network order: by
-    /// 1 in little-endian order (RFC 1624).
+    /// 1 in little-endian order, and once more from 0xfffe on, so that 0xffff is not a result (RFC 1624).
     const ADDED: [i16; 9] = [0, 0, 0, 0, -1, 1, 0, 0, 0];
-    const ROUND: [i16; 9] = [0, 0, 0, 0, 0, -1, 0, 0, 0];
+    const NO_CARRY: [i16; 9] = {
+        let mut words = [i16::MAX; 9];
+        words[5] = (0xfffd_u16 ^ 0x8000) as i16;
+        words
+    };
 }
 
 impl DecrementTtl for Ip6 {
     /// The hop limit is the high byte of word 3.
     const ADDED: [i16; 9] = [0, 0, 0, -0x100, 0, 0, 0, 0, 0];
-    const ROUND: [i16; 9] = [0; 9];
+    const NO_CARRY: [i16; 9] = [i16::MAX; 9];
 }
 
 /// Rewrites all lanes of the fast path with one adjacency and counts them in `counts`. Returns the
@@ -301,7 +305,7 @@ impl Heads {
 /// The addends of the 32-byte window that decrement the TTL.
 struct TtlDelta {
     added: __m256i,
-    round: __m256i,
+    no_carry: __m256i,
     /// The least TTL that does not expire.
     least: u8,
 }
@@ -310,20 +314,20 @@ impl TtlDelta {
     #[target_feature(enable = "avx2")]
     #[inline]
     fn of<F: DecrementTtl>() -> Self {
-        let window = |words: [i16; 9]| {
-            let mut window = [0; 16];
+        let window = |words: [i16; 9], before: i16| {
+            let mut window = [before; 16];
             window[BEFORE / 2..].copy_from_slice(&words);
             // SAFETY: the array is one vector.
             unsafe { _mm256_loadu_si256(window.as_ptr().cast()) }
         };
-        Self { added: window(F::ADDED), round: window(F::ROUND), least: 2 }
+        Self { added: window(F::ADDED, 0), no_carry: window(F::NO_CARRY, i16::MAX), least: 2 }
     }
 
     /// Leaves the TTL as it is: of packets that are generated locally.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn none() -> Self {
-        Self { added: _mm256_setzero_si256(), round: _mm256_setzero_si256(), least: 0 }
+        Self { added: _mm256_setzero_si256(), no_carry: _mm256_set1_epi16(i16::MAX), least: 0 }
     }
 }
 
@@ -372,9 +376,11 @@ impl Frame {
             }
             let window = packet.sub(BEFORE).cast::<__m256i>();
             let bytes = _mm256_loadu_si256(window);
-            let full = _mm256_cmpeq_epi16(bytes, _mm256_set1_epi16(-1));
+            // Comparing is signed: inverting the signs keeps the order of unsigned numbers.
+            let signed = _mm256_xor_si256(bytes, _mm256_set1_epi16(i16::MIN));
+            let carry = _mm256_cmpgt_epi16(signed, count.no_carry);
             let decremented = _mm256_add_epi16(bytes, count.added);
-            let decremented = _mm256_sub_epi16(decremented, _mm256_and_si256(full, count.round));
+            let decremented = _mm256_sub_epi16(decremented, carry);
             let seam = _mm256_setr_epi32(0, 0, 0, 0xffff_0000_u32 as i32, -1, -1, -1, -1);
             let frame = _mm256_or_si256(_mm256_and_si256(decremented, seam), self.last);
             if self.is_tagged {

@@ -30,14 +30,15 @@ impl DecrementTtl for Ip4 {
     const SHIFT: u32 = 0;
 
     /// Decrements the TTL, the high byte of its 16-bit word, so that the checksum grows by 0x100 in
-    /// network order: by 1 in little-endian order, with end-around carry (RFC 1624).
+    /// network order: by 1 in little-endian order, with end-around carry; 0xffff is not a result
+    /// (RFC 1624).
     ///
     /// # Safety
     /// The processor has AVX-512 F.
     #[target_feature(enable = "avx512f")]
     #[inline]
     unsafe fn decrement_ttl(word: __m512i) -> __m512i {
-        let wraps = _mm512_cmpge_epu32_mask(word, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+        let wraps = _mm512_cmpge_epu32_mask(word, _mm512_set1_epi32(0xfffe_0000_u32 as i32));
         let decremented = _mm512_add_epi32(word, _mm512_set1_epi32(0x1_0000 - 1));
         _mm512_mask_add_epi32(decremented, wraps, decremented, _mm512_set1_epi32(0x1_0000))
     }

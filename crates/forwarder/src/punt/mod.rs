@@ -136,7 +136,7 @@ impl Class {
             Self::Resolve => "packets to unresolved neighbours",
             Self::LocalResolve => "locally generated packets to unresolved neighbours",
             Self::Routing => "routing protocols: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP",
-            Self::Icmp => "ICMP to Linux",
+            Self::Icmp => "ICMP to Linux, and packet too big about tunnels",
             Self::Host => "other packets to the router's addresses",
             Self::Fragment => "fragments to the router's addresses",
             Self::Echo => "echo requests that the router answers",

@@ -6,6 +6,7 @@ use stoa_engine::{Next, VECTOR, Vector};
 
 use super::line::{Inner, TunnelLine, may_fragment};
 use crate::drops::Drop;
+use crate::flow;
 use crate::kernel::Kernel;
 
 /// The edges of `tunnel-output`.
@@ -22,6 +23,8 @@ pub(super) struct Outer<'a> {
     pub(super) words: [&'a [u32; VECTOR]; 2],
     /// Of the first identification; those of later packets that may be fragmented follow.
     pub(super) number: u16,
+    /// Of the hash of flow labels.
+    pub(super) seed: u32,
 }
 
 impl Outer<'_> {
@@ -93,7 +96,8 @@ impl Outer<'_> {
         }
         let words = self.words.map(|words| words[lane]);
         let inner = Inner::of(words, vector.bytes(lane).len());
-        if !line.encapsulate(vector, lane, (inner, number)) {
+        let label = if line.is_ip4() { 0 } else { flow::label(vector.bytes(lane), self.seed) };
+        if !line.encapsulate(vector, lane, (inner, number, label)) {
             return Drop::TunnelHeadroom.next();
         }
         counted(vector, lane, inner.length);
@@ -193,7 +197,8 @@ mod tests {
         let [first, second] = &mut words;
         crate::ip::header_words::load(kernel, &vector, [0, 4], [first, second]);
         let (lines, mut counted) = (lines(), vec![0; 21]);
-        let outer = Outer { lines: &lines, index: &index, words: [&words[0], &words[1]], number };
+        let outer =
+            Outer { lines: &lines, index: &index, words: [&words[0], &words[1]], number, seed: 7 };
         let next = outer.encapsulate(
             kernel,
             &mut vector,

@@ -190,19 +190,21 @@ impl TunnelLine {
     }
 
     /// Adds the outer headers to a lane, whose packet is `inner`; `number` makes identifications
-    /// differ. `false`: there is no headroom, or the packet becomes too long.
+    /// differ, `label` is the flow label of an outer IPv6 header. `false`: there is no headroom, or the
+    /// packet becomes too long.
     #[inline(always)]
     pub fn encapsulate(
         &self,
         vector: &mut Vector,
         lane: usize,
-        (inner, number): (Inner, u16),
+        (inner, number, label): (Inner, u16, u32),
     ) -> bool {
+        let flow = (number, label);
         let done = match usize::from(self.length) {
-            IP_IP4 => self.write::<IP_IP4>(vector, lane, inner, number),
-            GRE_IP4 => self.write::<GRE_IP4>(vector, lane, inner, number),
-            IP_IP6 => self.write::<IP_IP6>(vector, lane, inner, number),
-            GRE_IP6 => self.write::<GRE_IP6>(vector, lane, inner, number),
+            IP_IP4 => self.write::<IP_IP4>(vector, lane, inner, flow),
+            GRE_IP4 => self.write::<GRE_IP4>(vector, lane, inner, flow),
+            IP_IP6 => self.write::<IP_IP6>(vector, lane, inner, flow),
+            GRE_IP6 => self.write::<GRE_IP6>(vector, lane, inner, flow),
             _ => None,
         };
         let Some((offset, length)) = done else { return false };
@@ -222,7 +224,7 @@ impl TunnelLine {
         vector: &mut Vector,
         lane: usize,
         inner: Inner,
-        number: u16,
+        (number, label): (u16, u32),
     ) -> Option<(u16, u16)> {
         let whole = inner.length.checked_add(N as u16)?;
         let start = vector.offset[lane].checked_sub(N as u16)?;
@@ -249,7 +251,8 @@ impl TunnelLine {
             out[10..12].copy_from_slice(&(!fold(sum)).to_be_bytes());
         } else {
             out[0] |= class >> 4;
-            out[1] |= class << 4;
+            out[1] |= class << 4 | (label >> 16) as u8;
+            out[2..4].copy_from_slice(&(label as u16).to_be_bytes());
             out[4..6].copy_from_slice(&(whole - IP_IP6 as u16).to_be_bytes());
         }
         Some((start, whole))
@@ -299,7 +302,11 @@ mod tests {
     }
 
     /// The outer headers by the builders of the wire formats.
-    fn reference(tunnel: &Tunnel, inner: Inner, identification: u16) -> Vec<u8> {
+    fn reference(
+        tunnel: &Tunnel,
+        inner: Inner,
+        (identification, flow_label): (u16, u32),
+    ) -> Vec<u8> {
         let is_gre = tunnel.encapsulation == Encapsulation::Gre;
         let mut between = vec![0; if is_gre { gre::LENGTH } else { 0 }];
         let protocol = match (is_gre, inner.is_ip4) {
@@ -331,6 +338,7 @@ mod tests {
                 let builder = ipv6::Builder {
                     hop_limit: tunnel.hop_limit,
                     traffic_class: inner.class,
+                    flow_label,
                     ..ipv6::Builder::new(local, remote, protocol)
                 };
                 builder.build(&mut outer, payload).unwrap();
@@ -347,7 +355,7 @@ mod tests {
             head in any::<[u8; 8]>(),
             version in prop_oneof![Just(4_u8), Just(6)],
             length in 20..1500_u16,
-            (identification, number) in any::<(u16, u16)>(),
+            (identification, number, label) in (any::<u16>(), any::<u16>(), 0..1_u32 << 20),
         ) {
             let (mut cache, mut vector) = (PoolCache::new(pool()), Vector::new(pool()));
             cache.fill(&mut vector, 1);
@@ -359,9 +367,10 @@ mod tests {
             let line = TunnelLine::of(&tunnel, identification).unwrap();
             let word = |at: usize| u32::from_be_bytes(*vector.bytes(0)[at..].first_chunk().unwrap());
             let inner = Inner::of([word(0), word(4)], vector.bytes(0).len());
-            let expected = reference(&tunnel, inner, identification.wrapping_add(number));
+            let flow = (identification.wrapping_add(number), label);
+            let expected = reference(&tunnel, inner, flow);
             let before = vector.bytes(0).to_vec();
-            prop_assert!(line.encapsulate(&mut vector, 0, (inner, number)));
+            prop_assert!(line.encapsulate(&mut vector, 0, (inner, number, label)));
             prop_assert_eq!(vector.bytes(0), &[expected, before].concat()[..]);
             prop_assert_eq!(vector.flags[0], OWN | TRACED | (2 * ONE_TUNNEL));
             prop_assert_eq!(vector.rx_if[0], 9);

@@ -17,6 +17,7 @@ mod encapsulate;
 mod encapsulate_avx2;
 pub mod line;
 pub mod table;
+pub mod too_big;
 pub mod tunnel_input;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]

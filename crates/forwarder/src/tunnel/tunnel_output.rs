@@ -47,7 +47,8 @@ impl Node for TunnelOutput {
         let [first, second] = &mut **words;
         header_words::load(shared.kernel, vector, [0, 4], [&mut *first, &mut *second]);
         let number = reserve(shared, [&first[..lanes], &second[..lanes]]);
-        let outer = Outer { lines: tunnels.lines(), index, words: [first, second], number };
+        let (lines, seed) = (tunnels.lines(), shared.seeds.paths());
+        let outer = Outer { lines, index, words: [first, second], number, seed };
         match one {
             Some(by) => {
                 let mut sums = (0, 0);

@@ -44,6 +44,26 @@ fn unknown_headers_are_forwarded() {
     lab.assert_dropped(&[]);
 }
 
+/// Its payload length is 0: what is behind the header would be cut off.
+#[test]
+fn jumbograms_are_dropped() {
+    let jumbo = [protocol::UDP, 0, 0xc2, 4, 0, 1, 0, 0];
+    for kernel in stoa_forwarder::kernel::Kernel::available() {
+        let mut lab = Lab::new(&Setup::three_ports().kernel(kernel));
+        for to in [host6(FAR), our6(1)] {
+            let mut packet = ping_behind(protocol::HOP_BY_HOP, &jumbo, to);
+            packet[4..6].fill(0);
+            lab.send("west", vec![packet_from(1, &packet); 40]);
+            lab.assert_dropped(&[("ip6-jumbogram", 40)]);
+        }
+        // Without a payload and without options, a packet is forwarded as it is.
+        let empty = ip6(&ipv6::Builder::new(host6(1), host6(FAR), protocol::NO_NEXT_HEADER), &[]);
+        lab.send("west", vec![packet_from(1, &empty); 40]);
+        assert_eq!(lab.take("east").len(), 40);
+        lab.assert_silent();
+    }
+}
+
 #[test]
 fn pings_behind_headers_are_answered() {
     let mut lab = Lab::new(&Setup::three_ports());

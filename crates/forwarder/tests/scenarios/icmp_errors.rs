@@ -62,6 +62,19 @@ fn each_special_route_has_its_icmp_error() {
     assert_silence(&mut lab, &six, "ip6-blackhole");
 }
 
+/// RFC 4443 2.2 (a): not from the address of the interface that received the packet.
+#[test]
+fn errors_come_from_the_address_that_was_asked() {
+    let mut lab = Lab::new(&Setup::three_ports());
+    let local = "fe80::ff:fe00:101".parse().unwrap();
+    for asked in [our6(2), our6(1), local] {
+        lab.send("west", [packet_from(1, &udp(host6(1), asked, b"data"))]);
+        let parsed = lab.only("west");
+        assert_eq!(parsed.icmp, Some((1, 4)));
+        assert_eq!(parsed.ip, Some((asked.into(), host6(1).into())));
+    }
+}
+
 #[test]
 fn ttl_expires() {
     let mut lab = Lab::new(&Setup::three_ports());

@@ -3,6 +3,7 @@
 
 mod address_conflicts;
 mod advertising;
+mod anycast;
 mod arcs;
 mod arp;
 mod bfd;
@@ -47,6 +48,7 @@ mod trace;
 mod transactions;
 mod transparency;
 mod tunnel;
+mod two_tiers;
 mod virtual_addresses;
 mod vlans;
 mod vrf;

@@ -232,23 +232,30 @@ fn invalid_fragments_are_dropped() {
         lab.assert_dropped(&[(drop, 1)]);
         lab.assert_silent();
     }
-    // Later fragments of ICMP cause no error: they can be part of an ICMP error.
-    let whole = udp(host6(1), our6(1), b"hello");
-    let view = ipv6::check(&whole).unwrap();
-    // RFC 8200 4.5: both cause an error, with pointers to length and offset.
-    for (packet, pointer) in [
-        (fragment6(&view, (0, true, 1), &[128; 15]), 4),
-        (fragment6(&view, (65_528, false, 1), &[0; 64]), 42),
-    ] {
-        send(&mut lab, &[packet]);
-        lab.assert_dropped(&[("ip6-header", 1)]);
-        let parsed = lab.only("west");
-        assert_eq!((parsed.icmp, parsed.word), (Some((4, 0)), [0, 0, 0, pointer]));
+    // The same of ICMPv6: an ICMPv6 error is never fragmented.
+    for whole in [udp(host6(1), our6(1), b"hello"), ping6(host6(1), our6(1), b"hello")] {
+        let view = ipv6::check(&whole).unwrap();
+        // RFC 8200 4.5: both cause an error, with pointers to length and offset.
+        for (packet, pointer) in [
+            (fragment6(&view, (0, true, 1), &[128; 15]), 4),
+            (fragment6(&view, (65_528, false, 1), &[0; 64]), 42),
+        ] {
+            send(&mut lab, &[packet]);
+            lab.assert_dropped(&[("ip6-header", 1)]);
+            let parsed = lab.only("west");
+            assert_eq!((parsed.icmp, parsed.word), (Some((4, 0)), [0, 0, 0, pointer]));
+        }
+        // RFC 7112: a first fragment without the complete header chain.
+        send(&mut lab, &[fragment6(&view, (0, true, 1), &[])]);
+        lab.assert_dropped(&[("ip6-first-fragment", 1)]);
+        assert_eq!(lab.only("west").icmp, Some((4, 3)));
     }
-    // RFC 7112: a first fragment without the complete header chain.
-    send(&mut lab, &[fragment6(&view, (0, true, 1), &[])]);
-    lab.assert_dropped(&[("ip6-first-fragment", 1)]);
-    assert_eq!(lab.only("west").icmp, Some((4, 3)));
+    // An ICMPv6 error in a fragment is not answered.
+    let whole = ping6(host6(1), our6(1), b"hello");
+    let view = ipv6::check(&whole).unwrap();
+    send(&mut lab, &[fragment6(&view, (0, true, 1), &[1; 7])]);
+    lab.assert_dropped(&[("icmp-not-allowed", 1)]);
+    lab.assert_silent();
 }
 
 #[test]

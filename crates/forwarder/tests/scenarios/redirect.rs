@@ -170,8 +170,10 @@ fn groups_are_reported_on_changes_and_queries() {
     lab.plug("west", true);
     let (reports, groups) = reported(&lab, "west");
     let link_local = Mac(our_mac(1)).link_local();
-    let mut expected =
-        vec![ipv6::ALL_ROUTERS, ipv6::solicited_node(our6(1)), ipv6::solicited_node(link_local)];
+    // That of the subnet-router anycast address, too.
+    let anycast = "2001:db8:1::".parse().unwrap();
+    let mut expected: Vec<_> = [our6(1), link_local, anycast].map(ipv6::solicited_node).into();
+    expected.push(ipv6::ALL_ROUTERS);
     expected.sort();
     expected.dedup();
     assert_eq!((reports, &groups), (1, &expected));
@@ -186,12 +188,18 @@ fn groups_are_reported_on_changes_and_queries() {
     let pseudo = stoa_wire::checksum::Pseudo::Ip6 { source, destination: ipv6::ALL_NODES };
     let sum = stoa_wire::checksum::sum(&query) + pseudo.sum(58, query.len());
     query[2..4].copy_from_slice(&stoa_wire::checksum::finish(sum).to_be_bytes());
-    for (hop_limit, reports) in [(1, 1), (64, 0)] {
-        let header = ipv6::Builder { hop_limit, ..ipv6::Builder::new(source, ipv6::ALL_NODES, 0) };
-        let payload = [&[58, 0, 5, 2, 0, 0, 1, 0][..], &query].concat();
+    let alert: &[u8] = &[58, 0, 5, 2, 0, 0, 1, 0];
+    let (padding, other): (&[u8], &[u8]) = (&[58, 0, 1, 4, 0, 0, 0, 0], &[58, 0, 5, 2, 0, 1, 1, 0]);
+    for (hop_limit, options, reports) in
+        [(1, alert, 1), (64, alert, 0), (1, padding, 0), (1, other, 0), (1, &[], 0)]
+    {
+        let next = if options.is_empty() { 58 } else { 0 };
+        let header =
+            ipv6::Builder { hop_limit, ..ipv6::Builder::new(source, ipv6::ALL_NODES, next) };
+        let payload = [options, &query].concat();
         let to = Mac::of_ip6_group(ipv6::ALL_NODES).0;
         lab.send("west", [frame(to, host_mac(1), &[], 0x86dd, &ip6(&header, &payload))]);
         assert_eq!(reported(&lab, "west").0, reports);
     }
-    lab.assert_dropped(&[("mld-consumed", 1)]);
+    lab.assert_dropped(&[("mld-malformed", 4)]);
 }

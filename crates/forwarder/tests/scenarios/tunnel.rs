@@ -1,6 +1,7 @@
 //! Tunnels: IPv4 and IPv6 in IPv4, IPv6 and GRE, through port "east" to a router behind it.
 
 mod many;
+mod path_mtu;
 mod refused;
 
 use std::net::IpAddr;
@@ -113,6 +114,25 @@ fn packets_are_encapsulated() {
         lab.assert_silent();
         lab.assert_dropped(&[]);
         assert_eq!(counted(&mut lab), (2, 0));
+    }
+}
+
+/// RFC 6438: routers in between spread the flows of a tunnel by its flow label.
+#[test]
+fn outer_ip6_has_a_flow_label_by_flow() {
+    let label = |frame: &[u8]| ipv6::check(&frame[14..]).unwrap().header().flow_label();
+    for encapsulation in [Ip, Gre] {
+        let mut lab = Lab::new(&setup(false, encapsulation));
+        for (from, to) in [(host4(1).into(), FAR4), (IpAddr::V6(host6(1)), FAR6)] {
+            let flow = |port: u16| packet_from(1, &udp_ports(from, to, (port, 80), b""));
+            lab.send("west", (1..=200).map(flow));
+            let labels: Vec<u32> = lab.take("east").iter().map(|frame| label(frame)).collect();
+            let different: std::collections::BTreeSet<_> = labels.iter().collect();
+            assert!(different.len() > 190 && !different.contains(&0), "{different:?}");
+            lab.send("west", (1..=200).map(flow));
+            let again: Vec<u32> = lab.take("east").iter().map(|frame| label(frame)).collect();
+            assert_eq!(again, labels, "a flow keeps its label");
+        }
     }
 }
 

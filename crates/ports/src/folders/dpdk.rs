@@ -3,7 +3,7 @@
 //! DPDK's drivers open any file (`net_pcap0,tx_pcap=...`) and run any command (`net_failsafe0,exec(...)`) that their
 //! settings name.
 
-use super::Place;
+use super::Confined;
 use crate::error::OpenError;
 
 const FIELD: &str = "device";
@@ -85,7 +85,7 @@ const CARD: &[&str] = &[
 ];
 
 /// The device with its settings, in which paths of sockets are in their folder.
-pub(super) fn confine(device: &str, sockets: Place<'_>) -> Result<String, OpenError> {
+pub(super) fn confine(device: &str, sockets: Confined<'_>) -> Result<String, OpenError> {
     let mut parts = device.split(',');
     let name = parts.next().unwrap_or(device);
     let (driver, known) = settings_of(name)?;

@@ -31,7 +31,7 @@ pub struct Folders {
 
 /// A folder and how it is called.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Confined<'a> {
     folder: Option<&'a Path>,
     option: &'static str,
     what: &'static str,
@@ -73,20 +73,20 @@ impl Folders {
         Ok(config)
     }
 
-    fn pcap(&self) -> Place<'_> {
+    fn pcap(&self) -> Confined<'_> {
         let folder = self.pcap.as_deref();
-        Place { folder, option: "--pcap-folder", what: "the folder of capture files" }
+        Confined { folder, option: "--pcap-folder", what: "the folder of capture files" }
     }
 
-    fn memif(&self) -> Place<'_> {
+    fn memif(&self) -> Confined<'_> {
         let folder = self.memif.as_deref();
-        Place { folder, option: "--memif-folder", what: "the folder of memif sockets" }
+        Confined { folder, option: "--memif-folder", what: "the folder of memif sockets" }
     }
 }
 
-impl Place<'_> {
+impl Confined<'_> {
     fn folder(&self, field: &'static str) -> Result<&Path, OpenError> {
-        let Place { folder, option, what } = self;
+        let Confined { folder, option, what } = self;
         folder.ok_or_else(|| OpenError::Config {
             field,
             reason: format!("the forwarder has no {}: start it with {option} FOLDER", &what[4..]),
@@ -108,7 +108,7 @@ impl Place<'_> {
             || matches!((parent.canonicalize(), folder.canonicalize()),
                 (Ok(parent), Ok(folder)) if parent == folder);
         if !is_inside {
-            let Place { option, what, .. } = self;
+            let Confined { option, what, .. } = self;
             return refused(format!(
                 "{given} is not in {what}, {}: use a name in it, such as {name}, or start Stoa with {option} {}",
                 folder.display(),

@@ -15,7 +15,11 @@ pub const MAX_MEMBERS: usize = 128;
 const LOG2_MIN: u8 = 4;
 const LOG2_MAX: u8 = 12;
 /// Buckets per member: shares are right to within some 3 %.
-const BUCKETS_PER_MEMBER: u64 = 16;
+pub(super) const BUCKETS_PER_MEMBER: usize = 16;
+
+// Every run of buckets has space for its members, and the slots of runs do not overlap.
+const _: () = assert!(1 << LOG2_MIN >= BUCKETS_PER_MEMBER);
+const _: () = assert!(1 << LOG2_MAX >= BUCKETS_PER_MEMBER * MAX_MEMBERS);
 
 /// A run of `1 << log2` buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,12 @@ pub(super) struct Range {
 impl Range {
     pub(super) fn len(self) -> usize {
         1 << self.log2
+    }
+
+    /// Where its members are listed.
+    pub(super) fn slots(self) -> core::ops::Range<usize> {
+        let start = self.start as usize;
+        start / BUCKETS_PER_MEMBER..(start + self.len()) / BUCKETS_PER_MEMBER
     }
 }
 
@@ -44,7 +54,7 @@ pub(super) fn check(members: &[Member]) -> Result<u8, NextHopError> {
     }
     let total = total_weight(members);
     let least = members.iter().map(|member| u64::from(member.weight)).min().unwrap_or(1);
-    let needed = (members.len() as u64 * BUCKETS_PER_MEMBER).max(total.div_ceil(least));
+    let needed = ((members.len() * BUCKETS_PER_MEMBER) as u64).max(total.div_ceil(least));
     Ok((needed.next_power_of_two().ilog2() as u8).clamp(LOG2_MIN, LOG2_MAX))
 }
 

@@ -12,6 +12,7 @@
 mod group;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod kernel;
+mod members;
 mod reader;
 
 use core::sync::atomic::Ordering;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use crate::grace::{Reclaim, Retired};
 use crate::sync::zeroed;
 pub use group::MAX_MEMBERS;
-use group::{BucketAllocator, Range};
+use group::{BUCKETS_PER_MEMBER, BucketAllocator, Range};
 use reader::{ADJACENCY, CODE_SHIFT, GROUP, KIND_SHIFT, SPECIAL, Shared};
 pub use reader::{BATCH, NextHopReader, Others, Resolved};
 
@@ -112,7 +113,12 @@ impl NextHops {
     pub fn new(capacity: NextHopCapacity) -> Option<Self> {
         let objects = capacity.objects.min(u32::MAX as usize - 1) + 1;
         let buckets = capacity.buckets.min(u32::MAX as usize);
-        let shared = Shared { objects: zeroed(objects)?, buckets: zeroed(buckets)? };
+        let members = buckets.div_ceil(BUCKETS_PER_MEMBER);
+        let shared = Shared {
+            objects: zeroed(objects)?,
+            buckets: zeroed(buckets)?,
+            members: zeroed(members)?,
+        };
         Some(Self {
             shared: Arc::new(shared),
             groups: BTreeMap::new(),
@@ -237,6 +243,7 @@ impl NextHops {
                     bucket.store(new, Ordering::Release);
                 }
             }
+            members::write(&self.shared.members[group.range.slots()], &group.members);
             changed += 1;
         }
         changed
@@ -280,6 +287,11 @@ impl NextHops {
         {
             bucket.store(owner, Ordering::Release);
         }
+        let slots = &self.shared.members[range.slots()];
+        if before != Some(range) {
+            slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+        }
+        members::write(slots, members);
         let shift = u64::from(32 - log2);
         let word = GROUP << KIND_SHIFT | shift << CODE_SHIFT | u64::from(range.start);
         self.shared.objects[id as usize].store(word, Ordering::Release);

@@ -4,6 +4,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use super::group::BUCKETS_PER_MEMBER;
 use crate::lpm::Kernel;
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -38,6 +39,9 @@ pub enum Resolved {
 pub(super) struct Shared {
     pub(super) objects: Box<[AtomicU64]>,
     pub(super) buckets: Box<[AtomicU32]>,
+    /// The adjacencies of each group plus 1, ended by 0: a slot for every [`BUCKETS_PER_MEMBER`]
+    /// buckets.
+    pub(super) members: Box<[AtomicU32]>,
 }
 
 impl Shared {
@@ -95,8 +99,8 @@ impl NextHopReader {
         others
     }
 
-    /// The adjacencies of an id: of a group, those of all its buckets, most of them
-    /// several times; at most 4,096. Empty for everything that does not send.
+    /// The adjacencies of an id: of a group, those of its members, some perhaps twice; at most
+    /// [`MAX_MEMBERS`](super::MAX_MEMBERS). Empty for everything that does not send.
     pub fn adjacencies(&self, id: u32) -> impl Iterator<Item = u32> {
         let object = self.0.objects.get(id as usize);
         let word = object.map_or(0, |object| object.load(Ordering::Acquire));
@@ -104,9 +108,11 @@ impl NextHopReader {
             GROUP => (word as u32 as usize, 1_usize << (32 - (word >> CODE_SHIFT & 0xff).min(32))),
             _ => (0, 0),
         };
-        let buckets = self.0.buckets.get(start..start + count).unwrap_or(&[]);
+        let slots = start / BUCKETS_PER_MEMBER..(start + count) / BUCKETS_PER_MEMBER;
+        let slots = self.0.members.get(slots).unwrap_or(&[]);
+        let members = slots.iter().map_while(|slot| slot.load(Ordering::Acquire).checked_sub(1));
         let single = (word >> KIND_SHIFT == ADJACENCY).then_some(word as u32);
-        single.into_iter().chain(buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)))
+        single.into_iter().chain(members)
     }
 
     /// Whether the flow hash matters for this id: spares its computation.

@@ -159,6 +159,29 @@ fn allowed(next_hop: &NextHop, answer: Resolved) -> bool {
     }
 }
 
+/// The adjacencies that a list of members has, in order.
+fn adjacencies(next_hop: Option<&NextHop>) -> Vec<u32> {
+    let mut all = match next_hop {
+        Some(NextHop::Group(members)) => members.iter().map(|member| member.adjacency).collect(),
+        Some(NextHop::Adjacency(adjacency)) => vec![*adjacency],
+        _ => Vec::new(),
+    };
+    all.sort_unstable();
+    all
+}
+
+/// However many buckets the members have.
+#[test]
+fn a_walk_meets_each_member_once() {
+    let mut table = NextHops::new(NextHopCapacity { objects: 1, buckets: 4096 }).unwrap();
+    let weight = |at: u32| if at == 0 { 1 } else { u16::MAX };
+    let members = (0..MAX_MEMBERS as u32).map(|at| Member { adjacency: at, weight: weight(at) });
+    let group = NextHop::Group(members.collect());
+    let id = table.add(&group).unwrap();
+    assert_eq!(table.groups[&id].range.len(), 4096);
+    assert_eq!(table.reader().adjacencies(id).collect::<Vec<_>>(), adjacencies(Some(&group)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
     #[test]
@@ -199,6 +222,11 @@ proptest! {
             prop_assert_eq!(table.len(), model.len());
             for id in 0..12 {
                 prop_assert_eq!(table.get(id).ok(), model.get(&id).cloned());
+                let mut listed: Vec<u32> = table.reader().adjacencies(id).collect();
+                prop_assert!(listed.len() <= MAX_MEMBERS);
+                listed.sort_unstable();
+                listed.dedup();
+                prop_assert_eq!(listed, adjacencies(model.get(&id)));
                 for hash in [0, 1 << 28, 0x9000_0000, u32::MAX] {
                     let answer = table.resolve(id, hash);
                     match model.get(&id) {

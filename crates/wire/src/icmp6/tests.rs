@@ -93,8 +93,16 @@ fn never_answers_errors_groups_or_nobody() {
     for kind in [1, 2, 3, 4, 127, kind::REDIRECT] {
         assert!(!answered(HOST, OTHER, 58, &[kind, 0, 0, 0, 0, 0, 0, 0], too_big));
     }
-    // A later fragment of ICMPv6 may be of an error.
-    assert!(!answered(HOST, OTHER, 44, &[58, 0, 0, 8, 0, 0, 0, 1, 128, 0], too_big));
+    // A later fragment of ICMPv6, or a first one without a type: only what is wrong with it.
+    for fragment in [&[58, 0, 0, 8, 0, 0, 0, 1, 128, 0][..], &[58, 0, 0, 1, 0, 0, 0, 1]] {
+        assert!(!answered(HOST, OTHER, 44, fragment, too_big));
+        assert!(answered(HOST, OTHER, 44, fragment, problem(Problem::HeaderField)));
+        assert!(answered(HOST, OTHER, 44, fragment, problem(Problem::FirstFragment)));
+    }
+    let of_error = [58, 0, 0, 1, 0, 0, 0, 1, 1, 0];
+    assert!(!answered(HOST, OTHER, 44, &of_error, problem(Problem::FirstFragment)));
+    let atomic = [58, 0, 0, 0, 0, 0, 0, 1];
+    assert!(!answered(HOST, OTHER, 44, &atomic, problem(Problem::HeaderField)));
 }
 
 proptest! {

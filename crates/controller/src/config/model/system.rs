@@ -10,6 +10,14 @@ pub struct System {
     pub limits: Limits,
     #[serde(rename = "stoa-ip:reassembly")]
     pub reassembly: Reassembly,
+    #[serde(rename = "stoa-ip:multipath")]
+    pub multipath: Multipath,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Multipath {
+    pub hash_seed: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -39,6 +39,8 @@ pub struct DesiredChange {
     pub punts: Changes<Class, Limit>,
     /// Most packets in reassembly, in all and per source.
     pub reassembly: Option<(u32, u32)>,
+    /// Seed of the flow hashes that choose a path.
+    pub hash_seed: Option<u32>,
     /// As in [`DesiredState`]; the contract cannot set it.
     pub noop_origin: Option<bool>,
 }
@@ -72,6 +74,7 @@ impl DesiredChange {
         if let Some(reassembly) = &message.reassembly {
             change.set_reassembly(reassembly, &mut errors);
         }
+        change.hash_seed = message.multipath.map(|multipath| multipath.hash_seed);
         if let Some(rules) = &message.rules {
             change.set_rules(&rules.rules, &mut errors);
         }
@@ -83,6 +86,7 @@ impl DesiredChange {
         let mut change = Self {
             workers: Some(super::interface::workers(message.workers.as_ref(), errors)),
             limits: message.limits.as_ref().map(LimitOverrides::from),
+            hash_seed: message.multipath.map(|multipath| multipath.hash_seed),
             ..Self::default()
         };
         change.add_objects(
@@ -183,6 +187,7 @@ impl DesiredChange {
             limits: (held.limits != new.limits).then_some(new.limits),
             rules: (held.rules != new.rules).then_some(new.rules),
             reassembly: (held.reassembly != new.reassembly).then_some(new.reassembly),
+            hash_seed: (held.hash_seed != new.hash_seed).then_some(new.hash_seed),
             noop_origin: (held.noop_origin != new.noop_origin).then_some(new.noop_origin),
             interfaces: difference(&held.interfaces, new.interfaces, pacer),
             neighbors: difference(&held.neighbors, new.neighbors, pacer),

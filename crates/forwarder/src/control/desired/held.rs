@@ -84,6 +84,7 @@ impl Held {
             limits: change.limits.map(|it| std::mem::replace(&mut desired.limits, it)),
             rules: change.rules.map(|it| std::mem::replace(&mut desired.rules, it)),
             reassembly: change.reassembly.map(|it| std::mem::replace(&mut desired.reassembly, it)),
+            hash_seed: change.hash_seed.map(|it| std::mem::replace(&mut desired.hash_seed, it)),
             noop_origin: change
                 .noop_origin
                 .map(|it| std::mem::replace(&mut desired.noop_origin, it)),

@@ -174,6 +174,7 @@ impl Interface {
             noop_local: _,
             noop_output: _,
             noop_port: _,
+            plugins: _,
         } = self;
         (parent, tags, host_interface, cross_connect)
             == (&other.parent, &other.tags, &other.host_interface, &other.cross_connect)
@@ -240,6 +241,8 @@ pub struct DesiredState {
     pub punts: BTreeMap<Class, Limit>,
     /// Most packets in reassembly, in all and per source; 0: the default.
     pub reassembly: (u32, u32),
+    /// Seed of the flow hashes that choose a path; 0: the default.
+    pub hash_seed: u32,
     /// Whether the router has the features `ip4-origin-noop` and `ip6-origin-noop`; the contract cannot
     /// set it.
     pub noop_origin: bool,

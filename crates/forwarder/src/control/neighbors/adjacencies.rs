@@ -134,7 +134,7 @@ impl ForwarderState {
         let node = if key.1.is_ipv4() { "icmp4-error" } else { "icmp6-error" };
         for mut packet in std::mem::take(&mut entry.queue) {
             packet.arg = IcmpCause::Neighbor.code();
-            self.inject(packet, node);
+            self.inject_at(0, packet, node);
         }
     }
 
@@ -142,7 +142,7 @@ impl ForwarderState {
         let Some(mut entry) = self.capabilities.neighbors.cache.remove(&key) else { return };
         self.shared.known_neighbors.remove(key.0, key.1);
         for _ in entry.queue.drain(..) {
-            self.dropped[Drop::LinkDown.reason().0 as usize] += 1;
+            self.dropped.count(Drop::LinkDown.reason());
         }
         for slot in std::mem::take(&mut entry.routed_in) {
             self.remove_host_prefix(slot, key);
@@ -195,7 +195,7 @@ impl ForwarderState {
             });
             let Some(entry) = self.capabilities.neighbors.cache.get_mut(&key) else { continue };
             for _ in entry.queue.drain(..) {
-                self.dropped[Drop::LinkDown.reason().0 as usize] += 1;
+                self.dropped.count(Drop::LinkDown.reason());
             }
             self.set_adjacency(key, AdjacencyKind::Incomplete);
         }

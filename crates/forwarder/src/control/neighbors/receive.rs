@@ -113,7 +113,10 @@ impl ForwarderState {
         if mac.is_some_and(|mac| !mac.is_unicast()) {
             return self.count_drop(Drop::NdInvalidMac);
         }
+        let own = self.addresses.of(interface);
+        let is_anycast = own.is_some_and(|own| own.anycast6.contains(&target));
         let is_ours = self.is_ours(interface, IpAddr::V6(target))
+            || is_anycast
             || self.virtual_mac(interface, IpAddr::V6(target)).is_some();
         if !is_ours || self.is_inactive_vrrp_address(interface, IpAddr::V6(target)) {
             return self.count_drop(Drop::Icmp6Ignored);
@@ -140,7 +143,8 @@ impl ForwarderState {
         {
             self.learn((interface, source), mac.0, false);
         }
-        let is_sure = !self.is_tentative(ours);
+        // Other routers on the link have the anycast address, too (RFC 4861 7.2.7).
+        let is_sure = !self.is_tentative(ours) && !is_anycast;
         let Some(link) = self.link_for(interface, IpAddr::V6(target)) else { return };
         let known = self.capabilities.neighbors.cache.get(&(interface, source));
         let known = known.filter(|entry| entry.state.is_resolved()).map(|entry| entry.mac);

@@ -26,6 +26,7 @@ impl ForwarderState {
         }
         packet.set_own();
         (packet.tx_if, packet.arg) = (interface, 0);
+        self.dropped.count_made();
         self.resolve(0, packet);
     }
 

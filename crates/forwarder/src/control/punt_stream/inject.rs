@@ -133,7 +133,7 @@ impl ForwarderState {
         packet.set_own();
         packet.rx_if = interface;
         let node = if source.is_ipv4() { "ip4-origin" } else { "ip6-origin" };
-        if self.try_inject_at(0, packet, node) { Ok(()) } else { Err(full()) }
+        if self.inject(packet, node) { Ok(()) } else { Err(full()) }
     }
 
     /// Whether the router has the address in the VRF of the interface; a link-local one: on the interface.

@@ -68,7 +68,7 @@ impl ForwarderState {
         let Parsed { keys, windows, refused } = subscriptions::parse(subscription);
         let stream = &mut self.capabilities.punt_stream;
         let dropped = stream.outbox.lock().subscribe(caller, &windows)?;
-        self.dropped[Drop::PuntUnsubscribed.reason().0 as usize] += dropped;
+        self.dropped.count_packets(Drop::PuntUnsubscribed.reason(), dropped);
         if stream.keys != keys {
             let subscriptions = Subscriptions::new(&keys);
             stream.keys = keys;
@@ -82,7 +82,7 @@ impl ForwarderState {
         let mut contents = self.capabilities.punt_stream.outbox.lock();
         if contents.is_subscriber(caller) {
             let waiting = contents.unsubscribe();
-            self.dropped[Drop::PuntUnsubscribed.reason().0 as usize] += waiting;
+            self.dropped.count_packets(Drop::PuntUnsubscribed.reason(), waiting);
         }
     }
 

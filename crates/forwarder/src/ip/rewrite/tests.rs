@@ -4,6 +4,7 @@ use super::*;
 use crate::attributes::Attributes;
 use crate::ip::ip4_rewrite::Ip4;
 use crate::ip::ip6_rewrite::Ip6;
+use crate::ip::recomputed::header_checksum;
 use proptest::prelude::*;
 use std::sync::{LazyLock, OnceLock};
 use stoa_engine::PoolCache;
@@ -263,6 +264,53 @@ fn every_length_is_written() {
                     assert_eq!((columns[2], *tx_if), (OUTPUT, 7));
                     assert_eq!(frame[..length], rewrite[..length], "{kernel:?}");
                     assert_eq!(frame[length + 8], 0x3f);
+                }
+            }
+        }
+    }
+}
+
+/// Whatever the checksum was: after a hop it is that of the whole header.
+#[test]
+fn a_decremented_ttl_leaves_the_checksum_of_the_whole_header() {
+    let of = |kind: AdjacencyKind, length: usize| Adjacency {
+        interface: 7,
+        mtu: 1500,
+        kind,
+        has_output_features: false,
+        context: 0,
+        rewrite: vec![0xff; length],
+    };
+    let adjacencies = [
+        of(AdjacencyKind::Complete, 14),
+        of(AdjacencyKind::Complete, 18),
+        of(AdjacencyKind::Complete, MAX_REWRITE),
+        of(AdjacencyKind::Tunnel, 0),
+    ];
+    // With all identifications, all checksums but one come up.
+    let packet = |identification: u16| {
+        let mut header = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 1, 2, 10, 0, 2, 2];
+        header[4..6].copy_from_slice(&identification.to_be_bytes());
+        header[8] = (identification % 254) as u8 + 2;
+        let sum = header_checksum(&header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        let bytes = [&[0; 24][..], &header].concat();
+        Packet { offset: 142, length: 20, flags: 0, is_jumbo: false, bytes }
+    };
+    let choice: Vec<_> = (0..VECTOR).map(|lane| lane % adjacencies.len()).collect();
+    let whole = VECTOR as u16;
+    for first in (0..=u16::MAX).step_by(VECTOR) {
+        let packets: Vec<_> = (first..=first + (whole - 1)).map(packet).collect();
+        for kernel in Kernel::available() {
+            for choice in [None, Some(&choice[..])] {
+                let place = (kernel, Instance::Before);
+                let (lanes, _) = outcome::<Ip4>(place, &packets, &adjacencies, choice);
+                for (lane, (.., frame)) in lanes.iter().enumerate() {
+                    let at = adjacencies[choice.map_or(0, |it| it[lane])].rewrite.len();
+                    let header = &frame[at..at + 20];
+                    assert_eq!(header[8] + 1, packets[lane].bytes[24 + 8]);
+                    let found = u16::from_be_bytes([header[10], header[11]]);
+                    assert_eq!(found, header_checksum(header), "{kernel:?} {header:x?}");
                 }
             }
         }

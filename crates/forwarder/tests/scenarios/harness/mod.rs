@@ -155,6 +155,8 @@ impl Lab {
                 && (accounting.held, accounting.buffers_busy) == (0, 0);
             if is_quiet && before.as_ref() == Some(&accounting) {
                 allocations::assert_none();
+                let named: u64 = self.state().list_drops().iter().map(|drop| drop.packets).sum();
+                assert_eq!(named, accounting.dropped, "each dropped packet has one reason");
                 return;
             }
             assert!(Instant::now() < deadline, "{} frames sent, {accounting:?}", self.sent);

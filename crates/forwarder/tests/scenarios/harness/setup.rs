@@ -72,6 +72,12 @@ impl Setup {
         setup
     }
 
+    /// Changes the SIMD kernel.
+    pub fn kernel(mut self, kernel: Kernel) -> Self {
+        self.0.workers.kernel = kernel;
+        self
+    }
+
     /// Ports "west" (1), "east" (2) and "north" (3), with a static neighbour behind each.
     pub fn three_ports() -> Self {
         let setup = Self::new().port("west", 1).port("east", 2).port("north", 3);

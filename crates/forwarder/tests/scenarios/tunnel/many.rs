@@ -125,6 +125,10 @@ fn encapsulate(lab: &mut Lab, order: &[u16], expected: &mut [[u64; 4]]) {
             }
             outer[4..6].fill(0);
             outer[10..12].fill(0);
+        } else {
+            // The flow label.
+            outer[1] &= 0xf0;
+            outer[2..4].fill(0);
         }
         assert!(expected_outer.remove(&outer), "{outer:x?}");
     }

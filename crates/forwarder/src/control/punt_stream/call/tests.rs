@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// A forwarder without configuration; it ends when the result is called.
 async fn forwarder(folder: &tempfile::TempDir) -> (Channel, impl FnOnce()) {
     let socket = folder.path().join("forwarder");
-    let (requests, control_loop) = ControlLoop::new(String::new()).unwrap();
+    let (requests, control_loop) = ControlLoop::new(String::new(), Default::default()).unwrap();
     let thread = std::thread::spawn(move || control_loop.run());
     let service = Service { requests: requests.clone(), callers: Callers::default() };
     let incoming = UnixListenerStream::new(unix::listen(&socket).unwrap());
