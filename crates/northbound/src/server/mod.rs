@@ -61,6 +61,7 @@ pub async fn run(datastore: Datastore) {
     loop {
         let management = server.datastore.connection().management();
         server.follow(&management).await;
+        server.datastore.set_https_problems(server.problems());
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
@@ -77,8 +78,18 @@ struct Server {
     /// The last reported error of the certificate files.
     reported_error: Option<String>,
     listening: BTreeMap<SocketAddr, ListenerTask>,
-    /// Time of the next attempt and the last reported error, by address.
-    failed: BTreeMap<SocketAddr, (Instant, String)>,
+    /// By address.
+    failed: BTreeMap<SocketAddr, FailedBind>,
+}
+
+/// A failed attempt to listen.
+struct FailedBind {
+    /// Time of the next attempt.
+    next: Instant,
+    /// The last reported error.
+    words: String,
+    /// The kernel lacks the family of a default address.
+    is_without_family: bool,
 }
 
 impl Server {
@@ -104,6 +115,7 @@ impl Server {
         if !https.enabled {
             self.listening.clear();
             self.failed.clear();
+            self.reported_error = None;
             self.https = Some(https.clone());
             return;
         }
@@ -127,7 +139,8 @@ impl Server {
         self.read_certificate(https);
         let Some((_, _, tls)) = &self.tls else { return };
         for address in addresses {
-            let waits = self.failed.get(&address).is_some_and(|(when, _)| *when > Instant::now());
+            let waits =
+                self.failed.get(&address).is_some_and(|failed| failed.next > Instant::now());
             if self.listening.contains_key(&address) || waits {
                 continue;
             }
@@ -145,9 +158,10 @@ impl Server {
                 }
                 Err(error) => {
                     let words = error.to_string();
-                    let was = self.failed.get(&address).map(|(_, words)| words);
+                    let was = self.failed.get(&address).map(|failed| &failed.words);
+                    let is_without_family = is_without_family(address, &error);
                     // Reported once, not at each attempt.
-                    if was != Some(&words) && !is_without_family(address, &error) {
+                    if was != Some(&words) && !is_without_family {
                         tracing::warn!(
                             %address,
                             "cannot listen for HTTPS: {words}; forwarding is not affected, and the \
@@ -155,10 +169,28 @@ impl Server {
                             /stoa-management:management/https/port"
                         );
                     }
-                    self.failed.insert(address, (Instant::now() + RETRY_DELAY, words));
+                    let next = Instant::now() + RETRY_DELAY;
+                    let failed = FailedBind { next, words, is_without_family };
+                    self.failed.insert(address, failed);
                 }
             }
         }
+    }
+
+    /// Why HTTPS is not served as configured.
+    fn problems(&self) -> Vec<String> {
+        let previous = match self.tls.is_some() {
+            true => "the previous certificate is in use",
+            false => "not served",
+        };
+        let certificate = self.reported_error.iter().map(|words| format!("{previous}: {words}"));
+        let is_alone = self.listening.is_empty();
+        // The kernel may lack one of the default addresses.
+        let failed = self.failed.iter().filter(|(_, failed)| is_alone || !failed.is_without_family);
+        let address = |(at, failed): (&SocketAddr, &FailedBind)| {
+            format!("not served on {at}: {}", failed.words)
+        };
+        certificate.chain(failed.map(address)).collect()
     }
 
     /// Reloads the certificate after a change. An unreadable certificate leaves the previous one in use.
