@@ -5,6 +5,7 @@ pub mod app_state;
 pub mod certificate;
 pub mod connection;
 pub mod links;
+mod plain_http;
 pub mod quota;
 pub mod rate;
 
