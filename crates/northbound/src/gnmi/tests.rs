@@ -19,6 +19,8 @@ use super::path::{PathPattern, to_gnmi};
 use super::*;
 use crate::auth::password;
 
+mod secrets;
+
 /// Parses a path such as `a/b[k=v]/c`.
 pub fn path(text: &str) -> Path {
     let mut elems = Vec::new();

@@ -17,6 +17,7 @@ use super::fault::{Fault, Faults};
 use super::library;
 use super::media::Media;
 use super::path::{self, Resource};
+use super::permitted;
 use super::query::{Content, Defaults, Query};
 use super::read::ReadRequest;
 use super::write::{self, Change};
@@ -224,10 +225,19 @@ async fn change(
                 given: media.map(|media| (media, bytes.as_slice())),
                 insert: query.insert.clone(),
             };
-            let made = change.plan(&store, target.store)?;
+            let asked = change.asked()?;
             let management = worker.app.management();
             let rights = Rights::of(&worker.identity, &management);
-            let is_change = write::permitted(&store, target.store, &made, &rights)?;
+            let named = std::slice::from_ref(&asked.edit);
+            let is_hidden = permitted::named(&store, target.store, named, &rights)?;
+            let mut made = change.plan(asked, &store, target.store)?;
+            if is_hidden {
+                // Whether it is new tells whether it existed.
+                made.created = None;
+            }
+            let rights_and_hidden = (&rights, is_hidden);
+            let is_change =
+                permitted::changed(&store, target.store, &made.edits, rights_and_hidden)?;
             Ok::<_, Faults>((made, rights.is_whole(), is_change))
         });
         let (made, is_whole, is_change) =

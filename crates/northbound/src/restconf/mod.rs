@@ -1,8 +1,8 @@
 //! RESTCONF (RFC 8040): the datastores as resources, and `/ds/` of RFC 8527.
 //!
-//! A `call` is a request of an authenticated client. `path` and `query` parse requests, `read` reads, `body` and
-//! `write` change, `rpc` calls operations (`operation`), `library` describes the schema, `streams` sends events, and
-//! `fault` formats errors.
+//! A `call` is a request of an authenticated client. `path` and `query` parse requests, `read` reads, `body`,
+//! `permitted` and `write` change, `rpc` calls operations (`operation`), `library` describes the schema, `streams`
+//! sends events, and `fault` formats errors.
 
 pub mod body;
 mod call;
@@ -15,6 +15,7 @@ pub mod media;
 mod openapi;
 pub mod operation;
 pub mod path;
+pub mod permitted;
 pub mod query;
 pub mod read;
 mod read_only;
