@@ -17,12 +17,16 @@ pub mod server;
 mod tests;
 mod web;
 
+use std::sync::{Arc, OnceLock};
+
+use server::app_state::AppState;
 use stoa_controller::datastore::Datastore;
 
 /// The running server; it ends on drop.
 #[derive(Debug)]
 pub struct Northbound {
     runtime: Option<tokio::runtime::Runtime>,
+    state: Arc<OnceLock<Arc<AppState>>>,
 }
 
 /// Threads that answer clients.
@@ -40,12 +44,13 @@ impl Northbound {
             .build();
         match runtime {
             Ok(runtime) => {
-                runtime.spawn(server::run(datastore));
-                Northbound { runtime: Some(runtime) }
+                let state = Arc::default();
+                runtime.spawn(server::run(datastore, Arc::clone(&state)));
+                Northbound { runtime: Some(runtime), state }
             }
             Err(error) => {
                 tracing::error!("cannot start the management server: {error}");
-                Northbound { runtime: None }
+                Northbound { runtime: None, state: Arc::default() }
             }
         }
     }
@@ -56,6 +61,9 @@ impl Drop for Northbound {
         if let Some(runtime) = self.runtime.take() {
             // The router ends now and does not wait for clients.
             runtime.shutdown_background();
+        }
+        if let Some(state) = self.state.get() {
+            state.end();
         }
     }
 }

@@ -63,7 +63,7 @@ pub async fn set(
     };
     let (user, from) = (author.name.as_str(), Some(caller.from));
     let record = AuditRecord { user, from, client: "gnmi", what: &what, result: &result };
-    service.app.audit.write(&record);
+    service.app.audit.write_result(done.is_ok(), &record);
     done
 }
 
@@ -162,9 +162,9 @@ async fn transaction(
         let revision = snapshot.revision;
         let (app, caller) = (Arc::clone(&service.app), caller.clone());
         let (request, is_plain) = (Arc::clone(request), commit.confirm_within.is_none());
-        let looked = tokio::task::spawn_blocking(move || {
-            planned(&app, &caller, &request, &snapshot, is_plain)
-        });
+        let (turns, user) = (&service.app.turns, caller.identity.name.clone());
+        let looked =
+            turns.run(&user, move || planned(&app, &caller, &request, &snapshot, is_plain));
         let broken = |_| Status::internal("the change failed");
         let Some(edits) = looked.await.map_err(broken)?? else { return Ok(false) };
         // The change applies to the data that it was checked against; otherwise the check is repeated.

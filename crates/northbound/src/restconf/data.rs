@@ -84,6 +84,7 @@ async fn get(call: Call, target: Target, resource: Resource) -> Result<Response,
     }
     let is_small = matches!(resource.kind(), Some(SchemaNodeKind::Leaf))
         && query.defaults != Defaults::ReportAll;
+    let (app, user) = (Arc::clone(&call.app), call.identity.name.clone());
     let work = move || {
         let management = call.app.management();
         let rights = Rights::of(&call.identity, &management);
@@ -95,7 +96,9 @@ async fn get(call: Call, target: Target, resource: Resource) -> Result<Response,
     // Large trees are printed off the threads that answer clients.
     let text = match is_small {
         true => work()?,
-        false => tokio::task::spawn_blocking(work)
+        false => app
+            .turns
+            .run(&user, work)
             .await
             .map_err(|_| Fault::broken("cannot print the data"))??,
     };
@@ -217,7 +220,7 @@ async fn change(
         let (worker, store) = (Arc::clone(&call), datastore.clone());
         let task = Arc::clone(&job);
         // Large bodies are parsed off the threads that answer clients.
-        let made = tokio::task::spawn_blocking(move || {
+        let made = call.app.turns.run(&call.identity.name, move || {
             let (resource, query, media, bytes, target, method) = &*task;
             let change = Change {
                 method,

@@ -118,7 +118,7 @@ async fn serve(State(app): State<Arc<AppState>>, request: Request) -> Response {
     answered.unwrap_or_else(|faults| faults.response(media))
 }
 
-/// Writes an audit record for changes and for forbidden requests.
+/// Writes an audit record for changes, and one of the refused requests for changes and for forbidden reads.
 fn note(
     app: &AppState,
     is_change: bool,
@@ -131,7 +131,7 @@ fn note(
             Ok(response) => response.status().to_string(),
             Err(faults) => format!("{}: {}", faults.status(), faults.words()),
         };
-        app.audit.write(&AuditRecord { result: &result, ..*record });
+        app.audit.write_result(answered.is_ok(), &AuditRecord { result: &result, ..*record });
     }
 }
 

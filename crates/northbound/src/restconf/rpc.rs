@@ -215,7 +215,7 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
         // Without a change of its own, the client must not write the files.
         Ok(is_change || datastore.unconfirmed().is_some())
     };
-    let checked = tokio::task::spawn_blocking(check).await;
+    let checked = call.app.turns.run(&call.identity.name, check).await;
     checked.map_err(|_| Fault::broken("cannot check the rights"))?
 }
 

@@ -8,11 +8,12 @@ pub mod links;
 mod plain_http;
 pub mod quota;
 pub mod rate;
+pub mod turns;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -51,18 +52,21 @@ impl Drop for ListenerTask {
     }
 }
 
-/// Serves until the program ends and follows the running configuration.
-pub async fn run(datastore: Datastore) {
+/// Serves until the program ends and follows the running configuration. `state` gets the state of the server, which
+/// [`AppState::end`] writes at the end of the program.
+pub async fn run(datastore: Datastore, state: Arc<OnceLock<Arc<AppState>>>) {
     if let Err(refusal) = datastore.create_state_folder() {
         tracing::warn!("{refusal}");
     }
     let app = AppState::new(&datastore);
+    let _ = state.set(Arc::clone(&app));
     tokio::spawn(links::watch(Arc::clone(&app)));
     let mut server = Server::new(datastore, app);
     loop {
         let management = server.datastore.connection().management();
         server.follow(&management).await;
         server.datastore.set_https_problems(server.problems());
+        server.store().await;
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
@@ -78,6 +82,8 @@ struct Server {
     tls: Option<(Files, Stamp, watch::Sender<Arc<ServerConfig>>)>,
     /// The last reported error of the certificate files.
     reported_error: Option<String>,
+    /// The last reported error of the file of the tokens.
+    reported_tokens: Option<String>,
     listening: BTreeMap<SocketAddr, ListenerTask>,
     /// By address.
     failed: BTreeMap<SocketAddr, FailedBind>,
@@ -105,6 +111,7 @@ impl Server {
             quotas: Arc::default(),
             tls: None,
             reported_error: None,
+            reported_tokens: None,
             listening: BTreeMap::new(),
             failed: BTreeMap::new(),
         }
@@ -194,6 +201,23 @@ impl Server {
         certificate.chain(failed.map(address)).collect()
     }
 
+    /// Writes what changed in memory alone, off the threads that answer clients.
+    async fn store(&mut self) {
+        let stored = self.app.authenticator.tokens.store().await;
+        let words = stored.err().map(|error| error.to_string());
+        if let Some(words) = words.as_ref().filter(|_| words != self.reported_tokens) {
+            tracing::warn!("cannot store the tokens: {words}");
+        }
+        self.reported_tokens = words;
+        let app = Arc::clone(&self.app);
+        let write = move || {
+            app.audit.write_counts(Instant::now());
+            app.authenticator.sessions.store();
+        };
+        // A panic is logged.
+        let _ = tokio::task::spawn_blocking(write).await;
+    }
+
     /// Reloads the certificate after a change. An unreadable certificate leaves the previous one in use.
     fn read_certificate(&mut self, https: &Https) {
         let files = Files::of(https, self.datastore.state());
@@ -272,7 +296,8 @@ async fn accept(
         let Ok(place) = Arc::clone(&limits.all).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let quota = limits.quotas.take(from.ip().to_canonical(), limits.quota, usize::MAX);
+                let quota =
+                    limits.quotas.take(from.ip().to_canonical(), None, limits.quota, usize::MAX);
                 let Some(quota) = quota else {
                     tracing::debug!(%from, "connection limit of this client reached: closing a new connection");
                     continue;
