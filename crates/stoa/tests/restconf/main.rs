@@ -8,6 +8,7 @@ mod greedy;
 mod https;
 mod schemathesis;
 mod testbed;
+mod trust;
 mod users;
 
 use std::io::{BufRead, BufReader, Write};
