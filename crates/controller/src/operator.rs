@@ -115,6 +115,8 @@ impl Operator for Service {
             state: self.datastore.state().display().to_string(),
             is_edited: self.datastore.is_edited(),
             confirm_by_unix_ms: configuration::confirm_by(&self.datastore),
+            unconfirmed_author: configuration::unconfirmed_author(&self.datastore),
+            https_problems: self.datastore.https_problems(),
         }))
     }
 

@@ -2,6 +2,7 @@
 
 mod fake;
 mod many_entries;
+mod rollback_entries;
 mod scenario;
 mod test_operator;
 

@@ -1,22 +1,29 @@
 //! The audit log: who did what, when, from where, and the result. One JSON object per line.
 //!
-//! Its size is limited: a full file becomes `audit.log.1`, which replaces the previous one. Failed logins are in
-//! `audit-logins.log`: strangers can fill that file, but cannot push out records of changes.
+//! Three files, so that requests that change nothing cannot push out the records of those that do: `audit.log` has the
+//! actions, `audit-refused.log` the refused requests of known users, and `audit-logins.log` the failed logins.
+//! Records that repeat are counted instead of written (`repeats`). A full file becomes `NAME.1`, in which each user, or
+//! each address of a failed login, keeps a fair share (`shares`).
+
+mod repeats;
+mod shares;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
+use crate::auth::tokens::write_whole;
+use repeats::{Counted, Policy, Repeats};
+use shares::Owner;
+
 /// Size at which a file is rotated, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 16 << 20;
-/// Maximum length of a value in characters: a client must not fill the log.
-const VALUE_LIMIT: usize = 512;
 
 /// One audit record.
 #[derive(Clone, Debug)]
@@ -38,67 +45,175 @@ pub struct AuditRecord<'a> {
 pub struct Audit {
     actions: Log,
     refused: Log,
+    logins: Log,
 }
 
 #[derive(Debug)]
 struct Log {
     path: PathBuf,
-    file: Mutex<Option<(File, u64)>>,
+    /// Maximum length of a value in characters: a client must not fill the log.
+    value_limit: usize,
+    /// Who has a share of a full file.
+    owner: Owner,
+    open: Mutex<Open>,
+}
+
+/// The open file with its size, and the records that repeat.
+#[derive(Debug)]
+struct Open {
+    file: Option<(File, u64)>,
+    repeats: Repeats,
 }
 
 impl Audit {
     /// The logs in `folder`; each file is opened at its first record.
     pub fn new(folder: &Path) -> Audit {
-        let log = |name: &str| Log { path: folder.join(name), file: Mutex::new(None) };
-        Audit { actions: log("audit.log"), refused: log("audit-logins.log") }
+        let log = |name: &str, value_limit, owner, policy| Log {
+            path: folder.join(name),
+            value_limit,
+            owner,
+            open: Mutex::new(Open { file: None, repeats: Repeats::new(policy) }),
+        };
+        Audit {
+            actions: log("audit.log", 512, Owner::User, Policy::EXACT),
+            refused: log("audit-refused.log", 160, Owner::User, Policy::COARSE),
+            logins: log("audit-logins.log", 160, Owner::Address, Policy::COARSE),
+        }
     }
 
     /// Writes one record. A full disk does not stop the action; the error is in the log of the program.
     pub fn write(&self, record: &AuditRecord<'_>) {
-        self.actions.write(record);
+        self.actions.write(record, Instant::now());
+    }
+
+    /// Writes a refused request of a known user.
+    pub fn write_refused(&self, record: &AuditRecord<'_>) {
+        self.refused.write(record, Instant::now());
+    }
+
+    /// Writes a request of a known user that was done or refused.
+    pub fn write_result(&self, is_done: bool, record: &AuditRecord<'_>) {
+        match is_done {
+            true => self.write(record),
+            false => self.write_refused(record),
+        }
     }
 
     /// Writes a failed login.
-    pub fn write_refused(&self, record: &AuditRecord<'_>) {
-        self.refused.write(record);
+    pub fn write_login(&self, record: &AuditRecord<'_>) {
+        self.logins.write(record, Instant::now());
+    }
+
+    /// Writes the counts of repeated records whose time is over.
+    pub fn write_counts(&self, now: Instant) {
+        for log in self.logs() {
+            log.write_counts(now);
+        }
+    }
+
+    fn logs(&self) -> [&Log; 3] {
+        [&self.actions, &self.refused, &self.logins]
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        self.write_all_counts();
+    }
+}
+
+impl Audit {
+    /// Writes all counts of repeated records, before the program ends.
+    pub fn write_all_counts(&self) {
+        for log in self.logs() {
+            let mut open = log.open();
+            let counted = open.repeats.end();
+            log.write_counted(&mut open, counted);
+        }
     }
 }
 
 impl Log {
-    fn write(&self, record: &AuditRecord<'_>) {
-        let short = |text: &str| text.chars().take(VALUE_LIMIT).collect::<String>();
-        let line = json!({
-            "time": timestamp(SystemTime::now()),
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, record: &AuditRecord<'_>, now: Instant) {
+        let mut open = self.open();
+        let over = open.repeats.over(now);
+        self.write_counted(&mut open, over);
+        if open.repeats.is_written(record, now) {
+            let line = self.line(record, timestamp(SystemTime::now()));
+            self.append(&mut open, &line);
+        }
+    }
+
+    fn write_counts(&self, now: Instant) {
+        let mut open = self.open();
+        let over = open.repeats.over(now);
+        self.write_counted(&mut open, over);
+    }
+
+    fn write_counted(&self, open: &mut Open, counted: Vec<Counted>) {
+        for one in counted {
+            let mut line = self.line(&one.record(), timestamp(one.last));
+            line["since"] = timestamp(one.first).into();
+            line["count"] = one.count.into();
+            self.append(open, &line);
+        }
+    }
+
+    fn line(&self, record: &AuditRecord<'_>, time: String) -> serde_json::Value {
+        let short = |text: &str| text.chars().take(self.value_limit).collect::<String>();
+        json!({
+            "time": time,
             "user": short(record.user),
             "address": record.from.map(|from| from.to_string()),
             "client": record.client,
             "action": short(record.what),
             "result": short(record.result),
-        });
-        if let Err(error) = self.append(&format!("{line}\n")) {
+        })
+    }
+
+    fn append(&self, open: &mut Open, line: &serde_json::Value) {
+        if let Err(error) = self.append_line(open, &format!("{line}\n")) {
             tracing::warn!("cannot write {}: {error}", self.path.display());
         }
     }
 
-    fn append(&self, line: &str) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if file.as_ref().is_some_and(|(_, size)| size + line.len() as u64 > SIZE_LIMIT_BYTES) {
-            *file = None;
-            std::fs::rename(&self.path, self.path.with_extension("log.1"))?;
+    fn append_line(&self, open: &mut Open, line: &str) -> io::Result<()> {
+        let is_full =
+            |(_, size): &(File, u64)| size.saturating_add(line.len() as u64) > SIZE_LIMIT_BYTES;
+        if open.file.as_ref().is_some_and(is_full) {
+            open.file = None;
+            self.rotate()?;
         }
-        let (open, size) = match &mut *file {
-            Some(open) => open,
+        let (file, size) = match &mut open.file {
+            Some(file) => file,
             none => {
                 let mut options = OpenOptions::new();
-                let open = options.append(true).create(true).mode(0o600).open(&self.path)?;
-                let size = open.metadata()?.len();
-                none.insert((open, size))
+                let file = options.append(true).create(true).mode(0o600).open(&self.path)?;
+                let size = file.metadata()?.len();
+                none.insert((file, size))
             }
         };
         // One write per line: concurrent lines do not mix, and none is cut.
-        open.write_all(line.as_bytes())?;
+        file.write_all(line.as_bytes())?;
         *size += line.len() as u64;
         Ok(())
+    }
+
+    /// Moves the records to the old file, in which each owner keeps its share.
+    fn rotate(&self) -> io::Result<()> {
+        let old = self.path.with_extension("log.1");
+        let kept = shares::kept(&[&old, &self.path], self.owner, SIZE_LIMIT_BYTES);
+        match kept.and_then(|kept| write_whole(&old, &kept)) {
+            Ok(()) => std::fs::remove_file(&self.path),
+            Err(error) => {
+                tracing::warn!("cannot keep the shares of {}: {error}", old.display());
+                std::fs::rename(&self.path, &old)
+            }
+        }
     }
 }
 
@@ -108,36 +223,4 @@ pub fn timestamp(moment: SystemTime) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_is_bounded_and_keeps_one_old_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let audit = Audit::new(folder.path());
-        let what = "x".repeat(10_000);
-        let record = AuditRecord {
-            user: "eve",
-            from: None,
-            client: "login",
-            what: &what,
-            result: "refused",
-        };
-        audit.write(&record);
-        let line = std::fs::read_to_string(folder.path().join("audit.log")).unwrap();
-        assert!(line.len() < 1_000, "{}", line.len());
-        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(read["user"], "eve");
-        // As if the log were nearly full.
-        audit.actions.file.lock().unwrap().as_mut().unwrap().1 = SIZE_LIMIT_BYTES;
-        audit.write(&record);
-        audit.write(&record);
-        let lines =
-            |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
-        assert_eq!((lines("audit.log.1"), lines("audit.log")), (1, 2));
-        for _ in 0..5 {
-            audit.write_refused(&record);
-        }
-        assert_eq!((lines("audit-logins.log"), lines("audit.log")), (5, 2));
-    }
-}
+mod tests;

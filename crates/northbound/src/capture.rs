@@ -185,25 +185,26 @@ pub async fn serve(State(app): State<Arc<AppState>>, request: Request) -> Respon
     if let Some(words) = foreign(&Method::POST, &parts.uri, &parts.headers) {
         return failure(StatusCode::FORBIDDEN, words);
     }
-    let note = |result: &str| {
+    let note = |is_done: bool, result: &str| {
         let parameters = parts.uri.path_and_query().map_or("", |parameters| parameters.as_str());
         let (what, from) = (format!("GET {parameters}"), Some(peer(&parts).address));
         let user = &identity.name;
-        app.audit.write(&AuditRecord { user, from, client: "capture", what: &what, result });
+        let record = AuditRecord { user, from, client: "capture", what: &what, result };
+        app.audit.write_result(is_done, &record);
     };
     if !Rights::of(&identity, &app.management()).may_call(MODULE, NAME) {
-        note("forbidden");
+        note(false, "forbidden");
         let words = "access denied: a capture needs the right to call \
                      stoa-forwarder:capture, see ietf-netconf-acm:nacm";
         return failure(StatusCode::FORBIDDEN, words);
     }
     match begin(&app, &parts, &identity).await {
         Ok(response) => {
-            note("begun");
+            note(true, "begun");
             response
         }
         Err((status, words)) => {
-            note(&words);
+            note(false, &words);
             let mut response = failure(status, words);
             if status == StatusCode::SERVICE_UNAVAILABLE {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -220,11 +221,11 @@ async fn begin(
 ) -> Result<Response, (StatusCode, String)> {
     let parameters = CaptureParameters::parse(parts.uri.query().unwrap_or_default());
     let parameters = parameters.map_err(|words| (StatusCode::BAD_REQUEST, words))?;
-    let quota = app.captures.take(peer(parts).address, CAPTURES / 2, CAPTURES);
+    let (from, most) = (peer(parts).address, CAPTURES / 2);
+    let quota = app.captures.take(from, Some(&identity.name), most, CAPTURES);
     let quota = quota.ok_or_else(|| {
         let words = format!(
-            "too many captures: the limit is {CAPTURES}, and {} for one client: stop one",
-            CAPTURES / 2
+            "too many captures: the limit is {CAPTURES}, and {most} for one user or address: stop one"
         );
         (StatusCode::TOO_MANY_REQUESTS, words)
     })?;

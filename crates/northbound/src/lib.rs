@@ -18,13 +18,16 @@ mod tests;
 mod web;
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
+use server::app_state::AppState;
 use stoa_controller::datastore::Datastore;
 
 /// The running server; it ends on drop.
 #[derive(Debug)]
 pub struct Northbound {
     runtime: Option<tokio::runtime::Runtime>,
+    state: Arc<OnceLock<Arc<AppState>>>,
 }
 
 /// Threads that answer clients.
@@ -43,12 +46,13 @@ impl Northbound {
             .build();
         match runtime {
             Ok(runtime) => {
-                runtime.spawn(server::run(datastore, of_ports));
-                Northbound { runtime: Some(runtime) }
+                let state = Arc::default();
+                runtime.spawn(server::run(datastore, Arc::clone(&state), of_ports));
+                Northbound { runtime: Some(runtime), state }
             }
             Err(error) => {
                 tracing::error!("cannot start the management server: {error}");
-                Northbound { runtime: None }
+                Northbound { runtime: None, state: Arc::default() }
             }
         }
     }
@@ -59,6 +63,9 @@ impl Drop for Northbound {
         if let Some(runtime) = self.runtime.take() {
             // The router ends now and does not wait for clients.
             runtime.shutdown_background();
+        }
+        if let Some(state) = self.state.get() {
+            state.end();
         }
     }
 }

@@ -237,6 +237,12 @@ pub fn names_secret(path: &str) -> bool {
     })
 }
 
+/// The names of the secrets that can be below a node, from there on.
+pub fn secrets_below(steps: &[Step]) -> impl Iterator<Item = &'static [&'static str]> {
+    let is_above = |names: &&[&str]| steps.len() < names.len() && is_named(names, steps);
+    SECRETS.iter().copied().filter(is_above).map(|names| &names[steps.len()..])
+}
+
 /// Whether the node is a secret, or a secret can be below it.
 pub fn may_hold_secret(steps: &[Step]) -> bool {
     SECRETS.iter().any(|names| steps.len() <= names.len() && is_named(names, steps))

@@ -91,3 +91,13 @@ impl Author {
         Author { access_path, ..self }
     }
 }
+
+/// The author of the startup file.
+pub(super) fn file_author() -> Author {
+    Author::new("startup file", Client::File)
+}
+
+/// The author of a rollback without confirmation.
+pub(super) fn stoa() -> Author {
+    Author::new("stoa", Client::Stoa)
+}

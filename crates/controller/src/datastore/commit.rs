@@ -7,7 +7,7 @@ use stoa_api::v1;
 use yang5::data::DataTree;
 
 use super::access;
-use super::author::{Author, Client, Store};
+use super::author::{Author, Store, file_author, stoa};
 use super::bulk::Core;
 use super::difference::{Change, between};
 use super::disk::NewFile;
@@ -309,16 +309,6 @@ impl NewFiles {
             None => (0, None),
         }
     }
-}
-
-/// The author of the startup file.
-pub(super) fn file_author() -> Author {
-    Author::new("startup file", Client::File)
-}
-
-/// The author of a rollback without confirmation.
-pub(super) fn stoa() -> Author {
-    Author::new("stoa", Client::Stoa)
 }
 
 #[cfg(test)]

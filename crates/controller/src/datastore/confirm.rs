@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::author::{Author, Store};
-use super::commit::{Commit, Committed, Origin, stoa};
-use super::refusal::{Refusal, to_completion};
+use super::author::{Author, Store, stoa};
+use super::commit::{Commit, Committed, Origin};
+use super::refusal::{Refusal, panicked, to_completion};
 use super::stores::Datastore;
 
 /// Interval between attempts to roll back.
@@ -40,17 +40,25 @@ impl Datastore {
         to_completion(async move {
             let _one = own.inner.writer.lock().await;
             own.stores().check_lock(&author)?;
-            own.revert(&author).await
+            own.revert(&author, "cancelled").await
         })
         .await
     }
 
-    async fn revert(&self, author: &Author) -> Result<Committed, Refusal> {
+    async fn revert(&self, author: &Author, reason: &str) -> Result<Committed, Refusal> {
         let unconfirmed = self.unconfirmed().ok_or(Refusal::NothingUnconfirmed)?;
         let tree = stoa_yang::data::parse(&unconfirmed.before)?;
         // Writes no file, so that a full disk does not prevent it. `confirm.json` is removed at the end.
         let commit = Commit { origin: Origin::Revert, ..Commit::default() };
-        self.commit_tree(author, tree, &commit).await
+        let committed = self.commit_tree(author, tree, &commit).await?;
+        let (past, author) = (self.history_files(), author.clone());
+        let comment = unconfirmed.rollback_comment(reason);
+        let add = move || past.add_rollback(&author, &comment, &unconfirmed.before);
+        // The rollback is done in any case.
+        if let Err(refusal) = tokio::task::spawn_blocking(add).await.map_err(panicked).flatten() {
+            tracing::error!("the rollback is not in the history: {refusal}");
+        }
+        Ok(committed)
     }
 
     /// Rolls back commits that are not confirmed in time. Never returns.
@@ -74,7 +82,7 @@ impl Datastore {
                 author = unconfirmed.author,
                 "commit not confirmed in time: rolling back"
             );
-            if let Err(refusal) = self.revert(&stoa()).await {
+            if let Err(refusal) = self.revert(&stoa(), "not confirmed in time").await {
                 tracing::error!("cannot roll back: {refusal}; trying again");
                 drop(_one);
                 tokio::time::sleep(RETRY_INTERVAL).await;

@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use super::author::{Author, Client};
+use super::author::{Author, Client, file_author};
 use super::disk::{self, NewFile};
 use super::refusal::Refusal;
 
@@ -38,6 +38,9 @@ pub struct Entry {
     /// The comment of the commit.
     #[serde(default)]
     pub comment: String,
+    /// Whether it is a rollback of a commit that was not confirmed: the configuration of the entry before it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_rollback: bool,
     /// The entry before it, if the file has the difference to that one instead of the whole configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<u64>,
@@ -149,7 +152,18 @@ impl History {
         comment: &str,
         text: &str,
     ) -> Result<(u64, NewFile), Refusal> {
-        self.write_next(author, comment, None, text)
+        self.write_next(author, comment, (None, false), text)
+    }
+
+    /// Adds the rollback to `text` of a commit that was not confirmed.
+    pub fn add_rollback(&self, author: &Author, comment: &str, text: &str) -> Result<(), Refusal> {
+        if !self.is_newest(text) {
+            self.write(&file_author(), "", text)?.1.rename().map_err(refused)?;
+        }
+        let (_, file) = self.write_next(author, comment, (None, true), text)?;
+        file.rename().map_err(refused)?;
+        self.prune();
+        Ok(())
     }
 
     /// Writes the next entry, as the `difference` to the newest one, to a temporary file.
@@ -159,14 +173,14 @@ impl History {
         comment: &str,
         difference: &str,
     ) -> Result<(u64, NewFile), Refusal> {
-        self.write_next(author, comment, self.newest(), difference)
+        self.write_next(author, comment, (self.newest(), false), difference)
     }
 
     fn write_next(
         &self,
         author: &Author,
         comment: &str,
-        base: Option<u64>,
+        (base, is_rollback): (Option<u64>, bool),
         text: &str,
     ) -> Result<(u64, NewFile), Refusal> {
         disk::create_folder(&self.folder)?;
@@ -177,6 +191,7 @@ impl History {
             author: author.name.clone(),
             client: author.client,
             comment: comment.chars().take(COMMENT_LIMIT).collect(),
+            is_rollback,
             base,
         };
         Ok((number, self.pack(&entry, text)?))

@@ -100,7 +100,7 @@ impl Datastore {
         let is_known = |now: &str| now == text || History::new(&state).is_newest(now);
         let file = file.filter(|(_, now)| !is_resumed || is_known(now));
         if !is_resumed {
-            unconfirmed::forget(&state);
+            unconfirmed::end(&state, text);
         }
         let stores = Stores {
             candidate: Candidate::Running,

@@ -54,9 +54,11 @@ impl Datastore {
         Ok(candidate)
     }
 
-    /// The configuration of `back` commits ago. Running counts as the last one, even if it is not in the history.
+    /// The configuration of `back` commits ago. Running counts as the last one, even if it is not in the history. The
+    /// rollback of an unconfirmed commit is no commit: it has the configuration of the one before.
     fn back(&self, back: usize) -> Result<Arc<DataTree<'static>>, Refusal> {
-        let list = self.history();
+        let mut list = self.history();
+        list.retain(|entry| !entry.is_rollback);
         let newest = list.first().map(|entry| self.history_tree(entry.number)).transpose()?;
         let running = self.tree(Store::Running);
         let is_newest = match &newest {

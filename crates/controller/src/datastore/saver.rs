@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::commit::file_author;
+use super::author::file_author;
 use super::disk::NewFile;
 use super::history::CHAIN_LIMIT;
 use super::recovery;

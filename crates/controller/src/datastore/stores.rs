@@ -63,6 +63,8 @@ pub(super) struct Inner {
     pub(super) clock: Notify,
     /// Notified when the startup file is older than running.
     pub(super) saver: Notify,
+    /// Why HTTPS is not served as configured, for `stoa status`.
+    https_problems: Mutex<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -163,6 +165,7 @@ impl Datastore {
             events,
             clock: Notify::new(),
             saver: Notify::new(),
+            https_problems: Mutex::default(),
         };
         Datastore { inner: Arc::new(inner) }
     }
@@ -170,6 +173,16 @@ impl Datastore {
     /// The line to the forwarder.
     pub fn connection(&self) -> &Arc<ForwarderConnection> {
         &self.inner.connection
+    }
+
+    /// Why HTTPS is not served as configured; empty: it is.
+    pub fn https_problems(&self) -> Vec<String> {
+        self.inner.https_problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets why HTTPS is not served as configured.
+    pub fn set_https_problems(&self, problems: Vec<String>) {
+        *self.inner.https_problems.lock().unwrap_or_else(PoisonError::into_inner) = problems;
     }
 
     /// The state folder: history, keys and tokens.

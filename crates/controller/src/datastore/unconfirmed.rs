@@ -5,8 +5,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::author::Author;
+use super::author::{Author, stoa};
 use super::disk::{self, NewFile};
+use super::history::History;
 use super::refusal::Refusal;
 
 /// Longest time for a confirmation.
@@ -44,6 +45,12 @@ impl Unconfirmed {
         Unconfirmed { author, deadline, within, before, comment, until }
     }
 
+    /// The comment of its rollback in the history.
+    pub(super) fn rollback_comment(&self, reason: &str) -> String {
+        let colon = if self.comment.is_empty() { "" } else { ": " };
+        format!("rolls back the commit of {}, {reason}{colon}{}", self.author, self.comment)
+    }
+
     /// The remaining time. Setting the clock back does not extend it.
     pub fn remaining(&self) -> Duration {
         let by_clock = self.deadline.duration_since(SystemTime::now()).unwrap_or_default();
@@ -65,8 +72,20 @@ pub(super) fn read(state: &Path) -> Option<Unconfirmed> {
     Some(unconfirmed)
 }
 
-/// Removes `confirm.json` at the start of Stoa, which starts with the configuration to roll back to.
-pub(super) fn forget(state: &Path) {
+/// Adds the rollback of an unconfirmed commit to the history and removes `confirm.json`, at the start of Stoa, which
+/// starts with the configuration to roll back to.
+pub(super) fn end(state: &Path, startup: &str) {
+    if let Some(lost) = read(state) {
+        let comment = lost.rollback_comment("which Stoa ended before");
+        if let Err(refusal) = History::new(state).add_rollback(&stoa(), &comment, startup) {
+            tracing::error!("the rollback is not in the history: {refusal}");
+        }
+    }
+    forget(state);
+}
+
+/// Removes `confirm.json`.
+fn forget(state: &Path) {
     if let Err(error) = disk::remove(&file(state)) {
         tracing::error!("confirm.json cannot be removed: {error}");
     }

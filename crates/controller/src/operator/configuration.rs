@@ -103,6 +103,11 @@ pub(super) fn confirm_by(datastore: &Datastore) -> u64 {
     datastore.unconfirmed().map_or(0, |unconfirmed| unix_ms(unconfirmed.deadline))
 }
 
+/// The author of the unconfirmed commit; "": there is none.
+pub(super) fn unconfirmed_author(datastore: &Datastore) -> String {
+    datastore.unconfirmed().map(|unconfirmed| unconfirmed.author).unwrap_or_default()
+}
+
 fn compared(changes: Result<Vec<Change>, Refusal>) -> v1::CompareReply {
     match changes {
         Ok(changes) => {

@@ -12,6 +12,8 @@ use crate::server::rate::client;
 pub const ADDRESS_LIMIT: usize = 16;
 /// Pending attempts of all addresses.
 const LIMIT: usize = 256;
+/// Pending attempts of an IPv6 /48, which is one site with many /64.
+const SITE_LIMIT: usize = LIMIT / 4;
 
 #[derive(Debug)]
 struct Queue {
@@ -43,7 +45,12 @@ impl AttemptQueues {
     pub fn slot(&self, from: IpAddr) -> Option<QueueSlot<'_>> {
         let from = client(from);
         let mut queues = self.queues();
-        if queues.values().map(|queue| queue.tries).sum::<usize>() >= LIMIT {
+        let tries = |is_meant: &dyn Fn(&IpAddr) -> bool| -> usize {
+            let meant = queues.iter().filter(|(other, _)| is_meant(other));
+            meant.map(|(_, queue)| queue.tries).sum()
+        };
+        let of_site = tries(&|other| site(*other) == site(from));
+        if tries(&|_| true) >= LIMIT || of_site >= SITE_LIMIT {
             return None;
         }
         let fresh = || Queue { turn: Arc::new(Semaphore::new(1)), tries: 0 };
@@ -53,6 +60,14 @@ impl AttemptQueues {
         }
         queue.tries += 1;
         Some(QueueSlot { attempts: self, from, turn: Arc::clone(&queue.turn) })
+    }
+}
+
+/// The address that identifies a site: for IPv6 its /48.
+fn site(from: IpAddr) -> IpAddr {
+    match from {
+        IpAddr::V4(_) => from,
+        IpAddr::V6(six) => IpAddr::V6((u128::from(six) >> 80 << 80).into()),
     }
 }
 
@@ -87,5 +102,17 @@ mod tests {
             .filter_map(|from| attempts.slot(from))
             .collect();
         assert_eq!(many.len(), LIMIT);
+    }
+
+    #[test]
+    fn a_site_with_many_networks_leaves_slots_to_others() {
+        let attempts = AttemptQueues::default();
+        let from = |site: u16, net: u16| {
+            IpAddr::from(std::net::Ipv6Addr::new(0x2001, 0xdb8, site, net, 0, 0, 0, 1))
+        };
+        let many: Vec<_> = (0..1_000).filter_map(|net| attempts.slot(from(1, net))).collect();
+        assert_eq!(many.len(), SITE_LIMIT);
+        assert!(attempts.slot(from(2, 0)).is_some());
+        assert!(attempts.slot("192.0.2.1".parse().unwrap()).is_some());
     }
 }

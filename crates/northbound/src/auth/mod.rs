@@ -98,18 +98,19 @@ struct PasswordLogin {
 /// Where a password is verified.
 #[derive(Debug)]
 enum PasswordSource {
-    /// The hash of this user; `None`: unknown user.
-    Hash(Option<User>),
+    /// The hash of this user; `None`: unknown user, for whom the hash of another one is compared.
+    Hash(Option<User>, Option<String>),
     /// These RADIUS servers.
     Servers(Radius),
 }
 
 impl PasswordSource {
     /// Users of the configuration take precedence over RADIUS.
-    fn of(management: &Management, name: &str) -> PasswordSource {
+    fn of(management: &Management, name: &str, passwords: &Passwords) -> PasswordSource {
         let user = find(management, name);
         if user.is_some() || management.radius.server.is_empty() || !is_name(name) {
-            return PasswordSource::Hash(user.cloned());
+            let other = passwords.other(name, &management.user);
+            return PasswordSource::Hash(user.cloned(), other);
         }
         PasswordSource::Servers(management.radius.clone())
     }
@@ -141,7 +142,7 @@ impl Authenticator {
         Authenticator {
             login: Arc::default(),
             tokens: Tokens::open(state),
-            sessions: Sessions::default(),
+            sessions: Sessions::open_file(state),
             setup: Setup::new(state),
         }
     }
@@ -203,7 +204,7 @@ impl Authenticator {
         name: &str,
         password: &str,
     ) -> Result<Account, Denied> {
-        let source = PasswordSource::of(management, name);
+        let source = PasswordSource::of(management, name, &self.login.passwords);
         // Recently verified credentials are no guess: an attacker at the same address cannot lock them out.
         if let Some(account) = self.login.was_verified(name, password, &source) {
             self.login.lockout.succeeded(name, peer.address);
@@ -227,8 +228,8 @@ impl Authenticator {
                 None => self.login.servers.account(&identity.digest)?.current(management),
             },
             Proof::Token => {
-                let until = self.tokens.expires(&identity.digest, SystemTime::now());
-                user.filter(|_| until.is_some())
+                let now = SystemTime::now();
+                user.filter(|user| self.tokens.expires(&identity.digest, user, now).is_some())
             }
             Proof::Session => {
                 self.sessions.lasting(&identity.digest, Instant::now())?.current(management)
@@ -247,9 +248,8 @@ impl Authenticator {
     fn bearer(&self, management: &Management, peer: &Peer, text: &str) -> Result<Identity, Denied> {
         // All guesses at tokens count together.
         const NAME: &str = "(token)";
-        let user = self.tokens.user(text, SystemTime::now());
         // A removed user has no valid tokens, even if they are still stored.
-        if let Some(user) = user.and_then(|name| find(management, &name)) {
+        if let Some(user) = self.tokens.user(text, &management.user, SystemTime::now()) {
             // 256 bits cannot be guessed: a right token counts whatever others tried from the same address.
             self.login.lockout.succeeded(NAME, peer.address);
             return Ok(identity(user, Proof::Token, secret::kept(text)));
@@ -284,7 +284,7 @@ impl PasswordLogin {
     /// The account, if these credentials were verified recently.
     fn was_verified(&self, name: &str, password: &str, source: &PasswordSource) -> Option<Account> {
         match source {
-            PasswordSource::Hash(user) => {
+            PasswordSource::Hash(user, _) => {
                 let user = user.as_ref()?;
                 let hash = user.password_hash.as_deref();
                 let was_verified = self.passwords.was_verified(name, password, hash);
@@ -311,7 +311,7 @@ impl PasswordLogin {
         wait()?;
         let busy = || Denied::Busy(name.to_owned());
         let attempts = match source {
-            PasswordSource::Hash(_) => &self.attempts,
+            PasswordSource::Hash(..) => &self.attempts,
             PasswordSource::Servers(_) => &self.radius_attempts,
         };
         let slot = attempts.slot(from).ok_or_else(busy)?;
@@ -336,9 +336,9 @@ impl PasswordLogin {
         source: &PasswordSource,
     ) -> Result<Option<Account>, Denied> {
         match source {
-            PasswordSource::Hash(user) => {
+            PasswordSource::Hash(user, other) => {
                 let hash = user.as_ref().and_then(|user| user.password_hash.as_deref());
-                let is_right = self.passwords.check(name, password, hash).await;
+                let is_right = self.passwords.check(name, password, (hash, other.as_deref())).await;
                 Ok(user.as_ref().filter(|_| is_right).map(Account::local))
             }
             PasswordSource::Servers(settings) => {

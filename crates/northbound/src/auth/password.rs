@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use stoa_controller::config::management::User;
 use tokio::sync::Semaphore;
 
 use super::secret;
@@ -84,17 +85,34 @@ impl Passwords {
         password.len() <= LENGTH_MAX && digest.is_some_and(|digest| self.is_remembered(&digest))
     }
 
-    /// Whether the password is right. `hash` is `None` for an unknown user, or one without a password: that takes
-    /// the same time.
-    pub async fn check(&self, user: &str, password: &str, hash: Option<&str>) -> bool {
+    /// The hash that is compared for a user who has none: that of one of the users, always the same for a name. Hashes
+    /// of the configuration may take more or less time than ours.
+    pub fn other(&self, name: &str, users: &[User]) -> Option<String> {
+        let good = |hash: &&str| PasswordHash::new(hash).is_ok();
+        let hashes = || users.iter().filter_map(|user| user.password_hash.as_deref()).filter(good);
+        let count = hashes().count().max(1);
+        let digest = secret::digest(&[&self.key[..], b"other", name.as_bytes()]);
+        let number = digest[..4].iter().fold(0, |number, byte| number * 256 + usize::from(*byte));
+        hashes().nth(number % count).map(str::to_owned)
+    }
+
+    /// Whether the password is right. `hash` is `None` for an unknown user, or one without a password: then `other` is
+    /// compared, which takes the time of a known user.
+    pub async fn check(
+        &self,
+        user: &str,
+        password: &str,
+        (hash, other): (Option<&str>, Option<&str>),
+    ) -> bool {
         if password.len() > LENGTH_MAX {
             return false;
         }
         if self.was_verified(user, password, hash) {
             return true;
         }
+        let hash = hash.filter(|hash| PasswordHash::new(hash).is_ok());
         let known = hash.is_some();
-        let hash = hash.unwrap_or(&self.nobody).to_owned();
+        let hash = hash.or(other).unwrap_or(&self.nobody).to_owned();
         let digest = self.digest(user, password, &hash);
         let Ok(_place) = self.places.acquire().await else { return false };
         let password = password.to_owned();
@@ -135,14 +153,37 @@ mod tests {
         let passwords = Passwords::new();
         let hash = hash("correct horse").unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m="), "{hash}");
-        assert!(!passwords.check("ann", "correct horsf", Some(&hash)).await);
-        assert!(passwords.check("ann", "correct horse", Some(&hash)).await);
-        assert!(passwords.check("ann", "correct horse", Some(&hash)).await, "remembered");
+        let of_ann = (Some(hash.as_str()), None);
+        assert!(!passwords.check("ann", "correct horsf", of_ann).await);
+        assert!(passwords.check("ann", "correct horse", of_ann).await);
+        assert!(passwords.check("ann", "correct horse", of_ann).await, "remembered");
         assert!(passwords.was_verified("ann", "correct horse", Some(&hash)));
         assert!(!passwords.was_verified("bob", "correct horse", Some(&hash)));
-        assert!(!passwords.check("ann", "correct horsf", Some(&hash)).await);
-        assert!(!passwords.check("bob", "nobody has this password", None).await);
-        assert!(!passwords.check("ann", "correct horse", Some("no hash")).await);
+        assert!(!passwords.check("ann", "correct horsf", of_ann).await);
+        assert!(!passwords.check("bob", "nobody has this password", (None, None)).await);
+        assert!(!passwords.check("bob", "correct horse", (None, Some(&hash))).await);
+        assert!(!passwords.was_verified("bob", "correct horse", Some(&hash)));
+        assert!(!passwords.check("ann", "correct horse", (Some("no hash"), None)).await);
+    }
+
+    #[test]
+    fn unknown_users_take_the_time_of_known_ones() {
+        let passwords = Passwords::new();
+        let hash = hash("correct horse").unwrap();
+        let slow = hash.replace("m=19456", "m=65536");
+        assert_ne!(hash, slow, "the cost of our own hashes");
+        let user = |hash: Option<&str>| User {
+            name: "x".into(),
+            password_hash: hash.map(str::to_owned),
+            group: vec![],
+            admin: false,
+        };
+        let users = [user(Some(&hash)), user(None), user(Some(&slow)), user(Some("no hash"))];
+        let other = |name: usize| passwords.other(&name.to_string(), &users).unwrap();
+        let count = (0..200).filter(|name| other(*name) == slow).count();
+        assert!((50..150).contains(&count), "half of the names: {count}");
+        assert!((0..50).all(|name| other(name) == other(name)));
+        assert_eq!(passwords.other("x", &users[1..2]), None);
     }
 
     #[test]

@@ -71,8 +71,9 @@ async fn passwords_authenticate_and_failures_lock_out() {
 async fn tokens_are_valid_while_their_user_exists() {
     let mut testbed = testbed();
     let life = Duration::from_secs(60);
-    let made = testbed.authenticator.tokens.make("bob", "script", life, SystemTime::now());
-    let shown = [("authorization", format!("Bearer {}", made.unwrap().1))];
+    let bob = &testbed.management.user[1];
+    let made = testbed.authenticator.tokens.make(bob, "script", life, SystemTime::now());
+    let shown = [("authorization", format!("Bearer {}", made.await.unwrap().1))];
     let known = testbed.ask(Method::DELETE, &shown).await.unwrap();
     assert_eq!((known.name.as_str(), known.proof, known.is_admin), ("bob", Proof::Token, true));
     testbed.management.user.retain(|user| user.name != "bob");
@@ -139,8 +140,9 @@ async fn guesses_do_not_lock_out_a_verified_user_of_the_same_address() {
     let testbed = testbed();
     let right = basic_header("ann:correct horse");
     assert!(testbed.ask(Method::GET, std::slice::from_ref(&right)).await.is_ok());
-    let made =
-        testbed.authenticator.tokens.make("bob", "x", Duration::from_secs(60), SystemTime::now());
+    let bob = &testbed.management.user[1];
+    let tokens = &testbed.authenticator.tokens;
+    let made = tokens.make(bob, "x", Duration::from_secs(60), SystemTime::now()).await;
     for turn in 0..30 {
         testbed.authenticator.wrong(&turn.to_string(), &Peer { address: HERE, certificate: None });
     }
@@ -241,7 +243,8 @@ async fn stream_clients_are_reauthenticated() {
     let (token, text) = testbed
         .authenticator
         .tokens
-        .make("ann", "x", Duration::from_secs(60), SystemTime::now())
+        .make(&testbed.management.user[0], "x", Duration::from_secs(60), SystemTime::now())
+        .await
         .unwrap();
     let token_shown = ("authorization", format!("Bearer {text}"));
     let by_token = testbed.ask(Method::GET, &[token_shown]).await.unwrap();
@@ -253,7 +256,7 @@ async fn stream_clients_are_reauthenticated() {
     }
     testbed.management.user[0].admin = true;
     assert!(again(&testbed, &password).unwrap().is_admin, "the rights of now");
-    testbed.authenticator.tokens.remove(token.id, None).unwrap();
+    testbed.authenticator.tokens.remove(token.id, None).await.unwrap();
     assert_eq!(again(&testbed, &by_token), None);
     // Another password: the cookie is invalid, even before the sessions are cleaned up.
     testbed.management.user[0].password_hash = Some("other".into());

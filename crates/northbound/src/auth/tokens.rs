@@ -1,18 +1,21 @@
-//! Bearer tokens: random, shown once, stored as digests in the state folder.
+//! Bearer tokens: random, shown once, stored as digests in the state folder. A token ends with its user, and with the
+//! password that its user had when it was created.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use stoa_controller::config::management::User;
 
+use super::account::Account;
 use super::secret;
 
-/// Maximum number of tokens of all users.
-pub const LIMIT: usize = 10_000;
+/// Maximum number of tokens of one user.
+pub const LIMIT: usize = 100;
 /// Maximum lifetime of a token.
 pub const LIFE_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
 /// The prefix of a token, which people and secret scanners recognize.
@@ -34,14 +37,27 @@ pub struct Token {
     pub expires_unix_s: u64,
     /// Its SHA-256.
     digest: String,
+    /// Changes with the password of its user. Files of earlier versions lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
+}
+
+impl Token {
+    /// Whether it is valid for this user.
+    fn is_of(&self, user: &User, now: SystemTime) -> bool {
+        let is_same = |known: &String| *known == Account::fingerprint(user);
+        self.user == user.name
+            && self.expires_unix_s > unix_s(now)
+            && self.fingerprint.as_ref().is_none_or(is_same)
+    }
 }
 
 /// Why no token was created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There are too many.
-    #[error("the limit of {LIMIT} tokens is reached: remove some")]
-    Full,
+    #[error("the limit of {LIMIT} tokens of a user is reached: remove some of {0}")]
+    Full(String),
     /// The file cannot be written.
     #[error("cannot store the tokens: {0}")]
     Disk(#[from] io::Error),
@@ -57,9 +73,44 @@ struct TokenFile {
 #[derive(Debug)]
 pub struct Tokens {
     path: PathBuf,
-    kept: Mutex<TokenFile>,
+    kept: Mutex<KeptTokens>,
+    /// The revision in the file. Its lock is held while the file is written, that of the tokens is not: a slow disk
+    /// delays no client that only shows a token, and one write serves all who wait for one.
+    written: Arc<tokio::sync::Mutex<u64>>,
     /// Why the file must not be overwritten.
     blocked: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct KeptTokens {
+    last_id: u64,
+    by_digest: HashMap<String, Token>,
+    /// Counts the changes.
+    revision: u64,
+}
+
+impl KeptTokens {
+    fn new(file: TokenFile) -> KeptTokens {
+        let by_digest = file.tokens.into_iter().map(|token| (token.digest.clone(), token));
+        KeptTokens { last_id: file.last_id, by_digest: by_digest.collect(), revision: 0 }
+    }
+
+    /// These tokens in order of creation.
+    fn sorted(&self, is_meant: impl Fn(&Token) -> bool) -> Vec<Token> {
+        let meant = self.by_digest.values().filter(|token| is_meant(token));
+        let mut sorted: Vec<Token> = meant.cloned().collect();
+        sorted.sort_unstable_by_key(|token| token.id);
+        sorted
+    }
+
+    /// Removes all other tokens. Returns whether there were any.
+    fn retain(&mut self, mut is_kept: impl FnMut(&mut Token) -> bool) -> bool {
+        let before = self.by_digest.len();
+        self.by_digest.retain(|_, token| is_kept(token));
+        let is_changed = self.by_digest.len() != before;
+        self.revision += u64::from(is_changed);
+        is_changed
+    }
 }
 
 fn unix_s(moment: SystemTime) -> u64 {
@@ -101,14 +152,14 @@ impl Tokens {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(TokenFile::default()),
             Err(error) => Err(error),
         };
-        let (kept, blocked) = match read {
-            Ok(kept) => (kept, None),
+        let (file, blocked) = match read {
+            Ok(file) => (file, None),
             Err(error) => (TokenFile::default(), set_aside(&path, &error)),
         };
-        Tokens { path, kept: Mutex::new(kept), blocked }
+        Tokens { path, kept: Mutex::new(KeptTokens::new(file)), written: Arc::default(), blocked }
     }
 
-    fn kept(&self) -> MutexGuard<'_, TokenFile> {
+    fn kept(&self) -> MutexGuard<'_, KeptTokens> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,92 +167,125 @@ impl Tokens {
     ///
     /// # Errors
     /// When the limit is reached, or the file cannot be written; then the token does not exist.
-    pub fn make(
+    pub async fn make(
         &self,
-        user: &str,
+        user: &User,
         name: &str,
         life: Duration,
         now: SystemTime,
     ) -> Result<(Token, String), Error> {
-        let mut kept = self.kept();
-        kept.tokens.retain(|token| token.expires_unix_s > unix_s(now));
-        if kept.tokens.len() >= LIMIT {
-            return Err(Error::Full);
-        }
         let text = format!("{PREFIX}{}", secret::text());
-        let token = Token {
-            id: kept.last_id + 1,
-            name: name.to_owned(),
-            user: user.to_owned(),
-            created_unix_s: unix_s(now),
-            expires_unix_s: unix_s(now + life.min(LIFE_MAX)),
-            digest: secret::kept(&text),
+        let (token, revision) = {
+            let mut kept = self.kept();
+            kept.retain(|token| token.expires_unix_s > unix_s(now));
+            let held = kept.by_digest.values().filter(|token| token.user == user.name).count();
+            if held >= LIMIT {
+                return Err(Error::Full(user.name.clone()));
+            }
+            kept.last_id += 1;
+            kept.revision += 1;
+            let token = Token {
+                id: kept.last_id,
+                name: name.to_owned(),
+                user: user.name.clone(),
+                created_unix_s: unix_s(now),
+                expires_unix_s: unix_s(now + life.min(LIFE_MAX)),
+                digest: secret::kept(&text),
+                fingerprint: Some(Account::fingerprint(user)),
+            };
+            kept.by_digest.insert(token.digest.clone(), token.clone());
+            (token, kept.revision)
         };
-        kept.last_id = token.id;
-        kept.tokens.push(token.clone());
-        if let Err(error) = self.write(&kept) {
-            kept.tokens.pop();
+        if let Err(error) = self.save(revision).await {
+            self.kept().retain(|one| one.id != token.id);
             return Err(error.into());
         }
         Ok((token, text))
     }
 
-    /// The user of a token; `None`: it is unknown or has expired.
-    pub fn user(&self, text: &str, now: SystemTime) -> Option<String> {
-        let digest = secret::kept(text);
+    /// The user of a token; `None`: it is unknown, has expired, or ended with its user or the password.
+    pub fn user<'a>(&self, text: &str, users: &'a [User], now: SystemTime) -> Option<&'a User> {
         let kept = self.kept();
         // A digest does not reveal where a guess differs, so a plain comparison is safe.
-        let token = kept.tokens.iter().find(|token| token.digest == digest)?;
-        (token.expires_unix_s > unix_s(now)).then(|| token.user.clone())
+        let token = kept.by_digest.get(&secret::kept(text))?;
+        users.iter().find(|user| token.is_of(user, now))
     }
 
-    /// The expiry of the token with this digest, in seconds since 1970; `None`: it is not valid.
-    pub fn expires(&self, digest: &str, now: SystemTime) -> Option<u64> {
+    /// The expiry of the token with this digest, in seconds since 1970; `None`: it is not valid for this user.
+    pub fn expires(&self, digest: &str, user: &User, now: SystemTime) -> Option<u64> {
         let kept = self.kept();
-        let token = kept.tokens.iter().find(|token| token.digest == digest);
-        token.map(|token| token.expires_unix_s).filter(|expires| *expires > unix_s(now))
+        let token = kept.by_digest.get(digest).filter(|token| token.is_of(user, now))?;
+        Some(token.expires_unix_s)
     }
 
-    /// Removes the tokens of removed users: a later user of the same name does not inherit them.
+    /// Removes the tokens of removed users and of changed passwords: a later user of the same name does not inherit
+    /// them. A token of an earlier version belongs to the password of now. [`Self::store`] writes the file.
     pub fn follow(&self, users: &[User]) {
         let mut kept = self.kept();
-        let before = kept.tokens.len();
-        kept.tokens.retain(|token| users.iter().any(|user| user.name == token.user));
-        if kept.tokens.len() != before
-            && let Err(error) = self.write(&kept)
-        {
-            tracing::warn!("cannot write {}: {error}", self.path.display());
-        }
+        let mut known: HashMap<String, Option<String>> = HashMap::new();
+        let mut is_new = false;
+        kept.retain(|token| {
+            let of = |name: &String| users.iter().find(|user| user.name == *name);
+            let now = known.entry(token.user.clone());
+            let now = now.or_insert_with_key(|name| of(name).map(Account::fingerprint));
+            let Some(now) = now else { return false };
+            is_new |= token.fingerprint.is_none();
+            token.fingerprint.get_or_insert_with(|| now.clone()) == now
+        });
+        kept.revision += u64::from(is_new);
     }
 
     /// Tokens of one user, or of all.
     pub fn list(&self, user: Option<&str>) -> Vec<Token> {
-        let kept = self.kept();
-        let of = |token: &&Token| user.is_none_or(|user| token.user == user);
-        kept.tokens.iter().filter(of).cloned().collect()
+        self.kept().sorted(|token| user.is_none_or(|user| token.user == user))
     }
 
     /// Removes a token of one user, or of any user. Returns whether it existed.
     ///
     /// # Errors
     /// When the file cannot be written; the token is invalid until the next start.
-    pub fn remove(&self, id: u64, user: Option<&str>) -> io::Result<bool> {
-        let mut kept = self.kept();
-        let before = kept.tokens.len();
-        kept.tokens.retain(|token| token.id != id || user.is_some_and(|user| token.user != user));
-        if kept.tokens.len() == before {
-            return Ok(false);
-        }
-        self.write(&kept)?;
-        Ok(true)
+    pub async fn remove(&self, id: u64, user: Option<&str>) -> io::Result<bool> {
+        let is_meant = |token: &Token| token.id == id && user.is_none_or(|user| token.user == user);
+        let revision = {
+            let mut kept = self.kept();
+            if !kept.retain(|token| !is_meant(token)) {
+                return Ok(false);
+            }
+            kept.revision
+        };
+        self.save(revision).await.map(|()| true)
     }
 
-    fn write(&self, kept: &TokenFile) -> io::Result<()> {
+    /// Writes the file if it is older than the tokens.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub async fn store(&self) -> io::Result<()> {
+        let revision = self.kept().revision;
+        self.save(revision).await
+    }
+
+    /// Writes the file, unless it has this revision or a later one.
+    async fn save(&self, revision: u64) -> io::Result<()> {
+        let mut written = Arc::clone(&self.written).lock_owned().await;
+        if *written >= revision {
+            return Ok(());
+        }
         if let Some(words) = &self.blocked {
             return Err(io::Error::other(words.clone()));
         }
-        let bytes = serde_json::to_vec(kept).map_err(io::Error::other)?;
-        write_whole(&self.path, &bytes)
+        let (latest, file) = {
+            let kept = self.kept();
+            (kept.revision, TokenFile { last_id: kept.last_id, tokens: kept.sorted(|_| true) })
+        };
+        let path = self.path.clone();
+        // The lock goes with the write, so that a client that disconnects lets nobody write meanwhile.
+        let write = tokio::task::spawn_blocking(move || {
+            write_whole(&path, &serde_json::to_vec(&file)?)?;
+            *written = latest;
+            Ok(())
+        });
+        write.await.map_err(io::Error::other)?
     }
 }
 
@@ -228,72 +312,4 @@ pub fn write_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_is_valid_until_it_expires_or_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(folder.path());
-        let now = SystemTime::now();
-        let hour = Duration::from_secs(3_600);
-        let (first, text) = tokens.make("ann", "script", hour, now).unwrap();
-        let (second, _) = tokens.make("bob", "other", hour, now).unwrap();
-        assert_eq!(tokens.user(&text, now).as_deref(), Some("ann"));
-        assert_eq!(tokens.user("stoa_guess", now), None);
-        assert_eq!(tokens.user(&text, now + hour), None);
-        let file = std::fs::read_to_string(folder.path().join("tokens.json")).unwrap();
-        assert!(!file.contains(&text), "only the digest is stored");
-        // After a restart.
-        let tokens = Tokens::open(folder.path());
-        assert_eq!(tokens.user(&text, now).as_deref(), Some("ann"));
-        assert_eq!(tokens.list(Some("ann")), std::slice::from_ref(&first));
-        assert!(!tokens.remove(second.id, Some("ann")).unwrap());
-        assert!(tokens.remove(first.id, Some("ann")).unwrap());
-        assert_eq!(tokens.user(&text, now), None);
-        let (third, _) = tokens.make("ann", "again", hour, now).unwrap();
-        assert_eq!(third.id, 3);
-        tokens.follow(&[]);
-        assert!(tokens.list(None).is_empty());
-    }
-
-    #[test]
-    fn a_file_of_an_earlier_version_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let token = r#"{"id": 7, "name": "n", "user": "ann", "made_unix_s": 1, "expires_unix_s": 2, "digest": "d"}"#;
-        let file = format!(r#"{{"last_id": 7, "tokens": [{token}]}}"#);
-        std::fs::write(folder.path().join("tokens.json"), file).unwrap();
-        let tokens = Tokens::open(folder.path()).list(Some("ann"));
-        assert_eq!((tokens[0].id, tokens[0].created_unix_s), (7, 1));
-    }
-
-    #[test]
-    fn a_damaged_file_lets_nobody_in_and_is_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("tokens.json");
-        std::fs::write(&path, "{").unwrap();
-        let (tokens, now) = (Tokens::open(folder.path()), SystemTime::now());
-        assert_eq!(tokens.user("", now), None);
-        assert!(!path.exists());
-        tokens.make("ann", "script", Duration::from_secs(60), now).unwrap();
-        assert_eq!(Tokens::open(folder.path()).list(None).len(), 1);
-        let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
-        let is_damaged = |file: &PathBuf| file.to_string_lossy().contains("/tokens.json.damaged-");
-        let damaged: Vec<_> = files.filter(is_damaged).collect();
-        assert_eq!(damaged.len(), 1, "{damaged:?}");
-        assert_eq!(std::fs::read_to_string(&damaged[0]).unwrap(), "{");
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_set_aside_is_not_overwritten() {
-        let folder = tempfile::tempdir().unwrap();
-        let missing = folder.path().join("missing").join("tokens.json");
-        let blocked = set_aside(&missing, &io::Error::other("damaged"));
-        assert!(blocked.as_ref().is_some_and(|words| words.contains("tokens.json: cannot read")));
-        let path = folder.path().join("tokens.json");
-        let tokens = Tokens { path: path.clone(), kept: Mutex::default(), blocked };
-        let refused = tokens.make("ann", "script", Duration::from_secs(60), SystemTime::now());
-        assert!(refused.unwrap_err().to_string().contains("restart Stoa"));
-        assert!(tokens.list(None).is_empty() && !path.exists());
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! gNMI: the data, users and rules of RESTCONF, over gRPC on the same port.
 //!
 //! All calls share a `service`. `path` parses paths, `read` and `tree` find the data, `value` encodes it. `set`,
-//! `target` and `confirm` change it. `subscribe`, `watch` and `messages` stream its changes, `client_locks` serializes
-//! requests of a client, and `status` formats errors.
+//! `target` and `confirm` change it. `subscribe`, `watch`, `stored_values` and `messages` stream its changes,
+//! `client_locks` serializes requests of a client, and `status` formats errors.
 
 mod client_locks;
 mod confirm;
@@ -12,6 +12,7 @@ mod read;
 mod service;
 pub mod set;
 mod status;
+mod stored_values;
 mod subscribe;
 mod target;
 #[cfg(test)]
@@ -193,7 +194,7 @@ impl GNmi for Calls {
         request: tonic::Request<Streaming<SubscribeRequest>>,
     ) -> Result<tonic::Response<Self::SubscribeStream>, Status> {
         let (caller, service) = (caller(&request)?, Arc::clone(&self.0));
-        let open = subscribe::OpenStream::new(&service, caller.from)?;
+        let open = subscribe::OpenStream::new(&service, &caller)?;
         let (sender, mut receiver) = mpsc::channel(WAITING);
         tokio::spawn(subscribe::serve(service, caller, open, request.into_inner(), sender));
         let responses = stream::poll_fn(move |context| receiver.poll_recv(context));

@@ -53,8 +53,9 @@ where
         false => None,
     };
     let (app, caller, pattern) = (Arc::clone(app), caller.clone(), Arc::clone(pattern));
+    let (own, user) = (Arc::clone(&app), caller.identity.name.clone());
     let work = move || select(&app, &caller, &pattern, content, (&snapshot, facts.as_ref()), see);
-    tokio::task::spawn_blocking(work).await.map_err(|_| Fault::broken("cannot read the data"))?
+    own.turns.run(&user, work).await.map_err(|_| Fault::broken("cannot read the data"))?
 }
 
 /// The same with data that is already read: running, and the forwarder's state. This call blocks.

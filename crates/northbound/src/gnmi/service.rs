@@ -1,7 +1,6 @@
 //! What the calls share: the service, its client, and what no call supports.
 
 use std::net::IpAddr;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +11,7 @@ use tokio::sync::{Notify, Semaphore};
 use tonic::Status;
 
 use super::client_locks::ClientLocks;
+use super::stored_values::StoredValues;
 use crate::auth::Identity;
 use crate::server::app_state::AppState;
 use crate::server::quota::ClientQuotas;
@@ -41,7 +41,7 @@ pub struct Service {
     /// Open streams.
     pub(super) streams: Arc<ClientQuotas>,
     /// Values that all streams store to detect changes.
-    pub(super) values: AtomicUsize,
+    pub(super) values: StoredValues,
     /// Streams read one at a time: together they use at most one thread, and one request to the forwarder.
     pub(super) reads: Semaphore,
     /// The Set in progress of each client.
@@ -58,7 +58,7 @@ impl Service {
         Arc::new(Service {
             app: Arc::clone(app),
             streams: Arc::default(),
-            values: AtomicUsize::new(0),
+            values: StoredValues::default(),
             reads: Semaphore::new(1),
             client_locks: ClientLocks::default(),
             changes: tokio::sync::Mutex::default(),

@@ -21,8 +21,8 @@ use crate::nacm::Rights;
 use crate::restconf::fault::Fault;
 use crate::restconf::operation::MODULE;
 use crate::restconf::path::{Resource, data_path};
+use crate::restconf::permitted;
 use crate::restconf::query::Content;
-use crate::restconf::write::{self, PlannedEdits};
 use crate::server::app_state::AppState;
 
 /// Maximum number of operations in a Set.
@@ -63,7 +63,7 @@ pub async fn set(
     };
     let (user, from) = (author.name.as_str(), Some(caller.from));
     let record = AuditRecord { user, from, client: "gnmi", what: &what, result: &result };
-    service.app.audit.write(&record);
+    service.app.audit.write_result(done.is_ok(), &record);
     done
 }
 
@@ -162,9 +162,9 @@ async fn transaction(
         let revision = snapshot.revision;
         let (app, caller) = (Arc::clone(&service.app), caller.clone());
         let (request, is_plain) = (Arc::clone(request), commit.confirm_within.is_none());
-        let looked = tokio::task::spawn_blocking(move || {
-            planned(&app, &caller, &request, &snapshot, is_plain)
-        });
+        let (turns, user) = (&service.app.turns, caller.identity.name.clone());
+        let looked =
+            turns.run(&user, move || planned(&app, &caller, &request, &snapshot, is_plain));
         let broken = |_| Status::internal("the change failed");
         let Some(edits) = looked.await.map_err(broken)?? else { return Ok(false) };
         // The change applies to the data that it was checked against; otherwise the check is repeated.
@@ -206,20 +206,21 @@ fn planned(
     {
         return forbidden(PathPattern::read(request.prefix.as_ref(), path)?.resource.data_path());
     }
-    let (edits, is_bound) = edits(app, caller, request, snapshot)?;
-    let made = PlannedEdits { edits, created: None, is_bound };
-    let is_change = write::permitted(&app.datastore, Store::Running, &made, &rights);
-    let is_change = is_change.map_err(|faults| status::of_faults(&faults))?;
-    Ok(is_change.then_some(made.edits))
+    let edits = edits(app, caller, request, snapshot)?;
+    let (datastore, store) = (&app.datastore, Store::Running);
+    let is_change = permitted::named(datastore, store, &edits, &rights)
+        .and_then(|hidden| permitted::changed(datastore, store, &edits, (&rights, hidden)))
+        .map_err(|faults| status::of_faults(&faults))?;
+    Ok(is_change.then_some(edits))
 }
 
-/// The edits, and whether they are valid only while the datastore is unchanged.
+/// The edits.
 fn edits(
     app: &AppState,
     caller: &Caller,
     request: &SetRequest,
     snapshot: &Arc<Snapshot>,
-) -> Result<(Vec<Edit>, bool), Status> {
+) -> Result<Vec<Edit>, Status> {
     let prefix = request.prefix.as_ref();
     // The result of each operation, in order, and the operations that need a read of the current data.
     let (mut edits, mut open) = (Vec::new(), Vec::new());
@@ -255,7 +256,6 @@ fn edits(
             false => Edit::Merge { body },
         }]);
     }
-    let is_bound = !open.is_empty();
     while let Some((first, _)) = open.first() {
         let resource = first.resource.clone();
         let (these, others) =
@@ -265,7 +265,7 @@ fn edits(
             edits[at] = removed;
         }
     }
-    Ok((edits.into_iter().flatten().collect(), is_bound))
+    Ok(edits.into_iter().flatten().collect())
 }
 
 /// A decoded update.

@@ -1,9 +1,7 @@
 //! Subscribe: modes ONCE, POLL and STREAM.
 
-use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -22,9 +20,9 @@ use tonic::{Status, Streaming};
 use super::messages::messages;
 use super::read::{echoed, look};
 use super::service::{Caller, PATHS_LIMIT, Service, plain_only};
-use super::status;
 use super::value::ValueEncoding;
 use super::watch::{Difference, REST, Watch};
+use super::{status, stored_values};
 use crate::restconf::query::Content;
 use crate::server::quota::{QuotaSlot, quarter};
 
@@ -32,8 +30,6 @@ use crate::server::quota::{QuotaSlot, quarter};
 const FIRST: Duration = Duration::from_secs(10);
 /// Interval between checks of the client's rights on an idle stream.
 const RIGHTS: Duration = Duration::from_secs(5);
-/// Maximum number of stored values of all streams: some 250 bytes each.
-const VALUES_LIMIT: usize = 200_000;
 
 type StreamItem = Result<SubscribeResponse, Status>;
 
@@ -41,6 +37,7 @@ type StreamItem = Result<SubscribeResponse, Status>;
 #[derive(Debug)]
 pub struct OpenStream {
     service: Arc<Service>,
+    user: String,
     _share: QuotaSlot,
     /// Stored values of this stream.
     values: usize,
@@ -48,48 +45,49 @@ pub struct OpenStream {
 
 fn too_many_values() -> Status {
     Status::resource_exhausted(format!(
-        "too many values: all streams together store at most {VALUES_LIMIT}: subscribe to less"
+        "too many values: all streams together store at most {}, and {} of one user: subscribe to less",
+        stored_values::LIMIT,
+        stored_values::USER_LIMIT
     ))
 }
 
 impl OpenStream {
-    /// Takes a slot for the client at an address.
+    /// Takes a slot for a client.
     ///
     /// # Errors
-    /// When too many streams are open in total, or by this client.
-    pub fn new(service: &Arc<Service>, from: IpAddr) -> Result<OpenStream, Status> {
+    /// When too many streams are open in total, by this user, or from this address.
+    pub fn new(service: &Arc<Service>, caller: &Caller) -> Result<OpenStream, Status> {
+        let user = caller.identity.name.clone();
         let limit = usize::from(service.app.management().limits.subscriptions);
-        let quota = service.streams.take(from, quarter(limit), limit).ok_or_else(|| {
+        let most = quarter(limit);
+        let quota = service.streams.take(caller.from, Some(&user), most, limit);
+        let quota = quota.ok_or_else(|| {
             Status::resource_exhausted(format!(
-                "too many streams: the limit is {limit}, and {} for one client: close one, or raise \
-                 stoa-management:management/limits/subscriptions",
-                quarter(limit)
+                "too many streams: the limit is {limit}, and {most} for one user or address: close one, \
+                 or raise stoa-management:management/limits/subscriptions"
             ))
         })?;
-        Ok(OpenStream { service: Arc::clone(service), _share: quota, values: 0 })
+        Ok(OpenStream { service: Arc::clone(service), user, _share: quota, values: 0 })
     }
 
     /// Sets the number of values that this stream stores.
     fn set_values(&mut self, values: usize) -> Result<(), Status> {
-        let all = &self.service.values;
-        all.fetch_sub(self.values, Ordering::Relaxed);
-        self.values = values;
-        match all.fetch_add(values, Ordering::Relaxed) + values > VALUES_LIMIT {
-            true => Err(too_many_values()),
-            false => Ok(()),
+        let before = std::mem::replace(&mut self.values, values);
+        match self.service.values.replace(&self.user, before, values) {
+            true => Ok(()),
+            false => Err(too_many_values()),
         }
     }
 
     /// Values that a subscription with `held` values may have.
     fn room(&self, held: usize) -> usize {
-        let all = self.service.values.load(Ordering::Relaxed);
-        VALUES_LIMIT.saturating_sub(all.saturating_sub(held))
+        self.service.values.room(&self.user, held)
     }
 }
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.service.values.fetch_sub(self.values, Ordering::Relaxed);
+        self.service.values.replace(&self.user, self.values, 0);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Paths of untrusted clients, and the service without a connection.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use proptest::prelude::*;
@@ -18,6 +17,8 @@ use tonic::Code;
 use super::path::{PathPattern, to_gnmi};
 use super::*;
 use crate::auth::password;
+
+mod secrets;
 
 /// Parses a path such as `a/b[k=v]/c`.
 pub fn path(text: &str) -> Path {
@@ -330,7 +331,7 @@ async fn a_refused_set_has_its_reason() {
     assert_eq!(action("root", odd).await.0, Code::Unimplemented);
     let zero = update(text, value(json!("a\u{0}b")));
     assert_eq!(action("root", zero).await.0, Code::InvalidArgument);
-    let log = std::fs::read_to_string(testbed._folder.path().join("audit.log")).unwrap();
+    let log = std::fs::read_to_string(testbed._folder.path().join("audit-refused.log")).unwrap();
     assert!(log.contains("\"gnmi\"") && log.contains("PermissionDenied"), "{log}");
 }
 
@@ -368,7 +369,7 @@ async fn once_and_poll_send_all_values_and_sync() {
     let refused = alone.into_inner().message().await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     testbed.until("no stream is open", |service| service.streams.held() == 0).await;
-    assert_eq!(testbed.service.values.load(Ordering::Relaxed), 0);
+    assert_eq!(testbed.service.values.all(), 0);
 }
 
 #[tokio::test]
@@ -378,9 +379,7 @@ async fn streams_have_a_limit_and_slow_readers_are_disconnected() {
         Testbed::new(interfaces(400, &"text ".repeat(1_000)), Duration::from_millis(200));
     let one = || subscribe("interfaces", subscription_list::Mode::Stream);
     let quiet = testbed.client.subscribe(by("ann", stream::iter([one()]))).await.unwrap();
-    testbed
-        .until("values are reported", |service| service.values.load(Ordering::Relaxed) > 400)
-        .await;
+    testbed.until("values are reported", |service| service.values.all() > 400).await;
     let cut = tokio::time::timeout(Duration::from_secs(30), testbed.hang_up.0.notified());
     cut.await.expect("the connection is ended");
     testbed.until("the stream is gone", |service| service.streams.held() == 0).await;
@@ -394,5 +393,5 @@ async fn streams_have_a_limit_and_slow_readers_are_disconnected() {
     let refused = testbed.client.subscribe(by("ann", stream::iter([one()]))).await;
     let refused = refused.map(|_| ()).unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
-    assert!(refused.message().contains("2 for one client"), "{refused:?}");
+    assert!(refused.message().contains("2 for one user"), "{refused:?}");
 }

@@ -17,6 +17,7 @@ use super::fault::{Fault, Faults};
 use super::library;
 use super::media::Media;
 use super::path::{self, Resource};
+use super::permitted;
 use super::query::{Content, Defaults, Query};
 use super::read::ReadRequest;
 use super::write::{self, Change};
@@ -83,6 +84,7 @@ async fn get(call: Call, target: Target, resource: Resource) -> Result<Response,
     }
     let is_small = matches!(resource.kind(), Some(SchemaNodeKind::Leaf))
         && query.defaults != Defaults::ReportAll;
+    let (app, user) = (Arc::clone(&call.app), call.identity.name.clone());
     let work = move || {
         let management = call.app.management();
         let rights = Rights::of(&call.identity, &management);
@@ -94,7 +96,9 @@ async fn get(call: Call, target: Target, resource: Resource) -> Result<Response,
     // Large trees are printed off the threads that answer clients.
     let text = match is_small {
         true => work()?,
-        false => tokio::task::spawn_blocking(work)
+        false => app
+            .turns
+            .run(&user, work)
             .await
             .map_err(|_| Fault::broken("cannot print the data"))??,
     };
@@ -216,7 +220,7 @@ async fn change(
         let (worker, store) = (Arc::clone(&call), datastore.clone());
         let task = Arc::clone(&job);
         // Large bodies are parsed off the threads that answer clients.
-        let made = tokio::task::spawn_blocking(move || {
+        let made = call.app.turns.run(&call.identity.name, move || {
             let (resource, query, media, bytes, target, method) = &*task;
             let change = Change {
                 method,
@@ -224,10 +228,19 @@ async fn change(
                 given: media.map(|media| (media, bytes.as_slice())),
                 insert: query.insert.clone(),
             };
-            let made = change.plan(&store, target.store)?;
+            let asked = change.asked()?;
             let management = worker.app.management();
             let rights = Rights::of(&worker.identity, &management);
-            let is_change = write::permitted(&store, target.store, &made, &rights)?;
+            let named = std::slice::from_ref(&asked.edit);
+            let is_hidden = permitted::named(&store, target.store, named, &rights)?;
+            let mut made = change.plan(asked, &store, target.store)?;
+            if is_hidden {
+                // Whether it is new tells whether it existed.
+                made.created = None;
+            }
+            let rights_and_hidden = (&rights, is_hidden);
+            let is_change =
+                permitted::changed(&store, target.store, &made.edits, rights_and_hidden)?;
             Ok::<_, Faults>((made, rights.is_whole(), is_change))
         });
         let (made, is_whole, is_change) =

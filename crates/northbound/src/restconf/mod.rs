@@ -1,8 +1,8 @@
 //! RESTCONF (RFC 8040): the datastores as resources, and `/ds/` of RFC 8527.
 //!
-//! A `call` is a request of an authenticated client. `path` and `query` parse requests, `read` reads, `body` and
-//! `write` change, `rpc` calls operations (`operation`), `library` describes the schema, `streams` sends events, and
-//! `fault` formats errors.
+//! A `call` is a request of an authenticated client. `path` and `query` parse requests, `read` reads, `body`,
+//! `permitted` and `write` change, `rpc` calls operations (`operation`), `library` describes the schema, `streams`
+//! sends events, and `fault` formats errors.
 
 pub mod body;
 mod call;
@@ -15,6 +15,7 @@ pub mod media;
 mod openapi;
 pub mod operation;
 pub mod path;
+pub mod permitted;
 pub mod query;
 pub mod read;
 mod read_only;
@@ -117,7 +118,7 @@ async fn serve(State(app): State<Arc<AppState>>, request: Request) -> Response {
     answered.unwrap_or_else(|faults| faults.response(media))
 }
 
-/// Writes an audit record for changes and for forbidden requests.
+/// Writes an audit record for changes, and one of the refused requests for changes and for forbidden reads.
 fn note(
     app: &AppState,
     is_change: bool,
@@ -130,7 +131,7 @@ fn note(
             Ok(response) => response.status().to_string(),
             Err(faults) => format!("{}: {}", faults.status(), faults.words()),
         };
-        app.audit.write(&AuditRecord { result: &result, ..*record });
+        app.audit.write_result(answered.is_ok(), &AuditRecord { result: &result, ..*record });
     }
 }
 

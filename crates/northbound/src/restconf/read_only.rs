@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use stoa_controller::datastore::{Datastore, Refusal, Snapshot, Store, change, visit};
 use stoa_controller::filter;
 use stoa_controller::find_routes::{self, Error, Search};
-use tokio::sync::Semaphore;
 
 use super::call::Call;
 use super::fault::{Fault, Faults};
@@ -18,8 +17,6 @@ use crate::audit::timestamp;
 use crate::capture::{self, CaptureParameters};
 use crate::nacm::{Operation, Rights};
 
-/// Concurrent comparisons: each may read two trees from the disk.
-static COMPARISONS: Semaphore = Semaphore::const_new(2);
 /// Maximum number of changes in a response.
 const CHANGES_LIMIT: usize = 10_000;
 
@@ -53,9 +50,8 @@ pub async fn compare(call: &Call, input: &Input) -> Result<Value, Faults> {
     let new = side("new-number", "new", Store::Candidate);
     let (datastore, identity) = (call.app.datastore.clone(), call.identity.clone());
     let management = call.app.management();
-    let _one = COMPARISONS.acquire().await;
     // Reads and parses files of the history: not on a thread that answers clients.
-    let compared = tokio::task::spawn_blocking(move || {
+    let compared = call.app.turns.run(&call.identity.name, move || {
         let (old, new) = (old.tree(&datastore)?, new.tree(&datastore)?);
         let rights = Rights::of(&identity, &management);
         let (mut list, mut more) = (Vec::new(), 0_u64);

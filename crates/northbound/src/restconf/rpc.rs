@@ -15,6 +15,7 @@ use super::call::{Call, not_allowed, only_read, options};
 use super::fault::{Fault, Faults, NAMESPACE};
 use super::media::Media;
 use super::operation::{Input, MODULE, OPERATIONS, allow_confirm};
+use super::permitted;
 use super::read_only;
 use crate::audit::timestamp;
 use crate::nacm::Rights;
@@ -204,8 +205,8 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
         let mut denied = None;
         visit(&old, &new, |kind, node| {
             is_change = true;
-            if denied.is_none() && !super::write::may(&rights, kind, node) {
-                denied = Some(node.path());
+            if denied.is_none() && !permitted::may(&rights, kind, node) {
+                denied = Some(permitted::shown_path(&rights, node));
             }
         })?;
         if let Some(path) = denied {
@@ -214,7 +215,7 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
         // Without a change of its own, the client must not write the files.
         Ok(is_change || datastore.unconfirmed().is_some())
     };
-    let checked = tokio::task::spawn_blocking(check).await;
+    let checked = call.app.turns.run(&call.identity.name, check).await;
     checked.map_err(|_| Fault::broken("cannot check the rights"))?
 }
 

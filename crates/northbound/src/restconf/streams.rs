@@ -64,11 +64,12 @@ pub fn serve(call: Call, below: &str) -> Result<Response, Faults> {
         return Err(Fault::value(words).into());
     }
     let from = peer(&call.parts).address;
-    let quota = call.app.listeners.take(from, quarter(SUBSCRIBERS_LIMIT), SUBSCRIBERS_LIMIT);
+    let (user, most) = (Some(call.identity.name.as_str()), quarter(SUBSCRIBERS_LIMIT));
+    let quota = call.app.listeners.take(from, user, most, SUBSCRIBERS_LIMIT);
     let quota = quota.ok_or_else(|| {
         let words = format!(
-            "too many event streams: the limit is {SUBSCRIBERS_LIMIT}, and {} for one client: close one",
-            quarter(SUBSCRIBERS_LIMIT)
+            "too many event streams: the limit is {SUBSCRIBERS_LIMIT}, and {most} for one user or address: \
+             close one"
         );
         Fault::application(StatusCode::TOO_MANY_REQUESTS, "resource-denied", words)
     })?;

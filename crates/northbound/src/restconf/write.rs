@@ -2,17 +2,15 @@
 
 use http::{Method, StatusCode};
 use serde_json::Value;
-use stoa_controller::datastore::{Author, Datastore, Edit, Kind, Store, visit};
-use yang5::data::{Data, DataFormat, DataNodeRef, DataPrinterFlags};
+use stoa_controller::datastore::{Author, Datastore, Edit, Store};
+use yang5::data::{Data, DataFormat, DataPrinterFlags};
 use yang5::schema::SchemaNodeKind;
 
 use super::body;
 use super::fault::{Fault, Faults};
 use super::media::Media;
-use super::operation;
 use super::path::{self, Resource, Step, inside, inside_mut};
 use super::query::Insert;
-use crate::nacm::{Operation, Rights};
 
 /// A requested change.
 #[derive(Debug)]
@@ -25,6 +23,15 @@ pub struct Change<'a> {
     pub given: Option<(Media, &'a [u8])>,
     /// The position of a new entry.
     pub insert: Option<Insert>,
+}
+
+/// A change as the client asks for it.
+#[derive(Debug)]
+pub struct AskedEdit {
+    /// The edit.
+    pub edit: Edit,
+    /// The node that it is about.
+    pub target: Resource,
 }
 
 /// The edits of a change.
@@ -46,49 +53,70 @@ fn is_there(datastore: &Datastore, store: Store, path: &str) -> bool {
 }
 
 impl Change<'_> {
-    /// The edits of the change.
+    /// What the client asks for, without a look at the data.
     ///
     /// # Errors
     /// When the body is invalid or for another resource, or the method is not allowed.
-    pub fn plan(&self, datastore: &Datastore, store: Store) -> Result<PlannedEdits, Faults> {
+    pub fn asked(&self) -> Result<AskedEdit, Faults> {
         if !self.resource.is_config() {
             let words = "this is state data, which cannot be configured";
             return Err(Fault::unsupported(words).at(self.resource.data_path()).into());
         }
-        match (self.method.as_str(), self.resource.is_root()) {
+        let (path, target) = (self.resource.data_path(), self.resource.clone());
+        let edit = match (self.method.as_str(), self.resource.is_root()) {
             ("DELETE", true) => {
-                Err(Fault::unsupported("a datastore cannot be deleted: PUT an empty one").into())
+                let words = "a datastore cannot be deleted: PUT an empty one";
+                return Err(Fault::unsupported(words).into());
             }
-            ("DELETE", false) => {
-                let path = self.resource.data_path();
-                Ok(PlannedEdits {
-                    edits: vec![Edit::Delete { path }],
-                    created: None,
-                    is_bound: false,
-                })
+            ("DELETE", false) => Edit::Delete { path },
+            ("PUT", true) => Edit::Replace { path: "/".to_owned(), body: self.whole()? },
+            ("PATCH", true) => Edit::Merge { body: self.whole()? },
+            ("POST", _) => return self.posted(),
+            ("PUT", false) => Edit::Replace { path, body: self.same()? },
+            ("PATCH", false) => Edit::Merge { body: self.same()? },
+            _ => return Err(Fault::unsupported("this method is not allowed for data").into()),
+        };
+        Ok(AskedEdit { edit, target })
+    }
+
+    /// The edits of the change.
+    ///
+    /// # Errors
+    /// When nodes above the target do not exist, or the position of a new entry is wrong.
+    pub fn plan(
+        &self,
+        asked: AskedEdit,
+        datastore: &Datastore,
+        store: Store,
+    ) -> Result<PlannedEdits, Faults> {
+        let AskedEdit { edit, target } = asked;
+        let mut created = None;
+        match (self.method.as_str(), self.resource.is_root()) {
+            ("POST", _) => {
+                can_hold(datastore, store, &self.resource)?;
+                created = Some(target.clone());
             }
-            ("PUT", true) => {
-                let body = self.whole()?;
-                let path = "/".to_owned();
-                Ok(PlannedEdits {
-                    edits: vec![Edit::Replace { path, body }],
-                    created: None,
-                    is_bound: false,
-                })
+            ("PUT", false) => {
+                can_hold(datastore, store, &self.resource.parent())?;
+                let is_new = !is_there(datastore, store, &target.data_path());
+                created = is_new.then(|| target.clone());
             }
-            ("PATCH", true) => {
-                let body = self.whole()?;
-                Ok(PlannedEdits {
-                    edits: vec![Edit::Merge { body }],
-                    created: None,
-                    is_bound: false,
-                })
-            }
-            ("POST", _) => self.post(datastore, store),
-            ("PUT", false) => self.put(datastore, store),
-            ("PATCH", false) => self.patch(datastore, store),
-            _ => Err(Fault::unsupported("this method is not allowed for data").into()),
+            ("PATCH", false) => stands(datastore, store, &self.resource)?,
+            _ => {}
         }
+        let plan = match (&self.insert, &edit) {
+            (Some(insert), Edit::Create { path, body }) => {
+                if is_there(datastore, store, path) {
+                    return Err(stoa_controller::datastore::Refusal::Exists(path.clone()).into());
+                }
+                self.inserted(datastore, store, insert, &target, body)?
+            }
+            (Some(insert), Edit::Replace { body, .. }) if !target.is_root() => {
+                self.inserted(datastore, store, insert, &target, body)?
+            }
+            _ => PlannedEdits { edits: vec![edit], created: None, is_bound: false },
+        };
+        Ok(PlannedEdits { created, ..plan })
     }
 
     fn bytes(&self) -> Result<(Media, &[u8]), Fault> {
@@ -118,45 +146,16 @@ impl Change<'_> {
         Ok(given.text()?)
     }
 
-    fn post(&self, datastore: &Datastore, store: Store) -> Result<PlannedEdits, Faults> {
+    fn posted(&self) -> Result<AskedEdit, Faults> {
         let (media, bytes) = self.bytes()?;
         if matches!(self.resource.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList)) {
             return Err(Fault::unsupported("a leaf has no nodes below it: use PUT").into());
         }
-        can_hold(datastore, store, &self.resource)?;
         let given = body::below(&self.resource, media, bytes)?;
         let step = given.step.as_ref().ok_or_else(|| Fault::malformed("the body is empty"))?;
         let target = body::place_of(&self.resource, step)?;
-        let path = target.data_path();
-        let body = given.text()?;
-        if let Some(insert) = &self.insert {
-            if is_there(datastore, store, &path) {
-                return Err(stoa_controller::datastore::Refusal::Exists(path).into());
-            }
-            return self.inserted(datastore, store, insert, &target, &body);
-        }
-        let edits = vec![Edit::Create { path, body }];
-        Ok(PlannedEdits { edits, created: Some(target), is_bound: false })
-    }
-
-    fn put(&self, datastore: &Datastore, store: Store) -> Result<PlannedEdits, Faults> {
-        let parent = self.resource.parent();
-        can_hold(datastore, store, &parent)?;
-        let body = self.same()?;
-        let path = self.resource.data_path();
-        let is_new = !is_there(datastore, store, &path);
-        let created = is_new.then(|| self.resource.clone());
-        if let Some(insert) = &self.insert {
-            let plan = self.inserted(datastore, store, insert, &self.resource, &body)?;
-            return Ok(PlannedEdits { created, ..plan });
-        }
-        Ok(PlannedEdits { edits: vec![Edit::Replace { path, body }], created, is_bound: false })
-    }
-
-    fn patch(&self, datastore: &Datastore, store: Store) -> Result<PlannedEdits, Faults> {
-        stands(datastore, store, &self.resource)?;
-        let body = self.same()?;
-        Ok(PlannedEdits { edits: vec![Edit::Merge { body }], created: None, is_bound: false })
+        let edit = Edit::Create { path: target.data_path(), body: given.text()? };
+        Ok(AskedEdit { edit, target })
     }
 
     /// Inserts an entry at its position in the list: replaces the parent, with the entry in it.
@@ -321,49 +320,6 @@ fn is_same(found: &Step, expected: &Step, resource: &Resource) -> bool {
         tree.new_path(&path, None, false).map(|node| node.map(|node| super::read::step(&node)))
     });
     plan.ok().flatten().is_some_and(|step| step.keys == found.keys)
-}
-
-/// Checks every changed node against the rights of the client. Returns whether there are changes.
-///
-/// # Errors
-/// The first node that may not be changed; or a commit of another user is pending, which a change would confirm.
-pub fn permitted(
-    datastore: &Datastore,
-    store: Store,
-    plan: &PlannedEdits,
-    rights: &Rights<'_>,
-) -> Result<bool, Faults> {
-    let revision = datastore.revision(store);
-    let (before, after) = datastore.preview(store, &plan.edits)?;
-    let mut is_change = false;
-    let mut denied = None;
-    visit(&before, &after, |kind, node| {
-        is_change = true;
-        if denied.is_none() && !may(rights, kind, node) {
-            denied = Some(node.path());
-        }
-    })?;
-    if !is_change && datastore.revision(store) == revision {
-        return Ok(false);
-    }
-    if let Some(path) = denied {
-        return Err(Fault::forbidden(path).into());
-    }
-    if store == Store::Running {
-        operation::allow_confirm(datastore, rights)?;
-    }
-    Ok(true)
-}
-
-/// Whether the client may make this change.
-pub fn may(rights: &Rights<'_>, kind: Kind, node: &DataNodeRef<'_>) -> bool {
-    let operation = match kind {
-        Kind::Create => Operation::Create,
-        Kind::Replace => Operation::Update,
-        Kind::Delete => Operation::Delete,
-    };
-    // An administrator needs no check of the path.
-    rights.is_whole() || rights.may(operation, &super::read::steps_to(node))
 }
 
 /// Applies the edits.

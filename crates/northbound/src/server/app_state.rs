@@ -18,6 +18,7 @@ use tokio::sync::broadcast;
 use super::links::{self, Link};
 use super::quota::ClientQuotas;
 use super::rate::Rate;
+use super::turns::Turns;
 use crate::audit::{Audit, AuditRecord};
 use crate::auth::{Authenticator, Denied, Identity, Peer, Proof, sessions};
 
@@ -46,6 +47,10 @@ pub struct AppState {
     /// Captures by client.
     pub captures: Arc<ClientQuotas>,
     pub(super) rate: Rate,
+    /// Long work of users.
+    pub turns: Turns,
+    /// New tokens by user.
+    pub(super) token_rate: Rate<String>,
 }
 
 /// Why a body was not read.
@@ -60,6 +65,12 @@ pub enum BodyError {
 }
 
 impl AppState {
+    /// Writes what is counted or changed in memory alone, before the program ends.
+    pub fn end(&self) {
+        self.audit.write_all_counts();
+        self.authenticator.sessions.store();
+    }
+
     /// The state for a router.
     pub fn new(datastore: &Datastore) -> Arc<AppState> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -72,6 +83,8 @@ impl AppState {
             listeners: Arc::default(),
             captures: Arc::default(),
             rate: Rate::default(),
+            turns: Turns::default(),
+            token_rate: Rate::default(),
         })
     }
 
@@ -121,7 +134,7 @@ impl AppState {
             Denied::CrossSite(user) => (user, "cross-site request"),
         };
         let from = Some(peer.address);
-        self.audit.write_refused(&AuditRecord { user, from, client: "log-in", what, result });
+        self.audit.write_login(&AuditRecord { user, from, client: "log-in", what, result });
     }
 
     /// Reads the body of a request within the limits.

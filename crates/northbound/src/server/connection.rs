@@ -24,6 +24,7 @@ use tower::ServiceExt;
 
 use super::app_state::Local;
 use super::certificate::common_name;
+use super::plain_http;
 use crate::auth::Peer;
 use crate::gnmi::HangUp;
 
@@ -90,9 +91,18 @@ pub async fn serve(
     let _ = stream.set_nodelay(true);
     let unsent_ms = u32::try_from(ACK_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &unsent_ms);
+    let end = tokio::time::Instant::now() + HANDSHAKE;
+    match tokio::time::timeout_at(end, plain_http::is_spoken(&stream)).await {
+        Ok(false) => {}
+        Ok(true) => {
+            let _ = tokio::time::timeout_at(end, plain_http::answer(stream)).await;
+            return tracing::debug!(%from, "answered plain HTTP with the address for HTTPS");
+        }
+        Err(_) => return tracing::debug!(%from, "TLS handshake timed out"),
+    }
     let config = Arc::clone(&tls.borrow_and_update());
     let handshake = TlsAcceptor::from(config).accept(stream);
-    let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
+    let stream = match tokio::time::timeout_at(end, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%from, "TLS handshake failed: {error}"),
         Err(_) => return tracing::debug!(%from, "TLS handshake timed out"),

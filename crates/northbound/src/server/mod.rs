@@ -5,15 +5,17 @@ pub mod app_state;
 pub mod certificate;
 pub mod connection;
 pub mod links;
+mod plain_http;
 pub mod quota;
 pub mod rate;
 mod trusted_file;
+pub mod turns;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -52,18 +54,25 @@ impl Drop for ListenerTask {
     }
 }
 
-/// Serves until the program ends and follows the running configuration. Files in the folders `of_ports` are not
-/// trusted.
-pub async fn run(datastore: Datastore, of_ports: Vec<PathBuf>) {
+/// Serves until the program ends and follows the running configuration. `state` gets the state of the server, which
+/// [`AppState::end`] writes at the end of the program. Files in the folders `of_ports` are not trusted.
+pub async fn run(
+    datastore: Datastore,
+    state: Arc<OnceLock<Arc<AppState>>>,
+    of_ports: Vec<PathBuf>,
+) {
     if let Err(refusal) = datastore.create_state_folder() {
         tracing::warn!("{refusal}");
     }
     let app = AppState::new(&datastore);
+    let _ = state.set(Arc::clone(&app));
     tokio::spawn(links::watch(Arc::clone(&app)));
     let mut server = Server::new(datastore, app, of_ports);
     loop {
         let management = server.datastore.connection().management();
         server.follow(&management).await;
+        server.datastore.set_https_problems(server.problems());
+        server.store().await;
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
@@ -80,9 +89,21 @@ struct Server {
     tls: Option<(Files, Stamp, watch::Sender<Arc<ServerConfig>>)>,
     /// The last reported error of the certificate files.
     reported_error: Option<String>,
+    /// The last reported error of the file of the tokens.
+    reported_tokens: Option<String>,
     listening: BTreeMap<SocketAddr, ListenerTask>,
-    /// Time of the next attempt and the last reported error, by address.
-    failed: BTreeMap<SocketAddr, (Instant, String)>,
+    /// By address.
+    failed: BTreeMap<SocketAddr, FailedBind>,
+}
+
+/// A failed attempt to listen.
+struct FailedBind {
+    /// Time of the next attempt.
+    next: Instant,
+    /// The last reported error.
+    words: String,
+    /// The kernel lacks the family of a default address.
+    is_without_family: bool,
 }
 
 impl Server {
@@ -98,6 +119,7 @@ impl Server {
             quotas: Arc::default(),
             tls: None,
             reported_error: None,
+            reported_tokens: None,
             listening: BTreeMap::new(),
             failed: BTreeMap::new(),
         }
@@ -109,6 +131,7 @@ impl Server {
         if !https.enabled {
             self.listening.clear();
             self.failed.clear();
+            self.reported_error = None;
             self.https = Some(https.clone());
             return;
         }
@@ -132,7 +155,8 @@ impl Server {
         self.read_certificate(https);
         let Some((_, _, tls)) = &self.tls else { return };
         for address in addresses {
-            let waits = self.failed.get(&address).is_some_and(|(when, _)| *when > Instant::now());
+            let waits =
+                self.failed.get(&address).is_some_and(|failed| failed.next > Instant::now());
             if self.listening.contains_key(&address) || waits {
                 continue;
             }
@@ -150,9 +174,10 @@ impl Server {
                 }
                 Err(error) => {
                     let words = error.to_string();
-                    let was = self.failed.get(&address).map(|(_, words)| words);
+                    let was = self.failed.get(&address).map(|failed| &failed.words);
+                    let is_without_family = is_without_family(address, &error);
                     // Reported once, not at each attempt.
-                    if was != Some(&words) && !is_without_family(address, &error) {
+                    if was != Some(&words) && !is_without_family {
                         tracing::warn!(
                             %address,
                             "cannot listen for HTTPS: {words}; forwarding is not affected, and the \
@@ -160,10 +185,45 @@ impl Server {
                             /stoa-management:management/https/port"
                         );
                     }
-                    self.failed.insert(address, (Instant::now() + RETRY_DELAY, words));
+                    let next = Instant::now() + RETRY_DELAY;
+                    let failed = FailedBind { next, words, is_without_family };
+                    self.failed.insert(address, failed);
                 }
             }
         }
+    }
+
+    /// Why HTTPS is not served as configured.
+    fn problems(&self) -> Vec<String> {
+        let previous = match self.tls.is_some() {
+            true => "the previous certificate is in use",
+            false => "not served",
+        };
+        let certificate = self.reported_error.iter().map(|words| format!("{previous}: {words}"));
+        let is_alone = self.listening.is_empty();
+        // The kernel may lack one of the default addresses.
+        let failed = self.failed.iter().filter(|(_, failed)| is_alone || !failed.is_without_family);
+        let address = |(at, failed): (&SocketAddr, &FailedBind)| {
+            format!("not served on {at}: {}", failed.words)
+        };
+        certificate.chain(failed.map(address)).collect()
+    }
+
+    /// Writes what changed in memory alone, off the threads that answer clients.
+    async fn store(&mut self) {
+        let stored = self.app.authenticator.tokens.store().await;
+        let words = stored.err().map(|error| error.to_string());
+        if let Some(words) = words.as_ref().filter(|_| words != self.reported_tokens) {
+            tracing::warn!("cannot store the tokens: {words}");
+        }
+        self.reported_tokens = words;
+        let app = Arc::clone(&self.app);
+        let write = move || {
+            app.audit.write_counts(Instant::now());
+            app.authenticator.sessions.store();
+        };
+        // A panic is logged.
+        let _ = tokio::task::spawn_blocking(write).await;
     }
 
     /// Reloads the certificate after a change. An unreadable certificate leaves the previous one in use.
@@ -244,7 +304,8 @@ async fn accept(
         let Ok(place) = Arc::clone(&limits.all).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let quota = limits.quotas.take(from.ip().to_canonical(), limits.quota, usize::MAX);
+                let quota =
+                    limits.quotas.take(from.ip().to_canonical(), None, limits.quota, usize::MAX);
                 let Some(quota) = quota else {
                     tracing::debug!(%from, "connection limit of this client reached: closing a new connection");
                     continue;

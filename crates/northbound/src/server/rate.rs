@@ -1,12 +1,13 @@
-//! Request rate by client address: one token bucket each.
+//! Rates by client address or by user: one token bucket each.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Maximum number of addresses. IPv6 counts by /64, the prefix of one client.
-const ADDRESSES: usize = 16_384;
+/// Maximum number of buckets. IPv6 counts by /64, the prefix of one client.
+const KEYS: usize = 16_384;
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
@@ -14,10 +15,40 @@ struct Bucket {
     since: Instant,
 }
 
-/// The buckets of all addresses.
-#[derive(Debug, Default)]
-pub struct Rate {
-    buckets: Mutex<HashMap<IpAddr, Bucket>>,
+/// The buckets of all addresses, or of all users.
+#[derive(Debug)]
+pub struct Rate<K = IpAddr> {
+    buckets: Mutex<HashMap<K, Bucket>>,
+}
+
+impl<K> Default for Rate<K> {
+    fn default() -> Self {
+        Rate { buckets: Mutex::default() }
+    }
+}
+
+impl<K: Eq + Hash> Rate<K> {
+    /// Takes one from the bucket of a key, which holds `size` and gets `per_second`.
+    fn take_of(&self, key: K, size: f64, per_second: f64, now: Instant) -> bool {
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= KEYS {
+            // A full bucket needs no entry.
+            let full = size / per_second;
+            buckets.retain(|_, bucket| now.duration_since(bucket.since).as_secs_f64() < full);
+            if buckets.len() >= KEYS {
+                buckets.clear();
+            }
+        }
+        let bucket = buckets.entry(key).or_insert(Bucket { left: size, since: now });
+        let passed = now.saturating_duration_since(bucket.since).as_secs_f64();
+        bucket.left = (bucket.left + passed * per_second).min(size);
+        bucket.since = now;
+        let is_there = bucket.left >= 1.0;
+        if is_there {
+            bucket.left -= 1.0;
+        }
+        is_there
+    }
 }
 
 impl Rate {
@@ -25,23 +56,14 @@ impl Rate {
     /// second.
     pub fn take(&self, from: IpAddr, per_second: u32, now: Instant) -> bool {
         let size = f64::from(per_second.max(1));
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= ADDRESSES {
-            // A full bucket needs no entry.
-            buckets.retain(|_, bucket| now.duration_since(bucket.since).as_secs_f64() < 1.0);
-            if buckets.len() >= ADDRESSES {
-                buckets.clear();
-            }
-        }
-        let bucket = buckets.entry(client(from)).or_insert(Bucket { left: size, since: now });
-        let passed = now.saturating_duration_since(bucket.since).as_secs_f64();
-        bucket.left = (bucket.left + passed * size).min(size);
-        bucket.since = now;
-        let is_there = bucket.left >= 1.0;
-        if is_there {
-            bucket.left -= 1.0;
-        }
-        is_there
+        self.take_of(client(from), size, size, now)
+    }
+}
+
+impl Rate<String> {
+    /// Takes one new token from the bucket of a user: 20 in a row, one per second.
+    pub fn take(&self, user: String, now: Instant) -> bool {
+        self.take_of(user, 20.0, 1.0, now)
     }
 }
 
@@ -61,7 +83,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_no_more() {
-        let rate = Rate::default();
+        let rate = Rate::<IpAddr>::default();
         let now = Instant::now();
         let [one, same, other] =
             ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());

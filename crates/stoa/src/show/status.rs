@@ -17,13 +17,17 @@ pub fn text(status: &StatusReply) -> String {
     if status.confirm_by_unix_ms > 0 {
         let left = (status.confirm_by_unix_ms / 1_000).saturating_sub(now);
         lines.push(format!(
-            "  unconfirmed    run `stoa commit` within {} to confirm; otherwise the last commit is rolled back",
+            "  unconfirmed    a commit{}: run `stoa commit` within {} to confirm it, or it is rolled back",
+            by(&status.unconfirmed_author),
             duration(left)
         ));
     }
     if status.is_edited {
         lines
             .push("  candidate      has uncommitted changes: `stoa compare` shows them".to_owned());
+    }
+    for problem in &status.https_problems {
+        lines.push(format!("  HTTPS          {problem}"));
     }
     if status.supervisor_pid > 0 {
         lines.push(format!("  stoa run       process {}", status.supervisor_pid));
@@ -45,6 +49,10 @@ pub fn text(status: &StatusReply) -> String {
     lines.join("\n")
 }
 
+fn by(author: &str) -> String {
+    if author.is_empty() { String::new() } else { format!(" of {author}") }
+}
+
 /// The status as JSON.
 pub fn json(status: &StatusReply) -> Value {
     let forwarder = status.forwarder.as_ref().map(|forwarder| {
@@ -59,6 +67,8 @@ pub fn json(status: &StatusReply) -> Value {
             "pid": forwarder.pid,
         })
     });
+    let author = &status.unconfirmed_author;
+    let by_whom = (!author.is_empty()).then_some(author);
     json!({
         "version": status.version,
         "configuration": status.configuration,
@@ -68,6 +78,8 @@ pub fn json(status: &StatusReply) -> Value {
         "in_sync": status.in_sync,
         "is_edited": status.is_edited,
         "confirm_by_unix_ms": (status.confirm_by_unix_ms > 0).then_some(status.confirm_by_unix_ms),
+        "unconfirmed_author": by_whom,
+        "https_problems": status.https_problems,
         "started_unix_s": status.started_unix_s,
         "forwarder": forwarder,
     })
@@ -92,6 +104,18 @@ mod tests {
             (&json!(true), &json!(1))
         );
         assert!(json(&settled)["confirm_by_unix_ms"].is_null());
+        let of_ann = StatusReply { unconfirmed_author: "ann".into(), ..status };
+        assert!(text(&of_ann).contains("a commit of ann: run `stoa commit` within"));
+        assert_eq!(json(&of_ann)["unconfirmed_author"], "ann");
+    }
+
+    #[test]
+    fn https_that_is_not_served_is_shown_with_the_reason() {
+        assert!(!text(&StatusReply::default()).contains("HTTPS"));
+        let problem = "not served on 127.0.0.1:8443: Address already in use".to_owned();
+        let status = StatusReply { https_problems: vec![problem], ..StatusReply::default() };
+        assert!(text(&status).contains("  HTTPS          not served on 127.0.0.1:8443: Address"));
+        assert_eq!(json(&status)["https_problems"].as_array().map(Vec::len), Some(1));
     }
 
     #[test]

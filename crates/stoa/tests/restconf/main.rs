@@ -9,6 +9,7 @@ mod https;
 mod port_files;
 mod schemathesis;
 mod testbed;
+mod trust;
 mod users;
 
 use std::io::{BufRead, BufReader, Write};

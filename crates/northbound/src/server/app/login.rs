@@ -244,12 +244,13 @@ pub async fn make_token(State(app): State<Arc<AppState>>, request: Request) -> R
             "only administrators can create tokens for other users",
         );
     }
-    if !app.management().user.iter().any(|one| one.name == user) {
+    let management = app.management();
+    let Some(owner) = management.user.iter().find(|one| one.name == user) else {
         let words = format!(
             "user {user:?} is not in the configuration: only configured users can have tokens"
         );
         return failure(StatusCode::BAD_REQUEST, words);
-    }
+    };
     if input.name.is_empty() || input.name.len() > 64 {
         return failure(StatusCode::BAD_REQUEST, "name must have 1 to 64 bytes");
     }
@@ -258,17 +259,24 @@ pub async fn make_token(State(app): State<Arc<AppState>>, request: Request) -> R
         let words = format!("life-s must be 1 to {} seconds", LIFE_MAX.as_secs());
         return failure(StatusCode::BAD_REQUEST, words);
     }
+    let by = management.user.iter().find(|one| one.name == identity.name);
     // A token cannot create one that outlives it.
     let life = match identity.proof {
         Proof::Token => {
-            let now = SystemTime::now();
-            let until = app.authenticator.tokens.expires(&identity.digest, now).unwrap_or_default();
-            let left = SystemTime::UNIX_EPOCH + Duration::from_secs(until);
+            let (now, by) = (SystemTime::now(), by.unwrap_or(owner));
+            let until = app.authenticator.tokens.expires(&identity.digest, by, now);
+            let until = Duration::from_secs(until.unwrap_or_default());
+            let left = SystemTime::UNIX_EPOCH + until;
             life.min(left.duration_since(now).unwrap_or_default())
         }
         _ => life,
     };
-    match app.authenticator.tokens.make(&user, &input.name, life, SystemTime::now()) {
+    if !app.token_rate.take(identity.name.clone(), Instant::now()) {
+        let words = "too many new tokens: create at most one per second, 20 in a row";
+        return failure(StatusCode::TOO_MANY_REQUESTS, words);
+    }
+    let made = app.authenticator.tokens.make(owner, &input.name, life, SystemTime::now()).await;
+    match made {
         Ok((token, text)) => {
             let what = format!("create token {} for {user}", token.id);
             app.audit_login(&parts, &identity.name, &what, "done");
@@ -292,16 +300,17 @@ pub async fn remove_token(
         Err(response) => return response,
     };
     let of = (!identity.is_admin).then_some(identity.name.as_str());
-    let removed = id.parse().map(|id| app.authenticator.tokens.remove(id, of));
+    let removed = match id.parse() {
+        Ok(id) => app.authenticator.tokens.remove(id, of).await,
+        Err(_) => Ok(false),
+    };
     match removed {
-        Ok(Ok(true)) => {
+        Ok(true) => {
             app.audit_login(&parts, &identity.name, &format!("remove token {id}"), "done");
             answer(StatusCode::OK, &json!({}))
         }
-        Ok(Ok(false)) | Err(_) => {
-            failure(StatusCode::NOT_FOUND, "no such token: list yours with GET /tokens")
-        }
-        Ok(Err(error)) => {
+        Ok(false) => failure(StatusCode::NOT_FOUND, "no such token: list yours with GET /tokens"),
+        Err(error) => {
             failure(StatusCode::INSUFFICIENT_STORAGE, format!("cannot store the tokens: {error}"))
         }
     }
