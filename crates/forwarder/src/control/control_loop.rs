@@ -257,7 +257,8 @@ mod tests {
 
     #[test]
     fn long_requests_leave_time_for_urgent_work() {
-        let (requests, mut control_loop) = ControlLoop::new("test".to_owned(), Folders::default()).expect("a loop");
+        let (requests, mut control_loop) =
+            ControlLoop::new("test".to_owned(), Folders::default()).expect("a loop");
         let done = Arc::new(AtomicU64::new(0));
         for _ in 0..4 {
             let done = done.clone();
