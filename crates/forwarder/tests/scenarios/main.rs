@@ -15,6 +15,7 @@ mod extensions;
 mod forward;
 mod fragments;
 mod harness;
+mod held_buffers;
 mod host_interface;
 mod hostile;
 mod icmp_errors;
