@@ -23,6 +23,7 @@ use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
 use crate::punt::known_neighbors::KnownNeighbors;
 use crate::punt::policer::Policers;
+use crate::punt::routing_peers::RoutingPeers;
 use crate::tunnel::table::Tunnels;
 
 /// A next hop that is not an adjacency: the code in `NextHop::Special`.
@@ -120,6 +121,8 @@ pub struct Shared {
     pub policers: Policers,
     /// Whose answers are awaited.
     pub known_neighbors: KnownNeighbors,
+    /// With whom routing daemons have sessions.
+    pub routing_peers: RoutingPeers,
 }
 
 /// Readers of the tables of a forwarder.
@@ -168,6 +171,7 @@ impl Shared {
             kernel,
             policers,
             known_neighbors: KnownNeighbors::default(),
+            routing_peers: RoutingPeers::default(),
         })
     }
 

@@ -12,6 +12,7 @@ mod changes;
 
 mod cross_connect;
 mod extensions;
+mod floods;
 mod forward;
 mod fragments;
 mod harness;
