@@ -37,6 +37,7 @@ mod pcap;
 mod ping;
 mod policy;
 mod prometheus;
+mod punt_flood;
 mod punt_stream;
 mod radius;
 mod reload;

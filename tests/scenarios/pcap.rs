@@ -111,3 +111,26 @@ fn the_output_file_is_what_scapy_expects() -> Result<()> {
     assert!(answers >= 1, "at least an ARP request for the sender");
     Ok(())
 }
+
+/// 30,000 frames of 1,500 bytes: more than waits for the disk at a time.
+const MANY: &str = r#"
+frame = bytes(Ether(src='02:00:00:00:01:02', dst='02:00:00:00:01:01') /
+              IP(src='198.18.1.2', dst='198.18.2.2') / UDP(sport=7, dport=7) / Raw(b'x' * 1458))
+wrpcap(FOLDER + '/in.pcap', [frame] * 30000)
+"#;
+
+#[test]
+fn no_frame_of_a_large_file_is_lost() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let folder = scratch.path().to_owned();
+    scapy_here(MANY, &[("FOLDER", &folder.to_string_lossy())])?;
+    let router = Router::start_in(scratch, &stoa_binary()?, None, &configuration(&folder).json())?;
+    wait_until("all frames were sent", Duration::from_secs(30), || {
+        let list = router.interfaces().map_err(|error| error.to_string())?;
+        let sent = list.iter().find(|one| one.name == "out").map_or(0, |one| one.tx_packets);
+        let dropped = router.dropped("tx-full").map_err(|error| error.to_string())?;
+        if sent + dropped >= 30_000 { Ok(()) } else { Err(format!("{sent} sent")) }
+    })?;
+    assert_eq!(router.dropped("tx-full")?, 0);
+    router.stop()
+}

@@ -4,7 +4,7 @@ use crate::counters::WorkerCounters;
 use crate::drops::Reason;
 use crate::graph::Deadlines;
 use crate::packet::Packet;
-use crate::pool::PoolCache;
+use crate::pool::{PoolCache, SLOT};
 use crate::quiescence::Reader;
 use crate::trace_capture::TraceCapture;
 use crate::trace_capture::trace::Event;
@@ -85,14 +85,34 @@ impl Punts {
     }
 }
 
-/// Which of a worker's rings to the control thread a punted packet takes.
+/// Which of a worker's rings to the control thread a punted packet takes, and how far it may fill it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// Control protocols: served first.
+    /// Hellos whose loss takes a session down: served first.
+    Hello,
+    /// Other control protocols: in the same ring, of which they leave half to hellos.
     Urgent,
     /// Everything else.
     Usual,
 }
+
+impl Urgency {
+    /// Whether it is served before usual packets.
+    pub fn is_first(self) -> bool {
+        self != Self::Usual
+    }
+
+    /// One in so many places of its ring may be taken when a packet comes.
+    fn share(self) -> usize {
+        if self == Self::Urgent { 2 } else { 1 }
+    }
+}
+
+/// The same for packets in jumbo buffers, and by worker: all rings together hold a fraction of these buffers,
+/// also while the control thread is busy.
+const JUMBO_SHARE: usize = 8;
+/// Jumbo packets that a ring takes in any case.
+const JUMBO_LEAST: usize = 4;
 
 /// The most packets that nodes emit in one call.
 pub(crate) const EMIT: usize = 1024;
@@ -221,13 +241,16 @@ impl Context<'_> {
     /// Hands a lane to the control thread. Afterwards the lane is taken, or dropped
     /// as [`crate::drops::PUNT_FULL`] when the ring is full: `false`.
     pub fn punt(&mut self, vector: &mut Vector, lane: usize, cause: u16, urgency: Urgency) -> bool {
-        let ring = match urgency {
-            Urgency::Urgent => &mut self.punts.urgent,
-            Urgency::Usual => &mut self.punts.usual,
+        let jumbo_share = JUMBO_SHARE * self.workers();
+        let ring = if urgency.is_first() { &mut self.punts.urgent } else { &mut self.punts.usual };
+        let capacity = ring.buffer().capacity();
+        let most = match vector.capacity(lane) > SLOT {
+            true => (capacity / jumbo_share).max(JUMBO_LEAST.min(capacity)),
+            false => (capacity / urgency.share()).max(1),
         };
-        if ring.is_full() {
+        if capacity - ring.slots() >= most {
             vector.drop_lane(lane, crate::drops::PUNT_FULL);
-            self.counters.main_loop.urgent_full.add((urgency == Urgency::Urgent).into());
+            self.counters.main_loop.urgent_full.add(urgency.is_first().into());
             return false;
         }
         self.trace_capture.happened(vector, lane, Event::Punted { cause });

@@ -27,6 +27,7 @@ use crate::kernel::Kernel;
 use crate::plugin::Part;
 use crate::punt::known_neighbors::KnownNeighbors;
 use crate::punt::policer::Policers;
+use crate::punt::routing_peers::RoutingPeers;
 use crate::punt::subscriptions::Subscriptions;
 use crate::tunnel::table::Tunnels;
 
@@ -131,6 +132,8 @@ pub struct Shared {
     pub parts: Vec<Arc<dyn Part>>,
     /// The seeds of flow hashes.
     pub seeds: Seeds,
+    /// With whom routing daemons have sessions.
+    pub routing_peers: RoutingPeers,
 }
 
 /// Readers of the tables of a forwarder.
@@ -183,6 +186,7 @@ impl Shared {
             known_neighbors: KnownNeighbors::default(),
             parts,
             seeds: Seeds::default(),
+            routing_peers: RoutingPeers::default(),
         })
     }
 

@@ -154,7 +154,7 @@ impl WorkerHandle {
     /// A packet that the worker punted.
     pub fn punted(&mut self, urgency: Urgency) -> Option<Punt> {
         match urgency {
-            Urgency::Urgent => self.urgent.pop().ok(),
+            Urgency::Hello | Urgency::Urgent => self.urgent.pop().ok(),
             Urgency::Usual => self.usual.pop().ok(),
         }
     }

@@ -30,6 +30,7 @@ impl Node for Sort {
                 b'n' => vector.next[lane] = 1,
                 b'p' => _ = cx.punt(vector, lane, 7, Urgency::Usual),
                 b'u' => _ = cx.punt(vector, lane, 8, Urgency::Urgent),
+                b'h' => _ = cx.punt(vector, lane, 9, Urgency::Hello),
                 b'd' => vector.drop_lane(lane, REFUSED),
                 b'f' => vector.next[lane] = 2,
                 // An edge that this node does not have.

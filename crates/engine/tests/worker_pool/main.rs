@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bench::*;
 use stoa_engine::drops::{GRAPH_FULL, HANDOFF_FULL, TX_NO_PORT};
 use stoa_engine::pool::HugePages;
-use stoa_engine::worker::{Command, Plan, Polling, SpawnError};
+use stoa_engine::worker::{Command, Inject, Plan, Polling, SpawnError};
 use stoa_engine::{Node, Pool, Urgency};
 
 #[test]
@@ -244,6 +244,35 @@ fn a_dry_pool_recovers() {
     }
     held.clear();
     assert!(bench.worker_pool.workers[0].counters.main_loop.exhausted.get() > 0);
+    bench.close();
+}
+
+/// Replies and large packets fill a ring only in part: strangers can send them.
+#[test]
+fn hellos_find_space_in_a_ring_full_of_replies() {
+    let mut bench = Bench::stepped(1, 2048);
+    let node = nodes().index_of("sort").unwrap();
+    for what in [b'u', b'h', b'p'] {
+        for number in 0..400_u16 {
+            let packet = if what == b'p' { bench.pool.jumbo_packet() } else { bench.pool.packet() };
+            let mut packet = packet.unwrap();
+            assert!(packet.set_bytes(&[&[what, 0][..], &number.to_be_bytes()].concat()));
+            assert!(bench.worker_pool.workers[0].inject(Inject { packet, node }).is_ok());
+        }
+        while bench.worker_pool.workers[0].has_injected() {
+            bench.worker_pool.workers[0].step();
+        }
+    }
+    let mut counts = std::collections::BTreeMap::new();
+    for urgency in [Urgency::Urgent, Urgency::Usual] {
+        while let Some(punt) = bench.worker_pool.workers[0].punted(urgency) {
+            *counts.entry(punt.cause).or_insert(0) += 1;
+        }
+    }
+    // Half of 256, the rest, and an eighth of 1,024.
+    assert_eq!(counts, [(7, 128), (8, 128), (9, 128)].into());
+    assert_eq!(bench.worker_pool.workers[0].counters.main_loop.urgent_full.get(), 2 * 272);
+    assert_eq!(bench.pool.jumbo_free(), u64::from(bench.pool.jumbo_count()));
     bench.close();
 }
 

@@ -23,7 +23,7 @@ struct BfdInput {
 impl Node for BfdInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            self.shared.policers.punt(cx, vector, lane, Class::Routing);
+            self.shared.policers.punt(cx, vector, lane, Class::Bfd);
         }
         Next::Lanes
     }

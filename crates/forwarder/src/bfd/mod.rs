@@ -18,7 +18,7 @@ use crate::protocols::LocalPacket;
 pub struct Peers(pub HashSet<(u32, IpAddr)>);
 
 /// Some value if a UDP packet to the port of BFD belongs to a session. A packet that was forwarded by another
-/// router does not (RFC 5881 section 5), and must not use up the policer of the routing protocols.
+/// router does not (RFC 5881 section 5), and must not use up the policer of BFD.
 pub fn of_session(packet: &LocalPacket<'_>) -> Option<u32> {
     let peers = &packet.peers.0;
     let is_of =

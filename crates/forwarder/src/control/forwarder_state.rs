@@ -219,6 +219,12 @@ impl ForwarderState {
     pub fn skip(&mut self, time: Duration) {
         self.clock.skip(time);
         self.shared.reassembly.skip(time.as_millis() as u64);
+        self.shared.policers.skip(time);
+    }
+
+    /// Stops the time of the control-plane policers; from now on only [`Self::skip`] advances it: for tests.
+    pub fn stop_policers(&mut self) {
+        self.shared.policers.stop_time();
     }
 
     /// Stops the clock; from now on only [`Self::skip`] advances it: for tests.

@@ -161,7 +161,7 @@ impl ForwarderState {
                     mac: if entry.state.is_resolved() { entry.mac.to_vec() } else { Vec::new() },
                     state: entry.state.name().to_owned(),
                     age_s: ((now - entry.confirmed) / 1000) as u32,
-                    queued: entry.queue.len() as u32,
+                    queued: entry.queued() as u32,
                 })
             };
         self.capabilities.neighbors.cache().iter().filter_map(interface_state).collect()

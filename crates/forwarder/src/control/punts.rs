@@ -163,7 +163,7 @@ impl ForwarderState {
                     dropped: counters.dropped,
                     rate,
                     burst,
-                    urgent: class.urgency() == Urgency::Urgent,
+                    urgent: class.urgency().is_first(),
                 };
             let at = rows.len();
             let mut total_of = PolicerCounters::default();

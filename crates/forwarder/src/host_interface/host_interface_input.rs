@@ -1,5 +1,6 @@
 //! `host-interface-input`: sends frames from a host interface out of the paired interface, with its
-//! VLAN tags and otherwise unchanged: Linux has resolved the neighbour.
+//! VLAN tags and otherwise unchanged: Linux has resolved the neighbour. Addresses to which routing
+//! daemons send become known as their peers.
 
 use std::sync::Arc;
 
@@ -8,9 +9,13 @@ use stoa_engine::{Context, Next, Node, Vector};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::UP;
 use crate::output;
+use crate::punt::classify::Packet;
 use crate::shared::Shared;
 
 pub use crate::output::EDGES;
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -22,16 +27,16 @@ struct HostInterfaceInput {
 }
 
 impl Node for HostInterfaceInput {
-    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            vector.next[lane] = self.lane(vector, lane);
+            vector.next[lane] = self.lane(vector, lane, cx.now);
         }
         Next::Lanes
     }
 }
 
 impl HostInterfaceInput {
-    fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {
+    fn lane(&self, vector: &mut Vector, lane: usize, now: u64) -> u16 {
         let Some(interface) = self.shared.interface(vector.rx_if[lane]).host_pair() else {
             return Drop::InterfaceDown.next();
         };
@@ -40,7 +45,12 @@ impl HostInterfaceInput {
             return Drop::InterfaceDown.next();
         }
         let (tags, length) = line.tags();
-        if vector.bytes(lane).len() < 14 || !vector.advance(lane, -(length as i32)) {
+        let packet = vector.bytes(lane).get(ETHERNET..).and_then(Packet::read);
+        if let Some(peer) = packet.and_then(|packet| packet.shown_peer()) {
+            let vrf = self.shared.attributes.vrf_of(interface);
+            self.shared.routing_peers.add(vrf, peer, now);
+        }
+        if vector.bytes(lane).len() < ETHERNET || !vector.advance(lane, -(length as i32)) {
             return Drop::EthernetTruncated.next();
         }
         if length > 0 {

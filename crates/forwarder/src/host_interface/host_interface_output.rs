@@ -32,8 +32,11 @@ struct HostInterfaceOutput {
 impl Node for HostInterfaceOutput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            let carried = Payload::of(vector.arg[lane]);
-            let (class, interface) = (class(carried, vector.bytes(lane)), vector.rx_if[lane]);
+            let (carried, interface) = (Payload::of(vector.arg[lane]), vector.rx_if[lane]);
+            let class = class(carried, vector.bytes(lane), |source| {
+                let vrf = self.shared.attributes.vrf_of(interface);
+                self.shared.routing_peers.contains(vrf, source, cx.now)
+            });
             vector.next[lane] = if !self.shared.policers.admit(cx, class, interface) {
                 class.policer_drop().next()
             } else if restore(vector, (lane, carried), self.shared.interface(interface).mac()) {

@@ -1,11 +1,11 @@
 //! The packets that Linux receives in addition to those for local addresses, and the policer class of
 //! packets to Linux.
 
-use stoa_wire::protocol;
+use std::net::IpAddr;
 
 use super::Payload;
 use crate::punt::Class;
-use crate::punt::classify::class_of;
+use crate::punt::classify::Packet;
 
 /// Last bytes of 224.0.0.251, mDNS (RFC 6762), and 224.0.0.252, LLMNR (RFC 4795), which routers do
 /// not use.
@@ -29,24 +29,12 @@ pub fn is_for_host6(group: u128) -> bool {
     scope == 2 && !is_solicited_node && !matches!(last, 0xfb | 0x1_0003)
 }
 
-/// The class of a frame. Its IP header is validated, the rest is not.
-pub(super) fn class(carried: Payload, bytes: &[u8]) -> Class {
-    let (upper, offset) = match (carried, bytes) {
-        (Payload::Link, _) => return Class::Link,
-        (Payload::Ip4, [first, ..]) if bytes.len() >= 20 => {
-            // More fragments, or an offset.
-            if (bytes[6] & 0x3f, bytes[7]) != (0, 0) {
-                return Class::Fragment;
-            }
-            (bytes[9], usize::from(first & 0xf) * 4)
-        }
-        // Packets with extension headers are in the class of the next header, mostly `Host`.
-        (Payload::Ip6, bytes) if bytes.len() >= 40 => (bytes[6], 40),
-        _ => return Class::Host,
-    };
-    match class_of(upper, bytes.get(offset..).unwrap_or_default()) {
-        _ if upper == protocol::FRAGMENT => Class::Fragment,
-        class => class,
+/// The class of a frame. Its IP header is validated, the rest is not. `is_peer`: whether a routing daemon has a
+/// session with an address.
+pub(super) fn class(carried: Payload, bytes: &[u8], is_peer: impl FnOnce(IpAddr) -> bool) -> Class {
+    match carried {
+        Payload::Link => Class::Link,
+        _ => Packet::read(bytes).map_or(Class::Host, |packet| packet.class(is_peer)),
     }
 }
 
@@ -82,34 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn protocol_and_port_determine_the_class() {
-        let ip4 = |protocol: u8, ports: [u16; 2]| {
-            let mut bytes = vec![0; 24];
-            (bytes[0], bytes[9]) = (0x45, protocol);
-            bytes[20..22].copy_from_slice(&ports[0].to_be_bytes());
-            bytes[22..24].copy_from_slice(&ports[1].to_be_bytes());
-            bytes
-        };
-        assert_eq!(class(Payload::Ip4, &ip4(89, [0, 0])), Class::Routing);
-        assert_eq!(class(Payload::Ip4, &ip4(1, [0, 0])), Class::Icmp);
-        assert_eq!(class(Payload::Ip4, &ip4(6, [40000, 179])), Class::Routing);
-        assert_eq!(class(Payload::Ip4, &ip4(6, [22, 40000])), Class::Host);
-        assert_eq!(class(Payload::Ip4, &ip4(17, [49152, 3784])), Class::Routing);
-        let mut fragment = ip4(17, [49152, 3784]);
-        fragment[7] = 1;
-        assert_eq!(class(Payload::Ip4, &fragment), Class::Fragment);
-        let mut six = vec![0; 44];
-        (six[0], six[6], six[24]) = (0x60, 89, 0xff);
-        assert_eq!(class(Payload::Ip6, &six), Class::Routing);
-        six[6] = 58;
-        assert_eq!(class(Payload::Ip6, &six), Class::Icmp);
-        for cut in 0..44 {
-            class(Payload::Ip6, &six[..cut]);
-            class(Payload::Ip4, &six[..cut]);
-        }
-        // A frame without IP can look like BGP or OSPF.
-        for bytes in [&[][..], &six, &ip4(6, [0, 179]), &ip4(89, [0, 0])] {
-            assert_eq!(class(Payload::Link, bytes), Class::Link, "{bytes:x?}");
-        }
+    fn only_ip_has_the_class_of_its_protocol() {
+        let mut ospf = [0; 24];
+        (ospf[0], ospf[8], ospf[9], ospf[16]) = (0x45, 1, 89, 224);
+        let class = |carried, bytes: &[u8]| class(carried, bytes, |_| true);
+        assert_eq!(class(Payload::Ip4, &ospf), Class::Routing);
+        assert_eq!(class(Payload::Ip4, &ospf[..19]), Class::Host);
+        // A frame without IP can look like OSPF.
+        assert_eq!(class(Payload::Link, &ospf), Class::Link);
+        assert_eq!(class(Payload::Link, &[]), Class::Link);
     }
 }

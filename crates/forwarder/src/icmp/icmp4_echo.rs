@@ -27,7 +27,11 @@ struct Icmp4Echo {
 impl Node for Icmp4Echo {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            if !self.shared.policers.admit(cx, Class::Echo, vector.rx_if[lane]) {
+            let interface = vector.rx_if[lane];
+            // Other messages get no reply, and must not use up the policer of those that do.
+            if is_request(vector.bytes(lane))
+                && !self.shared.policers.admit(cx, Class::Echo, interface)
+            {
                 vector.drop_lane(lane, Drop::IcmpLimited.reason());
                 continue;
             }
@@ -41,6 +45,12 @@ impl Node for Icmp4Echo {
         }
         Next::Lanes
     }
+}
+
+/// Whether an IPv4 packet with ICMP is an echo request; nothing is validated.
+fn is_request(bytes: &[u8]) -> bool {
+    let header = bytes.first().map_or(0, |first| usize::from(first & 0xf) * 4);
+    bytes.get(header) == Some(&icmp4::kind::ECHO_REQUEST)
 }
 
 /// Converts an echo request to its reply, in place.

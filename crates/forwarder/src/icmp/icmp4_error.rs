@@ -12,7 +12,6 @@ use super::IcmpCause;
 use super::error_node::{ErrorNode, Refused};
 use crate::addresses::Addresses;
 use crate::drops::Drop;
-use crate::punt::Class;
 use crate::shared::Shared;
 
 /// The next node of errors.
@@ -49,7 +48,7 @@ fn answer(
         return Err(Drop::IcmpNotAllowed);
     }
     let source = addresses.source4(vector.rx_if[lane]).ok_or(Drop::NoAddress)?;
-    if !shared.policers.admit(cx, Class::Error, vector.rx_if[lane]) {
+    if !shared.policers.admit(cx, cause.class(), vector.rx_if[lane]) {
         return Err(Drop::IcmpLimited);
     }
     let mut message = [0; LONGEST];

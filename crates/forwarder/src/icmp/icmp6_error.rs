@@ -15,7 +15,6 @@ use super::IcmpCause;
 use super::error_node::{ErrorNode, Refused};
 use crate::addresses::Addresses;
 use crate::drops::Drop;
-use crate::punt::Class;
 use crate::shared::Shared;
 
 /// The next node of errors.
@@ -52,7 +51,7 @@ fn answer(
     let to_link = view.source().is_unicast_link_local();
     let own = addresses.of(interface).and_then(|own| own.link_local).filter(|_| to_link);
     let source = asked.or(own).or_else(|| addresses.source6(interface)).ok_or(Drop::NoAddress)?;
-    if !shared.policers.admit(cx, Class::Error, vector.rx_if[lane]) {
+    if !shared.policers.admit(cx, cause.class(), vector.rx_if[lane]) {
         return Err(Drop::IcmpLimited);
     }
     let pseudo = Pseudo::Ip6 { source, destination: view.source() };

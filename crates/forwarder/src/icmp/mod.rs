@@ -8,6 +8,7 @@ pub mod icmp6_echo;
 pub mod icmp6_error;
 
 use crate::drops::Drop;
+use crate::punt::Class;
 
 /// The cause of an ICMP error, passed to the error node in the `arg` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,12 @@ pub enum IcmpCause {
 }
 
 impl IcmpCause {
+    /// The policer class of the error. Errors that anybody can cause, as by a TTL that expires, leave path MTU
+    /// discovery alone.
+    pub fn class(self) -> Class {
+        if matches!(self, Self::TooBig(_)) { Class::TooBig } else { Class::Error }
+    }
+
     /// The value in the column.
     #[inline]
     pub fn code(self) -> u32 {

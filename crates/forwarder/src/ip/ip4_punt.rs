@@ -1,6 +1,8 @@
 //! IPv4 packets that are punted to the control thread even if there is a host interface: router
 //! solicitations (RFC 1256) where the router advertises itself, and VRRP.
 
+use std::net::Ipv4Addr;
+
 use stoa_wire::{ipv4, irdp, protocol, vrrp};
 
 use crate::ethernet::interface_flags::{DISCOVERY4, VRRP4};
@@ -20,15 +22,19 @@ pub fn punt_class(flags: u32, packet: &[u8]) -> Option<Class> {
 fn of_protocol(flags: u32, packet: &[u8]) -> Option<Class> {
     let header = packet.first_chunk::<{ ipv4::LENGTH }>()?;
     let payload = packet.get(usize::from(header[0] & 0xf) * 4..)?;
+    let destination = Ipv4Addr::from(*header[16..].first_chunk::<4>()?);
     let is_fragment = (header[6] & 0x3f, header[7]) != (0, 0);
     match header[9] {
         _ if is_fragment => None,
-        protocol::ICMP4 if flags & DISCOVERY4 != 0 && irdp::is_solicitation(payload) => {
+        // RFC 1256 3: nobody beyond the link can send to these addresses.
+        protocol::ICMP4
+            if flags & DISCOVERY4 != 0
+                && irdp::is_solicitation(payload)
+                && [irdp::ALL_ROUTERS, Ipv4Addr::BROADCAST].contains(&destination) =>
+        {
             Some(Class::Solicitation)
         }
-        protocol::VRRP if flags & VRRP4 != 0 && header[16..20] == vrrp::GROUP4.octets() => {
-            Some(Class::Routing)
-        }
+        protocol::VRRP if flags & VRRP4 != 0 && destination == vrrp::GROUP4 => Some(Class::Vrrp),
         _ => None,
     }
 }
@@ -41,6 +47,8 @@ mod tests {
     fn only_enabled_protocols_are_punted() {
         let mut packet = [0; 28];
         (packet[0], packet[9], packet[20]) = (0x45, protocol::ICMP4, irdp::SOLICITATION);
+        assert_eq!(punt_class(DISCOVERY4, &packet), None, "from anywhere");
+        packet[16..20].copy_from_slice(&irdp::ALL_ROUTERS.octets());
         assert_eq!(punt_class(DISCOVERY4, &packet), Some(Class::Solicitation));
         assert_eq!(punt_class(!DISCOVERY4, &packet), None);
         packet[20] = 8;
@@ -48,7 +56,7 @@ mod tests {
         packet[9] = protocol::VRRP;
         assert_eq!(punt_class(VRRP4, &packet), None);
         packet[16..20].copy_from_slice(&vrrp::GROUP4.octets());
-        assert_eq!(punt_class(VRRP4, &packet), Some(Class::Routing));
+        assert_eq!(punt_class(VRRP4, &packet), Some(Class::Vrrp));
         assert_eq!(punt_class(!VRRP4, &packet), None);
         packet[9] = protocol::ICMP4;
         (packet[20], packet[7]) = (irdp::SOLICITATION, 1);

@@ -197,7 +197,7 @@ impl Delivery<'_> {
             && self.flags & VRRP6 != 0
             && view.destination() == vrrp::GROUP6
         {
-            return Ok(Fate::Punt(Class::Routing));
+            return Ok(Fate::Punt(Class::Vrrp));
         }
         let payload = view.packet().get(offset..).unwrap_or(&[]);
         let upper = (view.header().hop_limit, protocol, payload);

@@ -1,7 +1,7 @@
 //! The neighbour cache as a pure state machine: it returns the actions for the [`crate::control`]
 //! thread.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 use super::entry::{
@@ -9,6 +9,7 @@ use super::entry::{
     RETRANSMIT_MS, State, keys_of,
 };
 use super::occupancy::{Admission, EvictionClass, LinkFamily, Occupancy, link_family};
+use super::waiting::Waiting;
 use crate::drops::Drop;
 use stoa_engine::Packet;
 
@@ -39,6 +40,7 @@ pub struct Cache {
     serials: HashMap<u32, Key>,
     pub(crate) last_serial: u32,
     occupancy: Occupancy,
+    waiting: Waiting,
     /// Evicted neighbours: unresolved ones and others.
     evicted: (u64, u64),
     /// The reachable time, and when it is recomputed.
@@ -59,6 +61,7 @@ impl Cache {
             serials: HashMap::new(),
             last_serial: 0,
             occupancy: Occupancy::new(limit),
+            waiting: Waiting::default(),
             evicted: (0, 0),
             reachable: (reachable_time(0), REACHABLE_RECOMPUTE_MS),
         }
@@ -185,6 +188,7 @@ impl Cache {
         let entry = self.entries.remove(key)?;
         self.keys.remove(key);
         self.serials.remove(&entry.serial);
+        self.waiting.remove(key.0, &entry.queue);
         self.occupancy.count(key, entry.serial, Some(entry.eviction_class()), None);
         Some(entry)
     }
@@ -194,7 +198,8 @@ impl Cache {
         self.keys.range(keys_of(interface)).copied().collect()
     }
 
-    /// Queues a packet until the neighbour is resolved; a full queue drops its oldest packet.
+    /// Queues a packet until the neighbour is resolved; a full queue drops its oldest packet. Packets that
+    /// wait may hold a [share](super::waiting) of the buffers; beyond it, the packet is dropped.
     ///
     /// # Errors
     /// The drop reason of this packet or of the oldest one.
@@ -203,17 +208,26 @@ impl Cache {
         if entry.state == State::Failed {
             return Err(Drop::NeighborFailed);
         }
-        let is_full = entry.queue.len() >= QUEUE;
-        if is_full {
-            entry.queue.pop_front();
+        if !self.waiting.add(key.0, &packet) {
+            return Err(Drop::NeighborQueue);
         }
+        let oldest = if entry.queue.len() < QUEUE { None } else { entry.queue.pop_front() };
         entry.queue.push_back(packet);
-        if is_full { Err(Drop::NeighborQueue) } else { Ok(()) }
+        self.waiting.remove(key.0, &oldest);
+        if oldest.is_some() { Err(Drop::NeighborQueue) } else { Ok(()) }
+    }
+
+    /// Takes all packets that wait for a neighbour.
+    pub fn take_queue(&mut self, key: &Key) -> VecDeque<Packet> {
+        let entry = self.entries.get_mut(key);
+        let queue = entry.map(|entry| std::mem::take(&mut entry.queue)).unwrap_or_default();
+        self.waiting.remove(key.0, &queue);
+        queue
     }
 
     /// Number of queued packets.
     pub fn queued(&self) -> usize {
-        self.entries.values().map(|entry| entry.queue.len()).sum()
+        self.waiting.len()
     }
 
     /// Runs the timers and returns the actions that are due: refreshes of known neighbours before

@@ -91,7 +91,7 @@ pub struct Entry {
     /// Solicitations sent in this state.
     pub tries: u8,
     /// Packets queued for resolution.
-    pub queue: VecDeque<Packet>,
+    pub(super) queue: VecDeque<Packet>,
     /// Number of routes through it; it is kept while there are any.
     pub pins: u32,
     /// Whether it has ever replied to a solicitation: otherwise its address can be forged.
@@ -115,6 +115,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The number of packets that wait for it.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
     /// An unresolved neighbour.
     pub fn new(now: Millis) -> Self {
         Self {

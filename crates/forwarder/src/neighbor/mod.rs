@@ -10,6 +10,7 @@ pub mod nd_input;
 pub mod neighbor_resolve;
 pub mod neighbor_send;
 pub mod occupancy;
+pub mod waiting;
 
 /// In the `adjacency` column: no adjacency, the destination is the neighbour.
 pub const NO_ADJACENCY: u32 = u32::MAX;

@@ -1,5 +1,9 @@
-//! Classifies IP packets to the router's own addresses, so that routing protocols survive any other traffic.
+//! Classifies IP packets to the router's own addresses by who can send them: hosts on the link, peers of sessions, or
+//! anybody. Routing protocols survive any other traffic, and those of the link survive what strangers send.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use stoa_wire::icmp6::kind;
 use stoa_wire::protocol;
 
 use super::Class;
@@ -12,56 +16,178 @@ const PIM: u8 = 103;
 const BGP: u16 = 179;
 /// LDP, over TCP and UDP (RFC 5036).
 const LDP: u16 = 646;
+/// BFD over several hops (RFC 5883).
+const MULTIHOP_BFD: u16 = 4784;
 /// RIP (RFC 2453), RIPng (RFC 2080), and BFD: single hop, echo, multihop, on a bundle (RFC 5881,
 /// RFC 5883, RFC 7130).
-const UDP_PORTS: [u16; 6] = [520, 521, 3784, 3785, 4784, 6784];
+const UDP_PORTS: [u16; 6] = [520, 521, 3784, 3785, MULTIHOP_BFD, 6784];
+/// The TTL of packets that no router has forwarded (RFC 5082).
+const UNFORWARDED: u8 = 255;
+/// An echo request in ICMP (RFC 792).
+const ECHO_REQUEST: u8 = 8;
+/// Flags of TCP: synchronize, acknowledge.
+const SYN: u8 = 2;
+const ACK: u8 = 16;
 
-/// The class of an unfragmented packet to the router with this upper-layer protocol and payload.
-pub fn class_of(upper: u8, payload: &[u8]) -> Class {
-    let port = |at: usize| {
-        payload.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-    };
-    let is_routing = match upper {
-        protocol::OSPF | protocol::VRRP | protocol::IGMP | PIM | EIGRP => true,
-        // Either side may have opened the connection.
-        protocol::TCP => [port(0), port(2)].iter().any(|port| [BGP, LDP].contains(port)),
-        // The destination port decides: BFD has source ports of a range of its own.
-        protocol::UDP => port(2) == LDP || UDP_PORTS.contains(&port(2)),
-        protocol::ICMP4 | protocol::ICMP6 => return Class::Icmp,
-        _ => false,
-    };
-    if is_routing { Class::Routing } else { Class::Host }
+/// An IP packet, as far as its class depends on it. Its IP header is validated, the rest is not.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    source: IpAddr,
+    destination: IpAddr,
+    hop_limit: u8,
+    upper: u8,
+    /// Empty in fragments: only the first one has ports.
+    payload: &'a [u8],
+    is_fragment: bool,
+}
+
+/// What a packet is for.
+enum Kind {
+    /// A routing protocol by datagrams.
+    Routing,
+    /// A session of a routing protocol over TCP.
+    Session,
+    Vrrp,
+    /// ICMPv6 messages between neighbours.
+    Link,
+    Echo,
+    Icmp,
+    Other,
+}
+
+impl<'a> Packet<'a> {
+    /// Reads an IPv4 or IPv6 packet; `None` if it is shorter than its header.
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        match bytes.first()? >> 4 {
+            4 => Self::read4(bytes),
+            6 => Self::read6(bytes),
+            _ => None,
+        }
+    }
+
+    fn read4(bytes: &'a [u8]) -> Option<Self> {
+        let header = bytes.first_chunk::<20>()?;
+        let address = |at: usize| Some(Ipv4Addr::from(*header[at..].first_chunk::<4>()?).into());
+        // More fragments, or an offset.
+        let is_fragment = (header[6] & 0x3f, header[7]) != (0, 0);
+        let payload = bytes.get(usize::from(header[0] & 0xf) * 4..).unwrap_or_default();
+        Some(Self {
+            source: address(12)?,
+            destination: address(16)?,
+            hop_limit: header[8],
+            upper: header[9],
+            payload: if is_fragment { &[] } else { payload },
+            is_fragment,
+        })
+    }
+
+    /// Of extension headers, only one is read: hop-by-hop options, as in MLD, or a fragment header.
+    fn read6(bytes: &'a [u8]) -> Option<Self> {
+        let header = bytes.first_chunk::<40>()?;
+        let address = |at: usize| Some(Ipv6Addr::from(*header[at..].first_chunk::<16>()?).into());
+        let is_fragment = header[6] == protocol::FRAGMENT;
+        let (upper, offset) = match (header[6], bytes.get(40..42)) {
+            (protocol::FRAGMENT, Some(extension)) => (extension[0], bytes.len()),
+            (protocol::HOP_BY_HOP, Some(extension)) => {
+                (extension[0], 48 + usize::from(extension[1]) * 8)
+            }
+            (upper, _) => (upper, 40),
+        };
+        Some(Self {
+            source: address(8)?,
+            destination: address(24)?,
+            hop_limit: header[7],
+            upper,
+            payload: bytes.get(offset..).unwrap_or_default(),
+            is_fragment,
+        })
+    }
+
+    fn port(&self, at: usize) -> u16 {
+        let bytes = self.payload.get(at..at + 2);
+        bytes.map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn kind(&self) -> Kind {
+        match self.upper {
+            protocol::OSPF | protocol::IGMP | PIM | EIGRP => Kind::Routing,
+            protocol::VRRP => Kind::Vrrp,
+            // Either side may have opened the connection.
+            protocol::TCP
+                if [self.port(0), self.port(2)].iter().any(|it| [BGP, LDP].contains(it)) =>
+            {
+                Kind::Session
+            }
+            // The destination port decides: BFD has source ports of a range of its own.
+            protocol::UDP if self.port(2) == LDP || UDP_PORTS.contains(&self.port(2)) => {
+                Kind::Routing
+            }
+            protocol::ICMP4 if self.payload.first() == Some(&ECHO_REQUEST) => Kind::Echo,
+            protocol::ICMP6 => match self.payload.first() {
+                Some(&kind::ECHO_REQUEST) => Kind::Echo,
+                Some(&(kind::LISTENER_QUERY..=kind::REDIRECT | kind::LISTENER_REPORT_2)) => {
+                    Kind::Link
+                }
+                _ if self.is_fragment => Kind::Other,
+                _ => Kind::Icmp,
+            },
+            protocol::ICMP4 if !self.is_fragment => Kind::Icmp,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Whether only a host on the link can have sent it: routers do not forward such a packet, or it would
+    /// have a lower TTL.
+    fn is_of_link(&self) -> bool {
+        let is_of_group = match self.destination {
+            IpAddr::V4(ip) => ip.octets().starts_with(&[224, 0, 0]) || ip.is_broadcast(),
+            IpAddr::V6(ip) => ip.octets()[0] == 0xff && ip.octets()[1] & 0xf <= 2,
+        };
+        let is_from_link = matches!(self.source, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        is_of_group || is_from_link || self.hop_limit == UNFORWARDED
+    }
+
+    /// The class. `is_peer`: whether a routing daemon has a session with an address.
+    pub fn class(&self, is_peer: impl FnOnce(IpAddr) -> bool) -> Class {
+        match self.kind() {
+            Kind::Echo => Class::Echo,
+            Kind::Icmp => Class::Icmp,
+            Kind::Other if self.is_fragment => Class::Fragment,
+            Kind::Other => Class::Host,
+            // RFC 9568 5.1.1.3.
+            Kind::Vrrp if self.hop_limit == UNFORWARDED => Class::Vrrp,
+            Kind::Link if !self.is_of_link() => Class::Icmp,
+            Kind::Link => Class::Routing,
+            Kind::Routing if self.is_of_link() => Class::Routing,
+            // RFC 5082. A whole table comes by a session: it must not delay hellos.
+            Kind::Session if self.is_of_link() => Class::RoutingPeer,
+            Kind::Routing | Kind::Session | Kind::Vrrp => match is_peer(self.source) {
+                true => Class::RoutingPeer,
+                false => Class::RoutingOther,
+            },
+        }
+    }
+
+    /// The other end of a session, if this packet that a program of the router sends shows that the program
+    /// has or opens one. What answers a stranger does not: to accept or refuse a connection, or to answer a
+    /// request of PIM or RIP.
+    pub fn shown_peer(&self) -> Option<IpAddr> {
+        let is_shown = match self.upper {
+            protocol::OSPF | EIGRP => true,
+            protocol::TCP if matches!(self.kind(), Kind::Session) => {
+                let (data, flags) = (self.payload.get(12)? >> 4, self.payload.get(13)?);
+                flags & (SYN | ACK) == SYN || self.payload.len() > usize::from(data) * 4
+            }
+            protocol::UDP => [LDP, MULTIHOP_BFD].contains(&self.port(2)),
+            _ => false,
+        };
+        let is_unicast = match self.destination {
+            IpAddr::V4(ip) => !ip.is_multicast() && !ip.is_broadcast(),
+            IpAddr::V6(ip) => !ip.is_multicast(),
+        };
+        (is_shown && is_unicast).then_some(self.destination)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn routing_protocols_have_their_own_class() {
-        let ports = |from: u16, to: u16| [from.to_be_bytes(), to.to_be_bytes()].concat();
-        for (upper, payload, class) in [
-            (89, vec![], Class::Routing),
-            (112, vec![], Class::Routing),
-            (103, vec![], Class::Routing),
-            (88, vec![], Class::Routing),
-            (2, vec![], Class::Routing),
-            (6, ports(40_000, 179), Class::Routing),
-            (6, ports(179, 40_000), Class::Routing),
-            (6, ports(646, 40_000), Class::Routing),
-            (6, ports(40_000, 22), Class::Host),
-            (17, ports(49_152, 3784), Class::Routing),
-            (17, ports(49_152, 4784), Class::Routing),
-            (17, ports(520, 520), Class::Routing),
-            (17, ports(521, 521), Class::Routing),
-            (17, ports(646, 646), Class::Routing),
-            (17, ports(3784, 53), Class::Host),
-            (17, vec![14], Class::Host),
-            (1, vec![8, 0], Class::Icmp),
-            (58, vec![128, 0], Class::Icmp),
-            (47, vec![], Class::Host),
-        ] {
-            assert_eq!(class_of(upper, &payload), class, "{upper} {payload:?}");
-        }
-    }
-}
+mod tests;

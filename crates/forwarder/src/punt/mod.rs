@@ -6,6 +6,7 @@ pub mod classify;
 pub mod known_neighbors;
 pub mod policer;
 pub mod punt_input;
+pub mod routing_peers;
 pub mod stream_queues;
 pub mod streamed;
 pub mod subscriptions;
@@ -31,17 +32,18 @@ pub enum Class {
     Resolve = 4,
     /// Locally generated packet whose next hop is not resolved.
     LocalResolve = 5,
-    /// Routing protocols to the router: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP.
+    /// Routing protocols that only hosts on the link can send: OSPF, PIM, EIGRP, IGMP, MLD, RIP, LDP hellos, BFD of
+    /// daemons, router advertisements to Linux.
     Routing = 6,
-    /// ICMP to the router that Linux handles.
+    /// ICMP to the router that Linux handles, but for pings.
     Icmp = 7,
     /// Everything else to the router's addresses.
     Host = 8,
     /// Fragments to the router's addresses.
     Fragment = 9,
-    /// Echo requests that workers answer.
+    /// Echo requests, which workers or Linux answer.
     Echo = 10,
-    /// ICMP errors that workers send.
+    /// ICMP errors that workers send, but for those of path MTU discovery.
     Error = 11,
     /// Multicast listener queries.
     Listener = 12,
@@ -52,10 +54,20 @@ pub enum Class {
     Link = 14,
     /// Router solicitations, and router advertisements of others, on interfaces that advertise.
     Solicitation = 15,
+    /// BFD of the sessions of the forwarder, with the TTL that only hosts on the link can send.
+    Bfd = 16,
+    /// VRRP to its group, which no router forwards.
+    Vrrp = 17,
+    /// Routing protocols from addresses with which daemons have sessions.
+    RoutingPeer = 18,
+    /// Routing protocols from all other addresses.
+    RoutingOther = 19,
+    /// ICMP errors that tell the path MTU.
+    TooBig = 20,
     /// UDP datagrams that the controller echoes: for tests.
-    Test = 16,
+    Test = 21,
     /// Frames that the controller echoes: for tests.
-    TestLink = 17,
+    TestLink = 22,
 }
 
 /// The policer of a class.
@@ -71,7 +83,7 @@ pub struct Limit {
 
 impl Class {
     /// All classes, each at the index of its number.
-    pub const ALL: [Class; 18] = [
+    pub const ALL: [Class; 23] = [
         Self::ArpReply,
         Self::Arp,
         Self::NdReply,
@@ -88,6 +100,11 @@ impl Class {
         Self::Redirect,
         Self::Link,
         Self::Solicitation,
+        Self::Bfd,
+        Self::Vrrp,
+        Self::RoutingPeer,
+        Self::RoutingOther,
+        Self::TooBig,
         Self::Test,
         Self::TestLink,
     ];
@@ -116,6 +133,11 @@ impl Class {
             Self::Redirect => "redirect",
             Self::Link => "link",
             Self::Solicitation => "solicitation",
+            Self::Bfd => "bfd",
+            Self::Vrrp => "vrrp",
+            Self::RoutingPeer => "routing-peer",
+            Self::RoutingOther => "routing-other",
+            Self::TooBig => "packet-too-big",
             Self::Test => punts::test::CLASS,
             Self::TestLink => punts::test::LINK_CLASS,
         }
@@ -135,12 +157,19 @@ impl Class {
             Self::Nd => "neighbour solicitations and unsolicited advertisements",
             Self::Resolve => "packets to unresolved neighbours",
             Self::LocalResolve => "locally generated packets to unresolved neighbours",
-            Self::Routing => "routing protocols: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP",
-            Self::Icmp => "ICMP to Linux, and packet too big about tunnels",
+            Self::Bfd => "BFD of configured sessions",
+            Self::Vrrp => "VRRP",
+            Self::Routing => {
+                "routing protocols on the link: OSPF, PIM, EIGRP, IGMP, MLD, RIP, LDP, BFD"
+            }
+            Self::RoutingPeer => "routing protocols from peers: BGP, LDP, OSPF, multihop BFD",
+            Self::RoutingOther => "routing protocols from other addresses",
+            Self::Icmp => "ICMP to Linux, but for pings; packet too big about tunnels",
             Self::Host => "other packets to the router's addresses",
             Self::Fragment => "fragments to the router's addresses",
             Self::Echo => "echo requests that the router answers",
-            Self::Error => "ICMP errors that the router sends",
+            Self::Error => "ICMP errors that the router sends, but for packet too big",
+            Self::TooBig => "ICMP errors for path MTU discovery that the router sends",
             Self::Listener => "multicast listener queries",
             Self::Solicitation => "router solicitations, and router advertisements of others",
             Self::Link => "frames that are not IP, to Linux: IS-IS, LLDP",
@@ -158,8 +187,16 @@ impl Class {
             Self::ArpReply | Self::NdReply => (2000, 512, 20_000),
             Self::Arp | Self::Nd => (1000, 256, 5000),
             Self::Resolve | Self::LocalResolve => (1000, 256, 5000),
-            // A full BGP table or link-state database at the peer's speed, and all hellos beside it.
-            Self::Routing => (100_000, 16_384, 200_000),
+            // A hundred sessions with 3 ms on each interface.
+            Self::Bfd => (40_000, 2048, 200_000),
+            // All 510 virtual routers of an interface, at the shortest interval of 10 ms.
+            Self::Vrrp => (60_000, 2048, 200_000),
+            // A link-state database by multicast, and all hellos beside it.
+            Self::Routing => (20_000, 4096, 100_000),
+            // A full BGP table or link-state database at the peer's speed.
+            Self::RoutingPeer => (100_000, 16_384, 200_000),
+            // Until the daemon answers the first message.
+            Self::RoutingOther => (1000, 256, 5000),
             // Whole link-state databases arrive at once; a switching loop brings more.
             Self::Link => (2000, 512, 10_000),
             Self::Icmp => (5000, 1000, 20_000),
@@ -170,7 +207,7 @@ impl Class {
             // One advertisement answers all solicitations within three seconds.
             Self::Solicitation => (100, 100, 1000),
             Self::Echo => (20_000, 2000, 100_000),
-            Self::Error => (1000, 100, 10_000),
+            Self::Error | Self::TooBig => (1000, 100, 10_000),
             Self::Test | Self::TestLink => (1000, 256, 5000),
         };
         Limit { rate, burst, total }
@@ -179,7 +216,8 @@ impl Class {
     /// Whether the control thread handles it before other classes.
     pub fn urgency(self) -> Urgency {
         match self {
-            Self::ArpReply | Self::NdReply | Self::Routing => Urgency::Urgent,
+            Self::Bfd | Self::Vrrp => Urgency::Hello,
+            Self::ArpReply | Self::NdReply => Urgency::Urgent,
             _ => Urgency::Usual,
         }
     }
@@ -190,12 +228,19 @@ impl Class {
             Self::ArpReply | Self::Arp => Drop::ArpLimited,
             Self::NdReply | Self::Nd | Self::Solicitation => Drop::NdLimited,
             Self::Resolve | Self::LocalResolve => Drop::NeighborLimited,
-            Self::Routing | Self::Link => Drop::RoutingLimited,
+            Self::Bfd
+            | Self::Vrrp
+            | Self::Routing
+            | Self::RoutingPeer
+            | Self::RoutingOther
+            | Self::Link => Drop::RoutingLimited,
             Self::Host => Drop::HostLimited,
             Self::Fragment => Drop::FragmentLimited,
             Self::Listener => Drop::MldConsumed,
             Self::Test | Self::TestLink => Drop::PuntLimited,
-            Self::Icmp | Self::Echo | Self::Error | Self::Redirect => Drop::IcmpLimited,
+            Self::Icmp | Self::Echo | Self::Error | Self::TooBig | Self::Redirect => {
+                Drop::IcmpLimited
+            }
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The control-plane policers of all classes and interfaces, shared by the workers: token buckets of one word
 //! each, and counters of conforming and exceeding packets.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use stoa_engine::counters::Counter;
 use stoa_engine::{Context, INTERFACES, Vector, clock};
 use stoa_tables::shared_bucket::{SharedBucket, SharedLimit, buckets};
@@ -88,6 +91,8 @@ pub struct Policers {
     low_rate: Box<[SharedBucket]>,
     /// By worker; then by interface and class.
     cells: Box<[Box<[PolicerCell]>]>,
+    /// The time if a test has stopped it, else 0.
+    stopped: AtomicU64,
 }
 
 impl Policers {
@@ -100,6 +105,7 @@ impl Policers {
             buckets: buckets(INTERFACES * CLASSES)?,
             low_rate: buckets(INTERFACES * CLASSES)?,
             cells: (0..workers).map(|_| cells()).collect::<Option<_>>()?,
+            stopped: AtomicU64::new(0),
         })
     }
 
@@ -115,6 +121,19 @@ impl Policers {
         });
     }
 
+    /// Stops the time of all policers; from now on only [`Self::skip`] advances it: for tests.
+    pub fn stop_time(&self) {
+        self.stopped.store(clock::tsc(), Ordering::Relaxed);
+    }
+
+    /// Advances the time if it is stopped: for tests.
+    pub fn skip(&self, time: Duration) {
+        let ticks = u128::from(clock::tsc_hz()) * time.as_nanos() / 1_000_000_000;
+        if self.stopped.load(Ordering::Relaxed) != 0 {
+            self.stopped.fetch_add(ticks as u64, Ordering::Relaxed);
+        }
+    }
+
     fn at(class: Class, interface: u32) -> usize {
         interface as usize % INTERFACES * CLASSES + class as usize
     }
@@ -122,6 +141,8 @@ impl Policers {
     fn conforms(&self, class: Class, interface: u32, now: u64) -> bool {
         let limits = &self.limits[class as usize];
         let at = Self::at(class, interface);
+        let stopped = self.stopped.load(Ordering::Relaxed);
+        let now = if stopped == 0 { now } else { stopped };
         if !self.buckets[at].take(&limits.interface, now) {
             return false;
         }

@@ -13,9 +13,11 @@ mod changes;
 
 mod cross_connect;
 mod extensions;
+mod floods;
 mod forward;
 mod fragments;
 mod harness;
+mod held_buffers;
 mod host_interface;
 mod hostile;
 mod icmp_errors;

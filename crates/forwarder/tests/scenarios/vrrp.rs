@@ -12,7 +12,7 @@ use stoa_wire::{arp, ipv4, ipv6, ndp, protocol};
 
 use crate::harness::*;
 
-const VRID: u8 = 51;
+pub const VRID: u8 = 51;
 
 pub fn virtual4() -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 1, 254)
@@ -54,7 +54,7 @@ fn mac(is_ip6: bool) -> [u8; 6] {
 }
 
 /// An advertisement of another router on the link.
-fn message(is_ip6: bool, priority: u8, vrid: u8) -> Vec<u8> {
+pub fn message(is_ip6: bool, priority: u8, vrid: u8) -> Vec<u8> {
     let fields = Fields { version: Version::Three, vrid, priority, interval_cs: 100 };
     let mut message = [0; 100];
     match is_ip6 {

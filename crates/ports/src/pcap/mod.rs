@@ -1,6 +1,7 @@
 //! `pcap`: frames come from a capture file, once, and go to another.
 
 mod access;
+mod backlog;
 mod file;
 #[cfg(test)]
 mod tests;
@@ -147,6 +148,10 @@ impl RxQueue for PcapRx {
     fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
         let Some(capture) = &self.capture else { return 0 };
         let left = capture.len() - self.next;
+        // A file waits for the files that are written, so that none of its frames is lost.
+        if left > 0 && backlog::is_any() {
+            return 0;
+        }
         let first = vector.len();
         let lanes = pool.fill(vector, left.min(VECTOR));
         for lane in first..first + lanes {

@@ -1,6 +1,8 @@
 //! The capture file that is written. A disk may stall for seconds, a worker must not
 //! stall: the worker puts records into a bounded ring of bytes, and a thread
-//! of the port writes them. When the ring is full, frames are dropped and counted.
+//! of the port writes them. While more waits than a part of the ring holds, the
+//! capture files that are read wait ([`backlog`](super::backlog)). When the ring is
+//! full, frames of other ports are dropped and counted.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,10 +16,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use stoa_engine::worker::Wakeup;
 use stoa_engine::{PoolCache, TxQueue, Vector};
 
+use super::backlog::Backlog;
 use crate::error::OpenError;
 
-/// Bytes that may wait for the disk.
-const RING: usize = 8 << 20;
+/// Bytes that may wait for the disk. Memory is used only as far as it fills.
+pub(super) const RING: usize = 64 << 20;
+/// Waiting bytes above which no more is read from capture files. The rest of the ring takes
+/// what workers have already read: a vector each, and what waits in rings between them.
+const HIGH: usize = 8 << 20;
 /// Bytes of a record's header (draft-ietf-opsawg-pcap, section 5).
 const RECORD: usize = 16;
 /// Milliseconds after which the thread runs even without a wakeup.
@@ -29,6 +35,7 @@ struct Shared {
     stop: AtomicBool,
     /// Why the thread gave up.
     failed: OnceLock<String>,
+    backlog: Backlog,
 }
 
 /// The thread that writes; dropping it writes what waits and closes the file.
@@ -45,23 +52,29 @@ pub(crate) struct PcapTx {
 
 impl Writer {
     /// Starts the thread, which writes to the new `file` at `path`.
-    pub(crate) fn new(mut file: File, path: &Path) -> Result<(Self, PcapTx), OpenError> {
+    pub(crate) fn new(file: File, path: &Path) -> Result<(Self, PcapTx), OpenError> {
         let refused = |source| OpenError::File { path: path.to_owned(), source };
-        file.write_all(&file_header()).map_err(refused)?;
-        let wakeup = Wakeup::new().map_err(|errno| refused(errno.into()))?;
-        let shared =
-            Arc::new(Shared { wakeup, stop: AtomicBool::new(false), failed: OnceLock::new() });
+        Self::start(file, path.display().to_string()).map_err(refused)
+    }
+
+    /// Starts the thread that writes to an empty file.
+    pub(super) fn start(mut file: File, name: String) -> std::io::Result<(Self, PcapTx)> {
+        file.write_all(&file_header())?;
+        let shared = Arc::new(Shared {
+            wakeup: Wakeup::new()?,
+            stop: AtomicBool::new(false),
+            failed: OnceLock::new(),
+            backlog: Backlog::default(),
+        });
         let (producer, consumer) = rtrb::RingBuffer::new(RING);
         let theirs = shared.clone();
-        let name = path.display().to_string();
-        let thread = std::thread::Builder::new()
-            .name("stoa-pcap".into())
-            .spawn(move || {
-                if let Err(error) = run(file, consumer, &theirs) {
-                    let _ = theirs.failed.set(format!("{name}: {error}"));
-                }
-            })
-            .map_err(refused)?;
+        let thread = std::thread::Builder::new().name("stoa-pcap".into()).spawn(move || {
+            if let Err(error) = run(file, consumer, &theirs) {
+                let _ = theirs.failed.set(format!("{name}: {error}"));
+            }
+            // The ring is gone: nothing waits for this file any more.
+            theirs.backlog.clear();
+        })?;
         let tx = PcapTx { ring: producer, shared: shared.clone() };
         Ok((Self { shared, thread: Some(thread) }, tx))
     }
@@ -95,6 +108,9 @@ fn run(mut file: File, mut ring: rtrb::Consumer<u8>, shared: &Shared) -> std::io
             file.write_all(first)?;
             file.write_all(second)?;
             chunk.commit_all();
+            if ring.slots() < HIGH {
+                shared.backlog.clear();
+            }
         } else if stop {
             return Ok(());
         } else {
@@ -105,6 +121,10 @@ fn run(mut file: File, mut ring: rtrb::Consumer<u8>, shared: &Shared) -> std::io
                 let _ = poll(&mut watched, PollTimeout::from(LOOK_MS));
             }
             shared.wakeup.finish_sleep();
+            // It may have been set after the ring was read, and before this wakeup.
+            if ring.slots() < HIGH {
+                shared.backlog.clear();
+            }
         }
     }
 }
@@ -149,6 +169,13 @@ impl TxQueue for PcapTx {
             out.put(frame);
         }
         chunk.commit_all();
+        if RING - self.ring.slots() > HIGH {
+            self.shared.backlog.set();
+            if self.ring.is_abandoned() {
+                // The thread ended meanwhile, and may have cleared it before.
+                self.shared.backlog.clear();
+            }
+        }
         self.shared.wakeup.wake();
         lanes
     }

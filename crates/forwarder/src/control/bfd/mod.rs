@@ -60,7 +60,7 @@ impl Capability for Sessions {
         },
         review: |state, _| state.review_bfd_down_routes(),
         punts: &[Punted {
-            class: Class::Routing,
+            class: Class::Bfd,
             takes: |bytes| protocol_of(bytes) == Some(protocol::UDP),
             receive: |state, _, packet| state.receive_bfd(&packet),
         }],

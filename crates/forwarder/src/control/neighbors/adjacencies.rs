@@ -24,13 +24,7 @@ impl ForwarderState {
         match self.capabilities.neighbors.cache.admit(&key, limit, is_desired) {
             Admission::Free => {}
             Admission::Evict(victim) => {
-                let queue = self
-                    .capabilities
-                    .neighbors
-                    .cache
-                    .get_mut(&victim)
-                    .map(|e| std::mem::take(&mut e.queue));
-                for _ in queue.into_iter().flatten() {
+                for _ in self.capabilities.neighbors.cache.take_queue(&victim) {
                     self.count_drop(Drop::NeighborTable);
                 }
                 self.remove_neighbor(victim);
@@ -64,8 +58,10 @@ impl ForwarderState {
 
     /// A neighbour is resolved: sends the packets that wait for it.
     pub(super) fn neighbor_resolved(&mut self, key: Key) {
-        let Some(entry) = self.capabilities.neighbors.cache.get_mut(&key) else { return };
-        let waiting = std::mem::take(&mut entry.queue);
+        if self.capabilities.neighbors.cache.get(&key).is_none() {
+            return;
+        }
+        let waiting = self.capabilities.neighbors.cache.take_queue(&key);
         self.set_adjacency_after(key, AdjacencyKind::Complete, waiting);
         self.refresh_sets_through(key);
     }
@@ -130,20 +126,18 @@ impl ForwarderState {
     pub(super) fn neighbor_failed(&mut self, key: Key) {
         self.set_adjacency(key, AdjacencyKind::Drop);
         self.refresh_sets_through(key);
-        let Some(entry) = self.capabilities.neighbors.cache.get_mut(&key) else { return };
         let node = if key.1.is_ipv4() { "icmp4-error" } else { "icmp6-error" };
-        for mut packet in std::mem::take(&mut entry.queue) {
+        for mut packet in self.capabilities.neighbors.cache.take_queue(&key) {
             packet.arg = IcmpCause::Neighbor.code();
             self.inject_at(0, packet, node);
         }
     }
 
     pub(super) fn remove_neighbor(&mut self, key: Key) {
+        let waiting = self.capabilities.neighbors.cache.take_queue(&key).len() as u64;
         let Some(mut entry) = self.capabilities.neighbors.cache.remove(&key) else { return };
         self.shared.known_neighbors.remove(key.0, key.1);
-        for _ in entry.queue.drain(..) {
-            self.dropped.count(Drop::LinkDown.reason());
-        }
+        self.dropped.count_packets(Drop::LinkDown.reason(), waiting);
         for slot in std::mem::take(&mut entry.routed_in) {
             self.remove_host_prefix(slot, key);
         }
@@ -193,10 +187,8 @@ impl ForwarderState {
                 (entry.state, entry.tries) = (State::Incomplete, 0);
                 (entry.deadline, entry.lost) = (now + RETRANSMIT_MS, false);
             });
-            let Some(entry) = self.capabilities.neighbors.cache.get_mut(&key) else { continue };
-            for _ in entry.queue.drain(..) {
-                self.dropped.count(Drop::LinkDown.reason());
-            }
+            let waiting = self.capabilities.neighbors.cache.take_queue(&key).len() as u64;
+            self.dropped.count_packets(Drop::LinkDown.reason(), waiting);
             self.set_adjacency(key, AdjacencyKind::Incomplete);
         }
     }

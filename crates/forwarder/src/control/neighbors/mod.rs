@@ -12,7 +12,7 @@ mod touched;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use stoa_engine::Packet;
+use stoa_engine::{Packet, Pool};
 
 use super::capability::{Capability, Punted, Start, Verbs};
 use super::desired::{Prefix, network};
@@ -21,6 +21,7 @@ use super::limit_listing::limit;
 use super::punts::is_ip4;
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::{Key, QUEUE};
+use crate::neighbor::waiting;
 use crate::punt::Class;
 
 /// All neighbours.
@@ -67,9 +68,9 @@ impl Capability for Neighbors {
             rows.push(limit(
                 "neighbor-packets",
                 Some(state.capabilities.neighbors.cache.queued() as u64),
-                (state.limits.neighbors * QUEUE) as u64,
+                state.most_waiting() as u64,
                 state.drops_of("neighbor-queue"),
-                "16 packets wait for each neighbour that is being resolved; more are dropped.",
+                "An eighth of the buffers. 16 packets wait for each neighbour that is being resolved.",
             ));
         },
         ..Verbs::NONE
@@ -105,6 +106,14 @@ impl Neighbors {
 }
 
 impl ForwarderState {
+    /// The most packets that wait for neighbours.
+    fn most_waiting(&self) -> usize {
+        let of_pool =
+            |pool: &&Pool| waiting::most([pool.count() as usize, pool.jumbo_count() as usize]);
+        let largest = self.pools().iter().map(of_pool).max().unwrap_or_default();
+        largest.min(self.limits.neighbors * QUEUE)
+    }
+
     pub(in crate::control) fn is_on_link(&self, interface: u32, address: IpAddr) -> bool {
         let Some(state) = self.interface(interface) else { return false };
         let family = if address.is_ipv4() { &state.desired.ip4 } else { &state.desired.ip6 };

@@ -41,8 +41,7 @@ impl ForwarderState {
         {
             return self.count_drop(full_drop(&full));
         }
-        if self.capabilities.neighbors.cache.get(&key).is_some_and(|entry| !entry.queue.is_empty())
-        {
+        if self.capabilities.neighbors.cache.get(&key).is_some_and(|entry| entry.queued() > 0) {
             self.drain_resolves();
         }
         let Some(entry) = self.capabilities.neighbors.cache.get(&key) else { return };

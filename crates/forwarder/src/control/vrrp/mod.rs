@@ -86,7 +86,7 @@ impl Capability for VirtualRouters {
         review: |state, _| state.review_virtual_routers(),
         flags: ForwarderState::vrrp_flags,
         punts: &[Punted {
-            class: Class::Routing,
+            class: Class::Vrrp,
             takes: |bytes| protocol_of(bytes) == Some(protocol::VRRP),
             receive: |state, _, packet| state.receive_vrrp(&packet),
         }],
