@@ -34,7 +34,7 @@ const HEALTHY: Duration = Duration::from_secs(5);
 const EXIT_LIMIT: u32 = 5;
 /// Time for a child to exit after SIGTERM: longer than the controller needs to save and to end its calls. Both children
 /// together have less time than a unit of systemd.
-pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(7);
+pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// A child process: controller or forwarder.
 pub(super) struct Child {
