@@ -54,11 +54,13 @@ mod vrrp;
 
 use std::path::PathBuf;
 
+use caps::Capability;
+
 pub use apply::{ApplyError, ChangeError, Forwarder};
 pub use control_loop::{ControlLoop, Request};
+pub use dry_run::check;
 pub use forwarder_state::{ForwarderState, StartError};
 pub use interface_statistics::InterfaceStatistics;
-pub use dry_run::check;
 pub use learned::{Audit, Message, RouteUpdate};
 pub use limits::{LimitOverrides, LimitState, Limits, Table, TableFull};
 pub use ports::PortOpener;
@@ -95,23 +97,49 @@ pub enum Error {
 pub fn run(options: Options) -> Result<(), Error> {
     stoa_engine::heap::keep_large_blocks_apart();
     end_on_panic();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .thread_name("contract")
-        .build()?;
     let owner = format!("stoa host interface of {}", options.socket.display());
     // State of an earlier forwarder: docs/dev/warm-restart.md.
     let mut regions = stoa_warm_restart::regions();
     stoa_warm_restart::probe::start_if_asked(&mut regions)?;
     let (requests, control_loop) = ControlLoop::new(owner)?;
+    stoa_ports::start_entering_thread()?;
+    // Only the control thread opens devices, in other namespaces by the entering thread.
+    keep(&OF_DEVICES)?;
     let thread =
         std::thread::Builder::new().name("control".to_owned()).spawn(|| control_loop.run())?;
+    // Threads that the runtime starts have what this one has.
+    keep(&OF_SOCKET)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .thread_name("contract")
+        .build()?;
     let served = runtime.block_on(service::serve(&options, requests.clone()));
     requests.stop();
     // A control thread that panicked has reported it on stderr.
     let _ = thread.join();
     served
+}
+
+/// Capabilities of the thread that opens devices, where the forwarder was started with them: network devices and packet
+/// sockets, XDP programs, memory of AF_XDP, workers, and files in folders of others.
+const OF_DEVICES: [Capability; 9] = [
+    Capability::CAP_NET_ADMIN,
+    Capability::CAP_NET_RAW,
+    Capability::CAP_BPF,
+    Capability::CAP_IPC_LOCK,
+    Capability::CAP_SYS_NICE,
+    Capability::CAP_DAC_OVERRIDE,
+    Capability::CAP_DAC_READ_SEARCH,
+    Capability::CAP_CHOWN,
+    Capability::CAP_FOWNER,
+];
+/// The same for a socket in a folder of another user.
+const OF_SOCKET: [Capability; 1] = [Capability::CAP_DAC_OVERRIDE];
+
+/// Drops all capabilities of this thread but these.
+fn keep(kept: &[Capability]) -> std::io::Result<()> {
+    stoa_engine::capabilities::keep(kept).map_err(std::io::Error::other)
 }
 
 /// Ends the process when a thread panics: the supervisor restarts it, instead of leaving a forwarder

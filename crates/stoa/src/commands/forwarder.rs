@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use stoa_controller::supervise;
+use stoa_controller::{privileges, supervise};
 
 use crate::failure::{Failure, Outcome};
 
@@ -18,6 +18,7 @@ pub struct Arguments {
 /// Forwards until it is terminated.
 pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor()
+        .and_then(|()| privileges::confine(privileges::Process::Forwarder))
         .map_err(|error| Failure::context("the forwarder cannot start", error))?;
     stoa_forwarder::run(stoa_forwarder::Options { socket: arguments.socket })
         .map(|()| ExitCode::SUCCESS)

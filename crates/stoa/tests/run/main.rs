@@ -1,5 +1,6 @@
 //! The whole router as an operator runs it, with ports in memory: no privilege, no packets on a wire.
 
+mod privileges;
 mod state_folder;
 
 use serde_json::Value;
