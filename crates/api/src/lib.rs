@@ -8,6 +8,7 @@
 
 pub mod date;
 pub mod digest;
+pub mod program;
 pub mod refusal;
 pub mod rows;
 pub mod text;

@@ -115,6 +115,7 @@ impl Operator for Service {
             state: self.datastore.state().display().to_string(),
             is_edited: self.datastore.is_edited(),
             confirm_by_unix_ms: configuration::confirm_by(&self.datastore),
+            needs_restart: stoa_api::program::is_replaced(),
         }))
     }
 

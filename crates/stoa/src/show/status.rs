@@ -42,7 +42,21 @@ pub fn text(status: &StatusReply) -> String {
         }
         None => lines.push("  forwarder      does not answer".to_owned()),
     }
+    let outdated = outdated(status);
+    if !outdated.is_empty() {
+        lines.push(format!(
+            "  needs restart  {}: another program is installed; `stoa upgrade` restarts it",
+            outdated.join(" and ")
+        ));
+    }
     lines.join("\n")
+}
+
+/// The processes that run another program than the installed one.
+pub fn outdated(status: &StatusReply) -> Vec<&'static str> {
+    let forwarder = status.forwarder.as_ref().is_some_and(|forwarder| forwarder.needs_restart);
+    let all = [("controller", status.needs_restart), ("forwarder", forwarder)];
+    all.into_iter().filter_map(|(name, is_outdated)| is_outdated.then_some(name)).collect()
 }
 
 /// The status as JSON.
@@ -69,6 +83,7 @@ pub fn json(status: &StatusReply) -> Value {
         "is_edited": status.is_edited,
         "confirm_by_unix_ms": (status.confirm_by_unix_ms > 0).then_some(status.confirm_by_unix_ms),
         "started_unix_s": status.started_unix_s,
+        "needs_restart": outdated(status),
         "forwarder": forwarder,
     })
 }
@@ -92,6 +107,17 @@ mod tests {
             (&json!(true), &json!(1))
         );
         assert!(json(&settled)["confirm_by_unix_ms"].is_null());
+    }
+
+    #[test]
+    fn an_outdated_process_is_shown() {
+        let current = StatusReply::default();
+        assert!(!text(&current).contains("needs restart"));
+        assert_eq!(json(&current)["needs_restart"], json!([]));
+        let forwarder = stoa_api::v1::HelloReply { needs_restart: true, ..Default::default() };
+        let status = StatusReply { forwarder: Some(forwarder), ..current };
+        assert!(text(&status).contains("needs restart  forwarder: "), "{}", text(&status));
+        assert_eq!(json(&status)["needs_restart"], json!(["forwarder"]));
     }
 
     #[test]
