@@ -9,6 +9,7 @@
 
 pub mod date;
 pub mod digest;
+pub mod program;
 pub mod punts;
 pub mod refusal;
 pub mod rows;

@@ -1,8 +1,8 @@
 //! The BGP route source: any BGP daemon connects and sends its routes in an internal BGP session.
 //!
 //! `stoa-bgp` implements the protocol and best-path selection; this module has the sockets. It only accepts
-//! connections. A new connection of the daemon replaces the old one after its OPEN message, because the
-//! daemon knows better whether the old one still works.
+//! connections, of permitted users. A new connection replaces one that no process holds open any more, after its OPEN
+//! message. One that is in use stays: who else connects must not take the routes of the daemon away.
 
 mod connection;
 mod reporter;
@@ -17,7 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 use crate::learned::RouteSource;
-use crate::linux::netns::{identity, is_local, run_in};
+use crate::linux::netns::{identity, run_in};
+use crate::linux::peer::Admission;
 use crate::route_sources::RouteSourceState;
 use connection::{Connection, Disconnect};
 use reporter::Reporter;
@@ -34,6 +35,8 @@ const HOLD_TIME_S: u16 = 90;
 pub struct Settings {
     /// The network namespace of the daemon; "" is the controller's own.
     pub netns: String,
+    /// Users that may connect, besides root and our own.
+    pub peer_users: Vec<String>,
     /// Address to listen on.
     pub address: IpAddr,
     /// TCP port.
@@ -62,7 +65,8 @@ impl Settings {
 
 /// Listens for the daemon and imports its routes, forever.
 pub async fn run(route_source: RouteSource, settings: Settings, state: Arc<RouteSourceState>) {
-    let mut server = Server { reporter: Reporter::new(route_source, state), settings };
+    let admission = Admission::new(&settings.netns, &settings.peer_users);
+    let mut server = Server { reporter: Reporter::new(route_source, state), settings, admission };
     let mut last_reason = String::new();
     loop {
         let reason = match server.listen() {
@@ -89,6 +93,7 @@ pub async fn run(route_source: RouteSource, settings: Settings, state: Arc<Route
 struct Server {
     reporter: Reporter,
     settings: Settings,
+    admission: Admission,
 }
 
 /// An event of a connection or of the listener.
@@ -129,7 +134,17 @@ impl Server {
                 },
             };
             match event {
-                ConnectionEvent::Accepted(stream) => next = Some(self.start_session(stream)),
+                ConnectionEvent::Accepted(stream) => {
+                    let mut new = self.start_session(stream);
+                    match current.as_ref().is_some_and(|old| self.admission.is_held(old.stream())) {
+                        false => next = Some(new),
+                        true => {
+                            // Connection collision resolution (RFC 4486).
+                            new.cease(7);
+                            self.admission.refuse_second(self.reporter.name());
+                        }
+                    }
+                }
                 ConnectionEvent::Current(event) => self.process_current(&mut current, event).await,
                 ConnectionEvent::Next(event) => {
                     self.process_next(&mut current, &mut next, event).await
@@ -208,7 +223,7 @@ impl Server {
         self.process_current(current, Ok(())).await;
     }
 
-    /// Accepts a connection from this machine.
+    /// Accepts a connection of a permitted user of this machine.
     async fn accept(
         &self,
         listener: &TcpListener,
@@ -217,9 +232,10 @@ impl Server {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) if is_local(&stream, from) => return Ok(stream),
-                    Ok((_, from)) => {
-                        tracing::warn!(route_source = self.reporter.name(), %from, "connection refused, the peer is not on this machine");
+                    Ok((stream, from)) => {
+                        if self.admission.admits(self.reporter.name(), &stream, from) {
+                            return Ok(stream);
+                        }
                     }
                     Err(error) => return Err(format!("cannot accept connections: {error}")),
                 },

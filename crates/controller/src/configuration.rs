@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stoa_api::v1;
-use stoa_yang::error::{ValidationError, ValidationErrors, one};
+use stoa_yang::error::{ValidationError, ValidationErrors, counted as counted_errors, one};
 use yang5::data::{DataFormat, DataTree};
 
 use crate::capability::list;
@@ -169,6 +169,17 @@ impl Configuration {
     /// The whole desired state of the forwarder.
     pub fn whole_desired(&self) -> v1::Desired {
         v1::Desired { routes: self.routes.to_vec(), ..self.desired.clone() }
+    }
+
+    /// What the forwarder would refuse of it. `check` is the forwarder's own check.
+    ///
+    /// # Errors
+    /// All errors of `check`.
+    pub fn check_by(
+        &self,
+        check: impl Fn(&v1::Desired) -> Result<(), Vec<v1::ValidationError>>,
+    ) -> Result<(), Vec<ValidationError>> {
+        check(&self.whole_desired()).map_err(counted_errors)
     }
 
     /// Problems that are no errors, such as inactive routes; one line each.

@@ -117,6 +117,7 @@ impl Operator for Service {
             confirm_by_unix_ms: configuration::confirm_by(&self.datastore),
             unconfirmed_author: configuration::unconfirmed_author(&self.datastore),
             https_problems: self.datastore.https_problems(),
+            needs_restart: stoa_api::program::is_replaced(),
         }))
     }
 

@@ -1,4 +1,7 @@
-//! The capabilities that the ports of a configuration need, and those that are missing.
+//! The capabilities that the ports of a configuration need, and those that are missing; `confine` gives up all others.
+
+mod confine;
+mod system_calls;
 
 use std::path::Path;
 
@@ -6,6 +9,7 @@ use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 use stoa_yang::error::ValidationError;
 
+pub use self::confine::{Process, confine};
 use crate::config::interface_path;
 
 /// A capability of Linux (capabilities(7)): name and bit.

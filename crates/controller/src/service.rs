@@ -16,9 +16,11 @@ use crate::configuration::Configuration;
 use crate::datastore::{Datastore, hash_seed, recover};
 use crate::learned::Learned;
 use crate::linux::{Reconciler, alias, kernel_configuration, spare_queues};
+use crate::lock::Lock;
 use crate::operator::Service;
 use crate::route_sources;
 use crate::running::Running;
+use crate::supervise;
 
 /// Time for open calls to end when the controller stops.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -52,6 +54,9 @@ pub enum Error {
     /// Serving operators failed.
     #[error("cannot serve operators: {0}")]
     Serve(#[from] tonic::transport::Error),
+    /// Another Stoa uses the state folder.
+    #[error(transparent)]
+    State(#[from] supervise::Error),
     /// A system call failed at the start.
     #[error("cannot listen for signals: {0}")]
     System(#[from] std::io::Error),
@@ -61,11 +66,18 @@ pub enum Error {
 /// servers of the datastores, which stop when its result is dropped.
 ///
 /// # Errors
-/// When the first configuration is refused, or the operator's socket cannot be served.
+/// When another Stoa uses the state folder, the first configuration is refused, or the operator's socket cannot be
+/// served.
 pub async fn run<T>(
     options: Options,
     start_servers: impl FnOnce(Datastore) -> T,
 ) -> Result<(), Error> {
+    // The supervisor holds that of its controller.
+    let _state = match supervise::supervisor() {
+        0 => Lock::take_state(&options.state)?,
+        _ => None,
+    };
+    let _writer = Lock::take_writer(&options.state)?;
     let running = Running::beside(&options.socket);
     if let Err(refusal) = recover(&options.config, &options.state) {
         tracing::error!("the last commits are not in the startup file: {refusal}");

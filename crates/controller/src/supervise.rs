@@ -10,11 +10,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use stoa_warm_restart::DescriptorStore;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use self::child::EXIT_REFUSED;
+pub(crate) use self::child::EXIT_TIMEOUT;
 use self::child::{Child, SUPERVISOR};
 pub use self::error::Error;
 use self::error::system;
@@ -78,6 +80,32 @@ pub(crate) fn supervisor() -> u64 {
     pid.and_then(|pid| pid.parse().ok()).unwrap_or(0)
 }
 
+/// Ends these children of a supervisor, which starts them again: with the installed program, if that was replaced.
+///
+/// # Errors
+/// When there is no supervisor, a process is not its child, or the user may not end it.
+pub fn restart_children(
+    supervisor: u64,
+    children: impl Iterator<Item = u64>,
+) -> std::io::Result<()> {
+    if supervisor == 0 {
+        let reason = "it was not started by `stoa run` nor by a unit of systemd: stop and start its processes";
+        return Err(std::io::Error::other(reason));
+    }
+    for pid in children {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // After the name in parentheses: the state and the parent.
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+        if parent != Some(supervisor.to_string().as_str()) {
+            let reason = format!("process {pid} is not a child of `stoa run` ({supervisor})");
+            return Err(std::io::Error::other(reason));
+        }
+        let pid = i32::try_from(pid).map_err(std::io::Error::other)?;
+        kill(Pid::from_raw(pid), Signal::SIGTERM)?;
+    }
+    Ok(())
+}
+
 /// Makes this process exit with its supervisor, even if that is killed. Does nothing without a supervisor.
 ///
 /// # Errors
@@ -118,22 +146,23 @@ pub async fn run(options: Options) -> Result<(), Error> {
 pub async fn run_until(options: Options, stop: impl Future<Output = ()>) -> Result<(), Error> {
     // Commits of an earlier Stoa, whose files are not touched while it runs.
     let early = match datastore::is_unsaved(&options.state) {
-        true => Some(Lock::take(&options.socket)?),
+        true => Some(locks(&options)?),
         false => None,
     };
-    if early.is_some()
-        && let Err(refusal) = datastore::recover(&options.config, &options.state)
-    {
-        tracing::error!("the last commits are not in the startup file: {refusal}");
+    if early.is_some() {
+        let _alone = Lock::take_writer(&options.state)?;
+        if let Err(refusal) = datastore::recover(&options.config, &options.state) {
+            tracing::error!("the last commits are not in the startup file: {refusal}");
+        }
     }
     let configuration = Configuration::read(&options.config).map_err(Error::Refused)?;
     let missing = privileges::missing(&configuration.desired);
     if !missing.is_empty() {
         return Err(Error::Privileges(missing));
     }
-    let lock = match early {
-        Some(lock) => lock,
-        None => Lock::take(&options.socket)?,
+    let locks = match early {
+        Some(locks) => locks,
+        None => locks(&options)?,
     };
     let running = Running::beside(&options.socket);
     running.remove();
@@ -148,8 +177,13 @@ pub async fn run_until(options: Options, stop: impl Future<Output = ()>) -> Resu
     drop(configuration);
     let ended = supervise(&options, &running, stop).await;
     running.remove();
-    drop(lock);
+    drop(locks);
     ended
+}
+
+/// The locks of the socket and of the state folder.
+fn locks(options: &Options) -> Result<(Lock, Option<Lock>), Error> {
+    Ok((Lock::take(&options.socket)?, Lock::take_state(&options.state)?))
 }
 
 async fn supervise(
@@ -235,11 +269,11 @@ mod tests {
     #[test]
     fn the_controller_has_time_to_save() {
         let needed = crate::service::SAVE_TIMEOUT + crate::service::SHUTDOWN_TIMEOUT;
-        assert!(needed < child::EXIT_TIMEOUT);
+        assert!(needed < EXIT_TIMEOUT);
         let unit = include_str!("../../../packaging/stoa.service");
         let limit = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec="));
         let limit: u64 = limit.unwrap().trim_end_matches('s').parse().unwrap();
-        assert!(2 * child::EXIT_TIMEOUT < Duration::from_secs(limit));
+        assert!(2 * EXIT_TIMEOUT < Duration::from_secs(limit));
     }
 
     #[test]

@@ -178,12 +178,16 @@ fn recorded(configuration: &Configuration) -> Value {
 }
 
 fn route_source(route_source: &RouteSourceConfig) -> Value {
-    let RouteSourceConfig { source, netns, kind } = route_source;
+    let RouteSourceConfig { source, netns, peer_users, kind } = route_source;
     let of = match source.preference {
         Some(preference) => format!("preference {preference}, stale {:?}", source.stale_time),
         None => format!("stale {:?}", source.stale_time),
     };
-    json!(format!("{} vrf {:?} {of}, in {netns:?}: {kind:?}", source.name, source.vrf.0))
+    let users = match peer_users.as_slice() {
+        [] => String::new(),
+        users => format!(", by {}", users.join(" and ")),
+    };
+    json!(format!("{} vrf {:?} {of}, in {netns:?}{users}: {kind:?}", source.name, source.vrf.0))
 }
 
 fn desired(desired: &v1::Desired) -> Value {

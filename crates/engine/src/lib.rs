@@ -9,6 +9,7 @@
 //! (see ARCHITECTURE.md): each block states why it is sound.
 
 pub mod arc;
+pub mod capabilities;
 #[cfg_attr(fuzzing, path = "clock_for_fuzzing.rs")]
 pub mod clock;
 pub mod column;

@@ -46,6 +46,8 @@ pub struct Config {
     /// Bytes of the longest frame, 64 to 65,535; 0: 2,048. A longer one is left out. One that is
     /// longer than a buffer takes several.
     pub frame_max: u32,
+    /// The number of the user that the peer must run as. `None`: any user who may open the socket.
+    pub peer_user: Option<u32>,
     /// Accept memory that the peer could take away (a DPDK zero-copy client cannot
     /// seal its huge pages); such a peer can end this program. Master only.
     pub trust_memory: bool,
@@ -62,6 +64,7 @@ pub(crate) struct Settings {
     pub(crate) rx_queues: u16,
     pub(crate) tx_queues: u16,
     pub(crate) trust_memory: bool,
+    pub(crate) peer_user: Option<u32>,
     /// Bytes of the longest frame that is received or sent.
     pub(crate) longest: usize,
 }
@@ -79,6 +82,7 @@ impl core::fmt::Debug for Config {
             .field("buffer_size", &self.buffer_size)
             .field("queues", &(self.rx_queues, self.tx_queues))
             .field("frame_max", &self.frame_max)
+            .field("peer_user", &self.peer_user)
             .field("trust_memory", &self.trust_memory)
             .finish()
     }
@@ -122,6 +126,7 @@ impl Config {
         }
         let name = if self.name.is_empty() { "stoa-memif".into() } else { self.name.clone() };
         let (id, trust_memory, longest) = (self.id, self.trust_memory, longest as usize);
+        let peer_user = self.peer_user;
         Ok(Settings {
             id,
             name,
@@ -131,6 +136,7 @@ impl Config {
             rx_queues,
             tx_queues,
             trust_memory,
+            peer_user,
             longest,
         })
     }

@@ -163,6 +163,7 @@ impl Memif {
         match &self.role {
             Role::Master(seat) => match seat.next() {
                 Some(accepted) => {
+                    accepted.channel.check_user(self.settings.peer_user)?;
                     Ok(Some(Handshake::Master(master::Handshake::begin(accepted, &self.settings)?)))
                 }
                 None => Ok(None),
@@ -170,6 +171,7 @@ impl Memif {
             Role::Slave(_) if Instant::now() < again => Ok(None),
             Role::Slave(at) => {
                 let channel = Channel::connect(at)?;
+                channel.check_user(self.settings.peer_user)?;
                 Ok(Some(Handshake::Slave(slave::Handshake::begin(channel, &self.settings))))
             }
         }
@@ -241,8 +243,12 @@ impl Memif {
                 Ok(None) => (State::Talking(handshake, since), None),
                 Ok(Some(established)) => {
                     let Established { rings, link, detail } = established;
-                    self.detail = detail;
-                    let state = State::Up(handshake.into_channel(), link);
+                    let channel = handshake.into_channel();
+                    self.detail = match channel.peer() {
+                        Ok(peer) => format!("{detail}; peer: {peer}"),
+                        Err(_) => detail,
+                    };
+                    let state = State::Up(channel, link);
                     (state, Some(Event::Up(rings)))
                 }
                 Err(ended) => {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr,
-    connect, recvmsg, sendmsg, socket,
+    connect, getsockopt, recvmsg, sendmsg, socket, sockopt,
 };
 
 use super::messages::{Message, MessageError, SIZE};
@@ -57,6 +57,23 @@ pub(crate) fn seqpacket() -> nix::Result<OwnedFd> {
     socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)
 }
 
+/// The process at the other end, as the kernel knows it: of a slave when it connected, of a master when it began to
+/// listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Its process id; 0: it is in another PID namespace.
+    pub(crate) process: i32,
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { process, user, group } = self;
+        write!(f, "process {process}, user {user}, group {group}")
+    }
+}
+
 /// A connected control channel.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -79,6 +96,24 @@ impl Channel {
     /// Readable when a message or the end is there.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// The process at the other end (`SO_PEERCRED`).
+    pub(crate) fn peer(&self) -> nix::Result<Peer> {
+        let peer = getsockopt(&self.socket, sockopt::PeerCredentials)?;
+        Ok(Peer { process: peer.pid(), user: peer.uid(), group: peer.gid() })
+    }
+
+    /// Refuses a peer of another user than the required one.
+    pub(crate) fn check_user(&self, required: Option<u32>) -> Result<(), Ended> {
+        let Some(required) = required else { return Ok(()) };
+        let peer = self.peer()?;
+        if peer.user == required {
+            return Ok(());
+        }
+        let refused = Ended::refused(format!("the peer ({peer}) is not of user {required}"));
+        self.disconnect("this user is not permitted here");
+        Err(refused)
     }
 
     /// Sends a message, with a descriptor when there is one. A peer that does not

@@ -233,6 +233,8 @@ pub struct MemifConfig {
     pub rx_queues: u16,
     /// Queues towards the peer, 1 to 16; 0: one. Slave only.
     pub tx_queues: u16,
+    /// The number of the user that the peer must run as. `None`: any user who may open the socket.
+    pub peer_user: Option<u32>,
     /// Accept memory that the peer could take away (a DPDK zero-copy client cannot
     /// seal its huge pages); such a peer can end this program. Master only.
     pub trust_memory: bool,

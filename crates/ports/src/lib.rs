@@ -39,6 +39,7 @@ pub use error::OpenError;
 pub use folders::Folders;
 pub use generator::{GreTunnels, Senders};
 pub use link::MTU_MAX;
+pub use netns::start_entering_thread;
 pub use tunnel::{Encapsulation, TunnelConfig};
 
 use stoa_engine::{Pool, Port};

@@ -43,6 +43,7 @@ pub fn open(config: &MemifConfig) -> Result<Memif, OpenError> {
         rx_queues: config.rx_queues,
         tx_queues: config.tx_queues,
         frame_max: link::longest(mtu) as u32,
+        peer_user: config.peer_user,
         trust_memory: config.trust_memory,
     };
     let memif = stoa_memif::Memif::open(&config_of_memif)?;

@@ -79,6 +79,11 @@ impl Connection {
         connection
     }
 
+    /// Its socket.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
     /// Whether the session is established and its routes are sent to the table.
     pub fn is_up(&self) -> bool {
         self.is_up

@@ -211,6 +211,8 @@ pub struct Protocol {
 pub struct RouteSource {
     #[serde(default)]
     pub netns: String,
+    #[serde(default)]
+    pub peer_user: Vec<String>,
     pub preference: Option<u8>,
     pub stale_time: u16,
     pub fpm_address: Option<IpAddr>,

@@ -171,6 +171,7 @@ impl PortChecker<'_> {
             secret: given.secret.clone(),
             ring_size: given.ring_size,
             buffer_size: given.buffer_size,
+            peer_user: given.peer_user,
         }
     }
 

@@ -36,6 +36,8 @@ pub struct RouteSourceConfig {
     pub source: Source,
     /// The network namespace of the daemon; "" is the controller's own.
     pub netns: String,
+    /// Users whose processes may connect, besides root and the controller's own.
+    pub peer_users: Vec<String>,
     /// Protocol and transport.
     pub kind: Kind,
 }
@@ -46,7 +48,8 @@ impl RouteSourceConfig {
     pub fn may_become(&self, other: &RouteSourceConfig) -> bool {
         let Source { name, vrf, preference: _, stale_time: _ } = &self.source;
         (name, vrf) == (&other.source.name, &other.source.vrf)
-            && (&self.netns, &self.kind) == (&other.netns, &other.kind)
+            && (&self.netns, &self.peer_users, &self.kind)
+                == (&other.netns, &other.peer_users, &other.kind)
     }
 }
 
@@ -195,7 +198,8 @@ fn parse(
         preference: config.preference,
         stale_time: Duration::from_secs(config.stale_time.into()),
     };
-    Some(RouteSourceConfig { source, netns: config.netns.clone(), kind })
+    let (netns, peer_users) = (config.netns.clone(), config.peer_user.clone());
+    Some(RouteSourceConfig { source, netns, peer_users, kind })
 }
 
 /// Validates one route source.

@@ -12,6 +12,7 @@ pub mod kernel_configuration;
 pub mod message;
 mod namespace;
 pub mod netns;
+pub mod peer;
 pub mod routes;
 pub mod rules;
 pub mod socket;

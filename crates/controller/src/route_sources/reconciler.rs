@@ -118,7 +118,7 @@ impl Reconciler {
         let task = match config.kind {
             Kind::Fpm { address, port } => tokio::spawn(linux::fpm::run(
                 task_source,
-                (address, port).into(),
+                ((address, port).into(), config.peer_users.clone()),
                 context,
                 task_state,
             )),
@@ -136,6 +136,7 @@ impl Reconciler {
                 let netns = config.netns.clone();
                 let settings = bgp_route_source::Settings {
                     netns,
+                    peer_users: config.peer_users.clone(),
                     address,
                     port,
                     asn,
@@ -184,7 +185,7 @@ mod tests {
             add_paths: true,
             multipath,
         };
-        RouteSourceConfig { source, netns: String::new(), kind }
+        RouteSourceConfig { source, netns: String::new(), peer_users: vec![], kind }
     }
 
     #[tokio::test]
@@ -226,6 +227,34 @@ mod tests {
             assert!(tokio::time::Instant::now() < deadline, "{what}: {statistics:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// A process that connects beside zebra must not take its routes away.
+    #[tokio::test]
+    async fn a_second_fpm_connection_does_not_replace_one_in_use() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = free.local_addr().unwrap();
+        drop(free);
+        let socket = Path::new("/nowhere/f.sock");
+        let empty = Configuration::parse(Path::new("test"), "{}".to_owned()).unwrap();
+        let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(socket), empty));
+        let learned = Learned::start(Arc::clone(&connection)).unwrap();
+        let mut reconciler = Reconciler::new(socket, Arc::default(), learned);
+        let kind = Kind::Fpm { address: at.ip(), port: at.port() };
+        let config = RouteSourceConfig { kind, ..route_source(None, 120, 1) };
+        reconciler.reconcile(&[config], &connection).await;
+        wait_until(&reconciler, "listens", |it| it.is_open).await;
+        let first = tokio::net::TcpStream::connect(at).await.unwrap();
+        wait_until(&reconciler, "connected", |it| it.sessions == 1).await;
+        let second = tokio::net::TcpStream::connect(at).await.unwrap();
+        second.readable().await.unwrap();
+        assert!(matches!(second.try_read(&mut [0; 1]), Ok(0)), "it is closed");
+        let statistics = wait_until(&reconciler, "any", |_| true).await;
+        assert_eq!((statistics.sessions, statistics.since_unix_s > 0), (1, true));
+        drop(first);
+        wait_until(&reconciler, "ended", |it| it.since_unix_s == 0).await;
+        let _third = tokio::net::TcpStream::connect(at).await.unwrap();
+        wait_until(&reconciler, "connected again", |it| it.sessions == 2).await;
     }
 
     #[tokio::test]

@@ -5,10 +5,12 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use stoa_warm_restart::{CHILD_ENVIRONMENT, DescriptorStore, Taken};
@@ -34,7 +36,7 @@ const HEALTHY: Duration = Duration::from_secs(5);
 const EXIT_LIMIT: u32 = 5;
 /// Time for a child to exit after SIGTERM: longer than the controller needs to save and to end its calls. Both children
 /// together have less time than a unit of systemd.
-pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(7);
+pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// A child process: controller or forwarder.
 pub(super) struct Child {
@@ -134,7 +136,17 @@ impl Child {
             return Err(Error::KeepsExiting(self.name));
         }
         self.since = now;
-        tracing::error!("the {} exited ({status}); restarting it in {:?}", self.name, self.delay);
+        let hint = match status.signal() {
+            Some(libc::SIGSYS) => {
+                ", because it made a forbidden system call: the audit log of the kernel names it (journalctl -k)"
+            }
+            _ => "",
+        };
+        tracing::error!(
+            "the {} exited ({status}){hint}; restarting it in {:?}",
+            self.name,
+            self.delay
+        );
         Ok(())
     }
 

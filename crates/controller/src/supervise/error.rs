@@ -24,6 +24,17 @@ pub enum Error {
         /// Its supervisor.
         pid: String,
     },
+    /// Another Stoa uses the state folder.
+    #[error(
+        "another Stoa uses {} (process {pid}), and would commit over this one: stop it, or use another configuration \
+         with another --state", state.display()
+    )]
+    StateInUse {
+        /// The folder.
+        state: PathBuf,
+        /// The supervisor, or the controller that has none.
+        pid: String,
+    },
     /// A system call failed.
     #[error("{what}: {error}{}", hint(error))]
     System {

@@ -65,7 +65,7 @@ fn received_messages(mut stream: TcpStream) -> Vec<(u8, Vec<u8>)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_connection_takes_over_after_its_open() {
+async fn a_second_connection_does_not_replace_one_in_use() {
     let testbed = Testbed::new(false, 1);
     testbed
         .wait_until("the route source listens", || {
@@ -80,16 +80,18 @@ async fn a_new_connection_takes_over_after_its_open() {
     testbed.wait_for("routes", |seen| seen.len() == 19).await;
     testbed.wait_session(Session::Complete).await;
 
-    // A connection without OPEN changes nothing.
-    let mut second = connect(&testbed);
+    // Whoever connects while the daemon does is refused.
+    let received_messages = received_messages(connect(&testbed));
+    assert_eq!(received_messages.last(), Some(&(3, vec![6, 7])), "{received_messages:?}");
     first.write_all(&update(20, 0)).unwrap();
     testbed.wait_for("another route", |seen| seen.len() == 20).await;
     assert_eq!(testbed.state.statistics().sessions, 1);
 
-    // After its OPEN it takes over, but End-of-RIB before most routes is not credible.
+    // A restarted daemon connects when its former connection has no process any more. End-of-RIB before most routes is
+    // not credible.
+    drop(first);
+    let mut second = connect(&testbed);
     second.write_all(&[&begin[..], &end_of_rib()].concat()).unwrap();
-    let received_messages = received_messages(first);
-    assert_eq!(received_messages.last(), Some(&(3, vec![6, 7])), "{received_messages:?}");
     testbed.wait_session(Session::Begun).await;
     assert_eq!(testbed.seen().len(), 20);
     second.write_all(&some).unwrap();

@@ -153,6 +153,7 @@ impl Forwarder for Instance {
             tsc_hz: 1_000_000_000,
             pid: u64::from(std::process::id()),
             started_unix_s: 1_700_000_000,
+            needs_restart: false,
             generation: self.generation.load(Ordering::Relaxed),
         }))
     }

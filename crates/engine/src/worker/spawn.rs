@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
+use crate::capabilities;
 use crate::counters::{OutOfMemory, WorkerCounters};
 use crate::graph::Graph;
 use crate::graph_spec::GraphSpec;
@@ -316,6 +317,7 @@ fn start(worker: Worker, cpu: Option<usize>, is_local: bool) -> Result<JoinHandl
         if is_local {
             be_local();
         }
+        capabilities::keep_of_worker();
         let go = pin.is_ok();
         // The starter waits for this answer, so the channel is open.
         let _ = pinned.send(pin);

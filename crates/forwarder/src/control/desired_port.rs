@@ -71,6 +71,7 @@ pub(super) fn parse(port: &v1::Port, errors: &mut ValidationErrors) -> Option<Po
             id: config.id,
             role: if config.master { MemifRole::Master } else { MemifRole::Slave },
             secret: text(&config.secret),
+            peer_user: config.peer_user,
             trust_memory: false,
             ring_size: config.ring_size,
             buffer_size: config.buffer_size,

@@ -15,6 +15,7 @@ mod converge;
 pub mod desired;
 mod desired_port;
 mod drop_counts;
+mod dry_run;
 mod duplicate_detection;
 mod features;
 mod fib;
@@ -59,8 +60,11 @@ mod vrrp;
 
 use std::path::PathBuf;
 
+use caps::Capability;
+
 pub use apply::{ApplyError, ChangeError, Forwarder};
 pub use control_loop::{ControlLoop, Request};
+pub use dry_run::check;
 pub use forwarder_state::{ForwarderState, StartError};
 pub use interface_statistics::InterfaceStatistics;
 pub use learned::{Audit, Message, RouteUpdate};
@@ -106,18 +110,23 @@ pub fn run(options: Options) -> Result<(), Error> {
     // Before there are threads, which inherit what this one may open.
     let listener = stoa_api::unix::bind(&options.socket)?;
     let _pinned = file_access::restrict(&options.folders);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .thread_name("contract")
-        .build()?;
     let owner = format!("stoa host interface of {}", options.socket.display());
     // State of an earlier forwarder: docs/dev/warm-restart.md.
     let mut regions = stoa_warm_restart::regions();
     stoa_warm_restart::probe::start_if_asked(&mut regions)?;
     let (requests, control_loop) = ControlLoop::new(owner, options.folders.clone())?;
+    stoa_ports::start_entering_thread()?;
+    // Only the control thread opens devices, in other namespaces by the entering thread.
+    keep(&OF_DEVICES)?;
     let thread =
         std::thread::Builder::new().name("control".to_owned()).spawn(|| control_loop.run())?;
+    // Threads that the runtime starts have what this one has.
+    keep(&OF_SOCKET)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .thread_name("contract")
+        .build()?;
     tracing::info!(socket = %options.socket.display(), "the forwarder listens");
     let served = runtime.block_on(service::serve(listener, requests.clone()));
     // Where this process may not, its supervisor does.
@@ -126,6 +135,27 @@ pub fn run(options: Options) -> Result<(), Error> {
     // A control thread that panicked has reported it on stderr.
     let _ = thread.join();
     served
+}
+
+/// Capabilities of the thread that opens devices, where the forwarder was started with them: network devices and packet
+/// sockets, XDP programs, memory of AF_XDP, workers, and files in folders of others.
+const OF_DEVICES: [Capability; 9] = [
+    Capability::CAP_NET_ADMIN,
+    Capability::CAP_NET_RAW,
+    Capability::CAP_BPF,
+    Capability::CAP_IPC_LOCK,
+    Capability::CAP_SYS_NICE,
+    Capability::CAP_DAC_OVERRIDE,
+    Capability::CAP_DAC_READ_SEARCH,
+    Capability::CAP_CHOWN,
+    Capability::CAP_FOWNER,
+];
+/// The same for a socket in a folder of another user.
+const OF_SOCKET: [Capability; 1] = [Capability::CAP_DAC_OVERRIDE];
+
+/// Drops all capabilities of this thread but these.
+fn keep(kept: &[Capability]) -> std::io::Result<()> {
+    stoa_engine::capabilities::keep(kept).map_err(std::io::Error::other)
 }
 
 /// Ends the process when a thread panics: the supervisor restarts it, instead of leaving a forwarder

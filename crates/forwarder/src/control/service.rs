@@ -201,6 +201,7 @@ impl Contract for Service {
             pid: std::process::id().into(),
             started_unix_s: started_unix_s(),
             generation,
+            needs_restart: stoa_api::program::is_replaced(),
         }))
     }
 

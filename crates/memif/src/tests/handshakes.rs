@@ -167,3 +167,29 @@ fn the_silent_and_the_late_do_not_disturb() {
     );
     hero.wait_down();
 }
+
+#[test]
+fn a_peer_of_another_user_is_refused() {
+    let own = nix::unistd::geteuid().as_raw();
+    let other = Config { peer_user: Some(own + 1), ..config(Role::Master) };
+    let mut hero = Hero::new(&other);
+    let villain = Villain::meet(&mut hero);
+    let reason = reason(villain.exchange(&mut hero, &init(), None));
+    assert_eq!(reason, "this user is not permitted here");
+    let detail = hero.memif.detail();
+    let expected = format!("process {}, user {own}", std::process::id());
+    assert!(detail.contains(&expected) && detail.contains("is not of user"), "{detail}");
+
+    let mut hero = Hero::new(&Config { peer_user: Some(own), ..config(Role::Master) });
+    Villain::meet(&mut hero).complete_handshake(&mut hero);
+    let detail = hero.memif.detail();
+    assert!(detail.contains(&format!("peer: {expected}")), "{detail}");
+
+    // A slave looks at its master.
+    let master = config(Role::Master);
+    let _master = Hero::new(&master);
+    let mut slave =
+        Hero::new(&Config { role: Role::Slave, peer_user: Some(own + 1), ..master.clone() });
+    slave.service();
+    assert!(slave.memif.detail().contains("is not of user"), "{}", slave.memif.detail());
+}

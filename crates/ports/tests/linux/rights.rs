@@ -4,6 +4,8 @@ use stoa_engine::Pool;
 use stoa_engine::pool::HugePages;
 use stoa_ports::{AfPacketConfig, AfXdpConfig, OpenError, PortConfig, TapConfig};
 
+use crate::side::{Side, join, namespaces};
+
 /// Leaves the thread that calls it these rights only, one bit each.
 fn keep_rights(kept: u64) {
     // struct __user_cap_header_struct: version 3, this thread; then effective, permitted and
@@ -74,4 +76,23 @@ fn each_right_for_af_xdp_is_named_alone() {
         assert!(matches!(error, OpenError::Rights { .. }), "{error:?}");
         assert!(error.to_string().contains(missing), "{missing}: {error}");
     }
+}
+
+/// The thread of a forwarder that opens devices has no more than these.
+#[test]
+fn three_rights_are_enough_for_af_xdp() {
+    let Some(spaces) = namespaces("three_rights_are_enough_for_af_xdp") else { return };
+    join(&spaces);
+    let detail = |kept: u64| {
+        let detail = spaces[0].enter(|| {
+            keep_rights(kept);
+            let device = AfXdpConfig { device: "near0".into(), ..AfXdpConfig::default() };
+            Side::open(&PortConfig::AfXdp(device)).port.detail()
+        });
+        detail.expect("in the namespace")
+    };
+    let (admin, raw, bpf) = (1 << 12, 1 << 13, 1 << 39);
+    let (sys_admin, perfmon) = (1 << 21, 1 << 38);
+    let few = detail(admin | raw | bpf);
+    assert_eq!(few, detail(admin | raw | bpf | sys_admin | perfmon), "nothing is missing");
 }

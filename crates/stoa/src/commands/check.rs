@@ -17,7 +17,8 @@ use crate::show;
   stoa check /etc/stoa/stoa.json
   stoa check --json examples/two-hosts.json
 
-Needs no privilege and no running router. The exit code is 1 if the configuration has errors.")]
+Needs no privilege and no running router, and opens no device. `stoa run` refuses what this command
+refuses; it may also lack a device, a CPU or a privilege. The exit code is 1 if the configuration has errors.")]
 pub struct Arguments {
     /// Configuration file, JSON in RFC 7951 encoding
     #[arg(value_name = "FILE")]
@@ -30,7 +31,11 @@ pub struct Arguments {
 /// Checks the file and prints the result.
 pub fn execute(arguments: Arguments) -> Outcome {
     let file = arguments.file.display().to_string();
-    match Configuration::read(&arguments.file) {
+    let checked = Configuration::read(&arguments.file).and_then(|configuration| {
+        configuration.check_by(stoa_forwarder::check)?;
+        Ok(configuration)
+    });
+    match checked {
         Ok(configuration) => {
             let needs: Vec<String> = privileges::needed(&configuration.desired)
                 .iter()

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use stoa_controller::privileges;
 use stoa_controller::service::{self, Error, Options};
 use stoa_controller::supervise::{self, EXIT_REFUSED};
 use stoa_northbound::Northbound;
@@ -33,6 +34,7 @@ pub struct Arguments {
 /// Serves until it is terminated.
 pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor()
+        .and_then(|()| privileges::confine(privileges::Process::Controller))
         .map_err(|error| Failure::context("the controller cannot start", error))?;
     let state = arguments.state.unwrap_or_else(|| supervise::state_folder(&arguments.config));
     let [pcap_folder, memif_folder] = arguments.folders.or_below(&state)?;

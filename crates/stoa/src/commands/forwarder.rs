@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use stoa_controller::supervise;
+use stoa_controller::{privileges, supervise};
 
 use crate::failure::{Failure, Outcome};
 use crate::folders::FoldersArgument;
@@ -21,6 +21,7 @@ pub struct Arguments {
 /// Forwards until it is terminated.
 pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor()
+        .and_then(|()| privileges::confine(privileges::Process::Forwarder))
         .map_err(|error| Failure::context("the forwarder cannot start", error))?;
     let [pcap, memif] = arguments.folders.absolute()?;
     let folders = stoa_forwarder::Folders { pcap, memif };

@@ -25,6 +25,7 @@ mod status;
 mod top;
 mod trace;
 mod traffic;
+mod upgrade;
 mod user;
 
 use crate::failure::Outcome;
@@ -88,6 +89,7 @@ commands! {
     Load load,
     Save save,
     Status status,
+    Upgrade upgrade,
     Show show,
     Top top,
     Console console,

@@ -46,11 +46,25 @@ pub fn text(status: &StatusReply) -> String {
         }
         None => lines.push("  forwarder      does not answer".to_owned()),
     }
+    let outdated = outdated(status);
+    if !outdated.is_empty() {
+        lines.push(format!(
+            "  needs restart  {}: another program is installed; `stoa upgrade` restarts it",
+            outdated.join(" and ")
+        ));
+    }
     lines.join("\n")
 }
 
 fn by(author: &str) -> String {
     if author.is_empty() { String::new() } else { format!(" of {author}") }
+}
+
+/// The processes that run another program than the installed one.
+pub fn outdated(status: &StatusReply) -> Vec<&'static str> {
+    let forwarder = status.forwarder.as_ref().is_some_and(|forwarder| forwarder.needs_restart);
+    let all = [("controller", status.needs_restart), ("forwarder", forwarder)];
+    all.into_iter().filter_map(|(name, is_outdated)| is_outdated.then_some(name)).collect()
 }
 
 /// The status as JSON.
@@ -81,6 +95,7 @@ pub fn json(status: &StatusReply) -> Value {
         "unconfirmed_author": by_whom,
         "https_problems": status.https_problems,
         "started_unix_s": status.started_unix_s,
+        "needs_restart": outdated(status),
         "forwarder": forwarder,
     })
 }
@@ -116,6 +131,17 @@ mod tests {
         let status = StatusReply { https_problems: vec![problem], ..StatusReply::default() };
         assert!(text(&status).contains("  HTTPS          not served on 127.0.0.1:8443: Address"));
         assert_eq!(json(&status)["https_problems"].as_array().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn an_outdated_process_is_shown() {
+        let current = StatusReply::default();
+        assert!(!text(&current).contains("needs restart"));
+        assert_eq!(json(&current)["needs_restart"], json!([]));
+        let forwarder = stoa_api::v1::HelloReply { needs_restart: true, ..Default::default() };
+        let status = StatusReply { forwarder: Some(forwarder), ..current };
+        assert!(text(&status).contains("needs restart  forwarder: "), "{}", text(&status));
+        assert_eq!(json(&status)["needs_restart"], json!(["forwarder"]));
     }
 
     #[test]

@@ -116,6 +116,7 @@ fn memif(text: &MemifText, mtu: u32, mac: Option<[u8; 6]>) -> PortConfig {
         buffer_size: text.buffer_size,
         rx_queues: text.queues,
         tx_queues: text.queues,
+        peer_user: None,
         trust_memory: text.trust_memory,
         mtu,
         mac,

@@ -68,6 +68,7 @@ pub struct Memif {
     pub secret: String,
     pub ring_size: u32,
     pub buffer_size: u32,
+    pub peer_user: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash)]

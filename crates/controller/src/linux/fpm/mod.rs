@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 pub use reader::{FramingError, Reader, RouteCounts};
 
 use super::devices::Devices;
+use super::peer::Admission;
 use super::{NamespaceContext, RETRY_DELAY};
 use crate::learned::{Event, RouteSource};
 use crate::route_sources::RouteSourceState;
@@ -40,14 +41,16 @@ const COALESCE: Duration = Duration::from_millis(1);
 /// Interval at which the namespace is checked for replacement.
 const NETNS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Listens for zebra and imports its routes, forever.
+/// Listens for zebra, which runs as one of `users`, and imports its routes, forever.
 pub async fn run(
     route_source: RouteSource,
-    address: SocketAddr,
+    (address, users): (SocketAddr, Vec<String>),
     context: NamespaceContext,
     state: Arc<RouteSourceState>,
 ) {
-    let mut server = Server { route_source, context, state, last_counts: RouteCounts::default() };
+    let admission = Admission::new(&context.netns, &users);
+    let last_counts = RouteCounts::default();
+    let mut server = Server { route_source, context, state, admission, last_counts };
     let mut last_reason = String::new();
     loop {
         let reason = match server.open(address) {
@@ -72,6 +75,7 @@ struct Server {
     route_source: RouteSource,
     context: NamespaceContext,
     state: Arc<RouteSourceState>,
+    admission: Admission,
     /// What the previous session had announced when it ended.
     last_counts: RouteCounts,
 }
@@ -80,7 +84,7 @@ struct Server {
 enum SessionEnd {
     /// zebra closed the connection, or it must be closed.
     Closed(String),
-    /// zebra opened a new connection.
+    /// zebra opened a new connection, and nobody holds the other end of the present one.
     Replaced(TcpStream),
     /// The listener failed or its namespace is gone.
     ListenerLost(String),
@@ -132,7 +136,7 @@ impl Server {
         }
     }
 
-    /// Accepts a connection from this machine.
+    /// Accepts a connection of a permitted user of this machine.
     async fn accept(
         &self,
         listener: &TcpListener,
@@ -141,9 +145,11 @@ impl Server {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) if super::netns::is_local(&stream, from) => return Ok(stream),
-                    Ok((_, from)) => {
-                        tracing::warn!(%from, "FPM: connection refused, the peer is not on this machine");
+                    Ok((stream, from)) => {
+                        let name = &self.route_source.source().name;
+                        if self.admission.admits(name, &stream, from) {
+                            return Ok(stream);
+                        }
                     }
                     Err(error) => return Err(format!("cannot accept connections: {error}")),
                 },
@@ -206,6 +212,10 @@ impl Server {
                 }
                 accepted = self.accept(listener, namespace_id) => {
                     let end = match accepted {
+                        Ok(_) if self.admission.is_held(stream) => {
+                            self.admission.refuse_second(&self.route_source.source().name);
+                            continue;
+                        }
                         Ok(next) => SessionEnd::Replaced(next),
                         Err(reason) => SessionEnd::ListenerLost(reason),
                     };

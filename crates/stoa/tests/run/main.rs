@@ -1,11 +1,13 @@
 //! The whole router as an operator runs it, with ports in memory: no privilege, no packets on a wire.
 
+mod privileges;
+mod state_folder;
+
+use serde_json::Value;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 

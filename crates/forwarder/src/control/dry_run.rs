@@ -1,0 +1,97 @@
+//! A desired state without a machine: the transaction of the forwarder, with ports that open no device. `stoa check`
+//! refuses with it what `stoa run` would refuse, since both run the same code on tables of the same size.
+
+use std::sync::Arc;
+
+use stoa_api::v1;
+use stoa_engine::pool::HugePages;
+use stoa_engine::{Pool, Port};
+use stoa_ports::{NullConfig, OpenError, PortConfig};
+
+use super::apply::Forwarder;
+use super::desired::{DesiredState, Workers};
+use super::limits::Limits;
+
+/// What a forwarder that starts with `desired` refuses, whatever devices and CPUs its machine has.
+///
+/// # Errors
+/// All errors that were found.
+pub fn check(desired: &v1::Desired) -> Result<(), Vec<v1::ValidationError>> {
+    let desired = DesiredState::parse(desired)?;
+    let workers =
+        Workers { cpus: Vec::new(), huge_pages: HugePages::Never, ..desired.workers.clone() };
+    let mut forwarder = Forwarder::stepped(Limits::default(), Arc::new(open));
+    match forwarder.apply(DesiredState { workers, ..desired }) {
+        Ok(_) => Ok(()),
+        Err(refused) => Err(refused.errors),
+    }
+}
+
+/// Opens a port that needs no device, and a stand-in for one that does.
+fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, OpenError> {
+    let (tx_queues, mtu) = match config {
+        PortConfig::Generator(_) | PortConfig::Null(_) | PortConfig::Tunnel(_) => {
+            return stoa_ports::open(config, pool);
+        }
+        PortConfig::AfPacket(it) => (it.rx_queues.max(it.tx_queues), it.mtu),
+        PortConfig::AfXdp(it) => (it.queues, it.mtu),
+        PortConfig::Auto(it) => (it.rx_queues.max(it.tx_queues), it.mtu),
+        PortConfig::Tap(it) => (it.queues, it.mtu),
+        PortConfig::Memif(it) => (it.rx_queues.max(it.tx_queues), it.mtu),
+        PortConfig::Dpdk(it) => (it.rx_queues.max(it.tx_queues), it.mtu),
+        PortConfig::Pcap(it) => (0, it.mtu),
+        PortConfig::HostInterface(it) => (it.queues, 0),
+    };
+    stoa_ports::open(&PortConfig::Null(NullConfig { tx_queues, mtu, mac: None }), pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_api::v1::port::Driver;
+
+    use super::*;
+
+    /// A device that this machine does not have, with 5,000 VLANs.
+    fn with_vlans(adjacencies: u32) -> v1::Desired {
+        let device = "no-such-device".to_owned();
+        let driver = Driver::AfPacket(v1::AfPacket { device, netns: "nowhere".to_owned() });
+        let interface = |name: &str, parent: &str, tags: Option<(u32, u32)>| {
+            let tag = |vid: u32| Some(v1::Tag { tpid: 0x8100, vid });
+            v1::Interface {
+                name: name.to_owned(),
+                parent: parent.to_owned(),
+                enabled: true,
+                outer: tags.and_then(|(outer, _)| tag(outer)),
+                inner: tags.and_then(|(_, inner)| tag(inner)),
+                ..v1::Interface::default()
+            }
+        };
+        let vlan =
+            |at: u32| interface(&format!("lan.{at}"), "lan", Some((1 + at / 4000, 1 + at % 4000)));
+        let mut interfaces = vec![interface("lan", "", None)];
+        interfaces.extend((0..5000).map(vlan));
+        v1::Desired {
+            workers: Some(v1::Workers {
+                count: 2,
+                cpus: vec![3000, 3001],
+                ..v1::Workers::default()
+            }),
+            ports: vec![v1::Port {
+                interface: "lan".to_owned(),
+                driver: Some(driver),
+                ..v1::Port::default()
+            }],
+            interfaces,
+            limits: Some(v1::Limits { adjacencies, ..v1::Limits::default() }),
+            ..v1::Desired::default()
+        }
+    }
+
+    #[test]
+    fn it_needs_no_device_and_knows_the_tables() {
+        assert_eq!(check(&with_vlans(0)), Ok(()));
+        let errors = check(&with_vlans(5000)).unwrap_err();
+        assert!(errors[0].path.starts_with("interface"), "{errors:?}");
+        assert!(errors[0].fix.contains("limits/adjacencies"), "{errors:?}");
+    }
+}
