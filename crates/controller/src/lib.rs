@@ -1,9 +1,9 @@
 //! The controller: configuration, transactions, routes.
 //!
 //! `capability` has the list of capabilities, each of which translates its settings and renders its state and its
-//! metrics; `config` translates what is not in that list yet. `rib` resolves its routes, `configuration` has the whole,
-//! and `apply` sends it to the forwarder. `datastore` has the transactions, `operator` the service for management tools,
-//! `service` the process, and `supervise` the parent process of controller and forwarder.
+//! metrics; `config` translates what is not in that list yet. `rib` resolves its routes, `configuration` has the
+//! whole, and `apply` sends it to the forwarder. `datastore` has the transactions, `operator` the service for
+//! management tools, `service` the process, and `supervise` the parent process of controller and forwarder.
 #![forbid(unsafe_code)]
 
 pub mod apply;

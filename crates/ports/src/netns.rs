@@ -1,7 +1,7 @@
 //! Work inside another network namespace: where the drivers of Linux devices open their sockets.
 //!
-//! To enter one takes CAP_SYS_ADMIN, and capabilities belong to threads. [`start_entering_thread`] starts the one thread
-//! that keeps it: all others of a forwarder can give it up.
+//! To enter one takes CAP_SYS_ADMIN, and capabilities belong to threads. [`start_entering_thread`] starts the one
+//! thread that keeps it: all others of a forwarder can give it up.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -32,7 +32,8 @@ fn a_check_knows_the_tables_of_the_forwarder() {
         stoa(&["check", &file.display().to_string()])
     };
     let output = check(5000, "");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && log.is_empty(), "{log}");
     let output = check(5000, r#""adjacencies": 8192"#);
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(

@@ -32,8 +32,8 @@ pub(crate) struct ChangedPart<'a> {
     pub paths: &'a [&'a str],
 }
 
-/// The configuration that another one was made of, and the interfaces in which the two differ. Saves a comparison of all
-/// interfaces; it is no part of what a configuration is.
+/// The configuration that another one was made of, and the interfaces in which the two differ. Saves a comparison of
+/// all interfaces; it is no part of what a configuration is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin(Option<(Weak<Configuration>, Vec<usize>)>);
 

@@ -92,8 +92,8 @@ impl ForwarderState {
         TouchedInterfaces { are_names_new: !stale.is_empty(), indexes: stale }
     }
 
-    /// Sets touched interfaces, and their sub-interfaces where those inherit what has changed. Interfaces of ports first: sub-interfaces inherit MAC
-    /// address and MTU from them.
+    /// Sets touched interfaces, and their sub-interfaces where those inherit what has changed. Interfaces of ports
+    /// first: sub-interfaces inherit MAC address and MTU from them.
     fn set_interfaces(
         &mut self,
         held: &Held,

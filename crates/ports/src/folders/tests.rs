@@ -1,3 +1,5 @@
+//! What a configuration may name, and what it may not.
+
 use super::*;
 use crate::config::{AfPacketConfig, DpdkConfig, MemifConfig, PcapConfig};
 

@@ -66,10 +66,10 @@ impl Command {
         }
     }
 
-    /// The default log level. Measurements print only their results.
+    /// The default log level. Checks and measurements print only their results.
     pub fn log_level(&self) -> &'static str {
         match self {
-            Command::Bench(_) | Command::Traffic(_) => "warn",
+            Command::Bench(_) | Command::Check(_) | Command::Traffic(_) => "warn",
             _ => "info",
         }
     }

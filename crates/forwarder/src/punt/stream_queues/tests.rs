@@ -1,3 +1,5 @@
+//! The queues of the punt stream against their budgets.
+
 use proptest::prelude::*;
 
 use super::*;
