@@ -20,7 +20,6 @@ use crate::config::route_sources::RouteSourceConfig;
 use crate::config::routes::{FloatingStaticRoutes, Key};
 use crate::config::{self, host_bits};
 pub use crate::configuration_text::ConfigurationText;
-use crate::datastore;
 use crate::rib::{self, RouteAnnotation};
 pub(crate) use part::{Bulk, ChangedPart, Origin};
 
@@ -204,7 +203,7 @@ impl Configuration {
 
     /// A warning if the file contains secrets that others than its owner can read.
     pub fn exposed_secrets(&self) -> Option<String> {
-        datastore::exposed_secrets(&self.path, &self.text.get().unwrap_or_default())
+        stoa_yang::secrets::exposed(&self.path, &self.text.get().unwrap_or_default())
     }
 
     /// A summary in one line.

@@ -360,7 +360,6 @@ async fn a_disk_error_occurs_before_anything_changes() {
     scenario.start();
     let mut operator = TestOperator::of(&scenario).await;
     operator.set_length("25").await;
-    // It has the lock of this controller.
     std::fs::remove_dir_all(scenario.path("stoa.state")).unwrap();
     std::fs::write(scenario.path("stoa.state"), "in the way").unwrap();
     let refused = operator.commit(0, false).await.errors;

@@ -53,8 +53,7 @@ impl PortConfig {
         }
     }
 
-    /// Whether a port with these settings can only be opened when one with those `others` is
-    /// closed: both need exclusive use of the same device, socket or file.
+    /// Whether both need exclusive use of the same device, socket or file, so that one must be closed first.
     pub fn excludes(&self, others: &Self) -> bool {
         match (self, others) {
             (Self::Memif(one), Self::Memif(other)) => {

@@ -1,5 +1,7 @@
 //! The leaves of our modules that hold secrets: those marked `nacm:default-deny-all`.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 /// The names of these leaves.
@@ -31,6 +33,18 @@ pub fn is_in_json(text: &str) -> bool {
         before.ends_with(['"', ':']) && after.is_some_and(|after| after.starts_with(':'))
     };
     names().iter().any(|name| text.match_indices(name).any(|(at, _)| is_member(name, at)))
+}
+
+/// A warning if a file with this text contains secrets and others than its owner may access it.
+pub fn exposed(file: &Path, text: &str) -> Option<String> {
+    let mode = std::fs::metadata(file).ok()?.permissions().mode() & 0o777;
+    let is_exposed = mode & 0o077 != 0 && is_in_json(text);
+    let file = file.display();
+    is_exposed.then(|| {
+        format!(
+            "{file} contains secrets, and others can read it (mode {mode:04o}): run `chmod 600 {file}`"
+        )
+    })
 }
 
 #[cfg(test)]

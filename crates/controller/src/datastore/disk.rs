@@ -82,18 +82,6 @@ fn has_secrets(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(stoa_yang::secrets::is_in_json)
 }
 
-/// A warning if a file with this text contains secrets and others than its owner may access it.
-pub(crate) fn exposed_secrets(file: &Path, text: &str) -> Option<String> {
-    let mode = fs::metadata(file).ok()?.permissions().mode() & 0o777;
-    let is_exposed = mode & 0o077 != 0 && stoa_yang::secrets::is_in_json(text);
-    let file = file.display();
-    is_exposed.then(|| {
-        format!(
-            "{file} contains secrets, and others can read it (mode {mode:04o}): run `chmod 600 {file}`"
-        )
-    })
-}
-
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_renamed {
@@ -172,10 +160,12 @@ mod tests {
         assert_eq!(mode(), OWNER_ONLY);
         NewFile::write(&target, b"{}").unwrap().rename().unwrap();
         assert_eq!(mode(), OWNER_ONLY, "it is not widened again");
-        assert_eq!(exposed_secrets(&target, r#"{"secret": 1}"#), None);
+        assert_eq!(stoa_yang::secrets::exposed(&target, r#"{"secret": 1}"#), None);
         fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(exposed_secrets(&target, r#"{"secret": 1}"#).unwrap().contains("mode 0640"));
-        assert_eq!(exposed_secrets(&target, "{}"), None);
+        assert!(
+            stoa_yang::secrets::exposed(&target, r#"{"secret": 1}"#).unwrap().contains("mode 0640")
+        );
+        assert_eq!(stoa_yang::secrets::exposed(&target, "{}"), None);
     }
 
     #[test]

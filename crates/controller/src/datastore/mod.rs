@@ -44,7 +44,6 @@ use yang5::data::DataTree;
 pub use author::{AccessPath, Author, Client, Credential, Store};
 pub use commit::{Commit, Committed, Origin};
 pub use difference::{Change, Kind, between, change, visit};
-pub(crate) use disk::exposed_secrets;
 pub use edit::Edit;
 pub use history::{Entry, HISTORY_LIMIT};
 pub use lock::LockGuard;
@@ -87,7 +86,9 @@ impl Datastore {
         let core = configuration.as_ref().map(|it| bulk::Core::of(it, &running));
         let running = Arc::new(Snapshot::new(running, 1));
         let file = StartupFile::read(&startup);
-        if let Some(warning) = file.as_ref().and_then(|(_, text)| exposed_secrets(&startup, text)) {
+        if let Some(warning) =
+            file.as_ref().and_then(|(_, text)| stoa_yang::secrets::exposed(&startup, text))
+        {
             tracing::warn!("{warning}");
         }
         let startup_snapshot = match &file {

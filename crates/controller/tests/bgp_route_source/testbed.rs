@@ -96,7 +96,7 @@ impl Testbed {
         let source = Source { name: "x".to_owned(), vrf: "".into(), preference: None, stale_time };
         let settings = Settings {
             netns: router.name().to_owned(),
-            peer_users: vec!["bird".to_owned()],
+            peer_users: ["bird", "frr"].map(str::to_owned).to_vec(),
             address: Ipv4Addr::LOCALHOST.into(),
             port: 1790,
             asn: 65_000,
