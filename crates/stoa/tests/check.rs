@@ -42,3 +42,34 @@ fn a_check_knows_the_tables_of_the_forwarder() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+/// Files, sockets and settings of drivers are those that `stoa run` would accept.
+#[test]
+fn a_check_knows_the_folders_of_ports() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stoa.json");
+    let check = |port: &str, options: &[&str]| {
+        let text = format!(
+            r#"{{"ietf-interfaces:interfaces": {{"interface": [{{"name": "lan",
+                "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {port}}}]}}}}"#
+        );
+        std::fs::write(&file, text).unwrap();
+        let file = file.display().to_string();
+        let output = stoa(&[&["check", file.as_str()], options].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let pcap = r#"{"pcap": {"output": "/srv/captures/out.pcap"}}"#;
+    assert_eq!(check(pcap, &[]), (Some(0), String::new()));
+    assert_eq!(check(pcap, &["--pcap-folder", "/srv/captures"]), (Some(0), String::new()));
+    let (code, errors) = check(pcap, &["--pcap-folder", "/var/lib/stoa/pcap"]);
+    assert!(
+        code == Some(1) && errors.contains("is not in the folder of capture files"),
+        "{errors}"
+    );
+    let memif = r#"{"memif": {"socket": "/run/other/memif.sock", "role": "master", "id": 1}}"#;
+    let (code, errors) = check(memif, &["--memif-folder", "/run/stoa/memif"]);
+    assert!(
+        code == Some(1) && errors.contains("is not in the folder of memif sockets"),
+        "{errors}"
+    );
+}

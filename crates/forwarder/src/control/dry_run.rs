@@ -1,25 +1,35 @@
 //! A desired state without a machine: the transaction of the forwarder, with ports that open no device. `stoa check`
 //! refuses with it what `stoa run` would refuse, since both run the same code on tables of the same size.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use stoa_api::v1;
 use stoa_engine::pool::HugePages;
 use stoa_engine::{Pool, Port};
-use stoa_ports::{NullConfig, OpenError, PortConfig};
+use stoa_ports::{Folders, NullConfig, OpenError, PortConfig};
 
 use super::apply::Forwarder;
 use super::desired::{DesiredState, Workers};
 use super::limits::Limits;
 
-/// What a forwarder that starts with `desired` refuses, whatever devices and CPUs its machine has.
+/// The folder of files that are named without one, and of sockets of DPDK devices, where none is given: nothing is
+/// opened in it.
+const ANY_FOLDER: &str = "/run/stoa";
+
+/// What a forwarder that starts with `desired` refuses, whatever devices and CPUs its machine has. Where a folder of
+/// ports is unknown, their files may be in any.
 ///
 /// # Errors
 /// All errors that were found.
-pub fn check(desired: &v1::Desired) -> Result<(), Vec<v1::ValidationError>> {
+pub fn check(desired: &v1::Desired, folders: Folders) -> Result<(), Vec<v1::ValidationError>> {
     let desired = DesiredState::parse(desired)?;
     let workers =
         Workers { cpus: Vec::new(), huge_pages: HugePages::Never, ..desired.workers.clone() };
+    let open = move |config: &PortConfig, pool| {
+        let folders = folders.or_named_by(config, Path::new(ANY_FOLDER));
+        open(&folders.confine(config)?, pool)
+    };
     let mut forwarder = Forwarder::stepped(Limits::default(), Arc::new(open));
     match forwarder.apply(DesiredState { workers, ..desired }) {
         Ok(_) => Ok(()),
@@ -89,8 +99,8 @@ mod tests {
 
     #[test]
     fn it_needs_no_device_and_knows_the_tables() {
-        assert_eq!(check(&with_vlans(0)), Ok(()));
-        let errors = check(&with_vlans(5000)).unwrap_err();
+        assert_eq!(check(&with_vlans(0), Folders::default()), Ok(()));
+        let errors = check(&with_vlans(5000), Folders::default()).unwrap_err();
         assert!(errors[0].path.starts_with("interface"), "{errors:?}");
         assert!(errors[0].fix.contains("limits/adjacencies"), "{errors:?}");
     }

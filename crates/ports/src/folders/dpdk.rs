@@ -30,16 +30,7 @@ const VIRTUAL: &[(&str, &[&str])] = &[
     ("net_af_packet", &["iface", "qpairs", "blocksz", "framesz", "framecnt", "qdisc_bypass"]),
     (
         "net_vhost",
-        &[
-            "iface",
-            "queues",
-            "client",
-            "iommu-support",
-            "postcopy-support",
-            "tso",
-            "linear-buffer",
-            "ext-buffer",
-        ],
+        &["iface", "queues", "client", "iommu-support", "tso", "linear-buffer", "ext-buffer"],
     ),
 ];
 

@@ -9,6 +9,7 @@ use stoa_controller::configuration::Configuration;
 use stoa_controller::{privileges, route_sources};
 
 use crate::failure::{Failure, Outcome, plural};
+use crate::folders::FoldersArgument;
 use crate::show;
 
 /// Check a configuration file: report each error with its path, cause and fix
@@ -18,11 +19,14 @@ use crate::show;
   stoa check --json examples/two-hosts.json
 
 Needs no privilege and no running router, and opens no device. `stoa run` refuses what this command
-refuses; it may also lack a device, a CPU or a privilege. The exit code is 1 if the configuration has errors.")]
+refuses; it may also lack a device, a CPU or a privilege. With the folders of `stoa run`, it checks that files and
+sockets are in them. The exit code is 1 if the configuration has errors.")]
 pub struct Arguments {
     /// Configuration file, JSON in RFC 7951 encoding
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    #[command(flatten)]
+    folders: FoldersArgument,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -31,8 +35,10 @@ pub struct Arguments {
 /// Checks the file and prints the result.
 pub fn execute(arguments: Arguments) -> Outcome {
     let file = arguments.file.display().to_string();
+    let [pcap, memif] = arguments.folders.absolute()?;
+    let folders = stoa_forwarder::Folders { pcap, memif };
     let checked = Configuration::read(&arguments.file).and_then(|configuration| {
-        configuration.check_by(stoa_forwarder::check)?;
+        configuration.check_by(|desired| stoa_forwarder::check(desired, folders.clone()))?;
         Ok(configuration)
     });
     match checked {
