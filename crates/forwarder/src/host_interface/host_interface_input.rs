@@ -9,7 +9,7 @@ use stoa_engine::{Context, Next, Node, Vector};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::UP;
 use crate::output;
-use crate::punt::classify::Packet;
+use crate::punt::classify::{Packet, Shown};
 use crate::shared::Shared;
 
 pub use crate::output::EDGES;
@@ -46,9 +46,12 @@ impl HostInterfaceInput {
         }
         let (tags, length) = line.tags();
         let packet = vector.bytes(lane).get(ETHERNET..).and_then(Packet::read);
-        if let Some(peer) = packet.and_then(|packet| packet.shown_peer()) {
+        if let Some((peer, shown)) = packet.and_then(|packet| packet.shown_peer()) {
             let vrf = self.shared.attributes.vrf_of(interface);
-            self.shared.routing_peers.add(vrf, peer, now);
+            match shown {
+                Shown::Session => self.shared.routing_peers.add(vrf, peer, now),
+                Shown::Use => self.shared.routing_peers.renew(vrf, peer, now),
+            }
         }
         if vector.bytes(lane).len() < ETHERNET || !vector.advance(lane, -(length as i32)) {
             return Drop::EthernetTruncated.next();

@@ -21,6 +21,8 @@ const MULTIHOP_BFD: u16 = 4784;
 /// RIP (RFC 2453), RIPng (RFC 2080), and BFD: single hop, echo, multihop, on a bundle (RFC 5881,
 /// RFC 5883, RFC 7130).
 const UDP_PORTS: [u16; 6] = [520, 521, 3784, 3785, MULTIHOP_BFD, 6784];
+/// The first source port of BFD (RFC 5881 4, RFC 5883 5).
+const FIRST_BFD_SOURCE: u16 = 49_152;
 /// The TTL of packets that no router has forwarded (RFC 5082).
 const UNFORWARDED: u8 = 255;
 /// An echo request in ICMP (RFC 792).
@@ -39,6 +41,16 @@ pub struct Packet<'a> {
     /// Empty in fragments: only the first one has ports.
     payload: &'a [u8],
     is_fragment: bool,
+}
+
+/// What a packet that a program of the router sends shows about its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// The program has or opens a session with it.
+    Session,
+    /// If it is a peer already, the session is in use. To a stranger it may be any answer: he chooses its
+    /// destination port.
+    Use,
 }
 
 /// What a packet is for.
@@ -168,24 +180,45 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The other end of a session, if this packet that a program of the router sends shows that the program
-    /// has or opens one. What answers a stranger does not: to accept or refuse a connection, or to answer a
-    /// request of PIM or RIP.
-    pub fn shown_peer(&self) -> Option<IpAddr> {
-        let is_shown = match self.upper {
-            protocol::OSPF | EIGRP => true,
-            protocol::TCP if matches!(self.kind(), Kind::Session) => {
-                let (data, flags) = (self.payload.get(12)? >> 4, self.payload.get(13)?);
-                flags & (SYN | ACK) == SYN || self.payload.len() > usize::from(data) * 4
-            }
-            protocol::UDP => [LDP, MULTIHOP_BFD].contains(&self.port(2)),
-            _ => false,
+    /// The destination, if this packet that a program of the router sends shows something about a session with
+    /// it. What answers a stranger shows none: to accept or refuse a connection, data of a program that is no
+    /// routing daemon to whatever port he chose, or the answer to a request of PIM or RIP.
+    pub fn shown_peer(&self) -> Option<(IpAddr, Shown)> {
+        let shown = match self.upper {
+            protocol::OSPF | EIGRP => Shown::Session,
+            protocol::TCP => self.shown_by_segment()?,
+            protocol::UDP => self.shown_by_datagram()?,
+            _ => return None,
         };
         let is_unicast = match self.destination {
             IpAddr::V4(ip) => !ip.is_multicast() && !ip.is_broadcast(),
             IpAddr::V6(ip) => !ip.is_multicast(),
         };
-        (is_shown && is_unicast).then_some(self.destination)
+        is_unicast.then_some((self.destination, shown))
+    }
+
+    /// A daemon opens a connection, or sends data: as the server, or as the client of one that it has opened.
+    fn shown_by_segment(&self) -> Option<Shown> {
+        let [from, to] = [0, 2].map(|at| [BGP, LDP].contains(&self.port(at)));
+        let (offset, flags) = (self.payload.get(12)? >> 4, self.payload.get(13)?);
+        let has_data = self.payload.len() > usize::from(offset) * 4;
+        match flags & (SYN | ACK) == SYN {
+            true if to => Some(Shown::Session),
+            false if from && has_data => Some(Shown::Session),
+            false if to && has_data => Some(Shown::Use),
+            _ => None,
+        }
+    }
+
+    /// The source port is that of the protocol, too: a datagram with a spoofed source makes other programs
+    /// answer to any port.
+    fn shown_by_datagram(&self) -> Option<Shown> {
+        let is_of_daemon = match self.port(2) {
+            LDP => self.port(0) == LDP,
+            MULTIHOP_BFD => self.port(0) >= FIRST_BFD_SOURCE,
+            _ => false,
+        };
+        is_of_daemon.then_some(Shown::Session)
     }
 }
 

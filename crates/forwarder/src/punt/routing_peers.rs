@@ -1,7 +1,8 @@
 //! The addresses with which routing daemons behind host interfaces have sessions. Workers learn them from what the
-//! daemons send: a connection that they open, and data that they send. A stranger can cause neither, as a daemon
-//! closes a connection from an address that is not configured. Thus no configuration has to repeat that of the
-//! daemons, and packets of their peers have a policer that strangers cannot use up.
+//! daemons send: a connection that they open, and data from the port of their protocol. A stranger can cause neither,
+//! as a daemon closes a connection from an address that is not configured. Data to the port of a protocol only renews
+//! what is known: any program answers a stranger who connects from that port. Thus no configuration has to repeat that
+//! of the daemons, and packets of their peers have a policer that strangers cannot use up.
 //!
 //! A set-associative table of atomic words, which workers read and write without locks. A lost update costs nothing:
 //! the next packet of the daemon repeats it.
@@ -46,7 +47,7 @@ impl RoutingPeers {
         (&self.slots[first..first + WAYS], hash >> 32 | 1)
     }
 
-    /// A daemon uses its session with this address at a time of the time stamp counter.
+    /// A daemon has or opens a session with this address at a time of the time stamp counter.
     pub fn add(&self, vrf: u32, address: IpAddr, now: u64) {
         let (set, tag) = self.place(vrf, address);
         let now = (now >> TICK_BITS) as u32;
@@ -60,6 +61,13 @@ impl RoutingPeers {
         // Most packets come within the same second: they only read.
         if slot.load(Ordering::Relaxed) != word {
             slot.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// A session is in use, if there is one with this address.
+    pub fn renew(&self, vrf: u32, address: IpAddr, now: u64) {
+        if self.contains(vrf, address, now) {
+            self.add(vrf, address, now);
         }
     }
 
@@ -98,6 +106,20 @@ mod tests {
         assert!(!peers.contains(1, address(7), begin + (LIFETIME_S + 5) * hz));
         peers.add(1, address(7), begin + (LIFETIME_S + 5) * hz);
         assert!(peers.contains(1, address(7), begin + (LIFETIME_S + 10) * hz));
+    }
+
+    #[test]
+    fn use_renews_known_peers_only() {
+        let (peers, hz) = (RoutingPeers::default(), clock::tsc_hz());
+        let begin = 1_000_000 * hz;
+        peers.renew(1, address(7), begin);
+        assert!(!peers.contains(1, address(7), begin));
+        peers.add(1, address(7), begin);
+        let late = begin + (LIFETIME_S - 5) * hz;
+        peers.renew(1, address(7), late);
+        assert!(peers.contains(1, address(7), late + (LIFETIME_S - 5) * hz));
+        peers.renew(1, address(7), late + (LIFETIME_S + 5) * hz);
+        assert!(!peers.contains(1, address(7), late + (LIFETIME_S + 5) * hz), "it has expired");
     }
 
     #[test]

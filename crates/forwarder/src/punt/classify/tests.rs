@@ -88,25 +88,46 @@ fn a_daemon_shows_its_peers_by_what_it_sends_unasked() {
     };
     let (client, server) = (ports(40_000, 179), ports(179, 40_000));
     let shown = |upper, payload: &[u8]| {
-        let of = |to| packet(("192.0.2.1", to), 64, (upper, payload)).shown_peer().is_some();
-        (of("203.0.113.7"), of("224.0.0.5"))
+        let of = |to| packet(("192.0.2.1", to), 64, (upper, payload)).shown_peer();
+        assert_eq!(of("224.0.0.5"), None, "a group is no peer");
+        of("203.0.113.7").map(|(_, shown)| shown)
     };
-    for (segment, is_shown) in [
-        (tcp(&client, SYN, 0), true),
-        (tcp(&server, ACK | 8, 19), true),
+    let (session, in_use) = (Some(Shown::Session), Some(Shown::Use));
+    for (segment, expected) in [
+        (tcp(&client, SYN, 0), session),
+        (tcp(&ports(40_000, 646), SYN, 0), session),
+        (tcp(&server, ACK | 8, 19), session),
+        (tcp(&ports(646, 40_000), ACK, 19), session),
+        (tcp(&client, ACK | 8, 19), in_use),
         // Answers to a stranger.
-        (tcp(&server, SYN | ACK, 0), false),
-        (tcp(&server, 4 | ACK, 0), false),
-        (tcp(&server, ACK, 0), false),
-        (tcp(&ports(40_000, 22), SYN, 0), false),
+        (tcp(&server, SYN | ACK, 0), None),
+        (tcp(&server, 4 | ACK, 0), None),
+        (tcp(&server, ACK, 0), None),
+        (tcp(&client, SYN | ACK, 0), None),
+        (tcp(&ports(40_000, 22), SYN, 0), None),
+        // Other programs answer a stranger who connects from such a port.
+        (tcp(&ports(22, 179), SYN | ACK, 0), None),
+        (tcp(&ports(22, 179), ACK | 8, 40), in_use),
+        (tcp(&ports(8443, 179), ACK | 8, 40), in_use),
+        (tcp(&ports(8443, 646), ACK | 8, 40), in_use),
     ] {
-        assert_eq!(shown(6, &segment), (is_shown, false), "{segment:?}");
+        assert_eq!(shown(6, &segment), expected, "{segment:?}");
     }
-    assert_eq!(shown(89, &[]), (true, false));
-    assert_eq!(shown(17, &ports(49_152, 4784)), (true, false));
-    for (upper, payload) in [(17, ports(520, 520)), (PIM, vec![]), (17, ports(40_000, 53))] {
-        assert_eq!(shown(upper, &payload), (false, false));
+    assert_eq!(shown(89, &[]), session);
+    for (from, to, expected) in [
+        (646, 646, session),
+        (49_152, 4784, session),
+        (65_535, 4784, session),
+        (53, 646, None),
+        (123, 4784, None),
+        (161, 4784, None),
+        (4784, 4784, None),
+        (520, 520, None),
+        (40_000, 53, None),
+    ] {
+        assert_eq!(shown(17, &ports(from, to)), expected, "{from} to {to}");
     }
+    assert_eq!(shown(PIM, &[]), None);
     for cut in 0..20 {
         shown(6, &tcp(&client, SYN, 0)[..cut]);
     }
