@@ -6,14 +6,15 @@ use serde_json::Value;
 
 use crate::Scratch;
 
-/// The options of `stoa run` for the folders of this configuration; without files or sockets, the folder of the
-/// scenario.
-pub(crate) fn options(configuration: &Value, scratch: &Scratch) -> [String; 4] {
-    let folder = |kind: Kind| {
-        let found = first(configuration, kind).unwrap_or_else(|| scratch.path().to_owned());
-        found.to_string_lossy().into_owned()
+/// The options of `stoa run` for the folders of this configuration. Names without a folder are in that of the scenario.
+/// Without files or sockets there is no option: the folder of the scenario has the router's own files, too.
+pub(crate) fn options(configuration: &Value, scratch: &Scratch) -> Vec<String> {
+    let option = |name: &str, kind: Kind| {
+        let folder = scratch.path().join(first(configuration, kind)?);
+        Some([name.to_owned(), folder.to_string_lossy().into_owned()])
     };
-    ["--pcap-folder".into(), folder(Kind::Pcap), "--memif-folder".into(), folder(Kind::Memif)]
+    let options = [("--pcap-folder", Kind::Pcap), ("--memif-folder", Kind::Memif)];
+    options.into_iter().filter_map(|(name, kind)| option(name, kind)).flatten().collect()
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -22,7 +23,7 @@ enum Kind {
     Memif,
 }
 
-/// The folder of the first absolute path of this kind.
+/// The folder of the first path of this kind; empty for a name alone.
 fn first(value: &Value, kind: Kind) -> Option<PathBuf> {
     match value {
         Value::Object(members) => members.iter().find_map(|(name, value)| {
@@ -35,7 +36,7 @@ fn first(value: &Value, kind: Kind) -> Option<PathBuf> {
                 }
                 _ => None,
             });
-            let is_usual = |path: &&str| path.starts_with('/') && *path != "/dev/null";
+            let is_usual = |path: &&str| !path.starts_with('@') && *path != "/dev/null";
             let folder = path.filter(is_usual).and_then(|path| Path::new(path).parent());
             folder.map(Path::to_owned).or_else(|| first(value, kind))
         }),
@@ -58,7 +59,8 @@ mod tests {
             { "pcap": { "input": "in.pcap", "output": "/dev/null" } },
         ] });
         let own = scratch.path().to_string_lossy();
-        let expected = ["--pcap-folder", &own, "--memif-folder", "/tmp/a"];
+        let expected = ["--pcap-folder", &format!("{own}/"), "--memif-folder", "/tmp/a"];
         assert_eq!(options(&configuration, &scratch), expected);
+        assert_eq!(options(&json!({ "null": {} }), &scratch), [""; 0]);
     }
 }
