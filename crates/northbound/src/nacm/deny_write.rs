@@ -1,5 +1,6 @@
-//! Nodes marked `nacm:default-deny-write`: they name files, sockets, devices, namespaces or arguments of drivers, by
-//! which the router reaches beyond its own data. Without a rule that permits it, only administrators change them.
+//! Nodes marked `nacm:default-deny-write`. They name files, sockets, devices, namespaces or arguments of drivers, by
+//! which the router reaches beyond its own data; or they decide who is an administrator, or who may send routes.
+//! Without a rule that permits it, only administrators change them.
 
 /// Their names from the root. A test compares this list with the modules.
 pub(super) const DENY_WRITE: &[&[&str]] = &[
@@ -11,21 +12,17 @@ pub(super) const DENY_WRITE: &[&[&str]] = &[
     &[INTERFACES, INTERFACE, PORT, "stoa-interfaces:dpdk"],
     &[INTERFACES, INTERFACE, PORT, "stoa-interfaces:pcap"],
     &[INTERFACES, INTERFACE, "stoa-host-interface:host-interface"],
-    &[
-        "ietf-routing:routing",
-        "ietf-routing:control-plane-protocols",
-        "ietf-routing:control-plane-protocol",
-        "stoa-routing:route-source",
-        "stoa-routing:netns",
-    ],
+    &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:netns"],
+    &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:peer-user"],
     &["stoa-logging:logging", "stoa-logging:syslog", "stoa-logging:unix-socket"],
-    &[MANAGEMENT, HTTPS, "stoa-management:certificate"],
-    &[MANAGEMENT, HTTPS, "stoa-management:key"],
-    &[MANAGEMENT, HTTPS, "stoa-management:client-ca"],
+    // Users and RADIUS servers make administrators, whom no rule restricts.
+    &["stoa-management:management"],
 ];
 
 const INTERFACES: &str = "ietf-interfaces:interfaces";
 const INTERFACE: &str = "ietf-interfaces:interface";
 const PORT: &str = "stoa-interfaces:port";
-const MANAGEMENT: &str = "stoa-management:management";
-const HTTPS: &str = "stoa-management:https";
+const ROUTING: &str = "ietf-routing:routing";
+const PROTOCOLS: &str = "ietf-routing:control-plane-protocols";
+const PROTOCOL: &str = "ietf-routing:control-plane-protocol";
+const ROUTE_SOURCE: &str = "stoa-routing:route-source";

@@ -152,6 +152,30 @@ fn nodes_that_reach_beyond_the_router_are_written_by_rule_only() {
 }
 
 #[test]
+fn nobody_becomes_an_administrator_by_a_default() {
+    let mut open = with_rules(json!([]));
+    open.access.write_default = Action::Permit;
+    let ann = Rights::of(&user("ann", false), &open);
+    let protocol =
+        "ietf-routing:routing/control-plane-protocols/control-plane-protocol=stoa-routing:fpm,frr";
+    for raw in [
+        "stoa-management:management/user=ann/admin",
+        "stoa-management:management/user=ann/group=noc",
+        "stoa-management:management/user=eve",
+        "stoa-management:management/radius/administrators",
+        "stoa-management:management/radius/server=first",
+        "stoa-management:management/https/client-ca",
+        "stoa-management:management/limits/sessions",
+        &format!("{protocol}/stoa-routing:route-source/peer-user=eve"),
+    ] {
+        for operation in [Operation::Create, Operation::Update, Operation::Delete] {
+            assert!(!ann.may(operation, &steps(raw)), "{operation:?} {raw}");
+        }
+        assert!(ann.may(Operation::Read, &steps(raw)), "{raw}");
+    }
+}
+
+#[test]
 fn paths_of_rules_may_have_quotes() {
     let rule_path = rule_path("/a:b/c[x='/]'][d:y = \"'\"]/e");
     let names: Vec<&str> = rule_path.iter().map(|rule_path| rule_path.name.as_str()).collect();
@@ -223,8 +247,8 @@ fn a_call_by_rule_differs_from_the_default() {
 
 #[test]
 fn every_leaf_with_a_secret_name_is_classified() {
-    /// File names and object names.
-    const NONE: &[&str] = &["stoa-management:key"];
+    /// A file name, and a number that only spreads flows over paths: it is no credential.
+    const NONE: &[&str] = &["stoa-management:key", "stoa-ip:hash-seed"];
     let context = stoa_yang::schema().context();
     let mut odd = Vec::new();
     for module in context.modules(true).filter(|module| module.is_implemented()) {
