@@ -51,7 +51,7 @@ pub async fn compare(call: &Call, input: &Input) -> Result<Value, Faults> {
     let (datastore, identity) = (call.app.datastore.clone(), call.identity.clone());
     let management = call.app.management();
     // Reads and parses files of the history: not on a thread that answers clients.
-    let compared = call.app.turns.run(&call.identity.name, move || {
+    let compared = call.app.turns.compare(&call.identity.name, move || {
         let (old, new) = (old.tree(&datastore)?, new.tree(&datastore)?);
         let rights = Rights::of(&identity, &management);
         let (mut list, mut more) = (Vec::new(), 0_u64);
