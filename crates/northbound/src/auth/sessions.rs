@@ -109,6 +109,8 @@ struct OpenSessions {
     by_digest: HashMap<String, Session>,
     /// Whether the file is older.
     is_changed: bool,
+    /// The last reported error of the file.
+    reported_error: Option<String>,
 }
 
 impl OpenSessions {
@@ -147,7 +149,7 @@ impl Sessions {
             Vec::new()
         });
         let by_digest = stored.into_iter().filter_map(|one| one.read(now)).collect();
-        let open = Mutex::new(OpenSessions { by_digest, is_changed: false });
+        let open = Mutex::new(OpenSessions { by_digest, ..OpenSessions::default() });
         Sessions { path: Some(path), open }
     }
 
@@ -216,7 +218,8 @@ impl Sessions {
         open.is_changed |= ended.is_some();
     }
 
-    /// Writes the file if it is older. The lock is not held meanwhile: a slow disk delays no client.
+    /// Writes the file if it is older. The lock is not held meanwhile: a slow disk delays no client. What could not be
+    /// written counts as changed, so that the next call writes it.
     pub fn store(&self) {
         let Some(path) = &self.path else { return };
         let now = (Instant::now(), SystemTime::now());
@@ -232,9 +235,14 @@ impl Sessions {
                 .collect()
         };
         let written = serde_json::to_vec(&stored).map_err(io::Error::from);
-        if let Err(error) = written.and_then(|bytes| write_whole(path, &bytes)) {
-            tracing::warn!("cannot write {}: {error}", path.display());
+        let failed = written.and_then(|bytes| write_whole(path, &bytes)).err();
+        let words = failed.map(|error| error.to_string());
+        let mut open = self.open();
+        open.is_changed |= words.is_some();
+        if let Some(words) = words.as_ref().filter(|_| words != open.reported_error) {
+            tracing::warn!("cannot write {}: {words}; retrying", path.display());
         }
+        open.reported_error = words;
     }
 }
 
@@ -349,6 +357,19 @@ mod tests {
         assert!(age(29 * 60) && !age(31 * 60) && !age(-600));
         std::fs::write(&file, "{").unwrap();
         assert!(Sessions::open_file(folder.path()).account(&cookie, now).is_none());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let sessions = Sessions::open_file(&state);
+        let cookie = sessions.begin(&account("ann", "a"), 100, Instant::now());
+        sessions.store();
+        std::fs::create_dir(&state).unwrap();
+        sessions.store();
+        let again = Sessions::open_file(&state);
+        assert!(again.account(&cookie, Instant::now()).is_some(), "no other change is needed");
     }
 
     #[test]
