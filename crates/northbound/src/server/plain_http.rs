@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Maximum size of a request that is read, in bytes.
@@ -20,19 +20,29 @@ pub async fn is_spoken(stream: &TcpStream) -> bool {
 /// Answers one request with the address for HTTPS, and closes.
 pub async fn answer(mut stream: TcpStream) {
     let Ok(local) = stream.local_addr() else { return };
-    let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < HEAD_BYTES {
-        match stream.read_buf(&mut head).await {
-            Ok(count) if count > 0 => {}
-            _ => break,
-        }
-    }
+    let head = head(&mut stream).await;
     let response = response(&String::from_utf8_lossy(&head), local);
     if stream.write_all(response.as_bytes()).await.is_ok() && stream.shutdown().await.is_ok() {
         // What is left of the request: to close before it is read would discard the answer.
         let mut sink = tokio::io::sink();
         let drain = tokio::io::copy(&mut stream, &mut sink);
         let _ = tokio::time::timeout(LINGER, drain).await;
+    }
+}
+
+/// Reads the head of a request: at most [`HEAD_BYTES`]. Each read looks only at what is new.
+async fn head(stream: impl AsyncRead + Unpin) -> Vec<u8> {
+    let mut stream = stream.take(HEAD_BYTES as u64);
+    let mut head = Vec::new();
+    loop {
+        let from = head.len().saturating_sub(3);
+        match stream.read_buf(&mut head).await {
+            Ok(count) if count > 0 => {}
+            _ => return head,
+        }
+        if head[from..].windows(4).any(|end| end == b"\r\n\r\n") {
+            return head;
+        }
     }
 }
 
@@ -141,6 +151,17 @@ mod tests {
                 prop_assert!(!line.contains(['\r', '\n', '\0']), "{:?}", line);
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_head_ends_at_its_end_or_at_the_limit() {
+        let whole = b"GET / HTTP/1.1\r\n\r\n";
+        for split in 0..=whole.len() {
+            let (first, second) = whole.split_at(split);
+            assert_eq!(head(first.chain(second)).await, whole, "{split}");
+        }
+        let endless = tokio::io::repeat(b'A');
+        assert_eq!(head(endless).await.len(), HEAD_BYTES);
     }
 
     #[tokio::test]
