@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::AuditRecord;
+use crate::auth::secret;
 use crate::server::rate::client;
 
 /// The time in which repeated records are counted.
@@ -38,8 +39,8 @@ impl Policy {
 /// What is counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Kind {
-    /// The same action with the same result.
-    Exact(IpAddr, String),
+    /// The same action with the same result, by a digest: texts can be long.
+    Exact(IpAddr, [u8; 16]),
     /// A user from an address.
     User(IpAddr, String),
     /// The further users of an address.
@@ -103,6 +104,19 @@ impl Counted {
     }
 }
 
+/// 128 bits that tell these texts from others, with their lengths.
+fn short_digest(texts: [&str; 4]) -> [u8; 16] {
+    let lengths = texts.map(|text| text.len().to_be_bytes());
+    let parts: Vec<&[u8]> = lengths
+        .iter()
+        .zip(texts)
+        .flat_map(|(length, text)| [&length[..], text.as_bytes()])
+        .collect();
+    let mut short = [0; 16];
+    short.copy_from_slice(&secret::digest(&parts)[..16]);
+    short
+}
+
 #[derive(Debug)]
 struct Window {
     since: Instant,
@@ -152,13 +166,13 @@ impl Repeats {
     fn kind(&mut self, record: &AuditRecord<'_>) -> Option<Kind> {
         let nowhere = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
         let from = record.from.map_or(nowhere, |from| client(from.to_canonical()));
-        let AuditRecord { user, client, what, result, .. } = record;
+        let AuditRecord { user, client, what, result, .. } = *record;
         let is_full = self.windows.len() >= KEYS;
         if self.policy.is_exact {
-            let kind = Kind::Exact(from, format!("{user} {client} {what} {result}"));
+            let kind = Kind::Exact(from, short_digest([user, client, what, result]));
             return (!is_full || self.windows.contains_key(&kind)).then_some(kind);
         }
-        let kind = Kind::User(from, (*user).chars().take(64).collect());
+        let kind = Kind::User(from, user.chars().take(64).collect());
         if self.windows.contains_key(&kind) {
             return Some(kind);
         }
