@@ -203,6 +203,22 @@ impl<'a> Rights<'a> {
         found.unwrap_or(self.access.read_default) == Action::Permit
     }
 
+    /// The nodes below a node for which other rights can apply: those that modules mark, and those of the paths of
+    /// rules. Each begins below the node.
+    pub fn special_below(&self, steps: &[Step]) -> Vec<Vec<Step>> {
+        let length = steps.len();
+        let step = |name: &&str| {
+            let (module, name) = name.split_once(':').unwrap_or_default();
+            Step { module: module.to_owned(), name: name.to_owned(), keys: Vec::new() }
+        };
+        let marked = SECRETS.iter().chain(DENY_WRITE);
+        let marked = marked.filter(|names| length < names.len() && is_named(names, steps));
+        let marked = marked.map(|names| names[length..].iter().map(step).collect());
+        let ruled = self.rules.iter().filter_map(|known| known.rule_path.as_deref());
+        let ruled = ruled.filter(|path| length < path.len() && is_start(path, steps));
+        marked.chain(ruled.map(|path| path[length..].to_vec())).collect()
+    }
+
     /// Whether nodes below an unreadable node may be readable: then the path to them is shown.
     pub fn has_rules_below(&self, steps: &[Step]) -> bool {
         let reads = |known: &&PathRule<'_>| covers(&known.rule.access_operations, "read");
@@ -235,12 +251,6 @@ pub fn names_secret(path: &str) -> bool {
         let last = names.last().and_then(|last| last.split(':').next_back());
         last.is_some_and(|last| path.contains(last))
     })
-}
-
-/// The names of the secrets that can be below a node, from there on.
-pub fn secrets_below(steps: &[Step]) -> impl Iterator<Item = &'static [&'static str]> {
-    let is_above = |names: &&[&str]| steps.len() < names.len() && is_named(names, steps);
-    SECRETS.iter().copied().filter(is_above).map(|names| &names[steps.len()..])
 }
 
 /// Whether the node is a secret, or a secret can be below it.

@@ -139,7 +139,7 @@ impl NamedNodes<'_> {
             Edit::Replace { path, body } => {
                 let body = parsed(body)?;
                 let is_hidden = self.body(&body)?;
-                self.secrets_below(path, &steps_of(path), Some(&body))?;
+                self.hidden_below(path, &steps_of(path), Some(&body))?;
                 Ok(is_hidden)
             }
             Edit::Delete { path } | Edit::Remove { path } => self.deleted(path),
@@ -199,41 +199,54 @@ impl NamedNodes<'_> {
         if !may(Operation::Delete) && !(is_np_container && is_seen) {
             return Err(Fault::forbidden(path).into());
         }
-        self.secrets_below(path, &steps, None)?;
+        self.hidden_below(path, &steps, None)?;
         Ok(!is_seen)
     }
 
-    /// Checks the secrets below a node that is deleted, or replaced by a body that does not name them. One that does
-    /// not exist gives the same answer as one that does.
-    fn secrets_below(
+    /// Checks the nodes below one that is deleted, or replaced by a body that does not name them, which the client may
+    /// neither read nor delete. One that does not exist gives the same answer as one that does.
+    fn hidden_below(
         &self,
         target: &str,
         steps: &[Step],
         body: Option<&DataTree<'static>>,
     ) -> Result<(), Faults> {
-        for below in nacm::secrets_below(steps) {
-            let Some((secret, above)) = below.split_last() else { continue };
-            let above: String = above.iter().map(|name| format!("/{name}")).collect();
-            let start = if steps.is_empty() { String::new() } else { data_path(steps) };
-            let (found, _) =
-                stoa_yang::collect_errors(|| self.before().find_xpath(&format!("{start}{above}")));
-            for parent in found.into_iter().flatten() {
-                let (module, name) = secret.split_once(':').unwrap_or_default();
-                let step = Step { module: module.into(), name: name.into(), keys: Vec::new() };
-                let mut secret = steps_to(&parent);
-                secret.push(step);
-                let path = data_path(&secret);
-                let is_named = body.is_some_and(|body| {
-                    body.reference().is_some()
-                        && stoa_yang::collect_errors(|| body.find_path(&path)).0.is_ok()
-                });
-                let may = |operation| self.rights.may(operation, &secret);
-                if !is_named && !may(Operation::Read) && !may(Operation::Delete) {
+        for below in self.rights.special_below(steps) {
+            let Some((last, above)) = below.split_last() else { continue };
+            let whole: Vec<Step> = steps.iter().chain(&below).cloned().collect();
+            // State is not part of a change.
+            if !schema_of(&whole).is_some_and(|schema| schema.is_config()) {
+                continue;
+            }
+            for mut hidden in self.parents(steps, above) {
+                hidden.push(last.clone());
+                let may = |operation| self.rights.may(operation, &hidden);
+                let path = data_path(&hidden);
+                let is_named = || {
+                    body.is_some_and(|body| {
+                        body.reference().is_some()
+                            && stoa_yang::collect_errors(|| body.find_path(&path)).0.is_ok()
+                    })
+                };
+                if !may(Operation::Read) && !may(Operation::Delete) && !is_named() {
                     return Err(Fault::forbidden(target).into());
                 }
             }
         }
         Ok(())
+    }
+
+    /// The nodes of these names below a node, whatever their keys are.
+    fn parents(&self, steps: &[Step], names: &[Step]) -> Vec<Vec<Step>> {
+        if steps.is_empty() && names.is_empty() {
+            return vec![Vec::new()];
+        }
+        let start = if steps.is_empty() { String::new() } else { data_path(steps) };
+        let names: String =
+            names.iter().map(|step| format!("/{}:{}", step.module, step.name)).collect();
+        let (found, _) =
+            stoa_yang::collect_errors(|| self.before().find_xpath(&format!("{start}{names}")));
+        found.into_iter().flatten().map(|node| steps_to(&node)).collect()
     }
 }
 

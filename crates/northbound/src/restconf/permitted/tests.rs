@@ -213,6 +213,31 @@ async fn a_value_that_may_be_written_but_not_read_stays_hidden() {
 }
 
 #[tokio::test]
+async fn what_is_above_a_hidden_node_does_not_tell_whether_there_is_one() {
+    let interface = "/ietf-interfaces:interfaces/interface";
+    let testbed = testbed(json!([
+        rule(&format!("{interface}/description"), "*", "deny"),
+        // State is not changed, so it hides nothing here.
+        rule(&format!("{interface}/statistics"), "*", "deny"),
+        rule(&format!("{interface}[name='none']/enabled"), "*", "deny"),
+        rule("/ietf-interfaces:interfaces", "*", "permit"),
+    ]));
+    let at = |name: &str| format!("{CANDIDATE}/ietf-interfaces:interfaces/interface={name}");
+    let mut answers = Vec::new();
+    // One of them has a description.
+    for name in ["plain", "without"] {
+        let entry = json!({ "ietf-interfaces:interface": [memif(name, None)] });
+        answers.push(testbed.ask("PUT", &at(name), &entry).await);
+        answers.push(testbed.ask("DELETE", &at(name), &Value::Null).await);
+    }
+    assert_eq!(answers[0].0, StatusCode::FORBIDDEN);
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    let other = format!("{}/stoa-interfaces:port", at("without"));
+    let other = testbed.ask("DELETE", &other, &Value::Null).await;
+    assert_ne!(other.0, StatusCode::FORBIDDEN, "nothing hidden can be below: {other:?}");
+}
+
+#[tokio::test]
 async fn what_is_above_a_secret_does_not_tell_whether_there_is_one() {
     let testbed = testbed(json!([
         rule(
