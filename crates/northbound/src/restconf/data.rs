@@ -228,9 +228,12 @@ async fn change(
                 given: media.map(|media| (media, bytes.as_slice())),
                 insert: query.insert.clone(),
             };
-            let asked = change.asked()?;
             let management = worker.app.management();
             let rights = Rights::of(&worker.identity, &management);
+            if rights.is_whole() {
+                change.has_place(&store, target.store)?;
+            }
+            let asked = change.asked()?;
             let named = std::slice::from_ref(&asked.edit);
             let is_hidden = permitted::named(&store, target.store, named, &rights)?;
             let mut made = change.plan(asked, &store, target.store)?;

@@ -79,6 +79,23 @@ impl Change<'_> {
         Ok(AskedEdit { edit, target })
     }
 
+    /// Requires that the nodes that the change needs exist. Clients with all rights learn this first.
+    ///
+    /// # Errors
+    /// The node that is missing.
+    pub fn has_place(&self, datastore: &Datastore, store: Store) -> Result<(), Faults> {
+        let resource = &self.resource;
+        let is_leaf =
+            matches!(resource.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList));
+        match (self.method.as_str(), resource.is_root()) {
+            _ if !resource.is_config() => Ok(()),
+            ("POST", _) if !is_leaf => can_hold(datastore, store, resource),
+            ("PUT", false) => can_hold(datastore, store, &resource.parent()),
+            ("PATCH", false) => stands(datastore, store, resource),
+            _ => Ok(()),
+        }
+    }
+
     /// The edits of the change.
     ///
     /// # Errors
@@ -89,19 +106,15 @@ impl Change<'_> {
         datastore: &Datastore,
         store: Store,
     ) -> Result<PlannedEdits, Faults> {
+        self.has_place(datastore, store)?;
         let AskedEdit { edit, target } = asked;
         let mut created = None;
         match (self.method.as_str(), self.resource.is_root()) {
-            ("POST", _) => {
-                can_hold(datastore, store, &self.resource)?;
-                created = Some(target.clone());
-            }
+            ("POST", _) => created = Some(target.clone()),
             ("PUT", false) => {
-                can_hold(datastore, store, &self.resource.parent())?;
                 let is_new = !is_there(datastore, store, &target.data_path());
                 created = is_new.then(|| target.clone());
             }
-            ("PATCH", false) => stands(datastore, store, &self.resource)?,
             _ => {}
         }
         let plan = match (&self.insert, &edit) {
