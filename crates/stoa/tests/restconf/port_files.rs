@@ -44,7 +44,7 @@ fn write_access_to_interfaces_is_not_write_access_to_files() {
     router.wait("the folder of capture files is there", || pcap.exists());
     let authority = router.path("client-ca.pem");
     let outside = authority.to_str().unwrap();
-    let audit = router.path("stoa.state/audit.log");
+    let audit = router.path("stoa.state/audit-refused.log");
     symlink(&authority, pcap.join("symbolic.pcap")).unwrap();
     std::fs::hard_link(&authority, pcap.join("hard.pcap")).unwrap();
     let facts = std::fs::metadata(&authority).unwrap();
@@ -74,7 +74,7 @@ fn write_access_to_interfaces_is_not_write_access_to_files() {
         assert_eq!(std::fs::read_to_string(&authority).unwrap(), AUTHORITY, "{words}");
         assert!(!socket.exists(), "{words}");
     }
-    let log = std::fs::read_to_string(&audit).unwrap();
+    let log = std::fs::read_to_string(audit).unwrap();
     assert!(log.lines().count() > 5, "the audit log is kept: {log}");
 }
 
