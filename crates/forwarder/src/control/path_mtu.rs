@@ -6,18 +6,25 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use stoa_engine::Packet;
-use stoa_wire::{icmp4, icmp6, ipv4, ipv6};
+use stoa_ports::{Encapsulation, TunnelConfig};
+use stoa_wire::{gre, icmp4, icmp6, ipv4, ipv6};
 
 use super::capability::{Capability, Punted, Start, Verbs};
 use super::forwarder_state::ForwarderState;
 use super::punts::is_ip4;
 use crate::drops::Drop;
+use crate::flow;
 use crate::neighbor::entry::Millis;
 use crate::punt::Class;
 use crate::tunnel::too_big;
 
 /// How long a report is believed (RFC 1191 6.3, RFC 8201 4).
 const TIMEOUT_MS: Millis = 600_000;
+/// The time between two changes of the MTU of a tunnel, and between two looks for reports that have expired: a change
+/// costs the control thread far more than a packet costs its sender.
+const INTERVAL_MS: Millis = 1000;
+/// The bits of a flow label (RFC 8200 3).
+const FLOW_LABEL: u32 = 0xf_ffff;
 /// The least path MTU that is believed for outer IPv4: whoever forges a report does not get a lower one.
 const LEAST4: u32 = 576;
 
@@ -26,6 +33,8 @@ const LEAST4: u32 = 576;
 pub(super) struct PathMtus {
     /// By the interface of the tunnel.
     by_interface: BTreeMap<u32, PathMtu>,
+    /// When to look for those that have expired.
+    next_look: Millis,
 }
 
 struct PathMtu {
@@ -33,7 +42,8 @@ struct PathMtu {
     ends: (IpAddr, IpAddr),
     /// Bytes of an inner packet.
     inner: u16,
-    expires: Millis,
+    /// When it was reported.
+    since: Millis,
 }
 
 impl Capability for PathMtus {
@@ -74,6 +84,29 @@ fn read(bytes: &[u8]) -> Result<(u32, &[u8]), Drop> {
     Ok((mtu.max(ipv6::LEAST_MTU as u32), quoted))
 }
 
+/// The bytes of the quoted packet before it was cut; `ends` have been read.
+fn whole_length(quoted: &[u8]) -> Option<u32> {
+    let (at, before) = if is_ip4(quoted) { (2, 0) } else { (4, ipv6::LENGTH as u32) };
+    let length = quoted.get(at..at + 2)?.first_chunk::<2>()?;
+    Some(u32::from(u16::from_be_bytes(*length)) + before)
+}
+
+/// Whether the quoted packet may be one that this router sent through the tunnel. IPv6 errors quote enough (RFC 4443
+/// 2.4 c) to compute the flow label, which depends on the router's hash seed.
+fn is_of_tunnel(quoted: &[u8], config: &TunnelConfig, seed: u32) -> bool {
+    if too_big::ends(quoted).map(|(ends, _)| ends) != Some((config.local, config.remote)) {
+        return false;
+    }
+    if is_ip4(quoted) {
+        return true;
+    }
+    let has_gre = config.encapsulation == Encapsulation::Gre;
+    let inner = quoted.get(ipv6::LENGTH + if has_gre { gre::LENGTH } else { 0 }..);
+    let inner = inner.filter(|inner| inner.len() >= ipv6::LENGTH);
+    let label = quoted.first_chunk::<4>().map(|word| u32::from_be_bytes(*word) & FLOW_LABEL);
+    inner.is_some_and(|inner| label == Some(flow::label(inner, seed)))
+}
+
 impl ForwarderState {
     /// The MTUs of an interface, IPv4 and IPv6, within what its path carries if it is a tunnel.
     pub(super) fn within_path_mtu(&self, index: u32, (ip4, ip6): (u16, u16)) -> (u16, u16) {
@@ -95,27 +128,36 @@ impl ForwarderState {
         let state = self.interface(index);
         let tunnel = state.and_then(|state| Some((state, self.tunnel_of(&state.name)?)));
         let Some((state, config)) = tunnel else { return self.count_drop(ignored) };
-        let ends = (config.local, config.remote);
-        let inner = mtu.saturating_sub(config.overhead()).min(u16::MAX.into()) as u16;
-        if too_big::ends(quoted).map(|(ends, _)| ends) != Some(ends) || inner >= state.mtu.0 {
+        let (ends, overhead, now) = ((config.local, config.remote), config.overhead(), self.now());
+        let inner = mtu.saturating_sub(overhead).min(u16::MAX.into()) as u16;
+        // Only such packets are sent, and only larger ones than the MTU are reported.
+        let longest = u32::from(state.mtu.0.max(state.mtu.1)) + overhead;
+        let is_too_big = whole_length(quoted).is_some_and(|it| it > mtu && it <= longest);
+        let last = self.capabilities.path_mtus.by_interface.get(&index);
+        let is_early = last.is_some_and(|it| it.ends == ends && now < it.since + INTERVAL_MS);
+        let is_about_us = is_of_tunnel(quoted, config, self.shared.seeds.paths());
+        if !is_about_us || !is_too_big || is_early || inner >= state.mtu.0 {
             // It may have passed others that reported the same.
             return self.count_drop(ignored);
         }
-        tracing::info!(interface = %state.name, mtu = inner, "the path of the tunnel carries less");
-        let expires = self.now() + TIMEOUT_MS;
-        self.capabilities.path_mtus.by_interface.insert(index, PathMtu { ends, inner, expires });
+        tracing::debug!(interface = %state.name, mtu = inner, "the path of the tunnel carries less");
+        let path = PathMtu { ends, inner, since: now };
+        self.capabilities.path_mtus.by_interface.insert(index, path);
         self.reconfigure_port(index);
     }
 
     /// Forgets what was reported long ago, or of tunnels with other ends.
     fn expire_path_mtus(&mut self) {
-        if self.capabilities.path_mtus.by_interface.is_empty() {
+        let now = self.now();
+        let paths = &mut self.capabilities.path_mtus;
+        if paths.by_interface.is_empty() || now < paths.next_look {
             return;
         }
-        let now = self.now();
+        paths.next_look = now + INTERVAL_MS;
         let is_valid = |(index, path): (&u32, &PathMtu)| {
             let config = self.interface(*index).and_then(|state| self.tunnel_of(&state.name));
-            now < path.expires && config.is_some_and(|it| (it.local, it.remote) == path.ends)
+            now < path.since + TIMEOUT_MS
+                && config.is_some_and(|it| (it.local, it.remote) == path.ends)
         };
         let all = &self.capabilities.path_mtus.by_interface;
         let expired = all.iter().filter(|(index, path)| !is_valid((*index, *path)));

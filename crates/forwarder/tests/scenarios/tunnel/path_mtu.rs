@@ -115,6 +115,14 @@ fn reports_about_other_packets_are_ignored() {
         other[if outer_is_ip4 { 19 } else { 39 }] ^= 1;
         lab.send("east", [packet_from(2, &too_big(&other, 1300))]);
         lab.assert_dropped(&[(ignored, 1)]);
+        // No larger than the reported MTU; larger than any that the tunnel sends.
+        let (at, before) = if outer_is_ip4 { (2, 0) } else { (4, 40) };
+        for length in [1300_u16, 1501] {
+            let mut other = first.clone();
+            other[at..at + 2].copy_from_slice(&(length - before).to_be_bytes());
+            lab.send("east", [packet_from(2, &too_big(&other, 1300))]);
+            lab.assert_dropped(&[(ignored, 1)]);
+        }
         // With a wrong checksum.
         let mut broken = too_big(&first, 1300);
         let last = broken.len() - 1;
@@ -134,9 +142,54 @@ fn reports_about_other_packets_are_ignored() {
         };
         let moved = setup(outer_is_ip4, Gre).tunnel("tun", 4, (local, far), Gre);
         lab.apply(&moved).unwrap();
-        lab.pass_time(Duration::from_millis(200));
+        lab.pass_time(Duration::from_millis(1100));
         lab.forget();
         lab.send("west", [packet_from(1, &packet)]);
         assert!(lab.parsed("west").iter().all(|parsed| parsed.icmp != Some((3, 4))));
+    }
+}
+
+/// Who is not on the path does not know the flow label that the hash seed of the router gives.
+#[test]
+fn reports_with_a_wrong_flow_label_are_ignored() {
+    for encapsulation in [Ip, Gre] {
+        let mut lab = Lab::new(&setup(false, encapsulation));
+        for packet in [inner(1400, true), inner(1400, false)] {
+            let first = outer(&mut lab, &packet);
+            let mut other = first.clone();
+            other[3] ^= 1;
+            // Quoted without enough of the inner packet to compute it.
+            for quoted in [&other[..], &first[..40], &first[..60]] {
+                lab.send("east", [packet_from(2, &too_big(quoted, 1300))]);
+                lab.assert_dropped(&[("icmp6-ignored", 1)]);
+            }
+            assert_eq!(outer(&mut lab, &packet), first);
+        }
+        let first = outer(&mut lab, &inner(1400, false));
+        lab.send("east", [packet_from(2, &too_big(&first, 1300))]);
+        lab.assert_dropped(&[]);
+        assert!(reported(&mut lab, &inner(1400, true)) < 1300);
+    }
+}
+
+/// Each change costs the control thread work.
+#[test]
+fn a_tunnel_changes_once_a_second_at_most() {
+    for outer_is_ip4 in [true, false] {
+        let ignored = if outer_is_ip4 { "icmp4-ignored" } else { "icmp6-ignored" };
+        let mut lab = Lab::new(&setup(outer_is_ip4, Ip));
+        lab.state().stop_time();
+        let first = outer(&mut lab, &inner(1400, true));
+        lab.send("east", [packet_from(2, &too_big(&first, 1410))]);
+        lab.assert_dropped(&[]);
+        let length = 1410 - overhead(outer_is_ip4, Ip);
+        let second = outer(&mut lab, &inner(length.into(), true));
+        lab.send("east", [packet_from(2, &too_big(&second, 1350))]);
+        lab.assert_dropped(&[(ignored, 1)]);
+        assert_eq!(outer(&mut lab, &inner(length.into(), true)).len(), 1410);
+        lab.pass_time(Duration::from_millis(1000));
+        lab.forget();
+        lab.send("east", [packet_from(2, &too_big(&second, 1350))]);
+        assert_eq!(reported(&mut lab, &inner(1400, true)), 1350 - overhead(outer_is_ip4, Ip));
     }
 }
