@@ -20,7 +20,8 @@ pub struct InterfaceAddresses {
     pub link_local: Option<Ipv6Addr>,
     /// IPv6 addresses of active virtual routers that the interface does not own.
     pub virtual6: Vec<Ipv6Addr>,
-    /// The subnet-router anycast addresses of a router's prefixes (RFC 4291 2.6.1).
+    /// The subnet-router anycast addresses of a router's prefixes (RFC 4291 2.6.1), without the interface's own
+    /// addresses. To others of the router, [`Addresses::is_anycast`] says no.
     pub anycast6: Vec<Ipv6Addr>,
     /// The VRF of the interface, as [`Attributes::vrf`](crate::attributes::Attributes::vrf).
     pub vrf: u32,
@@ -76,8 +77,8 @@ pub struct Addresses {
     /// By VRF.
     sources: Arc<BTreeMap<u32, Sources>>,
     virtual_addresses: Arc<VirtualAddresses>,
-    /// By VRF and anycast address: the number of interfaces that have it.
-    anycast: Arc<BTreeMap<(u32, Ipv6Addr), u32>>,
+    /// By VRF: anycast addresses that no interface in it has as its own.
+    anycast: Arc<BTreeSet<(u32, Ipv6Addr)>>,
 }
 
 /// Addresses of active virtual routers that this router does not own, by [`scope`], with the accept mode
@@ -109,10 +110,10 @@ impl Addresses {
         self.virtual_addresses.get(&(scope(interface, vrf, address), address)).copied()
     }
 
-    /// Whether an address is a subnet-router anycast address of an interface in a VRF.
+    /// Whether an address is a subnet-router anycast address of an interface in a VRF, and not an interface's own.
     #[inline]
     pub fn is_anycast(&self, vrf: u32, address: Ipv6Addr) -> bool {
-        self.anycast.contains_key(&(vrf, address))
+        self.anycast.contains(&(vrf, address))
     }
 
     /// Whether there are addresses of active virtual routers that this router does not own.
@@ -136,21 +137,13 @@ impl Addresses {
         let any = || self.sources.get(&own.vrf)?.ip6;
         own.ip6.first().map(|(address, _)| *address).or_else(any).or(own.link_local)
     }
+}
 
-    /// Counts the anycast addresses of an interface, or takes them off.
-    fn count_anycast(&mut self, addresses: &InterfaceAddresses, is_there: bool) {
-        if addresses.anycast6.is_empty() {
-            return;
-        }
-        let all = Arc::make_mut(&mut self.anycast);
-        for address in &addresses.anycast6 {
-            let users = all.entry((addresses.vrf, *address)).or_default();
-            *users = if is_there { *users + 1 } else { users.saturating_sub(1) };
-            if *users == 0 {
-                all.remove(&(addresses.vrf, *address));
-            }
-        }
-    }
+/// How many interfaces have an IPv6 address.
+#[derive(Clone, Copy, Default)]
+struct Users {
+    own: u32,
+    anycast: u32,
 }
 
 /// The control thread's side of [`Addresses`].
@@ -159,6 +152,8 @@ pub struct AddressWriter {
     current: Addresses,
     /// VRFs and interfaces with addresses, IPv4 and IPv6.
     with_addresses: [BTreeSet<(u32, u32)>; 2],
+    /// By VRF and IPv6 address.
+    users6: BTreeMap<(u32, Ipv6Addr), Users>,
     is_changed: bool,
     writes: u64,
 }
@@ -194,7 +189,7 @@ impl AddressWriter {
         let former = std::mem::replace(cell, new.clone());
         for (addresses, is_there) in [(&former, false), (&new, true)] {
             let Some(addresses) = addresses else { continue };
-            self.current.count_anycast(addresses, is_there);
+            self.count_users(addresses, is_there);
             let has = [!addresses.ip4.is_empty(), !addresses.ip6.is_empty()];
             for (with_addresses, has) in self.with_addresses.iter_mut().zip(has) {
                 match has && is_there {
@@ -207,6 +202,30 @@ impl AddressWriter {
             self.set_sources(vrf);
         }
         Some(former)
+    }
+
+    /// Counts the IPv6 addresses of an interface, or takes them off.
+    fn count_users(&mut self, addresses: &InterfaceAddresses, is_there: bool) {
+        let own = addresses.ip6.iter().map(|(address, _)| (*address, false));
+        let anycast = addresses.anycast6.iter().map(|address| (*address, true));
+        for (address, is_anycast) in own.chain(anycast) {
+            let key = (addresses.vrf, address);
+            let users = self.users6.entry(key).or_default();
+            let count = if is_anycast { &mut users.anycast } else { &mut users.own };
+            *count = if is_there { *count + 1 } else { count.saturating_sub(1) };
+            let Users { own, anycast } = *users;
+            if (own, anycast) == (0, 0) {
+                self.users6.remove(&key);
+            }
+            let is_anycast = anycast > 0 && own == 0;
+            if is_anycast != self.current.anycast.contains(&key) {
+                let all = Arc::make_mut(&mut self.current.anycast);
+                match is_anycast {
+                    true => all.insert(key),
+                    false => all.remove(&key),
+                };
+            }
+        }
     }
 
     /// Sets the first addresses of a VRF.
@@ -271,6 +290,35 @@ mod tests {
         assert!(old.of(70).is_some() && new.of(70).is_none());
         assert!(Arc::ptr_eq(&old.sources, &new.sources));
         assert_eq!(writer.writes(), 201);
+    }
+
+    #[test]
+    fn an_own_address_of_any_interface_in_the_vrf_is_no_anycast_address() {
+        let of = |vrf, address: &str, length| {
+            let ip6 = vec![(address.parse().unwrap(), length)];
+            let mut addresses = InterfaceAddresses { ip6, vrf, ..Default::default() };
+            addresses.set_anycast();
+            addresses
+        };
+        let zeros = "2001:db8::".parse().unwrap();
+        let mut writer = AddressWriter::default();
+        let mut set = |interface, new| {
+            writer.set(interface, new);
+            [1, 2].map(|vrf| writer.current.is_anycast(vrf, zeros))
+        };
+        assert_eq!(set(1, Some(of(1, "2001:db8::1", 64))), [true, false]);
+        assert_eq!(set(2, Some(of(2, "2001:db8::2", 64))), [true, true]);
+        assert_eq!(set(3, Some(of(1, "2001:db8::", 128))), [false, true]);
+        assert_eq!(set(4, Some(of(1, "2001:db8::4", 64))), [false, true]);
+        assert_eq!(set(3, None), [true, true]);
+        // The other interface is there first.
+        assert_eq!(set(1, None), [true, true]);
+        assert_eq!(set(4, Some(of(1, "2001:db8::", 127))), [false, true]);
+        assert_eq!(set(1, Some(of(1, "2001:db8::1", 64))), [false, true]);
+        assert_eq!(set(4, None), [true, true]);
+        assert_eq!(set(1, None), [false, true]);
+        assert_eq!(set(2, None), [false, false]);
+        assert!(writer.users6.is_empty());
     }
 
     type Change = (u32, Option<(u32, Option<u8>, Option<u8>)>);
