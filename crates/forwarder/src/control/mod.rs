@@ -120,8 +120,8 @@ pub fn run(options: Options) -> Result<(), Error> {
     keep(&OF_DEVICES)?;
     let thread =
         std::thread::Builder::new().name("control".to_owned()).spawn(|| control_loop.run())?;
-    // Threads that the runtime starts have what this one has.
-    keep(&OF_SOCKET)?;
+    // Threads that the runtime starts have what this one has: nothing, as they serve an open socket.
+    keep(&[])?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -150,8 +150,6 @@ const OF_DEVICES: [Capability; 9] = [
     Capability::CAP_CHOWN,
     Capability::CAP_FOWNER,
 ];
-/// The same for a socket in a folder of another user.
-const OF_SOCKET: [Capability; 1] = [Capability::CAP_DAC_OVERRIDE];
 
 /// Drops all capabilities of this thread but these.
 fn keep(kept: &[Capability]) -> std::io::Result<()> {

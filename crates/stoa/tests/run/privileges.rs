@@ -22,7 +22,7 @@ fn both_halves_give_up_privileges() {
     let status = router.wait("a status", |_| true);
     // CAP_SETGID, _SETUID, _SYS_MODULE, _SYS_RAWIO, _SYS_PTRACE, _SYS_BOOT and _SYS_TIME.
     let given_up = [6, 7, 16, 17, 19, 22, 25].into_iter().fold(0, |all, bit| all | 1_u64 << bit);
-    let (sys_nice, dac_override, sys_admin) = (1 << 23, 1 << 1, 1 << 21);
+    let (sys_nice, sys_admin) = (1 << 23, 1 << 21);
     for process in ["controller_pid", "forwarder_pid"] {
         let threads = threads(&status[process]);
         assert!(threads.len() > 1, "{process}");
@@ -32,7 +32,7 @@ fn both_halves_give_up_privileges() {
             assert_eq!(held & given_up, 0, "{process} {name}: {held:x}");
             match name.as_str() {
                 "worker-0" => assert_eq!(held & !sys_nice, 0, "{process} {name}: {held:x}"),
-                "contract" => assert_eq!(held & !dac_override, 0, "{process} {name}: {held:x}"),
+                "contract" => assert_eq!(held, 0, "{process} {name}: {held:x}"),
                 "netns" => {}
                 _ if process == "forwarder_pid" => assert_eq!(held & sys_admin, 0, "{name}"),
                 _ => {}
