@@ -114,8 +114,9 @@ fn without_tun(desired: &v1::Desired, tun: &Path) -> Vec<ValidationError> {
         .map(|interface| ValidationError {
             path: format!("{}/stoa-host-interface:host-interface", interface_path(&interface.name)),
             cause: format!("{} is missing: a host interface is a TAP device", tun.display()),
-            fix: "Load the module (modprobe tun), add the device to the container (--device /dev/net/tun), or remove \
-                   the host interface: Stoa answers ARP, neighbour discovery, ping and traceroute without it."
+            fix: "Load the module (modprobe tun) and restart the forwarder, add the device to the container \
+                   (--device /dev/net/tun), or remove the host interface: Stoa answers ARP, neighbour discovery, ping \
+                   and traceroute without it."
                 .to_owned(),
         })
         .collect()

@@ -70,8 +70,8 @@ pub enum OpenError {
     },
     /// The system has no TUN/TAP devices.
     #[error(
-        "/dev/net/tun: {source}; load the module (modprobe tun), or give the container the device \
-         (--device /dev/net/tun)"
+        "/dev/net/tun: {source}; load the module (modprobe tun) and restart the forwarder, or give the container the \
+         device (--device /dev/net/tun)"
     )]
     NoTun {
         /// The system's answer.

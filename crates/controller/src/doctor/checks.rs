@@ -99,7 +99,7 @@ fn tun(machine: &Machine) -> Check {
         ),
         (false, _) => ok("tap", "no /dev/net/tun").missing(
             "no tap ports and no host interfaces in Linux",
-            "sudo modprobe tun; in a container: --device /dev/net/tun",
+            "sudo modprobe tun, and restart the forwarder; in a container: --device /dev/net/tun",
         ),
     }
 }

@@ -24,7 +24,8 @@ const SETTINGS: &str = "/proc/sys/net";
 
 /// Read by drivers and by the libraries of this program.
 const READ: &[&str] = &["/proc", "/sys", "/dev", "/usr", "/lib", "/lib64", "/etc/ld.so.cache"];
-/// Devices that drivers open for writing, and the settings of host interfaces.
+/// Devices that drivers open for writing, and the settings of host interfaces. Those that appear later, with a module
+/// that is loaded then, need a restart.
 const WRITTEN: &[&str] = &[
     "/dev/null",
     "/dev/zero",
