@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use stoa_forwarder::control::Limits;
+use stoa_forwarder::punt::{Class, Limit};
 
 use crate::harness::*;
 
@@ -70,18 +71,24 @@ fn a_full_transmit_queue_is_counted() {
 fn an_exhausted_pool_recovers() {
     let mut setup = Setup::new().port("west", 1).port("east", 2).host("west", 1);
     setup.0.workers.buffers = 512;
-    // The limit is sixty unresolved neighbours.
+    setup.0.punts.insert(Class::Resolve, Limit { rate: 100_000, burst: 10_000, total: 100_000 });
     let limits = Limits { neighbors: 1024, ..LIMITS };
     let mut lab = Lab::with(&setup, limits, |_| Wire::new(1, 8));
-    // Packets are queued for neighbours until more than half of the single buffers are in use; on a slow
-    // machine the first neighbours fail before the last packets arrive.
+    // No neighbour fails meanwhile.
+    lab.state().stop_time();
+    // While the control thread does nothing, the ring to it holds packets to unresolved neighbours: all plain buffers.
+    let to_silent = |n: u16| Ipv4Addr::new(10, 0, 2, 10 + (n % 60) as u8);
+    lab.put("west", 0, (0..640).map(|n| packet_from(1, &udp(host4(1), to_silent(n), b""))));
+    let refused = |lab: &mut Lab| {
+        let limits = lab.state().list_limits();
+        limits.into_iter().find(|limit| limit.name == "buffers").unwrap().refused
+    };
     let deadline = Instant::now() + Duration::from_secs(20);
-    while lab.state().conservation().buffers_free > 256 + u64::from(stoa_engine::pool::JUMBOS) {
+    while refused(&mut lab) == 0 {
         assert!(Instant::now() < deadline, "{:?}", lab.state().conservation());
-        let packet = |n| packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, n), b""));
-        lab.send("west", (10..70).map(packet));
     }
     // Packets without a buffer wait in the port and are received later.
+    assert!(!lab.wire("west").is_read());
     lab.send("west", (0..1000).map(|_| packet_from(1, &ping4(host4(1), our4(1), b""))));
     assert_eq!(lab.take("west").len(), 1000);
     lab.pass_time(Duration::from_secs(10));
