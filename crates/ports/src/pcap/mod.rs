@@ -3,6 +3,7 @@
 mod access;
 mod backlog;
 mod file;
+mod space;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -17,11 +18,13 @@ use stoa_engine::{Doze, PoolCache, Port, PortEvent, Queues, RxQueue, TxQueue, VE
 
 use crate::config::PcapConfig;
 use crate::error::OpenError;
+use crate::folders::NULL_DEVICE;
 use crate::link;
 use crate::null::NullTx;
 
 pub use file::Capture;
 use file::FILE_MAX;
+use space::{FILE_LIMIT, Space};
 use writer::Writer;
 
 /// A port between two capture files.
@@ -57,7 +60,10 @@ pub fn open(config: &PcapConfig) -> Result<Pcap, OpenError> {
     let (writer, tx): (_, Box<dyn TxQueue>) = match &config.output {
         Some(path) => {
             let file = access::output(path, config.folder.as_deref())?;
-            let (writer, tx) = Writer::new(file, path)?;
+            // Tools write what they are told to, and a device has no end.
+            let is_limited = config.folder.is_some() && path != Path::new(NULL_DEVICE);
+            let space = is_limited.then(|| Space::new(FILE_LIMIT));
+            let (writer, tx) = Writer::new(file, path, space)?;
             (Some(writer), Box::new(tx))
         }
         None => (None, Box::new(NullTx)),

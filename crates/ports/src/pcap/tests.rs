@@ -211,7 +211,7 @@ fn a_file_that_is_read_waits_for_one_that_is_written() {
     // A disk that takes nothing until somebody reads the pipe.
     let (disk, file) = std::io::pipe().unwrap();
     let file = std::fs::File::from(std::os::fd::OwnedFd::from(file));
-    let (writer, mut tx) = super::writer::Writer::start(file, "a pipe".into()).unwrap();
+    let (writer, mut tx) = super::writer::Writer::start(file, "a pipe".into(), None).unwrap();
     let pool = Pool::leak(1024, HugePages::Never).unwrap();
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
     let (mut passed, mut reader) = (0, None);
@@ -239,4 +239,38 @@ fn a_file_that_is_read_waits_for_one_that_is_written() {
     let bytes = reader.expect("it waited").join().unwrap().unwrap();
     assert_eq!(bytes.len(), 24 + FRAMES * (16 + frame.len()));
     assert_eq!(bytes[bytes.len() - frame.len()..], frame[..]);
+}
+
+#[test]
+fn a_file_ends_at_its_limit_with_a_whole_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
+    let file = std::fs::File::create(&path).unwrap();
+    // Six records of 76 bytes, which come in vectors of four.
+    let space = super::space::Space::new(6 * 76);
+    let (writer, mut tx) = super::writer::Writer::new(file, &path, Some(space)).unwrap();
+    let pool = Pool::leak(512, HugePages::Never).unwrap();
+    let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+    let mut send = || {
+        let lanes = cache.fill(&mut vector, 4);
+        vector.length[..lanes].fill(60);
+        let taken = stoa_engine::TxQueue::transmit(&mut tx, &mut vector, &mut cache);
+        cache.free_from(&mut vector, 0);
+        taken
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // Nothing is taken any more, so that what comes is counted as dropped.
+    while send() > 0 {
+        assert!(Instant::now() < deadline, "it still takes frames");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    while writer.failed().is_none() {
+        assert!(Instant::now() < deadline, "it says nothing");
+        std::thread::yield_now();
+    }
+    let reason = writer.failed().unwrap();
+    assert!(reason.contains("out.pcap") && reason.contains("limit of 456 bytes"), "{reason}");
+    drop((writer, tx));
+    let capture = Capture::parse(std::fs::read(&path).unwrap(), FRAME_MAX).unwrap();
+    assert!(capture.len() <= 6 && capture.len() % 4 == 0, "{}", capture.len());
 }

@@ -2,7 +2,8 @@
 //! stall: the worker puts records into a bounded ring of bytes, and a thread
 //! of the port writes them. While more waits than a part of the ring holds, the
 //! capture files that are read wait ([`backlog`](super::backlog)). When the ring is
-//! full, frames of other ports are dropped and counted.
+//! full, frames of other ports are dropped and counted. So are all frames from when the
+//! file has taken the [`space`](super::space) that it may take.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,6 +18,7 @@ use stoa_engine::worker::Wakeup;
 use stoa_engine::{PoolCache, TxQueue, Vector};
 
 use super::backlog::Backlog;
+use super::space::Space;
 use crate::error::OpenError;
 
 /// Bytes that may wait for the disk. Memory is used only as far as it fills.
@@ -51,14 +53,23 @@ pub(crate) struct PcapTx {
 }
 
 impl Writer {
-    /// Starts the thread, which writes to the new `file` at `path`.
-    pub(crate) fn new(file: File, path: &Path) -> Result<(Self, PcapTx), OpenError> {
+    /// Starts the thread, which writes to the new `file` at `path` as far as `space` permits.
+    pub(crate) fn new(
+        file: File,
+        path: &Path,
+        space: Option<Space>,
+    ) -> Result<(Self, PcapTx), OpenError> {
         let refused = |source| OpenError::File { path: path.to_owned(), source };
-        Self::start(file, path.display().to_string()).map_err(refused)
+        Self::start(file, path.display().to_string(), space).map_err(refused)
     }
 
     /// Starts the thread that writes to an empty file.
-    pub(super) fn start(mut file: File, name: String) -> std::io::Result<(Self, PcapTx)> {
+    pub(super) fn start(
+        mut file: File,
+        name: String,
+        space: Option<Space>,
+    ) -> std::io::Result<(Self, PcapTx)> {
+        // Without regard to the space: a full disk must not refuse a whole configuration.
         file.write_all(&file_header())?;
         let shared = Arc::new(Shared {
             wakeup: Wakeup::new()?,
@@ -69,7 +80,7 @@ impl Writer {
         let (producer, consumer) = rtrb::RingBuffer::new(RING);
         let theirs = shared.clone();
         let thread = std::thread::Builder::new().name("stoa-pcap".into()).spawn(move || {
-            if let Err(error) = run(file, consumer, &theirs) {
+            if let Err(error) = run(file, consumer, &theirs, space) {
                 let _ = theirs.failed.set(format!("{name}: {error}"));
             }
             // The ring is gone: nothing waits for this file any more.
@@ -96,7 +107,12 @@ impl Drop for Writer {
     }
 }
 
-fn run(mut file: File, mut ring: rtrb::Consumer<u8>, shared: &Shared) -> std::io::Result<()> {
+fn run(
+    mut file: File,
+    mut ring: rtrb::Consumer<u8>,
+    shared: &Shared,
+    mut space: Option<Space>,
+) -> std::io::Result<()> {
     loop {
         // Read before the ring, so that all that came before the stop is written.
         let stop = shared.stop.load(Ordering::Acquire);
@@ -104,6 +120,10 @@ fn run(mut file: File, mut ring: rtrb::Consumer<u8>, shared: &Shared) -> std::io
         if let Ok(chunk) = ring.read_chunk(waiting)
             && waiting > 0
         {
+            // The worker adds whole records, so that the file ends with one.
+            if let Some(space) = &mut space {
+                space.take(&file, waiting)?;
+            }
             let (first, second) = chunk.as_slices();
             file.write_all(first)?;
             file.write_all(second)?;
