@@ -153,7 +153,8 @@ impl PortChecker<'_> {
                 format!("Use {}.", given.buffer_size.next_multiple_of(MEMIF_BUFFER_STEP)),
             );
         }
-        let what = format!("memif {} {} {:?}", given.socket, given.id, given.role);
+        let socket = file_name(&given.socket);
+        let what = format!("memif {socket} {} {:?}", given.id, given.role);
         if let Err(owner) = self.device_locks.lock(what, self.interface) {
             self.errors.add(
                 format!("{}/memif", self.path),
@@ -191,14 +192,14 @@ impl PortChecker<'_> {
     fn pcap(&mut self, given: &Pcap) -> v1::Pcap {
         let path = format!("{}/pcap/output", self.path);
         if !given.output.is_empty() && given.output != NULL_DEVICE {
-            if given.input == given.output {
+            if file_name(&given.input) == file_name(&given.output) {
                 self.errors.add(
                     &path,
                     "input and output are the same file, and the output is replaced at the start",
                     "Use another file for the output.",
                 );
             }
-            let what = format!("pcap output {}", given.output);
+            let what = format!("pcap output {}", file_name(&given.output));
             if let Err(owner) = self.device_locks.lock(what, self.interface) {
                 self.errors.add(
                     path,
@@ -257,6 +258,11 @@ impl PortChecker<'_> {
             vlan: given.vlan,
         })
     }
+}
+
+/// The name of a file or socket without its folder. All are in one folder, so that it tells them apart.
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Whether this is a name as the type `device-name` of the module describes it.

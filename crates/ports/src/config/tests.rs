@@ -37,3 +37,29 @@ fn what_is_held_alone_excludes_another() {
     assert!(dpdk("net_ring0").excludes(&dpdk("net_ring0,nodeaction=r:0:CREATE")));
     assert!(!dpdk("net_ring0").excludes(&dpdk("net_ring1")));
 }
+
+#[test]
+fn a_name_and_a_path_may_be_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let output = |path: &str| {
+        let output = Some(PathBuf::from(path));
+        PortConfig::Pcap(PcapConfig { output, ..PcapConfig::default() })
+    };
+    let master = |socket: &str| {
+        let (socket, role) = (socket.to_owned(), MemifRole::Master);
+        PortConfig::Memif(MemifConfig { socket, role, ..MemifConfig::default() })
+    };
+    for port in [&output as &dyn Fn(&str) -> PortConfig, &master] {
+        assert!(port("one").excludes(&port(&place("one"))));
+        assert!(port(&place("one")).excludes(&port("one")));
+        assert!(port(&place("one")).excludes(&port(&place("./one"))));
+        assert!(!port("one").excludes(&port(&place("two"))));
+        // Of tools, which have no folder.
+        let elsewhere = other.path().join("one").display().to_string();
+        assert!(!port(&place("one")).excludes(&port(&elsewhere)));
+    }
+    assert!(!master("@one").excludes(&master("one")), "an abstract name is not a file");
+    assert!(!output("/dev/null").excludes(&output("/dev/null")));
+}
