@@ -12,16 +12,27 @@ const DELETED: &[u8] = b" (deleted)";
 
 /// Whether another file is in the place of this program's file: Stoa was upgraded since this process started.
 pub fn is_replaced() -> bool {
-    let Ok(path) = std::fs::read_link(RUNNING) else { return false };
+    is_other(RUNNING).unwrap_or(false)
+}
+
+/// As [`is_replaced`], of the process `pid`.
+///
+/// # Errors
+/// When there is no such process, or its program may not be read.
+pub fn is_replaced_in(pid: u64) -> std::io::Result<bool> {
+    is_other(&format!("/proc/{pid}/exe"))
+}
+
+fn is_other(link: &str) -> std::io::Result<bool> {
+    let path = std::fs::read_link(link)?;
     let bytes = path.as_os_str().as_bytes();
     let path = Path::new(OsStr::from_bytes(bytes.strip_suffix(DELETED).unwrap_or(bytes)));
     // The link leads to the file of the process even after its deletion.
-    match (std::fs::metadata(RUNNING), std::fs::metadata(path)) {
-        (Ok(running), Ok(present)) => {
-            (running.dev(), running.ino()) != (present.dev(), present.ino())
-        }
-        _ => false,
-    }
+    let running = std::fs::metadata(link)?;
+    let is_other = |present: std::fs::Metadata| {
+        (running.dev(), running.ino()) != (present.dev(), present.ino())
+    };
+    Ok(std::fs::metadata(path).is_ok_and(is_other))
 }
 
 #[cfg(test)]
@@ -35,10 +46,11 @@ mod tests {
     fn a_replaced_file_is_noticed() {
         if let Some(place) = std::env::var_os(ALONE) {
             let place = Path::new(&place);
-            assert!(!is_replaced());
+            let own = u64::from(std::process::id());
+            assert!(!is_replaced() && !is_replaced_in(own).unwrap());
             std::fs::copy(place, place.with_extension("new")).unwrap();
             std::fs::rename(place.with_extension("new"), place).unwrap();
-            assert!(is_replaced());
+            assert!(is_replaced() && is_replaced_in(own).unwrap());
             // A removed package needs no restart.
             std::fs::remove_file(place).unwrap();
             assert!(!is_replaced());

@@ -25,8 +25,9 @@ const UNITS: [&str; 3] = ["stoa.service", "stoa-forwarder.service", "stoa-contro
   sudo systemd-run --on-calendar=03:00 stoa upgrade    Restart at night
 
 A new package does not touch the running router. This command restarts it: by systemd if systemd
-started it, else process by process below `stoa run`, which itself stays. While the forwarder
-restarts, nothing is forwarded. Does nothing if all processes run the installed program.")]
+started it. Without systemd, restart `stoa run` yourself: an older one starts the installed program
+with its own arguments. While the forwarder restarts, nothing is forwarded. Does nothing if all
+processes run the installed program.")]
 pub struct Arguments {
     #[command(flatten)]
     socket: SocketArgument,
@@ -40,8 +41,9 @@ pub fn execute(arguments: Arguments) -> Outcome {
         show::print("All processes run the installed program: nothing to restart.")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let units = units_of(&status);
+    let units = units_of(&to_restart(&status, &outdated));
     if units.is_empty() {
+        check_supervisor(status.supervisor_pid)?;
         let pids = [("controller", status.controller_pid), ("forwarder", status.forwarder_pid)];
         let pids = pids.into_iter().filter(|(name, _)| outdated.contains(name));
         supervise::restart_children(status.supervisor_pid, pids.map(|(_, pid)| pid))
@@ -67,15 +69,42 @@ async fn status(socket: &SocketArgument) -> Result<StatusReply, Failure> {
     Ok(client.status(StatusRequest {}).await?.into_inner())
 }
 
-/// The units of systemd that have started processes of this router.
-fn units_of(status: &StatusReply) -> Vec<&'static str> {
-    let pids = [status.supervisor_pid, status.controller_pid, status.forwarder_pid];
+/// The processes that are restarted: those that are outdated, and the supervisor, which has started them.
+fn to_restart(status: &StatusReply, outdated: &[&str]) -> Vec<u64> {
+    let all = [("controller", status.controller_pid), ("forwarder", status.forwarder_pid)];
+    let outdated = all.into_iter().filter(|(name, _)| outdated.contains(name));
+    outdated.map(|(_, pid)| pid).chain([status.supervisor_pid]).filter(|pid| *pid != 0).collect()
+}
+
+/// Refuses when the supervisor itself is outdated: it would start the installed program with the arguments of its own
+/// version, and ports may be refused without the new ones.
+fn check_supervisor(pid: u64) -> Result<(), Failure> {
+    // Without one, there is a better message later.
+    if pid == 0 {
+        return Ok(());
+    }
+    let is_replaced = stoa_api::program::is_replaced_in(pid).map_err(|error| {
+        let what =
+            format!("cannot determine the program of `stoa run` ({pid}), run this command as root");
+        Failure::context(what, error)
+    })?;
+    match is_replaced {
+        false => Ok(()),
+        true => Err(Failure::Message(format!(
+            "nothing was restarted: `stoa run` (process {pid}) itself runs the program from before the upgrade, and \
+             no unit of systemd has started it: stop it and start it again"
+        ))),
+    }
+}
+
+/// The units of systemd that have started these processes.
+fn units_of(pids: &[u64]) -> Vec<&'static str> {
     let is_ours = |unit: &&'static str| {
         let mut command = Command::new("systemctl");
         let shown = command.args(["show", "-p", "MainPID", "--value", unit]).output();
         let Ok(shown) = shown else { return false };
         let pid = String::from_utf8_lossy(&shown.stdout).trim().parse::<u64>();
-        pid.is_ok_and(|pid| pid != 0 && pids.contains(&pid))
+        pid.is_ok_and(|pid| pids.contains(&pid))
     };
     UNITS.into_iter().filter(is_ours).collect()
 }
@@ -97,5 +126,39 @@ fn wait(socket: &SocketArgument) -> Result<StatusReply, Failure> {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_outdated_is_restarted() {
+        let two = StatusReply { controller_pid: 7, forwarder_pid: 8, ..StatusReply::default() };
+        assert_eq!(to_restart(&two, &["controller"]), [7]);
+        assert_eq!(to_restart(&two, &["forwarder"]), [8]);
+        assert_eq!(to_restart(&two, &["controller", "forwarder"]), [7, 8]);
+        let one = StatusReply { supervisor_pid: 6, ..two };
+        assert_eq!(to_restart(&one, &["controller"]), [7, 6]);
+    }
+
+    #[test]
+    fn an_outdated_supervisor_must_be_restarted_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("sleep");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let mut supervisor = Command::new(&program).arg("600").spawn().unwrap();
+        let pid = u64::from(supervisor.id());
+        let current = check_supervisor(pid);
+        std::fs::remove_file(&program).unwrap();
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let outdated = check_supervisor(pid);
+        supervisor.kill().unwrap();
+        supervisor.wait().unwrap();
+        assert!(current.is_ok());
+        let Err(Failure::Message(text)) = outdated else { panic!("it is not refused") };
+        assert!(text.contains("stop it and start it again"), "{text}");
+        assert!(check_supervisor(0).is_ok());
     }
 }
