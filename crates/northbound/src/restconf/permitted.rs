@@ -196,7 +196,7 @@ impl NamedNodes<'_> {
         let may = |operation| self.rights.may(operation, &steps);
         let is_np_container = schema_of(&steps).is_some_and(|schema| schema.is_np_container());
         let is_seen = may(Operation::Read);
-        if !may(Operation::Delete) && !(is_np_container && is_seen) {
+        if !(may(Operation::Delete) || is_np_container && is_seen) {
             return Err(Fault::forbidden(path).into());
         }
         self.hidden_below(path, &steps, None)?;
