@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::learned::RouteSource;
 use crate::linux::netns::{identity, run_in};
-use crate::linux::peer::Admission;
+use crate::linux::peer::{Admission, Entrance};
 use crate::route_sources::RouteSourceState;
 use connection::{Connection, Disconnect};
 use reporter::Reporter;
@@ -93,7 +93,7 @@ pub async fn run(route_source: RouteSource, settings: Settings, state: Arc<Route
 struct Server {
     reporter: Reporter,
     settings: Settings,
-    admission: Admission,
+    admission: Arc<Admission>,
 }
 
 /// An event of a connection or of the listener.
@@ -122,13 +122,14 @@ impl Server {
     /// Serves until the listener is lost; returns the reason.
     async fn serve(&mut self, listener: TcpListener) -> String {
         let namespace_id = identity(&self.settings.netns);
+        let mut entrance = Entrance::open(self.admission.clone(), self.reporter.name(), listener);
         let (mut current, mut next): (Option<Connection>, Option<Connection>) = (None, None);
         let reason = loop {
             let event = tokio::select! {
                 biased;
                 event = Connection::next_event(&mut current) => ConnectionEvent::Current(event),
                 event = Connection::next_event(&mut next) => ConnectionEvent::Next(event),
-                accepted = self.accept(&listener, namespace_id) => match accepted {
+                accepted = self.accept(&mut entrance, namespace_id) => match accepted {
                     Ok(stream) => ConnectionEvent::Accepted(stream),
                     Err(reason) => ConnectionEvent::ListenerLost(reason),
                 },
@@ -136,13 +137,18 @@ impl Server {
             match event {
                 ConnectionEvent::Accepted(stream) => {
                     let mut new = self.start_session(stream);
-                    match current.as_ref().is_some_and(|old| self.admission.is_held(old.stream())) {
-                        false => next = Some(new),
+                    let held = current.as_ref().map(|old| self.admission.is_held(old.stream()));
+                    let is_held = match held {
+                        Some(held) => held.await,
+                        None => false,
+                    };
+                    match is_held {
                         true => {
                             // Connection collision resolution (RFC 4486).
                             new.cease(7);
                             self.admission.refuse_second(self.reporter.name());
                         }
+                        false => next = Some(new),
                     }
                 }
                 ConnectionEvent::Current(event) => self.process_current(&mut current, event).await,
@@ -223,22 +229,17 @@ impl Server {
         self.process_current(current, Ok(())).await;
     }
 
-    /// Accepts a connection of a permitted user of this machine.
+    /// The next connection of a permitted user of this machine.
     async fn accept(
         &self,
-        listener: &TcpListener,
+        entrance: &mut Entrance,
         namespace_id: Option<(u64, u64)>,
     ) -> Result<TcpStream, String> {
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) => {
-                        if self.admission.admits(self.reporter.name(), &stream, from) {
-                            return Ok(stream);
-                        }
-                    }
-                    Err(error) => return Err(format!("cannot accept connections: {error}")),
-                },
+                accepted = entrance.next() => {
+                    return accepted.map_err(|error| format!("cannot accept connections: {error}"));
+                }
                 () = sleep(NETNS_CHECK_INTERVAL) => {
                     if identity(&self.settings.netns) != namespace_id {
                         return Err("the network namespace was replaced".to_owned());

@@ -1,12 +1,16 @@
 //! Who may connect to a route source over TCP on this machine: the users of routing daemons. A Unix socket would name
 //! its peer, but FRR and BIRD connect over TCP only; the kernel's list of sockets has the user of each.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::unistd::{Uid, User};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::netns;
 
@@ -14,6 +18,13 @@ use super::netns;
 const LISTS: [&str; 2] = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
 /// State of a connection that both ends hold open.
 const ESTABLISHED: &str = "01";
+/// Pause between two checks, each of which reads the lists of the whole namespace.
+const PAUSE: Duration = Duration::from_millis(100);
+/// New connections of one check.
+const BATCH: usize = 128;
+
+/// A new connection and where it comes from.
+type Accepted = (TcpStream, SocketAddr);
 
 /// Decides who may connect to a route source.
 #[derive(Debug)]
@@ -25,22 +36,103 @@ pub struct Admission {
     last_refusal: Mutex<String>,
 }
 
-impl Admission {
-    /// For connections in the network namespace `netns`.
-    pub fn new(netns: &str, users: &[String]) -> Admission {
-        let (netns, users) = (netns.to_owned(), users.to_vec());
-        Admission { netns, users, last_refusal: Mutex::default() }
+/// The permitted connections of a listener. They are checked on a task of its own, so that whoever waits for one may
+/// stop to wait without losing it, and in batches, so that many refused ones delay others little.
+#[derive(Debug)]
+pub struct Entrance {
+    admitted: mpsc::Receiver<io::Result<TcpStream>>,
+    task: JoinHandle<()>,
+}
+
+impl Entrance {
+    /// Accepts the connections of `listener` that are permitted; refusals are logged.
+    pub fn open(admission: Arc<Admission>, route_source: &str, listener: TcpListener) -> Entrance {
+        let (sender, admitted) = mpsc::channel(1);
+        let task = tokio::spawn(admission.serve(route_source.to_owned(), listener, sender));
+        Entrance { admitted, task }
     }
 
-    /// Whether a new connection is admitted; a refusal is logged.
-    pub fn admits(&self, route_source: &str, stream: &TcpStream, from: SocketAddr) -> bool {
-        let refusal = match netns::is_local(stream, from) {
-            false => Some("the peer is not on this machine".to_owned()),
-            true => self.refusal(stream),
+    /// The next connection. Nothing is lost when the caller stops to wait.
+    ///
+    /// # Errors
+    /// When the listener fails.
+    pub async fn next(&mut self) -> io::Result<TcpStream> {
+        let next = self.admitted.recv().await;
+        next.unwrap_or_else(|| Err(io::Error::other("the listener is closed")))
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Admission {
+    /// For connections in the network namespace `netns`.
+    pub fn new(netns: &str, users: &[String]) -> Arc<Admission> {
+        let (netns, users) = (netns.to_owned(), users.to_vec());
+        Arc::new(Admission { netns, users, last_refusal: Mutex::default() })
+    }
+
+    /// Accepts and checks connections until the listener fails.
+    async fn serve(
+        self: Arc<Self>,
+        route_source: String,
+        listener: TcpListener,
+        admitted: mpsc::Sender<io::Result<TcpStream>>,
+    ) {
+        loop {
+            let checked = match accept(&listener).await {
+                Ok(batch) => self.clone().check(batch).await,
+                Err(error) => Err(error),
+            };
+            let checked = match checked {
+                Ok(checked) => checked,
+                Err(error) => {
+                    // Without a receiver, nobody is interested.
+                    let _ = admitted.send(Err(error)).await;
+                    return;
+                }
+            };
+            for (stream, refusal) in checked {
+                match refusal {
+                    Some(refusal) => self.log(&route_source, &refusal),
+                    None if admitted.send(Ok(stream)).await.is_err() => return,
+                    None => {}
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The connections, each with the reason if it is refused.
+    async fn check(
+        self: Arc<Self>,
+        batch: Vec<Accepted>,
+    ) -> io::Result<Vec<(TcpStream, Option<String>)>> {
+        let check = move || {
+            let lists = lists(&self.netns);
+            let owners = lists.as_ref().map(|lists| owners(lists));
+            let refusal = |stream: &TcpStream, from| {
+                if !netns::is_local(stream, from) {
+                    return Some("the peer is not on this machine".to_owned());
+                }
+                match (&owners, ends(stream)) {
+                    (Ok(owners), Ok(ends)) => self.refusal(owner(owners, ends)),
+                    (Err(error), _) => Some(format!("its user is unknown: {error}")),
+                    (_, Err(error)) => Some(format!("its addresses are unknown: {error}")),
+                }
+            };
+            batch
+                .into_iter()
+                .map(|(stream, from)| {
+                    let refusal = refusal(&stream, from);
+                    (stream, refusal)
+                })
+                .collect()
         };
-        let Some(refusal) = refusal else { return true };
-        self.log(route_source, &refusal);
-        false
+        spawn_blocking(check).await.map_err(io::Error::other)
     }
 
     /// Logs that a connection was refused because another one is in use.
@@ -57,16 +149,18 @@ impl Admission {
     }
 
     /// Whether a process still holds the other end of the connection open.
-    pub fn is_held(&self, stream: &TcpStream) -> bool {
-        matches!(self.user(stream), Ok(Some(_)))
+    pub fn is_held(&self, stream: &TcpStream) -> impl Future<Output = bool> + use<> {
+        let (netns, ends) = (self.netns.clone(), ends(stream));
+        async move {
+            let Ok(ends) = ends else { return false };
+            let is_held = move || lists(&netns).is_ok_and(|it| owner(&owners(&it), ends).is_some());
+            spawn_blocking(is_held).await.unwrap_or(false)
+        }
     }
 
-    fn refusal(&self, stream: &TcpStream) -> Option<String> {
-        let user = match self.user(stream) {
-            Ok(Some(user)) => user,
-            Ok(None) => return Some("no process holds its other end".to_owned()),
-            Err(error) => return Some(format!("its user is unknown: {error}")),
-        };
+    /// Why a connection of this user is refused; `None`: it is not.
+    fn refusal(&self, user: Option<u32>) -> Option<String> {
+        let Some(user) = user else { return Some("no process holds its other end".to_owned()) };
         let is_permitted = |name: &String| match name.parse::<u32>() {
             Ok(number) => number == user,
             Err(_) => {
@@ -80,34 +174,55 @@ impl Admission {
         let name = name.unwrap_or_else(|| user.to_string());
         Some(format!("user {name} is not permitted: add it to peer-user, if it is the daemon's"))
     }
-
-    /// The user of the socket at the other end.
-    fn user(&self, stream: &TcpStream) -> io::Result<Option<u32>> {
-        // What is local here is remote there.
-        let (theirs, ours) = (stream.peer_addr()?, stream.local_addr()?);
-        netns::run_in(&self.netns, || {
-            for list in LISTS {
-                // Without IPv6 there is no second list.
-                let Ok(text) = std::fs::read_to_string(list) else { continue };
-                if let Some(user) = owner(&text, theirs, ours) {
-                    return Ok(Some(user));
-                }
-            }
-            Ok(None)
-        })
-    }
 }
 
-/// The user of an established connection in a list of sockets. A socket without an inode has no process any more, and
-/// the list shows root as its user.
-fn owner(list: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
-    let ends = [false, true].map(|mapped| (written(local, mapped), written(remote, mapped)));
-    list.lines().skip(1).find_map(|line| {
+/// Waits for a connection, and takes all that wait with it.
+async fn accept(listener: &TcpListener) -> io::Result<Vec<Accepted>> {
+    let mut batch = vec![listener.accept().await?];
+    while batch.len() < BATCH {
+        tokio::select! {
+            biased;
+            // The next call reports an error again, unless it was of one connection.
+            Ok(next) = listener.accept() => batch.push(next),
+            () = std::future::ready(()) => break,
+        }
+    }
+    Ok(batch)
+}
+
+/// The socket at the other end: its own address and the one that it is connected to. What is local here is remote
+/// there.
+fn ends(stream: &TcpStream) -> io::Result<(SocketAddr, SocketAddr)> {
+    Ok((stream.peer_addr()?, stream.local_addr()?))
+}
+
+/// The lists of TCP sockets in a network namespace.
+fn lists(netns: &str) -> io::Result<String> {
+    // Without IPv6 there is no second list.
+    let read = || Ok(LISTS.iter().filter_map(|list| std::fs::read_to_string(list).ok()).collect());
+    netns::run_in(netns, read)
+}
+
+/// The users of established connections by their two addresses, as in lists of sockets. A socket without an inode has
+/// no process any more, and the list shows root as its user.
+fn owners(lists: &str) -> HashMap<(&str, &str), u32> {
+    let entries = lists.lines().filter_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
         let (local, remote, state) = (fields.next()?, fields.next()?, fields.next()?);
-        let is_it = ends.iter().any(|end| end.0 == local && end.1 == remote);
         let (user, inode) = (fields.nth(3)?, fields.nth(1)?);
-        (is_it && state == ESTABLISHED && inode != "0").then(|| user.parse().ok()).flatten()
+        let is_held = state == ESTABLISHED && inode != "0";
+        is_held.then(|| user.parse().ok()).flatten().map(|user: u32| ((local, remote), user))
+    });
+    entries.collect()
+}
+
+/// The user of the connection with these ends.
+fn owner(
+    owners: &HashMap<(&str, &str), u32>,
+    (local, remote): (SocketAddr, SocketAddr),
+) -> Option<u32> {
+    [false, true].into_iter().find_map(|mapped| {
+        owners.get(&(written(local, mapped).as_str(), written(remote, mapped).as_str())).copied()
     })
 }
 
@@ -132,26 +247,70 @@ fn written(end: SocketAddr, mapped: bool) -> String {
 mod tests {
     use super::*;
 
-    async fn connection(address: &str) -> (TcpStream, std::net::TcpStream, SocketAddr) {
-        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
-        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, from) = listener.accept().await.unwrap();
-        (stream, client, from)
+    /// An entrance and its address.
+    async fn entrance(address: &str) -> (Entrance, Arc<Admission>, SocketAddr) {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let (address, admission) = (listener.local_addr().unwrap(), Admission::new("", &[]));
+        (Entrance::open(admission.clone(), "x", listener), admission, address)
+    }
+
+    async fn next(entrance: &mut Entrance) -> TcpStream {
+        let next = tokio::time::timeout(Duration::from_secs(5), entrance.next()).await;
+        next.expect("a connection is admitted").unwrap()
     }
 
     #[tokio::test]
     async fn the_user_of_the_other_end_decides() {
-        let own = Uid::effective().as_raw();
-        let admission = Admission::new("", &[]);
         for address in ["127.0.0.1:0", "[::1]:0"] {
-            let (stream, client, from) = connection(address).await;
-            assert_eq!(admission.user(&stream).unwrap(), Some(own), "{address}");
-            assert!(admission.admits("x", &stream, from) && admission.is_held(&stream));
+            let (mut entrance, admission, address) = entrance(address).await;
+            let client = std::net::TcpStream::connect(address).unwrap();
+            let stream = next(&mut entrance).await;
+            assert_eq!(stream.peer_addr().unwrap(), client.local_addr().unwrap());
+            assert!(admission.is_held(&stream).await);
             // Data that was sent before does not keep it: nobody is there any more.
             std::io::Write::write_all(&mut &client, b"forged").unwrap();
             drop(client);
-            assert!(!admission.is_held(&stream) && !admission.admits("x", &stream, from));
+            assert!(!admission.is_held(&stream).await);
+            // Nor does it admit a new one.
+            let gone = std::net::TcpStream::connect(address).unwrap();
+            std::io::Write::write_all(&mut &gone, b"forged").unwrap();
+            drop(gone);
+            let client = std::net::TcpStream::connect(address).unwrap();
+            let stream = next(&mut entrance).await;
+            assert_eq!(stream.peer_addr().unwrap(), client.local_addr().unwrap());
         }
+        let own = Uid::effective().as_raw();
+        let admission = Admission::new("", &["4711".to_owned()]);
+        assert_eq!(admission.refusal(Some(own)), None);
+        assert_eq!(admission.refusal(Some(4711)), None);
+        assert!(admission.refusal(Some(4712)).unwrap().contains("4712 is not permitted"));
+        assert!(admission.refusal(None).unwrap().contains("no process"));
+    }
+
+    #[tokio::test]
+    async fn refused_connections_are_checked_together() {
+        let (mut entrance, _, address) = entrance("127.0.0.1:0").await;
+        for _ in 0..100 {
+            drop(std::net::TcpStream::connect(address).unwrap());
+        }
+        let client = std::net::TcpStream::connect(address).unwrap();
+        // One check for each, a tenth of a second apart, would take ten seconds.
+        let stream = next(&mut entrance).await;
+        assert_eq!(stream.peer_addr().unwrap(), client.local_addr().unwrap());
+    }
+
+    #[tokio::test]
+    async fn who_stops_to_wait_loses_nothing() {
+        let (mut entrance, _, address) = entrance("127.0.0.1:0").await;
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        for _ in 0..100 {
+            tokio::select! {
+                biased;
+                it = entrance.next() => return drop(it.unwrap()),
+                () = tokio::time::sleep(Duration::from_micros(100)) => {}
+            }
+        }
+        next(&mut entrance).await;
     }
 
     #[test]
@@ -162,7 +321,7 @@ mod tests {
             2: 0100007F:A3D4 0100007F:0A3C 01 00000000:00000000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1\n \
             3: 0000000000000000FFFF00000100007F:A3D5 0000000000000000FFFF00000100007F:0A3C 01 0:0 0:0 0 122 0 4713 1\n";
         let server = "127.0.0.1:2620".parse().unwrap();
-        let user = |port: u16| owner(list, ([127, 0, 0, 1], port).into(), server);
+        let user = |port: u16| owner(&owners(list), (([127, 0, 0, 1], port).into(), server));
         assert_eq!(user(0xa3d2), Some(120));
         assert_eq!(user(0xa3d3), None, "it is closing");
         assert_eq!(user(0xa3d4), None, "no process holds it");

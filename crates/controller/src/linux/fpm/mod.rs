@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 pub use reader::{FramingError, Reader, RouteCounts};
 
 use super::devices::Devices;
-use super::peer::Admission;
+use super::peer::{Admission, Entrance};
 use super::{NamespaceContext, RETRY_DELAY};
 use crate::learned::{Event, RouteSource};
 use crate::route_sources::RouteSourceState;
@@ -75,7 +75,7 @@ struct Server {
     route_source: RouteSource,
     context: NamespaceContext,
     state: Arc<RouteSourceState>,
-    admission: Admission,
+    admission: Arc<Admission>,
     /// What the previous session had announced when it ended.
     last_counts: RouteCounts,
 }
@@ -103,8 +103,10 @@ impl Server {
     /// Serves one connection after the other. Returns why the listener was lost.
     async fn serve(&mut self, listener: TcpListener, mut devices: Devices) -> String {
         let namespace_id = self.context.identity();
+        let name = &self.route_source.source().name;
+        let mut entrance = Entrance::open(self.admission.clone(), name, listener);
         loop {
-            let mut stream = match self.accept(&listener, namespace_id).await {
+            let mut stream = match self.accept(&mut entrance, namespace_id).await {
                 Ok(stream) => stream,
                 Err(reason) => return reason,
             };
@@ -113,7 +115,8 @@ impl Server {
                 let route_source = &self.route_source.source().name;
                 tracing::info!(route_source, "zebra has connected");
                 self.route_source.send(vec![Event::Up]).await;
-                let end = self.session(&mut stream, &listener, &mut devices, namespace_id).await;
+                let end =
+                    self.session(&mut stream, &mut entrance, &mut devices, namespace_id).await;
                 self.route_source.send(vec![Event::Down]).await;
                 let (reason, next) = match end {
                     SessionEnd::Closed(reason) => (reason, None),
@@ -136,23 +139,17 @@ impl Server {
         }
     }
 
-    /// Accepts a connection of a permitted user of this machine.
+    /// The next connection of a permitted user of this machine.
     async fn accept(
         &self,
-        listener: &TcpListener,
+        entrance: &mut Entrance,
         namespace_id: Option<(u64, u64)>,
     ) -> Result<TcpStream, String> {
         loop {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, from)) => {
-                        let name = &self.route_source.source().name;
-                        if self.admission.admits(name, &stream, from) {
-                            return Ok(stream);
-                        }
-                    }
-                    Err(error) => return Err(format!("cannot accept connections: {error}")),
-                },
+                accepted = entrance.next() => {
+                    return accepted.map_err(|error| format!("cannot accept connections: {error}"));
+                }
                 () = sleep(NETNS_CHECK_INTERVAL) => {
                     if self.context.identity() != namespace_id {
                         return Err("the network namespace was replaced".to_owned());
@@ -165,7 +162,7 @@ impl Server {
     async fn session(
         &mut self,
         stream: &mut TcpStream,
-        listener: &TcpListener,
+        entrance: &mut Entrance,
         devices: &mut Devices,
         namespace_id: Option<(u64, u64)>,
     ) -> SessionEnd {
@@ -210,9 +207,9 @@ impl Server {
                     self.finish_walk(&reader.announced, &previous).await;
                     None
                 }
-                accepted = self.accept(listener, namespace_id) => {
+                accepted = self.accept(entrance, namespace_id) => {
                     let end = match accepted {
-                        Ok(_) if self.admission.is_held(stream) => {
+                        Ok(_) if self.admission.is_held(stream).await => {
                             self.admission.refuse_second(&self.route_source.source().name);
                             continue;
                         }
