@@ -143,8 +143,8 @@ impl Peer {
             }
             let Some((_, sender)) = &mut self.rings else { continue };
             let mut batch = sender.batch();
-            for at in sent..sent + due.min(BATCH as u64) {
-                if batch.put(&flood[at as usize % flood.len()]).is_err() {
+            for _ in 0..due.min(BATCH as u64) {
+                if batch.put(&flood[sent as usize % flood.len()]).is_err() {
                     break;
                 }
                 sent += 1;

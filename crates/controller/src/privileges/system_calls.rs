@@ -87,7 +87,7 @@ fn filter(process: Process) -> Result<BpfProgram, seccompiler::Error> {
         Process::Forwarder => &[],
         Process::Controller => &FORBIDDEN_TO_CONTROLLER,
     };
-    let numbers = FORBIDDEN.iter().chain(more).map(|number| i64::from(*number));
+    let numbers = FORBIDDEN.iter().chain(more).copied();
     let mut all: Vec<i64> = numbers.collect();
     if cfg!(target_arch = "x86_64") {
         let of_x32: Vec<i64> = all.iter().chain(&OF_X32).map(|number| number | X32).collect();

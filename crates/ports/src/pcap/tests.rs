@@ -272,5 +272,5 @@ fn a_file_ends_at_its_limit_with_a_whole_record() {
     assert!(reason.contains("out.pcap") && reason.contains("limit of 456 bytes"), "{reason}");
     drop((writer, tx));
     let capture = Capture::parse(std::fs::read(&path).unwrap(), FRAME_MAX).unwrap();
-    assert!(capture.len() <= 6 && capture.len() % 4 == 0, "{}", capture.len());
+    assert!(capture.len() <= 6 && capture.len().is_multiple_of(4), "{}", capture.len());
 }
