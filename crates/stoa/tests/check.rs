@@ -59,13 +59,14 @@ fn a_check_knows_the_folders_of_ports() {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let pcap = r#"{"pcap": {"output": "/srv/captures/out.pcap"}}"#;
-    assert_eq!(check(pcap, &[]), (Some(0), String::new()));
+    let named = r#"{"pcap": {"output": "out.pcap"}}"#;
+    assert_eq!(check(named, &[]), (Some(0), String::new()));
     assert_eq!(check(pcap, &["--pcap-folder", "/srv/captures"]), (Some(0), String::new()));
-    let (code, errors) = check(pcap, &["--pcap-folder", "/var/lib/stoa/pcap"]);
-    assert!(
-        code == Some(1) && errors.contains("is not in the folder of capture files"),
-        "{errors}"
-    );
+    for options in [&["--pcap-folder", "/var/lib/stoa/pcap"][..], &[]] {
+        let (code, errors) = check(pcap, options);
+        let is_refused = errors.contains("is not in the folder of capture files");
+        assert!(code == Some(1) && is_refused, "{errors}");
+    }
     let memif = r#"{"memif": {"socket": "/run/other/memif.sock", "role": "master", "id": 1}}"#;
     let (code, errors) = check(memif, &["--memif-folder", "/run/stoa/memif"]);
     assert!(

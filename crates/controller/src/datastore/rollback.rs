@@ -54,11 +54,10 @@ impl Datastore {
         Ok(candidate)
     }
 
-    /// The configuration of `back` commits ago. Running counts as the last one, even if it is not in the history. The
-    /// rollback of an unconfirmed commit is no commit: it has the configuration of the one before.
+    /// The configuration `back` entries ago, as the history shows them. Running counts as the last one, even if it is
+    /// not in the history.
     fn back(&self, back: usize) -> Result<Arc<DataTree<'static>>, Refusal> {
-        let mut list = self.history();
-        list.retain(|entry| !entry.is_rollback);
+        let list = self.history();
         let newest = list.first().map(|entry| self.history_tree(entry.number)).transpose()?;
         let running = self.tree(Store::Running);
         let is_newest = match &newest {

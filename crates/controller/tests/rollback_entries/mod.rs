@@ -44,8 +44,8 @@ async fn a_rollback_is_an_entry_of_its_own() {
     let newest = operator.history().await.entries[0].clone();
     assert_eq!(newest.number, 4);
     assert!(newest.author != "stoa" && newest.comment.contains("cancelled"), "{newest:?}");
-    // A rollback does not count as a commit: one commit ago is before 25.
-    let back = v1::RollbackRequest { back: 1, ..Default::default() };
+    // Each line of the history counts: two rollbacks and the commit of 25 are newer than 24.
+    let back = v1::RollbackRequest { back: 3, ..Default::default() };
     assert_eq!(operator.client.rollback(back).await.unwrap().into_inner().errors, []);
     assert!(operator.text(v1::Store::Candidate).await.contains("\"prefix-length\": 24"));
     operator.client.discard(v1::DiscardRequest::default()).await.unwrap();

@@ -1,7 +1,6 @@
 //! A desired state without a machine: the transaction of the forwarder, with ports that open no device. `stoa check`
 //! refuses with it what `stoa run` would refuse, since both run the same code on tables of the same size.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use stoa_api::v1;
@@ -13,12 +12,7 @@ use super::apply::Forwarder;
 use super::desired::{DesiredState, Workers};
 use super::limits::Limits;
 
-/// The folder of files that are named without one, and of sockets of DPDK devices, where none is given: nothing is
-/// opened in it.
-const ANY_FOLDER: &str = "/run/stoa";
-
-/// What a forwarder that starts with `desired` refuses, whatever devices and CPUs its machine has. Where a folder of
-/// ports is unknown, their files may be in any.
+/// What a forwarder that starts with `desired` and these folders refuses, whatever devices and CPUs its machine has.
 ///
 /// # Errors
 /// All errors that were found.
@@ -26,10 +20,7 @@ pub fn check(desired: &v1::Desired, folders: Folders) -> Result<(), Vec<v1::Vali
     let desired = DesiredState::parse(desired)?;
     let workers =
         Workers { cpus: Vec::new(), huge_pages: HugePages::Never, ..desired.workers.clone() };
-    let open = move |config: &PortConfig, pool| {
-        let folders = folders.or_named_by(config, Path::new(ANY_FOLDER));
-        open(&folders.confine(config)?, pool)
-    };
+    let open = move |config: &PortConfig, pool| open(&folders.confine(config)?, pool);
     let mut forwarder = Forwarder::stepped(Limits::default(), Arc::new(open));
     match forwarder.apply(DesiredState { workers, ..desired }) {
         Ok(_) => Ok(()),

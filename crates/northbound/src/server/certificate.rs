@@ -45,7 +45,11 @@ impl Files {
         let is_own = given.is_none();
         let (certificate, key) =
             given.unwrap_or_else(|| (own.join("certificate.pem"), own.join("key.pem")));
-        let (client_ca, of_ports) = (https.client_ca.clone(), of_ports.to_vec());
+        let (client_ca, mut of_ports) = (https.client_ca.clone(), of_ports.to_vec());
+        if is_own && client_ca.is_none() {
+            // The state folder may be in one of them: a configuration names no file in a folder below.
+            of_ports.retain(|folder| !own.starts_with(folder));
+        }
         Files { certificate, key, client_ca, own: is_own, of_ports }
     }
 

@@ -73,27 +73,6 @@ impl Folders {
         Ok(config)
     }
 
-    /// The same folders; where there is none, the one that a configuration names, or `default` if it names only a file.
-    #[must_use]
-    pub fn or_named_by(&self, config: &PortConfig, default: &Path) -> Folders {
-        let named = |path: &Path| {
-            let parent = path.parent().filter(|parent| *parent != Path::new(""));
-            Some(parent.unwrap_or(default).to_owned())
-        };
-        let (pcap, memif) = match config {
-            PortConfig::Pcap(pcap) => {
-                let file = pcap.output.iter().find(|it| *it != Path::new(NULL_DEVICE));
-                (file.or(pcap.input.as_ref()).and_then(|file| named(file)), None)
-            }
-            PortConfig::Memif(memif) => (None, named(Path::new(&memif.socket))),
-            _ => (None, None),
-        };
-        let or = |given: &Option<PathBuf>, named: Option<PathBuf>| {
-            given.clone().or(named).or_else(|| Some(default.to_owned()))
-        };
-        Folders { pcap: or(&self.pcap, pcap), memif: or(&self.memif, memif) }
-    }
-
     fn pcap(&self) -> Confined<'_> {
         let folder = self.pcap.as_deref();
         Confined { folder, option: "--pcap-folder", what: "the folder of capture files" }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use stoa_controller::config::workers;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::{privileges, route_sources};
+use stoa_controller::{privileges, route_sources, supervise};
 
 use crate::failure::{Failure, Outcome, plural};
 use crate::folders::FoldersArgument;
@@ -19,8 +19,9 @@ use crate::show;
   stoa check --json examples/two-hosts.json
 
 Needs no privilege and no running router, and opens no device. `stoa run` refuses what this command
-refuses; it may also lack a device, a CPU or a privilege. With the folders of `stoa run`, it checks that files and
-sockets are in them. The exit code is 1 if the configuration has errors.")]
+refuses; it may also lack a device, a CPU or a privilege. Give it the folders of ports that
+`stoa run` has; the service's --memif-folder is /run/stoa/memif. The exit code is 1 if the
+configuration has errors.")]
 pub struct Arguments {
     /// Configuration file, JSON in RFC 7951 encoding
     #[arg(value_name = "FILE")]
@@ -35,7 +36,9 @@ pub struct Arguments {
 /// Checks the file and prints the result.
 pub fn execute(arguments: Arguments) -> Outcome {
     let file = arguments.file.display().to_string();
-    let [pcap, memif] = arguments.folders.absolute()?;
+    let state = supervise::state_folder(&arguments.file);
+    let state = std::path::absolute(&state).map_err(|error| Failure::context(&file, error))?;
+    let [pcap, memif] = arguments.folders.or_below(&state)?.map(Some);
     let folders = stoa_forwarder::Folders { pcap, memif };
     let checked = Configuration::read(&arguments.file).and_then(|configuration| {
         configuration.check_by(|desired| stoa_forwarder::check(desired, folders.clone()))?;
