@@ -60,7 +60,7 @@ pub fn open(config: &PcapConfig) -> Result<Pcap, OpenError> {
     let (writer, tx): (_, Box<dyn TxQueue>) = match &config.output {
         Some(path) => {
             let file = access::output(path, config.folder.as_deref())?;
-            // Tools write what they are told to, and a device has no end.
+            // Tools choose how much they write, and a device has no end.
             let is_limited = config.folder.is_some() && path != Path::new(NULL_DEVICE);
             let space = is_limited.then(|| Space::new(FILE_LIMIT));
             let (writer, tx) = Writer::new(file, path, space)?;
