@@ -152,37 +152,20 @@ class Report:
         """Prints the summary, writes it as JSON, and returns the exit code."""
         total = time.time() - self.began
         allowed = (self.budgets or {}).get(f"total of {self.kind}")
-        slowest = sorted(self.tests, reverse=True)[:10]
         print("\nStages")
         for one in self.stages:
             beside = " (beside others)" if one["kind"] == "background" else ""
             budget = "" if one["budget"] is None else f" of {one['budget']} s"
             print(f"  {one['name']:<36} {one['state']:<7} {one['seconds']:5.0f} s{budget}{beside}")
         print("Slowest tests")
-        for seconds, name in slowest:
+        for seconds, name in self.slowest():
             print(f"  {seconds:6.1f} s  {name}")
         for note in self.notes:
             print(f"  {note}")
         bad = [one["name"] for one in self.stages if one["state"] != "ok"]
         if allowed is not None and total > allowed * self.factor:
             bad.append(f"the run took longer than {allowed * self.factor:.0f} s")
-        kept = {
-            "kind": self.kind,
-            "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "commit": self.commit(),
-            "processors": len(os.sched_getaffinity(0)),
-            "seconds": round(total, 1),
-            "failed": bad,
-            "stages": self.stages,
-            "slowest": [{"name": name, "seconds": seconds} for seconds, name in slowest],
-            "notes": self.notes,
-        }
-        if tests:
-            kept["tests"] = {name: seconds for seconds, name in sorted(self.tests, reverse=True)}
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(kept, file, indent=1)
-            file.write("\n")
+        self.keep(path, bad, tests)
         minutes, seconds = divmod(round(total), 60)
         target = (self.budgets or {}).get(f"target of {self.kind}")
         of_target = "" if target is None else f" of a target of {target // 60} min"
@@ -194,6 +177,30 @@ class Report:
             print(f"FAILED {name}", *lines, sep="\n    ")
         print("Everything passed." if not bad else f"Failed: {', '.join(bad)}. See above.")
         return 1 if bad else 0
+
+    def slowest(self):
+        """Returns seconds and names of the ten slowest tests."""
+        return sorted(self.tests, reverse=True)[:10]
+
+    def keep(self, path, failed, tests=True):
+        """Writes what has been recorded so far as JSON."""
+        kept = {
+            "kind": self.kind,
+            "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "commit": self.commit(),
+            "processors": len(os.sched_getaffinity(0)),
+            "seconds": round(time.time() - self.began, 1),
+            "failed": failed,
+            "stages": self.stages,
+            "slowest": [{"name": name, "seconds": seconds} for seconds, name in self.slowest()],
+            "notes": self.notes,
+        }
+        if tests:
+            kept["tests"] = {name: seconds for seconds, name in sorted(self.tests, reverse=True)}
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(kept, file, indent=1)
+            file.write("\n")
 
     @staticmethod
     def commit():
