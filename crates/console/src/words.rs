@@ -1,8 +1,9 @@
 //! Conversion of words to a data path and back.
 
-use stoa_yang::renamed_names;
-use stoa_yang::schema;
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
+
+use crate::names::pick;
+pub use crate::names::{Error, below, name, whole_name};
 
 /// A path of words, parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,131 +16,8 @@ pub struct Target<'a> {
     pub value: Option<String>,
     /// Number of missing keys of the last list.
     pub keys_missing: usize,
-}
-
-/// Why words are no path.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// An unknown name.
-    #[error("there is no \"{word}\"{}: {fix}", after(above))]
-    Unknown {
-        /// The word.
-        word: String,
-        /// The words before it.
-        above: String,
-        /// What to use instead.
-        fix: String,
-    },
-    /// A name of several modules.
-    #[error("\"{word}\" is ambiguous: use {choices}")]
-    Ambiguous {
-        /// The word.
-        word: String,
-        /// The names with their modules.
-        choices: String,
-    },
-    /// A list without all its keys.
-    #[error("\"{list}\" needs {keys}")]
-    KeysMissing {
-        /// The list.
-        list: String,
-        /// The names of the missing keys.
-        keys: String,
-    },
-    /// A leaf without a value.
-    #[error("\"{leaf}\" needs a value")]
-    ValueMissing {
-        /// The leaf.
-        leaf: String,
-    },
-    /// Words after a value.
-    #[error("\"{word}\" follows a value: use one line for each value")]
-    TooMany {
-        /// The first word too many.
-        word: String,
-    },
-    /// A value that a path cannot contain.
-    #[error("{word:?} cannot be part of a path")]
-    Unquotable {
-        /// The word.
-        word: String,
-    },
-}
-
-fn after(above: &str) -> String {
-    if above.is_empty() { String::new() } else { format!(" after \"{above}\"") }
-}
-
-/// The configuration nodes below a node, or at the top, with those of choices.
-pub fn below<'a>(node: Option<&SchemaNode<'a>>) -> Vec<SchemaNode<'a>> {
-    let mut found = Vec::new();
-    match node {
-        Some(node) => gather(node.children(), &mut found),
-        None => {
-            for module in schema().context().modules(true) {
-                gather(module.data(), &mut found);
-            }
-        }
-    }
-    found
-}
-
-fn gather<'a>(nodes: impl Iterator<Item = SchemaNode<'a>>, found: &mut Vec<SchemaNode<'a>>) {
-    for node in nodes {
-        match node.kind() {
-            SchemaNodeKind::Choice | SchemaNodeKind::Case => gather(node.children(), found),
-            SchemaNodeKind::Container
-            | SchemaNodeKind::List
-            | SchemaNodeKind::Leaf
-            | SchemaNodeKind::LeafList
-                if node.is_config() && !node.is_status_obsolete() =>
-            {
-                found.push(node);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The name of a node with its module.
-pub fn whole_name(node: &SchemaNode<'_>) -> String {
-    format!("{}:{}", node.module().name(), node.name())
-}
-
-/// The name of a node as it is typed: with its module only if a sibling has the same name.
-pub fn name(node: &SchemaNode<'_>, like: &[SchemaNode<'_>]) -> String {
-    match like.iter().filter(|other| other.name() == node.name()).count() {
-        0 | 1 => node.name().to_owned(),
-        _ => whole_name(node),
-    }
-}
-
-/// The node of a word among its siblings.
-fn pick<'a>(
-    word: &str,
-    above: &[String],
-    among: Vec<SchemaNode<'a>>,
-) -> Result<SchemaNode<'a>, Error> {
-    let is_it = |node: &&SchemaNode<'_>| node.name() == word || whole_name(node) == word;
-    let found: Vec<_> = among.iter().filter(is_it).collect();
-    match found.as_slice() {
-        [one] => Ok((*one).clone()),
-        [] => {
-            let known = among.iter().filter(|node| !node.is_list_key());
-            let mut known: Vec<_> = known.map(|node| name(node, &among)).collect();
-            known.sort();
-            let renamed = renamed_names::node(None, word);
-            let fix = renamed.map_or_else(
-                || format!("use {}", known.join(", ")),
-                |fix| fix.trim_end_matches('.').replacen('U', "u", 1),
-            );
-            Err(Error::Unknown { word: word.to_owned(), above: above.join(" "), fix })
-        }
-        several => {
-            let names: Vec<_> = several.iter().map(|node| whole_name(node)).collect();
-            Err(Error::Ambiguous { word: word.to_owned(), choices: names.join(" or ") })
-        }
-    }
+    /// The words with whole names.
+    pub words: Vec<String>,
 }
 
 /// The step of a data path to a node: with its module if it differs from that of the parent.
@@ -165,14 +43,16 @@ fn quoted(value: &str) -> Result<String, Error> {
 /// # Errors
 /// The wrong word and what to use instead.
 pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
-    let mut target = Target { path: String::new(), node: None, value: None, keys_missing: 0 };
+    let mut target =
+        Target { path: String::new(), node: None, value: None, keys_missing: 0, words: Vec::new() };
     let mut at = 0;
     while at < words.len() {
         if target.value.is_some() {
             return Err(Error::TooMany { word: words[at].clone() });
         }
         let among = below(target.node.as_ref());
-        let node = pick(&words[at], &words[..at], among)?;
+        let node = pick(&words[at], &words[..at], among.clone())?;
+        target.words.push(name(&node, &among));
         at += 1;
         target.path.push('/');
         target.path.push_str(&step(&node, target.node.as_ref()));
@@ -184,6 +64,7 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
                         Some(word) => {
                             let value = value(&key, word);
                             target.path.push_str(&format!("[{}={}]", key.name(), quoted(&value)?));
+                            target.words.push(word.clone());
                             at += 1;
                         }
                         None => target.keys_missing += 1,
@@ -193,6 +74,7 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
             SchemaNodeKind::Leaf | SchemaNodeKind::LeafList => {
                 if let Some(word) = words.get(at) {
                     target.value = Some(value(&node, word));
+                    target.words.push(word.clone());
                     at += 1;
                 }
             }
@@ -364,6 +246,27 @@ mod tests {
             "there is no \"mirror\" after \"interfaces interface lan\": use \
              \"stoa-host-interface:host-interface\" (it was \"mirror\")"
         );
+    }
+
+    #[test]
+    fn any_unique_beginning_of_a_name_is_enough() {
+        let target = parse(&words("interf int lan ipv4 addr 10.0.0.1 pre 24")).unwrap();
+        assert_eq!(
+            target.path,
+            "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv4/address[ip='10.0.0.1']/prefix-length"
+        );
+        let whole = "interfaces interface lan ipv4 address 10.0.0.1 prefix-length 24";
+        assert_eq!(target.words.join(" "), whole);
+        let error = |line: &str| parse(&words(line)).unwrap_err().to_string();
+        assert_eq!(error("interfaces interface lan ip"), "\"ip\" is ambiguous: use ipv4 or ipv6");
+    }
+
+    #[test]
+    fn words_of_other_routers_name_the_node_here() {
+        let error = |line: &str| parse(&words(line)).unwrap_err().to_string();
+        let shutdown = error("interfaces interface lan shutdown");
+        assert!(shutdown.contains("use `enabled false`"), "{shutdown}");
+        assert!(error("vlans").contains("use `interfaces interface NAME"), "{}", error("vlans"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::Write;
 use stoa_api::v1::{CompareRequest, LockReply, Store};
 use stoa_console::commit::{Commit, report};
 use stoa_console::session::{Format, Session, Which};
-use stoa_console::words;
+use stoa_console::{abbreviation, synonyms, words};
 use tokio::runtime::Runtime;
 use tonic::Streaming;
 
@@ -32,6 +32,22 @@ pub const COMMANDS: [(&str, &str); 15] = [
     ("run", "Run a command of operational mode"),
     ("exit", "Go up all levels, or leave configuration mode"),
 ];
+
+/// The command that a word means: whole, or any unique beginning.
+pub fn named(word: &str) -> Result<&'static str, Failure> {
+    let names = COMMANDS.iter().map(|(name, _)| *name);
+    abbreviation::resolve(word, names.clone()).map_err(|several| {
+        let fix = match (synonyms::configuration(word), several.is_empty()) {
+            (Some(usual), true) => format!("use `{usual}`"),
+            (_, false) => format!("it is ambiguous: use {}", several.join(" or ")),
+            _ => {
+                let names = names.collect::<Vec<_>>().join(", ");
+                format!("use one of {names}; `run COMMAND` runs others")
+            }
+        };
+        Failure::Message(format!("no command \"{word}\" in configuration mode; {fix}"))
+    })
+}
 
 /// The state that the prompt and the completer need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,10 +114,11 @@ impl ConfigurationMode {
 
     /// Runs a command line.
     pub fn execute(&mut self, line: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
-        let (command, rest) = line.split_first().expect("the line has a word");
+        let (word, rest) = line.split_first().expect("the line has a word");
+        let command = named(word)?;
         let words = self.absolute(rest);
         let Self { runtime, session, .. } = self;
-        match command.as_str() {
+        match command {
             "set" => runtime.block_on(session.set(&words))?,
             "delete" => {
                 if words.is_empty() {
@@ -113,8 +130,9 @@ impl ConfigurationMode {
             "show" => return self.show(&words, pipes),
             "compare" => return self.compare(pipes),
             "edit" => {
-                words::to_delete(&words).map_err(|error| Failure::Message(error.to_string()))?;
-                self.state.above = words;
+                let wrong = |error: words::Error| Failure::Message(error.to_string());
+                words::to_delete(&words).map_err(wrong)?;
+                self.state.above = words::parse(&words).map_err(wrong)?.words;
             }
             "up" => {
                 // A level is a node name with its keys.
@@ -148,13 +166,8 @@ impl ConfigurationMode {
             }
             "load" => self.load(rest)?,
             "save" => self.save(rest)?,
-            other => {
-                let names: Vec<_> = COMMANDS.iter().map(|(name, _)| *name).collect();
-                return Err(Failure::Message(format!(
-                    "no command \"{other}\" in configuration mode; use one of {}; `run COMMAND` runs others",
-                    names.join(", ")
-                )));
-            }
+            // The console itself runs them.
+            _ => {}
         }
         Ok(())
     }

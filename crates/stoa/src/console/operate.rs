@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use stoa_console::{abbreviation, synonyms};
+
 use super::pipe::{self, Pipe};
 use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
@@ -33,20 +35,14 @@ const SYSTEM: [&str; 2] = ["ping", "traceroute"];
 
 /// Runs a command; Ctrl-C ends it, not the console.
 pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
-    let Some((first, rest)) = words.split_first() else {
+    let Some((_, rest)) = words.split_first() else {
         return Err(Failure::Message(
             "`run` needs a command, such as `run show interfaces`".into(),
         ));
     };
-    if !COMMANDS.iter().any(|(name, _)| name == first) {
-        let names: Vec<_> = COMMANDS.iter().map(|(name, _)| *name).collect();
-        return Err(Failure::Message(format!(
-            "no command \"{first}\"; use one of {}",
-            names.join(", ")
-        )));
-    }
+    let first = named(words)?;
     let mut command =
-        match SYSTEM.contains(&first.as_str()) {
+        match SYSTEM.contains(&first) {
             true => Command::new(first),
             false => {
                 let program = std::env::current_exe();
@@ -55,13 +51,13 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
                 })?)
             }
         };
-    match first.as_str() {
+    match first {
         name if SYSTEM.contains(&name) => command.args(rest),
         "monitor" => command.arg("show").args(rest).arg("--watch"),
         "clear" => command.args(["trace", "clear"]).args(rest),
         _ => command.arg(first).args(rest),
     };
-    if !SYSTEM.contains(&first.as_str()) {
+    if !SYSTEM.contains(&first) {
         command.env("STOA_SOCKET", socket.path());
         if pipes.contains(&Pipe::Json) {
             command.arg("--json");
@@ -79,6 +75,20 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     }
     let output = command.stderr(Stdio::inherit()).output().map_err(failed)?;
     pipe::write(&String::from_utf8_lossy(&output.stdout), pipes, &mut std::io::stdout().lock())
+}
+
+/// The command that the first word means: whole, or any unique beginning.
+pub fn named(words: &[String]) -> Result<&'static str, Failure> {
+    let first = words.first().map(String::as_str).unwrap_or_default();
+    let names = COMMANDS.iter().map(|(name, _)| *name);
+    abbreviation::resolve(first, names.clone()).map_err(|several| {
+        let fix = match (synonyms::command(words), several.is_empty()) {
+            (Some(usual), true) => format!("use `{usual}`"),
+            (_, false) => format!("it is ambiguous: use {}", several.join(" or ")),
+            _ => format!("use one of {}", names.collect::<Vec<_>>().join(", ")),
+        };
+        Failure::Message(format!("no command \"{first}\"; {fix}"))
+    })
 }
 
 /// The option that makes `capture` print text. With filters, its standard output is a pipe, so that it would write
