@@ -2,8 +2,6 @@
 
 /// Commands of the shell and of operational mode.
 const COMMANDS: &[(&str, &str)] = &[
-    ("show arp", "show neighbors"),
-    ("show neighbours", "show neighbors"),
     ("show ndp", "show neighbors"),
     ("show mac", "show interfaces"),
     ("show mac-address", "show interfaces"),
@@ -29,6 +27,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("show copp", "show punts"),
     ("show access-lists", "show rules"),
     ("show trace", "trace show"),
+    ("show logging", "show log"),
+    ("show events", "show log"),
     ("show users", "user list"),
     ("show status", "status"),
     ("show uptime", "status"),
@@ -82,10 +82,10 @@ const NODES: &[(&str, &str)] = &[
     ("address", "ipv4 address ADDRESS/LENGTH"),
     ("shutdown", "enabled false"),
     ("disable", "enabled false"),
-    ("vlan", "encapsulation"),
+    ("vlan", "sub-interface outer vid NUMBER"),
     ("vlans", "interfaces interface NAME"),
-    ("vif", "encapsulation"),
-    ("vlan-id", "encapsulation"),
+    ("vif", "sub-interface outer vid NUMBER"),
+    ("encapsulation", "sub-interface outer vid NUMBER"),
     ("protocols", "routing"),
     ("routing-options", "routing"),
     ("routing-instances", "vrfs"),
@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn a_command_is_found_by_its_first_words() {
         let of = |line: &str| command(&split(line).unwrap());
-        assert_eq!(of("show arp"), Some("show neighbors"));
+        assert_eq!(of("show ndp"), Some("show neighbors"));
         assert_eq!(of("show bgp summary"), Some("show route-sources"));
-        assert_eq!(of("show arpx"), None);
+        assert_eq!(of("show ndpx"), None);
         assert_eq!((configuration("no"), node("inet")), (Some("delete"), Some("ipv4")));
     }
 
@@ -144,7 +144,6 @@ mod tests {
             "",
             "interfaces",
             "interfaces interface x",
-            "interfaces interface x encapsulation",
             "routing control-plane-protocols control-plane-protocol static s static-routes ipv4",
             "routing control-plane-protocols control-plane-protocol static s static-routes ipv4 route 0.0.0.0/0",
             "routing control-plane-protocols control-plane-protocol static s static-routes ipv4 route 0.0.0.0/0 \
@@ -152,7 +151,10 @@ mod tests {
         ];
         for (usual, here) in NODES {
             let exists = |place: &&str| {
-                let shown = format!("{place} {}", here.replace("ADDRESS/LENGTH", "10.0.0.1"));
+                let shown = format!(
+                    "{place} {}",
+                    here.replace("ADDRESS/LENGTH", "10.0.0.1").replace("NUMBER", "5")
+                );
                 parse(&split(&shown).unwrap()).is_ok()
             };
             assert!(places.iter().any(|place| exists(&place)), "{usual}: {here}");

@@ -3,6 +3,7 @@
 mod bench;
 mod capture;
 mod check;
+mod clear;
 mod commit;
 mod compare;
 mod completions;
@@ -91,6 +92,7 @@ commands! {
     Status status,
     Upgrade upgrade,
     Show show,
+    Clear clear,
     Top top,
     Console console,
     Trace trace,

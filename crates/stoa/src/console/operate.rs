@@ -16,7 +16,7 @@ pub const COMMANDS: [(&str, &str); 14] = [
     ("top", "Show live rates of interfaces, nodes and workers"),
     ("trace", "Trace packets through the packet graph"),
     ("capture", "Capture frames of an interface"),
-    ("clear", "Remove the trace"),
+    ("clear", "Clear counters or the trace"),
     ("ping", "Ping a host"),
     ("traceroute", "Show the path to a host"),
     ("status", "Show version, processes and whether the configuration is applied"),
@@ -54,7 +54,6 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     match first {
         name if SYSTEM.contains(&name) => command.args(rest),
         "monitor" => command.arg("show").args(rest).arg("--watch"),
-        "clear" => command.args(["trace", "clear"]).args(rest),
         _ => command.arg(first).args(rest),
     };
     if !SYSTEM.contains(&first) {
