@@ -9,10 +9,12 @@
 pub mod abbreviation;
 pub mod commit;
 pub mod completion;
+mod kind;
 pub mod line;
 mod names;
 pub mod secret;
 pub mod session;
 pub mod show;
 pub mod synonyms;
+mod whole;
 pub mod words;

@@ -18,6 +18,8 @@ pub struct Target<'a> {
     pub keys_missing: usize,
     /// The words with whole names.
     pub words: Vec<String>,
+    /// Of the last address with a prefix length (`10.0.0.1/24`): the data path of its entry, and the length.
+    pub prefix_length: Option<(String, String)>,
 }
 
 /// The step of a data path to a node: with its module if it differs from that of the parent.
@@ -43,8 +45,14 @@ fn quoted(value: &str) -> Result<String, Error> {
 /// # Errors
 /// The wrong word and what to use instead.
 pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
-    let mut target =
-        Target { path: String::new(), node: None, value: None, keys_missing: 0, words: Vec::new() };
+    let mut target = Target {
+        path: String::new(),
+        node: None,
+        value: None,
+        keys_missing: 0,
+        words: Vec::new(),
+        prefix_length: None,
+    };
     let mut at = 0;
     while at < words.len() {
         if target.value.is_some() {
@@ -62,9 +70,12 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
                 for key in node.list_keys() {
                     match words.get(at) {
                         Some(word) => {
+                            let (word, length) = without_length(&node, word);
                             let value = value(&key, word);
                             target.path.push_str(&format!("[{}={}]", key.name(), quoted(&value)?));
-                            target.words.push(word.clone());
+                            target.words.push(word.to_owned());
+                            target.prefix_length =
+                                length.map(|length| (target.path.clone(), length.to_owned()));
                             at += 1;
                         }
                         None => target.keys_missing += 1,
@@ -72,7 +83,12 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
                 }
             }
             SchemaNodeKind::Leaf | SchemaNodeKind::LeafList => {
-                if let Some(word) = words.get(at) {
+                if is_free_text(&node) && at < words.len() {
+                    let text = words[at..].join(" ");
+                    target.words.push(text.clone());
+                    target.value = Some(text);
+                    at = words.len();
+                } else if let Some(word) = words.get(at) {
                     target.value = Some(value(&node, word));
                     target.words.push(word.clone());
                     at += 1;
@@ -88,6 +104,23 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
     Ok(target)
 }
 
+/// Leaves whose value is free text: all remaining words, also without quotes.
+const FREE_TEXT: [&str; 3] = ["description", "comment", "text"];
+
+fn is_free_text(node: &SchemaNode<'_>) -> bool {
+    FREE_TEXT.contains(&node.name())
+        && node.leaf_type().is_some_and(|it| it.base_type() == DataValueType::String)
+}
+
+/// The key of a list whose entries have a prefix length, such as addresses, and the length in it (`10.0.0.1/24`).
+fn without_length<'a>(list: &SchemaNode<'_>, word: &'a str) -> (&'a str, Option<&'a str>) {
+    let has_length = below(Some(list)).iter().any(|child| child.name() == "prefix-length");
+    match word.split_once('/').filter(|_| has_length) {
+        Some((address, length)) => (address, Some(length)),
+        None => (word, None),
+    }
+}
+
 /// A value for libyang: identities have their module.
 fn value(node: &SchemaNode<'_>, word: &str) -> String {
     let is_identity =
@@ -97,6 +130,17 @@ fn value(node: &SchemaNode<'_>, word: &str) -> String {
     }
     let module = super::completion::identities().find(|(_, name)| *name == word);
     module.map_or_else(|| word.to_owned(), |(module, name)| format!("{module}:{name}"))
+}
+
+/// Parses the arguments of `set`: a path with its value, and that of the prefix length of an address, if it has one.
+///
+/// # Errors
+/// As [`to_set`].
+pub fn to_sets(words: &[String]) -> Result<Vec<(String, Option<String>)>, Error> {
+    let length = parse(words)?.prefix_length;
+    let length = length.map(|(path, length)| (format!("{path}/prefix-length"), Some(length)));
+    // An explicit prefix length wins.
+    Ok(length.into_iter().chain([to_set(words)?]).collect())
 }
 
 /// Parses the arguments of `set`: a complete path and its value.
@@ -226,6 +270,31 @@ mod tests {
             "/stoa-system:system/workers/cpus[.='1']"
         );
         assert_eq!(to_delete(&[]).unwrap(), "/");
+    }
+
+    #[test]
+    fn an_address_may_have_its_prefix_length() {
+        let entry =
+            "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv6/address[ip='fd00::1']";
+        let sets = to_sets(&words("interfaces interface lan ipv6 address fd00::1/64")).unwrap();
+        let length = (format!("{entry}/prefix-length"), Some("64".to_owned()));
+        assert_eq!(sets, [length, (entry.to_owned(), None)]);
+        let sets = to_sets(&words("interfaces interface lan ipv4 address 10.0.0.1/24")).unwrap();
+        assert_eq!(sets[0].1.as_deref(), Some("24"));
+        let delete = to_delete(&words("interfaces interface lan ipv6 address fd00::1/64")).unwrap();
+        assert_eq!(delete, entry);
+        let route = "routing control-plane-protocols control-plane-protocol static s static-routes ipv4 route 10.0.0.0/8";
+        assert!(to_delete(&words(route)).unwrap().ends_with("[destination-prefix='10.0.0.0/8']"));
+        let neighbor = "interfaces interface lan ipv4 neighbor 10.0.0.1";
+        assert!(parse(&words(neighbor)).unwrap().prefix_length.is_none());
+    }
+
+    #[test]
+    fn free_text_needs_no_quotes() {
+        let (_, value) =
+            to_set(&words("interfaces interface lan description to the core")).unwrap();
+        assert_eq!(value.as_deref(), Some("to the core"));
+        assert!(to_set(&words("interfaces interface lan enabled true or false")).is_err());
     }
 
     #[test]

@@ -58,6 +58,12 @@ fn command_line() -> clap::Command {
     CommandLine::command().mut_subcommand("show", |show| show.subcommands(topics))
 }
 
+/// The command of these words, of which the first is the name of the program.
+fn command_of(words: &[String]) -> Result<Command, clap::Error> {
+    let line = CommandLine::from_arg_matches(&command_line().try_get_matches_from(words)?)?;
+    line.command.ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingSubcommand))
+}
+
 /// A router, to which plugins can be added.
 #[derive(Default)]
 pub struct Router {

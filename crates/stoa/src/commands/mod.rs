@@ -1,5 +1,7 @@
 //! The commands: one file each, one line each in the list below.
 
+mod activate;
+mod annotate;
 mod bench;
 mod capture;
 mod check;
@@ -9,6 +11,8 @@ mod compare;
 mod completions;
 mod console;
 mod controller;
+mod copy;
+mod deactivate;
 mod delete;
 mod demo;
 mod discard;
@@ -17,6 +21,7 @@ mod forwarder;
 mod load;
 mod man;
 mod reload;
+mod rename;
 mod rollback;
 mod run;
 mod save;
@@ -32,6 +37,7 @@ mod user;
 use crate::failure::Outcome;
 
 pub use show::execute_topic as show_topic;
+pub use user::NewUser;
 
 macro_rules! commands {
     ($($(#[$attribute:meta])* $variant:ident $module:ident,)*) => {
@@ -83,6 +89,11 @@ commands! {
     Reload reload,
     Set set,
     Delete delete,
+    Copy copy,
+    Rename rename,
+    Deactivate deactivate,
+    Activate activate,
+    Annotate annotate,
     Compare compare,
     Commit commit,
     Rollback rollback,

@@ -70,7 +70,8 @@ impl ConsoleCompleter {
         };
         let words: Vec<String> = state.above.iter().chain(rest).cloned().collect();
         match configure::named(command).unwrap_or_default() {
-            "set" | "delete" | "show" | "edit" => {
+            "set" | "delete" | "show" | "edit" | "copy" | "rename" | "activate" | "deactivate"
+            | "annotate" => {
                 let tree = self.tree();
                 let there = |path: &str| {
                     tree.map(|tree| completion::configured(tree, path)).unwrap_or_default()
@@ -83,7 +84,14 @@ impl ConsoleCompleter {
                 ("force", "Commit even if this cuts off your shell"),
                 ("overwrite", "Commit even if the startup file was edited by hand"),
                 ("cancel", "Roll back an unconfirmed commit"),
+                ("check", "Validate the candidate and change nothing"),
             ]),
+            "load" => listed(&[
+                ("merge", "Add to the candidate"),
+                ("replace", "Replace the candidate"),
+                ("terminal", "Read lines until a line with a single . or Ctrl-D"),
+            ]),
+            "user" => listed(&[("add", "Ask for a password and add a user to the candidate")]),
             "run" => operational_offers(rest),
             _ => Vec::new(),
         }

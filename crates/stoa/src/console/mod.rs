@@ -10,7 +10,7 @@ mod operate;
 mod pipe;
 mod prompt;
 
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -59,10 +59,15 @@ pub fn run(socket: SocketArgument) -> Outcome {
 impl Console {
     /// Runs the lines of a file or a pipe, up to the first that fails.
     fn run_lines(mut self) -> Outcome {
-        for line in std::io::stdin().lock().lines() {
-            let line = line.map_err(|error| Failure::context("standard input", error))?;
+        loop {
+            let mut line = String::new();
+            // Without a lock that outlives the line, because commands read from standard input, too.
+            let read = std::io::stdin().read_line(&mut line);
+            if read.map_err(|error| Failure::context("standard input", error))? == 0 {
+                break;
+            }
             self.set_state();
-            if let Step::Exit = self.execute(&line)? {
+            if let Step::Exit = self.execute(line.trim_end_matches(['\r', '\n']))? {
                 break;
             }
         }

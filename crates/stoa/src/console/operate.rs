@@ -10,7 +10,7 @@ use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
 
 /// Commands of operational mode, with a short help.
-pub const COMMANDS: [(&str, &str); 14] = [
+pub const COMMANDS: [(&str, &str); 15] = [
     ("show", "Show state and counters"),
     ("monitor", "Like show, repeated every second"),
     ("top", "Show live rates of interfaces, nodes and workers"),
@@ -21,6 +21,7 @@ pub const COMMANDS: [(&str, &str); 14] = [
     ("traceroute", "Show the path to a host"),
     ("status", "Show version, processes and whether the configuration is applied"),
     ("doctor", "Check what this machine offers a router"),
+    ("user", "Add, list and set up users"),
     ("reload", "Read the startup file again and apply it"),
     ("compare", "Show what a commit would change"),
     ("configure", "Enter configuration mode"),
@@ -41,6 +42,9 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
         ));
     };
     let first = named(words)?;
+    if first == "user" {
+        return user(socket, rest);
+    }
     let mut command =
         match SYSTEM.contains(&first) {
             true => Command::new(first),
@@ -74,6 +78,21 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     }
     let output = command.stderr(Stdio::inherit()).output().map_err(failed)?;
     pipe::write(&String::from_utf8_lossy(&output.stdout), pipes, &mut std::io::stdout().lock())
+}
+
+/// Runs `user` in this process, since it reads a password from the standard input of the console.
+fn user(socket: &SocketArgument, words: &[String]) -> Result<(), Failure> {
+    let mut line = vec!["stoa".to_owned(), "user".to_owned()];
+    line.extend(words.iter().cloned());
+    if words.first().is_some_and(|action| !"hash".starts_with(action.as_str())) {
+        line.extend(["--socket".to_owned(), socket.path().display().to_string()]);
+    }
+    match crate::command_of(&line) {
+        Ok(command) => command.execute().map(|_| ()),
+        // Help is no error.
+        Err(error) if !error.use_stderr() => Ok(crate::show::print(error.to_string().trim_end())?),
+        Err(error) => Err(Failure::Message(error.to_string().trim_end().to_owned())),
+    }
 }
 
 /// The command that the first word means: whole, or any unique beginning.

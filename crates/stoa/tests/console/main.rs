@@ -1,5 +1,6 @@
 //! Sessions in the console and the same commands of the shell, with a router whose ports are in memory.
 
+mod editing;
 mod testbed;
 
 use std::path::Path;
