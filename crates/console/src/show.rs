@@ -1,5 +1,7 @@
 //! A configuration as text: in braces, or as `set` lines.
 
+use std::collections::BTreeMap;
+
 use stoa_api::v1::{ChangeKind, ConfigurationChange};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
@@ -37,18 +39,67 @@ fn is_shown(node: &DataNodeRef<'_>) -> bool {
 /// The node at `path` in braces ("/": all).
 pub fn braces(tree: &DataTree<'_>, path: &str) -> String {
     let mut text = String::new();
+    let notes = Notes::of(tree);
     match top(tree, path) {
-        Top::All(nodes) => nodes.iter().for_each(|node| brace(node, 0, &mut text)),
+        Top::All(nodes) => {
+            let is_own = |node: &&DataNodeRef<'_>| !notes.has_it_all(node);
+            nodes.iter().filter(is_own).for_each(|node| brace(node, 0, &notes, &mut text));
+            for node in &notes.inactive {
+                text.push_str(&format!("/* inactive: {node}; `activate` puts it back */\n"));
+            }
+        }
         Top::Part(node) => {
             let children: Vec<_> = node.children().filter(is_shown).collect();
             match children.is_empty() {
-                true => brace(&node, 0, &mut text),
-                false => children.iter().for_each(|node| brace(node, 0, &mut text)),
+                true => brace(&node, 0, &notes, &mut text),
+                false => children.iter().for_each(|node| brace(node, 0, &notes, &mut text)),
             }
         }
         Top::Nothing => {}
     }
     text
+}
+
+/// What the configuration says about itself: annotations, and the parts that are not in effect.
+struct Notes {
+    annotations: BTreeMap<String, String>,
+    inactive: Vec<String>,
+}
+
+impl Notes {
+    fn of(tree: &DataTree<'_>) -> Notes {
+        let mut notes = Notes { annotations: BTreeMap::new(), inactive: Vec::new() };
+        if tree.reference().is_none() {
+            return notes;
+        }
+        let value = |node: &DataNodeRef<'_>, name: &str| {
+            node.children().find(|child| child.schema().name() == name)?.value_canonical()
+        };
+        for node in
+            tree.find_xpath("/stoa-annotations:annotations/annotation").into_iter().flatten()
+        {
+            let both = value(&node, "node").zip(value(&node, "text"));
+            notes.annotations.extend(both);
+        }
+        for node in tree.find_xpath("/stoa-annotations:deactivated/part").into_iter().flatten() {
+            notes.inactive.extend(value(&node, "node"));
+        }
+        notes
+    }
+
+    /// Whether a node of the top is shown by the notes.
+    fn has_it_all(&self, node: &DataNodeRef<'_>) -> bool {
+        node.schema().module().name() == "stoa-annotations"
+    }
+
+    /// The annotation of a node.
+    fn about(&self, node: &DataNodeRef<'_>) -> Option<&String> {
+        if self.annotations.is_empty() {
+            return None;
+        }
+        let words: Vec<_> = of_path(&node.path()).iter().map(|word| quoted(word)).collect();
+        self.annotations.get(&words.join(" "))
+    }
 }
 
 enum Top<'a> {
@@ -68,8 +119,11 @@ fn top<'a>(tree: &'a DataTree<'_>, path: &str) -> Top<'a> {
     }
 }
 
-fn brace(node: &DataNodeRef<'_>, depth: usize, text: &mut String) {
+fn brace(node: &DataNodeRef<'_>, depth: usize, notes: &Notes, text: &mut String) {
     let indent = " ".repeat(depth * INDENT);
+    if let Some(annotation) = notes.about(node) {
+        text.push_str(&format!("{indent}/* {} */\n", annotation.replace("*/", "* /")));
+    }
     let children: Vec<_> = node.children().filter(is_shown).collect();
     text.push_str(&indent);
     text.push_str(&title(node));
@@ -79,7 +133,7 @@ fn brace(node: &DataNodeRef<'_>, depth: usize, text: &mut String) {
     }
     text.push_str(" {\n");
     for child in &children {
-        brace(child, depth + 1, text);
+        brace(child, depth + 1, notes, text);
     }
     text.push_str(&indent);
     text.push_str("}\n");
@@ -157,6 +211,17 @@ mod tests {
         );
         assert_eq!(braces(&tree, "/stoa-system:system/workers"), "cpus 1;\ncpus 0;\n");
         assert_eq!(braces(&tree, "/stoa-system:system/punt"), "");
+    }
+
+    #[test]
+    fn annotations_stand_above_their_nodes() {
+        let with = r#"{"stoa-system:system": {"workers": {"cpus": [1]}}, "stoa-annotations:annotations":
+            {"annotation": [{"node": "system workers", "text": "two */ cores"}]},
+            "stoa-annotations:deactivated": {"part": [{"node": "vrfs vrf red", "inactive-lines": "set x"}]}}"#;
+        let tree = parse(with).unwrap();
+        let expected = "system {\n    /* two * / cores */\n    workers {\n        cpus 1;\n    }\n}\n\
+                        /* inactive: vrfs vrf red; `activate` puts it back */\n";
+        assert_eq!(braces(&tree, "/"), expected);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The Operator service: status, reload, and the state of the forwarder.
 
+mod cleared;
 mod configuration;
 mod held;
 mod inactive;
@@ -35,6 +36,7 @@ pub struct Service {
     datastore: Datastore,
     learned: Learned,
     started_unix_s: u64,
+    cleared: Arc<cleared::Cleared>,
 }
 
 impl Service {
@@ -42,7 +44,8 @@ impl Service {
     pub fn new(datastore: Datastore, config: PathBuf, learned: Learned) -> Service {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let connection = Arc::clone(datastore.connection());
-        Service { connection, config, datastore, learned, started_unix_s: since.as_secs() }
+        let started_unix_s = since.as_secs();
+        Service { connection, config, datastore, learned, started_unix_s, cleared: Arc::default() }
     }
 
     /// Reads and commits `path`, or the startup file.
@@ -138,7 +141,33 @@ impl Operator for Service {
         &self,
         request: Request<v1::ListInterfacesRequest>,
     ) -> Result<Response<v1::ListInterfacesReply>, Status> {
-        self.connection.client().list_interfaces(request.into_inner()).await.map_err(failed)
+        let listed = self.connection.client().list_interfaces(request.into_inner()).await;
+        let mut reply = listed.map_err(failed)?;
+        self.cleared.subtract(&mut reply.get_mut().interfaces);
+        Ok(reply)
+    }
+
+    async fn clear_counters(
+        &self,
+        request: Request<v1::ClearCountersRequest>,
+    ) -> Result<Response<v1::ClearCountersReply>, Status> {
+        let name = request.into_inner().interface;
+        let listed = self.connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+        let interfaces =
+            self.cleared.clear(&name, &listed.map_err(failed)?.into_inner().interfaces);
+        if interfaces == 0 && !name.is_empty() {
+            return Err(Status::not_found(format!(
+                "there is no interface {name:?}: `show interfaces` lists them"
+            )));
+        }
+        Ok(Response::new(v1::ClearCountersReply { interfaces }))
+    }
+
+    async fn count_routes(
+        &self,
+        request: Request<v1::CountRoutesRequest>,
+    ) -> Result<Response<v1::CountRoutesReply>, Status> {
+        self.connection.client().count_routes(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_routes(

@@ -15,6 +15,7 @@ mod access;
 mod author;
 mod bulk;
 mod candidate;
+mod check;
 mod choice;
 mod commit;
 mod confirm;
