@@ -44,8 +44,8 @@ pub struct RouteSourceConfig {
 }
 
 impl RouteSourceConfig {
-    /// Users that may connect and that this machine has not: a wrong name keeps the daemon out. The default names two, of
-    /// which most machines have one.
+    /// Users that may connect and that this machine has not: a wrong name keeps the daemon out. The default names two,
+    /// of which most machines have one.
     pub fn unknown_users(&self) -> Vec<&str> {
         let is_default = |name: &String| ["frr", "bird"].contains(&name.as_str());
         if self.peer_users.iter().all(is_default) || self.kind.listen_address().is_none() {

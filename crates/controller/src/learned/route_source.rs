@@ -53,8 +53,8 @@ pub enum Event {
     Up,
     /// Exactly the existing routes were announced: those that are still stale are removed.
     Complete,
-    /// The daemon has marked the end of its announcements of these families, or went quiet. Stale routes of a family are
-    /// removed once about as many were announced as before.
+    /// The daemon has marked the end of its announcements of these families, or went quiet. Stale routes of a family
+    /// are removed once about as many were announced as before.
     EndOfRib {
         /// Of IPv4 routes.
         ip4: bool,

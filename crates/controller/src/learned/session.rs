@@ -1,8 +1,8 @@
 //! Sessions of route sources: when a daemon that restarted has announced its routes again, and when the routes that it
 //! has not announced again are removed.
 //!
-//! BGP daemons mark the end of their announcements (End-of-RIB), zebra goes quiet. Neither is enough: a restarted daemon
-//! does so while it waits for its own neighbours. The table knows which routes were announced again, each once, so it
+//! BGP daemons mark the end of their announcements (End-of-RIB), zebra goes quiet. Neither is enough: a restarted
+//! daemon does so while it waits for its own neighbours. The table knows which routes were announced again, each once, so it
 //! compares them with those that it held when the session began. It does so by family, because one may arrive long
 //! before the other, and by protocol, because each has a daemon of its own behind zebra.
 
