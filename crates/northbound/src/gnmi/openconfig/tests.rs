@@ -116,7 +116,7 @@ fn every_row_leads_to_a_leaf_of_the_schema() {
         let module = row.steps.last().map(|step| step.module.as_str()).unwrap_or_default();
         assert!(table::MODELS.iter().any(|(name, _)| *name == module), "{module} has a version");
     }
-    assert!(table::rows().len() > 80);
+    assert!(table::rows().len() > 70);
 }
 
 #[test]
@@ -256,8 +256,8 @@ fn routes_in_use_are_entries_that_share_their_next_hops() {
 
 #[test]
 fn leaves_have_paths_that_a_stream_can_name_again() {
+    assert!(!selection("openconfig-interfaces:interfaces/.../counters").is_one());
     let selection = selection("openconfig-interfaces:interfaces/...");
-    assert!(!selection.is_one());
     let leaves = selection.leaves(Part::Interfaces, Some(&interfaces()));
     assert!(leaves.len() > 30);
     for leaf in &leaves {
