@@ -198,7 +198,14 @@ impl Configuration {
             let how = if annotation.is_inactive { "inactive" } else { "partly active" };
             format!("route {prefix}{vrf} is {how}: {}", annotation.reasons.join("; "))
         };
-        annotated.map(line).chain(unused).collect()
+        let unknown = self.route_sources.iter().flat_map(|it| it.unknown_users().into_iter().map(|user| {
+            let name = &it.source.name;
+            format!(
+                "route source {name}: this machine has no user \"{user}\" (peer-user), so no daemon of that name can connect: \
+                 create the user, or correct the name"
+            )
+        }));
+        annotated.map(line).chain(unused).chain(unknown).collect()
     }
 
     /// A warning if the file contains secrets that others than its owner can read.

@@ -9,6 +9,7 @@ use tonic::{Response, Status};
 
 use crate::apply::ForwarderConnection;
 use crate::kernel_configuration::KernelConfiguration;
+use crate::learned::RouteSourceSummary;
 use crate::merged_routes::MergedRoutes;
 use crate::rib;
 use crate::route_sources::RouteSourceStatistics;
@@ -89,6 +90,7 @@ pub struct OperationalState {
     pub route_counts: Vec<v1::RouteCount>,
     pub routes: Vec<Routes>,
     pub route_sources: Vec<(&'static str, String, RouteSourceStatistics)>,
+    pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
     pub in_sync: bool,
@@ -170,6 +172,10 @@ impl OperationalState {
             conservation,
             ..OperationalState::default()
         };
+        if is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
+            let learned = connection.learned().await;
+            operational.learned_routes = learned.map(|it| it.route_sources).unwrap_or_default();
+        }
         if is(StateSection::Neighbors) {
             let mut listed =
                 client().list_neighbors(v1::ListNeighborsRequest {}).await?.into_inner();

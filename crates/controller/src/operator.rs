@@ -121,6 +121,7 @@ impl Operator for Service {
             unconfirmed_author: configuration::unconfirmed_author(&self.datastore),
             https_problems: self.datastore.https_problems(),
             needs_restart: stoa_api::program::is_replaced(),
+            lost_route_sources: self.learned.lost_route_sources().await,
         }))
     }
 

@@ -9,6 +9,7 @@ import { Bar, Card, Figure, type Mood, Notice, State, Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { Meter, Series } from "../rates";
 import { link } from "../route";
+import { type SourceSession, sourceProblems, sourceSessions } from "../source_problems";
 import { type Forwarder, type Interface, type Limit, type DatastoreStatus, forwarder, interfaceCounters } from "../yang";
 
 /** Use of a limit that is reported as a problem. */
@@ -22,6 +23,7 @@ const packets = new Series(3, SPAN_S + 10);
 interface Look {
   forwarder: Forwarder;
   interfaces: Interface[];
+  sources: SourceSession[];
 }
 
 /** Sums over all ports. The counters of a port include its sub-interfaces. */
@@ -59,6 +61,7 @@ export function problems(look: Look, stands: DatastoreStatus, rates: Map<string,
     found.push({ mood: "bad", words: `Interface ${one.name} is enabled, but ${one["oper-status"] ?? "down"}.`, to: link("interfaces", [one.name]) });
   }
   if (down.length > 5) found.push({ mood: "bad", words: `${down.length - 5} more interfaces are down.`, to: link("interfaces") });
+  found.push(...sourceProblems(look.sources));
   for (const limit of look.forwarder.limits?.limit ?? []) {
     if (shareOf(limit) >= NEAR) found.push({ mood: "warn", words: `${limit.name}: ${percent(shareOf(limit))} of the limit is used. ${limit.fix ?? ""}` });
   }
@@ -161,8 +164,8 @@ export function Overview(): JSX.Element {
   const stands = useCell(datastoreStatus);
   const { data, failure, at } = usePoll<Look>(
     async (signal) => {
-      const [state, list] = await Promise.all([forwarder(signal), interfaceCounters(signal)]);
-      return { forwarder: state, interfaces: list };
+      const [state, list, sources] = await Promise.all([forwarder(signal), interfaceCounters(signal), sourceSessions(signal)]);
+      return { forwarder: state, interfaces: list, sources };
     },
     1_000,
     [],

@@ -52,6 +52,7 @@ fn scrape() -> Scrape {
         ip4: 1_000_000,
         ip6: 2,
         stale: 3,
+        stale_time_left: Some(std::time::Duration::from_secs(90)),
         malformed: 0,
         waiting: 5,
         unresolved: vec![],
@@ -69,6 +70,7 @@ fn scrape() -> Scrape {
         since_unix_s: 1,
         sessions: 2,
         not_imported: 6,
+        refused_connections: 4,
         ..Default::default()
     };
     let route_sources = vec![("stoa-routing:fpm", "frr".to_owned(), statistics)];
@@ -107,6 +109,8 @@ fn every_family_is_there_with_its_values() {
         r#"stoa_route_source_routes{route_source="frr",vrf="red",family="ipv4"} 1000000.0"#,
         r#"stoa_route_source_routes{route_source="frr",vrf="red",family="ipv6"} 2.0"#,
         r#"stoa_route_source_stale_routes{route_source="frr"} 3.0"#,
+        r#"stoa_route_source_stale_time_left_seconds{route_source="frr"} 90.0"#,
+        r#"stoa_route_source_refused_connections_total{route_source="frr",type="fpm"} 4"#,
         r#"stoa_route_source_unresolved_routes{route_source="frr"} 5.0"#,
         r#"stoa_route_source_session_state{route_source="frr",session="begun"} 1.0"#,
         r#"stoa_route_source_session_state{route_source="frr",session="complete"} 0.0"#,
