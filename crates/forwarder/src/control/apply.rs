@@ -7,6 +7,7 @@ use std::sync::Arc;
 use stoa_api::v1;
 use stoa_engine::Pool;
 use stoa_ports::{Folders, OpenError};
+use stoa_warm_restart::Regions;
 
 use super::desired::{DesiredChange, DesiredState, Held, ValidationErrors, Workers};
 use super::forwarder_state::{ForwarderState, StartError};
@@ -76,6 +77,8 @@ pub struct Forwarder {
     topology: Topology,
     /// All packet buffers that were ever made: those in use, and those for later use.
     pools: Vec<&'static Pool>,
+    /// Memory of capabilities that outlives this process, or ends with it.
+    regions: Regions,
     /// A refused change could not be taken back entirely: the next one compares everything.
     is_incomplete: bool,
 }
@@ -99,6 +102,7 @@ impl Forwarder {
             alias: String::new(),
             topology: Topology::default(),
             pools: Vec::new(),
+            regions: Regions::in_this_process(),
             is_incomplete: false,
         }
     }
@@ -127,6 +131,13 @@ impl Forwarder {
     #[must_use]
     pub fn with_topology(mut self, topology: Topology) -> Self {
         self.topology = topology;
+        self
+    }
+
+    /// Sets the memory of capabilities that outlives this process; without it, they start anew with each process.
+    #[must_use]
+    pub fn with_regions(mut self, regions: Regions) -> Self {
+        self.regions = regions;
         self
     }
 
@@ -273,7 +284,8 @@ impl Forwarder {
         if let Some(state) = self.state.take().filter(fits) {
             return Ok(state);
         }
-        let (open, place) = (self.open.clone(), (self.topology.clone(), &mut self.pools));
+        let place = (self.topology.clone(), &mut self.pools, &mut self.regions);
+        let open = self.open.clone();
         let state = ForwarderState::start(workers, limits, open, self.is_stepped, place);
         state.map_err(|error| start(&error))
     }
@@ -310,6 +322,10 @@ fn next_generation(generation: u64) -> u64 {
 }
 
 fn start(error: &StartError) -> ApplyError {
+    if let StartError::Capability(_) = error {
+        let fix = "Free memory of this machine, then start Stoa again; the log has the details.";
+        return ApplyError::one("forwarder", error, fix);
+    }
     ApplyError::one("workers", error, "Correct the workers in the configuration.")
 }
 

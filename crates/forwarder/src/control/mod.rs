@@ -51,6 +51,7 @@ mod routes;
 mod rows;
 mod service;
 mod slices;
+mod test_sequences;
 mod topology;
 pub mod trace_capture;
 mod tunnels;
@@ -76,6 +77,7 @@ pub use topology::Topology;
 pub use vrfs::VRFS;
 
 use stoa_ports::Folders;
+use stoa_warm_restart::probe::Journal;
 
 /// How to run the forwarder.
 #[derive(Clone, Debug)]
@@ -109,12 +111,12 @@ pub fn run(options: Options) -> Result<(), Error> {
     end_on_panic();
     // Before there are threads, which inherit what this one may open.
     let listener = stoa_api::unix::bind(&options.socket)?;
+    // State of an earlier forwarder: docs/dev/warm-restart.md. Tests may have their journal anywhere.
+    let regions = stoa_warm_restart::regions().with_journal(Journal::of("forwarder")?);
     let _pinned = file_access::restrict(&options.folders);
     let owner = format!("stoa host interface of {}", options.socket.display());
-    // State of an earlier forwarder: docs/dev/warm-restart.md.
-    let mut regions = stoa_warm_restart::regions();
-    stoa_warm_restart::probe::start_if_asked(&mut regions)?;
     let (requests, control_loop) = ControlLoop::new(owner, options.folders.clone())?;
+    let control_loop = control_loop.with_regions(regions);
     stoa_ports::start_entering_thread()?;
     // Only the control thread opens devices, in other namespaces by the entering thread.
     keep(&OF_DEVICES)?;
