@@ -139,6 +139,7 @@ pub async fn run<T>(
         () = datastore.run_saver() => Ok(()),
         () = learned.watch() => Ok(()),
         () = connection.rows().watch() => Ok(()),
+        () = connection.watch_desired() => Ok(()),
         () = connection.punts().run() => Ok(()),
         () = route_sources.run(&connection) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),

@@ -146,6 +146,11 @@ impl Forwarder {
         self.state.as_mut()
     }
 
+    /// The same, for reading.
+    pub(super) fn running(&self) -> Option<&ForwarderState> {
+        self.state.as_ref()
+    }
+
     /// The desired state in effect.
     pub fn desired(&self) -> Option<&DesiredState> {
         self.held.as_ref().map(Held::desired)
@@ -226,6 +231,29 @@ impl Forwarder {
         state.end_slices();
         (self.state, self.held) = (Some(state), Some(held));
         result.map_err(ChangeError::Refused)
+    }
+
+    /// Brings entries of the desired state into effect again, whose keys `select` returns.
+    pub(super) fn again(
+        &mut self,
+        generation: u64,
+        select: impl FnOnce(&mut ForwarderState, &DesiredState) -> DesiredChange,
+    ) -> Result<v1::Applied, ChangeError> {
+        let (Some(state), Some(held), true) =
+            (&mut self.state, &self.held, generation == self.generation)
+        else {
+            return Err(ChangeError::Generation { held: self.generation });
+        };
+        state.begin_slices();
+        // A port that is to be opened again may wait for its device.
+        state.opener.may_defer = true;
+        let touched = select(state, held.desired());
+        let result = state.converge(held, &touched);
+        state.end_slices();
+        // What was not reached is compared with the next change.
+        self.is_incomplete |= result.is_err();
+        let applied = result.map_err(ChangeError::Refused)?;
+        Ok(v1::Applied { generation, ..applied })
     }
 
     /// Brings a change that was made to `held` into effect; takes it back by its inverse if that fails.
@@ -342,7 +370,7 @@ impl ForwarderState {
     }
 
     /// The keys of all that is desired or running.
-    fn everything(&self, desired: &DesiredState) -> DesiredChange {
+    pub(super) fn everything(&self, desired: &DesiredState) -> DesiredChange {
         let mut all = DesiredChange::default();
         let ports = self.ports.keys().chain(desired.ports.keys());
         all.ports = ports.map(|name| (name.clone(), None)).collect();

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use stoa_api::audit::Tally;
 use stoa_api::v1;
 use stoa_engine::Packet;
 use stoa_warm_restart::probe::Journal;
@@ -151,6 +152,11 @@ pub(super) struct Verbs {
     pub(super) facts: fn(&ForwarderState, u32, &mut v1::InterfaceState),
     /// Adds its rows to `stoa show limits`.
     pub(super) limits: fn(&ForwarderState, &mut Vec<v1::LimitState>),
+    /// Adds the entries of the desired state that it works with, where they do not belong to an interface: an audit
+    /// compares them with those of the controller (`stoa_api::audit` has the kinds).
+    pub(super) entries: fn(&ForwarderState, &mut Tally),
+    /// The same for those of an interface.
+    pub(super) entries_of: fn(&ForwarderState, u32, &mut Tally),
 }
 
 impl Verbs {
@@ -177,6 +183,8 @@ impl Verbs {
         end: |_| {},
         facts: |_, _, _| {},
         limits: |_, _| {},
+        entries: |_, _| {},
+        entries_of: |_, _, _| {},
     };
 }
 
