@@ -57,7 +57,7 @@ fn ip4() -> v1::Family {
         virtual_routers: vec![router],
         options: Some(v1::FamilyOptions {
             directed_broadcast: true,
-            minimum_ttl: 5,
+            redirects: true,
             ..v1::FamilyOptions::default()
         }),
         ..v1::Family::default()
