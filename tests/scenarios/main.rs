@@ -12,6 +12,7 @@ mod commits;
 mod convergence;
 mod cross_connect;
 mod demo;
+mod desired_audit;
 mod device_removal;
 mod discovery;
 mod dpdk;

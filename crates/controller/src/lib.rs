@@ -40,3 +40,4 @@ pub mod running;
 pub mod service;
 pub mod state;
 pub mod supervise;
+mod test_sequences;

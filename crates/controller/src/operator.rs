@@ -203,7 +203,7 @@ impl Operator for Service {
         &self,
         _: Request<v1::AuditTablesRequest>,
     ) -> Result<Response<v1::AuditTablesReply>, Status> {
-        Ok(Response::new(tables::audit(self.connection.rows(), &self.learned).await))
+        Ok(Response::new(tables::audit(&self.connection, &self.learned).await))
     }
 
     async fn show_route_sources(

@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 use stoa_yang::Valid;
 use stoa_yang::error::{ValidationError, ValidationErrors};
 
-use super::Capability;
+use super::{Capability, Start, StartFailure};
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
-use crate::{logging, punts};
+use crate::{logging, punts, test_sequences};
 
 /// The capabilities of this tree.
-const CAPABILITIES: &[&dyn Capability] = &[&logging::Logging, &punts::Punts];
+static CAPABILITIES: &[&dyn Capability] =
+    &[&logging::Logging, &punts::Punts, &test_sequences::TEST_SEQUENCES];
 
 /// Those of plugins.
 static ADDED: OnceLock<Vec<Box<dyn Capability>>> = OnceLock::new();
@@ -28,6 +29,14 @@ pub fn add(capabilities: Vec<Box<dyn Capability>>) {
 pub(crate) fn all() -> impl Iterator<Item = &'static dyn Capability> {
     let added = ADDED.get_or_init(Vec::new).iter().map(Box::as_ref);
     CAPABILITIES.iter().copied().chain(added)
+}
+
+/// Starts all capabilities: once, before their use in the controller.
+///
+/// # Errors
+/// That of the first one that does not start.
+pub(crate) fn start(start: &mut Start<'_>) -> Result<(), StartFailure> {
+    all().try_for_each(|capability| capability.start(start))
 }
 
 /// Translates a configuration, and adds what is wrong with it to `errors`.

@@ -1,5 +1,6 @@
 //! OpenMetrics text from made-up state.
 
+use stoa_api::audit::Kind;
 use stoa_api::v1;
 
 use super::*;
@@ -74,10 +75,13 @@ fn scrape() -> Scrape {
         ..Default::default()
     };
     let route_sources = vec![("stoa-routing:fpm", "frr".to_owned(), statistics)];
+    let audits =
+        DesiredAudits { runs: 3, different: [(Kind::StaticNeighbors, 2)].into(), is_equal: true };
     Scrape {
         operational: Some(operational),
         learned,
         route_sources,
+        audits,
         processes,
         started: Instant::now(),
     }
@@ -89,6 +93,10 @@ fn every_family_is_there_with_its_values() {
     for line in [
         r#"stoa_interface_receive_packets_total{interface="a\"b\\c"} 18446744073709551615"#,
         r#"stoa_interface_up{interface="a\"b\\c"} 1.0"#,
+        "stoa_desired_audits_total 3",
+        r#"stoa_desired_audit_different_entries_total{kind="static-neighbors"} 2"#,
+        r#"stoa_desired_audit_different_entries_total{kind="addresses"} 0"#,
+        "stoa_desired_audit_equal 1.0",
         "# UNIT stoa_interface_receive_packets packets",
         r#"stoa_node_cycles_total{node="ip4-input",worker="1"} 9"#,
         r#"stoa_worker_busy_ratio{worker="0"} 0.25"#,

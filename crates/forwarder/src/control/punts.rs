@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use stoa_api::v1;
+use stoa_api::{audit, v1};
 use stoa_engine::Urgency;
 use stoa_engine::node::Punt;
 
@@ -35,6 +35,13 @@ impl Capability for Punts {
         limits: |state, rows| {
             rows.extend(state.ring_limits());
             rows.extend(state.policer_limits());
+        },
+        entries: |state, tally| {
+            for (class, limit) in &state.capabilities.punts.limits {
+                let (rate, burst, total) = (limit.rate, limit.burst, limit.total);
+                let class = class.name().to_owned();
+                audit::punt(tally, &v1::PuntLimit { class, rate, burst, total });
+            }
         },
         ..Verbs::NONE
     };
@@ -123,6 +130,13 @@ impl ForwarderState {
                 }
             }
         }
+    }
+
+    /// Sets a policer to its default, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(super) fn lose_punt_limit(&mut self, class: Class) {
+        self.capabilities.punts.limits.remove(&class).expect("a limit");
+        self.shared.policers.set(class, class.default_limit());
     }
 
     /// Sets the policers; those that are not configured have their defaults.

@@ -265,7 +265,7 @@ impl ForwarderState {
 }
 
 /// A desired route as a message of the contract; `None` when it is not listed.
-fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
+pub(super) fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
     let path = |path: &Path| v1::Path {
         interface: path.interface.clone(),
         next_hop: path.next_hop.map(octets).unwrap_or_default(),

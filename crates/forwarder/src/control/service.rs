@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use stoa_api::v1;
+use stoa_api::v1::desired_audit_server::DesiredAuditServer;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
 use stoa_api::v1::punt_stream_server::PuntStreamServer;
 use stoa_api::v1::row_tables_server::RowTablesServer;
@@ -20,8 +21,9 @@ use super::callers::Callers;
 use super::control_loop::Requests;
 use super::desired::{DesiredChange, DesiredState};
 use super::paging::PAGE;
+use super::refusals::{refused, status_of};
 use super::trace_capture::Reader;
-use super::{ApplyError, ChangeError, Error, Forwarder, ForwarderState, Listing};
+use super::{Error, Forwarder, ForwarderState, Listing};
 use crate::kernel::Kernel;
 
 /// Longest time of a request on the control thread.
@@ -45,11 +47,16 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
     let service = Service { requests, callers: Callers::default() };
     let row_tables = RowTablesServer::new(service.clone());
     let punts = PuntStreamServer::new(service.clone());
+    let audits = DesiredAuditServer::new(service.clone());
     let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let incoming = UnixListenerStream::new(listener);
-    let server = Server::builder().add_service(service).add_service(row_tables).add_service(punts);
+    let server = Server::builder()
+        .add_service(service)
+        .add_service(row_tables)
+        .add_service(punts)
+        .add_service(audits);
     // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {
         served = server.serve_with_incoming(incoming) => served?,
@@ -136,12 +143,6 @@ pub(super) fn full() -> Status {
     Status::resource_exhausted("the request queue is full: try again")
 }
 
-/// The status of a refused state.
-fn refused(error: ApplyError) -> Status {
-    let code = if error.is_full { Code::ResourceExhausted } else { Code::FailedPrecondition };
-    refusal::refuse(code, error.errors)
-}
-
 fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
     let items: Vec<Result<T, Status>> = items.into_iter().map(Ok).collect();
     Response::new(tokio_stream::iter(items))
@@ -226,14 +227,8 @@ impl Contract for Service {
         let generation = request.get_ref().generation;
         let logging = request.get_ref().logging.clone();
         let applied = self.on_control(move |forwarder| {
-            let applied = forwarder.change(generation, change).map_err(|error| match error {
-                ChangeError::Generation { held } => Status::failed_precondition(format!(
-                    "the change starts from state {generation}, and the forwarder holds {held}: \
-                     send the whole state"
-                )),
-                ChangeError::Invalid(errors) => invalid(errors),
-                ChangeError::Refused(error) => refused(error),
-            })?;
+            let applied = forwarder.change(generation, change);
+            let applied = applied.map_err(|error| status_of(generation, error))?;
             Ok(v1::Applied { generation: forwarder.generation(), ..applied })
         });
         let applied = applied.await?;
