@@ -16,6 +16,11 @@ import { LogIn } from "./pages/login";
 import { Neighbors } from "./pages/neighbors";
 import { Overview } from "./pages/overview";
 import { Routes } from "./pages/routes";
+import { Daemons } from "./pages/daemons";
+import { Log } from "./pages/log";
+import { Policy } from "./pages/policy";
+import { Sessions } from "./pages/sessions";
+import { Vrrp } from "./pages/vrrp";
 import { Workers } from "./pages/workers";
 import { link, place } from "./route";
 import { greet, logOut, routerName, user } from "./server";
@@ -29,11 +34,16 @@ const PAGES: [string, string][] = [
   ["graph", "Packet graph"],
   ["routes", "Routes"],
   ["neighbors", "Neighbours"],
+  ["daemons", "Routing daemons"],
+  ["sessions", "BGP and BFD"],
+  ["vrrp", "VRRP"],
+  ["policy", "Policy rules"],
   ["drops", "Drops"],
   ["workers", "Workers"],
   ["capture", "Capture"],
   ["configuration", "Configuration"],
   ["history", "History"],
+  ["log", "Events and log"],
 ];
 
 function Page(): JSX.Element {
@@ -49,6 +59,16 @@ function Page(): JSX.Element {
       return <Routes />;
     case "neighbors":
       return <Neighbors />;
+    case "daemons":
+      return <Daemons />;
+    case "sessions":
+      return <Sessions />;
+    case "vrrp":
+      return <Vrrp />;
+    case "policy":
+      return <Policy />;
+    case "log":
+      return <Log />;
     case "drops":
       return <Drops />;
     case "workers":
