@@ -123,7 +123,11 @@ export function Interfaces(): JSX.Element {
   return (
     <>
       <Waiting failure={failure} data={data} />
-      <Card title={`${found.length} of ${data.length}`} wide tools={<a href={link("configuration", ["interfaces"])}>Configure</a>}>
+      <Card title={`${found.length} of ${data.length}`} wide tools={
+          <>
+            <a href={link("configuration", ["new"])}>New interface</a> · <a href={link("configuration", ["interfaces"])}>Configure</a>
+          </>
+        }>
         {data.length > 8 && (
           <Field label="Search by name, description or address">
             <input type="search" value={search} onInput={(event) => setSearch(typed(event))} />
