@@ -133,6 +133,7 @@ pub async fn run<T>(
         () = learned.watch() => Ok(()),
         () = connection.rows().watch() => Ok(()),
         () = connection.punts().run() => Ok(()),
+        () = connection.recent.run() => Ok(()),
         () = route_sources.run(&connection) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),
