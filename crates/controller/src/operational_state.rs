@@ -26,6 +26,8 @@ pub enum StateSection {
     Routes,
     /// Route sources of routing daemons.
     RouteSources,
+    /// Policy rules.
+    Rules,
     /// Version, process, and whether the forwarder is in sync.
     Program,
     /// Workers.
@@ -44,10 +46,11 @@ pub enum StateSection {
 
 impl StateSection {
     /// All sections except routes and neighbours, of which there may be very many.
-    pub const OVERVIEW: [StateSection; 10] = [
+    pub const OVERVIEW: [StateSection; 11] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
         StateSection::RouteSources,
+        StateSection::Rules,
         StateSection::Program,
         StateSection::Workers,
         StateSection::Nodes,
@@ -89,6 +92,7 @@ pub struct OperationalState {
     pub route_counts: Vec<v1::RouteCount>,
     pub routes: Vec<Routes>,
     pub route_sources: Vec<(&'static str, String, RouteSourceStatistics)>,
+    pub rules: Vec<v1::RuleState>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
     pub in_sync: bool,
@@ -170,6 +174,10 @@ impl OperationalState {
             conservation,
             ..OperationalState::default()
         };
+        if is(StateSection::Rules) {
+            let rules = client().list_rules(v1::ListRulesRequest {}).await?;
+            operational.rules = rules.into_inner().rules;
+        }
         if is(StateSection::Neighbors) {
             let mut listed =
                 client().list_neighbors(v1::ListNeighborsRequest {}).await?.into_inner();

@@ -130,6 +130,7 @@ fn sample() -> OperationalState {
             )]),
             rules: Vec::new(),
         }),
+        rules: Vec::new(),
         route_sources: vec![
             (
                 "stoa-routing:fpm",
