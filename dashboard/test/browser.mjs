@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import puppeteer from "puppeteer-core";
+import { editor } from "./editor.mjs";
 
 const [, , url, token, folder] = process.argv;
 const PATIENCE_MS = 20_000;
@@ -51,27 +52,8 @@ const addresses = async () => {
 const check = (is, words) => {
   if (!is) throw new Error(words);
 };
-/** The editor of JSON: its text, by the clipboard of the test, and another text. */
-const editor = async (work, given) => {
-  await page.waitForFunction(() => document.querySelector(".code")?.shadowRoot?.querySelector(".cm-content"));
-  await page.evaluate(() => document.querySelector(".code").shadowRoot.querySelector(".cm-content").focus());
-  await page.keyboard.down("Control");
-  await page.keyboard.press("a");
-  await page.keyboard.up("Control");
-  return page.evaluate(
-    (kind, words) => {
-      const clipboardData = new DataTransfer();
-      if (words) clipboardData.setData("text/plain", words);
-      const content = document.querySelector(".code").shadowRoot.querySelector(".cm-content");
-      content.dispatchEvent(new ClipboardEvent(kind, { clipboardData, bubbles: true, cancelable: true }));
-      return clipboardData.getData("text/plain");
-    },
-    work,
-    given,
-  );
-};
-const editedText = () => editor("copy");
-const edit = (words) => editor("paste", words);
+const editedText = () => editor(page, "copy");
+const edit = (words) => editor(page, "paste", words);
 const number = (words) => Number.parseFloat(words);
 
 async function logIn() {

@@ -30,7 +30,7 @@ export function endpoint(one: Protocol): string {
   return source.netns ? `${where} in ${source.netns}` : where;
 }
 
-/** What is said about stale routes; undefined: all routes are current. */
+/** The number of stale routes in words; undefined: all routes are current. */
 export function staleWords(one: Protocol): string | undefined {
   const session = one["stoa-routing:route-source"]?.session ?? {};
   const stale = number(session["stale-routes"]);

@@ -15,7 +15,7 @@ const ROWS = 200;
 const LEVELS = ["error", "warn", "info", "debug", "trace"] as const;
 const MOODS: Record<LogMessage["level"], Mood> = { error: "bad", warn: "warn", info: "idle", debug: "idle", trace: "idle" };
 
-/** What the state and the history tell about the past: the last change of each interface and session, and all commits. */
+/** The past, by the state and the history: the last change of each interface and session, and all commits. */
 async function past(signal: AbortSignal): Promise<RouterEvent[]> {
   const commits = async (): Promise<RouterEvent[]> => {
     const { entry } = await call<{ entry?: Entry[] }>("stoa-datastore:history");
