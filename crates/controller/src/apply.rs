@@ -103,6 +103,8 @@ pub struct ForwarderConnection {
     rows: RowTables,
     /// Protocols in the controller.
     punts: Punts,
+    /// What happened recently: traffic and log messages.
+    pub recent: crate::recent::Recent,
     /// The seed of flow hashes where none is configured; 0: that of the forwarder.
     hash_seed: u32,
 }
@@ -110,8 +112,8 @@ pub struct ForwarderConnection {
 impl ForwarderConnection {
     /// A connection over `channel` that brings `desired` to the forwarder.
     pub fn new(channel: Channel, desired: Configuration) -> ForwarderConnection {
-        let rows = RowTables::new(channel.clone());
-        let punts = Punts::new(channel.clone());
+        let (rows, punts) = (RowTables::new(channel.clone()), Punts::new(channel.clone()));
+        let recent = crate::recent::Recent::new(channel.clone());
         let client =
             ForwarderClient::new(channel.clone()).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
         let state =
@@ -128,6 +130,7 @@ impl ForwarderConnection {
             learned: OnceLock::new(),
             rows,
             punts,
+            recent,
             hash_seed: 0,
         }
     }

@@ -32,6 +32,7 @@ mod prefix;
 pub mod privileges;
 pub mod punt_stream;
 mod punts;
+pub mod recent;
 mod recursion;
 mod rib;
 pub mod route_sources;

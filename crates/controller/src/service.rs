@@ -141,6 +141,7 @@ pub async fn run<T>(
         () = connection.rows().watch() => Ok(()),
         () = connection.watch_desired() => Ok(()),
         () = connection.punts().run() => Ok(()),
+        () = connection.recent.run() => Ok(()),
         () = route_sources.run(&connection) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),

@@ -131,6 +131,7 @@ fn sample() -> OperationalState {
             )]),
             rules: Vec::new(),
         }),
+        rules: Vec::new(),
         route_sources: vec![
             (
                 "stoa-routing:fpm",

@@ -30,6 +30,7 @@ mod learned;
 mod limit_listing;
 mod limits;
 mod listing;
+mod log_service;
 mod mld_reports;
 mod multipath;
 mod neighbors;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use stoa_api::v1;
 use stoa_api::v1::desired_audit_server::DesiredAuditServer;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
+use stoa_api::v1::log_server::LogServer;
 use stoa_api::v1::punt_stream_server::PuntStreamServer;
 use stoa_api::v1::row_tables_server::RowTablesServer;
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
 use stoa_engine::clock;
-use stoa_engine::pool::Backing;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
@@ -20,6 +20,8 @@ use tonic::{Code, Response, Status, transport::Server};
 use super::callers::Callers;
 use super::control_loop::Requests;
 use super::desired::{DesiredChange, DesiredState};
+use super::listing::memory;
+use super::log_service::LogService;
 use super::paging::PAGE;
 use super::refusals::{refused, status_of};
 use super::trace_capture::Reader;
@@ -56,7 +58,8 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
         .add_service(service)
         .add_service(row_tables)
         .add_service(punts)
-        .add_service(audits);
+        .add_service(audits)
+        .add_service(LogServer::new(LogService));
     // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {
         served = server.serve_with_incoming(incoming) => served?,
@@ -161,20 +164,6 @@ fn boot_id() -> u64 {
 fn started_unix_s() -> u64 {
     static STARTED: OnceLock<u64> = OnceLock::new();
     *STARTED.get_or_init(super::listing::unix_s)
-}
-
-fn memory(state: &ForwarderState) -> String {
-    let pool = |pool: &&'static stoa_engine::Pool| {
-        let mib = (u64::from(pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
-        let pages = match pool.backing() {
-            Backing::Huge => "2 MiB huge pages",
-            Backing::Transparent => "transparent huge pages",
-            Backing::Plain => "plain pages",
-        };
-        let node = pool.node().map(|node| format!(" of NUMA node {node}")).unwrap_or_default();
-        format!("{mib} MiB of packet buffers on {pages}{node}")
-    };
-    state.pools().iter().map(pool).collect::<Vec<_>>().join("; ")
 }
 
 #[tonic::async_trait]
