@@ -15,6 +15,7 @@ mod doctor;
 mod forwarder;
 mod load;
 mod man;
+mod ping;
 mod reload;
 mod rollback;
 mod run;
@@ -24,6 +25,7 @@ mod show;
 mod status;
 mod top;
 mod trace;
+mod traceroute;
 mod traffic;
 mod upgrade;
 mod user;
@@ -93,6 +95,8 @@ commands! {
     Show show,
     Top top,
     Console console,
+    Ping ping,
+    Traceroute traceroute,
     Trace trace,
     Capture capture,
     Doctor doctor,
