@@ -22,12 +22,12 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use self::origin::{Origin, Query};
-use self::packet::{Arrival, DEFAULT_TTL, Request};
-use self::series::{Plan, Series, Step};
+use self::packet::{Arrival, Request};
+use self::series::{Series, Step};
 use crate::apply::ForwarderConnection;
 use crate::call_error::failed;
 use crate::operational_state::first_routes;
-use crate::punt_stream::{PuntChannel, PuntSender};
+use crate::punt_stream::{PuntChannel, PuntSender, Refused};
 
 /// Most series at a time.
 const SERIES: usize = 16;
@@ -35,12 +35,8 @@ const SERIES: usize = 16;
 const ARRIVALS: usize = 64;
 /// Replies that may wait for the operator.
 const REPLIES: usize = 64;
-/// Most data bytes of a request: the longest jumbo frame, without its headers.
-const SIZE_MAX: u32 = 9000;
-/// Shortest interval between requests.
-const INTERVAL_MIN_MS: u32 = 10;
-/// Longest interval and longest wait for an answer.
-const WAIT_MAX_MS: u32 = 60_000;
+/// Longest wait of the first request for the forwarder.
+const OPENING: Duration = Duration::from_secs(2);
 
 type Replies = mpsc::Sender<Result<v1::ProbeReply, Status>>;
 type Arrivals = BTreeMap<u16, mpsc::Sender<Arrival>>;
@@ -65,7 +61,7 @@ impl Probes {
         connection: &ForwarderConnection,
         request: v1::ProbeRequest,
     ) -> Result<ReceiverStream<Result<v1::ProbeReply, Status>>, Status> {
-        let (plan, size) = plan(&request)?;
+        let (plan, size) = series::plan(&request)?;
         let (destination, origin) = origin_of(connection, &request).await?;
         let sender = self.sender.get_or_init(|| self.open(connection)).await.clone();
         let (identifier, arrivals) = self.add()?;
@@ -147,40 +143,6 @@ impl Probes {
     fn lock(&self) -> MutexGuard<'_, Arrivals> {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Checks the numbers of a request. Returns the plan and the data bytes of each request.
-fn plan(request: &v1::ProbeRequest) -> Result<(Plan, usize), Status> {
-    let or = |value: u32, usual: u32| if value == 0 { usual } else { value };
-    let is_trace = request.is_trace;
-    let count = or(request.count, if is_trace { 3 } else { 5 });
-    let ttl = or(request.ttl, if is_trace { 30 } else { DEFAULT_TTL.into() });
-    let interval_ms = or(request.interval_ms, 1000);
-    let timeout_ms = or(request.timeout_ms, 2000);
-    let size = request.size.unwrap_or(56);
-    let ranges = [
-        ("count", count, 1, if is_trace { 10 } else { u16::MAX.into() }),
-        ("ttl", ttl, 1, u8::MAX.into()),
-        ("size", size, 0, SIZE_MAX),
-        ("interval in milliseconds", interval_ms, INTERVAL_MIN_MS, WAIT_MAX_MS),
-        ("timeout in milliseconds", timeout_ms, 1, WAIT_MAX_MS),
-    ];
-    for (name, value, least, most) in ranges {
-        if !(least..=most).contains(&value) {
-            return Err(Status::invalid_argument(format!(
-                "{name} {value} is out of range: choose {least} to {most}"
-            )));
-        }
-    }
-    let us = |ms: u32| u64::from(ms) * 1000;
-    let plan = Plan {
-        count: count as u16,
-        ttl: ttl as u8,
-        interval_us: us(interval_ms),
-        timeout_us: us(timeout_ms),
-        is_trace,
-    };
-    Ok((plan, size as usize))
 }
 
 /// Where the requests leave.
@@ -297,7 +259,17 @@ impl Run<'_> {
         let packet = Request { sequence, ttl, ..self.request }.build().unwrap_or_default();
         let interface = self.interface.to_owned();
         let injected = v1::InjectedPacket { interface, data: Some(Data::Packet(packet)) };
-        match self.sender.inject(injected).await {
+        let mut sent = self.sender.inject(injected.clone()).await;
+        // The first series after a start opens the stream.
+        let opened_by = Instant::now() + OPENING;
+        while sequence == 1
+            && sent.as_ref().is_err_and(Refused::is_unavailable)
+            && Instant::now() < opened_by
+        {
+            tokio::time::sleep(OPENING / 100).await;
+            sent = self.sender.inject(injected.clone()).await;
+        }
+        match sent {
             Ok(sent_unix_us) => Ok(Some(sent_unix_us)),
             Err(refused) => {
                 let state = v1::ProbeState::ProbeRefused;
@@ -351,19 +323,6 @@ fn result((sequence, ttl): (u16, u8), state: v1::ProbeState) -> v1::ProbeResult 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_out_of_range_are_refused_with_the_range() {
-        let refused = |request: v1::ProbeRequest| plan(&request).unwrap_err().message().to_owned();
-        let all = v1::ProbeRequest::default;
-        assert!(refused(v1::ProbeRequest { size: Some(9001), ..all() }).contains("0 to 9000"));
-        assert!(refused(v1::ProbeRequest { interval_ms: 9, ..all() }).contains("10 to 60000"));
-        assert!(refused(v1::ProbeRequest { ttl: 256, ..all() }).contains("1 to 255"));
-        let trace = v1::ProbeRequest { count: 11, is_trace: true, ..all() };
-        assert!(refused(trace).contains("1 to 10"));
-        let (plan, size) = plan(&all()).unwrap();
-        assert_eq!((plan.count, plan.ttl, plan.timeout_us, size), (5, 64, 2_000_000, 56));
-    }
 
     #[test]
     fn packets_that_never_leave_are_refused_with_the_size_that_does() {

@@ -3,6 +3,18 @@
 
 use std::collections::BTreeMap;
 
+use stoa_api::v1;
+use tonic::Status;
+
+use super::packet::DEFAULT_TTL;
+
+/// Most data bytes of a request: the longest jumbo frame, without its headers.
+const SIZE_MAX: u32 = 9000;
+/// Shortest interval between requests.
+const INTERVAL_MIN_MS: u32 = 10;
+/// Longest interval and longest wait for an answer.
+const WAIT_MAX_MS: u32 = 60_000;
+
 /// How a series runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -14,6 +26,40 @@ pub(super) struct Plan {
     pub(super) timeout_us: u64,
     /// Starts with a TTL of 1 and adds 1 when all requests with the former TTL have their result.
     pub(super) is_trace: bool,
+}
+
+/// Checks the numbers of a request. Returns the plan and the data bytes of each request.
+pub(super) fn plan(request: &v1::ProbeRequest) -> Result<(Plan, usize), Status> {
+    let or = |value: u32, usual: u32| if value == 0 { usual } else { value };
+    let is_trace = request.is_trace;
+    let count = or(request.count, if is_trace { 3 } else { 5 });
+    let ttl = or(request.ttl, if is_trace { 30 } else { DEFAULT_TTL.into() });
+    let interval_ms = or(request.interval_ms, 1000);
+    let timeout_ms = or(request.timeout_ms, 2000);
+    let size = request.size.unwrap_or(56);
+    let ranges = [
+        ("count", count, 1, if is_trace { 10 } else { u16::MAX.into() }),
+        ("ttl", ttl, 1, u8::MAX.into()),
+        ("size", size, 0, SIZE_MAX),
+        ("interval in milliseconds", interval_ms, INTERVAL_MIN_MS, WAIT_MAX_MS),
+        ("timeout in milliseconds", timeout_ms, 1, WAIT_MAX_MS),
+    ];
+    for (name, value, least, most) in ranges {
+        if !(least..=most).contains(&value) {
+            return Err(Status::invalid_argument(format!(
+                "{name} {value} is out of range: choose {least} to {most}"
+            )));
+        }
+    }
+    let us = |ms: u32| u64::from(ms) * 1000;
+    let plan = Plan {
+        count: count as u16,
+        ttl: ttl as u8,
+        interval_us: us(interval_ms),
+        timeout_us: us(timeout_ms),
+        is_trace,
+    };
+    Ok((plan, size as usize))
 }
 
 /// The next step.
@@ -119,6 +165,19 @@ mod tests {
 
     const PING: Plan =
         Plan { count: 2, ttl: 64, interval_us: 1000, timeout_us: 2500, is_trace: false };
+
+    #[test]
+    fn numbers_out_of_range_are_refused_with_the_range() {
+        let refused = |request: v1::ProbeRequest| plan(&request).unwrap_err().message().to_owned();
+        let all = v1::ProbeRequest::default;
+        assert!(refused(v1::ProbeRequest { size: Some(9001), ..all() }).contains("0 to 9000"));
+        assert!(refused(v1::ProbeRequest { interval_ms: 9, ..all() }).contains("10 to 60000"));
+        assert!(refused(v1::ProbeRequest { ttl: 256, ..all() }).contains("1 to 255"));
+        let trace = v1::ProbeRequest { count: 11, is_trace: true, ..all() };
+        assert!(refused(trace).contains("1 to 10"));
+        let (plan, size) = plan(&all()).unwrap();
+        assert_eq!((plan.count, plan.ttl, plan.timeout_us, size), (5, 64, 2_000_000, 56));
+    }
 
     #[test]
     fn a_ping_sends_at_its_interval_and_waits_for_the_last_answer() {

@@ -26,6 +26,11 @@ impl Refused {
         let reason = "the forwarder does not take packets at the moment".to_owned();
         Refused { reason, fix: "Send it again later.".to_owned() }
     }
+
+    /// Whether the stream is not connected: it may be soon.
+    pub fn is_unavailable(&self) -> bool {
+        *self == Refused::unavailable()
+    }
 }
 
 /// A packet to send, and where the answer goes.
