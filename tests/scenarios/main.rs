@@ -43,6 +43,7 @@ mod punt_stream;
 mod radius;
 mod reload;
 mod restart;
+mod router_ping;
 mod routing_bird;
 mod routing_frr;
 mod second_run;

@@ -30,6 +30,7 @@ mod operational_state;
 pub mod operator;
 mod prefix;
 pub mod privileges;
+pub mod probe;
 pub mod punt_stream;
 mod punts;
 pub mod recent;
