@@ -7,7 +7,6 @@ mod prefixes;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use stoa_engine::heap;
 use stoa_engine::quiescence::Quiescence;
@@ -66,10 +65,6 @@ const SPARE_ADJACENCIES: usize = 16;
 pub(super) fn adjacency_lines(limits: Limits) -> usize {
     limits.adjacencies + SPARE_ADJACENCIES
 }
-
-/// How long a change waits for workers to release what was removed. They pass a quiescent point in each
-/// iteration, so that a longer time only matters to workers that get no processor.
-const GRACE_PATIENCE: Duration = Duration::from_millis(500);
 
 impl Prefixes {
     fn new(routes4: usize, routes6: usize) -> Option<Self> {
@@ -315,15 +310,15 @@ impl Fib {
         self.adjacencies.get(id).ok()
     }
 
-    /// Closes a batch of changes and waits until what was removed can be used again, at most for
-    /// [`GRACE_PATIENCE`].
-    pub fn wait_for_grace_period(&mut self) {
+    /// Closes a batch of changes. Returns the epoch whose end lets what was removed be used again.
+    pub fn begin_grace_period(&mut self) -> u64 {
         self.settle();
-        let (epoch, deadline) = (self.quiescence.advance(), Instant::now() + GRACE_PATIENCE);
-        while self.quiescence.safe() < epoch && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_micros(50));
-        }
-        self.settle();
+        self.quiescence.advance()
+    }
+
+    /// Whether an epoch has ended: all workers have passed a quiescent point since.
+    pub fn has_ended(&self, epoch: u64) -> bool {
+        self.quiescence.safe() >= epoch
     }
 
     /// Closes a batch of changes and reuses entries that no worker can read any more.

@@ -31,7 +31,6 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const CAPTURE_MESSAGES: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
-type Stream<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
 
 /// Serves the contract until SIGTERM or SIGINT.
 pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<(), Error> {
@@ -140,11 +139,6 @@ pub(super) fn full() -> Status {
 fn refused(error: ApplyError) -> Status {
     let code = if error.is_full { Code::ResourceExhausted } else { Code::FailedPrecondition };
     refusal::refuse(code, error.errors)
-}
-
-fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
-    let items: Vec<Result<T, Status>> = items.into_iter().map(Ok).collect();
-    Response::new(tokio_stream::iter(items))
 }
 
 /// Differs between forwarders: time and process id.
@@ -287,13 +281,16 @@ impl Contract for Service {
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
-    type ListNeighborsStream = Stream<v1::NeighborState>;
+    type ListNeighborsStream = ReceiverStream<Result<v1::NeighborState, Status>>;
 
     async fn list_neighbors(
         &self,
         _: tonic::Request<v1::ListNeighborsRequest>,
     ) -> Answer<Self::ListNeighborsStream> {
-        Ok(stream(self.read(ForwarderState::list_neighbors).await?))
+        let (sender, receiver) = tokio::sync::mpsc::channel(PAGE);
+        let service = self.clone();
+        tokio::spawn(async move { service.list_neighbors_to(&sender).await });
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
     async fn list_nodes(
@@ -316,7 +313,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListPuntsRequest>,
     ) -> Answer<v1::ListPuntsReply> {
-        Ok(Response::new(self.read(ForwarderState::show_punts).await?))
+        Ok(Response::new(self.all_punts().await?))
     }
 
     async fn list_rules(

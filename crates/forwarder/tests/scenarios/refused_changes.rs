@@ -156,3 +156,26 @@ fn removals_are_refused_with_the_routes_of_each_interface() {
     let walked = walked.load(Ordering::Relaxed);
     assert!((ROUTES * 9 / 10..ROUTES * 3 / 2).contains(&walked), "{walked} routes in one walk");
 }
+
+/// Before a rollback, workers must have released what the refused change has removed. A worker without a processor does
+/// not keep the control thread from urgent work meanwhile, and the wait ends when it passes.
+#[test]
+fn urgent_work_runs_while_a_rollback_waits_for_the_workers() {
+    let mut lab = Lab::new(&Setup::three_ports());
+    let worse = Setup::three_ports().port("ghost", 9);
+    for passes_after in [20, u32::MAX] {
+        let waits = Arc::new(AtomicU32::new(0));
+        let counted = waits.clone();
+        lab.state().on_pause(Some(Box::new(move |state, items| {
+            // The loops of a change name the items that they have handled.
+            if items == 0 && counted.fetch_add(1, Ordering::Relaxed) == passes_after {
+                state.step();
+            }
+        })));
+        assert!(lab.apply(&worse).is_err());
+        lab.state().on_pause(None);
+        let waits = waits.load(Ordering::Relaxed);
+        assert!(waits >= passes_after.min(20), "{waits} pauses in the wait");
+        assert!(waits <= passes_after.saturating_add(2), "{waits}: it goes on waiting");
+    }
+}
