@@ -2,6 +2,7 @@
 //! request of a test.
 
 pub mod learned;
+mod served;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +10,11 @@ use std::sync::{Arc, Mutex};
 
 use stoa_api::v1::forwarder_server::{Forwarder, ForwarderServer};
 use stoa_api::v1::{self, Desired};
-use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal, unix};
+use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
 use tokio_stream::Stream;
-use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Code, Request, Response, Status};
+
+use served::Served;
 
 /// What all instances of a fake share: the record of a test.
 #[derive(Clone, Debug, Default)]
@@ -31,10 +33,8 @@ pub struct Record {
 }
 
 /// A fake forwarder that serves a socket until it is dropped.
-///
-/// It has its own runtime: dropping it closes open connections, as when a process dies.
 pub struct Fake {
-    runtime: Option<tokio::runtime::Runtime>,
+    _served: Served,
     socket: PathBuf,
 }
 
@@ -47,28 +47,14 @@ impl Fake {
             generation: Arc::default(),
             record: record.clone(),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        let inside = runtime.enter();
-        let listener = unix::listen(socket).expect("the fake's socket");
         let service = ForwarderServer::new(life).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
-        let served = tonic::transport::Server::builder()
-            .add_service(service)
-            .serve_with_incoming(UnixListenerStream::new(listener));
-        runtime.spawn(served);
-        drop(inside);
-        Fake { runtime: Some(runtime), socket: socket.to_owned() }
+        let services = tonic::transport::Server::builder().add_service(service);
+        Fake { _served: Served::start(socket, services), socket: socket.to_owned() }
     }
 }
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
         let _ = std::fs::remove_file(&self.socket);
     }
 }
