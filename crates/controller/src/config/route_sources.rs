@@ -7,6 +7,7 @@ use std::time::Duration;
 use stoa_yang::error::ValidationErrors;
 
 use crate::config::model::{self, Interface, Routing};
+use crate::config::others::Others;
 use crate::config::vrf_name::VrfName;
 
 /// The module of the route sources' protocol types.
@@ -122,11 +123,13 @@ pub(crate) fn is_route_source(kind: &str) -> bool {
 pub(crate) fn desired(
     routing: &Routing,
     interfaces: &[Interface],
+    others: &Others<'_>,
     errors: &mut ValidationErrors,
 ) -> Vec<RouteSourceConfig> {
     let host_interfaces: BTreeSet<&str> = interfaces
         .iter()
         .filter_map(|it| Some(it.host_interface.as_ref()?.netns.as_str()))
+        .chain(others.host_namespaces())
         .collect();
     let mut route_sources: BTreeMap<&str, RouteSourceConfig> = BTreeMap::new();
     for protocol in &routing.control_plane_protocols.control_plane_protocol {
