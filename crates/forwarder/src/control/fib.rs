@@ -7,6 +7,7 @@ mod prefixes;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use stoa_engine::heap;
 use stoa_engine::quiescence::Quiescence;
@@ -65,6 +66,12 @@ const SPARE_ADJACENCIES: usize = 16;
 pub(super) fn adjacency_lines(limits: Limits) -> usize {
     limits.adjacencies + SPARE_ADJACENCIES
 }
+
+/// How long a change waits for workers to release what was removed. They pass a quiescent point in each iteration, so
+/// that a longer time only matters to workers that get no processor: what they hold stays reserved.
+pub(super) const GRACE_PATIENCE: Duration = Duration::from_millis(500);
+/// How often it looks whether they have.
+pub(super) const GRACE_POLL: Duration = Duration::from_micros(50);
 
 impl Prefixes {
     fn new(routes4: usize, routes6: usize) -> Option<Self> {
@@ -319,6 +326,16 @@ impl Fib {
     /// Whether an epoch has ended: all workers have passed a quiescent point since.
     pub fn has_ended(&self, epoch: u64) -> bool {
         self.quiescence.safe() >= epoch
+    }
+
+    /// Closes a batch of changes and waits until what it removed can be used again. In the middle of a change urgent
+    /// work cannot run, so that this is for full tables only; `ForwarderState` has the wait for others.
+    fn wait_for_grace_period(&mut self) {
+        let (epoch, deadline) = (self.begin_grace_period(), Instant::now() + GRACE_PATIENCE);
+        while !self.has_ended(epoch) && Instant::now() < deadline {
+            std::thread::sleep(GRACE_POLL);
+        }
+        self.settle();
     }
 
     /// Closes a batch of changes and reuses entries that no worker can read any more.

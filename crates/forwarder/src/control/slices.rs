@@ -3,19 +3,14 @@
 //!
 //! Loops pause only where the state is consistent: whatever may happen between two requests may happen there.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::fib::{GRACE_PATIENCE, GRACE_POLL};
 use super::forwarder_state::ForwarderState;
 use crate::bfd::session::Micros;
 
 /// Pauses serve urgent work when so much time has passed since it was served.
 const SLICE_US: Micros = 5_000;
-
-/// How long a change waits for workers to release what was removed. They pass a quiescent point in each iteration, so
-/// that a longer time only matters to workers that get no processor: what they hold stays reserved.
-const GRACE_PATIENCE: Duration = Duration::from_millis(500);
-/// How often it looks whether they have.
-const GRACE_POLL: Duration = Duration::from_micros(50);
 
 /// What a test runs at each pause, with the number of items since the last one.
 pub type PauseHook = Box<dyn FnMut(&mut ForwarderState, u32) + Send>;
@@ -63,14 +58,22 @@ impl ForwarderState {
         self.begin_slices();
     }
 
-    /// Closes a batch of changes and waits until workers have released what it removed. Urgent work runs meanwhile.
+    /// Closes a batch of changes and waits until workers have released what it removed.
     pub(super) fn wait_for_grace_period(&mut self) {
-        let (epoch, deadline) = (self.fib.begin_grace_period(), Instant::now() + GRACE_PATIENCE);
-        while !self.fib.has_ended(epoch) && Instant::now() < deadline {
+        let epoch = self.fib.begin_grace_period();
+        self.wait_while(|state| !state.fib.has_ended(epoch));
+        self.fib.settle();
+    }
+
+    /// Waits for workers, at most for [`GRACE_PATIENCE`]. Urgent work runs meanwhile.
+    pub fn wait_while(&mut self, mut is_needed: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + GRACE_PATIENCE;
+        let was_long = std::mem::replace(&mut self.slices.is_long, true);
+        while is_needed(self) && Instant::now() < deadline {
             std::thread::sleep(GRACE_POLL);
             self.pause(0);
         }
-        self.fib.settle();
+        self.slices.is_long = was_long;
     }
 
     /// Runs `hook` at each pause: tests advance the time and bring packets.
