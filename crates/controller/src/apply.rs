@@ -377,7 +377,10 @@ mod tests {
                 interfaces: vec![v1::Interface::default(); 2],
                 ..v1::Desired::default()
             },
-            routes: Arc::new(vec![v1::Route::default(); 3]),
+            routes: (0..3)
+                .map(|at| v1::Route { vrf: at.to_string(), ..v1::Route::default() })
+                .collect::<Vec<_>>()
+                .into(),
             ..empty
         };
         assert_eq!(Totals::of(&configuration), Totals { ports: 1, interfaces: 2, routes: 3 });

@@ -26,6 +26,7 @@ mod lock;
 mod logging;
 mod merged_routes;
 pub mod metrics;
+mod open_call;
 mod operational_state;
 pub mod operator;
 mod prefix;

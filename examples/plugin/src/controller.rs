@@ -28,6 +28,10 @@ struct Container {
 }
 
 impl Capability for DscpFilter {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
     fn translate(
         &self,
         settings: &Settings<'_>,

@@ -6,6 +6,8 @@ use stoa_yang::Valid;
 use stoa_yang::error::{ValidationError, ValidationErrors};
 
 use super::{Capability, Start, StartFailure};
+use crate::config::addresses::Addressing;
+use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
 use crate::{logging, punts, test_sequences};
@@ -47,8 +49,17 @@ pub(crate) fn translate(
     valid: &Valid,
     errors: &mut ValidationErrors,
 ) -> Result<Translated, Vec<ValidationError>> {
+    translate_among(valid, (&Others::default(), Addressing::default()), errors)
+}
+
+/// As [`translate`], where `others` are not in the configuration, with their addresses.
+pub(crate) fn translate_among(
+    valid: &Valid,
+    others: (&Others<'_>, Addressing),
+    errors: &mut ValidationErrors,
+) -> Result<Translated, Vec<ValidationError>> {
     let mut settings = Settings::of(valid)?;
-    let mut translated = config::translate(&mut settings, &valid.given, errors);
+    let mut translated = config::translate(&mut settings, &valid.given, others, errors);
     all().for_each(|capability| capability.translate(&settings, &mut translated, errors));
     Ok(translated)
 }

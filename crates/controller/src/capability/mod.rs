@@ -59,6 +59,12 @@ pub trait Capability: Send + Sync {
     /// forwarder needs to know. It gets valid settings: all defaults are filled in.
     fn translate(&self, _: &Settings<'_>, _: &mut Translated, _: &mut ValidationErrors) {}
 
+    /// Whether `translate` looks at each interface by itself, if at any. Then a change of a few interfaces among
+    /// thousands is translated alone.
+    fn is_by_interface(&self) -> bool {
+        false
+    }
+
     /// Its state of an interface: a member of the entry in `ietf-interfaces`, in RFC 7951 encoding.
     fn interface_state(&self, _: &v1::InterfaceState) -> Option<(&'static str, Value)> {
         None

@@ -8,6 +8,7 @@ use nix::unistd::User;
 use stoa_yang::error::ValidationErrors;
 
 use crate::config::model::{self, Interface, Routing};
+use crate::config::others::Others;
 use crate::config::vrf_name::VrfName;
 
 /// The module of the route sources' protocol types.
@@ -136,11 +137,13 @@ pub(crate) fn is_route_source(kind: &str) -> bool {
 pub(crate) fn desired(
     routing: &Routing,
     interfaces: &[Interface],
+    others: &Others<'_>,
     errors: &mut ValidationErrors,
 ) -> Vec<RouteSourceConfig> {
     let host_interfaces: BTreeSet<&str> = interfaces
         .iter()
         .filter_map(|it| Some(it.host_interface.as_ref()?.netns.as_str()))
+        .chain(others.host_namespaces())
         .collect();
     let mut route_sources: BTreeMap<&str, RouteSourceConfig> = BTreeMap::new();
     for protocol in &routing.control_plane_protocols.control_plane_protocol {

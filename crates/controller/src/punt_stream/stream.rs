@@ -18,6 +18,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::channel::{Answer, Class, Injection, PLACES, Refused, Request};
+use crate::open_call::{next_reply, opened};
 
 /// Messages that may wait for the forwarder.
 const MESSAGES: usize = 16;
@@ -102,7 +103,7 @@ impl Task {
             let has_room = self.waiting.len() < BATCH_PACKETS;
             let event = tokio::select! {
                 biased;
-                reply = next_reply(&mut self.call) => Event::Reply(reply),
+                reply = next_reply(self.call.as_mut().map(|call| &mut call.replies)) => Event::Reply(reply),
                 opened = opened(&mut self.opening) => Event::Opened(opened),
                 () = self.changed.notified() => Event::Changed,
                 request = self.requests.recv(), if has_room => Event::Request(request),
@@ -271,22 +272,4 @@ fn subscription(classes: &BTreeMap<&'static str, Class>) -> v1::PuntSubscription
         window: class.packets.capacity().max(1) as u32,
     });
     v1::PuntSubscription { classes: classes.collect() }
-}
-
-/// The next reply; never without a call.
-async fn next_reply(call: &mut Option<Call>) -> Result<Option<v1::PuntsReply>, Status> {
-    match call {
-        Some(call) => call.replies.message().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The call that is being opened; never without one.
-async fn opened(opening: &mut Option<JoinHandle<Result<Call, Status>>>) -> Result<Call, Status> {
-    match opening {
-        Some(task) => {
-            task.await.unwrap_or_else(|_| Err(Status::unavailable("the controller ends")))
-        }
-        None => std::future::pending().await,
-    }
 }

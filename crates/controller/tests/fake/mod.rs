@@ -2,6 +2,7 @@
 //! request of a test.
 
 pub mod learned;
+mod served;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +12,11 @@ use stoa_api::audit::{self, Kind};
 use stoa_api::v1::desired_audit_server::{DesiredAudit, DesiredAuditServer};
 use stoa_api::v1::forwarder_server::{Forwarder, ForwarderServer};
 use stoa_api::v1::{self, Desired};
-use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal, unix};
+use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
 use tokio_stream::Stream;
-use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Code, Request, Response, Status};
+
+use served::Served;
 
 /// Takes entries out of a desired state.
 pub type Lost = fn(&mut Desired);
@@ -43,10 +45,8 @@ pub struct Record {
 }
 
 /// A fake forwarder that serves a socket until it is dropped.
-///
-/// It has its own runtime: dropping it closes open connections, as when a process dies.
 pub struct Fake {
-    runtime: Option<tokio::runtime::Runtime>,
+    _served: Served,
     socket: PathBuf,
 }
 
@@ -59,30 +59,15 @@ impl Fake {
             generation: Arc::default(),
             record: record.clone(),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        let inside = runtime.enter();
-        let listener = unix::listen(socket).expect("the fake's socket");
         let audits = DesiredAuditServer::new(life.clone());
         let service = ForwarderServer::new(life).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
-        let served = tonic::transport::Server::builder()
-            .add_service(service)
-            .add_service(audits)
-            .serve_with_incoming(UnixListenerStream::new(listener));
-        runtime.spawn(served);
-        drop(inside);
-        Fake { runtime: Some(runtime), socket: socket.to_owned() }
+        let services = tonic::transport::Server::builder().add_service(service).add_service(audits);
+        Fake { _served: Served::start(socket, services), socket: socket.to_owned() }
     }
 }
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
         let _ = std::fs::remove_file(&self.socket);
     }
 }

@@ -283,7 +283,7 @@ impl Forwarder {
             Err(_) => {
                 state.opener.may_defer = true;
                 // What the change has replaced is needed again.
-                state.fib.wait_for_grace_period();
+                state.wait_for_grace_period();
                 let undone = held.exchange(inverse, &mut |items| state.pause(items));
                 let undone = all.unwrap_or(undone);
                 if let Err(again) = state.converge(held, &undone) {

@@ -35,7 +35,6 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const CAPTURE_MESSAGES: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
-type Stream<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
 
 /// Serves the contract until SIGTERM or SIGINT.
 pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<(), Error> {
@@ -144,11 +143,6 @@ pub(super) async fn await_answer<T>(
 
 pub(super) fn full() -> Status {
     Status::resource_exhausted("the request queue is full: try again")
-}
-
-fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
-    let items: Vec<Result<T, Status>> = items.into_iter().map(Ok).collect();
-    Response::new(tokio_stream::iter(items))
 }
 
 /// Differs between forwarders: time and process id.
@@ -271,13 +265,16 @@ impl Contract for Service {
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
-    type ListNeighborsStream = Stream<v1::NeighborState>;
+    type ListNeighborsStream = ReceiverStream<Result<v1::NeighborState, Status>>;
 
     async fn list_neighbors(
         &self,
         _: tonic::Request<v1::ListNeighborsRequest>,
     ) -> Answer<Self::ListNeighborsStream> {
-        Ok(stream(self.read(ForwarderState::list_neighbors).await?))
+        let (sender, receiver) = tokio::sync::mpsc::channel(PAGE);
+        let service = self.clone();
+        tokio::spawn(async move { service.list_neighbors_to(&sender).await });
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
     async fn list_nodes(
@@ -300,7 +297,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListPuntsRequest>,
     ) -> Answer<v1::ListPuntsReply> {
-        Ok(Response::new(self.read(ForwarderState::show_punts).await?))
+        Ok(Response::new(self.all_punts().await?))
     }
 
     async fn list_rules(
