@@ -72,6 +72,9 @@ fn parse(name: &str) -> Option<(&str, u64)> {
     Some((name, serial.parse().ok()?))
 }
 
+/// The newest memory that is usable: its serial number, its file, and what it has.
+type Newest<S> = (u64, OwnedFd, Adopted<S>);
+
 impl Regions {
     /// Memory that ends with this process, for tests of capabilities.
     #[must_use]
@@ -158,7 +161,7 @@ impl Regions {
         &self,
         found: Vec<(u64, OwnedFd)>,
         report: &mut Report,
-    ) -> (Option<(u64, OwnedFd, Adopted<S>)>, Vec<u64>) {
+    ) -> (Option<Newest<S>>, Vec<u64>) {
         let (mut newest, mut outdated, mut is_lost) = (None, Vec::new(), false);
         for (serial, file) in found {
             if newest.is_some() || is_lost {
