@@ -16,6 +16,10 @@ pub(crate) struct TestSequences {
 }
 
 impl Capability for TestSequences {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
     fn start(&self, start: &mut Start<'_>) -> Result<(), StartFailure> {
         let Some(journal) = start.journal() else { return Ok(()) };
         let counting = Counting::start(start.open(ENTRIES)?, journal)?;

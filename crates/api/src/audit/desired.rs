@@ -9,9 +9,9 @@ use crate::v1::port::Driver;
 
 /// Counts the entries of a desired state, whose routes lie apart, and lists those of some kinds. `punt_defaults` are the
 /// limits of the forwarder where none are configured.
-pub fn desired(
+pub fn desired<'a>(
     desired: &v1::Desired,
-    routes: &[v1::Route],
+    routes: impl IntoIterator<Item = &'a v1::Route>,
     punt_defaults: &[v1::PuntLimit],
     listed: &[Kind],
 ) -> Tally {
@@ -40,7 +40,9 @@ pub fn desired(
     }
     add_rules(&mut tally, &desired.rules);
     add_punts(&mut tally, &desired.punts, punt_defaults);
-    routes.iter().for_each(|route| entries::static_route(&mut tally, route.clone()));
+    for route in routes {
+        entries::static_route(&mut tally, route.clone());
+    }
     tally
 }
 

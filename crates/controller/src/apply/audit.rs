@@ -184,7 +184,10 @@ async fn count(
     listed: Vec<Kind>,
 ) -> Option<Tally> {
     let (configuration, punts) = (Arc::clone(configuration), punt_defaults.to_vec());
-    let count = move || desired(&configuration.desired, &configuration.routes, &punts, &listed);
+    let count = move || {
+        let routes = configuration.routes.iter();
+        desired(&configuration.desired, routes, &punts, &listed)
+    };
     tokio::task::spawn_blocking(count).await.ok()
 }
 
