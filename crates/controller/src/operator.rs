@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use stoa_api::text::by_number;
 use stoa_api::v1;
 use stoa_api::v1::operator_server::Operator;
 use tokio_stream::Stream;
@@ -143,7 +144,9 @@ impl Operator for Service {
     ) -> Result<Response<v1::ListInterfacesReply>, Status> {
         let listed = self.connection.client().list_interfaces(request.into_inner()).await;
         let mut reply = listed.map_err(failed)?;
-        self.cleared.subtract(&mut reply.get_mut().interfaces);
+        let interfaces = &mut reply.get_mut().interfaces;
+        self.cleared.subtract(interfaces);
+        interfaces.sort_by(|one, other| by_number(&one.name, &other.name));
         Ok(reply)
     }
 
