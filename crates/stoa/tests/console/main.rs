@@ -2,6 +2,7 @@
 
 mod editing;
 mod errors;
+mod terminal;
 mod testbed;
 
 use std::path::Path;
