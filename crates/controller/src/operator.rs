@@ -15,6 +15,7 @@ use stoa_api::text::by_number;
 use stoa_api::v1;
 use stoa_api::v1::operator_server::Operator;
 use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::apply::ForwarderConnection;
@@ -24,6 +25,7 @@ use crate::datastore::{Author, Client, Datastore, Refusal};
 use crate::filter;
 use crate::learned::Learned;
 use crate::merged_routes::MergedRoutes;
+use crate::probe::Probes;
 use crate::rib;
 use crate::supervise;
 use crate::{metrics, state};
@@ -36,6 +38,7 @@ pub struct Service {
     config: PathBuf,
     datastore: Datastore,
     learned: Learned,
+    probes: Probes,
     started_unix_s: u64,
     cleared: Arc<cleared::Cleared>,
 }
@@ -45,8 +48,9 @@ impl Service {
     pub fn new(datastore: Datastore, config: PathBuf, learned: Learned) -> Service {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let connection = Arc::clone(datastore.connection());
-        let started_unix_s = since.as_secs();
-        Service { connection, config, datastore, learned, started_unix_s, cleared: Arc::default() }
+        let (probes, started_unix_s) = (Probes::default(), since.as_secs());
+        let cleared = Arc::default();
+        Service { connection, config, datastore, learned, probes, started_unix_s, cleared }
     }
 
     /// Reads and commits `path`, or the startup file.
@@ -97,6 +101,7 @@ impl Operator for Service {
         Pin<Box<dyn Stream<Item = Result<v1::RouteState, Status>> + Send + 'static>>;
     type ShowNeighborsStream = Streaming<v1::NeighborState>;
     type CaptureStream = Streaming<v1::CaptureReply>;
+    type ProbeStream = ReceiverStream<Result<v1::ProbeReply, Status>>;
     type LockStream = configuration::Locks;
 
     async fn status(
@@ -122,6 +127,7 @@ impl Operator for Service {
             unconfirmed_author: configuration::unconfirmed_author(&self.datastore),
             https_problems: self.datastore.https_problems(),
             needs_restart: stoa_api::program::is_replaced(),
+            lost_route_sources: self.learned.lost_route_sources().await,
         }))
     }
 
@@ -205,7 +211,7 @@ impl Operator for Service {
         &self,
         _: Request<v1::AuditTablesRequest>,
     ) -> Result<Response<v1::AuditTablesReply>, Status> {
-        Ok(Response::new(tables::audit(self.connection.rows(), &self.learned).await))
+        Ok(Response::new(tables::audit(&self.connection, &self.learned).await))
     }
 
     async fn show_route_sources(
@@ -324,6 +330,15 @@ impl Operator for Service {
         request: Request<v1::CaptureRequest>,
     ) -> Result<Response<Self::CaptureStream>, Status> {
         capture::open(&self.connection, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn probe(
+        &self,
+        request: Request<v1::ProbeRequest>,
+    ) -> Result<Response<Self::ProbeStream>, Status> {
+        let request = request.into_inner();
+        self.check_vrf(&request.vrf)?;
+        self.probes.start(&self.connection, request).await.map(Response::new)
     }
 
     async fn edit(&self, it: Request<v1::EditRequest>) -> Result<Response<v1::EditReply>, Status> {

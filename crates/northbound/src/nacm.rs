@@ -38,6 +38,8 @@ const DENY_CALL: &[(&str, &[&str])] = &[
     ("stoa-datastore", &["confirm", "cancel", "discard", "rollback"]),
     // Captured packets are the users' communication.
     ("stoa-forwarder", &["capture"]),
+    // Messages name what the configuration has, whoever may read it.
+    ("stoa-logging", &["recent-messages"]),
 ];
 /// An access to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ mod failure;
 mod folders;
 mod operator;
 pub mod plugin;
+mod probe;
 mod show;
 mod top;
 mod usage;

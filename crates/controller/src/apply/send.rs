@@ -86,8 +86,8 @@ impl ForwarderConnection {
         let states = [&held.configuration, new];
         let change = difference::difference(
             states.map(|it| &it.desired),
-            states.map(|it| it.routes.as_slice()),
-            new.origin.changed_interfaces(&held.configuration),
+            states.map(|it| &it.routes),
+            new.origin.changes_from(&held.configuration),
         )?;
         let multipath = change.multipath.map(|it| self.multipath(Some(it)));
         let change = v1::DesiredChange { generation: held.generation, multipath, ..change };

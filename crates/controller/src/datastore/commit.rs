@@ -96,7 +96,8 @@ impl Datastore {
         configuration: Configuration,
         commit: &Commit,
     ) -> Result<Committed, Refusal> {
-        self.save_unsaved().await?;
+        let _saving = self.inner.saving.lock().await;
+        self.save_now().await?;
         let running = self.tree(Store::Running);
         let changes: Arc<[Change]> = between(&running.tree, &tree)?.into();
         let is_waiting = self.unconfirmed().is_some();

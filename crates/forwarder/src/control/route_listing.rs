@@ -297,7 +297,7 @@ fn last_address(first: IpAddr, length: u8) -> IpAddr {
 }
 
 /// A desired route as a message of the contract; `None` when it is not listed.
-fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
+pub(super) fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
     let path = |path: &Path| v1::Path {
         interface: path.interface.clone(),
         next_hop: path.next_hop.map(octets).unwrap_or_default(),

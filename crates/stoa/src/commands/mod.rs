@@ -20,6 +20,7 @@ mod doctor;
 mod forwarder;
 mod load;
 mod man;
+mod ping;
 mod reload;
 mod rename;
 mod rollback;
@@ -30,6 +31,7 @@ mod show;
 mod status;
 mod top;
 mod trace;
+mod traceroute;
 mod traffic;
 mod upgrade;
 mod user;
@@ -106,6 +108,8 @@ commands! {
     Clear clear,
     Top top,
     Console console,
+    Ping ping,
+    Traceroute traceroute,
     Trace trace,
     Capture capture,
     Doctor doctor,

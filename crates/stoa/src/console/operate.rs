@@ -31,8 +31,23 @@ pub const COMMANDS: [(&str, &str); 15] = [
 /// Names of standard output.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// Programs of the system.
-const SYSTEM: [&str; 2] = ["ping", "traceroute"];
+/// Commands whose options are words here: `ping 192.0.2.1 source 10.0.0.1 df`.
+const WITH_WORDS: [&str; 2] = ["ping", "traceroute"];
+/// These options.
+const OPTIONS: [&str; 12] = [
+    "source",
+    "interface",
+    "vrf",
+    "size",
+    "df",
+    "timeout",
+    "count",
+    "interval",
+    "ttl",
+    "hops",
+    "ipv4",
+    "ipv6",
+];
 
 /// Runs a command; Ctrl-C ends it, not the console.
 pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
@@ -45,26 +60,17 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     if first == "user" {
         return user(socket, rest);
     }
-    let mut command =
-        match SYSTEM.contains(&first) {
-            true => Command::new(first),
-            false => {
-                let program = std::env::current_exe();
-                Command::new(program.map_err(|error| {
-                    Failure::context("cannot find the file of this program", error)
-                })?)
-            }
-        };
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::context("cannot find the file of this program", error))?;
+    let mut command = Command::new(program);
     match first {
-        name if SYSTEM.contains(&name) => command.args(rest),
+        name if WITH_WORDS.contains(&name) => command.arg(first).args(rest.iter().map(option)),
         "monitor" => command.arg("show").args(rest).arg("--watch"),
         _ => command.arg(first).args(rest),
     };
-    if !SYSTEM.contains(&first) {
-        command.env("STOA_SOCKET", socket.path());
-        if pipes.contains(&Pipe::Json) {
-            command.arg("--json");
-        }
+    command.env("STOA_SOCKET", socket.path());
+    if pipes.contains(&Pipe::Json) {
+        command.arg("--json");
     }
     if first == "capture" && !pipes.is_empty() {
         command.args(text_option(rest)?);
@@ -107,6 +113,11 @@ pub fn named(words: &[String]) -> Result<&'static str, Failure> {
         };
         Failure::Message(format!("no command \"{first}\"; {fix}"))
     })
+}
+
+/// A word of a line as the command gets it.
+fn option(word: &String) -> String {
+    if OPTIONS.contains(&word.as_str()) { format!("--{word}") } else { word.clone() }
 }
 
 /// The option that makes `capture` print text. With filters, its standard output is a pipe, so that it would write
