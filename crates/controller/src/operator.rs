@@ -160,16 +160,7 @@ impl Operator for Service {
         &self,
         request: Request<v1::ClearCountersRequest>,
     ) -> Result<Response<v1::ClearCountersReply>, Status> {
-        let name = request.into_inner().interface;
-        let listed = self.connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
-        let interfaces =
-            self.cleared.clear(&name, &listed.map_err(failed)?.into_inner().interfaces);
-        if interfaces == 0 && !name.is_empty() {
-            return Err(Status::not_found(format!(
-                "there is no interface {name:?}: `show interfaces` lists them"
-            )));
-        }
-        Ok(Response::new(v1::ClearCountersReply { interfaces }))
+        self.clear_interfaces(&request.into_inner().interface).await.map(Response::new)
     }
 
     async fn count_routes(
