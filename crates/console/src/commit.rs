@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stoa_api::v1;
 
 use crate::session::Failure;
+use crate::show;
 
 /// The arguments of `commit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +81,10 @@ impl Commit {
 /// The result of `commit check` as text.
 pub fn checked(reply: &v1::CommitReply) -> Vec<String> {
     let warnings = reply.warnings.iter().map(|warning| format!("Warning: {warning}"));
-    let valid = format!("The candidate is valid: {} to commit.", changes(reply.changes.len()));
+    let valid = format!(
+        "The candidate is valid: {} to commit.",
+        changes(show::changes(&reply.changes).len())
+    );
     warnings.chain([valid]).collect()
 }
 
@@ -93,7 +97,7 @@ pub fn report(reply: &v1::CommitReply) -> Vec<String> {
     let applied = reply.applied.unwrap_or_default();
     let mut lines: Vec<_> =
         reply.warnings.iter().map(|warning| format!("Warning: {warning}")).collect();
-    let kept = match (reply.number, reply.changes.len()) {
+    let kept = match (reply.number, show::changes(&reply.changes).len()) {
         (0, 0) => "Nothing changed.".to_owned(),
         (0, count) => format!("Committed: {}.", changes(count)),
         (number, count) => {

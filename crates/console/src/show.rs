@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use stoa_api::text::by_number;
 use stoa_api::v1::{ChangeKind, ConfigurationChange};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
@@ -43,7 +44,7 @@ pub fn braces(tree: &DataTree<'_>, path: &str) -> String {
     match top(tree, path) {
         Top::All(nodes) => {
             let is_own = |node: &&DataNodeRef<'_>| !notes.has_it_all(node);
-            nodes.iter().filter(is_own).for_each(|node| brace(node, 0, &notes, &mut text));
+            ordered(nodes).iter().filter(is_own).for_each(|node| brace(node, 0, &notes, &mut text));
             for node in &notes.inactive {
                 text.push_str(&format!("/* inactive: {node}; `activate` puts it back */\n"));
             }
@@ -52,12 +53,54 @@ pub fn braces(tree: &DataTree<'_>, path: &str) -> String {
             let children: Vec<_> = node.children().filter(is_shown).collect();
             match children.is_empty() {
                 true => brace(&node, 0, &notes, &mut text),
-                false => children.iter().for_each(|node| brace(node, 0, &notes, &mut text)),
+                false => {
+                    ordered(children).iter().for_each(|node| brace(node, 0, &notes, &mut text))
+                }
             }
         }
         Top::Nothing => {}
     }
     text
+}
+
+/// Nodes with the entries of each list by the numbers in their keys, unless the list has an order of its own.
+fn ordered(nodes: Vec<DataNodeRef<'_>>) -> Vec<DataNodeRef<'_>> {
+    let is_list = |node: &DataNodeRef<'_>| {
+        node.schema().kind() == SchemaNodeKind::List && !node.schema().is_user_ordered()
+    };
+    let mut all: Vec<(String, DataNodeRef<'_>)> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let key = if is_list(&node) { title(&node) } else { String::new() };
+        all.push((key, node));
+    }
+    for run in all.chunk_by_mut(|one, other| is_list(&one.1) && one.1.schema() == other.1.schema())
+    {
+        run.sort_by(|one, other| by_number(&one.0, &other.0));
+    }
+    all.into_iter().map(|(_, node)| node).collect()
+}
+
+/// The differences as lines, each change once: a new entry by what is in it, a deleted one by itself.
+pub fn changes(all: &[ConfigurationChange]) -> Vec<String> {
+    let is_below = |path: &str, above: &str| {
+        path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let (mut lines, mut deleted) = (Vec::new(), None);
+    for (at, one) in all.iter().enumerate() {
+        let is_shown_below = all.get(at + 1).is_some_and(|next| {
+            next.kind() == ChangeKind::Create && is_below(&next.path, &one.path)
+        });
+        match one.kind() {
+            ChangeKind::Create if is_shown_below => continue,
+            ChangeKind::Delete if deleted.is_some_and(|above| is_below(&one.path, above)) => {
+                continue;
+            }
+            ChangeKind::Delete => deleted = Some(one.path.as_str()),
+            _ => {}
+        }
+        lines.push(change(one));
+    }
+    lines
 }
 
 /// What the configuration says about itself: annotations, and the parts that are not in effect.
@@ -132,7 +175,7 @@ fn brace(node: &DataNodeRef<'_>, depth: usize, notes: &Notes, text: &mut String)
         return;
     }
     text.push_str(" {\n");
-    for child in &children {
+    for child in &ordered(children) {
         brace(child, depth + 1, notes, text);
     }
     text.push_str(&indent);
@@ -238,6 +281,37 @@ mod tests {
         assert!(text.contains(
             "set interfaces interface \"lan one\" ipv4 address 10.0.0.1 prefix-length 24"
         ));
+    }
+
+    #[test]
+    fn entries_are_in_the_order_of_their_numbers() {
+        let text = r#"{"stoa-vrf:vrfs": {"vrf": [{"name": "v10"}, {"name": "v9"}]}}"#;
+        assert_eq!(braces(&parse(text).unwrap(), "/"), "vrfs {\n    vrf v9;\n    vrf v10;\n}\n");
+    }
+
+    #[test]
+    fn a_change_is_one_line() {
+        let of = |kind: ChangeKind, path: &str, old: Option<&str>, new: Option<&str>| {
+            let [old, new] = [old, new].map(|it| it.map(str::to_owned));
+            ConfigurationChange { kind: kind.into(), path: path.into(), old, new }
+        };
+        let entry =
+            "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv4/address[ip='10.0.0.1']";
+        let length = format!("{entry}/prefix-length");
+        let new = [
+            of(ChangeKind::Create, entry, None, None),
+            of(ChangeKind::Create, &length, None, Some("24")),
+        ];
+        let words = "interfaces interface lan ipv4 address 10.0.0.1";
+        assert_eq!(changes(&new), [format!("+ {words} prefix-length 24")]);
+        let gone = [
+            of(ChangeKind::Delete, entry, None, None),
+            of(ChangeKind::Delete, &length, Some("24"), None),
+        ];
+        assert_eq!(changes(&gone), [format!("- {words}")]);
+        assert_eq!(changes(&new[..1]), [format!("+ {words}")], "an entry with nothing in it");
+        let other = of(ChangeKind::Create, "/stoa-vrf:vrfs/vrf[name='a']", None, None);
+        assert_eq!(changes(&[other.clone(), new[0].clone()]).len(), 2);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use stoa_api::text::by_number;
 use stoa_api::v1;
 use stoa_api::v1::operator_server::Operator;
 use tokio_stream::Stream;
@@ -149,7 +150,9 @@ impl Operator for Service {
     ) -> Result<Response<v1::ListInterfacesReply>, Status> {
         let listed = self.connection.client().list_interfaces(request.into_inner()).await;
         let mut reply = listed.map_err(failed)?;
-        self.cleared.subtract(&mut reply.get_mut().interfaces);
+        let interfaces = &mut reply.get_mut().interfaces;
+        self.cleared.subtract(interfaces);
+        interfaces.sort_by(|one, other| by_number(&one.name, &other.name));
         Ok(reply)
     }
 
@@ -157,16 +160,7 @@ impl Operator for Service {
         &self,
         request: Request<v1::ClearCountersRequest>,
     ) -> Result<Response<v1::ClearCountersReply>, Status> {
-        let name = request.into_inner().interface;
-        let listed = self.connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
-        let interfaces =
-            self.cleared.clear(&name, &listed.map_err(failed)?.into_inner().interfaces);
-        if interfaces == 0 && !name.is_empty() {
-            return Err(Status::not_found(format!(
-                "there is no interface {name:?}: `show interfaces` lists them"
-            )));
-        }
-        Ok(Response::new(v1::ClearCountersReply { interfaces }))
+        self.clear_interfaces(&request.into_inner().interface).await.map(Response::new)
     }
 
     async fn count_routes(

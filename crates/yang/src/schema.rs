@@ -176,7 +176,7 @@ fn print(tree: &DataTree<'_>) -> Result<String, Vec<ValidationError>> {
         Ok(text) => Ok(text),
         Err(error) => Err(crate::error::one(
             "/",
-            format!("libyang cannot print the configuration: {error}"),
+            format!("the configuration cannot be printed (code {})", error.errcode),
             "Report this with the configuration: it is a bug of Stoa.",
         )),
     }

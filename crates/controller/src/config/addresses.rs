@@ -141,6 +141,20 @@ impl Table {
         }
     }
 
+    /// Connected subnets within a larger one of another interface: subnet, interface, larger subnet, its interface.
+    pub fn overlaps(&self) -> impl Iterator<Item = (IpNet, &str, IpNet, &str)> {
+        self.connected.iter().filter_map(|(net, interface)| {
+            let six = net.addr().is_ipv6();
+            let shorter = self.lengths.range((six, 0)..(six, net.prefix_len())).rev();
+            let mut larger = shorter.filter_map(|(_, length)| IpNet::new(net.addr(), *length).ok());
+            larger.find_map(|larger| {
+                let larger = larger.trunc();
+                let other = self.connected.get(&larger).filter(|other| *other != interface)?;
+                Some((*net, interface.as_str(), larger, other.as_str()))
+            })
+        })
+    }
+
     /// Some of the connected subnets of a family, for a hint.
     pub fn some_subnets(&self, six: bool) -> String {
         let nets = self.connected.iter().filter(|(net, _)| net.addr().is_ipv6() == six);

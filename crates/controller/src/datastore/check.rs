@@ -2,6 +2,7 @@
 
 use super::access;
 use super::author::{Author, Store};
+use super::changed_node::errors_at;
 use super::difference::{Change, between};
 use super::refusal::{self, Refusal};
 use super::stores::Datastore;
@@ -25,9 +26,11 @@ impl Datastore {
         let startup = self.inner.startup.clone();
         let validated = tokio::task::spawn_blocking(move || {
             let text = stoa_yang::data::print(&candidate.tree)?;
+            let changes = between(&running.tree, &candidate.tree)?;
             let found = Configuration::of_data(&startup, &text, &candidate.tree);
-            let configuration = found.map_err(Refusal::Invalid)?;
-            Ok::<_, Refusal>((between(&running.tree, &candidate.tree)?, configuration))
+            let configuration =
+                found.map_err(|errors| Refusal::Invalid(errors_at(&changes, errors)))?;
+            Ok::<_, Refusal>((changes, configuration))
         });
         let (changes, configuration) = validated.await.map_err(refusal::panicked)??;
         access::check(&self.inner.connection, author, &configuration)?;

@@ -7,7 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use stoa_api::v1;
 use stoa_api::v1::InterfaceState;
+use tonic::Status;
+
+use crate::call_error::failed;
 
 /// The counters of an interface at the time when an operator cleared them.
 #[derive(Debug)]
@@ -66,6 +70,23 @@ impl Cleared {
                 }
             }
         }
+    }
+}
+
+impl super::Service {
+    /// Clears the counters of the interface with this name, or of all.
+    pub(super) async fn clear_interfaces(
+        &self,
+        name: &str,
+    ) -> Result<v1::ClearCountersReply, Status> {
+        let listed = self.connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+        let interfaces = self.cleared.clear(name, &listed.map_err(failed)?.into_inner().interfaces);
+        if interfaces == 0 && !name.is_empty() {
+            return Err(Status::not_found(format!(
+                "there is no interface {name:?}: `show interfaces` lists them"
+            )));
+        }
+        Ok(v1::ClearCountersReply { interfaces })
     }
 }
 

@@ -295,8 +295,7 @@ impl Stream for HeldLock {
 }
 
 fn failed(error: yang5::Error) -> Refusal {
-    let cause = error.msg.unwrap_or_else(|| "libyang: no message".to_owned());
-    Refusal::Invalid(stoa_yang::error::one("/", cause, "Check the path."))
+    Refusal::Invalid(stoa_yang::data::internal(&error))
 }
 
 fn print(

@@ -167,6 +167,7 @@ fn sample() -> OperationalState {
         }],
         program: Some(v1::HelloReply { version: "1".into(), pid: 7, ..v1::HelloReply::default() }),
         in_sync: true,
+        flow_hash_seed: 4711,
         workers: vec![v1::WorkerState {
             cpu: -1,
             busy: 0.5,
@@ -285,6 +286,7 @@ fn state_fits_the_modules() {
         (format!("{}/open", route_source("netlink", "kernel")), "false"),
         (format!("{}/reason", route_source("netlink", "kernel")), "no such namespace"),
         ("/stoa-forwarder:forwarder/in-sync".into(), "true"),
+        ("/stoa-forwarder:forwarder/flow-hash-seed".into(), "4711"),
         ("/stoa-forwarder:forwarder/workers/worker[index='0']/vector".into(), "12.5"),
         (
             "/stoa-forwarder:forwarder/punts/punt[class='arp']/interface[name='wan']/burst".into(),

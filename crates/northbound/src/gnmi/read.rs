@@ -84,7 +84,7 @@ pub fn select<T>(
     let text = data::text(snapshot, facts, &action, &caller.host)?;
     let read = |text: String| {
         serde_json::from_str::<Value>(&text)
-            .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))
+            .map_err(|error| Fault::broken(format!("the data is not JSON: {error}")))
     };
     let whole = text.map(read).transpose()?;
     Ok(see(whole.as_ref().and_then(|whole| inside(pattern, whole))))

@@ -218,7 +218,7 @@ impl ConfigurationMode {
 
     fn compare(&mut self, pipes: &[Pipe]) -> Result<(), Failure> {
         let changes = self.runtime.block_on(self.session.compare(CompareRequest::default()))?;
-        let lines: Vec<_> = changes.iter().map(stoa_console::show::change).collect();
+        let lines = stoa_console::show::changes(&changes);
         pipe::write(&lines.join("\n"), pipes, &mut std::io::stdout().lock())
     }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
-use stoa_api::text::{ip_text, mac_text};
+use stoa_api::text::{by_number, ip_text, mac_text};
 use stoa_api::v1::{ListNeighborsRequest, NeighborState};
 
 use super::{table, write};
@@ -55,6 +55,12 @@ pub async fn all(client: &mut Client) -> Result<Vec<NeighborState>, Failure> {
     while let Some(neighbor) = stream.message().await? {
         neighbors.push(neighbor);
     }
+    neighbors.sort_by(|one, other| {
+        let by_name = by_number(&one.interface, &other.interface);
+        by_name.then_with(|| {
+            (one.address.len(), &one.address).cmp(&(other.address.len(), &other.address))
+        })
+    });
     Ok(neighbors)
 }
 

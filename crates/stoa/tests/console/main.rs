@@ -1,6 +1,8 @@
 //! Sessions in the console and the same commands of the shell, with a router whose ports are in memory.
 
 mod editing;
+mod errors;
+mod terminal;
 mod testbed;
 
 use std::path::Path;
@@ -82,7 +84,8 @@ fn counters_are_cleared_in_views_but_not_in_metrics() {
     router.types(&[
         "configure",
         &format!("{generator} source 10.2.0.2"),
-        &format!("{generator} destination 10.2.0.1"),
+        &format!("{generator} destination 10.1.0.2"),
+        "set interfaces interface lan ipv4 neighbor 10.1.0.2 link-layer-address 02:00:00:00:00:02",
         &format!("{generator} count 500"),
         &format!("{generator} rate 100000"),
         "commit",
@@ -99,6 +102,12 @@ fn counters_are_cleared_in_views_but_not_in_metrics() {
     }
     let before = metric(&router, "stoa_interface_receive_packets_total");
     assert!(before >= 500, "{before}");
+    // They went to a neighbour of the connected subnet.
+    let route = router.shows("show routes 10.1.0.0/24 --json");
+    let route: serde_json::Value = serde_json::from_str(&route).unwrap();
+    let connected =
+        route["routes"].as_array().unwrap().iter().find(|it| it["prefix"] == "10.1.0.0/24");
+    assert_eq!(connected.unwrap()["packets"], 500, "{route}");
     assert!(router.shows("clear counters wan").contains("Counters of 1 interface begin at 0"));
     assert_eq!(received(&router), 0);
     assert!(router.shows("sh int wan").contains("Counters        cleared"));
