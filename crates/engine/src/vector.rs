@@ -49,6 +49,8 @@ pub mod flags {
     /// A copy of a packet that goes its own way, or one of its fragments but the last: when it is dropped,
     /// the interface that received the packet has lost nothing.
     pub const COPY: u16 = 0x40;
+    /// A packet of our own whose link-layer header lies in front of its data already, `arg` bytes: no look-up follows.
+    pub const FRAMED: u16 = 0x80;
     /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
     pub const REFUSED: u16 = 0x4000;
     /// The packet is traced: see [`crate::trace_capture::trace`].
