@@ -70,6 +70,11 @@ pub trait Capability: Send + Sync {
         None
     }
 
+    /// The same of a family of an interface: members of `ietf-ip:ipv4` or `ietf-ip:ipv6`.
+    fn family_state(&self, _: &v1::InterfaceState, _is_ip4: bool) -> Option<(&'static str, Value)> {
+        None
+    }
+
     /// Adds its other state to the whole, in RFC 7951 encoding.
     fn state(&self, _: &Facts<'_>, _: &mut Map<String, Value>) {}
 
@@ -89,4 +94,10 @@ pub struct Facts<'a> {
     pub interfaces: &'a [v1::InterfaceState],
     /// The control-plane policers.
     pub punts: Option<&'a [v1::PuntState]>,
+    /// The rules of policy routing.
+    pub rules: Option<&'a [v1::RuleState]>,
+    /// Drops by reason.
+    pub drops: Option<&'a [v1::DropState]>,
+    /// The workers.
+    pub workers: Option<&'a [v1::WorkerState]>,
 }
