@@ -5,6 +5,8 @@
 //! to exactly one place. That is why packets are conserved by construction.
 
 mod flow;
+#[cfg(target_arch = "x86_64")]
+mod frames_avx512;
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod lanes_avx2;

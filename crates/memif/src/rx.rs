@@ -11,14 +11,21 @@ use super::slots::Slots;
 /// Bytes that are copied at once where as many can be read and written.
 pub const LINE: usize = 64;
 
+/// Frames of so many lines are copied line by line, longer ones by a call.
+const LINES: u32 = 4;
+/// Lines of a piece that are prefetched, at most.
+const FETCHED: usize = 24;
+/// How many pieces ahead the lines of a piece after its first one are prefetched.
+const AHEAD: usize = 2;
+
 /// A part of a frame in shared memory, checked.
 #[derive(Clone, Copy)]
 struct Piece {
     /// `None`: the peer's descriptor was wrong, the frame is lost.
     from: Option<NonNull<u8>>,
     length: u32,
-    /// A whole line can be read from `from`.
-    whole_line: bool,
+    /// Lines that can be read from `from` on and have the frame in them; 0: copy it by its length.
+    lines: u8,
     more: bool,
 }
 
@@ -35,8 +42,8 @@ enum Frame {
 /// Private memory that received frames are copied to.
 pub trait FrameSink {
     /// Space for a frame of `length` bytes, at least one. Space that was not kept may be requested
-    /// again; `None` when there is none for this length: the frame is skipped. With [`LINE`]
-    /// bytes of space or more, a shorter frame is copied at once; bytes after its end are undefined.
+    /// again; `None` when there is none for this length: the frame is skipped. With space for whole
+    /// [lines](LINE), a short frame is copied by lines; bytes after its end are undefined.
     fn place(&mut self, length: usize) -> Option<&mut [u8]>;
 
     /// The frame is in the space that was requested last.
@@ -96,7 +103,7 @@ impl Receiver {
             ring.advance(ring.size());
         }
         ring.enable_interrupts(false);
-        let none = Piece { from: None, length: 0, whole_line: false, more: false };
+        let none = Piece { from: None, length: 0, lines: 0, more: false };
         let frame = vec![0; ring.link.longest.max(LINE)].into();
         Self { ring, own, pieces: Box::new([none; BATCH]), skipping: false, dozing: false, frame }
     }
@@ -170,13 +177,18 @@ impl Receiver {
         for ahead in 0..count {
             let Descriptor { flags, region, length, offset } =
                 self.ring.read(self.ring.slot(ahead as u16));
-            let from = self.ring.bytes(region, offset, length);
-            let whole_line =
-                length <= LINE as u32 && self.ring.bytes(region, offset, LINE as u32).is_some();
+            let lines = length.div_ceil(LINE as u32);
+            let whole = if lines <= LINES {
+                self.ring.bytes(region, offset, lines * LINE as u32)
+            } else {
+                None
+            };
+            let lines = if whole.is_some() { lines as u8 } else { 0 };
+            let from = whole.or_else(|| self.ring.bytes(region, offset, length));
             if let Some(from) = from {
                 prefetch(from);
             }
-            self.pieces[ahead] = Piece { from, length, whole_line, more: flags & NEXT != 0 };
+            self.pieces[ahead] = Piece { from, length, lines, more: flags & NEXT != 0 };
         }
     }
 
@@ -184,17 +196,20 @@ impl Receiver {
     #[inline(always)]
     fn copy(&self, at: usize, count: usize, sink: &mut impl FrameSink) -> (usize, Frame) {
         let piece = self.pieces[at];
-        if !piece.more
-            && piece.whole_line
-            && piece.length > 0
+        if at + AHEAD < count {
+            self.pieces[at + AHEAD].prefetch_rest();
+        }
+        let (lines, length) = (usize::from(piece.lines), piece.length as usize);
+        if lines > 0
+            && !piece.more
+            && length <= self.ring.link.longest
             && let Some(from) = piece.from
         {
-            let length = piece.length as usize;
             let Some(to) = sink.place(length) else { return (at + 1, Frame::Invalid) };
-            if let Some(to) = to.first_chunk_mut::<LINE>() {
-                // SAFETY: `inspect` found LINE readable bytes at `from`, and `to` has as many; the two
+            if let Some(to) = to.get_mut(..lines * LINE) {
+                // SAFETY: `inspect` found as many readable lines at `from`, and `to` has as many; the two
                 // never overlap, because a sink is private memory.
-                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), LINE) };
+                unsafe { copy_lines(from, to.as_mut_ptr(), lines) };
                 sink.keep(length);
                 return (at + 1, Frame::Kept);
             }
@@ -276,6 +291,31 @@ impl Receiver {
     /// Readable when the peer rang the doorbell.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.ring.doorbell()
+    }
+}
+
+impl Piece {
+    /// Prefetches the lines after the first one: those of an ordinary frame.
+    #[inline(always)]
+    fn prefetch_rest(&self) {
+        let Some(from) = self.from else { return };
+        let end = (self.length as usize).min(FETCHED * LINE);
+        for at in (LINE..end).step_by(LINE) {
+            // SAFETY: `inspect` found `length` bytes at `from`.
+            prefetch(unsafe { from.add(at) });
+        }
+    }
+}
+
+/// Copies so many lines, one to [`LINES`].
+///
+/// # Safety
+/// They are readable at `from` and writable at `to`, and overlap nowhere.
+#[inline(always)]
+unsafe fn copy_lines(from: NonNull<u8>, to: *mut u8, lines: usize) {
+    for at in (0..lines * LINE).step_by(LINE) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at), to.add(at), LINE) };
     }
 }
 
