@@ -13,10 +13,6 @@ pub const LINE: usize = 64;
 
 /// Frames of so many lines are copied line by line, longer ones by a call.
 const LINES: u32 = 4;
-/// Lines of a piece that are prefetched, at most.
-const FETCHED: usize = 24;
-/// How many pieces ahead the lines of a piece after its first one are prefetched.
-const AHEAD: usize = 2;
 
 /// A part of a frame in shared memory, checked.
 #[derive(Clone, Copy)]
@@ -24,7 +20,7 @@ struct Piece {
     /// `None`: the peer's descriptor was wrong, the frame is lost.
     from: Option<NonNull<u8>>,
     length: u32,
-    /// Lines that can be read from `from` on and have the frame in them; 0: copy it by its length.
+    /// Lines that the piece takes, if so many can be read from `from` on, 4 at most; else 0.
     lines: u8,
     more: bool,
 }
@@ -177,14 +173,11 @@ impl Receiver {
         for ahead in 0..count {
             let Descriptor { flags, region, length, offset } =
                 self.ring.read(self.ring.slot(ahead as u16));
+            let from = self.ring.bytes(region, offset, length);
             let lines = length.div_ceil(LINE as u32);
-            let whole = if lines <= LINES {
-                self.ring.bytes(region, offset, lines * LINE as u32)
-            } else {
-                None
-            };
-            let lines = if whole.is_some() { lines as u8 } else { 0 };
-            let from = whole.or_else(|| self.ring.bytes(region, offset, length));
+            let are_whole =
+                lines <= LINES && self.ring.bytes(region, offset, lines * LINE as u32).is_some();
+            let lines = if are_whole { lines as u8 } else { 0 };
             if let Some(from) = from {
                 prefetch(from);
             }
@@ -196,25 +189,58 @@ impl Receiver {
     #[inline(always)]
     fn copy(&self, at: usize, count: usize, sink: &mut impl FrameSink) -> (usize, Frame) {
         let piece = self.pieces[at];
-        if at + AHEAD < count {
-            self.pieces[at + AHEAD].prefetch_rest();
-        }
-        let (lines, length) = (usize::from(piece.lines), piece.length as usize);
-        if lines > 0
-            && !piece.more
-            && length <= self.ring.link.longest
+        if !piece.more
+            && piece.lines > 0
             && let Some(from) = piece.from
         {
+            let length = piece.length as usize;
+            if piece.lines > 1 {
+                return self
+                    .copy_short(at, from, sink)
+                    .unwrap_or_else(|| self.join(at, count, sink));
+            }
             let Some(to) = sink.place(length) else { return (at + 1, Frame::Invalid) };
-            if let Some(to) = to.get_mut(..lines * LINE) {
-                // SAFETY: `inspect` found as many readable lines at `from`, and `to` has as many; the two
-                // never overlap, because a sink is private memory.
-                unsafe { copy_lines(from, to.as_mut_ptr(), lines) };
+            if let Some(to) = to.first_chunk_mut::<LINE>() {
+                // SAFETY: `inspect` found a readable line at `from`, and `to` has as much; the two never
+                // overlap, because a sink is private memory.
+                unsafe { copy_line(from, to.as_mut_ptr(), 0) };
                 sink.keep(length);
                 return (at + 1, Frame::Kept);
             }
         }
         self.join(at, count, sink)
+    }
+
+    /// Copies a frame of one piece and of 2 to [`LINES`] lines, all of them readable at `from`. `None`: there
+    /// is no space for whole lines.
+    #[inline(always)]
+    fn copy_short(
+        &self,
+        at: usize,
+        from: NonNull<u8>,
+        sink: &mut impl FrameSink,
+    ) -> Option<(usize, Frame)> {
+        let (lines, length) = (usize::from(self.pieces[at].lines), self.pieces[at].length as usize);
+        if length > self.ring.link.longest {
+            return None;
+        }
+        let Some(to) = sink.place(length) else { return Some((at + 1, Frame::Invalid)) };
+        let to = to.get_mut(..lines * LINE)?;
+        // Written out: of a loop the compiler makes a call.
+        // SAFETY: as many lines are readable at `from`, and `to` has as many; the two never overlap, because
+        // a sink is private memory.
+        unsafe {
+            copy_line(from, to.as_mut_ptr(), 0);
+            copy_line(from, to.as_mut_ptr(), 1);
+            if lines > 2 {
+                copy_line(from, to.as_mut_ptr(), 2);
+            }
+            if lines > 3 {
+                copy_line(from, to.as_mut_ptr(), 3);
+            }
+        }
+        sink.keep(length);
+        Some((at + 1, Frame::Kept))
     }
 
     /// Joins the pieces of a frame.
@@ -294,29 +320,15 @@ impl Receiver {
     }
 }
 
-impl Piece {
-    /// Prefetches the lines after the first one: those of an ordinary frame.
-    #[inline(always)]
-    fn prefetch_rest(&self) {
-        let Some(from) = self.from else { return };
-        let end = (self.length as usize).min(FETCHED * LINE);
-        for at in (LINE..end).step_by(LINE) {
-            // SAFETY: `inspect` found `length` bytes at `from`.
-            prefetch(unsafe { from.add(at) });
-        }
-    }
-}
-
-/// Copies so many lines, one to [`LINES`].
+/// Copies a line.
 ///
 /// # Safety
-/// They are readable at `from` and writable at `to`, and overlap nowhere.
+/// It is readable at `from` and writable at `to`, both of them so many lines on, and nothing overlaps.
 #[inline(always)]
-unsafe fn copy_lines(from: NonNull<u8>, to: *mut u8, lines: usize) {
-    for at in (0..lines * LINE).step_by(LINE) {
-        // SAFETY: guaranteed by the caller.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at), to.add(at), LINE) };
-    }
+unsafe fn copy_line(from: NonNull<u8>, to: *mut u8, line: usize) {
+    let at = line * LINE;
+    // SAFETY: guaranteed by the caller.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at), to.add(at), LINE) };
 }
 
 /// Prefetches a line.
