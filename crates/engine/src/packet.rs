@@ -105,13 +105,18 @@ impl Packet {
     }
 
     /// Moves the data to the buffer of `fresh`, to the same place there, and hands out its own buffer.
-    /// What is known of the packet stays.
+    /// What lies between the headroom and the data moves along: the link-layer header of a received
+    /// packet, which host interfaces, the punt stream and captures read. What is known of the packet stays.
     ///
     /// # Panics
     /// When the other buffer is smaller: an error of the caller, never of a packet.
     pub(crate) fn rehouse(&mut self, mut fresh: Packet) -> Packet {
-        assert!(fresh.set_span(self.offset.into(), self.length.into()));
+        let (offset, length) = (usize::from(self.offset), usize::from(self.length));
+        let start = HEADROOM.min(offset);
+        let whole = (start, offset + length - start);
+        assert!(self.set_span(whole.0, whole.1) && fresh.set_span(whole.0, whole.1));
         fresh.bytes_mut().copy_from_slice(self.bytes());
+        assert!(self.set_span(offset, length));
         std::mem::swap(&mut self.pool, &mut fresh.pool);
         std::mem::swap(&mut self.buffer, &mut fresh.buffer);
         fresh

@@ -336,15 +336,17 @@ impl Vector {
     }
 
     /// Moves a lane's data to the larger buffer `id`, which the vector then owns, and
-    /// hands out the old one.
+    /// hands out the old one. The link-layer header in front of the data moves along.
     pub(crate) fn rehouse(&mut self, lane: usize, id: u32) -> u32 {
         let (offset, length) = self.span(lane);
         let old = std::mem::replace(&mut self.buffer[lane], id);
         assert!(self.pool.capacity(old) <= self.pool.capacity(id));
         let (from, to) = (self.pool.slot(old), self.pool.slot(id));
+        let start = HEADROOM.min(offset);
+        let length = offset + length - start;
         // SAFETY: the data lies inside the old buffer (`span`), so at the same place inside
         // the new one, which is no shorter; both are owned here and are not the same.
-        unsafe { from.add(offset).copy_to_nonoverlapping(to.add(offset), length) };
+        unsafe { from.add(start).copy_to_nonoverlapping(to.add(start), length) };
         old
     }
 

@@ -9,6 +9,7 @@ use crate::config::addresses::{self, Addressing};
 use crate::config::data_path::interface_path;
 use crate::config::mac;
 use crate::config::model::{Interface, SubInterface, Tag, Tpid};
+use crate::config::others::Others;
 use crate::config::ports::{self, DeviceLocks};
 use crate::config::{bfd, cross_connects, host_interfaces, router_advertisement, tunnels, vrrp};
 
@@ -28,11 +29,15 @@ pub(crate) struct Desired {
 }
 
 /// The desired ports and interfaces; parents precede their sub-interfaces.
-pub(crate) fn desired(interfaces: &[Interface], errors: &mut ValidationErrors) -> Desired {
+pub(crate) fn desired(
+    interfaces: &[Interface],
+    (others, addressing): (&Others<'_>, Addressing),
+    errors: &mut ValidationErrors,
+) -> Desired {
     let by_name: HashMap<&str, &Interface> =
         interfaces.iter().map(|interface| (interface.name.as_str(), interface)).collect();
-    let mut desired = Desired::default();
-    let mut device_locks = DeviceLocks::default();
+    let mut desired = Desired { addressing, ..Desired::default() };
+    let mut device_locks = DeviceLocks::of(&others.ports);
     let mut tags = HashMap::new();
     for interface in interfaces {
         let path = interface_path(&interface.name);
@@ -66,7 +71,7 @@ pub(crate) fn desired(interfaces: &[Interface], errors: &mut ValidationErrors) -
         desired.interfaces.push(one);
     }
     host_interfaces::check(interfaces, errors);
-    tunnels::check(interfaces, errors);
+    tunnels::check(interfaces, others, errors);
     cross_connects::check(interfaces, errors);
     bfd::check(interfaces, &desired.addressing, errors);
     address_generators(&mut desired);

@@ -18,6 +18,7 @@ mod mac;
 pub mod management;
 #[allow(missing_docs)] // named and described in the YANG modules
 pub(crate) mod model;
+pub(crate) mod others;
 mod policy;
 mod ports;
 pub mod route_sources;
@@ -36,6 +37,7 @@ use addresses::Addressing;
 pub use data_path::interface_path;
 use management::Management;
 use model::{Limits, Vrf};
+use others::Others;
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
 use settings::Settings;
@@ -59,16 +61,18 @@ pub struct Translated {
     pub management: Management,
 }
 
-/// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`.
+/// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`. There may be
+/// `others` that are not in the settings, with their addresses.
 pub(crate) fn translate(
     settings: &mut Settings<'_>,
     given: &[(String, String)],
+    (others, addressing): (&Others<'_>, Addressing),
     errors: &mut ValidationErrors,
 ) -> Translated {
     let model = &mut settings.model;
     stoa_yang::unsupported::check(given, errors);
     let interfaces::Desired { ports, interfaces, mut addressing } =
-        interfaces::desired(&model.interfaces.interface, errors);
+        interfaces::desired(&model.interfaces.interface, (others, addressing), errors);
     let (statics, floating) = routes::desired(&model.routing, &addressing, errors);
     let vrf = |vrf: &Vrf| v1::Vrf { name: vrf.name.clone(), description: vrf.description.clone() };
     let desired = v1::Desired {
@@ -88,7 +92,8 @@ pub(crate) fn translate(
         logging: None,
         rules: policy::desired(&model.routing.policy, errors),
     };
-    let route_sources = route_sources::desired(&model.routing, &model.interfaces.interface, errors);
+    let interfaces = &model.interfaces.interface;
+    let route_sources = route_sources::desired(&model.routing, interfaces, others, errors);
     let kernel_tables = policy::kernel_tables(&model.vrfs, errors);
     let (management, access) = (&mut model.management, &mut model.access);
     let (management, access) = (std::mem::take(management), std::mem::take(access));

@@ -13,6 +13,9 @@ pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> 
     let mut all = Map::new();
     if request.is(StateSection::Program) {
         all.insert("in-sync".to_owned(), json!(operational.in_sync));
+        if operational.flow_hash_seed > 0 {
+            all.insert("flow-hash-seed".to_owned(), json!(operational.flow_hash_seed));
+        }
         if let Some(Value::Object(members)) = operational.program.as_ref().map(program) {
             all.extend(members);
         }

@@ -6,6 +6,7 @@
 mod forwarder;
 mod interfaces;
 mod path;
+mod policy;
 mod request;
 pub(crate) mod routing;
 mod vrrp;
@@ -95,6 +96,11 @@ fn render(operational: &OperationalState, request: &StateRequest) -> Value {
         if let Some(part) = part {
             root.insert(name.to_owned(), part);
         }
+    }
+    if let Some(rules) = policy::render(operational, request) {
+        let routing =
+            root.entry("ietf-routing:routing").or_insert_with(|| Value::Object(Map::new()));
+        routing["stoa-policy:policy"] = rules;
     }
     let facts = Facts {
         interfaces: &operational.interfaces,

@@ -10,6 +10,7 @@ use stoa_engine::quiescence::{Graveyard, Quiescence};
 use stoa_engine::worker::{Command, Inject, Plan, WorkerHandle, WorkerPool};
 use stoa_engine::{NumaNode, Pool, Port, graph};
 use stoa_ports::PortConfig;
+use stoa_warm_restart::Regions;
 
 use super::capability::{Capabilities, Start};
 use super::clock::Clock;
@@ -91,6 +92,9 @@ pub enum StartError {
     /// No tables.
     #[error(transparent)]
     Fib(#[from] TableFull),
+    /// A capability or a plugin does not start.
+    #[error(transparent)]
+    Capability(#[from] plugin::StartFailure),
 }
 
 /// Everything that runs once a desired state was applied.
@@ -122,13 +126,14 @@ pub struct ForwarderState {
 }
 
 impl ForwarderState {
-    /// Starts idle workers. `topology` is that of the machine, `pools` all packet buffers so far.
+    /// Starts idle workers. `topology` is that of the machine, `pools` all packet buffers so far, `regions` memory of
+    /// capabilities from their last start.
     pub(super) fn start(
         workers: &Workers,
         limits: Limits,
         open: PortOpener,
         is_stepped: bool,
-        (topology, pools): (Topology, &mut Vec<&'static Pool>),
+        (topology, pools, regions): (Topology, &mut Vec<&'static Pool>, &mut Regions),
     ) -> Result<Self, StartError> {
         let placement = Placement::new(topology, workers, pools)?;
         placement.interleave_tables();
@@ -138,8 +143,7 @@ impl ForwarderState {
         let readers = fib.readers().ok_or_else(none)?;
         let policers = Policers::new(workers.count)
             .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the policers"))?;
-        let parts = plugin::all().iter().map(|plugin| (plugin.start)(workers.count));
-        let parts = parts.collect::<Result<_, _>>()?;
+        let parts = plugin::start_all(workers.count, regions)?;
         let shared = Shared::new(readers, workers.kernel, policers, parts, &quiescence)?;
         let shared = Arc::new(shared);
         stoa_engine::column::limit(workers.kernel.width());
@@ -181,7 +185,7 @@ impl ForwarderState {
             rx_queues: RxQueues::default(),
             workers: workers.clone(),
             slices: Slices::default(),
-            capabilities: Capabilities::start(&Start { limits: &limits, workers }),
+            capabilities: Capabilities::start(&Start::new(&limits, workers, regions))?,
         })
     }
 

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use stoa_ports::{PortConfig, TunnelConfig};
+use stoa_api::audit::{self, Tally};
+use stoa_api::v1;
+use stoa_ports::{Encapsulation, PortConfig, TunnelConfig};
 
 use super::capability::{Capability, Published, Start, Verbs};
 use super::forwarder_state::ForwarderState;
+use super::listing::octets;
 use crate::tunnel::Tunnel;
 use crate::tunnel::table::Tunnels;
 
@@ -22,7 +25,11 @@ pub(super) struct PublishedTunnels {
 }
 
 impl Capability for PublishedTunnels {
-    const VERBS: Verbs = Verbs { publish: ForwarderState::publish_changed_tunnels, ..Verbs::NONE };
+    const VERBS: Verbs = Verbs {
+        publish: ForwarderState::publish_changed_tunnels,
+        entries: ForwarderState::add_tunnel_entries,
+        ..Verbs::NONE
+    };
 
     fn start(_: &Start<'_>) -> Self {
         Self::default()
@@ -41,6 +48,29 @@ impl ForwarderState {
         match &self.ports.get(name)?.config {
             PortConfig::Tunnel(config) => Some(config),
             _ => None,
+        }
+    }
+
+    /// Forgets all tunnels, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(super) fn lose_tunnels(&mut self) {
+        self.capabilities.tunnels.published.clear();
+    }
+
+    fn add_tunnel_entries(&self, tally: &mut Tally) {
+        for tunnel in &self.capabilities.tunnels.published {
+            let Some(interface) = self.interface(tunnel.interface) else { continue };
+            let encapsulation = match tunnel.encapsulation {
+                Encapsulation::Ip => v1::Encapsulation::IpInIp,
+                Encapsulation::Gre => v1::Encapsulation::Gre,
+            };
+            let message = v1::Tunnel {
+                local: octets(tunnel.local),
+                remote: octets(tunnel.remote),
+                encapsulation: encapsulation.into(),
+                hop_limit: tunnel.hop_limit.into(),
+            };
+            audit::tunnel(tally, &interface.name, message);
         }
     }
 

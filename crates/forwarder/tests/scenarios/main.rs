@@ -36,6 +36,7 @@ mod options;
 mod output_features;
 mod paths;
 mod policy;
+mod probe;
 mod punt;
 mod punt_stream;
 mod queued_order;
