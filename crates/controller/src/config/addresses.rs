@@ -144,7 +144,8 @@ impl Table {
         self.connected.iter().filter_map(|(net, interface)| {
             let six = net.addr().is_ipv6();
             let shorter = self.lengths.range((six, 0)..(six, net.prefix_len())).rev();
-            let mut larger = shorter.filter_map(|(_, length)| IpNet::new(net.addr(), *length).ok());
+            let mut larger =
+                shorter.filter_map(|((_, length), _)| IpNet::new(net.addr(), *length).ok());
             larger.find_map(|larger| {
                 let larger = larger.trunc();
                 let other = self.connected.get(&larger).filter(|other| *other != interface)?;
