@@ -7,6 +7,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let files = protox::compile(
         [
+            "proto/stoa/v1/audit.proto",
             "proto/stoa/v1/configuration.proto",
             "proto/stoa/v1/forwarder.proto",
             "proto/stoa/v1/log.proto",

@@ -9,6 +9,7 @@ use tonic::{Response, Status};
 
 use crate::apply::ForwarderConnection;
 use crate::kernel_configuration::KernelConfiguration;
+use crate::learned::RouteSourceSummary;
 use crate::merged_routes::MergedRoutes;
 use crate::rib;
 use crate::route_sources::RouteSourceStatistics;
@@ -93,9 +94,11 @@ pub struct OperationalState {
     pub routes: Vec<Routes>,
     pub route_sources: Vec<(&'static str, String, RouteSourceStatistics)>,
     pub rules: Vec<v1::RuleState>,
+    pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
     pub in_sync: bool,
+    pub flow_hash_seed: u32,
     pub workers: Vec<v1::WorkerState>,
     pub nodes: Vec<v1::NodeState>,
     pub drops: Vec<v1::DropState>,
@@ -166,6 +169,7 @@ impl OperationalState {
             },
             program: connection.identity().filter(|_| is(StateSection::Program)),
             in_sync: connection.in_sync(),
+            flow_hash_seed: connection.flow_hash_seed(),
             workers: workers.workers,
             nodes: nodes.nodes,
             drops: drops.drops,
@@ -177,6 +181,10 @@ impl OperationalState {
         if is(StateSection::Rules) {
             let rules = client().list_rules(v1::ListRulesRequest {}).await?;
             operational.rules = rules.into_inner().rules;
+        }
+        if is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
+            let learned = connection.learned().await;
+            operational.learned_routes = learned.map(|it| it.route_sources).unwrap_or_default();
         }
         if is(StateSection::Neighbors) {
             let mut listed =

@@ -14,6 +14,10 @@ use crate::json::{list, number, object, text};
 pub(crate) struct Punts;
 
 impl Capability for Punts {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
     fn translate(
         &self,
         settings: &Settings<'_>,

@@ -15,6 +15,7 @@ use crate::restconf::path::Step;
 /// Secrets, marked `nacm:default-deny-all`, by their names from the root. Even administrators cannot read them without
 /// a rule: they do not need them, and an attacker could use them. A test compares this list with the modules.
 const SECRETS: &[&[&str]] = &[
+    &["stoa-annotations:deactivated", "stoa-annotations:part", "stoa-annotations:inactive-lines"],
     &["stoa-management:management", "stoa-management:user", "stoa-management:password-hash"],
     &[
         "stoa-management:management",

@@ -7,11 +7,10 @@ import { datastoreStatus } from "../events";
 import { bitRate, count, counted, duration, moment, number, packetRate, percent } from "../figures";
 import { Bar, Card, Figure, type Mood, Notice, State, Waiting } from "../parts";
 import { usePoll } from "../poll";
-import { type Protocol, routeSources } from "../protocols";
 import { Meter, Series } from "../rates";
 import { link } from "../route";
+import { type SourceSession, sourceProblems, sourceSessions } from "../source_problems";
 import { history, seed, useReturns } from "../traffic";
-import { sourceState, staleWords } from "./daemons";
 import { type Forwarder, type Interface, type Limit, type DatastoreStatus, forwarder, interfaceCounters } from "../yang";
 
 /** Use of a limit that is reported as a problem. */
@@ -25,7 +24,7 @@ const packets = new Series(3);
 interface Look {
   forwarder: Forwarder;
   interfaces: Interface[];
-  sources?: Protocol[];
+  sources: SourceSession[];
 }
 
 /** Sums over all ports. The counters of a port include its sub-interfaces. */
@@ -63,11 +62,7 @@ export function problems(look: Look, stands: DatastoreStatus, rates: Map<string,
     found.push({ mood: "bad", words: `Interface ${one.name} is enabled, but ${one["oper-status"] ?? "down"}.`, to: link("interfaces", [one.name]) });
   }
   if (down.length > 5) found.push({ mood: "bad", words: `${down.length - 5} more interfaces are down.`, to: link("interfaces") });
-  for (const one of look.sources ?? []) {
-    const { mood, words } = sourceState(one);
-    const stale = staleWords(one);
-    if (mood === "bad") found.push({ mood, words: `Route source ${one.name}: ${words}${stale ? `, ${stale}` : ""}.`, to: link("daemons") });
-  }
+  found.push(...sourceProblems(look.sources).map((problem) => ({ ...problem, to: link("daemons") })));
   for (const limit of look.forwarder.limits?.limit ?? []) {
     if (shareOf(limit) >= NEAR) found.push({ mood: "warn", words: `${limit.name}: ${percent(shareOf(limit))} of the limit is used. ${limit.fix ?? ""}` });
   }
@@ -170,9 +165,7 @@ export function Overview(): JSX.Element {
   const stands = useCell(datastoreStatus);
   const { data, failure, at } = usePoll<Look>(
     async (signal) => {
-      // Who may not read the route sources gets no warning about them.
-      const read = routeSources(signal).catch(() => []);
-      const [state, list, sources] = await Promise.all([forwarder(signal), interfaceCounters(signal), read]);
+      const [state, list, sources] = await Promise.all([forwarder(signal), interfaceCounters(signal), sourceSessions(signal)]);
       return { forwarder: state, interfaces: list, sources };
     },
     1_000,

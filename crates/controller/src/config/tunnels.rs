@@ -9,6 +9,7 @@ use stoa_yang::error::ValidationErrors;
 
 use crate::config::data_path::interface_path;
 use crate::config::model::{Encapsulation, Interface, Tunnel};
+use crate::config::others::Others;
 
 /// The desired tunnel of a port whose data path is `path`; `None` if an endpoint is not an address.
 pub fn desired(given: &Tunnel, path: &str, errors: &mut ValidationErrors) -> Option<v1::Tunnel> {
@@ -56,7 +57,7 @@ fn own_addresses(interfaces: &[Interface]) -> HashSet<(&str, &str)> {
 }
 
 /// Checks that tunnels of a VRF have different endpoints, and that no interface of a tunnel needs Ethernet.
-pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
+pub fn check(interfaces: &[Interface], others: &Others<'_>, errors: &mut ValidationErrors) {
     let mut taken = HashMap::new();
     let all_tunnels = interfaces.iter().filter(|interface| tunnel(interface).is_some());
     let tunnels: HashSet<&str> = all_tunnels.map(|interface| interface.name.as_str()).collect();
@@ -90,7 +91,8 @@ pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
                 );
             }
         }
-        if !own.contains(&(interface.vrf.as_str(), given.local.as_str())) {
+        let (vrf, local) = (interface.vrf.as_str(), given.local.as_str());
+        if !own.contains(&(vrf, local)) && !others.has_address(vrf, local) {
             errors.add(
                 format!("{here}/stoa-interfaces:port/tunnel/local"),
                 format!("no interface of the same VRF has the address {}", given.local),

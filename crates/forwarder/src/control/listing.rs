@@ -11,6 +11,7 @@ use stoa_tables::adjacency::AdjacencyKind;
 use super::capability::{CAPABILITIES, Capability, Start, Verbs};
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use crate::drops;
+use crate::neighbor::entry::{Entry, Key};
 use crate::nodes;
 
 /// The load of one worker over the last second.
@@ -166,21 +167,31 @@ impl ForwarderState {
 
     /// All neighbours.
     pub fn list_neighbors(&self) -> Vec<v1::NeighborState> {
+        self.list_neighbors_after(None, usize::MAX).0
+    }
+
+    /// The neighbours after one, at most so many, and the last one of these; `None`: there are no more.
+    pub(super) fn list_neighbors_after(
+        &self,
+        after: Option<Key>,
+        at_most: usize,
+    ) -> (Vec<v1::NeighborState>, Option<Key>) {
         let now = self.now();
-        let interface_state =
-            |(key, entry): (&crate::neighbor::entry::Key, &crate::neighbor::entry::Entry)| {
-                let interface = self.interface(key.0)?;
-                Some(v1::NeighborState {
-                    interface: interface.name.clone(),
-                    vrf: interface.desired.vrf.clone(),
-                    address: octets(key.1),
-                    mac: if entry.state.is_resolved() { entry.mac.to_vec() } else { Vec::new() },
-                    state: entry.state.name().to_owned(),
-                    age_s: ((now - entry.confirmed) / 1000) as u32,
-                    queued: entry.queued() as u32,
-                })
-            };
-        self.capabilities.neighbors.cache().iter().filter_map(interface_state).collect()
+        let page = || self.capabilities.neighbors.cache().following(after).take(at_most);
+        let interface_state = |(key, entry): (&Key, &Entry)| {
+            let interface = self.interface(key.0)?;
+            Some(v1::NeighborState {
+                interface: interface.name.clone(),
+                vrf: interface.desired.vrf.clone(),
+                address: octets(key.1),
+                mac: if entry.state.is_resolved() { entry.mac.to_vec() } else { Vec::new() },
+                state: entry.state.name().to_owned(),
+                age_s: ((now - entry.confirmed) / 1000) as u32,
+                queued: entry.queued() as u32,
+            })
+        };
+        let last = page().last().map(|(key, _)| *key);
+        (page().filter_map(interface_state).collect(), last)
     }
 
     /// All nodes, worker by worker: inputs, the graph, `port-output`.

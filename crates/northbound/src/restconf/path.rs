@@ -14,7 +14,7 @@ use super::keys;
 pub const STEPS_LIMIT: usize = 64;
 
 /// One step of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// The module that defines it.
     pub module: String,
