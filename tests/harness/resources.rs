@@ -10,14 +10,14 @@ use stoa_lab::{Result, Router, Topology};
 pub const PROCESSES: [&str; 3] = ["supervisor", "forwarder", "controller"];
 
 /// Resources of one process.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Process {
     /// The process id, 0 if it does not run.
     pub pid: u64,
     /// Resident memory, kB.
     pub memory: u64,
-    /// Open descriptors.
-    pub descriptors: usize,
+    /// What the open descriptors are, sorted: files, and kinds of sockets and of anonymous files.
+    pub descriptors: Vec<String>,
 }
 
 /// Resources of a router that can leak.
@@ -44,8 +44,21 @@ fn process(pid: u64) -> Process {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let memory = memory.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
-    Process { pid, memory: memory.unwrap_or(0), descriptors }
+    Process { pid, memory: memory.unwrap_or(0), descriptors: descriptors(pid) }
+}
+
+fn descriptors(pid: u64) -> Vec<String> {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut targets: Vec<String> = open
+        .map(|entry| {
+            let target = std::fs::read_link(entry.path()).unwrap_or_default();
+            let target = target.to_string_lossy().into_owned();
+            // "socket:[12345]": the number says nothing.
+            target.split_once(":[").map_or(target.clone(), |(kind, _)| kind.to_owned())
+        })
+        .collect();
+    targets.sort();
+    targets
 }
 
 fn names(folder: &Path) -> BTreeSet<String> {
@@ -83,9 +96,13 @@ impl Resources {
     pub fn grown_since(&self, before: &Self, memory: u64) -> Vec<String> {
         let mut grown = Vec::new();
         for ((name, now), then) in PROCESSES.iter().zip(&self.processes).zip(&before.processes) {
-            if now.descriptors > then.descriptors {
-                let (now, then) = (now.descriptors, then.descriptors);
-                grown.push(format!("the {name} has {now} descriptors, at first {then}"));
+            let counts = (now.descriptors.len(), then.descriptors.len());
+            if counts.0 > counts.1 {
+                let (now, then) = (&now.descriptors, &then.descriptors);
+                grown.push(format!(
+                    "the {name} has {} descriptors, at first {}: {now:?}, at first {then:?}",
+                    counts.0, counts.1
+                ));
             }
             if now.memory > then.memory + memory {
                 let (now, then) = (now.memory, then.memory);

@@ -179,6 +179,18 @@ fn resources(testbed: &Testbed) -> Result<[Resources; 2]> {
     Ok([first, Resources::of(&testbed.second, &testbed.far)?])
 }
 
+/// Waits until both controllers have opened what they keep open: their HTTPS servers last, each at two addresses.
+fn serves_https(testbed: &Testbed) -> Result<()> {
+    for router in [&testbed.first, &testbed.second] {
+        wait_until("the router serves HTTPS", RECOVERY, || {
+            let log = router.log();
+            let is_serving = log.matches("HTTPS server is listening").count() >= 2;
+            if is_serving { Ok(()) } else { Err(log) }
+        })?;
+    }
+    Ok(())
+}
+
 fn settle(testbed: &Testbed) -> Result<()> {
     for router in [&testbed.first, &testbed.second] {
         wait_until("the router is in sync", RECOVERY, || {
@@ -201,6 +213,7 @@ fn the_router_survives_all_faults_at_once() -> Result<()> {
     println!("STOA_CHAOS_SECONDS={} STOA_CHAOS_SEED={seed}", length.as_secs());
     let mut random = Random::new(seed);
     let mut testbed = Testbed::new()?;
+    serves_https(&testbed)?;
     let before = resources(&testbed)?;
     testbed.start_traffic()?;
     all_flow(&testbed)?;

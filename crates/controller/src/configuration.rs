@@ -29,6 +29,9 @@ pub(crate) use part::{Bulk, ChangedInterfaces, ChangedPart, Origin};
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
 
+/// Overlapping subnets that are listed.
+const OVERLAPS_LIMIT: usize = 20;
+
 /// Deepest nesting of arrays and objects.
 const DEPTH_LIMIT: usize = 64;
 
@@ -204,7 +207,29 @@ impl Configuration {
             let how = if annotation.is_inactive { "inactive" } else { "partly active" };
             format!("route {prefix}{vrf} is {how}: {}", annotation.reasons.join("; "))
         };
-        annotated.map(line).chain(unused).collect()
+        let unknown = self.route_sources.iter().flat_map(|it| it.unknown_users().into_iter().map(|user| {
+            let name = &it.source.name;
+            format!(
+                "route source {name}: this machine has no user \"{user}\" (peer-user), so no daemon of that name can connect: \
+                 create the user, or correct the name"
+            )
+        }));
+        let found = annotated.map(line).chain(unused).chain(unknown);
+        found.chain(self.overlaps()).collect()
+    }
+
+    /// Connected subnets that overlap.
+    fn overlaps(&self) -> Vec<String> {
+        let all = self.addressing.tables().flat_map(|(vrf, table)| {
+            let within = if vrf.is_empty() { String::new() } else { format!(" in VRF {vrf}") };
+            table.overlaps().map(move |(net, interface, larger, other)| {
+                format!(
+                    "interface {interface}: its subnet {net} is part of {larger} of interface {other}{within}: packets \
+                     to {net} leave by {interface}"
+                )
+            })
+        });
+        all.take(OVERLAPS_LIMIT).collect()
     }
 
     /// A warning if the file contains secrets that others than its owner can read.

@@ -23,6 +23,8 @@ use served::Served;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Packets that wait for a capability in the controller.
 const PLACES: usize = 128;
+/// When the forwarder says that it sent a packet.
+const SENT_US: u64 = 5;
 
 type Replies = mpsc::Sender<Result<v1::PuntsReply, Status>>;
 
@@ -107,8 +109,13 @@ impl Call {
     }
 
     async fn answer(&self, number: u64, refused: Vec<v1::RefusedInjection>) {
-        self.reply(Reply::Injected(v1::PuntsInjected { number, refused, ..Default::default() }))
-            .await;
+        self.reply(Reply::Injected(v1::PuntsInjected {
+            number,
+            refused,
+            sent_unix_us: SENT_US,
+            ..Default::default()
+        }))
+        .await;
     }
 }
 
@@ -204,7 +211,10 @@ async fn a_refused_packet_does_not_end_the_stream() {
         let (long, short, ()) =
             tokio::join!(channel.inject(long), channel.inject(short), forwarder_side);
         let refused = long.unwrap_err();
-        assert_eq!((&*refused.reason, &*refused.fix, short), ("too long", "Send less.", Ok(())));
+        assert_eq!(
+            (&*refused.reason, &*refused.fix, short),
+            ("too long", "Send less.", Ok(SENT_US))
+        );
     })
     .await;
 }

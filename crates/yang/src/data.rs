@@ -107,7 +107,7 @@ pub fn invalid(error: &yang5::Error, reported: &[LibyangError]) -> Vec<Validatio
 
 /// An internal error of libyang.
 pub fn internal(error: &yang5::Error) -> Vec<ValidationError> {
-    let cause = format!("libyang: {}", error.msg.as_deref().unwrap_or("no message"));
+    let cause = format!("an internal error of the YANG library (code {})", error.errcode);
     one("/", cause, "Report this with the configuration: it is a bug of Stoa.")
 }
 

@@ -28,6 +28,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("ietf-restconf-monitoring", &[]),
     ("ietf-vrrp", &["validate-interval-errors", "validate-address-list-errors"]),
     ("ietf-yang-library", &[]),
+    ("stoa-annotations", &[]),
     ("stoa-bfd", &[]),
     ("stoa-datastore", &[]),
     ("stoa-forwarder", &[]),
@@ -175,7 +176,7 @@ fn print(tree: &DataTree<'_>) -> Result<String, Vec<ValidationError>> {
         Ok(text) => Ok(text),
         Err(error) => Err(crate::error::one(
             "/",
-            format!("libyang cannot print the configuration: {error}"),
+            format!("the configuration cannot be printed (code {})", error.errcode),
             "Report this with the configuration: it is a bug of Stoa.",
         )),
     }

@@ -13,8 +13,6 @@ use crate::config::host_addresses::{
 };
 use crate::config::mac;
 use crate::config::model::{Family, ReversePath};
-use crate::config::router_advertisement;
-use crate::config::vrrp;
 
 /// Addresses and subnets of the interfaces of a VRF.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -141,6 +139,20 @@ impl Table {
         }
     }
 
+    /// Connected subnets within a larger one of another interface: subnet, interface, larger subnet, its interface.
+    pub fn overlaps(&self) -> impl Iterator<Item = (IpNet, &str, IpNet, &str)> {
+        self.connected.iter().filter_map(|(net, interface)| {
+            let six = net.addr().is_ipv6();
+            let shorter = self.lengths.range((six, 0)..(six, net.prefix_len())).rev();
+            let mut larger = shorter.filter_map(|(_, length)| IpNet::new(net.addr(), *length).ok());
+            larger.find_map(|larger| {
+                let larger = larger.trunc();
+                let other = self.connected.get(&larger).filter(|other| *other != interface)?;
+                Some((*net, interface.as_str(), larger, other.as_str()))
+            })
+        })
+    }
+
     /// Some of the connected subnets of a family, for a hint.
     pub fn some_subnets(&self, six: bool) -> String {
         let nets = self.connected.iter().filter(|(net, _)| net.addr().is_ipv6() == six);
@@ -199,9 +211,9 @@ pub fn desired(
         .into(),
         neighbor_limit: family.neighbor_limit,
         proxy: family.proxy_arp,
-        advertising: router_advertisement::advertising(path, family, errors),
-        virtual_routers: vrrp::desired(path, six, family, errors),
-        discovery: router_advertisement::discovery(path, family, errors),
+        advertising: None,
+        virtual_routers: Vec::new(),
+        discovery: None,
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
     }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use stoa_api::v1;
 use stoa_engine::counters::WorkerCounters;
+use stoa_engine::pool::Backing;
 use stoa_engine::{clock, graph};
 use stoa_tables::adjacency::AdjacencyKind;
 
@@ -30,6 +31,21 @@ impl Capability for WorkerLoads {
     fn start(start: &Start<'_>) -> Self {
         Self(vec![WorkerLoad::default(); start.workers.count])
     }
+}
+
+/// How packet memory is backed.
+pub(super) fn memory(state: &ForwarderState) -> String {
+    let pool = |pool: &&'static stoa_engine::Pool| {
+        let mib = (u64::from(pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
+        let pages = match pool.backing() {
+            Backing::Huge => "2 MiB huge pages",
+            Backing::Transparent => "transparent huge pages",
+            Backing::Plain => "plain pages",
+        };
+        let node = pool.node().map(|node| format!(" of NUMA node {node}")).unwrap_or_default();
+        format!("{mib} MiB of packet buffers on {pages}{node}")
+    };
+    state.pools().iter().map(pool).collect::<Vec<_>>().join("; ")
 }
 
 /// Seconds since 1970, for display only.

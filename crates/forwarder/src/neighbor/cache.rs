@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::ops::Bound;
 
 use super::entry::{
@@ -96,6 +97,17 @@ impl Cache {
     /// All neighbours in order.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.keys.iter().filter_map(|key| self.entries.get_key_value(key))
+    }
+
+    /// The entries of an interface from one address to another.
+    pub fn within(
+        &self,
+        interface: u32,
+        first: IpAddr,
+        last: IpAddr,
+    ) -> impl Iterator<Item = &Entry> {
+        let keys = self.keys.range((interface, first)..=(interface, last));
+        keys.filter_map(|key| self.entries.get(key))
     }
 
     /// The neighbours after one, in order; `None`: from the first one on.
