@@ -144,8 +144,9 @@ impl Table {
         self.connected.iter().filter_map(|(net, interface)| {
             let six = net.addr().is_ipv6();
             let shorter = self.lengths.range((six, 0)..(six, net.prefix_len())).rev();
-            let mut larger = shorter.filter_map(|(_, length)| IpNet::new(net.addr(), *length).ok());
-            larger.find_map(|larger| {
+            let mut nets =
+                shorter.filter_map(|((_, length), _)| IpNet::new(net.addr(), *length).ok());
+            nets.find_map(|larger| {
                 let larger = larger.trunc();
                 let other = self.connected.get(&larger).filter(|other| *other != interface)?;
                 Some((*net, interface.as_str(), larger, other.as_str()))
