@@ -1,3 +1,5 @@
+//! Tallies of made-up states, and one difference of each kind.
+
 use super::*;
 use crate::v1::port::Driver;
 

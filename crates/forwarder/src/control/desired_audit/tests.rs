@@ -1,3 +1,5 @@
+//! A state with entries of each kind, of which one is lost.
+
 use std::sync::Arc;
 
 use stoa_api::v1::port::Driver;
