@@ -9,7 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use stoa_api::v1;
 use stoa_api::v1::InterfaceState;
+use stoa_api::v1::forwarder_client::ForwarderClient;
 use tonic::Status;
+use tonic::transport::Channel;
 
 use crate::call_error::failed;
 
@@ -49,6 +51,25 @@ impl Cleared {
         cleared
     }
 
+    /// Asks the forwarder for the counters and clears those of the interface with this name, or of all.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the forwarder does not answer.
+    pub async fn clear_listed(
+        &self,
+        mut client: ForwarderClient<Channel>,
+        name: &str,
+    ) -> Result<v1::ClearCountersReply, Status> {
+        let listed = client.list_interfaces(v1::ListInterfacesRequest {}).await;
+        let interfaces = self.clear(name, &listed.map_err(failed)?.into_inner().interfaces);
+        if interfaces == 0 && !name.is_empty() {
+            return Err(Status::not_found(format!(
+                "there is no interface {name:?}: `show interfaces` lists them"
+            )));
+        }
+        Ok(v1::ClearCountersReply { interfaces })
+    }
+
     /// Makes the counters of interfaces relative to their last clear.
     pub fn subtract(&self, interfaces: &mut [InterfaceState]) {
         let baselines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,23 +91,6 @@ impl Cleared {
                 }
             }
         }
-    }
-}
-
-impl super::Service {
-    /// Clears the counters of the interface with this name, or of all.
-    pub(super) async fn clear_interfaces(
-        &self,
-        name: &str,
-    ) -> Result<v1::ClearCountersReply, Status> {
-        let listed = self.connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
-        let interfaces = self.cleared.clear(name, &listed.map_err(failed)?.into_inner().interfaces);
-        if interfaces == 0 && !name.is_empty() {
-            return Err(Status::not_found(format!(
-                "there is no interface {name:?}: `show interfaces` lists them"
-            )));
-        }
-        Ok(v1::ClearCountersReply { interfaces })
     }
 }
 

@@ -244,7 +244,13 @@ async fn random_commits(routes: usize, interfaces: usize, rounds: usize) {
             }
             Err(errors) => {
                 let causes = |errors: &[v1::ValidationError]| -> Vec<String> {
-                    let mut causes: Vec<_> = errors.iter().map(|it| it.cause.clone()).collect();
+                    // A commit may name the changed node, and put the other one before the cause.
+                    let bare = |it: &v1::ValidationError| {
+                        let conflict = it.cause.strip_prefix("this change conflicts with ");
+                        let cause = conflict.and_then(|rest| Some(rest.split_once(": ")?.1));
+                        cause.unwrap_or(&it.cause).to_owned()
+                    };
+                    let mut causes: Vec<_> = errors.iter().map(bare).collect();
                     causes.sort();
                     causes
                 };
