@@ -159,8 +159,14 @@ fn run(events: Vec<Event>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The number of cases: few, or as many as `PROPTEST_CASES` says.
+fn cases() -> u32 {
+    let given = std::env::var("PROPTEST_CASES").ok();
+    given.and_then(|cases| cases.parse().ok()).unwrap_or(24)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
     #[test]
     fn kernels_agree_with_all_features(events in events()) {
         run(events)?;
