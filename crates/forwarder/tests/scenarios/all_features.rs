@@ -12,8 +12,8 @@ use stoa_ports::Encapsulation::{Gre, Ip};
 use stoa_wire::{ipv6, protocol};
 
 use super::hostile::mutants_of;
-use super::minimum_ttl::all_options;
 use super::tunnel::encapsulated_between;
+use crate::all_options;
 use crate::harness::everything::{virtual_mac, virtual4, virtual6};
 use crate::harness::stepped::{self, Lab};
 use crate::harness::{
