@@ -19,6 +19,8 @@ pub struct Packet {
     pub adjacency: u32,
     /// What the sender tells the node that gets it: see [`Vector::arg`](crate::Vector::arg).
     pub arg: u32,
+    /// The session that it belongs to, 0 for none: see [`Vector::session`](crate::Vector::session).
+    pub session: u32,
     /// See [`flags`].
     pub flags: u16,
 }
@@ -31,8 +33,7 @@ impl std::fmt::Debug for Pool {
 
 impl Packet {
     pub(crate) fn fresh(pool: &'static Pool, buffer: u32) -> Self {
-        let (offset, length) = (HEADROOM as u16, 0);
-        Self { pool, buffer, offset, length, rx_if: 0, tx_if: 0, adjacency: 0, arg: 0, flags: 0 }
+        Self::of_lane(pool, buffer, (HEADROOM, 0), [0; 5], 0)
     }
 
     #[inline(always)]
@@ -40,12 +41,12 @@ impl Packet {
         pool: &'static Pool,
         buffer: u32,
         span: (usize, usize),
-        columns: [u32; 4],
+        columns: [u32; 5],
         flags: u16,
     ) -> Self {
-        let [rx_if, tx_if, adjacency, arg] = columns;
+        let [rx_if, tx_if, adjacency, arg, session] = columns;
         let (offset, length) = (span.0 as u16, span.1 as u16);
-        Self { pool, buffer, offset, length, rx_if, tx_if, adjacency, arg, flags }
+        Self { pool, buffer, offset, length, rx_if, tx_if, adjacency, arg, session, flags }
     }
 
     /// The pool that the buffer belongs to.
@@ -140,6 +141,9 @@ impl Packet {
         id
     }
 }
+
+// Packets wait in rings between threads: what is known of one beside its data costs no second half of a line.
+const _: () = assert!(size_of::<Packet>() <= 40);
 
 impl Drop for Packet {
     fn drop(&mut self) {

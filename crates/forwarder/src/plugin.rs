@@ -10,7 +10,7 @@ use stoa_engine::arc::{ArcSpec, FEATURES, FeatureSpec};
 use stoa_engine::drops::ReasonSpec;
 use stoa_warm_restart::{Opened, Regions, State};
 
-use crate::arcs::{self, IP4_ORIGIN, IP6_ORIGIN};
+use crate::arcs::{self, IP4_INPUT, IP4_ORIGIN, IP6_INPUT, IP6_ORIGIN};
 use crate::control::desired::Interface;
 use crate::shared::Shared;
 
@@ -112,6 +112,21 @@ pub fn named(name: &str) -> Option<&'static Plugin> {
     all().iter().find(|plugin| plugin.name == name)
 }
 
+/// A feature that demands no place precedes the policy rules: packets that a rule routes meet no later
+/// feature of the arc, and others behind it are looked up a second time.
+fn placed(
+    arc: &ArcSpec<Arc<Shared>>,
+    feature: FeatureSpec<Arc<Shared>>,
+) -> FeatureSpec<Arc<Shared>> {
+    let rules: &'static [&'static str] = match arc.name {
+        IP4_INPUT => &["ip4-policy"],
+        IP6_INPUT => &["ip6-policy"],
+        _ => return feature,
+    };
+    let is_free = feature.after.is_empty() && feature.before.is_empty();
+    if is_free { FeatureSpec { before: rules, ..feature } } else { feature }
+}
+
 /// Arcs with the features of plugins.
 ///
 /// # Panics
@@ -128,7 +143,7 @@ pub(crate) fn with_features(
             let Some(arc) = arc else {
                 panic!("plugin {}: interfaces have no arc {}", plugin.name, feature.arc)
             };
-            *arc = arc.with(feature.spec);
+            *arc = arc.with(placed(arc, feature.spec));
             assert!(
                 arc.features.len() <= FEATURES,
                 "plugin {}: the arc {} is full",
@@ -157,7 +172,7 @@ pub(crate) fn arguments(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arcs::{IP4_INPUT, PORT_OUTPUT};
+    use crate::arcs::PORT_OUTPUT;
     use crate::nodes::node;
     use crate::noop;
 

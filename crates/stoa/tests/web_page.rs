@@ -209,7 +209,9 @@ fn traffic(router: &Router, who: &str, input: Value) -> Answer {
 fn the_last_hour_is_kept(router: &Router) {
     let both = || json!({ "interface": ["lan", "wan", "nowhere"], "total": true });
     let packets = |history: &Value| -> Vec<String> {
-        history["in-packets"].as_str().unwrap().split(' ').map(str::to_owned).collect()
+        // Before its first sample, the controller knows no interface.
+        let text = history["in-packets"].as_str().unwrap_or_default();
+        text.split(' ').map(str::to_owned).collect()
     };
     let rate = |history: &Value| packets(history).last().unwrap().parse().unwrap_or(0.0);
     let deadline = Instant::now() + Duration::from_secs(90);

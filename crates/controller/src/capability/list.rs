@@ -1,4 +1,5 @@
-//! The list of capabilities. Those that are not here yet have their parts in `config`, `state` and `metrics`.
+//! The list of capabilities. What several of them stand on (ports, interfaces, addresses, tunnels, routes, route
+//! sources, host interfaces, management) is in `config`, `state` and `metrics`.
 
 use std::sync::OnceLock;
 
@@ -10,11 +11,23 @@ use crate::config::addresses::Addressing;
 use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
-use crate::{logging, punts, test_sequences};
+use crate::{
+    bfd, cross_connects, logging, policy, punts, router_advertisement, test_sequences, vrrp,
+    workers,
+};
 
 /// The capabilities of this tree.
-static CAPABILITIES: &[&dyn Capability] =
-    &[&logging::Logging, &punts::Punts, &test_sequences::TEST_SEQUENCES];
+static CAPABILITIES: &[&dyn Capability] = &[
+    &logging::Logging,
+    &workers::WorkerThreads,
+    &punts::Punts,
+    &cross_connects::CrossConnects,
+    &bfd::Bfd,
+    &policy::PolicyRouting,
+    &vrrp::Vrrp,
+    &router_advertisement::RouterAdvertisements,
+    &test_sequences::TEST_SEQUENCES,
+];
 
 /// Those of plugins.
 static ADDED: OnceLock<Vec<Box<dyn Capability>>> = OnceLock::new();

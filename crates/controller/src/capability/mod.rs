@@ -59,14 +59,19 @@ pub trait Capability: Send + Sync {
     /// forwarder needs to know. It gets valid settings: all defaults are filled in.
     fn translate(&self, _: &Settings<'_>, _: &mut Translated, _: &mut ValidationErrors) {}
 
-    /// Whether `translate` looks at each interface by itself, if at any. Then a change of a few interfaces among
-    /// thousands is translated alone.
+    /// Whether `translate` looks at each interface by itself, if at any, or with those that its `leafref` leaves name.
+    /// Then a change of a few interfaces among thousands is translated alone.
     fn is_by_interface(&self) -> bool {
         false
     }
 
     /// Its state of an interface: a member of the entry in `ietf-interfaces`, in RFC 7951 encoding.
     fn interface_state(&self, _: &v1::InterfaceState) -> Option<(&'static str, Value)> {
+        None
+    }
+
+    /// The same of a family of an interface: members of `ietf-ip:ipv4` or `ietf-ip:ipv6`.
+    fn family_state(&self, _: &v1::InterfaceState, _is_ip4: bool) -> Option<(&'static str, Value)> {
         None
     }
 
@@ -89,4 +94,10 @@ pub struct Facts<'a> {
     pub interfaces: &'a [v1::InterfaceState],
     /// The control-plane policers.
     pub punts: Option<&'a [v1::PuntState]>,
+    /// The rules of policy routing.
+    pub rules: Option<&'a [v1::RuleState]>,
+    /// Drops by reason.
+    pub drops: Option<&'a [v1::DropState]>,
+    /// The workers.
+    pub workers: Option<&'a [v1::WorkerState]>,
 }

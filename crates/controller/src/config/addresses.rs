@@ -13,8 +13,6 @@ use crate::config::host_addresses::{
 };
 use crate::config::mac;
 use crate::config::model::{Family, ReversePath};
-use crate::config::router_advertisement;
-use crate::config::vrrp;
 
 /// Addresses and subnets of the interfaces of a VRF.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -146,7 +144,8 @@ impl Table {
         self.connected.iter().filter_map(|(net, interface)| {
             let six = net.addr().is_ipv6();
             let shorter = self.lengths.range((six, 0)..(six, net.prefix_len())).rev();
-            let mut larger = shorter.filter_map(|(_, length)| IpNet::new(net.addr(), *length).ok());
+            let mut larger =
+                shorter.filter_map(|((_, length), _)| IpNet::new(net.addr(), *length).ok());
             larger.find_map(|larger| {
                 let larger = larger.trunc();
                 let other = self.connected.get(&larger).filter(|other| *other != interface)?;
@@ -213,9 +212,9 @@ pub fn desired(
         .into(),
         neighbor_limit: family.neighbor_limit,
         proxy: family.proxy_arp,
-        advertising: router_advertisement::advertising(path, family, errors),
-        virtual_routers: vrrp::desired(path, six, family, errors),
-        discovery: router_advertisement::discovery(path, family, errors),
+        advertising: None,
+        virtual_routers: Vec::new(),
+        discovery: None,
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
     }

@@ -11,7 +11,7 @@ use crate::config::mac;
 use crate::config::model::{Interface, SubInterface, Tag, Tpid};
 use crate::config::others::Others;
 use crate::config::ports::{self, DeviceLocks};
-use crate::config::{bfd, cross_connects, host_interfaces, router_advertisement, tunnels, vrrp};
+use crate::config::{host_interfaces, tunnels};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
@@ -65,15 +65,11 @@ pub(crate) fn desired(
         if !interface.vrf.is_empty() {
             desired.addressing.set_vrf(&interface.name, &interface.vrf);
         }
-        router_advertisement::check(interface, &path, errors);
-        vrrp::check(interface, &path, errors);
         let one = one(interface, &path, &mut desired.addressing, errors);
         desired.interfaces.push(one);
     }
     host_interfaces::check(interfaces, errors);
     tunnels::check(interfaces, others, errors);
-    cross_connects::check(interfaces, errors);
-    bfd::check(interfaces, &desired.addressing, errors);
     address_generators(&mut desired);
     desired.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
     desired
@@ -138,8 +134,8 @@ fn one(
         ip6: family(&interface.ip6, "ipv6"),
         vrf: interface.vrf.clone(),
         host_interface: host_interfaces::desired(interface),
-        cross_connect: interface.cross_connect.clone(),
-        bfd: bfd::desired(interface),
+        cross_connect: String::new(),
+        bfd: Vec::new(),
         plugins: Vec::new(),
     }
 }

@@ -75,13 +75,18 @@ impl Collector for Scrape {
         if let Some(operational) = &self.operational {
             families::interfaces(&mut page, &operational.interfaces)?;
             families::nodes(&mut page, &operational.nodes)?;
-            families::workers(&mut page, &operational.workers)?;
             families::drops(&mut page, &operational.drops)?;
             families::routes(&mut page, &operational.route_counts)?;
             families::limits(&mut page, &operational.limits)?;
             families::accounting(&mut page, &operational.conservation)?;
             let interfaces = &operational.interfaces;
-            let facts = Facts { interfaces, punts: Some(&operational.punts) };
+            let facts = Facts {
+                interfaces,
+                punts: Some(&operational.punts),
+                rules: Some(&operational.rules),
+                drops: Some(&operational.drops),
+                workers: Some(&operational.workers),
+            };
             for capability in list::all() {
                 capability.metrics(&facts, &mut page)?;
             }

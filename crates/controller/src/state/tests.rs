@@ -348,8 +348,9 @@ fn a_path_selects_only_its_sections() {
     );
     assert_eq!(
         sections("/ietf-routing:routing"),
-        [StateSection::RouteCounts, StateSection::RouteSources]
+        [StateSection::RouteCounts, StateSection::RouteSources, StateSection::Rules]
     );
+    assert_eq!(sections("/ietf-routing:routing/stoa-policy:policy"), [StateSection::Rules]);
     assert_eq!(
         sections("/ietf-routing:routing/control-plane-protocols"),
         [StateSection::RouteSources]

@@ -149,7 +149,7 @@ impl Split<'_> {
             // SAFETY: the lanes were owned here, and `to` is empty.
             return unsafe { self.vector.move_owned(here, &lanes, to) };
         }
-        to.forget_flow();
+        to.beside.known = 0;
         self.moved = self.copy_frames(here, key, to);
         let count = self.moved.1;
         if let Keys::TxIf = self.keys {

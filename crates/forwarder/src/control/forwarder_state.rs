@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use stoa_engine::counters::OutOfMemory;
 use stoa_engine::quiescence::{Graveyard, Quiescence};
 use stoa_engine::worker::{Command, Inject, Plan, WorkerHandle, WorkerPool};
-use stoa_engine::{NumaNode, Pool, Port, graph};
+use stoa_engine::{NumaNode, Pool, Port};
 use stoa_ports::PortConfig;
 use stoa_warm_restart::Regions;
 
@@ -30,7 +30,6 @@ use crate::drops::{self, Drop};
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::nodes::{self, ENTRY};
-use crate::output::interface_output;
 use crate::plugin;
 use crate::punt::Class;
 use crate::punt::policer::{PolicerCounters, Policers};
@@ -280,15 +279,6 @@ impl ForwarderState {
             return;
         }
         self.transmit(interface, packet);
-    }
-
-    /// Sends a packet with its link-layer header out of an interface; `false`: the ring to the worker is full.
-    pub(super) fn transmit(&mut self, interface: u32, mut packet: stoa_engine::Packet) -> bool {
-        packet.set_own();
-        packet.tx_if = interface;
-        let has_features = self.shared.arcs.port_output.has_any(interface);
-        let node = if has_features { interface_output::NAME } else { graph::OUTPUT };
-        self.inject(packet, node)
     }
 
     /// Injects a packet that this thread made before a node of the first worker. `false`: it was dropped.

@@ -35,6 +35,7 @@ mod mld_reports;
 mod multipath;
 mod neighbors;
 mod output_features;
+mod own_frames;
 mod paging;
 mod path_mtu;
 mod pending_port;

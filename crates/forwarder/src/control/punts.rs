@@ -185,6 +185,7 @@ impl ForwarderState {
     }
 
     /// Each class but those for tests: first the sum of all interfaces, then each interface with packets of the class.
+    /// The cost grows with the interfaces that have sent packets to the control plane, not with all of them.
     pub fn list_punts(&self) -> Vec<v1::PuntState> {
         self.list_punts_from(0, usize::MAX).0.rows()
     }
@@ -197,14 +198,11 @@ impl ForwarderState {
     ) -> (PuntRows, Option<usize>) {
         let end = first.saturating_add(at_most);
         let mut all = PuntRows::default();
+        let counted = self.shared.policers.counted_interfaces();
+        let is_on_page = |index: &u32| (first..end).contains(&(*index as usize));
+        let interfaces: Vec<u32> = counted.into_iter().filter(is_on_page).collect();
         for class in listed_classes() {
-            let limit = self
-                .capabilities
-                .punts
-                .limits
-                .get(&class)
-                .copied()
-                .unwrap_or(class.default_limit());
+            let limit = self.policer_limit(class);
             let row =
                 |interface: &str, counters: PolicerCounters, rate: u32, burst: u32| v1::PuntState {
                     class: class.name().to_owned(),
@@ -218,11 +216,11 @@ impl ForwarderState {
                 };
             let mut rows = Vec::new();
             let mut total_of = PolicerCounters::default();
-            for (index, state) in self.interfaces.iter().enumerate().take(end).skip(first) {
-                let counters = self.shared.policers.counters(class, index as u32);
+            for index in &interfaces {
+                let counters = self.shared.policers.counters(class, *index);
                 total_of.passed += counters.passed;
                 total_of.dropped += counters.dropped;
-                let Some(state) = state else { continue };
+                let Some(state) = self.interface(*index) else { continue };
                 let counters = counters.since(state.policed[class as usize]);
                 if counters != PolicerCounters::default() {
                     rows.push(row(&state.name, counters, limit.rate, limit.burst));
@@ -233,15 +231,21 @@ impl ForwarderState {
         (all, (end < self.interfaces.len()).then_some(end))
     }
 
+    /// The policer of a class.
+    fn policer_limit(&self, class: Class) -> Limit {
+        let configured = self.capabilities.punts.limits.get(&class).copied();
+        configured.unwrap_or(class.default_limit())
+    }
+
     /// The total rate of each control-plane policer.
     fn policer_limits(&self) -> impl Iterator<Item = v1::LimitState> {
-        let sums = self.list_punts().into_iter().filter(|row| row.interface.is_empty());
-        let policer = |(class, row): (Class, v1::PuntState)| {
+        listed_classes().map(|class| {
+            let (total, sum) = (self.policer_limit(class).total, self.shared.policers.sum(class));
             let fix =
                 format!("Packets per second: {}. See `stoa show punts`.", class.description());
-            limit(&format!("policer-{}", class.name()), None, row.rate.into(), row.dropped, &fix)
-        };
-        listed_classes().zip(sums).map(policer)
+            let name = format!("policer-{}", class.name());
+            limit(&name, None, total.into(), sum.dropped, &fix)
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod address_conflicts;
 mod advertising;
+mod all_features;
 mod anycast;
 mod arcs;
 mod arp;

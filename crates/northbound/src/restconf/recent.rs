@@ -17,7 +17,7 @@ use crate::nacm::{Operation, Rights};
 const MESSAGES: u64 = 200;
 
 /// `stoa-forwarder:traffic-history`: of what the client may read.
-pub async fn traffic_history(call: &Call, input: &Input) -> Result<Value, Faults> {
+pub fn traffic_history(call: &Call, input: &Input) -> Result<Value, Faults> {
     let management = call.app.management();
     let rights = Rights::of(&call.identity, &management);
     let recent = &call.app.datastore.connection().recent;

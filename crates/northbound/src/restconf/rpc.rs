@@ -171,7 +171,7 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
         "compare" => Ok(Some(read_only::compare(call, input).await?)),
         "status" => Ok(Some(read_only::status(&datastore))),
         "find-routes" => Ok(Some(read_only::find_routes(call, input).await?)),
-        "traffic-history" => Ok(Some(recent::traffic_history(call, input).await?)),
+        "traffic-history" => Ok(Some(recent::traffic_history(call, input)?)),
         "recent-messages" => Ok(Some(recent::log_messages(call, input).await)),
         "capture" => Ok(Some(read_only::capture(call, input).await?)),
         _ => {

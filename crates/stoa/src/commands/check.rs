@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::json;
-use stoa_controller::config::workers;
 use stoa_controller::configuration::Configuration;
+use stoa_controller::workers;
 use stoa_controller::{privileges, route_sources, supervise};
 
 use crate::failure::{Failure, Outcome, plural};

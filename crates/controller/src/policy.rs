@@ -1,14 +1,60 @@
-//! Policy routing: the rules of the configuration.
+//! Policy routing: the rules of the configuration, and the kernel tables of VRFs.
 
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
+use serde_json::{Map, Value, json};
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 use stoa_yang::error::ValidationErrors;
 
+use crate::capability::{Capability, Facts, Settings, Translated};
 use crate::config::model::{AddressFamily, Policy, PortRange, Refuse, Rule, Vrfs};
+use crate::json::{number, object, text};
 use crate::prefix::prefix_to_proto;
+
+/// The capability.
+pub(crate) struct PolicyRouting;
+
+impl Capability for PolicyRouting {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
+    fn translate(
+        &self,
+        settings: &Settings<'_>,
+        translated: &mut Translated,
+        errors: &mut ValidationErrors,
+    ) {
+        translated.desired.rules = rules(&settings.model.routing.policy, errors);
+        translated.kernel_tables = kernel_tables(&settings.model.vrfs, errors);
+    }
+
+    /// `/ietf-routing:routing/stoa-policy:policy`. The rules of Linux are not in the configuration and have no counters
+    /// here.
+    fn state(&self, facts: &Facts<'_>, state: &mut Map<String, Value>) {
+        let rules: Vec<Value> =
+            facts.rules.unwrap_or_default().iter().filter_map(rule_state).collect();
+        if rules.is_empty() {
+            return;
+        }
+        let routing = state.entry("ietf-routing:routing").or_insert_with(|| json!({}));
+        routing["stoa-policy:policy"] = json!({ "rule": rules });
+    }
+}
+
+fn rule_state(state: &v1::RuleState) -> Option<Value> {
+    let rule = state.rule.as_ref().filter(|rule| rule.protocol() == v1::Protocol::Static)?;
+    let vrf = if rule.vrf.is_empty() { DEFAULT } else { &rule.vrf };
+    let counters = object([("packets", number(state.packets)), ("octets", number(state.bytes))]);
+    Some(object([
+        ("vrf", text(vrf)),
+        ("address-family", text(if rule.family == 4 { "ipv4" } else { "ipv6" })),
+        ("priority", json!(rule.priority)),
+        ("statistics", counters),
+    ]))
+}
 
 /// The name of the default VRF where one is required.
 const DEFAULT: &str = "default";
@@ -18,7 +64,7 @@ fn vrf(name: &str) -> String {
 }
 
 /// The desired rules, by VRF, family and priority.
-pub fn desired(policy: &Policy, errors: &mut ValidationErrors) -> Vec<v1::Rule> {
+fn rules(policy: &Policy, errors: &mut ValidationErrors) -> Vec<v1::Rule> {
     let mut rules: Vec<v1::Rule> =
         policy.rule.iter().filter_map(|rule| one(rule, errors)).collect();
     rules.sort_by(|a, b| (&a.vrf, a.family, a.priority).cmp(&(&b.vrf, b.family, b.priority)));
@@ -26,7 +72,7 @@ pub fn desired(policy: &Policy, errors: &mut ValidationErrors) -> Vec<v1::Rule> 
 }
 
 /// The table numbers of VRFs in Linux.
-pub fn kernel_tables(vrfs: &Vrfs, errors: &mut ValidationErrors) -> Vec<(String, u32)> {
+fn kernel_tables(vrfs: &Vrfs, errors: &mut ValidationErrors) -> Vec<(String, u32)> {
     let mut owners: BTreeMap<u32, &str> = BTreeMap::new();
     for vrf in &vrfs.vrf {
         let Some(table) = vrf.kernel_table else { continue };
@@ -133,6 +179,42 @@ mod tests {
 
     use super::*;
     use crate::configuration::Configuration;
+    use crate::operational_state::OperationalState;
+    use crate::state::{StateRequest, render, tree};
+
+    #[test]
+    fn rules_of_the_configuration_have_counters() {
+        let state = |vrf: &str, family, priority, protocol: v1::Protocol| v1::RuleState {
+            rule: Some(v1::Rule {
+                vrf: vrf.into(),
+                family,
+                priority,
+                protocol: protocol.into(),
+                ..v1::Rule::default()
+            }),
+            packets: 5_000_000_000,
+            bytes: 7,
+        };
+        let rules = vec![
+            state("", 4, 100, v1::Protocol::Static),
+            state("red", 6, 7, v1::Protocol::Static),
+            state("", 4, 200, v1::Protocol::Kernel),
+        ];
+        let operational = OperationalState { rules, ..OperationalState::default() };
+        let request = StateRequest::at("/ietf-routing:routing/stoa-policy:policy");
+        let rendered = render(&operational, &request);
+        let rules = rendered["ietf-routing:routing"]["stoa-policy:policy"]["rule"].as_array();
+        let rules = rules.unwrap();
+        assert_eq!(rules.len(), 2, "those of Linux are not in the configuration: {rendered}");
+        assert_eq!(
+            (&rules[0]["vrf"], &rules[1]["address-family"]),
+            (&json!("default"), &json!("ipv6"))
+        );
+        assert_eq!(rules[0]["statistics"], json!({ "packets": "5000000000", "octets": "7" }));
+        tree(&operational, &request).unwrap();
+        let other = render(&operational, &StateRequest::at("/ietf-routing:routing/ribs"));
+        assert!(other["ietf-routing:routing"]["stoa-policy:policy"].is_null());
+    }
 
     fn parse(rules: &str) -> Result<Vec<v1::Rule>, Vec<String>> {
         let text = format!(

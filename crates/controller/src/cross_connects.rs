@@ -4,11 +4,37 @@ use std::collections::HashMap;
 
 use stoa_yang::error::ValidationErrors;
 
-use crate::config::data_path::interface_path;
+use crate::capability::{Capability, Settings, Translated, interface_path};
 use crate::config::model::Interface;
 
+/// The capability.
+pub(crate) struct CrossConnects;
+
+impl Capability for CrossConnects {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
+    fn translate(
+        &self,
+        settings: &Settings<'_>,
+        translated: &mut Translated,
+        errors: &mut ValidationErrors,
+    ) {
+        let interfaces = &settings.model.interfaces.interface;
+        let connected = || interfaces.iter().filter(|it| !it.cross_connect.is_empty());
+        if connected().next().is_none() {
+            return;
+        }
+        check(interfaces, errors);
+        for (given, desired) in translated.interfaces_of(connected()) {
+            desired.cross_connect.clone_from(&given.cross_connect);
+        }
+    }
+}
+
 /// Checks that both interfaces have Ethernet ports, and that the first has no settings for packets to this router.
-pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
+fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
     let by_name: HashMap<&str, &Interface> =
         interfaces.iter().map(|interface| (interface.name.as_str(), interface)).collect();
     // The first one of each port.

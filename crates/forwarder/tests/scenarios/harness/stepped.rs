@@ -1,24 +1,22 @@
-//! A complete forwarder with wires in memory, stepped by the fuzz target.
+//! A complete forwarder with all features and wires in memory, without threads: stepped by the fuzz target `graph`
+//! and by `all_features`, its form as a property test.
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use prost::Message;
 use stoa_api::v1;
+#[cfg(fuzzing)]
 use stoa_engine::clock;
 use stoa_forwarder::control::desired::DesiredState;
 use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
 use stoa_forwarder::kernel::Kernel;
-use stoa_forwarder::shared::SpecialNextHop;
-use stoa_ports::Encapsulation;
 use stoa_wire::ethernet::ethertype;
-use stoa_wire::{arp, ethernet, ipv4, ipv6};
+use stoa_wire::{arp, ethernet, ipv4, ipv6, protocol};
 
-use stoa_fuzz::setup::{Setup, host4, host6, our4};
-use stoa_fuzz::wire::{self, Wire, Wires, locked};
+use super::everything::{PORTS, VARIANTS, everything};
+use super::wire::{self, Wire, Wires, locked};
 
 /// Small tables, so that a run fills them.
 const LIMITS: Limits = Limits {
@@ -29,7 +27,6 @@ const LIMITS: Limits = Limits {
     adjacencies: 128,
     neighbors: 24,
 };
-const PORTS: [&str; 3] = ["west", "east", "north"];
 /// Steps after which a forwarder that is still busy is in an endless loop.
 const MAX_STEPS: usize = 10_000;
 
@@ -40,8 +37,12 @@ pub struct Outcome {
     sent: Vec<Vec<Vec<u8>>>,
     drops: BTreeMap<String, u64>,
     nodes: BTreeMap<String, u64>,
-    neighbors: Vec<v1::NeighborState>,
+    /// Neighbours and virtual routers.
+    learned: Learned,
 }
+
+/// Neighbours without their ages, and the states of virtual routers.
+type Learned = (Vec<v1::NeighborState>, Vec<String>);
 
 /// A forwarder under the fuzzer.
 pub struct Lab {
@@ -49,99 +50,19 @@ pub struct Lab {
     wires: Wires,
     sent: u64,
     kernel: Kernel,
-    /// Its neighbours at the start; `None`: it must be reset.
-    fresh: Option<Vec<v1::NeighborState>>,
+    /// What it had learned at the start; `None`: it must be reset.
+    fresh: Option<Learned>,
 }
 
 fn setup(kernel: Kernel, which: u8) -> DesiredState {
-    let mut setup = Setup::three_ports()
-        .sub("west.100", 10, "west", &[(0x8100, 100)])
-        .sub("west.7.8", 11, "west", &[(0x88a8, 7), (0x8100, 8)])
-        .host("west.100", 10)
-        .host("west.7.8", 11)
-        .sub("west.31", 12, "west", &[(0x8100, 31)])
-        .sub("west.32", 13, "west", &[(0x8100, 32)])
-        .host("west.31", 12)
-        .host("west.32", 13)
-        .tunnel("gre", 14, (our4(2), host4(2)), Encapsulation::Gre)
-        .tunnel("ip-ip", 15, (our4(3), host4(3)), Encapsulation::Ip)
-        .special_route([10, 9, 1, 0].into(), 24, SpecialNextHop::Unreachable)
-        .special_route([10, 9, 2, 0].into(), 24, SpecialNextHop::Prohibited)
-        .special_route([10, 9, 3, 0].into(), 24, SpecialNextHop::Blackhole)
-        .paths(([10, 9, 4, 0].into(), 24), &[("east", Some(host4(2).into()), 1)])
-        .paths(
-            ([10, 9, 5, 0].into(), 24),
-            &[("east", Some(host4(2).into()), 1), ("north", Some(host4(3).into()), 2)],
-        )
-        .paths(
-            (host6(9), 128).into_prefix(),
-            &[("east", Some(host6(2).into()), 1), ("north", Some(host6(3).into()), 2)],
-        )
-        .paths(([10, 9, 6, 0].into(), 24), &[("gre", None, 1)])
-        .paths(([10, 9, 7, 0].into(), 24), &[("ip-ip", None, 1)])
-        // Vectors of the port west mix VRFs: both leak to other ports and into tunnels.
-        .vrf("red", &["west.31"])
-        .vrf("blue", &["west.32"])
-        .paths_in("red", ([10, 9, 0, 0].into(), 16), &[("east", Some(host4(2).into()), 1)])
-        .paths_in("blue", ([10, 9, 4, 0].into(), 23), &[("north", Some(host4(3).into()), 1)])
-        .paths_in("blue", ([10, 0, 0, 0].into(), 8), &[("east", Some(host4(2).into()), 1)])
-        .paths_in("red", (host6(9), 128).into_prefix(), &[("ip-ip", None, 1)])
-        .paths_in("blue", ([10, 9, 6, 0].into(), 24), &[("gre", None, 1)])
-        .paths_in(
-            "blue",
-            (Ipv6Addr::UNSPECIFIED, 0).into_prefix(),
-            &[("north", Some(host6(3).into()), 1)],
-        )
-        .with("west.31", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (1, 1))
-        .with("east", |east| {
-            (east.ip4.mtu, east.ip6.mtu) = (900, 1280);
-            east.noop_output = true;
-        })
-        .with("north", |north| {
-            (north.ip4.reverse_path, north.ip6.reverse_path) = (1, 2);
-            north.noop_port = true;
-        })
-        // Vectors of the port west mix interfaces with all features of their arcs and without.
-        .with("west.100", |sub| {
-            (sub.noop, sub.flow_hash, sub.noop_ethernet, sub.noop_local) = (true, true, true, true);
-            (sub.noop_output, sub.noop_port) = (true, true);
-            (sub.ip4.options, sub.ip6.options) = (all_options(), all_options());
-        })
-        .with("west.7.8", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (2, 1))
-        // Frames with unknown tags pass the features of their port.
-        .with("north", |north| north.noop_ethernet = true)
-        .with("east", |east| east.noop_local = true);
-    setup.0.noop_origin = true;
-    setup = match which % 4 {
-        0 => setup,
-        1 => setup.with("west", |west| west.enabled = false),
-        2 => setup.with("north", |north| north.ip6.enabled = false),
-        _ => setup.with("east", |east| east.ip4.forwarding = false),
-    };
-    setup.0.workers.kernel = kernel;
+    let mut setup = everything(which % VARIANTS).kernel(kernel);
     setup.0.workers.buffers = 2048;
     setup.0
 }
 
-/// All options of a family: each field is 64 or true. Those that do not exist are skipped.
-fn all_options() -> v1::FamilyOptions {
-    let fields: Vec<u8> = (1..16).flat_map(|field| [field << 3, 64]).collect();
-    v1::FamilyOptions::decode(&*fields).unwrap_or_default()
-}
-
-trait IntoPrefix {
-    fn into_prefix(self) -> (std::net::IpAddr, u8);
-}
-
-impl IntoPrefix for (Ipv6Addr, u8) {
-    fn into_prefix(self) -> (std::net::IpAddr, u8) {
-        (self.0.into(), self.1)
-    }
-}
-
 /// Lets policers refill and reassembly time out.
 pub fn rest(labs: &mut [Lab]) {
-    clock::set(clock::tsc() + 120_000_000_000);
+    advance_clock(120_000_000_000);
     for lab in labs.iter_mut() {
         lab.state().skip(Duration::from_secs(120));
         lab.state().tick();
@@ -152,13 +73,21 @@ pub fn rest(labs: &mut [Lab]) {
 /// Advances the time of all forwarders.
 pub fn pass_time(labs: &mut [Lab], steps: u8) {
     for _ in 0..steps {
-        clock::set(clock::tsc() + 100_000_000);
+        advance_clock(100_000_000);
         for lab in labs.iter_mut() {
             lab.state().skip(Duration::from_millis(100));
             lab.state().tick();
             lab.settle();
         }
     }
+}
+
+/// Advances the time of workers, in nanoseconds; outside of the fuzzer they have the time of the machine.
+fn advance_clock(by: u64) {
+    #[cfg(fuzzing)]
+    clock::set(clock::tsc() + by);
+    #[cfg(not(fuzzing))]
+    let _ = by;
 }
 
 impl Lab {
@@ -176,8 +105,8 @@ impl Lab {
         self.forwarder.state().expect("the forwarder runs")
     }
 
-    fn wire(&self, port: u8) -> Arc<Wire> {
-        locked(&self.wires)[PORTS[usize::from(port) % PORTS.len()]].clone()
+    fn wire(&self, port: usize) -> Arc<Wire> {
+        locked(&self.wires)[PORTS[port]].clone()
     }
 
     /// Resets the forwarder, so that runs are independent. A forwarder with the neighbours of a new one needs no reset,
@@ -186,24 +115,37 @@ impl Lab {
         if self.fresh.is_some() {
             return;
         }
-        for port in 0..3 {
+        for port in 0..PORTS.len() {
             self.wire(port).is_up.store(true, Ordering::SeqCst);
         }
         self.reload(0);
-        for port in 0..3 {
+        // The virtual routers become active.
+        for _ in 0..2 {
+            self.state().skip(Duration::from_secs(125));
+            self.state().tick();
+            self.settle();
+        }
+        for port in 0..PORTS.len() {
             self.wire(port).take();
         }
-        self.fresh = Some(self.neighbors());
+        self.fresh = Some(self.learned());
     }
 
-    fn neighbors(&mut self) -> Vec<v1::NeighborState> {
+    fn learned(&mut self) -> Learned {
         let without_age = |neighbor| v1::NeighborState { age_s: 0, ..neighbor };
-        self.state().list_neighbors().into_iter().map(without_age).collect()
+        let neighbors = self.state().list_neighbors().into_iter().map(without_age).collect();
+        let routers = self.state().list_interfaces().into_iter().flat_map(|it| it.virtual_routers);
+        (neighbors, routers.map(|router| router.state).collect())
+    }
+
+    /// The states of the virtual routers.
+    pub fn virtual_routers(&mut self) -> Vec<String> {
+        self.learned().1
     }
 
     /// Deletes the configuration and checks that all buffers are free, unless no reset is necessary.
     pub fn end(&mut self) {
-        let now = Some(self.neighbors());
+        let now = Some(self.learned());
         if self.fresh == now {
             return;
         }
@@ -219,6 +161,7 @@ impl Lab {
         );
     }
 
+    /// Applies one of the configurations.
     pub fn reload(&mut self, which: u8) {
         let desired = setup(self.kernel, which);
         self.fresh = None;
@@ -226,14 +169,16 @@ impl Lab {
         self.settle();
     }
 
+    /// Sets the link of a port up or down.
     pub fn plug(&mut self, port: u8, is_up: bool) {
-        self.wire(port).is_up.store(is_up, Ordering::SeqCst);
+        self.wire(number(port)).is_up.store(is_up, Ordering::SeqCst);
         self.fresh = None;
         self.settle();
     }
 
+    /// Receives frames on a port whose link is up.
     pub fn send(&mut self, port: u8, frames: &[Vec<u8>]) {
-        let name = PORTS[usize::from(port) % PORTS.len()];
+        let (name, port) = (PORTS[number(port)], number(port));
         if !self.wire(port).is_up.load(Ordering::SeqCst) {
             return;
         }
@@ -266,17 +211,58 @@ impl Lab {
         assert_eq!(accounting.buffers_busy, 0, "{accounting:?}");
     }
 
-    /// The result since the start.
-    pub fn outcome(&mut self) -> Outcome {
-        let sent: Vec<_> = (0..3).map(|port| self.wire(port).take()).collect();
-        sent.iter().flatten().for_each(|frame| assert_valid(frame));
+    /// Packets by node since the start.
+    pub fn nodes(&mut self) -> BTreeMap<String, u64> {
         let mut nodes = BTreeMap::new();
         for node in self.state().list_nodes() {
             *nodes.entry(node.name).or_insert(0) += node.packets;
         }
+        nodes
+    }
+
+    /// Packets that the workers have handed to each other.
+    pub fn handed_over(&mut self) -> u64 {
+        self.state().list_workers().iter().map(|worker| worker.handed_out).sum()
+    }
+
+    /// The result since the start.
+    pub fn outcome(&mut self) -> Outcome {
+        let mut sent: Vec<_> = (0..PORTS.len()).map(|port| self.wire(port).take()).collect();
+        // The other two send what they receive.
+        sent[..3].iter().flatten().for_each(|frame| assert_valid(frame));
+        if cfg!(not(fuzzing)) {
+            sent[..3].iter_mut().flatten().for_each(|frame| hide_identification(frame));
+        }
+        let nodes = self.nodes();
         let drops = self.state().list_drops().into_iter();
         let drops = drops.map(|drop| (drop.reason, drop.packets)).collect();
-        Outcome { sent, drops, nodes, neighbors: self.state().list_neighbors() }
+        Outcome { sent, drops, nodes, learned: self.learned() }
+    }
+}
+
+/// The port that a byte of an event names: mostly one of the three that route.
+fn number(port: u8) -> usize {
+    match port {
+        0..240 => usize::from(port) % 3,
+        _ => 3 + usize::from(port) % 2,
+    }
+}
+
+/// Clears the identification of packets and fragments, and the checksum over it: each forwarder has secrets of its
+/// own for it, except under the fuzzer.
+fn hide_identification(frame: &mut [u8]) {
+    let Ok(link) = ethernet::check(frame) else { return };
+    let (kind, start) = (link.ethertype(), link.payload_range().start);
+    let packet = &mut frame[start..];
+    match kind {
+        ethertype::IP4 if packet.len() >= 20 => {
+            packet[4..6].fill(0);
+            packet[10..12].fill(0);
+        }
+        ethertype::IP6 if packet.len() >= 48 && packet[6] == protocol::FRAGMENT => {
+            packet[44..48].fill(0);
+        }
+        _ => {}
     }
 }
 

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
+use serde_json::{Value, json};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
+use crate::capability::{Capability, Settings, Translated, interface_path};
 use crate::config::model::{AdvertisedPrefix, Advertisements, Family, Interface, Preference};
+use crate::json::{number, object};
 
 /// Maximum lifetime of a default router, seconds (RFC 8319 section 4).
 const LIFETIME_MAX_S: u32 = 65_535;
@@ -18,9 +21,67 @@ const LEAST_MTU: u32 = 1280;
 /// Default lifetimes of a prefix, seconds: valid and preferred (RFC 4861 section 6.2.1).
 const LIFETIMES_S: (u32, u32) = (2_592_000, 604_800);
 
+/// The capability.
+pub(crate) struct RouterAdvertisements;
+
+impl Capability for RouterAdvertisements {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
+    fn translate(
+        &self,
+        settings: &Settings<'_>,
+        translated: &mut Translated,
+        errors: &mut ValidationErrors,
+    ) {
+        let is_given = |interface: &&Interface| {
+            let has_any =
+                |family: &Family| family.advertisements.is_some() || family.discovery.is_some();
+            interface.families().any(|(family, ..)| has_any(family))
+        };
+        let advertising = settings.model.interfaces.interface.iter().filter(is_given);
+        for (given, desired) in translated.interfaces_of(advertising) {
+            let place = interface_path(&given.name);
+            check(given, &place, errors);
+            if let (Some(family), Some(desired)) = (&given.ip4, &mut desired.ip4) {
+                desired.discovery = discovery(&format!("{place}/ietf-ip:ipv4"), family, errors);
+            }
+            if let (Some(family), Some(desired)) = (&given.ip6, &mut desired.ip6) {
+                desired.advertising =
+                    advertisement(&format!("{place}/ietf-ip:ipv6"), family, errors);
+            }
+        }
+    }
+
+    fn family_state(
+        &self,
+        state: &v1::InterfaceState,
+        is_ip4: bool,
+    ) -> Option<(&'static str, Value)> {
+        if is_ip4 {
+            let members = advertising_state(state.discovery.as_ref()?);
+            return Some(("stoa-ip:router-discovery", json!({ "advertising-state": members })));
+        }
+        let state = state.advertising.as_ref()?;
+        let mut members = advertising_state(state);
+        members["inconsistent"] = number(state.inconsistent);
+        let name = "ietf-ipv6-unicast-routing:ipv6-router-advertisements";
+        Some((name, json!({ "stoa-ip:advertising-state": members })))
+    }
+}
+
+fn advertising_state(state: &v1::AdvertisingState) -> Value {
+    object([
+        ("sent", number(state.sent)),
+        ("solicitations", number(state.solicitations)),
+        ("next", number(state.next_ms)),
+    ])
+}
+
 /// Tunnels have no router advertisements: there are no hosts.
-pub fn check(interface: &Interface, place: &str, errors: &mut ValidationErrors) {
-    if interface.port.as_ref().is_none_or(|port| port.tunnel.is_none()) {
+fn check(interface: &Interface, place: &str, errors: &mut ValidationErrors) {
+    if !interface.is_tunnel() {
         return;
     }
     let six = interface.ip6.as_ref().and_then(|family| family.advertisements.as_ref());
@@ -35,7 +96,7 @@ pub fn check(interface: &Interface, place: &str, errors: &mut ValidationErrors) 
 }
 
 /// IPv6 router advertisements of a family at `place`; `None`: disabled.
-pub fn advertising(
+fn advertisement(
     place: &str,
     family: &Family,
     errors: &mut ValidationErrors,
@@ -137,7 +198,7 @@ fn prefix(
 }
 
 /// IPv4 router discovery of a family at `place`; `None`: disabled.
-pub fn discovery(
+fn discovery(
     place: &str,
     family: &Family,
     errors: &mut ValidationErrors,
