@@ -285,7 +285,8 @@ mod tests {
     #[test]
     fn kept_lines_are_those_of_the_node() {
         let text = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "eth0",
-            "description": "one\n\"two\"", "ietf-ip:ipv6": {"address": [{"ip": "fd00::1", "prefix-length": 64}]}}]},
+            "description": "one\n\"two\"",
+            "ietf-ip:ipv6": {"address": [{"ip": "fd00::1", "prefix-length": 64}]}}]},
             "stoa-system:system": {"workers": {"cpus": [1, 0]}},
             "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [
                 {"type": "ietf-routing:static", "name": "s", "description": "a"}]}}}"#;
