@@ -1,5 +1,6 @@
 //! Commits among many static routes or interfaces, which take a short way: what they do equals a commit of the whole.
 
+mod device_mtus;
 mod disk_errors;
 mod entries;
 
