@@ -248,8 +248,12 @@ fn reads(elems: &[Elem], rows: &[&'static Row]) -> Vec<(Part, Arc<PathPattern>)>
         Part::Interfaces => interfaces(elems, rows),
         Part::Protocols => {
             let read = pattern("ietf-routing:routing/control-plane-protocols", None)?;
+            // Not the static routes, of which there may be many.
+            let names = ["type", "name", "stoa-vrf:vrf", "stoa-routing:route-source"];
+            let below = names.map(|name| field(name, Vec::new())).into();
+            let only = Some(vec![field("control-plane-protocol", below)]);
             // The address of the session has a default.
-            Some(PathPattern { defaults: Defaults::ReportAll, ..read })
+            Some(PathPattern { defaults: Defaults::ReportAll, only, ..read })
         }
         Part::Ribs => {
             let routes = pattern("ietf-routing:routing/ribs/rib/routes", None)?;

@@ -228,6 +228,17 @@ fn bgp_neighbors_are_the_daemons_of_route_sources() {
 }
 
 #[test]
+fn static_routes_are_not_read_for_neighbors() {
+    let selection = selection("network-instances/network-instance/protocols/protocol/bgp");
+    let (part, pattern) = &selection.reads[0];
+    assert_eq!((*part, selection.reads.len()), (Part::Protocols, 1));
+    let fields = pattern.fields().unwrap();
+    assert_eq!((fields.len(), fields[0].name.as_str()), (1, "control-plane-protocol"));
+    let names: Vec<&str> = fields[0].below.iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["type", "name", "vrf", "route-source"]);
+}
+
+#[test]
 fn routes_in_use_are_entries_that_share_their_next_hops() {
     let instance = "network-instances/network-instance[name=default]";
     let afts = one(&format!("{instance}/afts"));
