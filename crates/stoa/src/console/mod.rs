@@ -11,9 +11,12 @@ mod pipe;
 mod prompt;
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use reedline::{
     ColumnarMenu, EditCommand, Emacs, KeyCode, KeyModifiers, MenuBuilder, Reedline, ReedlineEvent,
     ReedlineMenu, Signal, default_emacs_keybindings,
@@ -56,6 +59,15 @@ pub fn run(socket: SocketArgument) -> Outcome {
     }
 }
 
+/// Ends the process when its terminal is gone. The signal for that only reaches those of whom it is the controlling
+/// terminal, and the line editor would read without end.
+fn end_with_terminal() {
+    let input = std::io::stdin();
+    let mut gone = [PollFd::new(input.as_fd(), PollFlags::empty())];
+    while poll(&mut gone, PollTimeout::NONE) == Err(Errno::EINTR) {}
+    std::process::exit(1);
+}
+
 impl Console {
     /// Runs the lines of a file or a pipe, up to the first that fails.
     fn run_lines(mut self) -> Outcome {
@@ -76,6 +88,7 @@ impl Console {
 
     /// Runs at a terminal.
     fn run_interactive(mut self) -> Outcome {
+        std::thread::spawn(end_with_terminal);
         let mut editor = editor(&self.socket.path())?;
         show::print(
             "Stoa. Tab or ? lists what can come next, `configure` enters configuration mode, `exit` leaves.",

@@ -64,6 +64,33 @@ impl Drop for Terminal {
     }
 }
 
+/// The children of a process, and theirs.
+fn descendants(pid: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    children.flat_map(|child| [vec![child], descendants(child)].concat()).collect()
+}
+
+#[test]
+fn the_console_ends_with_its_terminal() {
+    let mut terminal = Terminal::open();
+    terminal.wait(0, "> ");
+    let consoles = descendants(terminal.child.id());
+    assert!(!consoles.is_empty());
+    terminal.child.kill().unwrap();
+    let runs = |pid: &u32| {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Nobody may have waited for it yet.
+        state.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    };
+    let begun = Instant::now();
+    while consoles.iter().any(runs) {
+        assert!(begun.elapsed() < DEADLINE, "{consoles:?} run without a terminal");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn a_question_mark_helps_without_enter_and_keeps_the_line() {
     let mut terminal = Terminal::open();
