@@ -245,7 +245,8 @@ mod tests {
     use super::*;
 
     const TEXT: &str = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "eth0",
-        "description": "the \"core\"\nset interfaces interface eth0 enabled false", "type": "iana-if-type:ethernetCsmacd",
+        "description": "the \"core\"\nset interfaces interface eth0 enabled false",
+        "type": "iana-if-type:ethernetCsmacd",
         "ietf-ip:ipv4": {"address": [{"ip": "10.0.0.1", "prefix-length": 24}]}}]}}"#;
 
     fn words(line: &str) -> Vec<String> {
