@@ -211,7 +211,7 @@ fn check_length(request: &Request, origin: &Origin) -> Result<(), Status> {
     if length <= mtu {
         return Ok(());
     }
-    let most = mtu - (length - request.size);
+    let most = mtu.saturating_sub(length - request.size);
     Err(Status::invalid_argument(format!(
         "packets of {length} bytes exceed the MTU of {interface}, {mtu}: choose a size of at most {most}, or leave \
          out df"
@@ -356,6 +356,8 @@ mod tests {
         let refusal = check_length(&long, &origin).unwrap_err();
         assert!(refusal.message().contains("at most 1472"), "{refusal}");
         assert!(check_length(&Request { dont_fragment: false, ..long }, &origin).is_ok());
+        let tiny = Origin { mtu: Some(("eth0".into(), 20)), ..origin };
+        assert!(check_length(&request, &tiny).unwrap_err().message().contains("at most 0"));
     }
 
     #[tokio::test]
