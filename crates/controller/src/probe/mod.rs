@@ -48,6 +48,8 @@ pub struct Probes {
     arrivals: Arc<Mutex<Arrivals>>,
     /// The way to the forwarder, once there was a series.
     sender: Arc<tokio::sync::OnceCell<PuntSender>>,
+    /// Held by the task that sends the keys.
+    sends_keys: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Probes {
@@ -90,12 +92,12 @@ impl Probes {
         let _ = replies.try_send(Ok(v1::ProbeReply { reply: Some(Reply::Started(started)) }));
         let probes = self.clone();
         tokio::spawn(async move {
-            sender.set_keys(probes.keys()).await;
+            probes.send_keys(|keys| sender.set_keys(keys)).await;
             let run = Run { sender: &sender, interface: &origin.interface, request, replies };
             // The operator may go at any time.
             let _ = run.run(Series::new(plan), arrivals).await;
             probes.lock().remove(&identifier);
-            sender.set_keys(probes.keys()).await;
+            probes.send_keys(|keys| sender.set_keys(keys)).await;
         });
         Ok(ReceiverStream::new(receiver))
     }
@@ -134,6 +136,12 @@ impl Probes {
         let (sender, arrivals) = mpsc::channel(ARRIVALS);
         all.insert(identifier, sender);
         Ok((identifier, arrivals))
+    }
+
+    /// Sends the keys of all series. One list at a time is made and sent, so that no older one arrives last.
+    async fn send_keys<F: Future<Output = ()>>(&self, send: impl FnOnce(Vec<Key>) -> F) {
+        let _turn = self.sends_keys.lock().await;
+        send(self.keys()).await;
     }
 
     fn keys(&self) -> Vec<Key> {
@@ -203,7 +211,7 @@ fn check_length(request: &Request, origin: &Origin) -> Result<(), Status> {
     if length <= mtu {
         return Ok(());
     }
-    let most = mtu - (length - request.size);
+    let most = mtu.saturating_sub(length - request.size);
     Err(Status::invalid_argument(format!(
         "packets of {length} bytes exceed the MTU of {interface}, {mtu}: choose a size of at most {most}, or leave \
          out df"
@@ -348,6 +356,33 @@ mod tests {
         let refusal = check_length(&long, &origin).unwrap_err();
         assert!(refusal.message().contains("at most 1472"), "{refusal}");
         assert!(check_length(&Request { dont_fragment: false, ..long }, &origin).is_ok());
+        let tiny = Origin { mtu: Some(("eth0".into(), 20)), ..origin };
+        assert!(check_length(&request, &tiny).unwrap_err().message().contains("at most 0"));
+    }
+
+    #[tokio::test]
+    async fn the_newest_keys_arrive_last() {
+        let (probes, arrived) = (Probes::default(), Mutex::new(Vec::new()));
+        let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+        let arrived = &arrived;
+        let first = probes.add().unwrap();
+        let slow = probes.send_keys(|keys| async move {
+            finished.await.unwrap();
+            arrived.lock().unwrap().push(keys.len());
+        });
+        let fast = async {
+            let second = probes.add().unwrap();
+            let send = |keys: Vec<Key>| async move { arrived.lock().unwrap().push(keys.len()) };
+            probes.send_keys(send).await;
+            second
+        };
+        let finish = async {
+            tokio::task::yield_now().await;
+            finish.send(()).unwrap();
+        };
+        let ((), second, ()) = tokio::join!(slow, fast, finish);
+        assert_eq!(*arrived.lock().unwrap(), [1, 2]);
+        assert_ne!(first.0, second.0);
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub(super) struct Origin {
     pub(super) source: IpAddr,
     /// Has the source; its VRF routes the requests.
     pub(super) interface: String,
-    /// Of the outgoing interface, by name; `None`: the destination is the router.
+    /// That of the outgoing interface for packets of the destination's family, by name; `None`: the destination is the
+    /// router.
     pub(super) mtu: Option<(String, u32)>,
 }
 
@@ -63,7 +64,11 @@ pub(super) fn choose(
     route: Option<&RouteState>,
 ) -> Result<Origin, Status> {
     let leaves = outgoing(query, interfaces, route)?;
-    let mtu = leaves.as_ref().map(|(interface, _)| (interface.name.clone(), interface.mtu));
+    let of_family = |interface: &v1::InterfaceState| match query.destination {
+        IpAddr::V4(_) => interface.ip4_mtu,
+        IpAddr::V6(_) => interface.ip6_mtu,
+    };
+    let mtu = leaves.as_ref().map(|(it, _)| (it.name.clone(), of_family(it)));
     let (source, interface) = match (query.source, query.interface) {
         (Some(source), _) => (source, owner(query, interfaces, source)?),
         (None, "") => match &leaves {
@@ -194,6 +199,8 @@ mod tests {
             name: name.into(),
             vrf: vrf.into(),
             mtu: 1500,
+            ip4_mtu: 1400,
+            ip6_mtu: 1500,
             addresses: addresses.iter().map(address).collect(),
             ..Default::default()
         }
@@ -247,6 +254,20 @@ mod tests {
         );
         let red = Query { vrf: "red", ..far };
         assert_eq!(chosen(&red, Some(path("lan", ""))), is("10.0.0.1", "red0"), "a leaked route");
+    }
+
+    #[test]
+    fn the_mtu_is_that_of_the_family() {
+        for (destination, next_hop, mtu) in
+            [("198.51.100.7", "10.0.1.9", 1400), ("2001:db8:9::7", "fe80::9", 1500)]
+        {
+            let route = path("lan", next_hop);
+            let origin = choose(&query(destination), &interfaces(), Some(&route)).unwrap();
+            assert_eq!(origin.mtu, Some(("lan".to_owned(), mtu)));
+        }
+        let local = route(Action::Special(v1::Special::Local.into()));
+        let origin = choose(&query("10.0.1.1"), &interfaces(), Some(&local)).unwrap();
+        assert_eq!(origin.mtu, None);
     }
 
     #[test]

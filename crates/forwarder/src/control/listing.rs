@@ -123,6 +123,8 @@ impl ForwarderState {
             changed_unix_s: state.since.1,
             mac: state.link.mac.to_vec(),
             mtu: state.mtu.0.max(state.mtu.1).into(),
+            ip4_mtu: state.mtu.0.into(),
+            ip6_mtu: state.mtu.1.into(),
             addresses: addresses
                 .map(|(address, length)| v1::Address {
                     address: octets(*address),

@@ -30,6 +30,13 @@ fn join(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
+fn the_mtu_of_each_family_is_listed() {
+    let mut lab = Lab::new(&narrow_setup());
+    let east = lab.state().list_interfaces().into_iter().find(|it| it.name == "east").unwrap();
+    assert_eq!((east.mtu, east.ip4_mtu, east.ip6_mtu), (1280, 600, 1280));
+}
+
+#[test]
 fn a_large_packet_is_fragmented() {
     let mut lab = Lab::new(&narrow_setup());
     let header = ipv4::Builder {
