@@ -230,8 +230,9 @@ fn a_session_stays_with_its_packet() {
         [&seen.output, &seen.port].map(|all| all.each_ref().map(|it| it.load(Ordering::Relaxed)));
     // Copies of those that 5 divides, if they are not handed over.
     let copies = |numbers: std::ops::RangeInclusive<u16>, is_odd: u16| {
-        let copied =
-            |n: &u16| n.is_multiple_of(5) && n % 2 == is_odd && (n % 3 != 0 || is_odd == 0);
+        let copied = |n: &u16| {
+            n.is_multiple_of(5) && n % 2 == is_odd && (!n.is_multiple_of(3) || is_odd == 0)
+        };
         numbers.filter(copied).count() as u64
     };
     let of = |is_odd: u16| {
