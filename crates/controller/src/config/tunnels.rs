@@ -30,7 +30,7 @@ pub fn desired(given: &Tunnel, path: &str, errors: &mut ValidationErrors) -> Opt
         wrong("remote", cause, "Use the address of the remote router.");
     }
     let encapsulation = match given.encapsulation {
-        Encapsulation::Ip => v1::Encapsulation::IpInIp,
+        Encapsulation::Ip => v1::Encapsulation::Ip,
         Encapsulation::Gre => v1::Encapsulation::Gre,
     };
     Some(v1::Tunnel {
