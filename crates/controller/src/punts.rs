@@ -20,23 +20,18 @@ impl Capability for Punts {
         translated: &mut Translated,
         errors: &mut ValidationErrors,
     ) {
-        for class in &settings.model.system.punt.class {
-            if class.total > 0 && class.total < class.rate {
+        for limit in &settings.model.system.punt.class {
+            let v1::PuntLimit { class, rate, total, .. } = limit;
+            if *total > 0 && total < rate {
                 errors.add(
-                    format!("/stoa-system:system/punt/class[name='{}']/total", class.name),
+                    format!("/stoa-system:system/punt/class[name='{class}']/total"),
                     format!(
-                        "the total of all interfaces is {} packets per second, less than the rate of one, {}",
-                        class.total, class.rate
+                        "the total of all interfaces is {total} packets per second, less than the rate of one, {rate}"
                     ),
                     "Set total to at least the rate, or remove it.",
                 );
             }
-            translated.desired.punts.push(v1::PuntLimit {
-                class: class.name.clone(),
-                rate: class.rate,
-                burst: class.burst,
-                total: class.total,
-            });
+            translated.desired.punts.push(limit.clone());
         }
     }
 

@@ -129,7 +129,6 @@ pub fn desired(
     v1::Family {
         enabled: family.enabled,
         forwarding: family.forwarding,
-        mtu: family.mtu,
         addresses,
         options: Some(family.options),
         reverse_path: match family.reverse_path {
@@ -139,13 +138,12 @@ pub fn desired(
             ReversePath::Loose => v1::ReversePath::Loose,
         }
         .into(),
-        neighbor_limit: family.neighbor_limit,
-        proxy: family.proxy_arp,
         advertising: router_advertisement::advertising(path, family, errors),
         virtual_routers: vrrp::desired(path, six, family, errors),
         discovery: router_advertisement::discovery(path, family, errors),
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
+        ..family.of.clone()
     }
 }
 

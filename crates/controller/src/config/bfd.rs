@@ -1,9 +1,6 @@
 //! BFD sessions with neighbours on the links of interfaces.
 
-use std::net::IpAddr;
-
-use stoa_api::text::ip_bytes;
-use stoa_api::v1;
+use stoa_api::text::ip;
 use stoa_yang::error::ValidationErrors;
 
 use crate::config::addresses::Addressing;
@@ -11,25 +8,11 @@ use crate::config::data_path::interface_path;
 use crate::config::host_addresses;
 use crate::config::model::Interface;
 
-/// The desired sessions of an interface.
-pub fn desired(interface: &Interface) -> Vec<v1::BfdSession> {
-    let session = |session: &crate::config::model::BfdSession| {
-        let peer: IpAddr = session.dest_addr.parse().ok()?;
-        Some(v1::BfdSession {
-            address: ip_bytes(peer),
-            desired_min_tx_us: session.desired_min_tx_interval,
-            required_min_rx_us: session.required_min_rx_interval,
-            multiplier: session.local_multiplier.into(),
-        })
-    };
-    interface.bfd.session.iter().filter_map(session).collect()
-}
-
 /// Checks that each neighbour is on the link of its interface and not a local address.
 pub fn check(interfaces: &[Interface], addressing: &Addressing, errors: &mut ValidationErrors) {
     for interface in interfaces {
         for session in &interface.bfd.session {
-            let Ok(peer) = session.dest_addr.parse::<IpAddr>() else { continue };
+            let Some(peer) = ip(&session.address) else { continue };
             let place = format!(
                 "{}/stoa-bfd:bfd/session[dest-addr='{peer}']",
                 interface_path(&interface.name)

@@ -134,7 +134,7 @@ fn one(
         vrf: interface.vrf.clone(),
         host_interface: host_interfaces::desired(interface),
         cross_connect: interface.cross_connect.clone(),
-        bfd: bfd::desired(interface),
+        bfd: interface.bfd.session.clone(),
         plugins: Vec::new(),
     }
 }

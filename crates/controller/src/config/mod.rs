@@ -35,7 +35,7 @@ use stoa_yang::error::ValidationErrors;
 use addresses::Addressing;
 pub use data_path::interface_path;
 use management::Management;
-use model::{Limits, Vrf};
+use model::Vrf;
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
 use settings::Settings;
@@ -70,21 +70,18 @@ pub(crate) fn translate(
     let interfaces::Desired { ports, interfaces, mut addressing } =
         interfaces::desired(&model.interfaces.interface, errors);
     let (statics, floating) = routes::desired(&model.routing, &addressing, errors);
-    let vrf = |vrf: &Vrf| v1::Vrf { name: vrf.name.clone(), description: vrf.description.clone() };
+    let vrf = |vrf: &Vrf| vrf.of.clone();
     let desired = v1::Desired {
         workers: Some(workers::desired(&model.system.workers, errors)),
         ports,
         interfaces,
         routes: Vec::new(),
         neighbors: std::mem::take(&mut addressing.neighbors),
-        reassembly: Some(v1::Reassembly {
-            packets: model.system.reassembly.packets,
-            per_source: model.system.reassembly.per_source,
-        }),
+        reassembly: Some(model.system.reassembly),
         multipath: model.system.multipath.hash_seed.map(|hash_seed| v1::Multipath { hash_seed }),
         vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
         punts: Vec::new(),
-        limits: Some(limits(&model.system.limits)),
+        limits: Some(model.system.limits),
         logging: None,
         rules: policy::desired(&model.routing.policy, errors),
     };
@@ -94,15 +91,4 @@ pub(crate) fn translate(
     let (management, access) = (std::mem::take(management), std::mem::take(access));
     let management = management::desired(management, access, errors);
     Translated { desired, addressing, statics, floating, route_sources, kernel_tables, management }
-}
-
-fn limits(limits: &Limits) -> v1::Limits {
-    v1::Limits {
-        ip4_routes: limits.ipv4_routes,
-        ip6_routes: limits.ipv6_routes,
-        vrf_routes: limits.vrf_routes,
-        next_hops: limits.next_hops,
-        adjacencies: limits.adjacencies,
-        neighbors: limits.neighbors,
-    }
 }

@@ -9,8 +9,7 @@ use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use crate::config::host_addresses::is_link_local;
-use crate::config::model::{Family, Interface, TrackedNetwork, VirtualRouter};
-use crate::prefix::prefix_to_proto;
+use crate::config::model::{Family, Interface, VirtualRouter};
 
 /// The priority of the address owner (RFC 9568 section 5.2.4).
 const OWNER: u32 = 255;
@@ -45,11 +44,12 @@ pub fn desired(
     let mut seen: HashMap<IpAddr, u32> = HashMap::new();
     let mut all = Vec::new();
     for given in &family.vrrp.vrrp_instance {
-        let place = format!("{place}/ietf-vrrp:vrrp/vrrp-instance[vrid='{}']", given.vrid);
+        let vrid = given.of.vrid;
+        let place = format!("{place}/ietf-vrrp:vrrp/vrrp-instance[vrid='{vrid}']");
         let addresses = addresses(given, is_ip6);
         check_addresses(&place, is_ip6, &addresses, &own, errors);
         for address in &addresses {
-            if let Some(other) = seen.insert(*address, given.vrid) {
+            if let Some(other) = seen.insert(*address, vrid) {
                 errors.add(
                     &place,
                     format!("{address} already belongs to virtual router {other}"),
@@ -69,34 +69,18 @@ pub fn desired(
         let is_owner = ours > 0;
         let seconds = given.advertise_interval_sec.map(|seconds| seconds * 100);
         all.push(v1::VirtualRouter {
-            vrid: given.vrid,
             version: if given.version.ends_with("v2") { 2 } else { 3 },
-            priority: if is_owner { OWNER } else { given.priority },
+            priority: if is_owner { OWNER } else { given.of.priority },
             preempt: given.preempt.enabled,
             hold_s: given.preempt.hold_time,
-            accept: given.accept_mode,
             interval_cs: seconds.or(given.advertise_interval_centi_sec).unwrap_or(100),
             addresses: addresses.into_iter().map(ip_bytes).collect(),
-            tracked: given
-                .track
-                .interfaces
-                .interface
-                .iter()
-                .map(|it| v1::TrackedInterface {
-                    interface: it.interface.clone(),
-                    decrement: it.priority_decrement,
-                })
-                .collect(),
-            log: given.log_state_change,
-            networks: given.track.networks.network.iter().map(tracked_network).collect(),
+            tracked: given.track.interfaces.interface.clone(),
+            networks: given.track.networks.network.clone(),
+            ..given.of.clone()
         });
     }
     all
-}
-
-fn tracked_network(given: &TrackedNetwork) -> v1::TrackedNetwork {
-    let prefix = Some(prefix_to_proto(&given.prefix.trunc()));
-    v1::TrackedNetwork { prefix, decrement: given.priority_decrement }
 }
 
 fn addresses(given: &VirtualRouter, is_ip6: bool) -> Vec<IpAddr> {
