@@ -35,7 +35,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static dyn Capability> {
 /// # Errors
 /// When the model does not fit the YANG modules, which is a bug.
 pub(crate) fn translate(
-    valid: &Valid,
+    valid: &Valid<'_>,
     errors: &mut ValidationErrors,
 ) -> Result<Translated, Vec<ValidationError>> {
     let mut settings = Settings::of(valid)?;
