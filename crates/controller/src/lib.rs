@@ -32,6 +32,8 @@ mod prefix;
 pub mod privileges;
 pub mod punt_stream;
 mod punts;
+#[cfg(test)]
+mod recorded;
 mod recursion;
 mod rib;
 pub mod route_sources;
