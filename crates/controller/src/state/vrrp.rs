@@ -1,12 +1,13 @@
 //! Virtual routers: ietf-vrrp (RFC 8347).
 
 use serde_json::{Value, json};
+use stoa_api::counters::VIRTUAL_ROUTERS;
 use stoa_api::date;
 use stoa_api::text::ip_text;
 use stoa_api::v1;
 
 use super::request::StateRequest;
-use crate::json::{list, number, object, text};
+use crate::json::{list, number, object, text, with_counters};
 use crate::operational_state::{OperationalState, StateSection};
 
 /// `/ietf-vrrp:vrrp`: totals, if there is a virtual router.
@@ -62,16 +63,11 @@ fn instance(router: &v1::VirtualRouterState) -> Value {
         ("new-master-reason", text(&router.reason)),
         (
             "statistics",
-            object([
-                ("discontinuity-datetime", time(router.created_unix_s)),
-                ("master-transitions", json!(router.transitions as u32)),
-                ("advertisement-rcvd", number(router.received)),
-                ("advertisement-sent", number(router.sent)),
-                ("interval-errors", number(router.interval_errors)),
-                ("priority-zero-pkts-rcvd", number(router.priority_zero_received)),
-                ("priority-zero-pkts-sent", number(router.priority_zero_sent)),
-                ("address-list-errors", number(router.address_errors)),
-            ]),
+            with_counters(
+                object([("discontinuity-datetime", time(router.created_unix_s))]),
+                VIRTUAL_ROUTERS,
+                router,
+            ),
         ),
     ])
 }
