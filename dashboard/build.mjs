@@ -6,8 +6,10 @@ import { basename, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
-/** Bytes of all files together, compressed: what the first load takes. */
+/** Bytes of the files that the first load takes, compressed. */
 const LIMIT = 200_000;
+/** Bytes of all files, with those that are loaded when they are first shown. */
+const LIMIT_OF_ALL = 350_000;
 
 const shared = {
   bundle: true,
@@ -36,6 +38,8 @@ if (process.argv.includes("--tests")) {
     entryPoints: { app: "src/main.tsx" },
     outdir: "dist",
     entryNames: "[name]-[hash]",
+    chunkNames: "[name]-[hash]",
+    splitting: true,
     minify: true,
     target: "es2020",
     legalComments: "none",
@@ -45,7 +49,9 @@ if (process.argv.includes("--tests")) {
   const icon = readFileSync("src/icon.svg");
   const digest = (content) => createHash("sha256").update(content).digest("hex").slice(0, 16);
   files.push({ name: `icon-${digest(icon).slice(0, 8)}.svg`, content: icon });
-  const named = (ending) => files.find((file) => file.name.endsWith(ending)).name;
+  // Others are parts that the script loads later.
+  const isFirst = (name) => !name.endsWith(".js") || name.startsWith("app-");
+  const named = (ending) => files.find((file) => file.name.endsWith(ending) && isFirst(file.name)).name;
   const page = readFileSync("src/index.html", "utf8")
     .replace("%STYLE%", `/assets/${named(".css")}`)
     .replace("%SCRIPT%", `/assets/${named(".js")}`)
@@ -58,17 +64,20 @@ if (process.argv.includes("--tests")) {
     css: "text/css; charset=utf-8",
     svg: "image/svg+xml",
   };
-  let total = 0;
+  let [first, total] = [0, 0];
   const list = files.map(({ name, content }) => {
     const packed = gzipSync(content, { level: 9 });
     total += packed.length;
+    if (isFirst(name)) first += packed.length;
     writeFileSync(join("dist", `${name}.gz`), packed);
     const path = name === "index.html" ? "/" : `/assets/${name}`;
     return [path, `${name}.gz`, kinds[name.split(".").pop()], digest(content)].join("\t");
   });
   writeFileSync(join("dist", "files.txt"), `${list.join("\n")}\n`);
-  console.error(`build-dashboard: ${files.length} files, ${total} bytes compressed (${LIMIT} at most)`);
-  if (total > LIMIT) {
+  console.error(
+    `build-dashboard: ${files.length} files, compressed ${first} bytes first (${LIMIT} at most), ${total} in total (${LIMIT_OF_ALL} at most)`,
+  );
+  if (first > LIMIT || total > LIMIT_OF_ALL) {
     process.exit(1);
   }
 }

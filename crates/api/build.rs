@@ -24,8 +24,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     let files = protox::compile(
         [
+            "proto/stoa/v1/audit.proto",
             "proto/stoa/v1/configuration.proto",
             "proto/stoa/v1/forwarder.proto",
+            "proto/stoa/v1/log.proto",
             "proto/stoa/v1/operator.proto",
             "proto/stoa/v1/punts.proto",
             "proto/stoa/v1/rows.proto",

@@ -5,7 +5,7 @@ import { useCell } from "./cell";
 import { look, notice, datastoreStatus } from "./events";
 import { duration } from "./figures";
 import { Notice } from "./parts";
-import { call, lostSince } from "./server";
+import { call, lostSince, routerName, user } from "./server";
 
 /** The current time, updated every second while in use. */
 function useSeconds(isOn: boolean): number {
@@ -33,6 +33,7 @@ function Lost(): JSX.Element | null {
 function Unconfirmed(): JSX.Element | null {
   const { until, author } = useCell(datastoreStatus);
   const now = useSeconds(until !== undefined);
+  const router = routerName(useCell(user));
   const [why, setWhy] = useState("");
   if (until === undefined) return null;
   const act = async (operation: string): Promise<void> => {
@@ -47,7 +48,7 @@ function Unconfirmed(): JSX.Element | null {
   return (
     <div class="confirm" role="region" aria-label="A commit is waiting for confirmation">
       <p>
-        <b role="timer">{duration(Math.max(0, until - now) / 1000)}</b> left to confirm the commit of {author ?? "another user"}. Otherwise it is rolled back.
+        <b role="timer">{duration(Math.max(0, until - now) / 1000)}</b> left to confirm the commit of {author ?? "another user"} to {router}. Otherwise it is rolled back.
       </p>
       <span class="buttons">
         <button class="main" onClick={() => void act("stoa-datastore:confirm")}>

@@ -1,15 +1,18 @@
-// A chart of the last two minutes, second by second.
+// A chart of the last hour, or of the last two minutes second by second.
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { useCell } from "./cell";
+import { Cell, useCell } from "./cell";
 import { scaled } from "./figures";
-import type { Series } from "./rates";
+import { KEPT_S, type Series } from "./rates";
 import { colour, isDark } from "./theme";
 
-/** Time span in seconds. */
-export const SPAN_S = 120;
+/** The shorter time span in seconds. */
+const SHORT_S = 120;
+const SPAN_KEY = "stoa-span";
+/** The time span of all charts in seconds; remembered by the browser. */
+const span = new Cell(typeof localStorage !== "undefined" && localStorage.getItem(SPAN_KEY) === String(SHORT_S) ? SHORT_S : KEPT_S);
 const HEIGHT = 180;
 
 export interface Line {
@@ -24,7 +27,27 @@ export const RECEIVED: Line = { name: "received", colour: "--line-1" };
 export const SENT: Line = { name: "sent", colour: "--line-2", dash: [6, 3] };
 export const DROPPED: Line = { name: "dropped", colour: "--line-3", dash: [2, 3] };
 
-function options(lines: Line[], width: number): uPlot.Options {
+/** Chooses the time span of all charts. */
+export const SpanChoice = (): JSX.Element => (
+  <label class="span">
+    <span class="unseen">Time span of the charts</span>
+    <select
+      value={useCell(span)}
+      onChange={(event) => {
+        const chosen = Number(event.currentTarget.value);
+        localStorage.setItem(SPAN_KEY, String(chosen));
+        span.set(chosen);
+      }}
+    >
+      <option value={KEPT_S}>last hour</option>
+      <option value={SHORT_S}>last 2 minutes</option>
+    </select>
+  </label>
+);
+
+const clock = (isShort: boolean): Intl.DateTimeFormatOptions => ({ hour: "2-digit", minute: "2-digit", ...(isShort && { second: "2-digit" }), hour12: false });
+
+function options(lines: Line[], width: number, seconds: number): uPlot.Options {
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--edge"), width: 1 }, ticks: { show: false } };
   return {
     width,
@@ -33,11 +56,11 @@ function options(lines: Line[], width: number): uPlot.Options {
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, y: false },
     scales: {
-      x: { range: (_, __, max) => [max - SPAN_S, max] },
+      x: { range: (_, __, max) => [max - seconds, max] },
       y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
     },
     axes: [
-      { ...axis, size: 28, space: 70, values: (_, at) => at.map((time) => new Date(time * 1000).toLocaleTimeString(undefined, { hour12: false })) },
+      { ...axis, size: 28, space: 70, values: (_, at) => at.map((time) => new Date(time * 1000).toLocaleTimeString(undefined, clock(seconds === SHORT_S))) },
       { ...axis, size: 62, values: (_, at) => at.map((value) => scaled(value, "")) },
     ],
     series: [
@@ -57,11 +80,12 @@ export function Chart(props: { title: string; lines: Line[]; series: Series; tur
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | undefined>(undefined);
   const dark = useCell(isDark);
+  const seconds = useCell(span);
   const data = (): uPlot.AlignedData => [props.series.times, ...props.series.values] as uPlot.AlignedData;
   useEffect(() => {
     const room = place.current;
     if (!room) return undefined;
-    const made = new uPlot(options(props.lines, Math.max(200, room.clientWidth)), data(), room);
+    const made = new uPlot(options(props.lines, Math.max(200, room.clientWidth), seconds), data(), room);
     chart.current = made;
     const watch = new ResizeObserver(() => made.setSize({ width: Math.max(200, room.clientWidth), height: HEIGHT }));
     watch.observe(room);
@@ -69,14 +93,10 @@ export function Chart(props: { title: string; lines: Line[]; series: Series; tur
       watch.disconnect();
       made.destroy();
     };
-  }, [props.series, dark]);
+  }, [props.series, dark, seconds]);
   useEffect(() => chart.current?.setData(data()), [props.turn]);
-  const last = (at: number): number | null => {
-    const line = props.series.values[at] ?? [];
-    return line[line.length - 1] ?? null;
-  };
   const now = props.lines.map((line, at) => {
-    const value = last(at);
+    const value = props.series.last(at);
     return { line, words: value === null ? "–" : props.unit(value) };
   });
   return (
@@ -92,7 +112,7 @@ export function Chart(props: { title: string; lines: Line[]; series: Series; tur
           </span>
         ))}
       </figcaption>
-      <div ref={place} role="img" aria-label={`${props.title}, the last two minutes: ${now.map((one) => `${one.line.name} ${one.words}`).join(", ")}`} />
+      <div ref={place} role="img" aria-label={`${props.title}, the last ${seconds === SHORT_S ? "two minutes" : "hour"}: ${now.map((one) => `${one.line.name} ${one.words}`).join(", ")}`} />
     </figure>
   );
 }

@@ -57,6 +57,14 @@ export function moment(iso: string): string {
   return Number.isNaN(date.getTime()) ? iso : date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** A time of today without its date, another one with it. */
+export function shortMoment(iso: string): string {
+  const date = new Date(iso);
+  if (Number.isNaN(date.getTime())) return iso;
+  const time = date.toLocaleTimeString(undefined, { timeStyle: "medium" });
+  return date.toDateString() === new Date().toDateString() ? time : `${date.toLocaleDateString(undefined, { month: "short", day: "numeric" })}, ${time}`;
+}
+
 /** "1 route", "2 routes". */
 export const counted = (value: number, one: string): string => `${count(value)} ${one}${value === 1 ? "" : "s"}`;
 

@@ -11,7 +11,8 @@ interface Place {
 
 /** A syntax error and its position. */
 export interface Broken {
-  line: number;
+  /** Zero-based. */
+  at: number;
   message: string;
 }
 
@@ -112,17 +113,42 @@ export function locate(text: string, path: string): number {
 /** The one-based line of a position. */
 export const lineOf = (text: string, at: number): number => text.slice(0, at).split("\n").length;
 
-/** The syntax error of a JSON text, if any. */
+/** The one-based column of a position. */
+export const columnOf = (text: string, at: number): number => at - text.lastIndexOf("\n", at - 1);
+
+/** The position of a one-based line and column. */
+function positionOf(text: string, line: number, column: number): number {
+  let begin = 0;
+  for (let number = 1; number < line; number += 1) {
+    const end = text.indexOf("\n", begin);
+    if (end < 0) break;
+    begin = end + 1;
+  }
+  return Math.min(text.length, begin + column - 1);
+}
+
+/** The end of the line of a position. */
+export function lineEnd(text: string, at: number): number {
+  const end = text.indexOf("\n", at);
+  return end < 0 ? text.length : end;
+}
+
+/** "line 12, column 5" */
+export const placeOf = (text: string, at: number): string => `line ${lineOf(text, at)}, column ${columnOf(text, at)}`;
+
+/** The syntax error of a JSON text, if any. Browsers name its place in their own ways. */
 export function broken(text: string): Broken | undefined {
   try {
     const value = JSON.parse(text) as unknown;
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return undefined;
-    return { line: 1, message: "A configuration must be an object: { ... }." };
+    return { at: 0, message: "A configuration must be an object: { ... }." };
   } catch (error) {
     const message = (error as Error).message;
     const position = /position (\d+)/.exec(message);
-    const line = /line (\d+)/.exec(message);
-    const where = position ? lineOf(text, Number(position[1])) : Number(line?.[1] ?? 1);
-    return { line: where, message: `Not valid JSON: ${message}.` };
+    const line = /line (\d+) column (\d+)/.exec(message);
+    // Without a place, the text ends too early.
+    const at = position ? Number(position[1]) : line ? positionOf(text, Number(line[1]), Number(line[2])) : text.trimEnd().length;
+    const words = message.replace(/^JSON\.parse: /, "").replace(/ (in JSON )?at (position|line) .*$/, "");
+    return { at: Math.min(at, text.length), message: `Not valid JSON: ${words}.` };
   }
 }

@@ -16,9 +16,14 @@ import { LogIn } from "./pages/login";
 import { Neighbors } from "./pages/neighbors";
 import { Overview } from "./pages/overview";
 import { Routes } from "./pages/routes";
+import { Daemons } from "./pages/daemons";
+import { Log } from "./pages/log";
+import { Policy } from "./pages/policy";
+import { Sessions } from "./pages/sessions";
+import { Vrrp } from "./pages/vrrp";
 import { Workers } from "./pages/workers";
 import { link, place } from "./route";
-import { greet, logOut, user } from "./server";
+import { greet, logOut, routerName, user } from "./server";
 import { type Theme, begin, choose, theme } from "./theme";
 import "./style.css";
 import "./parts.css";
@@ -29,11 +34,16 @@ const PAGES: [string, string][] = [
   ["graph", "Packet graph"],
   ["routes", "Routes"],
   ["neighbors", "Neighbours"],
+  ["daemons", "Routing daemons"],
+  ["sessions", "BGP and BFD"],
+  ["vrrp", "VRRP"],
+  ["policy", "Policy rules"],
   ["drops", "Drops"],
   ["workers", "Workers"],
   ["capture", "Capture"],
   ["configuration", "Configuration"],
   ["history", "History"],
+  ["log", "Events and log"],
 ];
 
 function Page(): JSX.Element {
@@ -49,6 +59,16 @@ function Page(): JSX.Element {
       return <Routes />;
     case "neighbors":
       return <Neighbors />;
+    case "daemons":
+      return <Daemons />;
+    case "sessions":
+      return <Sessions />;
+    case "vrrp":
+      return <Vrrp />;
+    case "policy":
+      return <Policy />;
+    case "log":
+      return <Log />;
     case "drops":
       return <Drops />;
     case "workers":
@@ -82,15 +102,17 @@ const ThemeChoice = (): JSX.Element => (
 function Frame(): JSX.Element {
   const here = useCell(place);
   const known = useCell(user);
+  const router = routerName(known);
   const edited = useCell(datastoreStatus).edited;
   const [isOpen, setOpen] = useState(false);
   const leave = (): void => void logOut().catch((error: Error) => notice.set(`Logout failed. ${error.message}`));
   const title = PAGES.find(([page]) => page === here.page)?.[1] ?? "Stoa";
   useEffect(() => {
-    document.title = `${here.rest[0] ?? title} · Stoa ${location.hostname}`;
     setOpen(false);
     window.scrollTo(0, 0);
   }, [here.page, here.rest[0]]);
+  // The name comes first: a tab shows little more.
+  useEffect(() => void (document.title = `${router} · ${here.rest[0] ?? title} · Stoa`), [router, here.page, here.rest[0]]);
   return (
     <div class="frame">
       <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>
@@ -98,12 +120,15 @@ function Frame(): JSX.Element {
       </a>
       <nav class={isOpen ? "side open" : "side"} aria-label="Pages">
         <div class="brand">
-          <a href={link("")} aria-label="Stoa: overview">
+          <a href={link("")} aria-label={`${router}: overview`}>
             <svg viewBox="0 0 32 32" width="28" height="28" aria-hidden="true">
               <rect width="32" height="32" rx="7" fill="var(--accent)" />
               <path d="M6 11 16 5l10 6v2H6zM8 15h3v9H8zm6.5 0h3v9h-3zm6.5 0h3v9h-3zM6 25h20v2.5H6z" fill="var(--surface)" />
             </svg>
-            <span>Stoa</span>
+            <span class="router">
+              {router}
+              <small>Stoa</small>
+            </span>
           </a>
           <button class="menu" aria-expanded={isOpen} aria-controls="pages" onClick={() => setOpen(!isOpen)}>
             {isOpen ? "Close" : "Menu"}
@@ -135,7 +160,7 @@ function Frame(): JSX.Element {
         <Banners />
         <div class="title">
           <h1>{here.page === "interfaces" && here.rest[0] ? here.rest[0] : title}</h1>
-          <span class="host">{location.hostname}</span>
+          <span class="host">{router}</span>
         </div>
         <Page />
       </main>

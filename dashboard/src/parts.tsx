@@ -12,7 +12,7 @@ export const State = ({ mood, children }: { mood: Mood; children: ComponentChild
     <span class="sign" aria-hidden="true">
       {SIGNS[mood]}
     </span>
-    {children}
+    <span>{children}</span>
   </span>
 );
 
@@ -106,12 +106,14 @@ export interface Column<T> {
   right?: boolean;
   /** Hidden on narrow screens. */
   extra?: boolean;
+  /** Has sentences, and needs some width. */
+  text?: boolean;
   show: (row: T) => ComponentChildren;
 }
 
 /** A table with a caption for screen readers. */
 export function Table<T>(props: { caption: string; columns: Column<T>[]; rows: T[]; mark: (row: T) => string; none: string }): JSX.Element {
-  const classes = (column: Column<T>): string => `${column.right ? "right" : ""} ${column.extra ? "extra" : ""}`;
+  const classes = (column: Column<T>): string => `${column.right ? "right" : ""} ${column.extra ? "extra" : ""} ${column.text ? "text" : ""}`;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={props.caption}>
       <table>

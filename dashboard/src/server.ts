@@ -22,6 +22,8 @@ export class Failure extends Error {
 export interface User {
   user: string;
   admin: boolean;
+  /** The name of the router: its host name. */
+  router?: string;
 }
 
 const LOGOUT_REASON = "stoa-logout-reason";
@@ -166,10 +168,13 @@ export async function greet(): Promise<void> {
 }
 
 export async function logIn(name: string, password: string): Promise<void> {
-  const known = (await ask("POST", "/login", { user: name, password })) as User;
+  await ask("POST", "/login", { user: name, password });
   logoutReason.set("");
-  user.set(known);
+  await greet();
 }
+
+/** The name of the router. The host of the URL is that of a tunnel, perhaps. */
+export const routerName = (known: User | null | undefined): string => known?.router || location.host;
 
 /** Ends the session. Without a confirmation of the router it fails, and the session and the page stay. */
 export async function logOut(): Promise<void> {

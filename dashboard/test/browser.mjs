@@ -1,8 +1,10 @@
 // An operator at the page, in headless Chromium: node test/browser.mjs URL SET-UP-TOKEN FOLDER
 // CHROMIUM names the browser. Ends with a line of JSON, or with status 1 and a picture of what was seen last.
 import { existsSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import puppeteer from "puppeteer-core";
+import { editor } from "./editor.mjs";
 
 const [, , url, token, folder] = process.argv;
 const PATIENCE_MS = 20_000;
@@ -27,6 +29,9 @@ page.on("console", (message) => {
   if (message.type() === "error" && !message.text().includes("Failed to load resource")) complaints.push(message.text());
 });
 
+/** The name of the router, which the page shows. */
+const router = hostname();
+
 let step = "";
 const begin = (words) => {
   step = words;
@@ -47,6 +52,8 @@ const addresses = async () => {
 const check = (is, words) => {
   if (!is) throw new Error(words);
 };
+const editedText = () => editor(page, "copy");
+const edit = (words) => editor(page, "paste", words);
 const number = (words) => Number.parseFloat(words);
 
 async function logIn() {
@@ -74,6 +81,12 @@ async function logIn() {
   await see("Overview", "h1");
 }
 
+async function names() {
+  begin("the page carries the name of the router, not that of the URL");
+  check((await page.title()).startsWith(`${router} · Overview`), await page.title());
+  check((await text(".title .host")) === router, await text(".title"));
+}
+
 async function traffic() {
   begin("traffic moves on the overview");
   await page.waitForFunction(() => {
@@ -81,6 +94,93 @@ async function traffic() {
     return Number.parseFloat(words) >= 1 && words.includes("pkt/s");
   });
   await see("Busiest worker");
+}
+
+async function hour() {
+  begin("a page that was just opened shows what was before");
+  const history = () =>
+    page.evaluate(async () => {
+      const init = { method: "POST", headers: { "x-stoa-request": "1", "content-type": "application/yang-data+json" }, body: '{"stoa-forwarder:input": {"interface": ["in"]}}' };
+      const output = (await (await fetch("/restconf/operations/stoa-forwarder:traffic-history", init)).json())["stoa-forwarder:output"];
+      return output.interface[0]?.["in-packets"].split(" ").filter((word) => Number(word) > 1000).length ?? 0;
+    });
+  // The router samples every ten seconds.
+  for (let tries = 0; (await history()) < 1 && tries < 60; tries += 1) await new Promise((done) => setTimeout(done, 1_000));
+  check((await history()) >= 1, "the router has no history");
+  await go("#/interfaces");
+  await page.waitForSelector(".spark path.in");
+  const drawn = await page.$$eval(".spark", (all) => all.map((one) => one.getAttribute("aria-label")));
+  check(drawn.some((words) => /at most \d.*bit\/s/.test(words) && !words.includes("at most 0")), drawn.join("; "));
+}
+
+async function create() {
+  begin("a VLAN in a new VRF is created by the form");
+  await go("#/configuration/new");
+  await page.locator("input[value=vlan]").click();
+  await page.select("select[name=parent]", "out");
+  await page.locator("input[name=vid]").fill("7");
+  await page.select("select[name=vrf]", "new");
+  await page.locator("input[name=new-vrf]").fill("guests");
+  await button("Create in the candidate").click();
+  await page.waitForFunction(() => location.hash.endsWith("/interfaces/out.7"));
+
+  begin("a tunnel is created, and its MTU edited");
+  await go("#/configuration/new");
+  await page.locator("input[value=tunnel]").click();
+  await page.locator("input[name=name]").fill("branch");
+  await page.locator("input[name=local]").fill("198.18.2.9");
+  await page.locator("input[name=remote]").fill("198.51.100.1");
+  await button("Create in the candidate").click();
+  await page.waitForFunction(() => location.hash.endsWith("/interfaces/branch"));
+  await page.locator("input[name=mtu]").fill("1400");
+  await button("Save to candidate").click();
+  await see("branch is saved in the candidate");
+  await go("#/configuration/commit");
+  await see("out.7", ".changes");
+  await see("guests", ".changes");
+  await button(`Commit to ${router}`).click();
+  await see("Committed as number");
+  const made = (await running("ietf-interfaces:interfaces/interface=branch"))["ietf-interfaces:interface"][0];
+  check(made["stoa-interfaces:port-state"]?.mtu === 1400, JSON.stringify(made));
+
+  begin("both are removed");
+  for (const name of ["out.7", "branch"]) {
+    await go(`#/configuration/interfaces/${name}`);
+    await button(`Remove ${name}`).click();
+    await see(`${name} is removed from the candidate`);
+  }
+  await go("#/configuration/commit");
+  await button(`Commit to ${router}`).click();
+  await see("Committed as number");
+}
+
+async function restart() {
+  begin("a restart of the controller neither logs out nor loses an edited form");
+  await go("#/configuration/interfaces/out");
+  await page.locator("input[name=description]").fill("typed before the restart");
+  await page.evaluate(() => void (window.former = true));
+  process.kill(Number(process.env.CONTROLLER), "SIGKILL");
+  const answers = (isUp) => page.waitForFunction((up) => fetch("/whoami").then((it) => it.ok === up, () => !up), { polling: 50, timeout: 60_000 }, isUp);
+  await answers(false);
+  await answers(true);
+  await page.waitForFunction(() => !document.body.innerText.includes("No response from the router"), { timeout: 60_000 });
+  check(await page.evaluate(() => window.former === true), "the page was loaded again");
+  check((await page.$eval("input[name=description]", (one) => one.value)) === "typed before the restart", "the form was lost");
+  await button("Save to candidate").click();
+  await see("out is saved in the candidate");
+  await go("#/configuration/commit");
+  await see("typed before the restart", ".changes");
+  await button("Discard changes").click();
+  await see("the candidate equals the running configuration");
+}
+
+async function tell() {
+  begin("events and the log");
+  await go("#/log");
+  await see("went up", "[aria-label='Events']");
+  await see("another address", "[aria-label='Events']");
+  await see("HTTPS server is listening", "[aria-label='Log messages']");
+  check(!(await text("main")).includes("argon2"), "no secret is in the log");
 }
 
 async function change() {
@@ -98,7 +198,7 @@ async function change() {
   await go("#/configuration/commit");
   await see("198.18.2.9", ".changes");
   await page.locator(".row input").fill("another address");
-  await button("Commit").click();
+  await button(`Commit to ${router}`).click();
   await see("Committed as number");
   check((await addresses()).join() === "198.18.2.9", "the address is in force");
 
@@ -130,13 +230,22 @@ async function find() {
 async function refuse() {
   begin("a wrong value is refused, at its line");
   await go("#/configuration/json");
-  await page.waitForSelector("#json");
-  const wrong = (await page.$eval("#json", (one) => one.value)).replace('"prefix-length": 24', '"prefix-length": 99');
-  await page.locator("#json").fill(wrong);
+  const wrong = (await editedText()).replace('"prefix-length": 24', '"prefix-length": 99');
+  await edit(wrong);
   await button("Save to candidate").click();
   await page.waitForSelector(".faults .where button");
   check((await text(".faults .where")).includes("prefix-length"), await text(".faults"));
-  check(/line \d+/.test(await text(".faults .where button")), "the line is named");
+  check(/line \d+, column \d+/.test(await text(".faults .where button")), "the place is named");
+  const marked = () => page.evaluate(() => document.querySelector(".code").shadowRoot.querySelector(".cm-lintRange-error")?.textContent ?? "");
+  await page.locator(".faults .where button").click();
+  check((await marked()).includes("99"), `the place is marked: ${await marked()}`);
+  const lines = () => page.evaluate(() => document.querySelector(".code").shadowRoot.querySelectorAll(".cm-lineNumbers .cm-gutterElement").length);
+  check((await lines()) > 5, "lines have numbers");
+
+  begin("a text that is no JSON is marked, too");
+  await edit(wrong.replace('"prefix-length": 99', '"prefix-length" 99'));
+  await see("Not valid JSON", ".wrong");
+  check((await marked()).length > 0, "the syntax error is marked");
   await button("Reload").click();
 }
 
@@ -145,18 +254,17 @@ async function order() {
   await go("#/configuration/json");
   const name = "ietf-netconf-acm:nacm";
   const put = async (rules) => {
-    const whole = JSON.parse(await page.$eval("#json", (one) => one.value));
+    const whole = JSON.parse(await editedText());
     const list = rules.map((rule) => ({ name: rule, "module-name": "*", action: "deny" }));
-    await page.locator("#json").fill(JSON.stringify({ ...whole, [name]: { "rule-list": [{ name: "ops", rule: list }] } }, null, 2));
+    await edit(JSON.stringify({ ...whole, [name]: { "rule-list": [{ name: "ops", rule: list }] } }, null, 2));
     await button("Save to candidate").click();
     await see("Saved in the candidate");
     const url = `/restconf/ds/ietf-datastores:candidate/${name}/rule-list=ops`;
     const data = await page.evaluate(async (at) => (await fetch(at, { headers: { "x-stoa-request": "1" } })).json(), url);
     const made = data["ietf-netconf-acm:rule-list"][0].rule.map((rule) => rule.name);
-    const shown = JSON.parse(await page.$eval("#json", (one) => one.value))[name]["rule-list"][0].rule.map((rule) => rule.name);
+    const shown = JSON.parse(await editedText())[name]["rule-list"][0].rule.map((rule) => rule.name);
     check(made.join() === rules.join() && shown.join() === rules.join(), `${rules} became ${made}, and ${shown} is shown`);
   };
-  await page.waitForSelector("#json");
   await put(["b", "c"]);
   await put(["a", "b", "c"]);
   await put(["c", "b", "a"]);
@@ -175,7 +283,7 @@ async function undo() {
   await go("#/configuration/commit");
   await see("for a minute", ".changes");
   await page.select(".row select", "60");
-  await button("Commit").click();
+  await button(`Commit to ${router}`).click();
   await see("left to confirm", ".confirm");
   await button("Roll back").click();
   await page.waitForFunction(() => !document.querySelector(".confirm"));
@@ -218,7 +326,7 @@ async function back() {
   await entry("/following-sibling::li[1]", "Roll back …").click();
   await see("198.18.2.1", ".changes");
   await page.locator(".row input").fill("back");
-  await button("Commit").click();
+  await button(`Commit to ${router}`).click();
   await see("Committed as number");
   check((await addresses()).join() === "198.18.2.1", "the former address is in force");
 }
@@ -236,6 +344,13 @@ async function look() {
     ["workers", "Worker"],
     ["capture", "Maximum packets"],
     ["configuration/routes", "Add a route"],
+    ["configuration/new", "VLAN of a port"],
+    ["configuration/json", "The whole candidate"],
+    ["daemons", "Routes by protocol"],
+    ["sessions", "BFD sessions"],
+    ["vrrp", "virtual routers active here"],
+    ["policy", "10.99.0.0/16"],
+    ["log", "Events"],
     ["history", "configurations"],
   ]) {
     await go(`#/${place}`);
@@ -247,8 +362,11 @@ async function look() {
 
 try {
   await logIn();
+  await names();
   await traffic();
+  await hour();
   await change();
+  await create();
   await find();
   await refuse();
   await order();
@@ -256,6 +374,8 @@ try {
   await capture();
   await graph();
   await back();
+  await restart();
+  await tell();
   await look();
   check(complaints.length === 0, complaints.join("\n"));
   console.log(JSON.stringify({ done: true }));

@@ -64,7 +64,7 @@ await take("history", "history", "dark", 2, async () => {
 });
 await page.setViewport(PHONE);
 await take("phone", "", "dark", 10);
-for (const [name, place] of process.env.ALL ? [["drops", "drops"], ["workers", "workers"], ["neighbors", "neighbors"], ["forms", `configuration/interfaces/${first}`], ["json", "configuration/json"], ["static", "configuration/routes"]] : []) {
+for (const [name, place] of process.env.ALL ? [["drops", "drops"], ["workers", "workers"], ["neighbors", "neighbors"], ["forms", `configuration/interfaces/${first}`], ["json", "configuration/json"], ["static", "configuration/routes"], ["new", "configuration/new"], ["daemons", "daemons"], ["sessions", "sessions"], ["vrrp", "vrrp"], ["policy", "policy"], ["log", "log"]] : []) {
   await page.setViewport(WIDE);
   await take(`${name}-wide`, place, "light", 3);
   await page.setViewport(PHONE);

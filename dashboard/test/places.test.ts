@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { broken, lineOf, locate, steps } from "../src/json_places";
+import { broken, lineOf, locate, placeOf, steps } from "../src/json_places";
 import { family, prefix } from "../src/prefixes";
 import { link, read } from "../src/route";
 
@@ -38,10 +38,27 @@ test("paths have steps and keys, slashes in quotes too", () => {
   ]);
 });
 
-test("a syntax error has a line", () => {
+test("a syntax error has a line and a column", () => {
+  const place = (text: string) => placeOf(text, broken(text)?.at ?? -1);
   assert.equal(broken("{}"), undefined);
-  assert.equal(broken("[1]")?.line, 1);
-  assert.equal(broken('{\n  "a": 1,\n  b\n}')?.line, 3);
+  assert.equal(place("[1]"), "line 1, column 1");
+  assert.equal(place('{\n  "a": 1,\n  b\n}'), "line 3, column 3");
+  assert.equal(place('{\n  "a": 1,\n'), "line 3, column 1");
+  assert.match(broken('{\n  "a": 1,\n  b\n}')?.message ?? "", /^Not valid JSON: .*[^0-9)]\.$/);
+});
+
+test("places of Firefox are understood", () => {
+  const parse = JSON.parse;
+  try {
+    JSON.parse = () => {
+      throw new SyntaxError("JSON.parse: expected property name or '}' at line 3 column 4 of the JSON data");
+    };
+    const found = broken('{\n  "a": 1,\n  bc\n}');
+    assert.equal(placeOf('{\n  "a": 1,\n  bc\n}', found?.at ?? 0), "line 3, column 4");
+    assert.equal(found?.message, "Not valid JSON: expected property name or '}'.");
+  } finally {
+    JSON.parse = parse;
+  }
 });
 
 test("addresses and prefixes", () => {

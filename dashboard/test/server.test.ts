@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
-import { Failure, ask, logOut, user } from "../src/server";
+import { Failure, ask, logOut, routerName, user } from "../src/server";
 
 const kept = new Map<string, string>();
 let reloads = 0;
 let status = 200;
-const page = { hash: "#/configuration/json", reload: () => void (reloads += 1) };
+const page = { host: "localhost:8443", hash: "#/configuration/json", reload: () => void (reloads += 1) };
 Object.assign(globalThis, {
   location: page,
   sessionStorage: { getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => void kept.set(key, value) },
@@ -46,4 +46,9 @@ test("without a response the user stays logged in", async () => {
   status = 0;
   await assert.rejects(logOut(), Failure);
   assert.deepEqual([reloads, page.hash], [0, "#/configuration/json"]);
+});
+
+test("the page has the name of the router, not that of a tunnel", () => {
+  assert.equal(routerName({ user: "ann", admin: true, router: "edge1" }), "edge1");
+  assert.equal(routerName(null), "localhost:8443");
 });

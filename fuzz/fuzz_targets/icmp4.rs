@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stoa_wire::{checksum, icmp4};
+use stoa_wire::{checksum, echo, icmp4};
 
 fn agrees(bytes: &[u8]) {
     let Ok(view) = icmp4::check(bytes) else { return };
@@ -11,6 +11,11 @@ fn agrees(bytes: &[u8]) {
     assert_eq!(view.quoted().is_some(), icmp4::is_error(view.header().kind));
     assert!(view.next_hop_mtu().is_none() || view.quoted().is_some());
 
+    if let Some(answer) = echo::of_icmp4(&view) {
+        let is_reply = view.header().kind == icmp4::kind::ECHO_REPLY;
+        assert!(is_reply != view.quoted().is_some());
+        assert!(bytes.windows(2).any(|pair| pair == answer.identifier.to_be_bytes()));
+    }
     let mut turned = bytes.to_vec();
     let is_request = view.header().kind == icmp4::kind::ECHO_REQUEST;
     assert_eq!(icmp4::reply_in_place(&mut turned), is_request);

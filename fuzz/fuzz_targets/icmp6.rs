@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use stoa_wire::checksum::{self, Pseudo};
-use stoa_wire::{icmp6, protocol};
+use stoa_wire::{echo, icmp6, protocol};
 
 fn agrees(bytes: &[u8], pseudo: &Pseudo) {
     let Ok(view) = icmp6::check(bytes, pseudo) else { return };
@@ -13,6 +13,11 @@ fn agrees(bytes: &[u8], pseudo: &Pseudo) {
     assert_eq!(view.quoted().is_some(), icmp6::is_error(view.header().kind));
     assert!(view.mtu().is_none() || view.quoted().is_some());
 
+    if let Some(answer) = echo::of_icmp6(&view) {
+        let is_reply = view.header().kind == icmp6::kind::ECHO_REPLY;
+        assert!(is_reply != view.quoted().is_some());
+        assert!(bytes.windows(2).any(|pair| pair == answer.identifier.to_be_bytes()));
+    }
     let mut turned = bytes.to_vec();
     let is_request = view.header().kind == icmp6::kind::ECHO_REQUEST;
     assert_eq!(icmp6::reply_in_place(&mut turned), is_request);

@@ -33,7 +33,7 @@ const ALLOWED: [(&str, &[&str]); 19] = [
     ("ports", &["memif", "engine"]),
     ("forwarder", &["api", "delta", "log", "ports", "engine", "tables", "warm-restart", "wire"]),
     ("yang", &["api"]),
-    ("controller", &["api", "bgp", "delta", "log", "warm-restart", "yang"]),
+    ("controller", &["api", "bgp", "delta", "log", "warm-restart", "wire", "yang"]),
     ("console", &["yang", "api"]),
     ("northbound", &["controller", "yang", "api", "wire"]),
     ("traffic", &["forwarder", "api", "ports", "engine", "tables", "wire"]),

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod capabilities;
 mod import_circles;
 mod layers;
 mod line_width;

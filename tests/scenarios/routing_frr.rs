@@ -1,8 +1,8 @@
 //! FRR beside Stoa, routes over FPM: two providers by BGP, one router inside by OSPF, both families, ECMP over both
 //! providers. A provider's link goes down and up, BFD detects an unreachable provider, bgpd is killed and restarted,
-//! and hellos pass during a flood of packets.
+//! and hellos pass during a flood of packets. zebra is killed, and all views show it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use stoa_lab::{Frr, Namespace, Result, Tool, wait_until};
@@ -12,6 +12,8 @@ use stoa_scenarios::{FourRouters, SHARED};
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Maximum interruption after a failure that all routers detect.
 const FAIL_OVER: Duration = Duration::from_secs(10);
+/// Until a command has shown that a daemon is gone: a second, and the time of the commands.
+const SEEN: Duration = Duration::from_secs(2);
 /// Zebra's side of the route source.
 const ZEBRA: (&str, &[&str]) = ("fpm address 127.0.0.1 port 2620\n", &["-M", "dplane_fpm_nl"]);
 
@@ -182,6 +184,49 @@ fn bfd_detects_an_unreachable_provider(routers: &FourRouters, daemons: &Daemons)
     routers.wait_passes("provider-1", PATIENCE)
 }
 
+/// zebra is killed: every view says so and shows how long its routes stay; packets use them.
+fn a_dead_zebra_is_seen(routers: &FourRouters, daemons: &mut Daemons) -> Result<()> {
+    let router = &routers.scenario.router;
+    let stale = || -> Result<(usize, usize)> {
+        let routes = router.show("routes")?;
+        let routes = routes["routes"].as_array().cloned().unwrap_or_default();
+        let of_zebra = routes.iter().filter(|route| route["route_source"] == "frr");
+        Ok((of_zebra.clone().count(), of_zebra.filter(|route| route["stale"] == true).count()))
+    };
+    assert_eq!(router.status()?["lost_route_sources"], json!([]));
+    let (all, before) = stale()?;
+    assert!(all > 0 && before == 0, "{before} of {all} routes are stale while zebra runs");
+    let stream = routers.stream()?;
+    daemons.middle.kill(Tool::ZEBRA);
+    let killed = Instant::now();
+    let lost = loop {
+        let lost = router.status()?["lost_route_sources"][0].clone();
+        if !lost.is_null() {
+            break lost;
+        }
+        assert!(killed.elapsed() < SEEN, "the status does not show that zebra is dead");
+    };
+    println!("zebra is dead: shown after {:?}", killed.elapsed());
+    assert_eq!((&lost["name"], &lost["session"]), (&json!("frr"), &json!("ended")), "{lost}");
+    assert!(lost["stale"].as_u64() >= Some(all as u64), "{lost}");
+    let left = lost["stale_time_left_s"].as_u64();
+    assert!(left.is_some_and(|left| (115..=120).contains(&left)), "{lost}");
+    assert_eq!(stale()?, (all, all));
+    let path = "/ietf-routing:routing/control-plane-protocols";
+    let state = router.json(&["show", "state", path])?;
+    let protocol =
+        &state["ietf-routing:routing"]["control-plane-protocols"]["control-plane-protocol"][0];
+    let session = &protocol["stoa-routing:route-source"]["session"];
+    assert_eq!(session["state"], "ended", "{state}");
+    assert!(session["stale-time-left"].as_u64() <= left, "{state}");
+    let metrics = router.call(&["show", "metrics"])?.ok()?.stdout;
+    let up = r#"stoa_route_source_up{route_source="frr",type="fpm"} 0.0"#;
+    assert!(metrics.contains(up), "{metrics}");
+    assert!(metrics.contains("stoa_route_source_stale_time_left_seconds{"), "{metrics}");
+    assert_eq!(stream.lost()?, [0, 0], "packets use the stale routes");
+    Ok(())
+}
+
 #[test]
 fn provider_failover_and_bgpd_restart() -> Result<()> {
     let routers = begin()?;
@@ -217,6 +262,7 @@ fn provider_failover_and_bgpd_restart() -> Result<()> {
     })?;
     routers.wait_passes("provider-1", PATIENCE)?;
     println!("bgpd restarted: {:?} were lost", stream.lost()?);
+    a_dead_zebra_is_seen(&routers, &mut daemons)?;
     drop(daemons);
     routers.end()
 }

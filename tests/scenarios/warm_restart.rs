@@ -1,24 +1,25 @@
-//! State that survives the forwarder: its test capability counts while the forwarder is killed, a hundred times.
+//! State that survives a process: the test capability of each half counts while that half is killed.
 
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
 use stoa_lab::{Background, Command, Result, Scratch, stoa_binary, wait_until};
 use stoa_warm_restart::probe;
 
-const KILLS: usize = 100;
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A router without ports, and the journal of its test capability.
+/// A router without ports, and the journals of its test capability.
 struct Counting {
     scratch: Scratch,
     process: Background,
+    /// The half that is killed: forwarder or controller.
+    half: &'static str,
 }
 
 impl Counting {
-    fn begin() -> Result<Self> {
+    fn begin(half: &'static str) -> Result<Self> {
         let scratch = Scratch::new()?;
         let config = scratch.write("stoa.json", "{}")?;
         let journal = scratch.file("journal");
@@ -28,7 +29,12 @@ impl Counting {
             .args(["--restart-delay-max-ms", "20"])
             .env(probe::ENVIRONMENT, &journal.to_string_lossy())
             .spawn()?;
-        Ok(Self { scratch, process })
+        Ok(Self { scratch, process, half })
+    }
+
+    /// The journal of the half that is killed.
+    fn journal(&self) -> PathBuf {
+        self.scratch.file(&format!("journal.{}", self.half))
     }
 
     fn status(&self) -> std::result::Result<Value, String> {
@@ -52,8 +58,8 @@ impl Counting {
 
     /// Waits until a process counts that started when the journal had `before` bytes; returns its id.
     fn wait_for_counting(&self, before: u64) -> Result<String> {
-        wait_until("the next forwarder counts", DEADLINE, || {
-            let new = read_from(&self.scratch.file("journal"), before);
+        wait_until("the next process counts", DEADLINE, || {
+            let new = read_from(&self.journal(), before);
             let start = new.split_once("\nstart ");
             let counts = start.and_then(|(_, new)| {
                 let pid = new.split(' ').next()?;
@@ -73,15 +79,15 @@ fn read_from(file: &Path, start: u64) -> String {
     read.map(|_| text).unwrap_or_default()
 }
 
-#[test]
-fn sequence_numbers_never_go_back_in_a_hundred_kills_of_the_forwarder() -> Result<()> {
-    let router = Counting::begin()?;
+/// Kills one half again and again, and checks what each of its processes has found.
+fn kill_repeatedly(half: &'static str, kills: usize) -> Result<()> {
+    let router = Counting::begin(half)?;
     router.wait_in_sync()?;
-    let journal = router.scratch.file("journal");
+    let journal = router.journal();
     let mut before = 0;
     // Moments without a pattern; the seed does not matter.
     let mut random = 0x2545_F491_4F6C_DD1D_u64;
-    for _ in 0..KILLS {
+    for _ in 0..kills {
         let pid = router.wait_for_counting(before)?;
         random ^= random << 13;
         random ^= random >> 7;
@@ -98,10 +104,20 @@ fn sequence_numbers_never_go_back_in_a_hundred_kills_of_the_forwarder() -> Resul
     let (_, _, status) = router.process.stop()?;
     assert!(status.success(), "{log}");
     let summary = probe::verify(&read_from(&journal, 0));
-    println!("{summary:?}");
+    println!("{half}: {summary:?}");
     let summary = summary.unwrap_or_else(|lost| panic!("{lost}: {log}"));
-    assert_eq!(summary.lives, KILLS + 1);
+    assert_eq!(summary.lives, kills + 1);
     assert_eq!(summary.entries, 56, "48 that stay and 8 that come and go");
     assert!(log.contains("test-sequences: 56 entries of the last process adopted"), "{log}");
     Ok(())
+}
+
+#[test]
+fn sequence_numbers_never_go_back_when_the_forwarder_is_killed() -> Result<()> {
+    kill_repeatedly("forwarder", 50)
+}
+
+#[test]
+fn sequence_numbers_never_go_back_when_the_controller_is_killed() -> Result<()> {
+    kill_repeatedly("controller", 50)
 }

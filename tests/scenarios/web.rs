@@ -1,5 +1,6 @@
-//! The web page in a browser: the first user is created, an address is changed and committed, counters move, an invalid
-//! change is refused with its path, a commit is cancelled, a capture is downloaded, the change is rolled back.
+//! The web page in a browser: the first user is created, an address is changed and committed, a VLAN and a tunnel are
+//! created, counters move, the last hour is shown, an invalid change is refused with its place, a commit is cancelled,
+//! a capture is downloaded, the change is rolled back, the controller restarts under an edited form.
 //! `dashboard/test/browser.mjs` controls the browser; this test compares its result with the router.
 
 use std::net::TcpListener;
@@ -50,7 +51,17 @@ fn configuration(https: u16) -> Value {
         .addresses("out", &[address("198.18.2.1/24")]);
     configuration.interface("out")["ietf-ip:ipv4"]["neighbor"] =
         json!([{ "ip": "198.18.2.2", "link-layer-address": "02:00:00:00:02:02" }]);
+    configuration.interface("out")["stoa-bfd:bfd"] =
+        json!({ "session": [{ "dest-addr": "198.18.2.2" }] });
+    configuration.interface("out")["ietf-ip:ipv4"]["ietf-vrrp:vrrp"] = json!({ "vrrp-instance": [{
+        "vrid": 51, "version": "ietf-vrrp:vrrp-v3",
+        "virtual-ipv4-addresses": { "virtual-ipv4-address": [{ "ipv4-address": "198.18.2.254" }] },
+    }] });
     let mut configuration = configuration.json();
+    configuration["ietf-routing:routing"]["stoa-policy:policy"] = json!({ "rule": [{
+        "vrf": "default", "address-family": "ipv4", "priority": 100,
+        "match": { "destination-prefix": "10.99.0.0/16" }, "refuse": "prohibit",
+    }] });
     configuration["stoa-management:management"] = json!({ "https": { "port": https } });
     configuration
 }
@@ -79,6 +90,7 @@ fn an_operator_changes_an_address_in_a_browser_and_rolls_back() -> Result<()> {
             scratch.path().to_string_lossy().as_ref(),
         ])
         .env("CHROMIUM", &chromium.to_string_lossy())
+        .env("CONTROLLER", &router.status()?["controller_pid"].to_string())
         .deadline(DEADLINE)
         .run()?
         .ok()?;

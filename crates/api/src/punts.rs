@@ -8,7 +8,9 @@ use crate::v1::{self, punt_key};
 pub const BATCH_PACKETS: usize = 64;
 /// Most bytes of packets in a message to the controller, unless a single packet is longer.
 pub const BATCH_BYTES: usize = 64 << 10;
-/// Most keys of one kind: UDP ports, IP protocols, ethertypes.
+/// The class of answers to the router's own echo requests: `ping` and `traceroute`.
+pub const PROBE: &str = "probe";
+/// Most keys of one kind: UDP ports, IP protocols, ethertypes, echo identifiers.
 pub const KEYS: usize = 64;
 /// The largest window.
 pub const WINDOW: u32 = 4096;
@@ -36,6 +38,8 @@ pub enum Key {
     IpProtocol(u8),
     /// Frames for the interface or for a group.
     Ethertype(u16),
+    /// Echo replies with this identifier, and ICMP errors about echo requests with it, of both families.
+    EchoIdentifier(u16),
 }
 
 impl Key {
@@ -45,6 +49,9 @@ impl Key {
             punt_key::Key::UdpPort(port) => Some(Self::UdpPort(port.try_into().ok()?)),
             punt_key::Key::IpProtocol(number) => Some(Self::IpProtocol(number.try_into().ok()?)),
             punt_key::Key::Ethertype(number) => Some(Self::Ethertype(number.try_into().ok()?)),
+            punt_key::Key::EchoIdentifier(number) => {
+                Some(Self::EchoIdentifier(number.try_into().ok()?))
+            }
         }
     }
 }
@@ -55,6 +62,7 @@ impl From<Key> for v1::PuntKey {
             Key::UdpPort(port) => punt_key::Key::UdpPort(port.into()),
             Key::IpProtocol(number) => punt_key::Key::IpProtocol(number.into()),
             Key::Ethertype(number) => punt_key::Key::Ethertype(number.into()),
+            Key::EchoIdentifier(number) => punt_key::Key::EchoIdentifier(number.into()),
         };
         Self { key: Some(key) }
     }
@@ -66,6 +74,7 @@ impl fmt::Display for Key {
             Self::UdpPort(port) => write!(f, "UDP port {port}"),
             Self::IpProtocol(number) => write!(f, "IP protocol {number}"),
             Self::Ethertype(number) => write!(f, "ethertype {number:#06x}"),
+            Self::EchoIdentifier(number) => write!(f, "echo identifier {number}"),
         }
     }
 }
@@ -76,7 +85,8 @@ mod tests {
 
     #[test]
     fn keys_survive_messages_and_wrong_ones_are_none() {
-        for key in [test::KEY, test::LINK_KEY, Key::IpProtocol(112), Key::UdpPort(u16::MAX)] {
+        let keys = [Key::IpProtocol(112), Key::UdpPort(u16::MAX), Key::EchoIdentifier(0)];
+        for key in [test::KEY, test::LINK_KEY].into_iter().chain(keys) {
             assert_eq!(Key::of(&key.into()), Some(key));
         }
         let wrong = |key| Key::of(&v1::PuntKey { key: Some(key) });
@@ -84,6 +94,7 @@ mod tests {
         assert_eq!(wrong(punt_key::Key::UdpPort(65_536)), None);
         assert_eq!(wrong(punt_key::Key::IpProtocol(256)), None);
         assert_eq!(wrong(punt_key::Key::Ethertype(u32::MAX)), None);
+        assert_eq!(wrong(punt_key::Key::EchoIdentifier(65_536)), None);
         assert_eq!(test::LINK_KEY.to_string(), "ethertype 0x88b5");
     }
 }

@@ -1,9 +1,36 @@
 //! Text forms of addresses, routes and errors, the same in all programs.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::v1;
+
+/// The order of two names in which numbers count as such: eth2 before eth10.
+pub fn by_number(one: &str, other: &str) -> Ordering {
+    let (mut left, mut right) = (one, other);
+    loop {
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let (first, second) = (digits(left), digits(right));
+        if first > 0 && second > 0 {
+            let [a, b] = [&left[..first], &right[..second]].map(|it| it.trim_start_matches('0'));
+            let order = a.len().cmp(&b.len()).then_with(|| a.cmp(b));
+            if order.is_ne() {
+                return order;
+            }
+            (left, right) = (&left[first..], &right[second..]);
+            continue;
+        }
+        match (left.chars().next(), right.chars().next()) {
+            (Some(a), Some(b)) if a == b => {
+                (left, right) = (&left[a.len_utf8()..], &right[b.len_utf8()..]);
+            }
+            // Names that differ in leading zeros alone are not equal.
+            (None, None) => return one.cmp(other),
+            (a, b) => return a.cmp(&b),
+        }
+    }
+}
 
 /// The IP address in 4 or 16 bytes, `None` for any other length.
 pub fn ip(bytes: &[u8]) -> Option<IpAddr> {
@@ -113,6 +140,16 @@ impl fmt::Display for v1::ValidationError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_ordered_by_their_numbers() {
+        let mut names =
+            ["eth10", "lan", "eth2.100", "eth2", "eth1", "eth2.20", "eth02", "é2", "é10"];
+        names.sort_by(|one, other| by_number(one, other));
+        let expected =
+            ["eth1", "eth02", "eth2", "eth2.20", "eth2.100", "eth10", "lan", "é2", "é10"];
+        assert_eq!(names, expected);
+    }
 
     #[test]
     fn addresses_have_their_usual_form() {

@@ -175,8 +175,6 @@ pub struct Rib {
     /// Runs of families without add-path, in the order of arrival.
     runs: Vec<Run>,
     pending: usize,
-    /// Prefixes of these families: announced minus withdrawn.
-    relayed: usize,
     /// Families that have not sent End-of-RIB.
     awaiting_end_of_rib: Vec<Family>,
     daemon: Option<IpAddr>,
@@ -203,7 +201,6 @@ impl Rib {
             stores_paths6: false,
             runs: Vec::new(),
             pending: 0,
-            relayed: 0,
             awaiting_end_of_rib: vec![Family::Ip4, Family::Ip6],
             daemon,
         }
@@ -215,16 +212,17 @@ impl Rib {
         self.pending + self.ip4.changed.len() + self.ip6.changed.len()
     }
 
-    /// Number of prefixes; approximate without add-path, where repeated announcements count twice.
-    #[must_use]
-    pub fn prefixes(&self) -> usize {
-        self.relayed + self.ip4.paths.len().0 + self.ip6.paths.len().0
-    }
-
     /// Whether every family has sent End-of-RIB since the session was established.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.awaiting_end_of_rib.is_empty()
+    }
+
+    /// Whether this family has sent End-of-RIB since the session was established. A family that the session does not
+    /// carry has nothing to send.
+    #[must_use]
+    pub fn has_ended(&self, family: Family) -> bool {
+        !self.awaiting_end_of_rib.contains(&family)
     }
 
     /// Counters.
@@ -305,29 +303,19 @@ impl Rib {
         &mut self.runs[recent]
     }
 
-    fn count_relayed(&mut self, count: usize, is_withdrawal: bool) {
-        self.pending += count;
-        let less = self.relayed.saturating_sub(count);
-        self.relayed = if is_withdrawal { less } else { self.relayed + count };
-    }
-
     fn relay4(&mut self, selection: Selection, prefixes: Nlri<'_, u32>) {
-        let is_withdrawal = selection == Selection::Unreachable;
         let run = self.run(selection);
         let (before, mut unroutable) = (run.ip4.len(), 0);
         run.ip4.extend(routable(prefixes, &mut unroutable));
-        let count = run.ip4.len() - before;
-        self.count_relayed(count, is_withdrawal);
+        self.pending += run.ip4.len() - before;
         self.shared.counts.ignored_prefixes += unroutable;
     }
 
     fn relay6(&mut self, selection: Selection, prefixes: Nlri<'_, u128>) {
-        let is_withdrawal = selection == Selection::Unreachable;
         let run = self.run(selection);
         let (before, mut unroutable) = (run.ip6.len(), 0);
         run.ip6.extend(routable(prefixes, &mut unroutable));
-        let count = run.ip6.len() - before;
-        self.count_relayed(count, is_withdrawal);
+        self.pending += run.ip6.len() - before;
         self.shared.counts.ignored_prefixes += unroutable;
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stoa_api::v1;
 
 use crate::session::Failure;
+use crate::show;
 
 /// The arguments of `commit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,13 +20,16 @@ pub struct Commit {
     pub is_forced: bool,
     /// Cancels a commit that waits for its confirmation.
     pub is_cancelled: bool,
+    /// Validates the candidate and changes nothing.
+    pub is_check: bool,
 }
 
 /// Default time for the confirmation.
 const CONFIRM_MINUTES: u32 = 10;
 
 impl Commit {
-    /// Parses the arguments: `confirmed [MINUTES]`, `comment TEXT`, `overwrite`, `force`, `cancel`.
+    /// Parses the arguments: `confirmed [MINUTES]`, `comment TEXT`, `overwrite`, `force`, `cancel`, `check`.
+    /// A comment needs no quotes if it comes last.
     ///
     /// # Errors
     /// For an unknown or incomplete argument.
@@ -37,6 +41,11 @@ impl Commit {
                 "comment" => {
                     let missing = || Failure::Words("\"comment\" needs a text".into());
                     commit.comment = words.next().ok_or_else(missing)?.clone();
+                    let rest: Vec<String> = words.clone().cloned().collect();
+                    if Commit::of(&rest).is_err() {
+                        commit.comment = format!("{} {}", commit.comment, rest.join(" "));
+                        break;
+                    }
                 }
                 "confirmed" => {
                     let number = words.peek().and_then(|word| word.parse::<u32>().ok());
@@ -54,15 +63,29 @@ impl Commit {
                 "overwrite" => commit.is_overwriting = true,
                 "force" => commit.is_forced = true,
                 "cancel" => commit.is_cancelled = true,
+                "check" => commit.is_check = true,
                 other => {
                     return Err(Failure::Words(format!(
-                        "commit: \"{other}\" is unknown: use confirmed [MINUTES], comment TEXT, overwrite, force or cancel"
+                        "commit: \"{other}\" is unknown: use confirmed [MINUTES], comment TEXT, overwrite, force, cancel or check"
                     )));
                 }
             }
         }
+        if commit.is_check && commit != (Commit { is_check: true, ..Commit::default() }) {
+            return Err(Failure::Words("`commit check` takes no other argument".into()));
+        }
         Ok(commit)
     }
+}
+
+/// The result of `commit check` as text.
+pub fn checked(reply: &v1::CommitReply) -> Vec<String> {
+    let warnings = reply.warnings.iter().map(|warning| format!("Warning: {warning}"));
+    let valid = format!(
+        "The candidate is valid: {} to commit.",
+        changes(show::changes(&reply.changes).len())
+    );
+    warnings.chain([valid]).collect()
 }
 
 fn changes(count: usize) -> String {
@@ -74,7 +97,7 @@ pub fn report(reply: &v1::CommitReply) -> Vec<String> {
     let applied = reply.applied.unwrap_or_default();
     let mut lines: Vec<_> =
         reply.warnings.iter().map(|warning| format!("Warning: {warning}")).collect();
-    let kept = match (reply.number, reply.changes.len()) {
+    let kept = match (reply.number, show::changes(&reply.changes).len()) {
         (0, 0) => "Nothing changed.".to_owned(),
         (0, count) => format!("Committed: {}.", changes(count)),
         (number, count) => {
@@ -121,7 +144,10 @@ mod tests {
         assert_eq!(of("confirmed").unwrap().confirm_within, Some(Duration::from_secs(600)));
         assert!(of("overwrite").unwrap().is_overwriting && of("cancel").unwrap().is_cancelled);
         assert!(of("force").unwrap().is_forced);
-        for wrong in ["confirmed 0", "confirmed 1441", "comment", "now"] {
+        assert!(of("check").unwrap().is_check);
+        assert_eq!(of("comment new uplink to the core").unwrap().comment, "new uplink to the core");
+        assert!(of("comment uplink force").unwrap().is_forced);
+        for wrong in ["confirmed 0", "confirmed 1441", "comment", "now", "check force"] {
             assert!(matches!(of(wrong), Err(Failure::Words(_))), "{wrong}");
         }
     }

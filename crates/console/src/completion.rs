@@ -1,5 +1,6 @@
 //! Completion of a configuration command, with a short help for each word.
 
+use stoa_api::text::by_number;
 use stoa_yang::schema;
 use stoa_yang::schema_text;
 use yang5::data::{Data, DataNodeRef, DataTree};
@@ -157,7 +158,7 @@ pub fn configured(tree: &Tree, path: &str) -> Vec<String> {
         key.map_or_else(|| node.value_canonical(), |key| key.value_canonical())
     };
     let mut values: Vec<_> = found.filter_map(value).collect();
-    values.sort();
+    values.sort_by(|one, other| by_number(one, other));
     values.dedup();
     values
 }

@@ -6,10 +6,15 @@
 //! calls a running router.
 #![forbid(unsafe_code)]
 
+pub mod abbreviation;
 pub mod commit;
 pub mod completion;
+mod kind;
 pub mod line;
+mod names;
 pub mod secret;
 pub mod session;
 pub mod show;
+pub mod synonyms;
+mod whole;
 pub mod words;

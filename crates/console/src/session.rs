@@ -36,6 +36,9 @@ impl From<words::Error> for Failure {
     }
 }
 
+/// Edits of one text up to which the types of interfaces are completed: each interface takes requests of its own.
+const TYPES_LIMIT: usize = 1_000;
+
 /// The format of a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
@@ -100,7 +103,10 @@ impl Session {
         self.caller.session = 0;
     }
 
-    async fn edit(&mut self, edits: Vec<configuration_edit::Edit>) -> Result<(), Failure> {
+    pub(crate) async fn edit(
+        &mut self,
+        edits: Vec<configuration_edit::Edit>,
+    ) -> Result<(), Failure> {
         let edits = edits.into_iter().map(|edit| v1::ConfigurationEdit { edit: Some(edit) });
         let request = v1::EditRequest { caller: self.caller(), edits: edits.collect() };
         let reply = self.client.edit(request).await?.into_inner();
@@ -112,8 +118,8 @@ impl Session {
     /// # Errors
     /// When the path or the value is wrong.
     pub async fn set(&mut self, words: &[String]) -> Result<(), Failure> {
-        let (path, value) = words::to_set(words)?;
-        self.edit(vec![configuration_edit::Edit::Set(v1::SetEdit { path, value })]).await
+        let edits = self.with_types(sets(words)?).await?;
+        self.edit(edits).await
     }
 
     /// `delete WORDS` in the candidate.
@@ -147,6 +153,9 @@ impl Session {
                 edits.extend(line_edit(line).map_err(failure)?);
             }
         }
+        if edits.len() <= TYPES_LIMIT {
+            edits = self.with_types(edits).await?;
+        }
         self.edit(edits).await
     }
 
@@ -168,6 +177,7 @@ impl Session {
                 confirm_within_s: u32::try_from(within).unwrap_or(u32::MAX),
                 is_overwriting: commit.is_overwriting,
                 is_forced: commit.is_forced,
+                is_check: commit.is_check,
             };
             self.client.commit(request).await?
         };
@@ -223,7 +233,7 @@ impl Session {
         self.text(which, encoding, path).await
     }
 
-    async fn text(
+    pub(crate) async fn text(
         &mut self,
         which: Which,
         format: v1::ConfigurationFormat,
@@ -282,22 +292,31 @@ fn refused(summary: &str, errors: Vec<ValidationError>) -> Result<(), Failure> {
     }
 }
 
-/// The edit of a line of `set` or `delete`; none for an empty line or a comment.
-fn line_edit(line: &str) -> Result<Option<configuration_edit::Edit>, String> {
+/// The edits of `set`.
+pub(crate) fn sets(words: &[String]) -> Result<Vec<configuration_edit::Edit>, words::Error> {
+    let all = words::to_sets(words)?.into_iter();
+    Ok(all
+        .map(|(path, value)| configuration_edit::Edit::Set(v1::SetEdit { path, value }))
+        .collect())
+}
+
+/// The edits of a line of `set` or `delete`; none for an empty line or a comment.
+pub(crate) fn line_edit(line: &str) -> Result<Vec<configuration_edit::Edit>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let words = split(line).map_err(|quote| format!("the quote {quote} is not closed"))?;
     let edit = match words[0].as_str() {
-        "set" => words::to_set(&words[1..])
-            .map(|(path, value)| configuration_edit::Edit::Set(v1::SetEdit { path, value })),
-        "delete" => words::to_delete(&words[1..]).map(configuration_edit::Edit::Delete),
+        "set" => sets(&words[1..]),
+        "delete" => {
+            words::to_delete(&words[1..]).map(|path| vec![configuration_edit::Edit::Delete(path)])
+        }
         other => {
             return Err(format!("\"{other}\" is unknown: a line begins with set, delete or #"));
         }
     };
-    edit.map(Some).map_err(|error| error.to_string())
+    edit.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -306,11 +325,11 @@ mod tests {
 
     #[test]
     fn lines_are_edits_or_errors() {
-        assert_eq!(line_edit("  # a comment"), Ok(None));
-        let set = line_edit("set system workers count 2").unwrap().unwrap();
-        assert!(matches!(set, configuration_edit::Edit::Set(_)));
-        let delete = line_edit("delete system workers").unwrap().unwrap();
-        assert!(matches!(delete, configuration_edit::Edit::Delete(_)));
+        assert_eq!(line_edit("  # a comment"), Ok(vec![]));
+        let set = line_edit("set system workers count 2").unwrap();
+        assert!(matches!(set.as_slice(), [configuration_edit::Edit::Set(_)]));
+        let delete = line_edit("delete system workers").unwrap();
+        assert!(matches!(delete.as_slice(), [configuration_edit::Edit::Delete(_)]));
         assert!(line_edit("show it").unwrap_err().contains("begins with set"));
         assert!(line_edit("set \"a").unwrap_err().contains("not closed"));
     }

@@ -1,5 +1,8 @@
 //! A configuration as text: in braces, or as `set` lines.
 
+use std::collections::BTreeMap;
+
+use stoa_api::text::by_number;
 use stoa_api::v1::{ChangeKind, ConfigurationChange};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
@@ -37,18 +40,109 @@ fn is_shown(node: &DataNodeRef<'_>) -> bool {
 /// The node at `path` in braces ("/": all).
 pub fn braces(tree: &DataTree<'_>, path: &str) -> String {
     let mut text = String::new();
+    let notes = Notes::of(tree);
     match top(tree, path) {
-        Top::All(nodes) => nodes.iter().for_each(|node| brace(node, 0, &mut text)),
+        Top::All(nodes) => {
+            let is_own = |node: &&DataNodeRef<'_>| !notes.has_it_all(node);
+            ordered(nodes).iter().filter(is_own).for_each(|node| brace(node, 0, &notes, &mut text));
+            for node in &notes.inactive {
+                text.push_str(&format!("/* inactive: {node}; `activate` puts it back */\n"));
+            }
+        }
         Top::Part(node) => {
             let children: Vec<_> = node.children().filter(is_shown).collect();
             match children.is_empty() {
-                true => brace(&node, 0, &mut text),
-                false => children.iter().for_each(|node| brace(node, 0, &mut text)),
+                true => brace(&node, 0, &notes, &mut text),
+                false => {
+                    ordered(children).iter().for_each(|node| brace(node, 0, &notes, &mut text))
+                }
             }
         }
         Top::Nothing => {}
     }
     text
+}
+
+/// Nodes with the entries of each list by the numbers in their keys, unless the list has an order of its own.
+fn ordered(nodes: Vec<DataNodeRef<'_>>) -> Vec<DataNodeRef<'_>> {
+    let is_list = |node: &DataNodeRef<'_>| {
+        node.schema().kind() == SchemaNodeKind::List && !node.schema().is_user_ordered()
+    };
+    let mut all: Vec<(String, DataNodeRef<'_>)> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let key = if is_list(&node) { title(&node) } else { String::new() };
+        all.push((key, node));
+    }
+    for run in all.chunk_by_mut(|one, other| is_list(&one.1) && one.1.schema() == other.1.schema())
+    {
+        run.sort_by(|one, other| by_number(&one.0, &other.0));
+    }
+    all.into_iter().map(|(_, node)| node).collect()
+}
+
+/// The differences as lines, each change once: a new entry by what is in it, a deleted one by itself.
+pub fn changes(all: &[ConfigurationChange]) -> Vec<String> {
+    let is_below = |path: &str, above: &str| {
+        path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+    };
+    let (mut lines, mut deleted) = (Vec::new(), None);
+    for (at, one) in all.iter().enumerate() {
+        let is_shown_below = all.get(at + 1).is_some_and(|next| {
+            next.kind() == ChangeKind::Create && is_below(&next.path, &one.path)
+        });
+        match one.kind() {
+            ChangeKind::Create if is_shown_below => continue,
+            ChangeKind::Delete if deleted.is_some_and(|above| is_below(&one.path, above)) => {
+                continue;
+            }
+            ChangeKind::Delete => deleted = Some(one.path.as_str()),
+            _ => {}
+        }
+        lines.push(change(one));
+    }
+    lines
+}
+
+/// What the configuration says about itself: annotations, and the parts that are not in effect.
+struct Notes {
+    annotations: BTreeMap<String, String>,
+    inactive: Vec<String>,
+}
+
+impl Notes {
+    fn of(tree: &DataTree<'_>) -> Notes {
+        let mut notes = Notes { annotations: BTreeMap::new(), inactive: Vec::new() };
+        if tree.reference().is_none() {
+            return notes;
+        }
+        let value = |node: &DataNodeRef<'_>, name: &str| {
+            node.children().find(|child| child.schema().name() == name)?.value_canonical()
+        };
+        for node in
+            tree.find_xpath("/stoa-annotations:annotations/annotation").into_iter().flatten()
+        {
+            let both = value(&node, "node").zip(value(&node, "text"));
+            notes.annotations.extend(both);
+        }
+        for node in tree.find_xpath("/stoa-annotations:deactivated/part").into_iter().flatten() {
+            notes.inactive.extend(value(&node, "node"));
+        }
+        notes
+    }
+
+    /// Whether a node of the top is shown by the notes.
+    fn has_it_all(&self, node: &DataNodeRef<'_>) -> bool {
+        node.schema().module().name() == "stoa-annotations"
+    }
+
+    /// The annotation of a node.
+    fn about(&self, node: &DataNodeRef<'_>) -> Option<&String> {
+        if self.annotations.is_empty() {
+            return None;
+        }
+        let words: Vec<_> = of_path(&node.path()).iter().map(|word| quoted(word)).collect();
+        self.annotations.get(&words.join(" "))
+    }
 }
 
 enum Top<'a> {
@@ -68,8 +162,11 @@ fn top<'a>(tree: &'a DataTree<'_>, path: &str) -> Top<'a> {
     }
 }
 
-fn brace(node: &DataNodeRef<'_>, depth: usize, text: &mut String) {
+fn brace(node: &DataNodeRef<'_>, depth: usize, notes: &Notes, text: &mut String) {
     let indent = " ".repeat(depth * INDENT);
+    if let Some(annotation) = notes.about(node) {
+        text.push_str(&format!("{indent}/* {} */\n", annotation.replace("*/", "* /")));
+    }
     let children: Vec<_> = node.children().filter(is_shown).collect();
     text.push_str(&indent);
     text.push_str(&title(node));
@@ -78,8 +175,8 @@ fn brace(node: &DataNodeRef<'_>, depth: usize, text: &mut String) {
         return;
     }
     text.push_str(" {\n");
-    for child in &children {
-        brace(child, depth + 1, text);
+    for child in &ordered(children) {
+        brace(child, depth + 1, notes, text);
     }
     text.push_str(&indent);
     text.push_str("}\n");
@@ -160,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn annotations_stand_above_their_nodes() {
+        let with = r#"{"stoa-system:system": {"workers": {"cpus": [1]}}, "stoa-annotations:annotations":
+            {"annotation": [{"node": "system workers", "text": "two */ cores"}]},
+            "stoa-annotations:deactivated": {"part": [{"node": "vrfs vrf red", "inactive-lines": "set x"}]}}"#;
+        let tree = parse(with).unwrap();
+        let expected = "system {\n    /* two * / cores */\n    workers {\n        cpus 1;\n    }\n}\n\
+                        /* inactive: vrfs vrf red; `activate` puts it back */\n";
+        assert_eq!(braces(&tree, "/"), expected);
+    }
+
+    #[test]
     fn set_lines_create_the_same_configuration() {
         let tree = parse(TEXT).unwrap();
         let text = lines(&tree, "/");
@@ -173,6 +281,37 @@ mod tests {
         assert!(text.contains(
             "set interfaces interface \"lan one\" ipv4 address 10.0.0.1 prefix-length 24"
         ));
+    }
+
+    #[test]
+    fn entries_are_in_the_order_of_their_numbers() {
+        let text = r#"{"stoa-vrf:vrfs": {"vrf": [{"name": "v10"}, {"name": "v9"}]}}"#;
+        assert_eq!(braces(&parse(text).unwrap(), "/"), "vrfs {\n    vrf v9;\n    vrf v10;\n}\n");
+    }
+
+    #[test]
+    fn a_change_is_one_line() {
+        let of = |kind: ChangeKind, path: &str, old: Option<&str>, new: Option<&str>| {
+            let [old, new] = [old, new].map(|it| it.map(str::to_owned));
+            ConfigurationChange { kind: kind.into(), path: path.into(), old, new }
+        };
+        let entry =
+            "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv4/address[ip='10.0.0.1']";
+        let length = format!("{entry}/prefix-length");
+        let new = [
+            of(ChangeKind::Create, entry, None, None),
+            of(ChangeKind::Create, &length, None, Some("24")),
+        ];
+        let words = "interfaces interface lan ipv4 address 10.0.0.1";
+        assert_eq!(changes(&new), [format!("+ {words} prefix-length 24")]);
+        let gone = [
+            of(ChangeKind::Delete, entry, None, None),
+            of(ChangeKind::Delete, &length, Some("24"), None),
+        ];
+        assert_eq!(changes(&gone), [format!("- {words}")]);
+        assert_eq!(changes(&new[..1]), [format!("+ {words}")], "an entry with nothing in it");
+        let other = of(ChangeKind::Create, "/stoa-vrf:vrfs/vrf[name='a']", None, None);
+        assert_eq!(changes(&[other.clone(), new[0].clone()]).len(), 2);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Conversion of words to a data path and back.
 
-use stoa_yang::renamed_names;
-use stoa_yang::schema;
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
+
+use crate::names::pick;
+pub use crate::names::{Error, below, name, whole_name};
 
 /// A path of words, parsed.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,131 +16,10 @@ pub struct Target<'a> {
     pub value: Option<String>,
     /// Number of missing keys of the last list.
     pub keys_missing: usize,
-}
-
-/// Why words are no path.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// An unknown name.
-    #[error("there is no \"{word}\"{}: {fix}", after(above))]
-    Unknown {
-        /// The word.
-        word: String,
-        /// The words before it.
-        above: String,
-        /// What to use instead.
-        fix: String,
-    },
-    /// A name of several modules.
-    #[error("\"{word}\" is ambiguous: use {choices}")]
-    Ambiguous {
-        /// The word.
-        word: String,
-        /// The names with their modules.
-        choices: String,
-    },
-    /// A list without all its keys.
-    #[error("\"{list}\" needs {keys}")]
-    KeysMissing {
-        /// The list.
-        list: String,
-        /// The names of the missing keys.
-        keys: String,
-    },
-    /// A leaf without a value.
-    #[error("\"{leaf}\" needs a value")]
-    ValueMissing {
-        /// The leaf.
-        leaf: String,
-    },
-    /// Words after a value.
-    #[error("\"{word}\" follows a value: use one line for each value")]
-    TooMany {
-        /// The first word too many.
-        word: String,
-    },
-    /// A value that a path cannot contain.
-    #[error("{word:?} cannot be part of a path")]
-    Unquotable {
-        /// The word.
-        word: String,
-    },
-}
-
-fn after(above: &str) -> String {
-    if above.is_empty() { String::new() } else { format!(" after \"{above}\"") }
-}
-
-/// The configuration nodes below a node, or at the top, with those of choices.
-pub fn below<'a>(node: Option<&SchemaNode<'a>>) -> Vec<SchemaNode<'a>> {
-    let mut found = Vec::new();
-    match node {
-        Some(node) => gather(node.children(), &mut found),
-        None => {
-            for module in schema().context().modules(true) {
-                gather(module.data(), &mut found);
-            }
-        }
-    }
-    found
-}
-
-fn gather<'a>(nodes: impl Iterator<Item = SchemaNode<'a>>, found: &mut Vec<SchemaNode<'a>>) {
-    for node in nodes {
-        match node.kind() {
-            SchemaNodeKind::Choice | SchemaNodeKind::Case => gather(node.children(), found),
-            SchemaNodeKind::Container
-            | SchemaNodeKind::List
-            | SchemaNodeKind::Leaf
-            | SchemaNodeKind::LeafList
-                if node.is_config() && !node.is_status_obsolete() =>
-            {
-                found.push(node);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The name of a node with its module.
-pub fn whole_name(node: &SchemaNode<'_>) -> String {
-    format!("{}:{}", node.module().name(), node.name())
-}
-
-/// The name of a node as it is typed: with its module only if a sibling has the same name.
-pub fn name(node: &SchemaNode<'_>, like: &[SchemaNode<'_>]) -> String {
-    match like.iter().filter(|other| other.name() == node.name()).count() {
-        0 | 1 => node.name().to_owned(),
-        _ => whole_name(node),
-    }
-}
-
-/// The node of a word among its siblings.
-fn pick<'a>(
-    word: &str,
-    above: &[String],
-    among: Vec<SchemaNode<'a>>,
-) -> Result<SchemaNode<'a>, Error> {
-    let is_it = |node: &&SchemaNode<'_>| node.name() == word || whole_name(node) == word;
-    let found: Vec<_> = among.iter().filter(is_it).collect();
-    match found.as_slice() {
-        [one] => Ok((*one).clone()),
-        [] => {
-            let known = among.iter().filter(|node| !node.is_list_key());
-            let mut known: Vec<_> = known.map(|node| name(node, &among)).collect();
-            known.sort();
-            let renamed = renamed_names::node(None, word);
-            let fix = renamed.map_or_else(
-                || format!("use {}", known.join(", ")),
-                |fix| fix.trim_end_matches('.').replacen('U', "u", 1),
-            );
-            Err(Error::Unknown { word: word.to_owned(), above: above.join(" "), fix })
-        }
-        several => {
-            let names: Vec<_> = several.iter().map(|node| whole_name(node)).collect();
-            Err(Error::Ambiguous { word: word.to_owned(), choices: names.join(" or ") })
-        }
-    }
+    /// The words with whole names.
+    pub words: Vec<String>,
+    /// Of the last address with a prefix length (`10.0.0.1/24`): the data path of its entry, and the length.
+    pub prefix_length: Option<(String, String)>,
 }
 
 /// The step of a data path to a node: with its module if it differs from that of the parent.
@@ -165,14 +45,22 @@ fn quoted(value: &str) -> Result<String, Error> {
 /// # Errors
 /// The wrong word and what to use instead.
 pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
-    let mut target = Target { path: String::new(), node: None, value: None, keys_missing: 0 };
+    let mut target = Target {
+        path: String::new(),
+        node: None,
+        value: None,
+        keys_missing: 0,
+        words: Vec::new(),
+        prefix_length: None,
+    };
     let mut at = 0;
     while at < words.len() {
         if target.value.is_some() {
             return Err(Error::TooMany { word: words[at].clone() });
         }
         let among = below(target.node.as_ref());
-        let node = pick(&words[at], &words[..at], among)?;
+        let node = pick(&words[at], &words[..at], among.clone())?;
+        target.words.push(name(&node, &among));
         at += 1;
         target.path.push('/');
         target.path.push_str(&step(&node, target.node.as_ref()));
@@ -182,8 +70,12 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
                 for key in node.list_keys() {
                     match words.get(at) {
                         Some(word) => {
+                            let (word, length) = without_length(&node, word);
                             let value = value(&key, word);
                             target.path.push_str(&format!("[{}={}]", key.name(), quoted(&value)?));
+                            target.words.push(word.to_owned());
+                            target.prefix_length =
+                                length.map(|length| (target.path.clone(), length.to_owned()));
                             at += 1;
                         }
                         None => target.keys_missing += 1,
@@ -191,8 +83,14 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
                 }
             }
             SchemaNodeKind::Leaf | SchemaNodeKind::LeafList => {
-                if let Some(word) = words.get(at) {
+                if is_free_text(&node) && at < words.len() {
+                    let text = words[at..].join(" ");
+                    target.words.push(text.clone());
+                    target.value = Some(text);
+                    at = words.len();
+                } else if let Some(word) = words.get(at) {
                     target.value = Some(value(&node, word));
+                    target.words.push(word.clone());
                     at += 1;
                 }
             }
@@ -206,6 +104,23 @@ pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
     Ok(target)
 }
 
+/// Leaves whose value is free text: all remaining words, also without quotes.
+const FREE_TEXT: [&str; 3] = ["description", "comment", "text"];
+
+fn is_free_text(node: &SchemaNode<'_>) -> bool {
+    FREE_TEXT.contains(&node.name())
+        && node.leaf_type().is_some_and(|it| it.base_type() == DataValueType::String)
+}
+
+/// The key of a list whose entries have a prefix length, such as addresses, and the length in it (`10.0.0.1/24`).
+fn without_length<'a>(list: &SchemaNode<'_>, word: &'a str) -> (&'a str, Option<&'a str>) {
+    let has_length = below(Some(list)).iter().any(|child| child.name() == "prefix-length");
+    match word.split_once('/').filter(|_| has_length) {
+        Some((address, length)) => (address, Some(length)),
+        None => (word, None),
+    }
+}
+
 /// A value for libyang: identities have their module.
 fn value(node: &SchemaNode<'_>, word: &str) -> String {
     let is_identity =
@@ -215,6 +130,17 @@ fn value(node: &SchemaNode<'_>, word: &str) -> String {
     }
     let module = super::completion::identities().find(|(_, name)| *name == word);
     module.map_or_else(|| word.to_owned(), |(module, name)| format!("{module}:{name}"))
+}
+
+/// Parses the arguments of `set`: a path with its value, and that of the prefix length of an address, if it has one.
+///
+/// # Errors
+/// As [`to_set`].
+pub fn to_sets(words: &[String]) -> Result<Vec<(String, Option<String>)>, Error> {
+    let length = parse(words)?.prefix_length;
+    let length = length.map(|(path, length)| (format!("{path}/prefix-length"), Some(length)));
+    // An explicit prefix length wins.
+    Ok(length.into_iter().chain([to_set(words)?]).collect())
 }
 
 /// Parses the arguments of `set`: a complete path and its value.
@@ -347,6 +273,31 @@ mod tests {
     }
 
     #[test]
+    fn an_address_may_have_its_prefix_length() {
+        let entry =
+            "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv6/address[ip='fd00::1']";
+        let sets = to_sets(&words("interfaces interface lan ipv6 address fd00::1/64")).unwrap();
+        let length = (format!("{entry}/prefix-length"), Some("64".to_owned()));
+        assert_eq!(sets, [length, (entry.to_owned(), None)]);
+        let sets = to_sets(&words("interfaces interface lan ipv4 address 10.0.0.1/24")).unwrap();
+        assert_eq!(sets[0].1.as_deref(), Some("24"));
+        let delete = to_delete(&words("interfaces interface lan ipv6 address fd00::1/64")).unwrap();
+        assert_eq!(delete, entry);
+        let route = "routing control-plane-protocols control-plane-protocol static s static-routes ipv4 route 10.0.0.0/8";
+        assert!(to_delete(&words(route)).unwrap().ends_with("[destination-prefix='10.0.0.0/8']"));
+        let neighbor = "interfaces interface lan ipv4 neighbor 10.0.0.1";
+        assert!(parse(&words(neighbor)).unwrap().prefix_length.is_none());
+    }
+
+    #[test]
+    fn free_text_needs_no_quotes() {
+        let (_, value) =
+            to_set(&words("interfaces interface lan description to the core")).unwrap();
+        assert_eq!(value.as_deref(), Some("to the core"));
+        assert!(to_set(&words("interfaces interface lan enabled true or false")).is_err());
+    }
+
+    #[test]
     fn wrong_words_are_errors_with_a_fix() {
         let error = |line: &str| to_set(&words(line)).unwrap_err().to_string();
         let unknown = error("interfaces interface lan adress");
@@ -364,6 +315,27 @@ mod tests {
             "there is no \"mirror\" after \"interfaces interface lan\": use \
              \"stoa-host-interface:host-interface\" (it was \"mirror\")"
         );
+    }
+
+    #[test]
+    fn any_unique_beginning_of_a_name_is_enough() {
+        let target = parse(&words("interf int lan ipv4 addr 10.0.0.1 pre 24")).unwrap();
+        assert_eq!(
+            target.path,
+            "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv4/address[ip='10.0.0.1']/prefix-length"
+        );
+        let whole = "interfaces interface lan ipv4 address 10.0.0.1 prefix-length 24";
+        assert_eq!(target.words.join(" "), whole);
+        let error = |line: &str| parse(&words(line)).unwrap_err().to_string();
+        assert_eq!(error("interfaces interface lan ip"), "\"ip\" is ambiguous: use ipv4 or ipv6");
+    }
+
+    #[test]
+    fn words_of_other_routers_name_the_node_here() {
+        let error = |line: &str| parse(&words(line)).unwrap_err().to_string();
+        let shutdown = error("interfaces interface lan shutdown");
+        assert!(shutdown.contains("use `enabled false`"), "{shutdown}");
+        assert!(error("vlans").contains("use `interfaces interface NAME"), "{}", error("vlans"));
     }
 
     #[test]

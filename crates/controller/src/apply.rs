@@ -1,8 +1,10 @@
 //! The connection to the forwarder: sends what has changed of the desired state as one transaction, and the whole
 //! whenever the forwarder has restarted.
 
+mod audit;
 mod difference;
 mod kernel_configuration;
+mod outage;
 mod send;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +15,12 @@ use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::{self, HelloReply, HelloRequest};
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES};
 use stoa_yang::error::ValidationError;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
+pub use self::audit::{AuditedKind, AuditedState, DesiredAudits};
+use self::outage::Outage;
 use crate::config::management::Management;
 use crate::config::routes::Key;
 use crate::configuration::Configuration;
@@ -31,8 +35,6 @@ use crate::rows::RowTables;
 const HELLO_EVERY: Duration = Duration::from_millis(300);
 /// Time limit of a `Hello` request.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-/// Delay before an outage is logged: each start takes a moment.
-const OUTAGE_LOG_DELAY: Duration = Duration::from_secs(2);
 /// Delay after a refusal before the same state is sent again.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
@@ -68,6 +70,8 @@ struct ConnectionState {
     held: Option<Held>,
     /// Rejected settings: logged once.
     rejected_settings: BTreeSet<String>,
+    /// What audits have found.
+    audits: DesiredAudits,
 }
 
 /// The state that the forwarder holds, if nobody else has changed it.
@@ -83,11 +87,14 @@ struct Held {
 #[derive(Debug)]
 pub struct ForwarderConnection {
     client: ForwarderClient<Channel>,
+    channel: Channel,
     state: Mutex<ConnectionState>,
     /// One transaction at a time.
     transaction: tokio::sync::Mutex<()>,
     /// Counts changes of the forwarder's state and of the desired state.
     changes: watch::Sender<u64>,
+    /// The forwarder has got its state after a start of either process: an audit is due.
+    synced: Notify,
     /// The states of the route sources.
     route_sources: Arc<RouteSourceStates>,
     /// The table of learned routes, once started.
@@ -96,6 +103,8 @@ pub struct ForwarderConnection {
     rows: RowTables,
     /// Protocols in the controller.
     punts: Punts,
+    /// What happened recently: traffic and log messages.
+    pub recent: crate::recent::Recent,
     /// The seed of flow hashes where none is configured; 0: that of the forwarder.
     hash_seed: u32,
 }
@@ -103,21 +112,25 @@ pub struct ForwarderConnection {
 impl ForwarderConnection {
     /// A connection over `channel` that brings `desired` to the forwarder.
     pub fn new(channel: Channel, desired: Configuration) -> ForwarderConnection {
-        let rows = RowTables::new(channel.clone());
-        let punts = Punts::new(channel.clone());
-        let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
+        let (rows, punts) = (RowTables::new(channel.clone()), Punts::new(channel.clone()));
+        let recent = crate::recent::Recent::new(channel.clone());
+        let client =
+            ForwarderClient::new(channel.clone()).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
         let state =
             ConnectionState { desired: Some(Arc::new(desired)), ..ConnectionState::default() };
         let (transaction, changes) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
         ForwarderConnection {
             client,
+            channel,
             state: Mutex::new(state),
             transaction,
             changes,
+            synced: Notify::new(),
             route_sources: Arc::default(),
             learned: OnceLock::new(),
             rows,
             punts,
+            recent,
             hash_seed: 0,
         }
     }
@@ -258,6 +271,7 @@ impl ForwarderConnection {
             state.synced = Some(hello.boot_id);
         }
         self.changes.send_modify(|count| *count += 1);
+        self.synced.notify_one();
         Ok(Some(applied))
     }
 
@@ -334,24 +348,6 @@ impl ForwarderConnection {
     }
 }
 
-/// An outage of the forwarder.
-#[derive(Debug, Default)]
-struct Outage {
-    since: Option<Instant>,
-    is_logged: bool,
-}
-
-impl Outage {
-    /// Whether to log the outage: once, after a delay.
-    fn should_log(&mut self, now: Instant) -> bool {
-        let since = *self.since.get_or_insert(now);
-        let is_long = now.duration_since(since) >= OUTAGE_LOG_DELAY;
-        let was_logged = self.is_logged;
-        self.is_logged |= is_long;
-        is_long && !was_logged
-    }
-}
-
 /// Numbers of desired objects, whether or not the forwarder held them before.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
@@ -373,14 +369,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_is_logged_once_after_a_delay() {
-        let (begin, mut outage) = (Instant::now(), Outage::default());
-        let logged = [0, 300, 1_900, 2_100, 2_400]
-            .map(|ms| outage.should_log(begin + Duration::from_millis(ms)));
-        assert_eq!(logged, [false, false, false, true, false]);
-    }
-
-    #[test]
     fn totals_count_desired_objects() {
         let empty = Configuration::parse(std::path::Path::new("t"), "{}".to_owned()).unwrap();
         let configuration = Configuration {
@@ -389,7 +377,10 @@ mod tests {
                 interfaces: vec![v1::Interface::default(); 2],
                 ..v1::Desired::default()
             },
-            routes: Arc::new(vec![v1::Route::default(); 3]),
+            routes: (0..3)
+                .map(|at| v1::Route { vrf: at.to_string(), ..v1::Route::default() })
+                .collect::<Vec<_>>()
+                .into(),
             ..empty
         };
         assert_eq!(Totals::of(&configuration), Totals { ports: 1, interfaces: 2, routes: 3 });

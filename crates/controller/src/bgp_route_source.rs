@@ -65,7 +65,7 @@ impl Settings {
 
 /// Listens for the daemon and imports its routes, forever.
 pub async fn run(route_source: RouteSource, settings: Settings, state: Arc<RouteSourceState>) {
-    let admission = Admission::new(&settings.netns, &settings.peer_users);
+    let admission = Admission::new(&settings.netns, &settings.peer_users, Arc::clone(&state));
     let mut server = Server { reporter: Reporter::new(route_source, state), settings, admission };
     let mut last_reason = String::new();
     loop {
@@ -160,9 +160,7 @@ impl Server {
         };
         if let Some(mut current) = current {
             current.cease(6);
-            self.reporter
-                .down(&Disconnect::connection_lost(reason.as_str()), current.complete_prefixes())
-                .await;
+            self.reporter.down(&Disconnect::connection_lost(reason.as_str())).await;
         }
         reason
     }
@@ -186,7 +184,7 @@ impl Server {
         // The NOTIFICATION, if there is one, gives the actual reason.
         if let Err(disconnect) = reporter.and(event) {
             if connection.is_up() {
-                self.reporter.down(&disconnect, connection.complete_prefixes()).await;
+                self.reporter.down(&disconnect).await;
             } else {
                 self.reporter.refuse(&disconnect.reason, false);
             }
@@ -223,7 +221,7 @@ impl Server {
             if old.is_up() {
                 let disconnect =
                     Disconnect::connection_lost("the daemon has opened a new connection");
-                self.reporter.down(&disconnect, old.complete_prefixes()).await;
+                self.reporter.down(&disconnect).await;
             }
         }
         self.process_current(current, Ok(())).await;

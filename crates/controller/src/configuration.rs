@@ -3,7 +3,10 @@
 //! Three steps, each of which reports all its errors: the text is JSON, it is valid by the YANG modules, and the checks
 //! of the capabilities accept it.
 
+mod contents;
+mod dependents;
 mod part;
+mod routes_of_part;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,11 +23,14 @@ use crate::config::route_sources::RouteSourceConfig;
 use crate::config::routes::{FloatingStaticRoutes, Key};
 use crate::config::{self, host_bits};
 pub use crate::configuration_text::ConfigurationText;
-use crate::rib::{self, RouteAnnotation};
-pub(crate) use part::{Bulk, ChangedPart, Origin};
+use crate::rib::{self, RouteAnnotation, Routes};
+pub(crate) use part::{Bulk, ChangedInterfaces, ChangedPart, Origin};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
+
+/// Overlapping subnets that are listed.
+const OVERLAPS_LIMIT: usize = 20;
 
 /// Deepest nesting of arrays and objects.
 const DEPTH_LIMIT: usize = 64;
@@ -42,9 +48,11 @@ pub struct Configuration {
     /// The desired state of the forwarder, without its routes.
     pub desired: v1::Desired,
     /// The routes of the desired state, which configurations may share.
-    pub routes: Arc<Vec<v1::Route>>,
+    pub routes: Routes,
     /// Addresses and subnets of the interfaces, which decide about static routes.
     pub addressing: Arc<Addressing>,
+    /// Whether direct routes hide static ones.
+    pub(crate) has_hidden: bool,
     /// Notes on routes with recursive next hops.
     pub annotations: Arc<BTreeMap<Key, RouteAnnotation>>,
     /// StaticRoute routes that are weighed against learned ones.
@@ -149,12 +157,13 @@ impl Configuration {
             return Err(errors.into_vec());
         }
         let config::Translated { desired, addressing, statics, floating, .. } = translated;
-        let rib::Rib { routes, annotations } = rib::routes(&addressing, &statics);
+        let rib::Rib { routes, annotations, has_hidden } = rib::routes(&addressing, &statics);
         Ok(Configuration {
             path: path.to_owned(),
             text: text.into(),
             desired,
-            routes: Arc::new(routes),
+            routes,
+            has_hidden,
             addressing: Arc::new(addressing),
             annotations: Arc::new(annotations),
             floating: Arc::new(floating),
@@ -198,7 +207,29 @@ impl Configuration {
             let how = if annotation.is_inactive { "inactive" } else { "partly active" };
             format!("route {prefix}{vrf} is {how}: {}", annotation.reasons.join("; "))
         };
-        annotated.map(line).chain(unused).collect()
+        let unknown = self.route_sources.iter().flat_map(|it| it.unknown_users().into_iter().map(|user| {
+            let name = &it.source.name;
+            format!(
+                "route source {name}: this machine has no user \"{user}\" (peer-user), so no daemon of that name can connect: \
+                 create the user, or correct the name"
+            )
+        }));
+        let found = annotated.map(line).chain(unused).chain(unknown);
+        found.chain(self.overlaps()).collect()
+    }
+
+    /// Connected subnets that overlap.
+    fn overlaps(&self) -> Vec<String> {
+        let all = self.addressing.tables().flat_map(|(vrf, table)| {
+            let within = if vrf.is_empty() { String::new() } else { format!(" in VRF {vrf}") };
+            table.overlaps().map(move |(net, interface, larger, other)| {
+                format!(
+                    "interface {interface}: its subnet {net} is part of {larger} of interface {other}{within}: packets \
+                     to {net} leave by {interface}"
+                )
+            })
+        });
+        all.take(OVERLAPS_LIMIT).collect()
     }
 
     /// A warning if the file contains secrets that others than its owner can read.

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use ipnet::IpNet;
 use stoa_api::text::{ip, ip_bytes};
@@ -17,6 +16,7 @@ use crate::config::host_addresses::{
     is_link_local, not_a_host, not_in_subnet, subnet_router_anycast,
 };
 use crate::prefix::prefix_to_proto;
+use crate::rib::Routes;
 
 /// Maximum rules of one VRF and family, a limit of the forwarder.
 const RULES: usize = 1_024;
@@ -104,11 +104,7 @@ impl KernelConfiguration {
 
     /// Merges the kernel configuration into the desired state and its routes. Returns the settings that cannot be
     /// applied.
-    pub fn merge(
-        &self,
-        desired: &mut v1::Desired,
-        routes: &mut Arc<Vec<v1::Route>>,
-    ) -> Vec<Refused> {
+    pub fn merge(&self, desired: &mut v1::Desired, routes: &mut Routes) -> Vec<Refused> {
         let mut refused = Vec::new();
         let mut taken = Taken::of(desired);
         let mut new = Vec::new();
@@ -145,9 +141,8 @@ impl KernelConfiguration {
                 }
             }
         }
-        if !new.is_empty() {
-            lay(Arc::make_mut(routes), new);
-        }
+        // A direct route always wins.
+        new.into_iter().for_each(|route| routes.set(route));
         refused.extend(self.merge_rules(desired));
         refused
     }
@@ -187,22 +182,6 @@ impl KernelConfiguration {
         let reason = format!("{not_imported} rules exceed the limit of {RULES} per VRF and family");
         let fix = "Remove some of them (ip rule del).";
         (not_imported > 0).then(|| Refused { interface: String::new(), reason, fix })
-    }
-}
-
-/// Inserts or replaces routes; the existing ones are sorted by VRF, family and prefix.
-fn lay(routes: &mut Vec<v1::Route>, new: Vec<v1::Route>) {
-    for route in new {
-        let key = |it: &v1::Route| {
-            let prefix = it.prefix.clone().unwrap_or_default();
-            (it.vrf.clone(), prefix.address.len(), prefix.address, prefix.length)
-        };
-        let new = key(&route);
-        match routes.binary_search_by(|it| key(it).cmp(&new)) {
-            // A direct route always wins.
-            Ok(at) => routes[at] = route,
-            Err(at) => routes.insert(at, route),
-        }
     }
 }
 

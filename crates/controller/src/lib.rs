@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+mod bfd;
 pub mod bgp_route_source;
 mod call_error;
 pub mod capability;
@@ -14,6 +15,7 @@ pub mod capture;
 pub mod config;
 pub mod configuration;
 mod configuration_text;
+mod cross_connects;
 pub mod datastore;
 pub mod doctor;
 pub mod filter;
@@ -26,19 +28,27 @@ mod lock;
 mod logging;
 mod merged_routes;
 pub mod metrics;
+mod open_call;
 mod operational_state;
 pub mod operator;
+mod policy;
 mod prefix;
 pub mod privileges;
+pub mod probe;
 pub mod punt_stream;
 mod punts;
+pub mod recent;
 #[cfg(test)]
 mod recorded;
 mod recursion;
 mod rib;
 pub mod route_sources;
+mod router_advertisement;
 pub mod rows;
 pub mod running;
 pub mod service;
 pub mod state;
 pub mod supervise;
+mod test_sequences;
+mod vrrp;
+pub mod workers;

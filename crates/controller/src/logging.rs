@@ -13,6 +13,10 @@ use crate::config::model::{Receiver, Syslog};
 pub(crate) struct Logging;
 
 impl Capability for Logging {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
     fn translate(
         &self,
         settings: &Settings<'_>,

@@ -9,6 +9,7 @@ use tonic::{Response, Status};
 
 use crate::apply::ForwarderConnection;
 use crate::kernel_configuration::KernelConfiguration;
+use crate::learned::RouteSourceSummary;
 use crate::merged_routes::MergedRoutes;
 use crate::rib;
 use crate::route_sources::RouteSourceStatistics;
@@ -26,6 +27,8 @@ pub enum StateSection {
     Routes,
     /// Route sources of routing daemons.
     RouteSources,
+    /// Policy rules.
+    Rules,
     /// Version, process, and whether the forwarder is in sync.
     Program,
     /// Workers.
@@ -44,10 +47,11 @@ pub enum StateSection {
 
 impl StateSection {
     /// All sections except routes and neighbours, of which there may be very many.
-    pub const OVERVIEW: [StateSection; 10] = [
+    pub const OVERVIEW: [StateSection; 11] = [
         StateSection::Interfaces,
         StateSection::RouteCounts,
         StateSection::RouteSources,
+        StateSection::Rules,
         StateSection::Program,
         StateSection::Workers,
         StateSection::Nodes,
@@ -89,9 +93,12 @@ pub struct OperationalState {
     pub route_counts: Vec<v1::RouteCount>,
     pub routes: Vec<Routes>,
     pub route_sources: Vec<(&'static str, String, RouteSourceStatistics)>,
+    pub rules: Vec<v1::RuleState>,
+    pub learned_routes: Vec<RouteSourceSummary>,
     pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
     pub in_sync: bool,
+    pub flow_hash_seed: u32,
     pub workers: Vec<v1::WorkerState>,
     pub nodes: Vec<v1::NodeState>,
     pub drops: Vec<v1::DropState>,
@@ -162,6 +169,7 @@ impl OperationalState {
             },
             program: connection.identity().filter(|_| is(StateSection::Program)),
             in_sync: connection.in_sync(),
+            flow_hash_seed: connection.flow_hash_seed(),
             workers: workers.workers,
             nodes: nodes.nodes,
             drops: drops.drops,
@@ -170,6 +178,14 @@ impl OperationalState {
             conservation,
             ..OperationalState::default()
         };
+        if is(StateSection::Rules) {
+            let rules = client().list_rules(v1::ListRulesRequest {}).await?;
+            operational.rules = rules.into_inner().rules;
+        }
+        if is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
+            let learned = connection.learned().await;
+            operational.learned_routes = learned.map(|it| it.route_sources).unwrap_or_default();
+        }
         if is(StateSection::Neighbors) {
             let mut listed =
                 client().list_neighbors(v1::ListNeighborsRequest {}).await?.into_inner();

@@ -1,5 +1,6 @@
 //! The Operator service: status, reload, and the state of the forwarder.
 
+mod cleared;
 mod configuration;
 mod held;
 mod inactive;
@@ -10,9 +11,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use stoa_api::text::by_number;
 use stoa_api::v1;
 use stoa_api::v1::operator_server::Operator;
 use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::apply::ForwarderConnection;
@@ -22,6 +25,7 @@ use crate::datastore::{Author, Client, Datastore, Refusal};
 use crate::filter;
 use crate::learned::Learned;
 use crate::merged_routes::MergedRoutes;
+use crate::probe::Probes;
 use crate::rib;
 use crate::supervise;
 use crate::{metrics, state};
@@ -34,7 +38,9 @@ pub struct Service {
     config: PathBuf,
     datastore: Datastore,
     learned: Learned,
+    probes: Probes,
     started_unix_s: u64,
+    cleared: Arc<cleared::Cleared>,
 }
 
 impl Service {
@@ -42,7 +48,9 @@ impl Service {
     pub fn new(datastore: Datastore, config: PathBuf, learned: Learned) -> Service {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let connection = Arc::clone(datastore.connection());
-        Service { connection, config, datastore, learned, started_unix_s: since.as_secs() }
+        let (probes, started_unix_s) = (Probes::default(), since.as_secs());
+        let cleared = Arc::default();
+        Service { connection, config, datastore, learned, probes, started_unix_s, cleared }
     }
 
     /// Reads and commits `path`, or the startup file.
@@ -93,6 +101,7 @@ impl Operator for Service {
         Pin<Box<dyn Stream<Item = Result<v1::RouteState, Status>> + Send + 'static>>;
     type ShowNeighborsStream = Streaming<v1::NeighborState>;
     type CaptureStream = Streaming<v1::CaptureReply>;
+    type ProbeStream = ReceiverStream<Result<v1::ProbeReply, Status>>;
     type LockStream = configuration::Locks;
 
     async fn status(
@@ -118,6 +127,7 @@ impl Operator for Service {
             unconfirmed_author: configuration::unconfirmed_author(&self.datastore),
             https_problems: self.datastore.https_problems(),
             needs_restart: stoa_api::program::is_replaced(),
+            lost_route_sources: self.learned.lost_route_sources().await,
         }))
     }
 
@@ -138,7 +148,26 @@ impl Operator for Service {
         &self,
         request: Request<v1::ListInterfacesRequest>,
     ) -> Result<Response<v1::ListInterfacesReply>, Status> {
-        self.connection.client().list_interfaces(request.into_inner()).await.map_err(failed)
+        let listed = self.connection.client().list_interfaces(request.into_inner()).await;
+        let mut reply = listed.map_err(failed)?;
+        let interfaces = &mut reply.get_mut().interfaces;
+        self.cleared.subtract(interfaces);
+        interfaces.sort_by(|one, other| by_number(&one.name, &other.name));
+        Ok(reply)
+    }
+
+    async fn clear_counters(
+        &self,
+        request: Request<v1::ClearCountersRequest>,
+    ) -> Result<Response<v1::ClearCountersReply>, Status> {
+        self.clear_interfaces(&request.into_inner().interface).await.map(Response::new)
+    }
+
+    async fn count_routes(
+        &self,
+        request: Request<v1::CountRoutesRequest>,
+    ) -> Result<Response<v1::CountRoutesReply>, Status> {
+        self.connection.client().count_routes(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_routes(
@@ -173,7 +202,7 @@ impl Operator for Service {
         &self,
         _: Request<v1::AuditTablesRequest>,
     ) -> Result<Response<v1::AuditTablesReply>, Status> {
-        Ok(Response::new(tables::audit(self.connection.rows(), &self.learned).await))
+        Ok(Response::new(tables::audit(&self.connection, &self.learned).await))
     }
 
     async fn show_route_sources(
@@ -292,6 +321,15 @@ impl Operator for Service {
         request: Request<v1::CaptureRequest>,
     ) -> Result<Response<Self::CaptureStream>, Status> {
         capture::open(&self.connection, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn probe(
+        &self,
+        request: Request<v1::ProbeRequest>,
+    ) -> Result<Response<Self::ProbeStream>, Status> {
+        let request = request.into_inner();
+        self.check_vrf(&request.vrf)?;
+        self.probes.start(&self.connection, request).await.map(Response::new)
     }
 
     async fn edit(&self, it: Request<v1::EditRequest>) -> Result<Response<v1::EditReply>, Status> {

@@ -15,6 +15,10 @@ use crate::json::{list, object, text, with_counters};
 pub(crate) struct Punts;
 
 impl Capability for Punts {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
     fn translate(
         &self,
         settings: &Settings<'_>,

@@ -3,16 +3,19 @@
 //! Its sources are interface addresses (direct) and static routes. A direct route always wins over a static
 //! one to the same prefix of the VRF.
 
+mod routes;
+
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
-use crate::config::addresses::Addressing;
+use crate::config::addresses::{Addressing, Table};
 use crate::config::routes::{Key, StaticNextHop, StaticRoute, StaticRoutes};
 use crate::prefix::{prefix_from_proto, prefix_to_proto};
 use crate::recursion;
+pub use routes::Routes;
 
 /// Information about a route that the forwarder does not have.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,10 +31,12 @@ pub struct RouteAnnotation {
 /// The routes, and annotations of some of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rib {
-    /// The forwarder's routes, sorted by VRF, family and prefix.
-    pub routes: Vec<v1::Route>,
+    /// The forwarder's routes.
+    pub routes: Routes,
     /// Annotations of routes with recursive next hops.
     pub annotations: BTreeMap<Key, RouteAnnotation>,
+    /// Whether direct routes hide static ones to the same prefixes.
+    pub has_hidden: bool,
 }
 
 /// Builds the RIB of addresses and static routes.
@@ -56,41 +61,61 @@ pub fn routes(addressing: &Addressing, statics: &StaticRoutes) -> Rib {
                 rib.insert(key.clone(), (v1::Protocol::Static, action));
                 continue;
             }
-            (None, StaticRoute::NextHops(hops)) => hops.iter().filter_map(path).cloned().collect(),
+            (None, StaticRoute::NextHops(hops)) => on_links(hops),
         };
         let mut paths: Vec<v1::Path> = paths;
-        // Mostly one, where a vector that grows has room for four.
         paths.shrink_to_fit();
         if !paths.is_empty() {
             let action = Action::Paths(v1::Paths { paths });
             rib.insert(key.clone(), (v1::Protocol::Static, action));
         }
     }
+    let mut has_hidden = false;
     for (vrf, table) in addressing.tables() {
-        for (prefix, interface) in &table.connected {
-            let path = v1::Path { interface: interface.clone(), next_hop: vec![], weight: 1 };
-            let action = Action::Paths(v1::Paths { paths: vec![path] });
-            rib.insert((vrf.into(), *prefix), (v1::Protocol::Direct, action));
-        }
-        for address in table.own.keys().chain(&table.anycast) {
-            let action = Action::Special(v1::Special::Local.into());
-            rib.insert((vrf.into(), IpNet::from(*address)), (v1::Protocol::Direct, action));
+        let connected = table.connected.keys().copied();
+        let own = table.own.keys().chain(&table.anycast).map(|address| IpNet::from(*address));
+        for prefix in connected.chain(own) {
+            let Some(action) = direct(table, &prefix) else { continue };
+            let hidden = rib.insert((vrf.into(), prefix), (v1::Protocol::Direct, action));
+            has_hidden |= hidden.is_some_and(|(protocol, _)| protocol == v1::Protocol::Static);
         }
     }
-    let route = |((vrf, prefix), (protocol, action)): (Key, (v1::Protocol, Action))| v1::Route {
+    let routes = rib.into_iter().map(|(key, (protocol, action))| route(key, protocol, action));
+    Rib { routes: routes.collect::<Vec<_>>().into(), annotations, has_hidden }
+}
+
+/// The action of the direct route to a prefix, if there is one.
+pub(crate) fn direct(table: &Table, prefix: &IpNet) -> Option<Action> {
+    let is_host = prefix.prefix_len() == prefix.max_prefix_len();
+    let address = prefix.addr();
+    if is_host && (table.own.contains_key(&address) || table.anycast.contains(&address)) {
+        return Some(Action::Special(v1::Special::Local.into()));
+    }
+    let interface = table.connected.get(prefix)?.clone();
+    let path = v1::Path { interface, next_hop: vec![], weight: 1 };
+    Some(Action::Paths(v1::Paths { paths: vec![path] }))
+}
+
+/// A route as the forwarder has it.
+pub(crate) fn route((vrf, prefix): Key, protocol: v1::Protocol, action: Action) -> v1::Route {
+    v1::Route {
         prefix: Some(prefix_to_proto(&prefix)),
         protocol: protocol.into(),
         action: Some(action),
         vrf: vrf.0,
-    };
-    Rib { routes: rib.into_iter().map(route).collect(), annotations }
+    }
 }
 
-fn path(hop: &StaticNextHop) -> Option<&v1::Path> {
-    match hop {
-        StaticNextHop::OnLink(path) => Some(path),
+/// The paths of next hops that are on links.
+pub(crate) fn on_links(hops: &[StaticNextHop]) -> Vec<v1::Path> {
+    let path = |hop: &StaticNextHop| match hop {
+        StaticNextHop::OnLink(path) => Some(path.clone()),
         StaticNextHop::Recursive { .. } => None,
-    }
+    };
+    let mut paths: Vec<v1::Path> = hops.iter().filter_map(path).collect();
+    // Mostly one, where a vector that grows has room for four.
+    paths.shrink_to_fit();
+    paths
 }
 
 /// Adds annotations to a route of the forwarder.

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use stoa_api::unix;
 use stoa_api::v1::operator_server::OperatorServer;
+use stoa_warm_restart::Regions;
+use stoa_warm_restart::probe::Journal;
 use stoa_yang::error::ValidationError;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
 use crate::apply::ForwarderConnection;
+use crate::capability::{self, list};
 use crate::configuration::Configuration;
 use crate::datastore::{Datastore, hash_seed, recover};
 use crate::learned::Learned;
@@ -60,6 +63,9 @@ pub enum Error {
     /// A system call failed at the start.
     #[error("cannot listen for signals: {0}")]
     System(#[from] std::io::Error),
+    /// A capability does not start.
+    #[error("a capability does not start: {0}; free memory of this machine, then start Stoa again")]
+    Capability(capability::StartFailure),
 }
 
 /// Runs the controller until SIGTERM or SIGINT. SIGHUP reloads the configuration file. `start_servers` starts the other
@@ -78,6 +84,7 @@ pub async fn run<T>(
         _ => None,
     };
     let _writer = Lock::take_writer(&options.state)?;
+    let _regions = start_capabilities()?;
     let running = Running::beside(&options.socket);
     if let Err(refusal) = recover(&options.config, &options.state) {
         tracing::error!("the last commits are not in the startup file: {refusal}");
@@ -132,7 +139,9 @@ pub async fn run<T>(
         () = datastore.run_saver() => Ok(()),
         () = learned.watch() => Ok(()),
         () = connection.rows().watch() => Ok(()),
+        () = connection.watch_desired() => Ok(()),
         () = connection.punts().run() => Ok(()),
+        () = connection.recent.run() => Ok(()),
         () = route_sources.run(&connection) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),
@@ -144,6 +153,13 @@ pub async fn run<T>(
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, server).await;
     let _ = std::fs::remove_file(&options.socket);
     ended
+}
+
+/// Starts the capabilities, with state of an earlier controller: docs/dev/warm-restart.md.
+fn start_capabilities() -> Result<Regions, Error> {
+    let mut regions = stoa_warm_restart::regions().with_journal(Journal::of("controller")?);
+    list::start(&mut capability::Start::new(&mut regions)).map_err(Error::Capability)?;
+    Ok(regions)
 }
 
 /// Stores the running configuration, and notifies systemd if it started this process directly.

@@ -10,8 +10,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use stoa_warm_restart::DescriptorStore;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -78,32 +77,6 @@ pub fn runs_on(socket: &Path) -> Option<String> {
 pub(crate) fn supervisor() -> u64 {
     let pid = std::env::var(SUPERVISOR).ok();
     pid.and_then(|pid| pid.parse().ok()).unwrap_or(0)
-}
-
-/// Ends these children of a supervisor, which starts them again: with the installed program, if that was replaced.
-///
-/// # Errors
-/// When there is no supervisor, a process is not its child, or the user may not end it.
-pub fn restart_children(
-    supervisor: u64,
-    children: impl Iterator<Item = u64>,
-) -> std::io::Result<()> {
-    if supervisor == 0 {
-        let reason = "it was not started by `stoa run` nor by a unit of systemd: stop and start its processes";
-        return Err(std::io::Error::other(reason));
-    }
-    for pid in children {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // After the name in parentheses: the state and the parent.
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
-        if parent != Some(supervisor.to_string().as_str()) {
-            let reason = format!("process {pid} is not a child of `stoa run` ({supervisor})");
-            return Err(std::io::Error::other(reason));
-        }
-        let pid = i32::try_from(pid).map_err(std::io::Error::other)?;
-        kill(Pid::from_raw(pid), Signal::SIGTERM)?;
-    }
-    Ok(())
 }
 
 /// Makes this process exit with its supervisor, even if that is killed. Does nothing without a supervisor.

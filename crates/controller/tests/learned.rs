@@ -229,6 +229,9 @@ async fn the_last_state_of_a_flapping_peer_arrives() {
     assert_eq!(controller.learned.work().await.received, 40 * 5_500 + 1_100 + 2);
 }
 
+/// A daemon has marked the end of its announcements.
+const END: Event = Event::EndOfRib { ip4: true, ip6: true };
+
 #[tokio::test]
 async fn stale_routes_are_retained_until_as_many_are_announced() {
     let (_folder, socket) = socket();
@@ -237,7 +240,7 @@ async fn stale_routes_are_retained_until_as_many_are_announced() {
     let controller = Controller::start(&socket);
     let route_source = controller.route_source("zebra");
     controller.learned.expect(vec!["zebra".to_owned()]).await;
-    route_source.send(vec![Event::Up, many(50_000, "10.0.0.9"), Event::PresumedComplete]).await;
+    route_source.send(vec![Event::Up, many(50_000, "10.0.0.9"), END]).await;
     until("the transfer is complete", || record.learned.lock().unwrap().completed == 1).await;
     assert_eq!(route_count(&record), 55_000);
 
@@ -248,7 +251,7 @@ async fn stale_routes_are_retained_until_as_many_are_announced() {
     controller.learned.expect(vec!["zebra".to_owned()]).await;
     let before = record.learned.lock().unwrap().counted;
     let route_source = controller.route_source("zebra");
-    route_source.send(vec![Event::Up, many(1_000, "10.0.0.8"), Event::PresumedComplete]).await;
+    route_source.send(vec![Event::Up, many(1_000, "10.0.0.8"), END]).await;
     until("the counts are queried twice", || record.learned.lock().unwrap().counted >= before + 2)
         .await;
     assert_eq!((route_count(&record), record.learned.lock().unwrap().completed), (55_000, 1));

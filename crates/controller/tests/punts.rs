@@ -1,6 +1,9 @@
 //! Protocols in the controller over the contract, with a forwarder that the test plays: subscriptions, windows, packets
 //! there and back, refusals, and a forwarder that restarts.
 
+#[path = "fake/served.rs"]
+mod served;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +15,16 @@ use stoa_api::v1::{punts_reply::Reply, punts_request::Request as Message};
 use stoa_api::{unix, v1};
 use stoa_controller::punt_stream::{PuntChannel, Punts};
 use tokio::sync::{Mutex, mpsc};
-use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
+
+use served::Served;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Packets that wait for a capability in the controller.
 const PLACES: usize = 128;
+/// When the forwarder says that it sent a packet.
+const SENT_US: u64 = 5;
 
 type Replies = mpsc::Sender<Result<v1::PuntsReply, Status>>;
 
@@ -44,40 +51,22 @@ impl PuntStream for Service {
     }
 }
 
-/// The forwarder, with a runtime of its own: dropping it closes open connections, as when a process dies.
+/// The forwarder.
 struct Forwarder {
     calls: Mutex<mpsc::Receiver<Call>>,
-    runtime: Option<tokio::runtime::Runtime>,
+    _served: Served,
 }
 
 impl Forwarder {
     fn start(socket: &Path) -> Forwarder {
         let (sender, calls) = mpsc::channel(4);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        let inside = runtime.enter();
-        let incoming = UnixListenerStream::new(unix::listen(socket).unwrap());
-        let server = tonic::transport::Server::builder()
-            .add_service(PuntStreamServer::new(Service(sender)))
-            .serve_with_incoming(incoming);
-        runtime.spawn(server);
-        drop(inside);
-        Forwarder { calls: Mutex::new(calls), runtime: Some(runtime) }
+        let service = PuntStreamServer::new(Service(sender));
+        let services = tonic::transport::Server::builder().add_service(service);
+        Forwarder { calls: Mutex::new(calls), _served: Served::start(socket, services) }
     }
 
     async fn call(&self) -> Call {
         self.calls.lock().await.recv().await.expect("a call")
-    }
-}
-
-impl Drop for Forwarder {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }
 
@@ -120,8 +109,13 @@ impl Call {
     }
 
     async fn answer(&self, number: u64, refused: Vec<v1::RefusedInjection>) {
-        self.reply(Reply::Injected(v1::PuntsInjected { number, refused, ..Default::default() }))
-            .await;
+        self.reply(Reply::Injected(v1::PuntsInjected {
+            number,
+            refused,
+            sent_unix_us: SENT_US,
+            ..Default::default()
+        }))
+        .await;
     }
 }
 
@@ -217,7 +211,10 @@ async fn a_refused_packet_does_not_end_the_stream() {
         let (long, short, ()) =
             tokio::join!(channel.inject(long), channel.inject(short), forwarder_side);
         let refused = long.unwrap_err();
-        assert_eq!((&*refused.reason, &*refused.fix, short), ("too long", "Send less.", Ok(())));
+        assert_eq!(
+            (&*refused.reason, &*refused.fix, short),
+            ("too long", "Send less.", Ok(SENT_US))
+        );
     })
     .await;
 }

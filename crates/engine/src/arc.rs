@@ -232,10 +232,14 @@ impl FeatureArc {
         self.has_any(interface)
     }
 
-    /// Switches all features off at an interface; only the control thread calls this.
+    /// Switches all features off at an interface and sets their arguments to 0: vectors mix interfaces, so a
+    /// feature gathers arguments also where it is off. Only the control thread calls this.
     pub fn clear(&self, interface: u32) {
-        let end = 1 << self.features.len();
-        self.enabled[interface as usize % INTERFACES].store(end, Ordering::Release);
+        let at = interface as usize % INTERFACES;
+        self.enabled[at].store(1 << self.features.len(), Ordering::Release);
+        for position in 0..self.features.len() {
+            self.arguments[position * INTERFACES + at].store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -297,6 +301,9 @@ mod tests {
         assert_eq!([of(a, 7), of(a, 8), of(c, 7), of(c, 8)], [9, 0, 255, 3]);
         assert!(arc.set(7, "c", 0));
         assert_eq!((of(c, 7), arc.enabled(7)), (0, 0b1001));
+        assert!(arc.set(7, "c", 4));
+        arc.clear(7);
+        assert_eq!([of(a, 7), of(c, 7), of(c, 8)], [0, 0, 3], "of this interface only");
     }
 
     #[test]

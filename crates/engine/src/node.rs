@@ -196,9 +196,10 @@ impl Context<'_> {
         }
     }
 
-    /// Records that `packet` is made from a lane: when the lane is traced, so is the
-    /// packet.
+    /// Records that `packet` is made from a lane: it belongs to the same session, and when the lane is
+    /// traced, so is the packet.
     pub fn descend(&mut self, vector: &Vector, lane: usize, packet: &mut Packet) {
+        packet.session = vector.session(lane);
         let traced = vector.flags[lane] & flags::TRACED;
         packet.flags |= traced;
         if traced != 0 {

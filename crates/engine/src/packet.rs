@@ -19,6 +19,8 @@ pub struct Packet {
     pub adjacency: u32,
     /// What the sender tells the node that gets it: see [`Vector::arg`](crate::Vector::arg).
     pub arg: u32,
+    /// The session that it belongs to, 0 for none: see [`Vector::session`](crate::Vector::session).
+    pub session: u32,
     /// See [`flags`].
     pub flags: u16,
 }
@@ -31,8 +33,7 @@ impl std::fmt::Debug for Pool {
 
 impl Packet {
     pub(crate) fn fresh(pool: &'static Pool, buffer: u32) -> Self {
-        let (offset, length) = (HEADROOM as u16, 0);
-        Self { pool, buffer, offset, length, rx_if: 0, tx_if: 0, adjacency: 0, arg: 0, flags: 0 }
+        Self::of_lane(pool, buffer, (HEADROOM, 0), [0; 5], 0)
     }
 
     #[inline(always)]
@@ -40,12 +41,12 @@ impl Packet {
         pool: &'static Pool,
         buffer: u32,
         span: (usize, usize),
-        columns: [u32; 4],
+        columns: [u32; 5],
         flags: u16,
     ) -> Self {
-        let [rx_if, tx_if, adjacency, arg] = columns;
+        let [rx_if, tx_if, adjacency, arg, session] = columns;
         let (offset, length) = (span.0 as u16, span.1 as u16);
-        Self { pool, buffer, offset, length, rx_if, tx_if, adjacency, arg, flags }
+        Self { pool, buffer, offset, length, rx_if, tx_if, adjacency, arg, session, flags }
     }
 
     /// The pool that the buffer belongs to.
@@ -105,13 +106,18 @@ impl Packet {
     }
 
     /// Moves the data to the buffer of `fresh`, to the same place there, and hands out its own buffer.
-    /// What is known of the packet stays.
+    /// What lies between the headroom and the data moves along: the link-layer header of a received
+    /// packet, which host interfaces, the punt stream and captures read. What is known of the packet stays.
     ///
     /// # Panics
     /// When the other buffer is smaller: an error of the caller, never of a packet.
     pub(crate) fn rehouse(&mut self, mut fresh: Packet) -> Packet {
-        assert!(fresh.set_span(self.offset.into(), self.length.into()));
+        let (offset, length) = (usize::from(self.offset), usize::from(self.length));
+        let start = HEADROOM.min(offset);
+        let whole = (start, offset + length - start);
+        assert!(self.set_span(whole.0, whole.1) && fresh.set_span(whole.0, whole.1));
         fresh.bytes_mut().copy_from_slice(self.bytes());
+        assert!(self.set_span(offset, length));
         std::mem::swap(&mut self.pool, &mut fresh.pool);
         std::mem::swap(&mut self.buffer, &mut fresh.buffer);
         fresh
@@ -135,6 +141,9 @@ impl Packet {
         id
     }
 }
+
+// Packets wait in rings between threads: what is known of one beside its data costs no second half of a line.
+const _: () = assert!(size_of::<Packet>() <= 40);
 
 impl Drop for Packet {
     fn drop(&mut self) {

@@ -99,7 +99,7 @@ impl PacketFifo {
         self.first = self.wrap(at + 1);
         self.len -= 1;
         let span = (self.offsets[at].into(), self.lengths[at].into());
-        Some(Packet::of_lane(self.pool, self.ids[at], span, [0; 4], 0))
+        Some(Packet::of_lane(self.pool, self.ids[at], span, [0; 5], 0))
     }
 
     fn wrap(&self, at: usize) -> usize {

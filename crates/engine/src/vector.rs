@@ -4,6 +4,7 @@
 //! or from a [`Packet`], and leave by the graph's dispatch, which sends every lane
 //! to exactly one place. That is why packets are conserved by construction.
 
+mod beside;
 mod flow;
 mod lanes;
 #[cfg(target_arch = "x86_64")]
@@ -11,6 +12,7 @@ mod lanes_avx2;
 #[cfg(target_arch = "x86_64")]
 mod lanes_avx512;
 mod lend;
+mod session;
 mod split;
 
 use crate::VECTOR;
@@ -47,6 +49,8 @@ pub mod flags {
     /// A copy of a packet that goes its own way, or one of its fragments but the last: when it is dropped,
     /// the interface that received the packet has lost nothing.
     pub const COPY: u16 = 0x40;
+    /// A packet of our own whose link-layer header lies in front of its data already, `arg` bytes: no look-up follows.
+    pub const FRAMED: u16 = 0x80;
     /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
     pub const REFUSED: u16 = 0x4000;
     /// The packet is traced: see [`crate::trace_capture::trace`].
@@ -76,7 +80,7 @@ pub struct Vector {
     /// What the previous node tells this one, where their edge has such an agreement: the cause of
     /// an ICMP error, for example. It means nothing to any other node.
     pub arg: Column<u32>,
-    flow: flow::Flows,
+    beside: beside::Beside,
 }
 
 impl Vector {
@@ -95,7 +99,7 @@ impl Vector {
             tx_if: Column::of(0),
             adjacency: Column::of(0),
             arg: Column::of(0),
-            flow: flow::Flows::new(),
+            beside: beside::Beside::new(),
         })
     }
 
@@ -228,7 +232,9 @@ impl Vector {
     /// The lane's buffer carries a packet of our own from now on.
     #[inline(always)]
     pub fn make_own(&mut self, lane: usize) {
-        self.forget_flow();
+        if self.beside.known != 0 {
+            self.reset_beside(lane);
+        }
         self.flags[lane] = flags::OWN | self.flags[lane] & flags::TRACED;
     }
 
@@ -244,7 +250,8 @@ impl Vector {
         let span = self.span(lane);
         let buffer = std::mem::replace(&mut self.buffer[lane], NONE);
         self.next[lane] = TAKEN;
-        let columns = [self.rx_if[lane], self.tx_if[lane], self.adjacency[lane], self.arg[lane]];
+        let [rx_if, tx_if] = [self.rx_if[lane], self.tx_if[lane]];
+        let columns = [rx_if, tx_if, self.adjacency[lane], self.arg[lane], self.session(lane)];
         (buffer != NONE)
             .then(|| Packet::of_lane(self.pool, buffer, span, columns, self.flags[lane]))
     }
@@ -263,9 +270,10 @@ impl Vector {
         self.adjacency[lane] = packet.adjacency;
         self.arg[lane] = packet.arg;
         self.flags[lane] = packet.flags;
+        let session = packet.session;
         self.buffer[lane] = packet.into_buffer();
         self.len += 1;
-        self.forget_flow();
+        self.push_session(session);
         Ok(())
     }
 
@@ -278,7 +286,7 @@ impl Vector {
         self.length[lanes.clone()].fill(0);
         self.flags[lanes.clone()].fill(0);
         self.len = lanes.end;
-        self.forget_flow();
+        self.add_beside(lanes.start);
     }
 
     /// Corrects offset and length (with an extra check for lanes of jumbo buffers, which may
@@ -306,7 +314,7 @@ impl Vector {
             }
         }
         self.len = kept;
-        self.forget_flow();
+        self.beside.known = 0;
     }
 
     /// Cuts the vector at `from` and hands out the ids of the lanes cut off:
@@ -317,7 +325,7 @@ impl Vector {
         &self.buffer[self.len..end]
     }
 
-    /// Moves one lane without its flow to the end of `to`, which has space.
+    /// Moves one lane without its flow and session to the end of `to`, which has space.
     #[inline(always)]
     pub(crate) fn move_lane(&mut self, lane: usize, to: &mut Vector) {
         let end = to.len;
@@ -330,19 +338,21 @@ impl Vector {
         to.adjacency[end] = self.adjacency[lane];
         to.arg[end] = self.arg[lane];
         to.len += 1;
-        to.forget_flow();
+        to.beside.known = 0;
     }
 
     /// Moves a lane's data to the larger buffer `id`, which the vector then owns, and
-    /// hands out the old one.
+    /// hands out the old one. The link-layer header in front of the data moves along.
     pub(crate) fn rehouse(&mut self, lane: usize, id: u32) -> u32 {
         let (offset, length) = self.span(lane);
         let old = std::mem::replace(&mut self.buffer[lane], id);
         assert!(self.pool.capacity(old) <= self.pool.capacity(id));
         let (from, to) = (self.pool.slot(old), self.pool.slot(id));
+        let start = HEADROOM.min(offset);
+        let length = offset + length - start;
         // SAFETY: the data lies inside the old buffer (`span`), so at the same place inside
         // the new one, which is no shorter; both are owned here and are not the same.
-        unsafe { from.add(offset).copy_to_nonoverlapping(to.add(offset), length) };
+        unsafe { from.add(start).copy_to_nonoverlapping(to.add(start), length) };
         old
     }
 

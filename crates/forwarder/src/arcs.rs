@@ -114,17 +114,9 @@ const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                     policy::EDGES4,
                     policy::make4,
                 ),
-                after: &[],
-                before: &["ip4-redirect"],
+                after: &["ip4-flow-hash"],
+                before: &[],
             },
-            passive(
-                (
-                    "ip4-redirect",
-                    "detects IPv4 packets that leave by their receiving interface, for ICMP redirects",
-                ),
-                redirect::make4,
-                &[],
-            ),
         ],
         end: "ip4-lookup",
     },
@@ -159,17 +151,9 @@ const ARCS: &[ArcSpec<Arc<Shared>>] = &[
                     policy::EDGES6,
                     policy::make6,
                 ),
-                after: &[],
-                before: &["ip6-redirect"],
+                after: &["ip6-flow-hash"],
+                before: &[],
             },
-            passive(
-                (
-                    "ip6-redirect",
-                    "detects IPv6 packets that leave by their receiving interface, for ICMPv6 redirects",
-                ),
-                redirect::make6,
-                &[],
-            ),
         ],
         end: "ip6-lookup",
     },
@@ -198,14 +182,34 @@ const ARCS: &[ArcSpec<Arc<Shared>>] = &[
         name: IP4_OUTPUT,
         description: "IPv4 packets whose sending interface is known, before TTL and link-layer header",
         starts: &["ip4-rewrite"],
-        features: &[does_nothing("ip4-output-noop", noop::make_output4)],
+        features: &[
+            passive(
+                (
+                    "ip4-redirect",
+                    "detects IPv4 packets that leave by their receiving interface, for ICMP redirects",
+                ),
+                redirect::make4,
+                &[],
+            ),
+            does_nothing("ip4-output-noop", noop::make_output4),
+        ],
         end: "ip4-output-rewrite",
     },
     ArcSpec {
         name: IP6_OUTPUT,
         description: "IPv6 packets whose sending interface is known, before hop limit and link-layer header",
         starts: &["ip6-rewrite"],
-        features: &[does_nothing("ip6-output-noop", noop::make_output6)],
+        features: &[
+            passive(
+                (
+                    "ip6-redirect",
+                    "detects IPv6 packets that leave by their receiving interface, for ICMPv6 redirects",
+                ),
+                redirect::make6,
+                &[],
+            ),
+            does_nothing("ip6-output-noop", noop::make_output6),
+        ],
         end: "ip6-output-rewrite",
     },
     ArcSpec {

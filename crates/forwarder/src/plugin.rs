@@ -7,10 +7,10 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use stoa_engine::arc::{ArcSpec, FEATURES, FeatureSpec};
-use stoa_engine::counters::OutOfMemory;
 use stoa_engine::drops::ReasonSpec;
+use stoa_warm_restart::{Opened, Regions, State};
 
-use crate::arcs::{self, IP4_ORIGIN, IP6_ORIGIN};
+use crate::arcs::{self, IP4_INPUT, IP4_ORIGIN, IP6_INPUT, IP6_ORIGIN};
 use crate::control::desired::Interface;
 use crate::shared::Shared;
 
@@ -24,8 +24,48 @@ pub struct Plugin {
     pub drops: &'static [ReasonSpec],
     /// Checks the settings of an interface, as the controller sent them. An error says what is wrong.
     pub check: fn(settings: &[u8]) -> Result<(), String>,
-    /// Makes its part, for so many workers.
-    pub start: fn(workers: usize) -> Result<Arc<dyn Part>, OutOfMemory>,
+    /// Makes its part.
+    pub start: fn(start: &mut Start<'_>) -> Result<Arc<dyn Part>, StartFailure>,
+}
+
+/// Why something does not start.
+pub type StartFailure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What the part of a plugin begins with.
+pub struct Start<'a> {
+    /// Number of workers.
+    pub workers: usize,
+    plugin: &'static str,
+    regions: &'a mut Regions,
+}
+
+impl Start<'_> {
+    /// Opens a region of the plugin, with room for `capacity` entries and with those of its last start, in this
+    /// process or in an earlier one. The name of the region begins with that of the plugin.
+    ///
+    /// # Errors
+    /// The system has not enough memory, or the name is that of another capability.
+    pub fn open<S: State>(&mut self, capacity: usize) -> std::io::Result<Opened<S>> {
+        if !S::NAME.starts_with(self.plugin) {
+            let cause =
+                format!("the name of the region {:?} must begin with the plugin's", S::NAME);
+            return Err(std::io::Error::other(cause));
+        }
+        self.regions.open(capacity)
+    }
+}
+
+/// Makes the parts of all plugins.
+pub(crate) fn start_all(
+    workers: usize,
+    regions: &mut Regions,
+) -> Result<Vec<Arc<dyn Part>>, StartFailure> {
+    let start = |plugin: &Plugin| {
+        let failed = |error| format!("plugin {}: {error}", plugin.name).into();
+        let mut start = Start { workers, plugin: plugin.name, regions };
+        (plugin.start)(&mut start).map_err(failed)
+    };
+    all().iter().map(start).collect()
 }
 
 /// A feature of a plugin.
@@ -72,6 +112,21 @@ pub fn named(name: &str) -> Option<&'static Plugin> {
     all().iter().find(|plugin| plugin.name == name)
 }
 
+/// A feature that demands no place precedes the policy rules: packets that a rule routes meet no later
+/// feature of the arc, and others behind it are looked up a second time.
+fn placed(
+    arc: &ArcSpec<Arc<Shared>>,
+    feature: FeatureSpec<Arc<Shared>>,
+) -> FeatureSpec<Arc<Shared>> {
+    let rules: &'static [&'static str] = match arc.name {
+        IP4_INPUT => &["ip4-policy"],
+        IP6_INPUT => &["ip6-policy"],
+        _ => return feature,
+    };
+    let is_free = feature.after.is_empty() && feature.before.is_empty();
+    if is_free { FeatureSpec { before: rules, ..feature } } else { feature }
+}
+
 /// Arcs with the features of plugins.
 ///
 /// # Panics
@@ -88,7 +143,7 @@ pub(crate) fn with_features(
             let Some(arc) = arc else {
                 panic!("plugin {}: interfaces have no arc {}", plugin.name, feature.arc)
             };
-            *arc = arc.with(feature.spec);
+            *arc = arc.with(placed(arc, feature.spec));
             assert!(
                 arc.features.len() <= FEATURES,
                 "plugin {}: the arc {} is full",
@@ -117,7 +172,7 @@ pub(crate) fn arguments(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arcs::{IP4_INPUT, PORT_OUTPUT};
+    use crate::arcs::PORT_OUTPUT;
     use crate::nodes::node;
     use crate::noop;
 
@@ -137,7 +192,7 @@ mod tests {
     ];
 
     const fn plugin(features: &'static [Feature]) -> Plugin {
-        let start = |_| unreachable!("it is not started");
+        let start = |_: &mut Start<'_>| unreachable!("it is not started");
         Plugin { name: "test", features, drops: &[], check: |_| Ok(()), start }
     }
 

@@ -7,6 +7,7 @@
 
 mod directives;
 mod journal;
+mod recent;
 mod record;
 mod rfc5424;
 mod syslog;
@@ -19,6 +20,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
+use crate::recent::Recent;
 use crate::syslog::Syslog;
 
 /// The levels, from the fewest messages to the most.
@@ -33,6 +35,7 @@ struct Log {
     filter: reload::Handle<EnvFilter, Registry>,
     lines: reload::Handle<BoxedLayer, Registry>,
     syslog: Arc<Syslog>,
+    recent: Arc<Recent>,
     /// The settings in effect.
     current: Mutex<v1::Logging>,
 }
@@ -63,7 +66,7 @@ pub fn start(program: &'static str, default_level: &str) -> Result<(), String> {
             return Err(format!("STOA_LOG_FORMAT={other} is not understood; use text or json"));
         }
     };
-    let syslog = Arc::new(Syslog::new(program));
+    let (syslog, recent) = (Arc::new(Syslog::new(program)), Arc::<Recent>::default());
     let (lines, lines_handle) = reload::Layer::new(lines(format));
     let (filter, filter_handle) = reload::Layer::new(EnvFilter::new(directives));
     let log = Log {
@@ -71,11 +74,13 @@ pub fn start(program: &'static str, default_level: &str) -> Result<(), String> {
         filter: filter_handle,
         lines: lines_handle,
         syslog: Arc::clone(&syslog),
+        recent: Arc::clone(&recent),
         current: Mutex::default(),
     };
     // Fails only when a test starts a second log in one process.
+    let kept = recent::RecentLayer(recent);
     let started = tracing_subscriber::registry()
-        .with(filter.and_then(lines).and_then(syslog::SyslogLayer(syslog)))
+        .with(filter.and_then(lines).and_then(syslog::SyslogLayer(syslog)).and_then(kept))
         .try_init();
     if started.is_ok() {
         let _ = LOG.set(log);
@@ -102,6 +107,11 @@ pub fn follow(desired: &v1::Logging) {
         let _ = log.lines.reload(lines(default_format(&desired.format)));
     }
     log.syslog.follow(&desired.syslog);
+}
+
+/// The last messages of this process, oldest first: those since [`start`], up to a limit. Secrets are hidden.
+pub fn recent() -> Vec<v1::LogMessage> {
+    LOG.get().map(|log| log.recent.messages()).unwrap_or_default()
 }
 
 /// An environment variable that is set and not empty.

@@ -10,6 +10,7 @@ pub mod audit;
 pub mod auth;
 pub mod capture;
 pub mod gnmi;
+mod machine;
 pub mod nacm;
 pub mod restconf;
 pub mod server;

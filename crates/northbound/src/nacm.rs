@@ -15,6 +15,7 @@ use crate::restconf::path::Step;
 /// Secrets, marked `nacm:default-deny-all`, by their names from the root. Even administrators cannot read them without
 /// a rule: they do not need them, and an attacker could use them. A test compares this list with the modules.
 const SECRETS: &[&[&str]] = &[
+    &["stoa-annotations:deactivated", "stoa-annotations:part", "stoa-annotations:inactive-lines"],
     &["stoa-management:management", "stoa-management:user", "stoa-management:password-hash"],
     &[
         "stoa-management:management",
@@ -37,6 +38,8 @@ const DENY_CALL: &[(&str, &[&str])] = &[
     ("stoa-datastore", &["confirm", "cancel", "discard", "rollback"]),
     // Captured packets are the users' communication.
     ("stoa-forwarder", &["capture"]),
+    // Messages name what the configuration has, whoever may read it.
+    ("stoa-logging", &["recent-messages"]),
 ];
 /// An access to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,6 +41,21 @@ fn next_line() -> Result<String, Failure> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
+/// Reads lines up to one with a single `.`, or the end of the input (Ctrl-D).
+pub fn lines() -> Result<String, Failure> {
+    if is_interactive() {
+        writeln!(io::stderr(), "Type or paste lines; a line with a single . or Ctrl-D ends them.")?;
+    }
+    let mut text = String::new();
+    loop {
+        let mut line = String::new();
+        if io::stdin().read_line(&mut line)? == 0 || line.trim_end() == "." {
+            return Ok(text);
+        }
+        text.push_str(&line);
+    }
+}
+
 /// Reads a password: twice without echo from a terminal, otherwise the next line of standard input.
 pub fn password() -> Result<String, Failure> {
     if !is_interactive() {

@@ -12,8 +12,10 @@ mod failure;
 mod folders;
 mod operator;
 pub mod plugin;
+mod probe;
 mod show;
 mod top;
+mod usage;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ use crate::plugin::Plugin;
 #[command(
     version,
     propagate_version = true,
+    infer_subcommands = true,
     after_help = "Without a command, `stoa` starts the console if standard input and output are a terminal.
 
 Examples:
@@ -56,6 +59,12 @@ fn command_line() -> clap::Command {
     CommandLine::command().mut_subcommand("show", |show| show.subcommands(topics))
 }
 
+/// The command of these words, of which the first is the name of the program.
+fn command_of(words: &[String]) -> Result<Command, clap::Error> {
+    let line = CommandLine::from_arg_matches(&command_line().try_get_matches_from(words)?)?;
+    line.command.ok_or_else(|| clap::Error::new(clap::error::ErrorKind::MissingSubcommand))
+}
+
 /// A router, to which plugins can be added.
 #[derive(Default)]
 pub struct Router {
@@ -78,7 +87,11 @@ impl Router {
     #[must_use]
     pub fn main(self) -> ExitCode {
         plugin::install(self.plugins);
-        let matches = command_line().get_matches();
+        let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+        let matches = command_line().try_get_matches_from(&words).unwrap_or_else(|error| {
+            usage::explain(&error, &words[1..]);
+            error.exit()
+        });
         let done = match plugin::topic_of(&matches) {
             Some(topic) => start_log("stoa", "info").and_then(|()| commands::show_topic(topic)),
             None => {

@@ -4,6 +4,7 @@
 mod https;
 
 use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -43,6 +44,9 @@ fn router() -> Router {
         ] },
         "ietf-routing:routing": { "control-plane-protocols": { "control-plane-protocol": [
             { "type": "ietf-routing:static", "name": "main", "static-routes": family },
+        ] }, "stoa-policy:policy": { "rule": [
+            { "vrf": "default", "address-family": "ipv4", "priority": 100,
+                "match": { "destination-prefix": "10.7.0.0/16" }, "refuse": "prohibit" },
         ] } },
     });
     let users = json!([
@@ -197,9 +201,108 @@ fn the_datastores_report_their_state(router: &Router) {
     assert_ne!(call(router, ROOT, "stoa-datastore:compare", input).status, 200);
 }
 
+fn traffic(router: &Router, who: &str, input: Value) -> Answer {
+    call(router, who, "stoa-forwarder:traffic-history", input)
+}
+
+/// The controller keeps the traffic of each interface; clients get what they may read.
+fn the_last_hour_is_kept(router: &Router) {
+    let both = || json!({ "interface": ["lan", "wan", "nowhere"], "total": true });
+    let packets = |history: &Value| -> Vec<String> {
+        // Before its first sample, the controller knows no interface.
+        let text = history["in-packets"].as_str().unwrap_or_default();
+        text.split(' ').map(str::to_owned).collect()
+    };
+    let rate = |history: &Value| packets(history).last().unwrap().parse().unwrap_or(0.0);
+    let deadline = Instant::now() + Duration::from_secs(90);
+    let history = loop {
+        let history = traffic(router, ROOT, both()).json()["stoa-forwarder:output"].clone();
+        if rate(&history["interface"][0]) > 0.0 {
+            break history;
+        }
+        assert!(Instant::now() < deadline, "no traffic is kept: {history}");
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    let (lan, wan) = (&history["interface"][0], &history["interface"][1]);
+    assert_eq!((&lan["name"], &wan["name"]), (&json!("lan"), &json!("wan")));
+    assert_eq!(history["interface"].as_array().unwrap().len(), 2, "{history}");
+    assert_eq!((packets(lan).len(), packets(lan)[0].as_str()), (360, "-"), "an hour, and no more");
+    assert!((1_000.0..4_000.0).contains(&rate(lan)), "the generator sends 2,000 a second: {lan}");
+    assert_eq!(rate(wan), 0.0);
+    assert!(rate(&history["total"]) >= rate(lan) && history["age"].as_u64().unwrap() < 30_000);
+    let coarse = traffic(router, ANN, json!({ "interface": ["lan"], "resolution": 60 })).json();
+    let coarse = &coarse["stoa-forwarder:output"];
+    assert_eq!((packets(&coarse["interface"][0]).len(), &coarse["interval"]), (60, &json!(60)));
+    assert_eq!(traffic(router, ANN, json!({ "total": true })).status, 200);
+    assert_eq!(traffic(router, ANN, json!({ "resolution": 5 })).status, 400);
+}
+
+/// A user reads the traffic of the interfaces whose counters he may read, and no sum that has others.
+fn traffic_that_may_not_be_read_is_not_told(router: &Router) {
+    let rule = json!({ "name": "lan", "module-name": "*", "access-operations": "read",
+        "path": "/ietf-interfaces:interfaces/interface[name='lan']", "action": "deny" });
+    let list = json!({ "name": "all", "group": ["*"], "rule": [rule] });
+    let nacm = json!({ "ietf-netconf-acm:nacm": { "rule-list": [list] } }).to_string();
+    let path = "/restconf/data/ietf-netconf-acm:nacm";
+    assert_eq!(router.ask(ROOT, "PATCH", path, &[JSON], &nacm).status, 204);
+    let output = traffic(router, ANN, json!({ "interface": ["lan", "wan"] })).json();
+    let interfaces = output["stoa-forwarder:output"]["interface"].as_array().unwrap().clone();
+    let names: Vec<&str> = interfaces.iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["wan"]);
+    let denied = traffic(router, ANN, json!({ "total": true }));
+    assert_eq!((denied.status, denied.tag().as_str()), (403, "access-denied"));
+    assert_eq!(traffic(router, ROOT, json!({ "total": true })).status, 200);
+    assert_eq!(router.ask(ROOT, "DELETE", path, &[], "").status, 204);
+}
+
+/// Administrators read the log of both processes; others need a rule, and nobody reads a secret.
+fn the_log_is_read_by_right(router: &Router) {
+    let log = |who: &str, input: Value| call(router, who, "stoa-logging:recent-messages", input);
+    let denied = log(ANN, json!({}));
+    assert_eq!((denied.status, denied.tag().as_str()), (403, "access-denied"));
+    let port =
+        json!({ "stoa-interfaces:port": { "memif": { "socket": "a", "secret": "s3cret" } } });
+    let path = "/restconf/data/ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port";
+    assert_ne!(router.ask(ROOT, "PUT", path, &[JSON], &port.to_string()).status, 500);
+    let answer = log(ROOT, json!({ "limit": 1000, "level": "debug" }));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let messages = answer.json()["stoa-logging:output"]["message"].as_array().unwrap().clone();
+    let has = |words: &str| messages.iter().any(|it| it["text"].as_str().unwrap().contains(words));
+    assert!(has("HTTPS server is listening"), "{answer:?}");
+    for program in ["controller", "forwarder"] {
+        assert!(messages.iter().any(|it| it["program"] == program), "{program}: {answer:?}");
+    }
+    let times: Vec<&str> = messages.iter().map(|it| it["time"].as_str().unwrap()).collect();
+    assert!(times.is_sorted_by(|newer, older| newer >= older), "newest first");
+    for secret in ["s3cret", "argon2", "correct horse"] {
+        assert!(!answer.body.contains(secret), "{secret} is in the log");
+    }
+    let rule = json!({ "name": "log", "module-name": "stoa-logging", "rpc-name": "recent-messages",
+        "access-operations": "exec", "action": "permit" });
+    let list = json!({ "name": "all", "group": ["*"], "rule": [rule] });
+    let nacm = json!({ "ietf-netconf-acm:nacm": { "rule-list": [list] } }).to_string();
+    let path = "/restconf/data/ietf-netconf-acm:nacm";
+    assert_eq!(router.ask(ROOT, "PATCH", path, &[JSON], &nacm).status, 204);
+    assert_eq!(log(ANN, json!({ "limit": 1 })).status, 200);
+    assert_eq!(router.ask(ROOT, "DELETE", path, &[], "").status, 204);
+}
+
+/// Policy rules have counters, beside their configuration.
+fn policy_rules_are_counted(router: &Router) {
+    let path = "/restconf/data/ietf-routing:routing/stoa-policy:policy";
+    let policy = router.ask(ANN, "GET", path, &[], "").json()["stoa-policy:policy"].clone();
+    let rule = &policy["rule"][0];
+    assert_eq!(rule["refuse"], "prohibit", "{policy}");
+    let packets = rule["statistics"]["packets"].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(packets > 0, "the generator's packets match: {policy}");
+}
+
 #[test]
 fn the_web_page_gets_its_data() {
     let router = router();
+    the_last_hour_is_kept(&router);
+    traffic_that_may_not_be_read_is_not_told(&router);
+    policy_rules_are_counted(&router);
     routes_are_found_page_by_page(&router);
     frames_are_captured(&router);
     the_datastores_report_their_state(&router);
@@ -212,5 +315,6 @@ fn the_web_page_gets_its_data() {
     let input = nodes.as_array().unwrap().iter().find(|node| node["name"] == "ethernet-input");
     let next = input.unwrap()["next"].as_array().unwrap();
     assert!(next.contains(&json!("ip4-input")), "{next:?}");
+    the_log_is_read_by_right(&router);
     routes_that_may_not_be_read_are_not_found(&router);
 }

@@ -35,7 +35,7 @@ fn address(addresses: &__m512i, lane: usize) -> *const u8 {
 /// 4 bytes, which x86-64 performs whole.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-unsafe fn join_16(from: impl Fn(usize) -> *const u8) -> __m512i {
+pub(crate) unsafe fn join_16(from: impl Fn(usize) -> *const u8) -> __m512i {
     // SAFETY: guaranteed by the caller.
     let one = |lane: usize| unsafe { _mm_loadu_si32(from(lane)) };
     let two = |lane: usize| _mm_unpacklo_epi32(one(lane), one(lane + 1));
@@ -90,6 +90,18 @@ pub(crate) unsafe fn load_8(array: *const AtomicU64, positions: &[u32; 8]) -> __
             array.wrapping_add(position as usize).cast()
         })
     }
+}
+
+/// The words of an array at sixteen positions: those of lanes 0 to 7, and 8 to 15.
+///
+/// # Safety
+/// As for [`load_8`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+pub(crate) unsafe fn load_words(array: *const AtomicU64, positions: &__m512i) -> [__m512i; 2] {
+    let word = |lane: usize| array.wrapping_add(position(positions, lane)).cast();
+    // SAFETY: guaranteed by the caller.
+    unsafe { [join_8(word), join_8(|lane| word(lane + 8))] }
 }
 
 /// The 32 bits at sixteen addresses.

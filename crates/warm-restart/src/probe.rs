@@ -1,16 +1,22 @@
 //! The test capability: counts sequence numbers as fast as it can, so that tests can kill its process.
 //!
-//! A process starts it if `STOA_TEST_WARM_RESTART` names a file, to which it appends what the next process must find.
-//! [`verify`] reads this journal.
+//! Controller and forwarder have it in their lists of capabilities. It runs if `STOA_TEST_WARM_RESTART` names a file:
+//! each half appends to a file of its own what its next process must find. [`verify`] reads such a journal.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
-use crate::{Opened, Regions, Slot, State};
+use crate::{Opened, Slot, State};
 
-/// Names the journal.
+/// Names the journals.
 pub const ENVIRONMENT: &str = "STOA_TEST_WARM_RESTART";
+
+/// Entries of the region.
+pub const ENTRIES: usize = (STEADY + PASSING) as usize;
 
 /// Entries that stay.
 const STEADY: u64 = 48;
@@ -24,7 +30,7 @@ const END: &str = " .";
 
 crate::record! {
     /// A sequence number, and bytes that follow from it: a value that is put together from two would be noticed.
-    struct Sequence {
+    pub struct Sequence {
         number: u64,
         pattern: [u8; 40],
     }
@@ -37,9 +43,10 @@ impl Sequence {
     }
 }
 
-struct Probe;
+/// The region of the test capability.
+pub struct Sequences;
 
-impl State for Probe {
+impl State for Sequences {
     const NAME: &'static str = "test-sequences";
     const VERSION: u32 = 1;
     type Key = u64;
@@ -50,31 +57,66 @@ impl State for Probe {
     }
 }
 
-/// Starts the test capability on a thread of its own, if the environment asks for it.
-///
-/// # Errors
-/// The journal cannot be opened, or the system refuses memory or the thread.
-pub fn start_if_asked(regions: &mut Regions) -> std::io::Result<()> {
-    let Some(path) = std::env::var_os(ENVIRONMENT) else { return Ok(()) };
-    let journal = Journal(File::options().append(true).create(true).open(path)?);
-    let opened = regions.open((STEADY + PASSING) as usize)?;
-    let thread = std::thread::Builder::new().name("warm-restart".to_owned());
-    thread.spawn(move || {
-        // The end of the test removes the journal.
-        let _ = run(opened, journal);
-    })?;
-    Ok(())
-}
-
-struct Journal(File);
+/// What the next process must find, as lines of a file.
+#[derive(Clone, Debug)]
+pub struct Journal(Arc<File>);
 
 impl Journal {
-    fn line(&mut self, text: &str) -> std::io::Result<()> {
-        self.0.write_all(format!("{text}{END}\n").as_bytes())
+    /// The journal of this half of the router (`FILE.HALF`); `None`: the test capability does not run.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn of(half: &str) -> std::io::Result<Option<Self>> {
+        let Some(mut path) = std::env::var_os(ENVIRONMENT) else { return Ok(None) };
+        path.push(".");
+        path.push(half);
+        Ok(Some(Self::new(File::options().append(true).create(true).open(path)?)))
+    }
+
+    /// A journal in this file.
+    #[must_use]
+    pub fn new(file: File) -> Self {
+        Self(Arc::new(file))
+    }
+
+    fn line(&self, text: &str) -> std::io::Result<()> {
+        (&*self.0).write_all(format!("{text}{END}\n").as_bytes())
     }
 }
 
-fn run(opened: Opened<Probe>, mut journal: Journal) -> std::io::Result<()> {
+/// The thread that counts. Dropping it ends the thread, which leaves its entries to the next start.
+#[derive(Debug)]
+pub struct Counting {
+    is_ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Counting {
+    /// Continues with the entries of the last start.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(opened: Opened<Sequences>, journal: Journal) -> std::io::Result<Self> {
+        let is_ended = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&is_ended);
+        let thread = std::thread::Builder::new().name("warm-restart".to_owned());
+        let thread = thread.spawn(move || {
+            // The end of the test removes the journal.
+            let _ = run(opened, &journal, &ended);
+        })?;
+        Ok(Self { is_ended, thread: Some(thread) })
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+        // One that panicked has reported it on stderr.
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn run(opened: Opened<Sequences>, journal: &Journal, is_ended: &AtomicBool) -> std::io::Result<()> {
     let Opened { mut region, entries, report } = opened;
     // The last line of a killed process may be incomplete.
     let (left_out, pid) = (report.left_out + report.discarded.len(), std::process::id());
@@ -96,10 +138,13 @@ fn run(opened: Opened<Probe>, mut journal: Journal) -> std::io::Result<()> {
     }
     loop {
         for (slot, number) in &mut steady {
-            count(slot, number, &mut journal)?;
+            if is_ended.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            count(slot, number, journal)?;
             if number.is_multiple_of(4 * BATCH) {
                 if passing.len() as u64 == PASSING {
-                    let old: Slot<Probe> = passing.pop_front().expect("there are some");
+                    let old: Slot<Sequences> = passing.pop_front().expect("there are some");
                     let key = *old.key();
                     journal.line(&format!("removing {key}"))?;
                     region.remove(old);
@@ -114,7 +159,7 @@ fn run(opened: Opened<Probe>, mut journal: Journal) -> std::io::Result<()> {
     }
 }
 
-fn count(slot: &mut Slot<Probe>, number: &mut u64, journal: &mut Journal) -> std::io::Result<()> {
+fn count(slot: &mut Slot<Sequences>, number: &mut u64, journal: &Journal) -> std::io::Result<()> {
     for _ in 0..BATCH {
         *number += 1;
         slot.write(&Sequence::of(*number));

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 
 use zerocopy::IntoBytes;
 
@@ -29,6 +29,21 @@ pub struct Slot<S: State> {
     index: usize,
     generation: u64,
     key: S::Key,
+}
+
+/// Tells whether somebody has a region or a slot of it.
+#[derive(Debug)]
+pub(crate) struct Use(Weak<Mapping>);
+
+impl Use {
+    /// Nobody has it.
+    pub(crate) fn none() -> Self {
+        Self(Weak::new())
+    }
+
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.0.strong_count() > 0
+    }
 }
 
 /// What an earlier process left.
@@ -88,6 +103,10 @@ impl<S: State> Region<S> {
         let free = found.free;
         let region = Self { mapping: Arc::clone(&mapping), capacity, free, of: PhantomData };
         Ok(Adopted { region, entries, torn: found.torn, left_out: found.left_out })
+    }
+
+    pub(crate) fn in_use(&self) -> Use {
+        Use(Arc::downgrade(&self.mapping))
     }
 
     /// Entries that fit.

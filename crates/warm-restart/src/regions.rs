@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use crate::header::{self, Unusable};
 use crate::holder::{Holder, Inherited};
 use crate::message::is_name;
+use crate::probe::Journal;
 use crate::record::State;
-use crate::region::{Adopted, Region, Slot};
+use crate::region::{Adopted, Region, Slot, Use};
 
 /// The memory of this process that outlives it.
 #[derive(Debug)]
@@ -15,9 +16,18 @@ pub struct Regions {
     holder: Holder,
     /// What no capability has asked for yet.
     inherited: Inherited,
-    /// The last serial number of each name that was opened, and whether the region is still in use.
-    opened: BTreeMap<&'static str, (u64, bool)>,
+    /// The regions that this process has opened, by name.
+    opened: BTreeMap<&'static str, Last>,
     boot: u128,
+    journal: Option<Journal>,
+}
+
+/// The region that this process has opened last under a name.
+#[derive(Debug)]
+struct Last {
+    serial: u64,
+    /// `None` once it was discarded.
+    memory: Option<(OwnedFd, Use)>,
 }
 
 /// Entries of an earlier process: the right to write each of them, and its value.
@@ -62,6 +72,9 @@ fn parse(name: &str) -> Option<(&str, u64)> {
     Some((name, serial.parse().ok()?))
 }
 
+/// The newest memory that is usable: its serial number, its file, and what it has.
+type Newest<S> = (u64, OwnedFd, Adopted<S>);
+
 impl Regions {
     /// Memory that ends with this process, for tests of capabilities.
     #[must_use]
@@ -70,56 +83,71 @@ impl Regions {
     }
 
     fn with(holder: Holder, inherited: Inherited) -> Self {
-        Self { holder, inherited, opened: BTreeMap::new(), boot: header::boot_id() }
+        let boot = header::boot_id();
+        Self { holder, inherited, opened: BTreeMap::new(), boot, journal: None }
     }
 
-    /// Opens the region of a capability: with the entries of the earlier process, and with room for `capacity`.
+    /// The same for a process whose test capability ([`crate::probe`]) writes a journal.
+    #[must_use]
+    pub fn with_journal(self, journal: Option<Journal>) -> Self {
+        Self { journal, ..self }
+    }
+
+    /// The journal of the test capability; `None`: it does not run.
+    #[must_use]
+    pub fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+
+    /// Opens the region of a capability: with the entries of the earlier process, and with room for `capacity`. A
+    /// capability that starts a second time in this process finds the entries of its first start.
     ///
     /// # Errors
-    /// The system has not enough memory, or the region is open already.
+    /// The system has not enough memory, which loses nothing; or the region is in use: another capability has the same
+    /// name, or the first start has not ended.
     pub fn open<S: State>(&mut self, capacity: usize) -> std::io::Result<Opened<S>> {
-        let last = match self.opened.get(S::NAME) {
-            Some((_, true)) => return Err(std::io::ErrorKind::AlreadyExists.into()),
-            Some((last, false)) => *last,
-            None => 0,
-        };
-        let mut serials = self.take(S::NAME);
+        let mut found = self.take(S::NAME);
+        let mut last = 0;
+        if let Some(Last { serial, memory }) = self.opened.get_mut(S::NAME) {
+            if memory.as_ref().is_some_and(|(_, by)| by.is_in_use()) {
+                let cause = format!("the region {:?} is in use: end its capability first", S::NAME);
+                return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, cause));
+            }
+            last = *serial;
+            found.extend(memory.take().map(|(file, _)| (*serial, file)));
+        }
         // The newest first: a process that moved its entries to new memory may have been killed before it released
         // the old one.
-        serials.sort_unstable_by_key(|(serial, _)| std::cmp::Reverse(*serial));
-        let next = serials.first().map_or(last, |(serial, _)| *serial).saturating_add(1);
+        found.sort_unstable_by_key(|(serial, _)| std::cmp::Reverse(*serial));
+        let next = found.first().map_or(last, |(serial, _)| *serial).saturating_add(1);
         let mut report = Report::default();
-        let mut adopted: Option<(u64, Adopted<S>)> = None;
-        let mut outdated = Vec::new();
-        let mut is_lost = false;
-        for (serial, file) in serials {
-            if adopted.is_some() || is_lost {
-                outdated.push(serial);
-                continue;
-            }
-            match Region::adopt(&file, self.boot) {
-                Ok(found) => adopted = Some((serial, found)),
-                Err(reason) => {
-                    tracing::warn!("the state of {} is lost with its memory: {reason}", S::NAME);
-                    is_lost = reason.may_be_newest();
-                    report.discarded.push(reason);
-                    outdated.push(serial);
-                }
-            }
-        }
-        let (serial, region, entries) = match adopted {
-            Some((serial, found)) if found.left_out == 0 && found.region.capacity() == capacity => {
+        let (newest, mut outdated) = self.adopt_newest::<S>(found, &mut report);
+        let (serial, file, region, entries) = match newest {
+            Some((serial, file, found))
+                if found.left_out == 0 && found.region.capacity() == capacity =>
+            {
                 report.torn = found.torn;
-                (serial, found.region, found.entries)
+                (serial, file, found.region, found.entries)
             }
             other => {
-                outdated.extend(other.as_ref().map(|(serial, _)| *serial));
-                let old = other.map(|(_, found)| found);
-                let (region, entries) = self.renew(capacity, next, old, &mut report)?;
-                (next, region, entries)
+                let (old_file, old) =
+                    other.map(|(serial, file, found)| ((serial, file), found)).unzip();
+                match self.renew(capacity, next, old, &mut report) {
+                    Ok((file, region, entries)) => {
+                        outdated.extend(old_file.map(|(serial, _)| serial));
+                        (next, file, region, entries)
+                    }
+                    Err(error) => {
+                        let free =
+                            |(serial, file)| Last { serial, memory: Some((file, Use::none())) };
+                        self.opened.extend(old_file.map(|old| (S::NAME, free(old))));
+                        return Err(error);
+                    }
+                }
             }
         };
-        self.opened.insert(S::NAME, (serial, true));
+        let memory = Some((file, region.in_use()));
+        self.opened.insert(S::NAME, Last { serial, memory });
         for serial in outdated {
             self.release(S::NAME, serial);
         }
@@ -128,11 +156,36 @@ impl Regions {
         Ok(Opened { region, entries, report })
     }
 
+    /// Adopts the newest memory that is usable; also returns the serial numbers of what nobody needs any more.
+    fn adopt_newest<S: State>(
+        &self,
+        found: Vec<(u64, OwnedFd)>,
+        report: &mut Report,
+    ) -> (Option<Newest<S>>, Vec<u64>) {
+        let (mut newest, mut outdated, mut is_lost) = (None, Vec::new(), false);
+        for (serial, file) in found {
+            if newest.is_some() || is_lost {
+                outdated.push(serial);
+                continue;
+            }
+            match Region::adopt(&file, self.boot) {
+                Ok(adopted) => newest = Some((serial, file, adopted)),
+                Err(reason) => {
+                    tracing::warn!("the state of {} is lost with its memory: {reason}", S::NAME);
+                    is_lost = reason.may_be_newest();
+                    report.discarded.push(reason);
+                    outdated.push(serial);
+                }
+            }
+        }
+        (newest, outdated)
+    }
+
     /// Releases the memory of a capability that is no longer in use: nothing of it is found by the next process.
     pub fn discard<S: State>(&mut self) {
-        if let Some((serial, is_open)) = self.opened.get_mut(S::NAME) {
+        if let Some(Last { serial, memory }) = self.opened.get_mut(S::NAME) {
             let serial = *serial;
-            if std::mem::take(is_open) {
+            if memory.take().is_some() {
                 self.release(S::NAME, serial);
             }
         }
@@ -149,7 +202,7 @@ impl Regions {
         serial: u64,
         old: Option<Adopted<S>>,
         report: &mut Report,
-    ) -> std::io::Result<(Region<S>, Entries<S>)> {
+    ) -> std::io::Result<(OwnedFd, Region<S>, Entries<S>)> {
         let (mut region, file) = Region::create(capacity, self.boot)?;
         let mut entries = Vec::new();
         if let Some(old) = old {
@@ -162,7 +215,7 @@ impl Regions {
             }
         }
         self.hold(S::NAME, serial, &file);
-        Ok((region, entries))
+        Ok((file, region, entries))
     }
 
     fn hold(&self, name: &str, serial: u64, file: &OwnedFd) {

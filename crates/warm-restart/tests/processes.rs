@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use stoa_warm_restart::probe::{Counting, Journal};
 use stoa_warm_restart::{CHILD_ENVIRONMENT, DescriptorStore, Taken, probe, regions};
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -28,7 +29,9 @@ fn play_a_role() {
         Ok("probe") => {
             // A failed test leaves no process behind.
             nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).unwrap();
-            probe::start_if_asked(&mut regions()).unwrap();
+            let journal = Journal::of("probe").unwrap().unwrap();
+            let opened = regions().open(probe::ENTRIES).unwrap();
+            let _counting = Counting::start(opened, journal).unwrap();
             loop {
                 std::thread::park();
             }
@@ -73,15 +76,21 @@ impl Lives {
         self.folder.path().join("journal")
     }
 
+    /// The journal of all probes.
+    fn journal_of_probe(&self) -> std::path::PathBuf {
+        self.journal().with_extension("probe")
+    }
+
     fn read(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(self.journal()).unwrap_or_default()).into_owned()
+        let journal = std::fs::read(self.journal_of_probe()).unwrap_or_default();
+        String::from_utf8_lossy(&journal).into_owned()
     }
 
     /// Starts the next process, waits until it counts, and for a random moment up to 5 ms.
     fn start(&mut self, start: impl FnOnce(&Path) -> Child) -> Child {
-        let journal = self.journal();
+        let journal = self.journal_of_probe();
         let written = std::fs::metadata(&journal).map_or(0, |file| file.len());
-        let process = start(&journal);
+        let process = start(&self.journal());
         self.number += 1;
         wait_until("the next process is ready", || {
             let mut new = String::new();
@@ -168,6 +177,11 @@ fn ten_lives_under_systemd(role: &str) {
         let start = |journal: &Path| under_systemd(process(role, journal), &store, &socket);
         let running = lives.start(start);
         let probe = lives.probe();
+        // A supervisor that is killed together with its child must have passed on what the child sent.
+        wait_until("systemd holds the memory", || {
+            store.receive(notify.as_fd());
+            store.held().count() == 1
+        });
         kill(running);
         if role == "supervisor" {
             // systemd kills what remains of a unit.

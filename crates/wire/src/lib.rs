@@ -20,6 +20,7 @@ mod build_error;
 pub mod arp;
 pub mod bfd;
 pub mod checksum;
+pub mod echo;
 pub mod ethernet;
 pub mod gre;
 pub mod icmp4;

@@ -39,7 +39,7 @@ pub fn print(tree: &DataTree<'_>) -> Result<String, Vec<ValidationError>> {
     }
 }
 
-/// The difference of two trees as a text for [`apply_difference`].
+/// The difference of two trees as a text for [`apply_difference`]. Both have the containers of what they lack.
 ///
 /// # Errors
 /// When libyang cannot compare or print them.
@@ -47,7 +47,7 @@ pub fn difference(
     old: &DataTree<'static>,
     new: &DataTree<'static>,
 ) -> Result<String, Vec<ValidationError>> {
-    let difference = old.diff(new, DataDiffFlags::empty()).map_err(|error| internal(&error))?;
+    let difference = old.diff(new, DataDiffFlags::DEFAULTS).map_err(|error| internal(&error))?;
     let flags = DataPrinterFlags::WITH_SIBLINGS
         | DataPrinterFlags::WD_ALL
         | DataPrinterFlags::KEEP_EMPTY_CONT
@@ -71,12 +71,33 @@ pub fn apply_difference(
         DataParserFlags::NO_VALIDATION | DataParserFlags::STRICT | DataParserFlags::NO_STATE;
     let none = DataValidationFlags::empty();
     let (context, format) = (schema().context(), DataFormat::JSON);
-    let apply = || {
-        let parsed = DataDiff::parse_string(context, difference, format, flags, none)?;
-        tree.diff_apply(&parsed)
-    };
-    let (applied, errors) = collect_errors(apply);
+    let parse = || DataDiff::parse_string(context, difference, format, flags, none);
+    let (parsed, errors) = collect_errors(parse);
+    let parsed = parsed.map_err(|error| invalid(&error, &errors))?;
+    add_containers(tree, &parsed);
+    let (applied, errors) = collect_errors(|| tree.diff_apply(&parsed));
     applied.map_err(|error| invalid(&error, &errors))
+}
+
+/// Adds the containers that a difference leads through: a text does not have those that are empty.
+fn add_containers(tree: &mut DataTree<'static>, difference: &DataDiff<'_>) {
+    let tops = difference.tree().reference().into_iter().flat_map(|it| it.inclusive_siblings());
+    let mut pending: Vec<_> = tops.collect();
+    while let Some(node) = pending.pop() {
+        let operation = node.meta().find(|meta| meta.name() == "operation");
+        if operation.is_some_and(|meta| meta.value() != "none") {
+            continue;
+        }
+        if node.schema().is_np_container() {
+            let path = node.path();
+            // Refused where the list entry above it is missing: then the difference does not fit.
+            let _ = collect_errors(|| {
+                let is_there = tree.find_path(&path).is_ok();
+                if is_there { Ok(()) } else { tree.new_path(&path, None, false).map(drop) }
+            });
+        }
+        pending.extend(node.children());
+    }
 }
 
 /// The errors that libyang reported for data of a client.
@@ -86,7 +107,7 @@ pub fn invalid(error: &yang5::Error, reported: &[LibyangError]) -> Vec<Validatio
 
 /// An internal error of libyang.
 pub fn internal(error: &yang5::Error) -> Vec<ValidationError> {
-    let cause = format!("libyang: {}", error.msg.as_deref().unwrap_or("no message"));
+    let cause = format!("an internal error of the YANG library (code {})", error.errcode);
     one("/", cause, "Report this with the configuration: it is a bug of Stoa.")
 }
 
@@ -135,6 +156,12 @@ mod tests {
                 assert_eq!(print(&from).unwrap(), print(&to).unwrap(), "{difference}");
             }
         }
+        // The text of a tree does not have empty containers, which the difference leads through.
+        let empty = || parse(r#"{"ietf-interfaces:interfaces": {}}"#).unwrap();
+        let [mut bare, to] = [&texts[0], &texts[4]].map(|text| parse(text).unwrap());
+        let difference = difference(&empty(), &to).unwrap();
+        apply_difference(&mut bare, &difference).unwrap();
+        assert_eq!(print(&bare).unwrap(), print(&to).unwrap());
         let mut tree = parse("{}").unwrap();
         for wrong in ["", "{", "nonsense", "{\"a\": 1}"] {
             assert!(apply_difference(&mut tree, wrong).is_err(), "{wrong}");

@@ -3,6 +3,7 @@
 use yang5::context::Context;
 use yang5::schema::{SchemaNode, SchemaPathFormat};
 
+use crate::cause::{self, quoted};
 use crate::error::{ValidationError, ValidationErrors};
 use crate::libyang::LibyangError;
 use crate::schema_text::allowed_values;
@@ -13,7 +14,7 @@ pub fn errors(context: &Context, reported: &[LibyangError]) -> Vec<ValidationErr
     let mut errors = ValidationErrors::default();
     for (index, error) in reported.iter().enumerate() {
         if !follows(error, &reported[..index]) {
-            errors.add(path(error), cause(error), fix(context, error));
+            errors.add(path(error), cause::of(error), fix(context, error));
         }
         errors.add_more(error.more);
     }
@@ -62,20 +63,6 @@ fn follows(error: &LibyangError, before: &[LibyangError]) -> bool {
     is_refused_key || before.iter().any(is_refused)
 }
 
-fn cause(error: &LibyangError) -> String {
-    let message = error.message.trim_end_matches('.');
-    let first = quoted(message).first().copied().unwrap_or_default();
-    for (target, what) in [("/if:interface/if:name", "interface"), ("stoa-vrf:vrf/", "VRF")] {
-        if message.contains("Invalid leafref value") && message.contains(target) {
-            return format!("there is no {what} \"{first}\"");
-        }
-    }
-    if message.starts_with("Unsatisfied pattern") {
-        return format!("\"{first}\" does not have the right form");
-    }
-    message.to_owned()
-}
-
 fn path(error: &LibyangError) -> String {
     let path = match (&error.data_path, &error.schema_path) {
         (data, _) if !data.is_empty() => data.clone(),
@@ -86,11 +73,6 @@ fn path(error: &LibyangError) -> String {
         0 | 1 => path,
         line => format!("{path} (line {line})"),
     }
-}
-
-/// The `"quoted"` parts of a message.
-fn quoted(message: &str) -> Vec<&str> {
-    message.split('"').skip(1).step_by(2).collect()
 }
 
 fn fix(context: &Context, error: &LibyangError) -> String {
@@ -170,6 +152,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("ip-address-no-zone", "an address such as 10.0.0.1 or fd00::1"),
     ("ipv4-prefix", "an IPv4 prefix such as 10.0.0.0/8"),
     ("ipv6-prefix", "an IPv6 prefix such as fd00::/64"),
+    (
+        "file-path",
+        "the name of a file in the folder of capture files (--pcap-folder), such as lan.pcap, and no path outside of it",
+    ),
+    (
+        "socket-path",
+        "the name of a socket in the folder of memif sockets (--memif-folder), such as lan.sock",
+    ),
     ("mac-address", "a MAC address such as 02:00:00:00:00:01"),
     ("phys-address", "a MAC address such as 02:00:00:00:00:01"),
 ];

@@ -1,12 +1,13 @@
 //! The YANG modules, compiled by libyang: schema, validation, and errors with their fix.
 //!
 //! `sources` has the text of the modules, `schema` compiles them and validates, `data` parses and prints trees, `read`
-//! reads their values, and `fix` converts the errors of libyang (`libyang`, `place`) to errors with path, cause and
-//! fix. `identities`, `renamed_names`, `schema_text` and `unsupported` know what libyang does not say, `secrets` knows
-//! which leaves are secret, and `memory` gives back what trees left. Nothing here depends on what a configuration
-//! means: that is the controller's.
+//! reads their values, and `fix` and `cause` convert the errors of libyang (`libyang`, `place`) to errors with path,
+//! cause and fix. `identities`, `renamed_names`, `schema_text` and `unsupported` know what libyang does not say,
+//! `secrets` knows which leaves are secret, and `memory` gives back what trees left. Nothing here depends on what a
+//! configuration means: that is the controller's.
 #![deny(unsafe_code)]
 
+mod cause;
 pub mod data;
 pub mod error;
 mod fix;

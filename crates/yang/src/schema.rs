@@ -28,6 +28,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("ietf-restconf-monitoring", &[]),
     ("ietf-vrrp", &["validate-interval-errors", "validate-address-list-errors"]),
     ("ietf-yang-library", &[]),
+    ("stoa-annotations", &[]),
     ("stoa-bfd", &[]),
     ("stoa-datastore", &[]),
     ("stoa-forwarder", &[]),

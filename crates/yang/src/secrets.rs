@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn the_secrets_of_the_modules_are_known() {
-        assert_eq!(names(), ["secret", "shared-secret", "password-hash"]);
+        assert_eq!(names(), ["inactive-lines", "secret", "shared-secret", "password-hash"]);
     }
 
     #[test]

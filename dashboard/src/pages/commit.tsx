@@ -2,12 +2,13 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { load } from "../candidate";
+import { useCell } from "../cell";
 import { Changes } from "../changes";
 import { look } from "../events";
 import { count } from "../figures";
 import { Card, Faults, Field, Notice, Waiting, typed } from "../parts";
 import { usePoll } from "../poll";
-import { type Failure, call } from "../server";
+import { type Failure, call, routerName, user } from "../server";
 import type { Change } from "../yang";
 
 const WITHIN: [number, string][] = [
@@ -35,6 +36,7 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
   const [done, setDone] = useState<Done>();
   const { data, failure, again } = usePoll(() => call<{ change?: Change[] }>("stoa-datastore:compare"), 0, [turn]);
   const list = data?.change ?? [];
+  const router = routerName(useCell(user));
   const act = async (work: () => Promise<Done | undefined>): Promise<void> => {
     setBusy(true);
     setWrong(undefined);
@@ -75,7 +77,7 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
       {wrong?.faults.some((fault) => fault.message.includes(CUTS_OFF)) && (
         <Notice mood="warn">
           Choose “rolled back … unless confirmed” below: without your confirmation, the router rolls back by itself.{" "}
-          <button onClick={() => commit(true)}>Commit permanently (force)</button>
+          <button onClick={() => commit(true)}>Commit to {router} permanently (force)</button>
         </Notice>
       )}
       <Card title="Changes in the candidate" wide>
@@ -94,7 +96,7 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
           </Field>
           <span class="buttons">
             <button class="main" disabled={isBusy || list.length === 0}>
-              {isBusy ? "Committing …" : "Commit"}
+              {isBusy ? "Committing …" : `Commit to ${router}`}
             </button>
             <button type="button" disabled={isBusy || list.length === 0} onClick={discard}>
               Discard changes

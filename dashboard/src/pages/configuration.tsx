@@ -1,6 +1,6 @@
 // The configuration editor: forms for frequent changes, the whole candidate as JSON, and the commit.
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { candidate, load } from "../candidate";
 import { useCell } from "../cell";
 import { editions, datastoreStatus } from "../events";
@@ -11,9 +11,11 @@ import { CommitForm } from "./commit";
 import { InterfaceForm } from "./edit_interfaces";
 import { JsonEditor } from "./edit_json";
 import { RouteForm } from "./edit_routes";
+import { NewInterface } from "./new_interface";
 
 const TABS: [string, string][] = [
   ["interfaces", "Interfaces"],
+  ["new", "New interface"],
   ["routes", "Static routes"],
   ["json", "All as JSON"],
   ["commit", "Changes and commit"],
@@ -30,10 +32,13 @@ export function Configuration(): JSX.Element {
   }, [turn]);
   const tab = TABS.some(([name]) => name === rest[0]) ? (rest[0] ?? "interfaces") : "interfaces";
   const whole = held ?? data;
+  const tabs = useRef<HTMLElement>(null);
+  // On a phone, the current tab may be outside of what is seen.
+  useEffect(() => tabs.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [tab]);
   return (
     <>
       <p class="note">Changes go into the candidate. A commit applies all of them, or none.</p>
-      <nav class="tabs" aria-label="Parts of the editor">
+      <nav class="tabs" ref={tabs} aria-label="Parts of the editor">
         {TABS.map(([name, words]) => (
           <a href={link("configuration", [name])} aria-current={name === tab ? "page" : undefined}>
             {words}
@@ -43,6 +48,7 @@ export function Configuration(): JSX.Element {
       </nav>
       <Waiting failure={failure} data={whole} />
       {whole && tab === "interfaces" && <InterfaceForm whole={whole} chosen={rest[1] ?? ""} />}
+      {whole && tab === "new" && <NewInterface whole={whole} />}
       {whole && tab === "routes" && <RouteForm whole={whole} />}
       {whole && tab === "json" && <JsonEditor whole={whole} />}
       {tab === "commit" && <CommitForm turn={turn} />}

@@ -4,9 +4,11 @@ import { useEffect, useState } from "preact/hooks";
 import { at, below, copy, entries, save } from "../candidate";
 import type { Members } from "../edits";
 import { Card, Faults, Field, Notice, typed } from "../parts";
+import { NEW_VRF, PORT, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
 import { prefix } from "../prefixes";
 import { go, link } from "../route";
 import type { Failure } from "../server";
+import { VrfFields } from "./new_interface";
 
 const INTERFACES = "ietf-interfaces:interfaces";
 type Version = 4 | 6;
@@ -16,6 +18,10 @@ const nameOf = (version: Version): string => `ietf-ip:ipv${version}`;
 interface Form {
   enabled: boolean;
   description: string;
+  /** That of the port; "": the default. */
+  mtu: string;
+  vrf: string;
+  newVrf: string;
   4: FamilyForm;
   6: FamilyForm;
 }
@@ -34,9 +40,22 @@ function familyOf(one: Members, version: Version): FamilyForm {
 const formOf = (one: Members): Form => ({
   enabled: one["enabled"] !== false,
   description: String(one["description"] ?? ""),
+  mtu: String(at(one, PORT)?.["mtu"] ?? ""),
+  vrf: String(one[VRF] ?? ""),
+  newVrf: "",
   4: familyOf(one, 4),
   6: familyOf(one, 6),
 });
+
+/** Sets MTU and VRF. */
+function putLink(whole: Members, one: Members, form: Form): void {
+  const port = at(one, PORT);
+  if (port && form.mtu.trim() === "") delete port["mtu"];
+  else if (port) port["mtu"] = Number(form.mtu);
+  const vrf = addVrf(whole, form.vrf, form.newVrf);
+  if (vrf === "") delete one[VRF];
+  else one[VRF] = vrf;
+}
 
 /** Sets the values of the form in the interface; other nodes stay. */
 function put(one: Members, form: Form, before: Form): void {
@@ -121,31 +140,57 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
   const [form, setForm] = useState<Form | undefined>(before);
   const [failure, setFailure] = useState<Failure>();
   const [saved, setSaved] = useState("");
-  useEffect(() => setForm(before), [name, mark]);
+  // What the form began with: `mark` differs from it when another user changed the interface.
+  const [base, setBase] = useState({ name, mark });
+  const isTouched = base.name === name && JSON.stringify(form) !== base.mark;
+  const reset = (): void => {
+    setForm(before);
+    setBase({ name, mark });
+  };
+  useEffect(() => {
+    // An edited form stays as it is.
+    if (!isTouched || JSON.stringify(form) === mark) reset();
+  }, [name, mark]);
   useEffect(() => {
     setSaved("");
     setFailure(undefined);
   }, [name]);
-  if (list.length === 0) return <Notice mood="idle">The candidate has no interface. Add one as JSON.</Notice>;
-  const send = async (event: Event): Promise<void> => {
-    event.preventDefault();
-    if (!form || !before) return;
+  const create = (
+    <a class="button" href={link("configuration", ["new"])}>
+      New interface
+    </a>
+  );
+  if (list.length === 0) return <Notice mood="idle">The candidate has no interface. {create}</Notice>;
+  const change = async (words: string, work: (desired: Members) => void): Promise<void> => {
     const desired = copy(whole);
-    const mine = entries(at(desired, INTERFACES), "interface").find((it) => it["name"] === name);
-    if (!mine) return;
-    put(mine, form, before);
+    work(desired);
     setSaved("");
     setFailure(undefined);
     try {
       await save(whole, desired);
-      setSaved(`${name} is saved in the candidate.`);
+      setSaved(words);
     } catch (error) {
       setFailure(error as Failure);
     }
   };
+  const send = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    await change(`${name} is saved in the candidate.`, (desired) => {
+      const mine = entries(at(desired, INTERFACES), "interface").find((it) => it["name"] === name);
+      if (!mine || !form || !before) return;
+      put(mine, form, before);
+      putLink(desired, mine, form);
+    });
+  };
+  const remove = async (): Promise<void> =>
+    change(`${name} is removed from the candidate.`, (desired) => {
+      const all = below(desired, INTERFACES);
+      all["interface"] = entries(all, "interface").filter((it) => it["name"] !== name);
+    });
+  const linkWrong = form && (mtuComplaint(form.mtu) || (form.vrf === NEW_VRF ? vrfComplaint(form.newVrf, whole) : ""));
   const isWrong = form !== undefined && ([4, 6] as const).some((version) => form[version].addresses.some((text) => complaint(text, version) !== ""));
   return (
-    <Card title="Interface" wide>
+    <Card title="Interface" wide tools={create}>
       <form class="column" onSubmit={(event) => void send(event)}>
         <Field label="Name">
           <select value={name} onChange={(event) => go(link("configuration", ["interfaces", typed(event)]))}>
@@ -163,15 +208,33 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
             <Field label="Description">
               <input name="description" value={form.description} onInput={(event) => setForm({ ...form, description: typed(event) })} />
             </Field>
+            {one && at(one, PORT) && (
+              <Field label="MTU in bytes" hint="if empty, the default of the port">
+                <input name="mtu" class="mono" value={form.mtu} onInput={(event) => setForm({ ...form, mtu: typed(event) })} inputMode="numeric" autocomplete="off" />
+              </Field>
+            )}
+            <VrfFields list={vrfs(whole)} vrf={form.vrf} newVrf={form.newVrf} set={(part) => setForm({ ...form, ...part })} />
+            {linkWrong && <p class="wrong">{linkWrong}</p>}
             <Addresses version={4} form={form[4]} set={(family) => setForm({ ...form, 4: family })} />
             <Addresses version={6} form={form[6]} set={(family) => setForm({ ...form, 6: family })} />
+            {isTouched && base.mark !== mark && (
+              <Notice mood="warn" live>
+                {name} was changed in the candidate meanwhile. Saving replaces what the form has.{" "}
+                <button type="button" class="quiet" onClick={reset}>
+                  Reload the form
+                </button>
+              </Notice>
+            )}
             <span class="buttons">
-              <button class="main" disabled={isWrong || JSON.stringify(form) === mark}>
+              <button class="main" disabled={isWrong || Boolean(linkWrong) || JSON.stringify(form) === mark}>
                 Save to candidate
               </button>
               <a class="button" href={link("configuration", ["commit"])}>
                 Changes and commit
               </a>
+              <button type="button" onClick={() => void remove()}>
+                Remove {name}
+              </button>
             </span>
           </>
         ) : (

@@ -1,14 +1,72 @@
-// The whole candidate as JSON, with errors of the router at their lines.
+// The whole candidate as JSON, with errors marked at their places.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { candidate, save } from "../candidate";
+import type { CodeEditor, Mark } from "../code_editor";
 import type { Members } from "../edits";
-import { Card, Faults, Notice, typed } from "../parts";
-import { broken, lineOf, locate } from "../json_places";
+import { broken, lineEnd, locate, placeOf } from "../json_places";
+import { Card, Faults, Notice } from "../parts";
 import { link } from "../route";
 import type { Failure } from "../server";
 
 const shown = (whole: Members): string => JSON.stringify(whole, null, 2);
+
+/** A mark from a position to the end of its line. */
+const markAt = (text: string, at: number, message: string): Mark => {
+  const end = lineEnd(text, at);
+  return { from: end > at ? at : Math.max(0, at - 1), to: end, message };
+};
+
+/** The editor in an element, once it is loaded. */
+function useEditor(text: string, change: (text: string) => void): { room: { current: HTMLDivElement | null }; editor: CodeEditor | undefined; problem: string } {
+  const room = useRef<HTMLDivElement>(null);
+  const [editor, setEditor] = useState<CodeEditor>();
+  const [problem, setProblem] = useState("");
+  const current = useRef(change);
+  current.current = change;
+  useEffect(() => {
+    let isOver = false;
+    let opened: CodeEditor | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const load = (): void => {
+      import("../code_editor").then(
+        ({ open }) => {
+          if (isOver || !room.current) return;
+          opened = open(room.current, text, "The candidate as JSON", (now) => current.current(now));
+          setProblem("");
+          setEditor(opened);
+        },
+        () => {
+          if (isOver) return;
+          setProblem("The router does not answer with the editor. The page tries again.");
+          timer = setTimeout(load, 2_000);
+        },
+      );
+    };
+    load();
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+      opened?.close();
+    };
+  }, []);
+  useEffect(() => editor?.setText(text), [editor, text]);
+  return { room, editor, problem };
+}
+
+/** Lists whose order the router stores differently. */
+const Disordered = ({ paths, line }: { paths: string[]; line: (path: string) => JSX.Element | undefined }): JSX.Element => (
+  <Notice mood="warn" live>
+    The router stores another order than entered. The text shows the stored order: check it before you commit.
+    <ul class="faults">
+      {paths.map((path) => (
+        <li>
+          <code>{path}</code> {line(path)}
+        </li>
+      ))}
+    </ul>
+  </Notice>
+);
 
 export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
   const [base, setBase] = useState(whole);
@@ -16,7 +74,7 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
   const [failure, setFailure] = useState<Failure>();
   const [isSaved, setSaved] = useState(false);
   const [disordered, setDisordered] = useState<string[]>([]);
-  const area = useRef<HTMLTextAreaElement>(null);
+  const { room, editor, problem } = useEditor(text, setText);
   const isTouched = text !== shown(base);
   useEffect(() => {
     // Changes of others are shown while the text is unmodified.
@@ -26,24 +84,17 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
     }
   }, [whole]);
   const wrong = broken(text);
-  const jump = (begin: number, end: number): void => {
-    const box = area.current;
-    if (!box) return;
-    box.focus();
-    box.setSelectionRange(begin, end);
-    const height = box.scrollHeight / text.split("\n").length;
-    box.scrollTop = (lineOf(text, begin) - 4) * height;
-  };
-  const line = (path: string): JSX.Element | undefined => {
-    if (wrong) return undefined;
-    const begin = locate(text, path);
-    const end = text.indexOf("\n", begin);
-    return (
-      <button type="button" class="quiet" onClick={() => jump(begin, end < 0 ? text.length : end)}>
-        line {lineOf(text, begin)}
-      </button>
-    );
-  };
+  const faults = failure?.faults ?? [];
+  useEffect(() => {
+    if (wrong) editor?.setMarks([markAt(text, wrong.at, wrong.message)]);
+    else editor?.setMarks(faults.filter(({ path }) => path !== "").map(({ path, message }) => markAt(text, locate(text, path), message)));
+  }, [editor, text, failure]);
+  const jump = (at: number): JSX.Element => (
+    <button type="button" class="quiet" onClick={() => editor?.select(at, lineEnd(text, at))}>
+      {placeOf(text, at)}
+    </button>
+  );
+  const line = (path: string): JSX.Element | undefined => (wrong ? undefined : jump(locate(text, path)));
   const send = async (event: Event): Promise<void> => {
     event.preventDefault();
     setFailure(undefined);
@@ -70,15 +121,18 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
   };
   const isBehind = isTouched && shown(base) !== shown(whole);
   return (
-    <Card title="The whole candidate" note="passwords and secrets are hidden and stay unchanged" wide>
+    <Card title="The whole candidate" note="passwords and secrets are hidden and stay unchanged; Ctrl+F searches" wide>
       <form onSubmit={(event) => void send(event)}>
-        <label class="unseen" for="json">
-          The candidate as JSON
-        </label>
-        <textarea id="json" ref={area} class="mono" rows={26} value={text} onInput={(event) => setText(typed(event))} spellcheck={false} wrap="off" aria-invalid={wrong !== undefined} />
+        {problem && <Notice mood="warn">{problem}</Notice>}
+        <div class="code" ref={room} />
+        {!editor && !problem && (
+          <p class="loading" role="status">
+            Loading the editor …
+          </p>
+        )}
         {wrong && (
           <p class="wrong" role="status">
-            Line {wrong.line}: {wrong.message}
+            {jump(wrong.at)}: {wrong.message}
           </p>
         )}
         {isBehind && (
@@ -86,24 +140,13 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
             The candidate was changed meanwhile. Only your changes are sent; “Reload” discards them.
           </Notice>
         )}
-        <Faults faults={failure?.faults ?? []} locate={line} />
+        <Faults faults={faults} locate={line} />
         {isSaved && (
           <Notice mood="good" live>
             Saved in the candidate. <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
           </Notice>
         )}
-        {disordered.length > 0 && (
-          <Notice mood="warn" live>
-            The router stores another order than entered. The text shows the stored order: check it before you commit.
-            <ul class="faults">
-              {disordered.map((path) => (
-                <li>
-                  <code>{path}</code> {line(path)}
-                </li>
-              ))}
-            </ul>
-          </Notice>
-        )}
+        {disordered.length > 0 && <Disordered paths={disordered} line={line} />}
         <span class="buttons">
           <button class="main" disabled={wrong !== undefined || !isTouched}>
             Save to candidate

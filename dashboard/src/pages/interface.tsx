@@ -1,12 +1,13 @@
 // One interface: traffic, counters, configuration and state.
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
-import { Chart, DROPPED, RECEIVED, SENT, SPAN_S } from "../chart";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Chart, DROPPED, RECEIVED, SENT, SpanChoice } from "../chart";
 import { bitRate, count, duration, moment, number, packetRate } from "../figures";
 import { Card, Notice, State, Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { Meter, Series } from "../rates";
 import { link } from "../route";
+import { history, seed, useReturns } from "../traffic";
 import { type Interface as InterfaceData, oneInterface } from "../yang";
 import { countersOf, stateOf } from "./interfaces";
 import { NeighborTable, neighborsOf } from "./neighbors";
@@ -86,8 +87,9 @@ function Facts({ one }: { one: InterfaceData }): JSX.Element {
 
 export function Interface({ name }: { name: string }): JSX.Element {
   const meter = useRef(new Meter());
-  const bits = useRef(new Series(2, SPAN_S + 10));
-  const packets = useRef(new Series(3, SPAN_S + 10));
+  const bits = useRef(new Series(2));
+  const packets = useRef(new Series(3));
+  const [seeded, setSeeded] = useState(0);
   const { data, failure, at } = usePoll((signal) => oneInterface(name, signal), 1_000, [name]);
   const rates = data && at > 0 ? meter.current.take(countersOf([data]), at) : meter.current.current;
   const rate = (counter: string): number | null => rates.get(`${name} ${counter}`) ?? null;
@@ -97,6 +99,12 @@ export function Interface({ name }: { name: string }): JSX.Element {
     bits.current.add(now, [rate("in-bits"), rate("out-bits")]);
     packets.current.add(now, [rate("in"), rate("out"), rate("drops")]);
   }, [at]);
+  useReturns(async () => {
+    const { times, interfaces } = await history([name]);
+    const mine = interfaces.get(name);
+    if (mine) seed(bits.current, packets.current, times, mine);
+    setSeeded(performance.now());
+  }, [name]);
   if (!data) {
     return failure?.status === 404 ? (
       <Notice mood="warn">
@@ -114,10 +122,10 @@ export function Interface({ name }: { name: string }): JSX.Element {
       </p>
       <Waiting failure={failure} data={data} />
       <div class="cards">
-        <Card title="Traffic" wide>
+        <Card title="Traffic" wide tools={<SpanChoice />}>
           <div class="charts">
-            <Chart title="Bits per second" lines={[RECEIVED, SENT]} series={bits.current} turn={at} unit={bitRate} />
-            <Chart title="Packets per second" lines={[RECEIVED, SENT, { ...DROPPED, name: "dropped, missed" }]} series={packets.current} turn={at} unit={packetRate} />
+            <Chart title="Bits per second" lines={[RECEIVED, SENT]} series={bits.current} turn={at + seeded} unit={bitRate} />
+            <Chart title="Packets per second" lines={[RECEIVED, SENT, { ...DROPPED, name: "dropped, missed" }]} series={packets.current} turn={at + seeded} unit={packetRate} />
           </div>
         </Card>
         <Facts one={data} />

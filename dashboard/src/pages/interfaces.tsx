@@ -6,6 +6,8 @@ import { Card, type Column, Field, type Mood, State, Table, Waiting, typed } fro
 import { usePoll } from "../poll";
 import { Meter } from "../rates";
 import { link } from "../route";
+import { largest, sparkline } from "../sparkline";
+import { type Rates, history } from "../traffic";
 import { type Family, type Interface, interfaces } from "../yang";
 
 /** Maximum number of rows: use the search for others. */
@@ -38,6 +40,33 @@ export function countersOf(list: Interface[]): Map<string, number> {
   return found;
 }
 
+/** Size of a sparkline. */
+const [WIDTH, HEIGHT] = [112, 26];
+/** Interval of a sparkline's values, and between two requests for them, in seconds. */
+const MINUTE_S = 60;
+
+function Sparkline({ rates }: { rates: Rates | undefined }): JSX.Element {
+  if (!rates) return <span class="note">–</span>;
+  const lines = [rates["in-bits"], rates["out-bits"]];
+  // Both have the same scale.
+  const most = largest(...lines);
+  const words = `Last hour: at most ${bitRate(most)}`;
+  return (
+    <svg class="spark" width={WIDTH} height={HEIGHT} role="img" aria-label={words}>
+      <title>{words}</title>
+      {lines.map((line, at) => (
+        <path class={at === 0 ? "in" : "out"} d={sparkline(line, most, WIDTH, HEIGHT)} />
+      ))}
+    </svg>
+  );
+}
+
+/** The traffic of the last hour of the listed interfaces, read again every minute. */
+function useSparks(names: string[]): Map<string, Rates> {
+  const { data } = usePoll(async () => (names.length > 0 ? (await history(names, MINUTE_S)).interfaces : new Map<string, Rates>()), MINUTE_S * 1_000, [names.join(" ")]);
+  return data ?? new Map<string, Rates>();
+}
+
 export function Interfaces(): JSX.Element {
   const [search, setSearch] = useState("");
   const meter = useRef(new Meter());
@@ -47,9 +76,10 @@ export function Interfaces(): JSX.Element {
     const value = rates.get(`${one.name} ${name}`);
     return value === undefined ? "–" : words(value);
   };
-  if (!data) return <Waiting failure={failure} data={data} />;
   const query = search.trim().toLowerCase();
-  const found = data.filter((one) => `${one.name} ${one.description ?? ""} ${addressesOf(one).join(" ")}`.toLowerCase().includes(query));
+  const found = (data ?? []).filter((one) => `${one.name} ${one.description ?? ""} ${addressesOf(one).join(" ")}`.toLowerCase().includes(query));
+  const names = found.slice(0, ROWS).map((one) => one.name);
+  const sparks = useSparks(names);
   const columns: Column<Interface>[] = [
     {
       name: "Interface",
@@ -61,6 +91,7 @@ export function Interfaces(): JSX.Element {
       ),
     },
     { name: "State", show: (one) => <State mood={stateOf(one).mood}>{stateOf(one).words}</State> },
+    { name: "Last hour", show: (one) => <Sparkline rates={sparks.get(one.name)} /> },
     {
       name: "Addresses",
       show: (one) => (
@@ -73,14 +104,30 @@ export function Interfaces(): JSX.Element {
     },
     { name: "Received", right: true, show: (one) => <span class="stack">{rate(one, "in-bits", bitRate)}<small>{rate(one, "in", packetRate)}</small></span> },
     { name: "Sent", right: true, show: (one) => <span class="stack">{rate(one, "out-bits", bitRate)}<small>{rate(one, "out", packetRate)}</small></span> },
-    { name: "Dropped, missed", right: true, show: (one) => rate(one, "drops", packetRate) },
-    { name: "Driver", extra: true, show: (one) => one["stoa-interfaces:port-state"]?.driver ?? one["lower-layer-if"]?.map((name) => `on ${name}`).join() ?? "" },
-    { name: "MTU", right: true, extra: true, show: (one) => (one["stoa-interfaces:port-state"]?.mtu ? `${one["stoa-interfaces:port-state"].mtu} B` : "") },
+    { name: "Dropped", right: true, show: (one) => rate(one, "drops", packetRate) },
+    {
+      name: "Port",
+      extra: true,
+      show: (one) => {
+        const port = one["stoa-interfaces:port-state"] ?? {};
+        return (
+          <span class="stack">
+            {port.driver ?? one["lower-layer-if"]?.map((name) => `on ${name}`).join() ?? ""}
+            {port.mtu ? <small class="nowrap">MTU {port.mtu} B</small> : null}
+          </span>
+        );
+      },
+    },
   ];
+  if (!data) return <Waiting failure={failure} data={data} />;
   return (
     <>
       <Waiting failure={failure} data={data} />
-      <Card title={`${found.length} of ${data.length}`} wide tools={<a href={link("configuration", ["interfaces"])}>Configure</a>}>
+      <Card title={`${found.length} of ${data.length}`} wide tools={
+          <>
+            <a href={link("configuration", ["new"])}>New interface</a> · <a href={link("configuration", ["interfaces"])}>Configure</a>
+          </>
+        }>
         {data.length > 8 && (
           <Field label="Search by name, description or address">
             <input type="search" value={search} onInput={(event) => setSearch(typed(event))} />

@@ -94,7 +94,7 @@ export function LogIn(): JSX.Element {
           <path d="M6 11 16 5l10 6v2H6zM8 15h3v9H8zm6.5 0h3v9h-3zm6.5 0h3v9h-3zM6 25h20v2.5H6z" fill="var(--surface)" />
         </svg>
         <span>
-          Stoa <small>{location.hostname}</small>
+          Stoa <small>{location.host}</small>
         </span>
       </div>
       {isFirst ? <First change={() => setFirst(false)} /> : <Known change={() => setFirst(true)} />}

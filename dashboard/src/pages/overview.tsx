@@ -1,14 +1,16 @@
 // The state of the router at a glance.
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { useCell } from "../cell";
-import { Chart, DROPPED, RECEIVED, SENT, SPAN_S } from "../chart";
+import { Chart, DROPPED, RECEIVED, SENT, SpanChoice } from "../chart";
 import { datastoreStatus } from "../events";
-import { bitRate, count, duration, moment, number, packetRate, percent } from "../figures";
+import { bitRate, count, counted, duration, moment, number, packetRate, percent } from "../figures";
 import { Bar, Card, Figure, type Mood, Notice, State, Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { Meter, Series } from "../rates";
 import { link } from "../route";
+import { type SourceSession, sourceProblems, sourceSessions } from "../source_problems";
+import { history, seed, useReturns } from "../traffic";
 import { type Forwarder, type Interface, type Limit, type DatastoreStatus, forwarder, interfaceCounters } from "../yang";
 
 /** Use of a limit that is reported as a problem. */
@@ -16,12 +18,13 @@ const NEAR = 0.8;
 
 // They are kept while another page is open.
 const meter = new Meter();
-const bits = new Series(2, SPAN_S + 10);
-const packets = new Series(3, SPAN_S + 10);
+const bits = new Series(2);
+const packets = new Series(3);
 
 interface Look {
   forwarder: Forwarder;
   interfaces: Interface[];
+  sources: SourceSession[];
 }
 
 /** Sums over all ports. The counters of a port include its sub-interfaces. */
@@ -59,6 +62,7 @@ export function problems(look: Look, stands: DatastoreStatus, rates: Map<string,
     found.push({ mood: "bad", words: `Interface ${one.name} is enabled, but ${one["oper-status"] ?? "down"}.`, to: link("interfaces", [one.name]) });
   }
   if (down.length > 5) found.push({ mood: "bad", words: `${down.length - 5} more interfaces are down.`, to: link("interfaces") });
+  found.push(...sourceProblems(look.sources).map((problem) => ({ ...problem, to: link("daemons") })));
   for (const limit of look.forwarder.limits?.limit ?? []) {
     if (shareOf(limit) >= NEAR) found.push({ mood: "warn", words: `${limit.name}: ${percent(shareOf(limit))} of the limit is used. ${limit.fix ?? ""}` });
   }
@@ -161,8 +165,8 @@ export function Overview(): JSX.Element {
   const stands = useCell(datastoreStatus);
   const { data, failure, at } = usePoll<Look>(
     async (signal) => {
-      const [state, list] = await Promise.all([forwarder(signal), interfaceCounters(signal)]);
-      return { forwarder: state, interfaces: list };
+      const [state, list, sources] = await Promise.all([forwarder(signal), interfaceCounters(signal), sourceSessions(signal)]);
+      return { forwarder: state, interfaces: list, sources };
     },
     1_000,
     [],
@@ -175,6 +179,12 @@ export function Overview(): JSX.Element {
     bits.add(now, [rate("in-bits"), rate("out-bits")]);
     packets.add(now, [rate("in"), rate("out"), rate("dropped")]);
   }, [at]);
+  const [seeded, setSeeded] = useState(0);
+  useReturns(async () => {
+    const { times, total } = await history([]);
+    if (total) seed(bits, packets, times, total);
+    setSeeded(performance.now());
+  }, []);
   if (!data) return <Waiting failure={failure} data={data} />;
   const workers = data.forwarder.workers?.worker ?? [];
   const busiest = Math.max(0, ...workers.map((worker) => number(worker.busy)));
@@ -186,16 +196,16 @@ export function Overview(): JSX.Element {
       <dl class="figures">
         <Figure name="Received" value={show(rate("in"), packetRate)} below={show(rate("in-bits"), bitRate)} />
         <Figure name="Sent" value={show(rate("out"), packetRate)} below={show(rate("out-bits"), bitRate)} />
-        <Figure name="Dropped" value={show(rate("dropped"), packetRate)} below={`${count(number(data.forwarder.conservation?.["dropped"]))} packets in total`} {...(dropped >= 1 ? { mood: "warn" as const } : {})} />
+        <Figure name="Dropped" value={show(rate("dropped"), packetRate)} below={`${counted(number(data.forwarder.conservation?.["dropped"]), "packet")} in total`} {...(dropped >= 1 ? { mood: "warn" as const } : {})} />
         <Figure name="Busiest worker" value={percent(busiest)} below={`${workers.length} in total`} {...(busiest > 0.9 ? { mood: "warn" as const } : {})} />
       </dl>
       <div class="cards">
         <Health list={problems(data, stands, rates)} />
-        <Card title="Traffic" wide>
+        <Card title="Traffic" wide tools={<SpanChoice />}>
           {packets.times.length === 0 && <Notice mood="idle">The chart begins with the second sample.</Notice>}
           <div class="charts">
-            <Chart title="Bits per second" lines={[RECEIVED, SENT]} series={bits} turn={at} unit={bitRate} />
-            <Chart title="Packets per second" lines={[RECEIVED, SENT, DROPPED]} series={packets} turn={at} unit={packetRate} />
+            <Chart title="Bits per second" lines={[RECEIVED, SENT]} series={bits} turn={at + seeded} unit={bitRate} />
+            <Chart title="Packets per second" lines={[RECEIVED, SENT, DROPPED]} series={packets} turn={at + seeded} unit={packetRate} />
           </div>
         </Card>
         <Card title="Workers" tools={<a href={link("workers")}>Details</a>}>

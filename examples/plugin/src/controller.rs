@@ -28,6 +28,10 @@ struct Container {
 }
 
 impl Capability for DscpFilter {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
     fn translate(
         &self,
         settings: &Settings<'_>,
@@ -59,7 +63,11 @@ impl Capability for DscpFilter {
     fn metrics(&self, facts: &Facts<'_>, page: &mut Page<'_>) -> fmt::Result {
         let states = facts.interfaces.iter().filter_map(|it| Some((it, State::of(it)?)));
         let samples = states.map(|(it, state)| ([("interface", it.name.as_str())], state.dropped));
-        page.counters("dscp_filter_dropped", "packets", "Packets dropped by their DSCP", samples)
+        page.counters("dscp_filter_dropped", "packets", "Packets dropped by their DSCP", samples)?;
+        let states = facts.interfaces.iter().filter_map(State::of);
+        let total = states.map(|state| state.of_router).max().unwrap_or(0);
+        let help = "As dscp_filter_dropped for the whole router, also before a restart of the forwarder";
+        page.counter("dscp_filter_dropped_ever", "packets", help, total)
     }
 }
 
@@ -69,14 +77,21 @@ pub struct State {
     pub dscps: u64,
     /// Packets dropped.
     pub dropped: u64,
+    /// Packets that the router dropped, in all lives of the forwarder.
+    pub of_router: u64,
 }
 
 impl State {
     /// The state of an interface; `None`: it has no filter.
     pub fn of(interface: &v1::InterfaceState) -> Option<State> {
         let state = &interface.plugins.iter().find(|state| state.plugin == NAME)?.state;
-        let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_le_bytes);
-        let (dscps, dropped) = state.split_at_checked(8)?;
-        Some(State { dscps: number(dscps)?, dropped: number(dropped)? })
+        let (numbers, []) = state.as_chunks::<8>() else { return None };
+        let [dscps, dropped, of_router] = *numbers else { return None };
+        let number = u64::from_le_bytes;
+        Some(State {
+            dscps: number(dscps),
+            dropped: number(dropped),
+            of_router: number(of_router),
+        })
     }
 }

@@ -10,7 +10,7 @@ use stoa_forwarder::drops;
 use stoa_forwarder::plugin::Feature;
 use stoa_forwarder::shared::Shared;
 
-use crate::forwarder::{Filter, REASON, dscps};
+use crate::forwarder::{Filter, REASON, Total, dscps};
 
 /// One feature for each family, in front of policy routing.
 pub const FEATURES: &[Feature] = &[
@@ -20,8 +20,9 @@ pub const FEATURES: &[Feature] = &[
             name: "ip4-dscp-filter",
             description: "drops IPv4 packets by their DSCP",
             edges: &[],
-            make: |shared, _| {
-                DscpFilter::boxed(shared, arcs::hook(IP4_INPUT, "ip4-dscp-filter"), true)
+            make: |shared, worker| {
+                let hook = arcs::hook(IP4_INPUT, "ip4-dscp-filter");
+                DscpFilter::boxed(shared, hook, worker, true)
             },
         },
         &["ip4-policy"],
@@ -32,8 +33,9 @@ pub const FEATURES: &[Feature] = &[
             name: "ip6-dscp-filter",
             description: "drops IPv6 packets by their DSCP",
             edges: &[],
-            make: |shared, _| {
-                DscpFilter::boxed(shared, arcs::hook(IP6_INPUT, "ip6-dscp-filter"), false)
+            make: |shared, worker| {
+                let hook = arcs::hook(IP6_INPUT, "ip6-dscp-filter");
+                DscpFilter::boxed(shared, hook, worker, false)
             },
         },
         &["ip6-policy"],
@@ -55,6 +57,8 @@ struct DscpFilter {
     filter: Arc<Filter>,
     hook: ArcHook,
     is_ip4: bool,
+    /// Survives the process.
+    total: Option<Total>,
     /// The value of the column `next` that drops a packet.
     drop: u16,
 }
@@ -62,10 +66,12 @@ struct DscpFilter {
 impl DscpFilter {
     /// # Panics
     /// Without the plugin: at start, before any packet.
-    fn boxed(shared: &Arc<Shared>, hook: ArcHook, is_ip4: bool) -> Box<dyn Node> {
-        let filter = shared.part().expect("the plugin is installed");
+    fn boxed(shared: &Arc<Shared>, hook: ArcHook, worker: usize, is_ip4: bool) -> Box<dyn Node> {
+        let filter: Arc<Filter> = shared.part().expect("the plugin is installed");
         let reason = drops::named(REASON).expect("the plugin has the reason");
-        Box::new(Self { shared: shared.clone(), filter, hook, is_ip4, drop: DROP | reason.0 })
+        let total = filter.take_total(worker, is_ip4);
+        let drop = DROP | reason.0;
+        Box::new(Self { shared: shared.clone(), filter, hook, is_ip4, total, drop })
     }
 }
 
@@ -75,6 +81,7 @@ impl Node for DscpFilter {
         let arc = if self.is_ip4 { &arcs.ip4_input } else { &arcs.ip6_input };
         let lanes = vector.len();
         let mut next = self.hook.proceed(arc, &vector.rx_if, lanes, &mut vector.next);
+        let mut dropped = 0;
         for lane in 0..lanes {
             let interface = vector.rx_if[lane];
             if self.filter.drops(interface, dscp(vector.bytes(lane), self.is_ip4)) {
@@ -84,7 +91,11 @@ impl Node for DscpFilter {
                 }
                 vector.next[lane] = self.drop;
                 self.filter.count(cx.worker, interface);
+                dropped += 1;
             }
+        }
+        if let Some(total) = self.total.as_mut().filter(|_| dropped > 0) {
+            total.add(dropped);
         }
         next
     }

@@ -215,6 +215,28 @@ fn packets_are_dropped_counted_and_shown() {
 }
 
 #[test]
+fn the_total_of_the_router_survives_a_killed_forwarder() {
+    let router = Router::start(&[46]);
+    let metric = "stoa_dscp_filter_dropped_ever_packets_total";
+    let total = || {
+        let metrics = text(&router.call(&["show", "metrics"]).stdout);
+        let line = metrics.lines().find(|line| line.starts_with(metric))?;
+        line.rsplit(' ').next()?.parse::<f64>().ok()
+    };
+    // Each forwarder reads the same file.
+    let of_one_life = 2.0 * PACKETS as f64;
+    for lives in 1..5 {
+        router.wait(|| total() == Some(f64::from(lives) * of_one_life));
+        assert_eq!(router.interface("in").unwrap()["rx_drops"], 2 * PACKETS);
+        let status: Value =
+            serde_json::from_str(&router.text(&["status", "--json"])).expect("a status");
+        let pid = status["forwarder_pid"].to_string();
+        let killed = Command::new("kill").args(["-KILL", &pid]).status().expect("kill");
+        assert!(killed.success());
+    }
+}
+
+#[test]
 fn settings_change_by_a_commit() {
     let router = Router::start(&[46]);
     let edit = |verb, words: &[&'static str]| {

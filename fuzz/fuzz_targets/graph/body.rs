@@ -82,6 +82,9 @@ impl Body {
                 (icmp, with_sum(bytes, 2, icmp, is_six.then_some(pseudo)))
             }
             Self::Inner { with_gre, payload } => payload.in_tunnel(*with_gre),
+            Self::Any(protocol::VRRP, data) if data.len() >= 8 => {
+                (protocol::VRRP, with_sum(data.clone(), 6, protocol::VRRP, Some(pseudo)))
+            }
             Self::Any(protocol, data) => (*protocol, data.clone()),
         }
     }
@@ -97,6 +100,7 @@ fn udp(ports: (u16, u16), data: &[u8], pseudo: &Pseudo) -> Vec<u8> {
 
 /// Sets the checksum at this offset.
 fn with_sum(mut bytes: Vec<u8>, at: usize, protocol: u8, pseudo: Option<&Pseudo>) -> Vec<u8> {
+    bytes[at..at + 2].fill(0);
     let pseudo = pseudo.map_or(0, |pseudo| pseudo.sum(protocol, bytes.len()));
     let right = finish(sum(&bytes) + pseudo);
     bytes[at..at + 2].copy_from_slice(&right.to_be_bytes());

@@ -7,6 +7,7 @@ use stoa_wire::checksum::{Pseudo, ones_complement};
 use stoa_wire::protocol;
 
 use crate::body::Body;
+use stoa_fuzz::everything::{virtual_mac, virtual4, virtual6};
 use stoa_fuzz::setup::{host_mac, host4, host6, our_mac, our4, our6};
 
 /// The most bytes of a frame: a little less than a buffer holds.
@@ -129,7 +130,7 @@ pub enum Extension {
     Other(u8, Vec<u8>),
 }
 
-/// 1 to 3 are ports, 10 to 13 sub-interfaces (12 and 13 in VRFs), 14 and 15 tunnels, 9 is unused.
+/// 1 to 3 are ports, 10 to 13 sub-interfaces (12 and 13 in VRFs), 14 and 15 tunnels, 9 is a routed host.
 fn number(n: u8) -> u8 {
     match n {
         0..192 => [1, 2, 3, 10, 11, 9][usize::from(n) % 6],
@@ -167,7 +168,8 @@ impl Frame {
 impl To {
     fn mac(&self) -> [u8; 6] {
         match self {
-            Self::Router(n) => our_mac(n % 3 + 1),
+            Self::Router(n @ 0..224) => our_mac(n % 3 + 1),
+            Self::Router(n) => virtual_mac(usize::from(*n), n & 2 != 0),
             Self::Host(n) => host_mac(number(*n)),
             Self::All => [0xff; 6],
             Self::Group(Group::Four([a, b, c])) => [1, 0, 0x5e, a & 0x7f, *b, *c],
@@ -204,7 +206,8 @@ impl Mac {
 impl Four {
     fn address(&self) -> Ipv4Addr {
         match self {
-            Self::Router(n) => our4(number(*n)),
+            Self::Router(n @ 0..240) => our4(number(*n)),
+            Self::Router(n) => virtual4(usize::from(*n)),
             Self::Host(n) => host4(number(*n)),
             Self::Net(n, last) => Ipv4Addr::new(10, 0, number(*n), *last),
             Self::Routed(n, last) => Ipv4Addr::new(10, 9, n % 8, *last),
@@ -217,7 +220,8 @@ impl Six {
     /// The address.
     pub fn address(&self) -> Ipv6Addr {
         match self {
-            Self::Router(n) => our6(number(*n)),
+            Self::Router(n @ 0..240) => our6(number(*n)),
+            Self::Router(n) => virtual6(usize::from(*n)),
             Self::Host(n) => host6(number(*n)),
             Self::Nodes(n) => stoa_wire::ipv6::solicited_node(our6(number(*n))),
             Self::LinkLocal(n) => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, (*n).into()),

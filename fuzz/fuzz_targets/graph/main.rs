@@ -4,7 +4,6 @@
 
 mod body;
 mod frames;
-mod lab;
 
 use std::sync::{Mutex, OnceLock};
 
@@ -13,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use stoa_forwarder::kernel::Kernel;
 
 use frames::Frame;
-use lab::Lab;
+use stoa_fuzz::stepped::{self, Lab};
 
 /// An event of a run.
 #[derive(Arbitrary, Debug)]
@@ -48,7 +47,7 @@ fuzz_target!(|input: &[u8]| {
     for event in events.into_iter().take(EVENTS) {
         run_event(&mut labs, event);
     }
-    lab::rest(&mut labs);
+    stepped::rest(&mut labs);
     agree(&mut labs);
     for lab in labs.iter_mut() {
         lab.end();
@@ -65,7 +64,7 @@ fn run_event(labs: &mut [Lab], event: Event) {
             let frames = vec![frame.bytes(); usize::from(times) * 2];
             labs.iter_mut().for_each(|lab| lab.send(port, &frames));
         }
-        Event::Time { steps } => lab::pass_time(labs, steps),
+        Event::Time { steps } => stepped::pass_time(labs, steps),
         Event::Link { port, is_up } => labs.iter_mut().for_each(|lab| lab.plug(port, is_up)),
         Event::Reload { which } => labs.iter_mut().for_each(|lab| lab.reload(which)),
     }

@@ -253,6 +253,7 @@ fn end_of_rib_of_both_families_completes_the_rib() {
     let mut session = established(true, now, &mut rib);
     session.receive(&update(&[], &[], &[]), now, &mut rib).expect("read");
     assert!(!rib.is_complete());
+    assert_eq!([Family::Ip4, Family::Ip6].map(|family| rib.has_ended(family)), [true, false]);
     let end = update(&[], &[0x90, 15, 0, 3, 0, 2, 1], &[]);
     session.receive(&end, now, &mut rib).expect("read");
     assert!(rib.is_complete());

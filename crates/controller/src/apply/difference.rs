@@ -6,13 +6,16 @@ use std::hash::Hash;
 
 use stoa_api::v1::{self, Desired, DesiredChange};
 
-/// What makes the second state of the first, whose routes lie apart. `changed_interfaces`: the indexes of the only
-/// interfaces that may differ, if they are known. `None`: only the whole state can be sent, as it changes what is fixed
-/// while the forwarder runs.
+use crate::configuration::ChangedInterfaces;
+use crate::rib::Routes;
+
+/// What makes the second state of the first, whose routes lie apart. `changed_interfaces`: the only interfaces that may
+/// differ, if they are known. `None`: only the whole state can be sent, as it changes what is fixed while the forwarder
+/// runs.
 pub(super) fn difference(
     [held, new]: [&Desired; 2],
-    [held_routes, new_routes]: [&[v1::Route]; 2],
-    changed_interfaces: Option<&[usize]>,
+    [held_routes, new_routes]: [&Routes; 2],
+    changed_interfaces: Option<&ChangedInterfaces>,
 ) -> Option<DesiredChange> {
     // Field by field, so that a new field cannot be forgotten here. The routes lie apart.
     let Desired {
@@ -32,21 +35,23 @@ pub(super) fn difference(
     if held.workers != *workers || held.limits != *limits {
         return None;
     }
-    let ports = changes(&held.ports, ports, |it| &it.interface);
+    let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
     let interfaces = match changed_interfaces {
-        Some(indexes) => {
-            let set = indexes.iter().filter_map(|index| interfaces.get(*index)).collect();
-            ObjectChanges { set, removed: Vec::new() }
+        Some(ChangedInterfaces { set, removed }) => {
+            let set = set.iter().filter_map(|index| interfaces.get(*index)).collect();
+            let is_gone = |it: &&v1::Interface| removed.contains(&it.name);
+            let held = if removed.is_empty() { &[][..] } else { held.interfaces.as_slice() };
+            ObjectChanges { set, removed: held.iter().filter(is_gone).collect() }
         }
-        None => changes(&held.interfaces, interfaces, |it| &it.name),
+        None => changes(all(&held.interfaces), all(interfaces), |it| &it.name),
     };
     // Configurations share routes that have not changed.
-    let are_shared = std::ptr::eq(held_routes, new_routes);
-    let routes = if are_shared { [&[][..]; 2] } else { [held_routes, new_routes] };
-    let routes = changes(routes[0], routes[1], route_key);
-    let neighbors = changes(&held.neighbors, neighbors, |it| (&it.interface, &it.address));
-    let vrfs = changes(&held.vrfs, vrfs, |it| &it.name);
-    let punts = changes(&held.punts, punts, |it| &it.class);
+    let [held_routes, new_routes] = held_routes.apart(new_routes);
+    let routes = changes(held_routes, new_routes, route_key);
+    let neighbors =
+        changes(all(&held.neighbors), all(neighbors), |it| (&it.interface, &it.address));
+    let vrfs = changes(all(&held.vrfs), all(vrfs), |it| &it.name);
+    let punts = changes(all(&held.punts), all(punts), |it| &it.class);
     let all_rules = || v1::Rules { rules: rules.clone() };
     Some(DesiredChange {
         generation: 0,
@@ -74,6 +79,10 @@ pub(super) fn difference(
     })
 }
 
+fn all<T>(list: &[T]) -> Vec<&T> {
+    list.iter().collect()
+}
+
 fn route_key(route: &v1::Route) -> (&str, Option<(&[u8], u32)>) {
     let prefix = route.prefix.as_ref().map(|it| (it.address.as_slice(), it.length));
     (&route.vrf, prefix)
@@ -98,19 +107,21 @@ impl<T: Clone> ObjectChanges<'_, T> {
 /// The objects of `new` that `held` does not have, or has otherwise, and those of `held` whose keys `new` does not
 /// have.
 fn changes<'a, T: PartialEq, K: Eq + Hash>(
-    held: &'a [T],
-    new: &'a [T],
+    held: Vec<&'a T>,
+    new: Vec<&'a T>,
     key: impl Fn(&'a T) -> K,
 ) -> ObjectChanges<'a, T> {
+    let (held, new) = (held.as_slice(), new.as_slice());
     let same = held.iter().zip(new).take_while(|(held, new)| held == new).count();
     let (held, new) = (&held[same..], &new[same..]);
     let same = held.iter().rev().zip(new.iter().rev()).take_while(|(held, new)| held == new);
     let same = same.count();
     let (held, new) = (&held[..held.len() - same], &new[..new.len() - same]);
-    let mut left: HashMap<K, &T> = held.iter().map(|object| (key(object), object)).collect();
+    let mut left: HashMap<K, &T> = held.iter().map(|object| (key(object), *object)).collect();
     let is_new = |object: &&'a T| left.remove(&key(object)) != Some(*object);
-    let set = new.iter().filter(is_new).collect();
-    let removed = held.iter().filter(|object| left.contains_key(&key(object))).collect();
+    let set = new.iter().copied().filter(is_new).collect();
+    let is_gone = |object: &&'a T| left.contains_key(&key(object));
+    let removed = held.iter().copied().filter(is_gone).collect();
     ObjectChanges { set, removed }
 }
 
@@ -125,7 +136,8 @@ mod tests {
 
     /// The difference of states that contain their routes.
     fn difference(held: &Desired, new: &Desired) -> Option<DesiredChange> {
-        super::difference([held, new], [&held.routes, &new.routes], None)
+        let routes = [held, new].map(|it| Routes::from(it.routes.clone()));
+        super::difference([held, new], [&routes[0], &routes[1]], None)
     }
 
     fn desired() -> impl Strategy<Value = Desired> {

@@ -53,6 +53,13 @@ impl ForwarderConnection {
         }
     }
 
+    /// The seed of flow hashes in effect; 0: that of the forwarder.
+    pub fn flow_hash_seed(&self) -> u32 {
+        let configuration = self.configuration();
+        let configured = configuration.and_then(|it| it.desired.multipath);
+        self.multipath(configured).hash_seed
+    }
+
     /// The settings of multipath with the seed of this router where none is configured.
     fn multipath(&self, configured: Option<v1::Multipath>) -> v1::Multipath {
         let configured = configured.unwrap_or_default();
@@ -79,8 +86,8 @@ impl ForwarderConnection {
         let states = [&held.configuration, new];
         let change = difference::difference(
             states.map(|it| &it.desired),
-            states.map(|it| it.routes.as_slice()),
-            new.origin.changed_interfaces(&held.configuration),
+            states.map(|it| &it.routes),
+            new.origin.changes_from(&held.configuration),
         )?;
         let multipath = change.multipath.map(|it| self.multipath(Some(it)));
         let change = v1::DesiredChange { generation: held.generation, multipath, ..change };

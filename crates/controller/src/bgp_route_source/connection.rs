@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::io::ErrorKind;
 use std::pin::pin;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stoa_bgp::{Family, LocalConfig, Rib, Session, SessionError};
 use tokio::net::TcpStream;
@@ -16,8 +16,6 @@ use crate::learned::Event;
 const READ_SIZE: usize = 1 << 20;
 /// Bytes processed before the resulting routes are sent: some thousand routes, and at least one message.
 const CHUNK_SIZE: usize = 1 << 16;
-/// A restarted daemon with fewer routes than before is complete when no route arrives for this time.
-const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Why a connection ended, and which routes are retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +55,8 @@ pub(super) struct Connection {
     output: Vec<u8>,
     /// Whether the session is established and its routes are sent to the table.
     is_up: bool,
-    is_complete: bool,
-    /// When the routes count as complete, unless more arrive.
-    settle_deadline: Option<Instant>,
+    /// Families whose End-of-RIB the table knows.
+    ended: Vec<Family>,
 }
 
 impl Connection {
@@ -72,8 +69,7 @@ impl Connection {
             consumed: 0,
             output: Vec::new(),
             is_up: false,
-            is_complete: false,
-            settle_deadline: None,
+            ended: Vec::new(),
         };
         connection.send();
         connection
@@ -120,7 +116,6 @@ impl Connection {
                 self.send();
                 Ok(())
             }
-            () = until(self.settle_deadline) => Ok(()),
             () = until(deadline) => {
                 let ticked = self.session.tick(Instant::now());
                 self.send();
@@ -184,40 +179,18 @@ impl Connection {
         if !self.is_up {
             return events;
         }
-        let runs = self.rib.drain();
-        if !runs.is_empty() {
-            self.settle_deadline = None;
-        }
-        events.extend(reporter.events(runs));
+        events.extend(reporter.events(self.rib.drain()));
         reporter.count(*self.session.counts(), self.rib.counts());
-        if !self.is_complete && self.rib.is_complete() && self.has_converged(reporter) {
-            self.is_complete = true;
-            self.settle_deadline = None;
-            reporter.complete(self.rib.prefixes());
-            events.push(Event::Complete);
+        let mut is_new = |family| {
+            let is_new = self.rib.has_ended(family) && !self.ended.contains(&family);
+            self.ended.extend(is_new.then_some(family));
+            is_new
+        };
+        let (ip4, ip6) = (is_new(Family::Ip4), is_new(Family::Ip6));
+        if ip4 || ip6 {
+            events.push(Event::EndOfRib { ip4, ip6 });
         }
         events
-    }
-
-    /// Whether End-of-RIB is credible. A restarted daemon sends it before its own neighbours have announced
-    /// anything, unless both support graceful restart; the previous routes must be retained then.
-    fn has_converged(&mut self, reporter: &Reporter) -> bool {
-        let (now, previous_prefixes) = (self.rib.prefixes(), reporter.previous_prefixes());
-        if now >= previous_prefixes {
-            return true;
-        }
-        if now < previous_prefixes - previous_prefixes / 10 {
-            self.settle_deadline = None;
-            return false;
-        }
-        let settle_deadline =
-            *self.settle_deadline.get_or_insert_with(|| Instant::now() + SETTLE_TIME);
-        Instant::now() >= settle_deadline
-    }
-
-    /// Number of prefixes, if complete.
-    pub fn complete_prefixes(&self) -> Option<usize> {
-        self.is_complete.then(|| self.rib.prefixes())
     }
 
     /// Sends keepalives while the table is busy.

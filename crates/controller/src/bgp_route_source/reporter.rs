@@ -18,24 +18,13 @@ pub(super) struct Reporter {
     pub state: Arc<RouteSourceState>,
     /// Counters of the session when they were last reported.
     last_counters: (SessionCounters, PathCounts),
-    /// Prefixes of the previous session when it ended.
-    previous_prefixes: usize,
-    /// Whether the session carries IPv4, and IPv6.
-    carries: (bool, bool),
     /// Why a connection was last refused: logged once.
     last_refusal: String,
 }
 
 impl Reporter {
     pub fn new(route_source: RouteSource, state: Arc<RouteSourceState>) -> Self {
-        Self {
-            route_source,
-            state,
-            last_counters: Default::default(),
-            previous_prefixes: 0,
-            carries: (false, false),
-            last_refusal: String::new(),
-        }
+        Self { route_source, state, last_counters: Default::default(), last_refusal: String::new() }
     }
 
     /// Name of the route source.
@@ -53,7 +42,6 @@ impl Reporter {
     /// list are not affected.
     pub fn up(&mut self, negotiated: &Negotiated) -> Option<Event> {
         self.last_counters = Default::default();
-        self.carries = (negotiated.ip4.is_some(), negotiated.ip6.is_some());
         self.last_refusal.clear();
         self.state.up();
         let family = |family: Option<stoa_bgp::NegotiatedFamily>| match family {
@@ -73,48 +61,26 @@ impl Reporter {
         let is_lost = |family: Option<stoa_bgp::NegotiatedFamily>| {
             family.is_some_and(|negotiated| negotiated.forwarding_state == Some(false))
         };
-        self.clear(is_lost(negotiated.ip4), is_lost(negotiated.ip6))
+        clear(is_lost(negotiated.ip4), is_lost(negotiated.ip6))
     }
 
-    /// Removes the routes of these families at once.
-    fn clear(&mut self, ip4: bool, ip6: bool) -> Option<Event> {
-        let is_anything = ip4 || ip6;
-        if is_anything && (ip4 || !self.carries.0) && (ip6 || !self.carries.1) {
-            // No routes are left to compare with, except in a family that the session does not carry and
-            // never completes.
-            self.previous_prefixes = 0;
-        }
-        is_anything.then_some(Event::Clear { ip4, ip6 })
-    }
-
-    /// Prefixes of the previous session when it ended.
-    pub fn previous_prefixes(&self) -> usize {
-        self.previous_prefixes
-    }
-
-    /// The daemon has announced all its routes.
-    pub fn complete(&self, prefixes: usize) {
-        tracing::info!(route_source = self.name(), prefixes, "the daemon has announced its routes");
-    }
-
-    /// Handles the end of the session. `prefixes`: number of prefixes if the session was complete; an
-    /// interrupted session does not count.
-    pub async fn down(&mut self, disconnect: &Disconnect, prefixes: Option<usize>) {
+    /// Handles the end of the session.
+    pub async fn down(&mut self, disconnect: &Disconnect) {
         let Disconnect { reason, retains4, retains6 } = disconnect;
-        self.previous_prefixes = prefixes.unwrap_or(self.previous_prefixes);
+        let stale_time_s = self.stale_time().as_secs();
         let stay = match (retains4, retains6) {
-            (true, true) => "its routes are retained for the stale-time",
-            (false, false) => "its routes are removed",
-            (true, false) => {
-                "its IPv4 routes are retained for the stale-time, the others are removed"
-            }
-            (false, true) => {
-                "its IPv6 routes are retained for the stale-time, the others are removed"
-            }
+            (true, true) => format!("its routes are stale and are removed in {stale_time_s} s"),
+            (false, false) => "its routes are removed".to_owned(),
+            (true, false) => format!(
+                "its IPv4 routes are stale and are removed in {stale_time_s} s, the others are removed"
+            ),
+            (false, true) => format!(
+                "its IPv6 routes are stale and are removed in {stale_time_s} s, the others are removed"
+            ),
         };
         tracing::warn!(route_source = self.name(), "{reason}; {stay}");
         self.state.down(reason);
-        let gone = self.clear(!retains4, !retains6);
+        let gone = clear(!retains4, !retains6);
         self.route_source.send([Event::Down].into_iter().chain(gone).collect()).await;
     }
 
@@ -151,9 +117,9 @@ impl Reporter {
 
     /// Reports malformed messages and routes that were not imported.
     pub fn count(&mut self, counts: SessionCounters, paths: PathCounts) {
-        let (previous_prefixes, paths_before) =
+        let (counts_before, paths_before) =
             std::mem::replace(&mut self.last_counters, (counts, paths));
-        let wrong = counts.treated_as_withdrawn - previous_prefixes.treated_as_withdrawn;
+        let wrong = counts.treated_as_withdrawn - counts_before.treated_as_withdrawn;
         if wrong > 0 && self.state.malformed(wrong) {
             let reason = counts.last_error.unwrap_or_default();
             tracing::warn!(
@@ -184,6 +150,11 @@ impl Reporter {
     }
 }
 
+/// The event that removes the routes of these families at once.
+fn clear(ip4: bool, ip6: bool) -> Option<Event> {
+    (ip4 || ip6).then_some(Event::Clear { ip4, ip6 })
+}
+
 fn target(selection: &Selection) -> Option<Target> {
     let path = |hop: &IpAddr| NextHopPath { interface: None, gateway: Some(*hop), weight: 1 };
     let (paths, backup): (Arc<[NextHopPath]>, _) = match selection {
@@ -192,32 +163,4 @@ fn target(selection: &Selection) -> Option<Target> {
         Selection::Multipath(many, backup) => (many.iter().map(path).collect(), backup),
     };
     Some(Target::Paths(paths, backup.iter().map(path).collect()))
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::sync::mpsc;
-
-    use super::*;
-    use crate::learned::Source;
-
-    #[test]
-    fn families_that_a_session_does_not_carry_are_ignored() {
-        let stale_time = Duration::from_secs(60);
-        let source = Source { name: "x".into(), vrf: "".into(), preference: None, stale_time };
-        let mut reporter =
-            Reporter::new(RouteSource::new(source, mpsc::channel(1).0), Arc::default());
-        for (carries, ip4, ip6, previous_prefixes) in [
-            ((true, true), true, false, 9),
-            ((true, true), true, true, 0),
-            ((true, false), true, false, 0),
-            ((false, true), false, true, 0),
-            ((true, false), false, false, 9),
-        ] {
-            (reporter.previous_prefixes, reporter.carries) = (9, carries);
-            let gone = reporter.clear(ip4, ip6);
-            assert_eq!(gone.is_some(), ip4 || ip6);
-            assert_eq!(reporter.previous_prefixes(), previous_prefixes, "{carries:?} {ip4} {ip6}");
-        }
-    }
 }

@@ -1,17 +1,33 @@
-//! The list of capabilities. Those that are not here yet have their parts in `config`, `state` and `metrics`.
+//! The list of capabilities. What several of them stand on (ports, interfaces, addresses, tunnels, routes, route
+//! sources, host interfaces, management) is in `config`, `state` and `metrics`.
 
 use std::sync::OnceLock;
 
 use stoa_yang::Valid;
 use stoa_yang::error::{ValidationError, ValidationErrors};
 
-use super::Capability;
+use super::{Capability, Start, StartFailure};
+use crate::config::addresses::Addressing;
+use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
-use crate::{logging, punts};
+use crate::{
+    bfd, cross_connects, logging, policy, punts, router_advertisement, test_sequences, vrrp,
+    workers,
+};
 
 /// The capabilities of this tree.
-const CAPABILITIES: &[&dyn Capability] = &[&logging::Logging, &punts::Punts];
+static CAPABILITIES: &[&dyn Capability] = &[
+    &logging::Logging,
+    &workers::WorkerThreads,
+    &punts::Punts,
+    &cross_connects::CrossConnects,
+    &bfd::Bfd,
+    &policy::PolicyRouting,
+    &vrrp::Vrrp,
+    &router_advertisement::RouterAdvertisements,
+    &test_sequences::TEST_SEQUENCES,
+];
 
 /// Those of plugins.
 static ADDED: OnceLock<Vec<Box<dyn Capability>>> = OnceLock::new();
@@ -30,6 +46,14 @@ pub(crate) fn all() -> impl Iterator<Item = &'static dyn Capability> {
     CAPABILITIES.iter().copied().chain(added)
 }
 
+/// Starts all capabilities: once, before their use in the controller.
+///
+/// # Errors
+/// That of the first one that does not start.
+pub(crate) fn start(start: &mut Start<'_>) -> Result<(), StartFailure> {
+    all().try_for_each(|capability| capability.start(start))
+}
+
 /// Translates a configuration, and adds what is wrong with it to `errors`.
 ///
 /// # Errors
@@ -38,8 +62,17 @@ pub(crate) fn translate(
     valid: &Valid<'_>,
     errors: &mut ValidationErrors,
 ) -> Result<Translated, Vec<ValidationError>> {
+    translate_among(valid, (&Others::default(), Addressing::default()), errors)
+}
+
+/// As [`translate`], where `others` are not in the configuration, with their addresses.
+pub(crate) fn translate_among(
+    valid: &Valid,
+    others: (&Others<'_>, Addressing),
+    errors: &mut ValidationErrors,
+) -> Result<Translated, Vec<ValidationError>> {
     let mut settings = Settings::of(valid)?;
-    let mut translated = config::translate(&mut settings, &valid.given, errors);
+    let mut translated = config::translate(&mut settings, &valid.given, others, errors);
     all().for_each(|capability| capability.translate(&settings, &mut translated, errors));
     Ok(translated)
 }

@@ -7,20 +7,71 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 use stoa_api::v1;
+use stoa_warm_restart::probe::Journal;
+use stoa_warm_restart::{Opened, Regions, State};
 use stoa_yang::error::ValidationErrors;
 
 pub use crate::config::settings::Settings;
 pub use crate::config::{Translated, interface_path};
 pub use crate::metrics::page::Page;
 
+/// Why a capability does not start.
+pub type StartFailure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a capability begins with: memory of an earlier controller.
+pub struct Start<'a> {
+    regions: &'a mut Regions,
+}
+
+impl<'a> Start<'a> {
+    /// What capabilities find in the memory of this process.
+    pub fn new(regions: &'a mut Regions) -> Self {
+        Self { regions }
+    }
+
+    /// Opens the region of a capability, with room for `capacity` entries and with those of the last start. The
+    /// controller and the forwarder have regions of their own: both may use the same name.
+    ///
+    /// # Errors
+    /// The system has not enough memory, or the name is that of another capability.
+    pub fn open<S: State>(&mut self, capacity: usize) -> std::io::Result<Opened<S>> {
+        self.regions.open(capacity)
+    }
+
+    /// The journal of the test capability.
+    pub(crate) fn journal(&self) -> Option<Journal> {
+        self.regions.journal().cloned()
+    }
+}
+
 /// A capability. What it does not need does nothing.
 pub trait Capability: Send + Sync {
+    /// The controller starts: opens the memory that outlives it. Called once in the controller, and not in commands
+    /// that only check a configuration.
+    ///
+    /// # Errors
+    /// The capability cannot work: the controller does not start.
+    fn start(&self, _: &mut Start<'_>) -> Result<(), StartFailure> {
+        Ok(())
+    }
+
     /// Checks what YANG cannot express, each error with path, cause and fix, and adds to the desired state what the
     /// forwarder needs to know. It gets valid settings: all defaults are filled in.
     fn translate(&self, _: &Settings<'_>, _: &mut Translated, _: &mut ValidationErrors) {}
 
+    /// Whether `translate` looks at each interface by itself, if at any. Then a change of a few interfaces among
+    /// thousands is translated alone.
+    fn is_by_interface(&self) -> bool {
+        false
+    }
+
     /// Its state of an interface: a member of the entry in `ietf-interfaces`, in RFC 7951 encoding.
     fn interface_state(&self, _: &v1::InterfaceState) -> Option<(&'static str, Value)> {
+        None
+    }
+
+    /// The same of a family of an interface: members of `ietf-ip:ipv4` or `ietf-ip:ipv6`.
+    fn family_state(&self, _: &v1::InterfaceState, _is_ip4: bool) -> Option<(&'static str, Value)> {
         None
     }
 
@@ -43,4 +94,10 @@ pub struct Facts<'a> {
     pub interfaces: &'a [v1::InterfaceState],
     /// The control-plane policers.
     pub punts: Option<&'a [v1::PuntState]>,
+    /// The rules of policy routing.
+    pub rules: Option<&'a [v1::RuleState]>,
+    /// Drops by reason.
+    pub drops: Option<&'a [v1::DropState]>,
+    /// The workers.
+    pub workers: Option<&'a [v1::WorkerState]>,
 }

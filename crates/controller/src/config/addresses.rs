@@ -13,11 +13,9 @@ use crate::config::host_addresses::{
 };
 use crate::config::mac;
 use crate::config::model::{Family, ReversePath};
-use crate::config::router_advertisement;
-use crate::config::vrrp;
 
 /// Addresses and subnets of the interfaces of a VRF.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// Local addresses with their interface, without link-local ones.
     pub own: BTreeMap<IpAddr, String>,
@@ -25,12 +23,12 @@ pub struct Table {
     pub anycast: BTreeSet<IpAddr>,
     /// Connected subnets with their interface.
     pub connected: BTreeMap<IpNet, String>,
-    /// Prefix lengths in `connected`: (is IPv6, length).
-    lengths: BTreeSet<(bool, u8)>,
+    /// How many prefixes in `connected` have a length: (is IPv6, length).
+    lengths: BTreeMap<(bool, u8), usize>,
 }
 
 /// Addresses, subnets and neighbours of all interfaces.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Addressing {
     /// By VRF; "" is the default one.
     tables: BTreeMap<String, Table>,
@@ -65,6 +63,39 @@ impl Addressing {
         self.vrf_of.get(interface).map_or("", String::as_str)
     }
 
+    /// Removes what an interface has added. `false`: it cannot be told what others have added besides.
+    pub fn remove(&mut self, interface: &v1::Interface) -> bool {
+        let name = &interface.name;
+        for (six, family) in [(false, &interface.ip4), (true, &interface.ip6)] {
+            let subnets = self.active.remove(&(name.clone(), six)).unwrap_or_default();
+            let table = self.tables.get_mut(&interface.vrf);
+            let enabled = family.as_ref().filter(|family| family.enabled);
+            let (Some(family), Some(table)) = (enabled, table) else { continue };
+            let nets = family.addresses.iter().filter_map(|it| {
+                let length = u8::try_from(it.prefix_length).ok()?;
+                IpNet::new(stoa_api::text::ip(&it.address)?, length).ok()
+            });
+            for net in nets {
+                let is_own = table.own.get(&net.addr()).is_some_and(|owner| owner == name);
+                if is_own {
+                    table.own.remove(&net.addr());
+                }
+                if let Some(anycast) = subnet_router_anycast(net).filter(|_| family.forwarding) {
+                    if table.begin_with(anycast) > 1 {
+                        return false;
+                    }
+                    table.anycast.remove(&anycast);
+                }
+            }
+            subnets.iter().for_each(|net| table.disconnect(net, name));
+        }
+        if self.tables.get(&interface.vrf).is_some_and(Table::is_empty) {
+            self.tables.remove(&interface.vrf);
+        }
+        self.vrf_of.remove(name);
+        true
+    }
+
     /// Subnets of `interface` in one family; `None` when the family is off there.
     pub fn subnets(&self, interface: &str, six: bool) -> Option<&[IpNet]> {
         self.active.get(&(interface.to_owned(), six)).map(Vec::as_slice)
@@ -77,9 +108,49 @@ impl Table {
     pub fn on_link(&self, address: IpAddr) -> Option<(&str, IpNet)> {
         let six = address.is_ipv6();
         let lengths = self.lengths.range((six, 0)..=(six, 128)).rev();
-        lengths.filter_map(|(_, length)| IpNet::new(address, *length).ok()).find_map(|net| {
-            let net = net.trunc();
-            self.connected.get(&net).map(|interface| (interface.as_str(), net))
+        let nets = lengths.filter_map(|((_, length), _)| IpNet::new(address, *length).ok());
+        nets.map(|net| net.trunc())
+            .find_map(|net| self.connected.get(&net).map(|interface| (interface.as_str(), net)))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.anycast.is_empty() && self.connected.is_empty()
+    }
+
+    /// How many connected subnets begin with an address.
+    fn begin_with(&self, address: IpAddr) -> usize {
+        let lengths = self.lengths.range((address.is_ipv6(), 0)..=(address.is_ipv6(), 128));
+        let nets = lengths.filter_map(|((_, length), _)| IpNet::new(address, *length).ok());
+        nets.filter(|net| net.network() == address && self.connected.contains_key(net)).count()
+    }
+
+    /// Removes a subnet of an interface.
+    fn disconnect(&mut self, net: &IpNet, interface: &str) {
+        if self.connected.get(net).is_none_or(|owner| owner != interface) {
+            return;
+        }
+        self.connected.remove(net);
+        let length = (net.addr().is_ipv6(), net.prefix_len());
+        if let Some(count) = self.lengths.get_mut(&length) {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&length);
+            }
+        }
+    }
+
+    /// Connected subnets within a larger one of another interface: subnet, interface, larger subnet, its interface.
+    pub fn overlaps(&self) -> impl Iterator<Item = (IpNet, &str, IpNet, &str)> {
+        self.connected.iter().filter_map(|(net, interface)| {
+            let six = net.addr().is_ipv6();
+            let shorter = self.lengths.range((six, 0)..(six, net.prefix_len())).rev();
+            let mut larger =
+                shorter.filter_map(|((_, length), _)| IpNet::new(net.addr(), *length).ok());
+            larger.find_map(|larger| {
+                let larger = larger.trunc();
+                let other = self.connected.get(&larger).filter(|other| *other != interface)?;
+                Some((*net, interface.as_str(), larger, other.as_str()))
+            })
         })
     }
 
@@ -138,9 +209,6 @@ pub fn desired(
             ReversePath::Loose => v1::ReversePath::Loose,
         }
         .into(),
-        advertising: router_advertisement::advertising(path, family, errors),
-        virtual_routers: vrrp::desired(path, six, family, errors),
-        discovery: router_advertisement::discovery(path, family, errors),
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
         ..family.of.clone()
@@ -199,9 +267,10 @@ fn connect(
             format!("the subnet {net} is on interface \"{other}\" already{within}"),
             "Use different subnets: packets to a subnet leave by one interface.",
         ),
-        _ => {
+        Some(_) => {}
+        None => {
             table.connected.insert(net, interface.to_owned());
-            table.lengths.insert((six, net.prefix_len()));
+            *table.lengths.entry((six, net.prefix_len())).or_default() += 1;
         }
     }
 }

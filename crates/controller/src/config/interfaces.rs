@@ -9,8 +9,9 @@ use crate::config::addresses::{self, Addressing};
 use crate::config::data_path::interface_path;
 use crate::config::mac;
 use crate::config::model::{Interface, SubInterface, Tag, Tpid};
+use crate::config::others::Others;
 use crate::config::ports::{self, DeviceLocks};
-use crate::config::{bfd, cross_connects, host_interfaces, router_advertisement, tunnels, vrrp};
+use crate::config::{host_interfaces, tunnels};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
@@ -28,11 +29,15 @@ pub(crate) struct Desired {
 }
 
 /// The desired ports and interfaces; parents precede their sub-interfaces.
-pub(crate) fn desired(interfaces: &[Interface], errors: &mut ValidationErrors) -> Desired {
+pub(crate) fn desired(
+    interfaces: &[Interface],
+    (others, addressing): (&Others<'_>, Addressing),
+    errors: &mut ValidationErrors,
+) -> Desired {
     let by_name: HashMap<&str, &Interface> =
         interfaces.iter().map(|interface| (interface.name.as_str(), interface)).collect();
-    let mut desired = Desired::default();
-    let mut device_locks = DeviceLocks::default();
+    let mut desired = Desired { addressing, ..Desired::default() };
+    let mut device_locks = DeviceLocks::of(&others.ports);
     let mut tags = HashMap::new();
     for interface in interfaces {
         let path = interface_path(&interface.name);
@@ -60,15 +65,11 @@ pub(crate) fn desired(interfaces: &[Interface], errors: &mut ValidationErrors) -
         if !interface.vrf.is_empty() {
             desired.addressing.set_vrf(&interface.name, &interface.vrf);
         }
-        router_advertisement::check(interface, &path, errors);
-        vrrp::check(interface, &path, errors);
         let one = one(interface, &path, &mut desired.addressing, errors);
         desired.interfaces.push(one);
     }
     host_interfaces::check(interfaces, errors);
-    tunnels::check(interfaces, errors);
-    cross_connects::check(interfaces, errors);
-    bfd::check(interfaces, &desired.addressing, errors);
+    tunnels::check(interfaces, others, errors);
     address_generators(&mut desired);
     desired.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
     desired
@@ -133,8 +134,8 @@ fn one(
         ip6: family(&interface.ip6, "ipv6"),
         vrf: interface.vrf.clone(),
         host_interface: host_interfaces::desired(interface),
-        cross_connect: interface.cross_connect.clone(),
-        bfd: interface.bfd.session.clone(),
+        cross_connect: String::new(),
+        bfd: Vec::new(),
         plugins: Vec::new(),
     }
 }

@@ -1,13 +1,11 @@
-//! From a valid configuration to the desired state: one file for each capability that is not in the list of
-//! `capability` yet.
+//! From a valid configuration to the desired state: ports, interfaces, addresses, routes and management, on which the
+//! capabilities of the list (`capability`) stand.
 //!
 //! `model` has the values as they are in the YANG modules; the other modules check what YANG cannot express and
 //! translate to the contract. They know nothing of routes of other origins, of the forwarder's state, nor of who asks:
 //! nothing here imports a module of the controller outside this folder, but `prefix` (`tests/guards`).
 
 pub mod addresses;
-mod bfd;
-mod cross_connects;
 mod data_path;
 pub mod host_addresses;
 pub mod host_bits;
@@ -18,16 +16,15 @@ mod mac;
 pub mod management;
 #[allow(missing_docs)] // named and described in the YANG modules
 pub(crate) mod model;
-mod policy;
+pub(crate) mod others;
 mod ports;
 pub mod route_sources;
-mod router_advertisement;
 pub mod routes;
 pub mod settings;
 mod tunnels;
 pub mod vrf_name;
-mod vrrp;
-pub mod workers;
+
+use std::collections::HashMap;
 
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
@@ -36,6 +33,7 @@ use addresses::Addressing;
 pub use data_path::interface_path;
 use management::Management;
 use model::Vrf;
+use others::Others;
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
 use settings::Settings;
@@ -59,20 +57,37 @@ pub struct Translated {
     pub management: Management,
 }
 
-/// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`.
+impl Translated {
+    /// The desired interfaces of some configured ones, with those.
+    pub(crate) fn interfaces_of<'a>(
+        &mut self,
+        given: impl Iterator<Item = &'a model::Interface>,
+    ) -> impl Iterator<Item = (&'a model::Interface, &mut v1::Interface)> {
+        let given: HashMap<&str, &model::Interface> =
+            given.map(|interface| (interface.name.as_str(), interface)).collect();
+        // Most capabilities have settings on few interfaces, or on none.
+        let number = if given.is_empty() { 0 } else { self.desired.interfaces.len() };
+        let all = self.desired.interfaces[..number].iter_mut();
+        all.filter_map(move |desired| Some((*given.get(desired.name.as_str())?, desired)))
+    }
+}
+
+/// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`. There may be
+/// `others` that are not in the settings, with their addresses.
 pub(crate) fn translate(
     settings: &mut Settings<'_>,
     given: &[(String, String)],
+    (others, addressing): (&Others<'_>, Addressing),
     errors: &mut ValidationErrors,
 ) -> Translated {
     let model = &mut settings.model;
     stoa_yang::unsupported::check(given, errors);
     let interfaces::Desired { ports, interfaces, mut addressing } =
-        interfaces::desired(&model.interfaces.interface, errors);
+        interfaces::desired(&model.interfaces.interface, (others, addressing), errors);
     let (statics, floating) = routes::desired(&model.routing, &addressing, errors);
     let vrf = |vrf: &Vrf| vrf.of.clone();
     let desired = v1::Desired {
-        workers: Some(workers::desired(&model.system.workers, errors)),
+        workers: None,
         ports,
         interfaces,
         routes: Vec::new(),
@@ -83,12 +98,13 @@ pub(crate) fn translate(
         punts: Vec::new(),
         limits: Some(model.system.limits),
         logging: None,
-        rules: policy::desired(&model.routing.policy, errors),
+        rules: Vec::new(),
     };
-    let route_sources = route_sources::desired(&model.routing, &model.interfaces.interface, errors);
-    let kernel_tables = policy::kernel_tables(&model.vrfs, errors);
+    let interfaces = &model.interfaces.interface;
+    let route_sources = route_sources::desired(&model.routing, interfaces, others, errors);
     let (management, access) = (&mut model.management, &mut model.access);
     let (management, access) = (std::mem::take(management), std::mem::take(access));
     let management = management::desired(management, access, errors);
+    let kernel_tables = Vec::new();
     Translated { desired, addressing, statics, floating, route_sources, kernel_tables, management }
 }

@@ -95,6 +95,19 @@ pub struct Interface {
     pub ip6: Option<Family>,
 }
 
+impl Interface {
+    /// Whether it is a tunnel.
+    pub fn is_tunnel(&self) -> bool {
+        self.port.as_ref().is_some_and(|port| port.tunnel.is_some())
+    }
+
+    /// Its families, with the names of their containers and whether they are IPv6.
+    pub fn families(&self) -> impl Iterator<Item = (&Family, &'static str, bool)> {
+        let four = self.ip4.iter().map(|family| (family, "ipv4", false));
+        four.chain(self.ip6.iter().map(|family| (family, "ipv6", true)))
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub struct SubInterface {
     pub parent: String,

@@ -27,6 +27,12 @@ pub struct DeviceLocks {
 }
 
 impl DeviceLocks {
+    /// The locks of ports that are checked already.
+    pub fn of(ports: &[&v1::Port]) -> DeviceLocks {
+        let lock = |port: &&v1::Port| Some((lock_of(port)?, port.interface.clone()));
+        DeviceLocks { owners: ports.iter().filter_map(lock).collect() }
+    }
+
     /// Locks a device or file for `interface`; the error is the interface that has locked it.
     fn lock(&mut self, what: String, interface: &str) -> Result<(), String> {
         match self.owners.get(&what) {
@@ -37,6 +43,34 @@ impl DeviceLocks {
             }
         }
     }
+}
+
+/// What the device or file of a port is locked as.
+fn lock_of(port: &v1::Port) -> Option<String> {
+    match port.driver.as_ref()? {
+        Driver::AfPacket(v1::AfPacket { device, netns })
+        | Driver::AfXdp(v1::AfXdp { device, netns, .. })
+        | Driver::Tap(v1::Tap { device, netns }) => Some(format!("device {device} netns {netns}")),
+        Driver::Memif(memif) => {
+            let role = if memif.master { Role::Master } else { Role::Slave };
+            Some(format!("memif {} {} {role:?}", file_name(&memif.socket), memif.id))
+        }
+        Driver::Dpdk(dpdk) => Some(format!("dpdk {}", dpdk_name(&dpdk.device))),
+        Driver::Pcap(pcap) if is_file(&pcap.output) => {
+            Some(format!("pcap output {}", file_name(&pcap.output)))
+        }
+        _ => None,
+    }
+}
+
+/// The name of a DPDK device, which precedes its arguments.
+fn dpdk_name(device: &str) -> &str {
+    device.split(',').next().unwrap_or(device)
+}
+
+/// Whether an output is a file, which one port writes to.
+fn is_file(output: &str) -> bool {
+    !output.is_empty() && output != NULL_DEVICE
 }
 
 /// The desired port of `interface`, whose data path is `path`.
@@ -145,8 +179,7 @@ impl PortChecker<'_> {
     }
 
     fn dpdk(&mut self, given: &v1::Dpdk) -> v1::Dpdk {
-        // The name of a DPDK device precedes its arguments.
-        let name = given.device.split(',').next().unwrap_or(&given.device);
+        let name = dpdk_name(&given.device);
         if let Err(owner) = self.device_locks.lock(format!("dpdk {name}"), self.interface) {
             self.errors.add(
                 format!("{}/dpdk/device", self.path),
@@ -159,7 +192,7 @@ impl PortChecker<'_> {
 
     fn pcap(&mut self, given: &v1::Pcap) -> v1::Pcap {
         let path = format!("{}/pcap/output", self.path);
-        if !given.output.is_empty() && given.output != NULL_DEVICE {
+        if is_file(&given.output) {
             if file_name(&given.input) == file_name(&given.output) {
                 self.errors.add(
                     &path,
@@ -235,6 +268,29 @@ mod tests {
         assert!(is_device_name("eth0.100"));
         for wrong in ["", "a b", "a/b", "a:b", "..", "tap%d", "sixteen-letters-"] {
             assert!(!is_device_name(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ports_in_force_have_the_locks_of_their_settings() {
+        for text in [
+            r#"{"af-packet": {"device": "e0"}}"#,
+            r#"{"af-xdp": {"device": "e0", "attach": "auto", "bind": "auto", "need-wakeup": true}}"#,
+            r#"{"auto": {"device": "e0", "netns": "n"}}"#,
+            r#"{"tap": {"device": "t0"}}"#,
+            r#"{"memif": {"socket": "/run/m", "id": 7, "role": "slave", "ring-size": 1, "buffer-size": 64}}"#,
+            r#"{"memif": {"socket": "/run/m", "id": 7, "role": "master", "ring-size": 1, "buffer-size": 64}}"#,
+            r#"{"dpdk": {"device": "net_null0,copy=1"}}"#,
+            r#"{"pcap": {"input": "a.pcap", "output": "b.pcap"}}"#,
+        ] {
+            let settings: Port = serde_json::from_str(text).unwrap();
+            let mut errors = ValidationErrors::default();
+            let mut locks = DeviceLocks::default();
+            let port = desired("one", "/", &settings, &mut locks, &mut errors);
+            assert!(errors.is_empty(), "{text}");
+            let mut locks = DeviceLocks::of(&[&port]);
+            desired("two", "/", &settings, &mut locks, &mut errors);
+            assert_eq!(errors.into_vec().len(), 1, "{text}");
         }
     }
 

@@ -9,6 +9,7 @@ use stoa_yang::error::ValidationErrors;
 
 use crate::config::data_path::interface_path;
 use crate::config::model::Interface;
+use crate::config::others::Others;
 
 /// Checks the endpoints of the tunnel of a port whose data path is `path`.
 pub fn check_ends(given: &v1::Tunnel, path: &str, errors: &mut ValidationErrors) {
@@ -47,7 +48,7 @@ fn own_addresses(interfaces: &[Interface]) -> HashSet<(&str, IpAddr)> {
 }
 
 /// Checks that tunnels of a VRF have different endpoints, and that no interface of a tunnel needs Ethernet.
-pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
+pub fn check(interfaces: &[Interface], others: &Others<'_>, errors: &mut ValidationErrors) {
     let mut taken = HashMap::new();
     let all_tunnels = interfaces.iter().filter(|interface| tunnel(interface).is_some());
     let tunnels: HashSet<&str> = all_tunnels.map(|interface| interface.name.as_str()).collect();
@@ -81,8 +82,9 @@ pub fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
                 );
             }
         }
-        let is_own = |local| own.contains(&(interface.vrf.as_str(), local));
-        if !ip(&given.local).is_some_and(is_own) {
+        let vrf = interface.vrf.as_str();
+        let is_own = |local| own.contains(&(vrf, local));
+        if !ip(&given.local).is_some_and(is_own) && !others.has_address(vrf, &given.local) {
             errors.add(
                 format!("{here}/stoa-interfaces:port/tunnel/local"),
                 format!("no interface of the same VRF has the address {}", ip_text(&given.local)),

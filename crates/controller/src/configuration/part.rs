@@ -1,18 +1,29 @@
-//! A configuration from an earlier one and a changed part of it: translates the part, and shares the rest.
+//! A configuration from an earlier one and a changed part of it: validates and translates the part, and shares the
+//! rest.
 //!
-//! The part has all but the bulk, and the entries of the bulk that changed. Where that does not suffice to know that
-//! the whole is valid and what it is, there is no answer, and the whole is validated.
+//! The part has all but the bulk, the entries of the bulk that changed, and the interfaces that these refer to. Where
+//! that does not suffice to know that the whole is valid and what it is, there is no answer, and the whole is
+//! validated.
 
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 use yang5::data::DataNodeRef;
 
+use super::contents::Contents;
+use super::dependents::{Change, are_independent};
+use super::routes_of_part::{Held, RoutesOfPart};
 use super::{Configuration, ConfigurationText, Given};
 use crate::capability::list;
 use crate::config::Translated;
+use crate::config::addresses::Addressing;
+use crate::config::others::Others;
+
+/// Most interfaces of a part that may differ: each is compared with all others.
+const CHANGED_MAX: usize = 64;
 
 /// Which lists of a configuration are so long that parts have only some of their entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,16 +37,27 @@ pub(crate) struct Bulk {
 /// A changed part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChangedPart<'a> {
+    /// The part as it was.
+    pub before: &'a Given,
     /// The part as it is new.
     pub after: &'a Given,
     /// The paths of all changes.
     pub paths: &'a [&'a str],
 }
 
+/// The interfaces in which two configurations differ.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangedInterfaces {
+    /// The indexes of those that are new or different in the second one.
+    pub set: Vec<usize>,
+    /// The names of those that it does not have.
+    pub removed: Vec<String>,
+}
+
 /// The configuration that another one was made of, and the interfaces in which the two differ. Saves a comparison of
 /// all interfaces; it is no part of what a configuration is.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Origin(Option<(Weak<Configuration>, Vec<usize>)>);
+pub(crate) struct Origin(Option<(Weak<Configuration>, ChangedInterfaces)>);
 
 impl PartialEq for Origin {
     fn eq(&self, _: &Self) -> bool {
@@ -44,15 +66,26 @@ impl PartialEq for Origin {
 }
 
 impl Origin {
-    /// The indexes of the interfaces that differ from those of `held`; `None`: unknown.
-    pub(crate) fn changed_interfaces(&self, held: &Arc<Configuration>) -> Option<&[usize]> {
+    fn new(origin: &Arc<Configuration>, changed: ChangedInterfaces) -> Origin {
+        Origin(Some((Arc::downgrade(origin), changed)))
+    }
+
+    /// The interfaces that differ from those of `held`; `None`: unknown.
+    pub(crate) fn changes_from(&self, held: &Arc<Configuration>) -> Option<&ChangedInterfaces> {
         let (origin, changed) = self.0.as_ref()?;
-        std::ptr::eq(origin.as_ptr(), Arc::as_ptr(held)).then_some(changed.as_slice())
+        std::ptr::eq(origin.as_ptr(), Arc::as_ptr(held)).then_some(changed)
     }
 }
 
 /// Leafs of an interface that nothing else depends on, neither in the YANG modules nor in `config`.
 const OWN_LEAFS: [&str; 2] = ["description", "enabled"];
+
+impl ChangedPart<'_> {
+    /// Whether it changes leafs alone that nothing else depends on, nor any capability reads.
+    pub(crate) fn has_own_leafs_only(&self) -> bool {
+        self.paths.iter().all(|path| is_own_leaf(path))
+    }
+}
 
 impl Configuration {
     /// This configuration with a changed part. `None`: the whole has to be validated.
@@ -62,19 +95,16 @@ impl Configuration {
         bulk: Bulk,
         part: ChangedPart<'_>,
     ) -> Option<Configuration> {
-        let changed = match bulk.interfaces {
+        let changed = match bulk.interfaces && part.has_own_leafs_only() {
             true => self.with_leafs(part)?,
-            false => self.with_core(part)?,
+            false => self.with_translated(bulk, part)?,
         };
         Some(Configuration { path: path.to_owned(), text: ConfigurationText::default(), ..changed })
     }
 
     /// With other leafs of interfaces.
     fn with_leafs(self: &Arc<Self>, part: ChangedPart<'_>) -> Option<Configuration> {
-        if !part.paths.iter().all(|path| is_own_leaf(path)) {
-            return None;
-        }
-        let (mut changed, mut indexes) = (Configuration::clone(self), Vec::new());
+        let (mut changed, mut set) = (Configuration::clone(self), Vec::new());
         let top = part.after.reference()?.inclusive_siblings();
         let all = top.filter(|node| node.schema().name() == "interfaces");
         for entry in all.flat_map(|node| node.children()) {
@@ -85,48 +115,165 @@ impl Configuration {
             let name = leaf("name")?;
             let interfaces = &mut changed.desired.interfaces;
             let index = interfaces.iter().position(|interface| interface.name == name)?;
-            indexes.push(index);
+            set.push(index);
             let interface = &mut interfaces[index];
             interface.description = leaf("description").unwrap_or_default();
             interface.enabled = leaf("enabled").is_none_or(|value| value == "true");
         }
-        changed.origin = Origin(Some((Arc::downgrade(self), indexes)));
+        changed.origin = Origin::new(self, ChangedInterfaces { set, removed: Vec::new() });
         Some(changed)
     }
 
-    /// With another core, and the same static routes.
-    fn with_core(&self, part: ChangedPart<'_>) -> Option<Configuration> {
-        if part.paths.iter().any(|path| concerns_routes(path)) {
+    /// With a part that is validated and translated.
+    fn with_translated(
+        self: &Arc<Self>,
+        bulk: Bulk,
+        part: ChangedPart<'_>,
+    ) -> Option<Configuration> {
+        let (before, after) = (Contents::of(part.before), Contents::of(part.after));
+        let named = |name: &str| before.interfaces.contains(name);
+        let others = match bulk.interfaces {
+            true => Others {
+                interfaces: self.desired.interfaces.iter().filter(|it| !named(&it.name)).collect(),
+                ports: self.desired.ports.iter().filter(|it| !named(&it.interface)).collect(),
+            },
+            false => Others::default(),
+        };
+        let held = self.desired.interfaces.iter().filter(|it| named(&it.name));
+        let held: Vec<&v1::Interface> = held.collect();
+        let addressing = match bulk.interfaces {
+            true => self.addressing_without(&held)?,
+            false => Addressing::default(),
+        };
+        let new = translated(part.after, (&others, addressing))?;
+        let changes = self.changes(&held, &new.desired);
+        let is_gone = |vrf: &&String| !after.vrfs.contains(*vrf);
+        if before.vrfs.iter().filter(is_gone).any(|vrf| others.are_in(vrf))
+            || !others.is_empty() && changes.len() > CHANGED_MAX
+            || !are_independent(&others, &changes)
+        {
             return None;
         }
-        let new = translated(part.after)?;
-        // Static routes refer to interfaces by name, and to addresses.
-        let interfaces = &new.desired.interfaces;
-        let names: HashSet<&str> = interfaces.iter().map(|it| it.name.as_str()).collect();
-        let are_there = self.desired.interfaces.iter().all(|it| names.contains(it.name.as_str()));
-        if !are_there || new.addressing != *self.addressing {
-            return None;
-        }
+        let held = Held {
+            routes: &self.routes,
+            has_hidden: self.has_hidden,
+            annotations: &self.annotations,
+            floating: &self.floating,
+        };
+        let contents = [&before, &after];
+        let routes = RoutesOfPart { held, is_bulk: bulk.routes, contents, new: &new };
+        let routes = routes.merge(&changes)?;
+        let (desired, origin) = match bulk.interfaces {
+            true => self.merged(new.desired, &before.interfaces, &after.interfaces),
+            false => (new.desired, Origin::default()),
+        };
         Some(Configuration {
             path: self.path.clone(),
             text: ConfigurationText::default(),
-            desired: new.desired,
-            routes: Arc::clone(&self.routes),
-            addressing: Arc::clone(&self.addressing),
-            annotations: Arc::clone(&self.annotations),
-            floating: Arc::clone(&self.floating),
+            desired,
+            routes: routes.routes,
+            has_hidden: self.has_hidden,
+            addressing: Arc::new(new.addressing),
+            annotations: routes.annotations,
+            floating: routes.floating,
             route_sources: new.route_sources.into(),
             kernel_tables: new.kernel_tables.into(),
             management: Arc::new(new.management),
-            origin: Origin::default(),
+            origin,
         })
+    }
+
+    /// The addresses of all but these interfaces; `None`: unknown.
+    fn addressing_without(&self, interfaces: &[&v1::Interface]) -> Option<Addressing> {
+        let mut addressing = Addressing::clone(&self.addressing);
+        interfaces.iter().all(|interface| addressing.remove(interface)).then_some(addressing)
+    }
+
+    /// The interfaces of a part that differ, or whose ports do.
+    fn changes<'a>(&'a self, held: &[&'a v1::Interface], new: &'a v1::Desired) -> Vec<Change<'a>> {
+        let port_of = |desired: &'a v1::Desired, interface: &v1::Interface| {
+            desired.ports.iter().find(|port| port.interface == interface.name)
+        };
+        let of_held = held.iter().map(|it| (*it, port_of(&self.desired, it)));
+        let mut changes = Vec::new();
+        for old in of_held {
+            let now = new.interfaces.iter().find(|it| it.name == old.0.name);
+            let now = now.map(|it| (it, port_of(new, it)));
+            changes.push(Change { old: Some(old), new: now });
+        }
+        let is_new = |it: &&v1::Interface| held.iter().all(|held| held.name != it.name);
+        let created = new.interfaces.iter().filter(is_new).map(|it| (it, port_of(new, it)));
+        changes.extend(created.map(|it| Change { old: None, new: Some(it) }));
+        changes.retain(|change| change.old != change.new);
+        changes
+    }
+
+    /// The desired state of a part with the interfaces that it lacks.
+    fn merged(
+        self: &Arc<Self>,
+        part: v1::Desired,
+        before: &HashSet<String>,
+        after: &HashSet<String>,
+    ) -> (v1::Desired, Origin) {
+        let v1::Desired { interfaces: of_part, ports: ports_of_part, neighbors: known, .. } = part;
+        let mut interfaces = self.desired.interfaces.clone();
+        let removed: Vec<String> = before.difference(after).cloned().collect();
+        if !removed.is_empty() {
+            interfaces.retain(|it| !removed.contains(&it.name));
+        }
+        let mut changed = HashSet::new();
+        for new in of_part {
+            match interfaces.iter().position(|it| it.name == new.name) {
+                Some(at) if interfaces[at] == new => continue,
+                Some(at) if interfaces[at].parent.is_empty() == new.parent.is_empty() => {
+                    changed.insert(new.name.clone());
+                    interfaces[at] = new;
+                    continue;
+                }
+                Some(at) => drop(interfaces.remove(at)),
+                None => {}
+            }
+            changed.insert(new.name.clone());
+            // Parents precede their sub-interfaces; otherwise they are in the order of libyang.
+            let place = |it: &v1::Interface| (!it.parent.is_empty(), it.name.clone());
+            let at = interfaces.partition_point(|it| place(it) < place(&new));
+            interfaces.insert(at, new);
+        }
+        let is_in_part = |name: &String| before.contains(name) || after.contains(name);
+        let mut ports = self.desired.ports.clone();
+        ports.retain(|it| {
+            !is_in_part(&it.interface) || {
+                ports_of_part.iter().any(|new| new.interface == it.interface)
+            }
+        });
+        for new in ports_of_part {
+            match ports.iter_mut().find(|it| it.interface == new.interface) {
+                Some(port) => *port = new,
+                None => {
+                    let at = ports.partition_point(|it| it.interface < new.interface);
+                    ports.insert(at, new);
+                }
+            }
+        }
+        let mut neighbors = self.desired.neighbors.clone();
+        let first = neighbors.iter().position(|it| is_in_part(&it.interface));
+        neighbors.retain(|it| !is_in_part(&it.interface));
+        let at = first.unwrap_or(neighbors.len());
+        neighbors.splice(at..at, known);
+        let at = interfaces.iter().enumerate().filter(|(_, it)| changed.contains(&it.name));
+        let set = at.map(|(at, _)| at).collect();
+        let origin = Origin::new(self, ChangedInterfaces { set, removed });
+        (v1::Desired { interfaces, ports, neighbors, ..part }, origin)
     }
 }
 
-fn translated(part: &Given) -> Option<Translated> {
+fn translated(part: &Given, others: (&Others<'_>, Addressing)) -> Option<Translated> {
+    if !others.0.is_empty() && !list::all().all(|capability| capability.is_by_interface()) {
+        return None;
+    }
     let mut errors = ValidationErrors::default();
     let valid = stoa_yang::schema().validate(part).ok()?;
-    let translated = list::translate(&valid, &mut errors).ok()?;
+    let translated = list::translate_among(&valid, others, &mut errors).ok()?;
     errors.is_empty().then_some(translated)
 }
 
@@ -140,28 +287,5 @@ fn is_own_leaf(path: &str) -> bool {
     })
 }
 
-/// Whether a change may concern static routes or their protocol instances.
-fn concerns_routes(path: &str) -> bool {
-    path.contains("/control-plane-protocol[")
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn leafs_of_interfaces_are_their_own() {
-        let interface = "/ietf-interfaces:interfaces/interface[name='a']";
-        assert!(is_own_leaf(&format!("{interface}/description")));
-        assert!(is_own_leaf(&format!("{interface}/enabled")));
-        for path in [
-            "/ietf-interfaces:interfaces/interface[name=']/description']",
-            &format!("{interface}/ietf-ip:ipv4/enabled"),
-            &format!("{interface}/ietf-ip:ipv4/neighbor[ip='10.0.0.1']/enabled"),
-            "/stoa-vrf:vrfs/vrf[name='a']/description",
-            interface,
-        ] {
-            assert!(!is_own_leaf(path), "{path}");
-        }
-    }
-}
+mod tests;

@@ -18,7 +18,7 @@ use crate::configuration::{Bulk, Configuration};
 const BULK_MIN: usize = 4_096;
 
 /// Entries that the edits of one call may name.
-const ENTRY_LIMIT: usize = 1_000;
+pub(super) const ENTRY_LIMIT: usize = 1_000;
 
 /// The list of interfaces.
 const INTERFACES: &[&str] = &["interfaces", "interface"];
@@ -93,10 +93,8 @@ fn copy(
             false => core.merge(&node.duplicate(true)?),
         };
     }
-    if schema.kind() == SchemaNodeKind::List {
-        // With its keys.
-        core.new_path(&node.path(), None, false)?;
-    }
+    // A list entry with its keys; a container since a part that creates an entry must not create it.
+    core.new_path(&node.path(), None, false)?;
     node.children().try_for_each(|child| copy(&child, depth + 1, &through, core))
 }
 
@@ -124,7 +122,7 @@ pub(super) fn entries(edits: &[Edit], bulk: Bulk) -> Option<Vec<String>> {
     Some(named)
 }
 
-/// The entry that a path leads through, if any. `None`: the edit removes an entry, or what may have entries.
+/// The entry that a path leads through, if any. `None`: the edit removes what may have entries.
 fn entry(path: &str, removes: bool, bulk: Bulk) -> Option<Option<String>> {
     let steps = steps(path);
     for list in lists(bulk) {
@@ -133,8 +131,6 @@ fn entry(path: &str, removes: bool, bulk: Bulk) -> Option<Option<String>> {
             continue;
         }
         match steps.get(list.len() - 1) {
-            // A part without the entry may lack its list, and so the containers of that.
-            Some(_) if removes && steps.len() == list.len() => return None,
             Some(step) if step.is_keyed => return Some(Some(path[..step.end].to_owned())),
             Some(_) => return None,
             None if removes => return None,
@@ -256,7 +252,7 @@ mod tests {
         assert_eq!(named(set(&route)), None);
         let entry = format!("{route}[destination-prefix='10.7.0.0/24']");
         assert_eq!(named(delete(&format!("{entry}/next-hop"))), Some(vec![entry.clone()]));
-        assert_eq!(named(delete(&entry)), None);
+        assert_eq!(named(delete(&entry)), Some(vec![entry.clone()]));
         assert_eq!(named(set(&entry)), Some(vec![entry.clone()]));
         let interface = format!("{all}/interface[name=\"a'[/]b\"]");
         assert_eq!(named(set(&format!("{interface}/enabled"))), Some(vec![interface]));

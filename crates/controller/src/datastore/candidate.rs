@@ -6,7 +6,7 @@ use yang5::data::DataTree;
 
 use super::author::Author;
 use super::difference::{Change, Kind, between};
-use super::part::{Part, with_changes};
+use super::part::{Part, rebased, with_changes};
 use super::snapshot::Snapshot;
 use super::stores::Stores;
 
@@ -70,7 +70,7 @@ impl Stores {
         let theirs = between(&before.tree, &running.tree).unwrap_or_default();
         let rebased = match overlap(&mine, &theirs) {
             true => None,
-            false => with_changes(&running.tree, &before.tree, &candidate).ok(),
+            false => rebased(&running.tree, &before.tree, &candidate).ok(),
         };
         if rebased.is_none() {
             self.set_conflict(author);
@@ -93,7 +93,7 @@ impl Stores {
             entries: Vec::new(),
             after: Arc::new(Snapshot::new(Arc::clone(&core.tree), 0)),
         };
-        let Ok(Some(fresh)) = fresh.pull(&self.running.tree, own.entries.clone()) else {
+        let Ok(fresh) = fresh.pull(&self.running.tree, own.entries.clone()) else {
             return self.set_conflict(author);
         };
         if is_same(&fresh.before, &own.after.tree) {

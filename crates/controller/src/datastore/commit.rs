@@ -9,6 +9,8 @@ use yang5::data::DataTree;
 use super::access;
 use super::author::{Author, Store, file_author, stoa};
 use super::bulk::Core;
+use super::changed_node::errors_at;
+use super::device_mtu;
 use super::difference::{Change, between};
 use super::disk::NewFile;
 use super::refusal::{self, Refusal};
@@ -73,9 +75,13 @@ impl Datastore {
         commit: &Commit,
     ) -> Result<Committed, Refusal> {
         let (tree, startup) = (tree.into(), self.inner.startup.clone());
+        let running = Arc::clone(&self.tree(Store::Running).tree);
         let validated = tokio::task::spawn_blocking(move || {
             let text = stoa_yang::data::print(&tree)?;
-            let found = Configuration::of_data(&startup, &text, &tree).map_err(Refusal::Invalid)?;
+            let found = Configuration::of_data(&startup, &text, &tree).map_err(|errors| {
+                let changes = between(&running, &tree).unwrap_or_default();
+                Refusal::Invalid(errors_at(&changes, errors))
+            })?;
             Ok::<_, Refusal>((tree, found))
         });
         let (tree, configuration) = validated.await.map_err(refusal::panicked)??;
@@ -90,7 +96,8 @@ impl Datastore {
         configuration: Configuration,
         commit: &Commit,
     ) -> Result<Committed, Refusal> {
-        self.save_unsaved().await?;
+        let _saving = self.inner.saving.lock().await;
+        self.save_now().await?;
         let running = self.tree(Store::Running);
         let changes: Arc<[Change]> = between(&running.tree, &tree)?.into();
         let is_waiting = self.unconfirmed().is_some();
@@ -115,6 +122,7 @@ impl Datastore {
         let (kept, mut warnings) = (configuration.text.clone(), configuration.warnings());
         warnings.extend(files.as_mut().and_then(NewFiles::take_note));
         let core = Core::of(&configuration, &tree)?;
+        let mtus = device_mtu::desired(&configuration.desired);
         let applied = match self.inner.connection.commit(configuration).await {
             Ok(applied) => applied,
             Err(error) => {
@@ -124,6 +132,7 @@ impl Datastore {
                 return Err(error.into());
             }
         };
+        warnings.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
         // Before the files are renamed: a restarted controller reads the configuration of the forwarder there and
         // renames them (`finish`).
         self.inner.running_file.store(&self.inner.connection);
@@ -149,7 +158,9 @@ impl Datastore {
         if !changes.is_empty() {
             let changes = Arc::clone(&changes);
             let Author { name, client, .. } = author;
-            tracing::info!(author = name, %client, number, changes = changes.len(), "committed");
+            // A commit that waits for its confirmation has no number.
+            let numbered = (number > 0).then_some(number);
+            tracing::info!(author = name, %client, number = numbered, changes = changes.len(), "committed");
             self.publish(Event::Changed { author: author.clone(), number, changes });
         }
         for warning in &warnings {

@@ -52,6 +52,7 @@ impl Datastore {
         let commit = Commit { origin: Origin::Revert, ..Commit::default() };
         let committed = self.commit_tree(author, tree, &commit).await?;
         let (past, author) = (self.history_files(), author.clone());
+        let _saving = self.inner.saving.lock().await;
         let comment = unconfirmed.rollback_comment(reason);
         let add = move || past.add_rollback(&author, &comment, &unconfirmed.before);
         // The rollback is done in any case.

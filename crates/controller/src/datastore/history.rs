@@ -38,9 +38,6 @@ pub struct Entry {
     /// The comment of the commit.
     #[serde(default)]
     pub comment: String,
-    /// Whether it is a rollback of a commit that was not confirmed: the configuration of the entry before it again.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_rollback: bool,
     /// The entry before it, if the file has the difference to that one instead of the whole configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<u64>,
@@ -152,7 +149,7 @@ impl History {
         comment: &str,
         text: &str,
     ) -> Result<(u64, NewFile), Refusal> {
-        self.write_next(author, comment, (None, false), text)
+        self.write_next(author, comment, None, text)
     }
 
     /// Adds the rollback to `text` of a commit that was not confirmed.
@@ -160,7 +157,7 @@ impl History {
         if !self.is_newest(text) {
             self.write(&file_author(), "", text)?.1.rename().map_err(refused)?;
         }
-        let (_, file) = self.write_next(author, comment, (None, true), text)?;
+        let (_, file) = self.write_next(author, comment, None, text)?;
         file.rename().map_err(refused)?;
         self.prune();
         Ok(())
@@ -173,14 +170,14 @@ impl History {
         comment: &str,
         difference: &str,
     ) -> Result<(u64, NewFile), Refusal> {
-        self.write_next(author, comment, (self.newest(), false), difference)
+        self.write_next(author, comment, self.newest(), difference)
     }
 
     fn write_next(
         &self,
         author: &Author,
         comment: &str,
-        (base, is_rollback): (Option<u64>, bool),
+        base: Option<u64>,
         text: &str,
     ) -> Result<(u64, NewFile), Refusal> {
         disk::create_folder(&self.folder)?;
@@ -191,7 +188,6 @@ impl History {
             author: author.name.clone(),
             client: author.client,
             comment: comment.chars().take(COMMENT_LIMIT).collect(),
-            is_rollback,
             base,
         };
         Ok((number, self.pack(&entry, text)?))

@@ -15,9 +15,12 @@ mod access;
 mod author;
 mod bulk;
 mod candidate;
+mod changed_node;
+mod check;
 mod choice;
 mod commit;
 mod confirm;
+mod device_mtu;
 mod difference;
 mod disk;
 mod edit;
@@ -155,6 +158,22 @@ impl Datastore {
         if_match: Option<u64>,
         commit: Commit,
     ) -> Result<u64, Refusal> {
+        let edited = self.edit_with_warnings(author, store, edits, if_match, commit).await;
+        edited.map(|(revision, _)| revision)
+    }
+
+    /// As [`Self::edit_as`]. Returns the new revision and the warnings of a commit of running.
+    ///
+    /// # Errors
+    /// As [`Self::edit`].
+    pub async fn edit_with_warnings(
+        &self,
+        author: &Author,
+        store: Store,
+        edits: Vec<Edit>,
+        if_match: Option<u64>,
+        commit: Commit,
+    ) -> Result<(u64, Vec<String>), Refusal> {
         let (own, author) = (self.clone(), author.clone());
         to_completion(async move { own.edit_now(&author, store, edits, if_match, &commit).await })
             .await
@@ -167,7 +186,7 @@ impl Datastore {
         edits: Vec<Edit>,
         if_match: Option<u64>,
         commit: &Commit,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<(u64, Vec<String>), Refusal> {
         let _one = self.inner.writer.lock().await;
         if store == Store::Startup {
             return Err(refusal::startup_is_read_only());
@@ -184,14 +203,16 @@ impl Datastore {
         let edited = tokio::task::spawn_blocking(move || own.edited(store, &edits));
         let (part, before, tree) = edited.await.map_err(refusal::panicked)??;
         if store == Store::Running {
+            let mut warnings = Vec::new();
             if !between(&before, &tree)?.is_empty() {
                 let after = Arc::new(Snapshot::new(tree, 0));
-                match part {
+                let done = match part {
                     Some(part) => self.commit_part(author, part.with_after(after), commit).await?,
                     None => self.commit_tree(author, Arc::clone(&after.tree), commit).await?,
                 };
+                warnings = done.warnings;
             }
-            return Ok(self.revision(Store::Running));
+            return Ok((self.revision(Store::Running), warnings));
         }
         let revision = {
             let mut stores = self.stores();
@@ -205,7 +226,7 @@ impl Datastore {
             revision
         };
         self.publish(Event::Edited);
-        Ok(revision)
+        Ok((revision, Vec::new()))
     }
 
     /// A datastore before and after these edits, without validation and without changing it. Both trees may lack what

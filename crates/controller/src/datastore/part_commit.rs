@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use stoa_api::v1;
-use yang5::data::DataDiffFlags;
 
 use super::access;
 use super::author::Author;
@@ -14,7 +13,7 @@ use super::candidate::Candidate;
 use super::commit::{Commit, Committed, Origin};
 use super::difference::{Change, between};
 use super::disk::NewFile;
-use super::part::{Part, with_changes};
+use super::part::{Part, difference, with_changes};
 use super::recovery;
 use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
@@ -74,6 +73,14 @@ impl Datastore {
     /// Whether and how a commit of a part is possible. Without a plan the whole is committed, which also finds the
     /// errors.
     async fn plan(&self, part: &Part, commit: &Commit) -> Result<Option<Plan>, Refusal> {
+        let has_no_entry = {
+            let stores = self.stores();
+            stores.core.is_some() && stores.entry.is_none()
+        };
+        if has_no_entry {
+            // The saver may be about to write it.
+            drop(self.inner.saving.lock().await);
+        }
         let is_plain = commit.origin == Origin::Client && commit.confirm_within.is_none();
         let (base, bulk) = {
             let stores = self.stores();
@@ -93,14 +100,24 @@ impl Datastore {
         };
         let Some(running) = self.inner.connection.configuration() else { return Ok(None) };
         let (part, startup) = (part.clone(), self.inner.startup.clone());
+        let data = Arc::clone(&self.stores().running);
         let planned = tokio::task::spawn_blocking(move || {
             let (before, after) = (&part.before, &part.after.tree);
             let changes: Arc<[Change]> = between(before, after)?.into();
-            let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
-            let changed = ChangedPart { after, paths: &paths };
             if changes.is_empty() {
                 return Ok(None);
             }
+            let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+            let mut changed = ChangedPart { before, after, paths: &paths };
+            let with_references = match bulk.interfaces && !changed.has_own_leafs_only() {
+                true => part.clone().with_references(&data.tree)?,
+                false => Some(part.clone()),
+            };
+            // Running is changed in place, unless somebody reads it.
+            drop(data);
+            let Some(referring) = with_references else { return Ok(None) };
+            changed.before = &referring.before;
+            changed.after = &referring.after.tree;
             let Some(configuration) = running.with_part(&startup, bulk, changed) else {
                 return Ok(None);
             };
@@ -190,7 +207,7 @@ impl Datastore {
         number: u64,
     ) -> Result<(), Refusal> {
         let after = &part.after.tree;
-        let difference = part.before.diff(after, DataDiffFlags::empty()).map_err(refusal::yang)?;
+        let difference = difference(&part.before, after).map_err(refusal::yang)?;
         let mut stores = self.stores();
         let Some(bulk) = stores.core.as_ref().map(|core| core.bulk) else { return Ok(()) };
         let revision = stores.next_revision();

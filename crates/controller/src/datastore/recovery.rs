@@ -14,6 +14,9 @@ use super::refusal::Refusal;
 struct Mark {
     /// The entry of the history that is in the startup file.
     base: u64,
+    /// A later entry that is being written to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
 }
 
 fn file(state: &Path) -> PathBuf {
@@ -22,10 +25,26 @@ fn file(state: &Path) -> PathBuf {
 
 /// Marks the startup file as older than the history, which has it as the entry `base`.
 pub(super) fn mark(state: &Path, base: u64) -> Result<(), Refusal> {
+    write(state, &Mark { base, next: None })
+}
+
+/// Notes, before the entry `next` replaces what is in the startup file, that it may have either after a crash.
+pub(super) fn mark_next(state: &Path, next: u64) -> Result<(), Refusal> {
+    match read(state) {
+        Some(Mark { base, .. }) => write(state, &Mark { base, next: Some(next) }),
+        None => Ok(()),
+    }
+}
+
+fn write(state: &Path, mark: &Mark) -> Result<(), Refusal> {
     disk::create_folder(state)?;
     let refused = |error: String| Refusal::Disk(format!("unsaved.json: {error}"));
-    let text = serde_json::to_vec(&Mark { base }).map_err(|error| refused(error.to_string()))?;
+    let text = serde_json::to_vec(mark).map_err(|error| refused(error.to_string()))?;
     NewFile::write(&file(state), &text)?.rename().map_err(|error| refused(error.to_string()))
+}
+
+fn read(state: &Path) -> Option<Mark> {
+    serde_json::from_slice(&std::fs::read(file(state)).ok()?).ok()
 }
 
 /// Removes the mark.
@@ -72,15 +91,17 @@ pub fn recover(startup: &Path, state: &Path) -> Result<(), Refusal> {
 }
 
 fn complete(startup: &Path, state: &Path) -> Result<Recovery, Refusal> {
-    let mark = std::fs::read(file(state)).ok();
-    let Some(mark) = mark.and_then(|text| serde_json::from_slice::<Mark>(&text).ok()) else {
-        return Ok(Recovery::Nothing);
-    };
+    let Some(mark) = read(state) else { return Ok(Recovery::Nothing) };
     let past = History::new(state);
     let Some(newest) = past.newest().filter(|newest| *newest > mark.base) else {
         return Ok(Recovery::Nothing);
     };
-    if past.text(mark.base)? != std::fs::read_to_string(startup).unwrap_or_default() {
+    let now = std::fs::read_to_string(startup).unwrap_or_default();
+    let is_next = mark.next.is_some_and(|next| past.text(next).is_ok_and(|text| text == now));
+    if is_next && mark.next == Some(newest) {
+        return Ok(Recovery::Nothing);
+    }
+    if !is_next && past.text(mark.base)? != now {
         return Ok(Recovery::Edited(mark.base + 1..=newest));
     }
     NewFile::write(startup, past.text(newest)?.as_bytes())?
@@ -120,5 +141,20 @@ mod tests {
         std::fs::write(&startup, "{1}").unwrap();
         assert_eq!(complete(&startup, &state).unwrap(), Recovery::Completed(3));
         assert_eq!(std::fs::read_to_string(&startup).unwrap(), "{3}");
+        // A crash while a save replaces the file: it has the old entry or the new one, and no edit.
+        for (next, text, expected) in [
+            (2, "{1}", Recovery::Completed(3)),
+            (2, "{2}", Recovery::Completed(3)),
+            (3, "{3}", Recovery::Nothing),
+            (2, "{edited}", Recovery::Edited(2..=3)),
+        ] {
+            mark(&state, 1).unwrap();
+            mark_next(&state, next).unwrap();
+            std::fs::write(&startup, text).unwrap();
+            assert_eq!(complete(&startup, &state).unwrap(), expected, "{next} {text}");
+        }
+        unmark(&state);
+        mark_next(&state, 3).unwrap();
+        assert!(!is_unsaved(&state), "without a mark there is nothing to note");
     }
 }

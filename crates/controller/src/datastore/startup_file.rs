@@ -49,9 +49,24 @@ fn digest(text: &[u8]) -> (usize, u64) {
 impl StartupFile {
     /// A file with this text.
     pub fn new(file: &Path, text: &str) -> StartupFile {
+        StartupFile::unwritten(text).written(file)
+    }
+
+    /// This text, before it is in the file.
+    pub fn unwritten(text: &str) -> StartupFile {
         let kept = (text.len() <= TEXT_LIMIT_BYTES).then(|| Arc::from(text));
-        let stamp = Stamp::of(file).filter(|stamp| stamp.size == text.len() as u64);
-        StartupFile { text: kept, digest: digest(text.as_bytes()), stamp }
+        StartupFile { text: kept, digest: digest(text.as_bytes()), stamp: None }
+    }
+
+    /// The same when the file has it.
+    pub fn written(self, file: &Path) -> StartupFile {
+        let stamp = Stamp::of(file).filter(|stamp| stamp.size == self.digest.0 as u64);
+        StartupFile { stamp, ..self }
+    }
+
+    /// Whether both are of one write of the file.
+    pub fn is_same_write(&self, other: &StartupFile) -> bool {
+        self.digest == other.digest && self.stamp == other.stamp
     }
 
     /// Reads a file; `None` if it cannot be read.

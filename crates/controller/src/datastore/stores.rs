@@ -58,6 +58,9 @@ pub(super) struct Inner {
     pub(super) stores: Mutex<Stores>,
     /// Serializes changes of running.
     pub(super) writer: tokio::sync::Mutex<()>,
+    /// Serializes writes of the startup file, and of whole configurations to the history. Who takes both takes this one
+    /// last.
+    pub(super) saving: tokio::sync::Mutex<()>,
     pub(super) events: broadcast::Sender<Event>,
     /// Notified when the unconfirmed commit changes.
     pub(super) clock: Notify,
@@ -162,6 +165,7 @@ impl Datastore {
             running_file,
             stores: Mutex::new(stores),
             writer: tokio::sync::Mutex::new(()),
+            saving: tokio::sync::Mutex::new(()),
             events,
             clock: Notify::new(),
             saver: Notify::new(),
@@ -327,7 +331,7 @@ impl Datastore {
             }
         };
         match bulk::entries(edits, bulk) {
-            Some(entries) => part.pull(&running.tree, entries),
+            Some(entries) => part.pull(&running.tree, entries).map(Some),
             None => Ok(None),
         }
     }

@@ -24,9 +24,9 @@ fn desired() -> v1::Desired {
 }
 
 fn merge(orders: &KernelConfiguration, merged: &mut v1::Desired) -> Vec<Refused> {
-    let mut routes = Arc::new(std::mem::take(&mut merged.routes));
+    let mut routes = Routes::from(std::mem::take(&mut merged.routes));
     let refused = orders.merge(merged, &mut routes);
-    merged.routes = Arc::unwrap_or_clone(routes);
+    merged.routes = routes.to_vec();
     refused
 }
 

@@ -25,6 +25,7 @@ mod route_source;
 mod route_source_summary;
 mod run;
 mod select;
+mod session;
 mod statics;
 mod statistics;
 mod stream;
@@ -98,7 +99,9 @@ impl Learned {
 
     /// A summary of each route source.
     pub async fn route_sources(&self) -> Vec<RouteSourceSummary> {
-        self.ask(|runner| runner.table.route_source_states()).await.unwrap_or_default()
+        self.ask(|runner| runner.table.route_source_states(std::time::Instant::now()))
+            .await
+            .unwrap_or_default()
     }
 
     /// Runs a query on the table; `None` when the controller is shutting down.

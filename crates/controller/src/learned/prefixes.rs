@@ -56,6 +56,13 @@ pub struct Item<A> {
     pub group: u32,
 }
 
+impl<A> Item<A> {
+    /// Whether the route was announced since [`mark`](Prefixes::mark).
+    pub fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+}
+
 /// Routes by prefix.
 #[derive(Debug)]
 pub struct Prefixes<A> {

@@ -34,6 +34,8 @@ fn route_source(
         since_unix_s: statistics.since_unix_s,
         sessions: statistics.sessions,
         not_imported: statistics.not_imported,
+        refused_connections: statistics.refused_connections,
+        last_refusal: statistics.last_refusal,
         ..v1::RouteSourceState::default()
     };
     if let Some(state) = state {
@@ -42,6 +44,7 @@ fn route_source(
         reported.ip4_routes = state.ip4 as u64;
         reported.ip6_routes = state.ip6 as u64;
         reported.stale = state.stale as u64;
+        reported.stale_time_left_s = state.stale_time_left.map(|left| left.as_secs() as u32);
         reported.malformed = state.malformed;
         reported.waiting = state.waiting;
         reported.unresolved =
@@ -93,6 +96,13 @@ impl Learned {
             route_source(config, statistics, at.map(|at| states.swap_remove(at)))
         });
         reported.collect()
+    }
+
+    /// The route sources that import nothing now, because no daemon is connected or they are not open.
+    pub async fn lost_route_sources(&self) -> Vec<v1::RouteSourceState> {
+        let mut states = self.show_route_sources().await;
+        states.retain(|state| state.since_unix_s == 0);
+        states
     }
 
     /// Audits everything, repairs differences, and reports the route sources.

@@ -1,9 +1,9 @@
 //! Decides when the forwarder may remove routes that the previous controller left behind.
 //!
-//! End-of-RIB from a daemon is trusted. zebra has no such message (`linux::fpm`): it goes quiet. A zebra that
-//! was started together with this controller is also quiet while its daemons wait for their neighbours. So
-//! before stale routes are removed, the announced routes are compared with those that the forwarder holds, by
-//! VRF, family and protocol.
+//! A daemon that was started together with this controller marks the end of its announcements, or goes quiet, while it
+//! waits for its own neighbours (`session`). So before stale routes are removed, the announced routes are compared with
+//! those that the forwarder holds, by VRF, family and protocol. Only a route source that announces exactly what exists
+//! (netlink) is trusted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn covers_most_of(received: &Counts, held: &[v1::RouteCount]) -> bool {
 }
 
 impl Table {
-    /// Whether one of these route sources went quiet without End-of-RIB.
+    /// Whether one of these route sources only counts as complete.
     fn is_presumed_complete(&self, route_sources: &[String]) -> bool {
         let held = self.sources.iter().flatten();
         held.filter(|held| route_sources.contains(&held.source.name))

@@ -51,12 +51,17 @@ pub struct Update {
 pub enum Event {
     /// A session began: existing routes are stale until they are announced again.
     Up,
-    /// End-of-RIB: routes that are still stale are removed.
+    /// Exactly the existing routes were announced: those that are still stale are removed.
     Complete,
-    /// Nothing was announced for a while, so everything probably was. As `Complete`, except that routes which
-    /// the previous controller left behind are retained until about as many were announced.
-    PresumedComplete,
-    /// The session ended: routes are retained for [`Source::stale_time`].
+    /// The daemon has marked the end of its announcements of these families, or went quiet. Stale routes of a family
+    /// are removed once about as many were announced as before.
+    EndOfRib {
+        /// Of IPv4 routes.
+        ip4: bool,
+        /// Of IPv6 routes.
+        ip6: bool,
+    },
+    /// The session ended: routes are stale, and are retained for [`Source::stale_time`].
     Down,
     /// The route source was removed from the configuration: its routes are removed.
     Closed,

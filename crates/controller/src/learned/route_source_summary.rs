@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Instant;
 
 use super::statics::is_own;
 use super::statistics::RouteSourceSummary;
@@ -32,7 +33,7 @@ impl UnresolvedGroups {
 
 impl Table {
     /// Summaries of all route sources of daemons.
-    pub(super) fn route_source_states(&self) -> Vec<RouteSourceSummary> {
+    pub(super) fn route_source_states(&self, now: Instant) -> Vec<RouteSourceSummary> {
         let mut lost: Vec<UnresolvedGroups> =
             self.sources.iter().map(|_| UnresolvedGroups::default()).collect();
         for (id, group) in self.groups.iter() {
@@ -51,13 +52,16 @@ impl Table {
                 let (routes, id) = it.0;
                 Some((self.groups.get(id)?.resolved.reasons.first()?.clone(), routes))
             };
+            let stale = entry.ip4.stale() + entry.ip6.stale();
+            let deadline = entry.deadline.filter(|_| stale > 0);
             RouteSourceSummary {
                 name: entry.source.name.clone(),
                 vrf: entry.source.vrf.clone(),
                 session: entry.session,
                 ip4: entry.ip4.len(),
                 ip6: entry.ip6.len(),
-                stale: entry.ip4.stale() + entry.ip6.stale(),
+                stale,
+                stale_time_left: deadline.map(|deadline| deadline.saturating_duration_since(now)),
                 malformed: entry.malformed,
                 waiting: lost.routes,
                 unresolved: most.iter().filter_map(reason).collect(),

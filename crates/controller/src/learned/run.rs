@@ -132,7 +132,7 @@ impl Runner {
         match query {
             TableQuery::Statistics(answer) => {
                 let statistics = LearnedStatistics {
-                    route_sources: self.table.route_source_states(),
+                    route_sources: self.table.route_source_states(Instant::now()),
                     work: self.work,
                     audits: self.audits,
                     is_complete: self.is_completed(),

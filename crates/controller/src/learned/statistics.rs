@@ -1,5 +1,7 @@
 //! Counters of learned routes and audits, for monitoring.
 
+use std::time::Duration;
+
 use crate::config::vrf_name::VrfName;
 
 /// State of a route source's session.
@@ -28,8 +30,10 @@ pub struct RouteSourceSummary {
     pub ip4: usize,
     /// Number of IPv6 routes.
     pub ip6: usize,
-    /// Routes that the current session has not announced again.
+    /// Routes that the current session has not announced again, or whose session has ended.
     pub stale: usize,
+    /// Time until the stale routes are removed; `None`: there are none.
+    pub stale_time_left: Option<Duration>,
     /// Invalid prefixes.
     pub malformed: u64,
     /// Routes that are not usable because no gateway is resolved.

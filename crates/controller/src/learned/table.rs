@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::configured_routes::ConfiguredRoutes;
 use super::groups::Groups;
@@ -10,6 +10,7 @@ use super::message_queue::{MessageQueue, PackedFamily};
 use super::prefixes::{Ip6Words, Item, Prefixes};
 use super::resolve::TrackedGateways;
 use super::route_source::{Event, Source, Target, Update};
+use super::session::Announcements;
 use super::statistics::Session;
 use crate::configuration::Configuration;
 
@@ -20,7 +21,7 @@ pub struct SourceEntry {
     pub source: Arc<Source>,
     /// State of its session.
     pub session: Session,
-    /// Whether it went quiet without End-of-RIB.
+    /// Whether it counts as complete by comparison with the routes that were held before.
     pub is_presumed_complete: bool,
     /// When stale routes are removed.
     pub deadline: Option<Instant>,
@@ -32,6 +33,10 @@ pub struct SourceEntry {
     pub ip4: Prefixes<u32>,
     /// IPv6 routes.
     pub ip6: Prefixes<Ip6Words>,
+    /// What the session has announced of IPv4.
+    pub announcements4: Announcements,
+    /// What the session has announced of IPv6.
+    pub announcements6: Announcements,
     /// Invalid prefixes: host bits, length.
     pub malformed: u64,
 }
@@ -42,6 +47,10 @@ pub trait Family: PackedFamily + super::resolve::TrackedFamily {
     fn of(entry: &SourceEntry) -> &Prefixes<Self>;
     /// The routes of a route source, mutable.
     fn of_mut(entry: &mut SourceEntry) -> &mut Prefixes<Self>;
+    /// What the session of a route source has announced.
+    fn announcements(entry: &SourceEntry) -> &Announcements;
+    /// What the session of a route source has announced, mutable.
+    fn announcements_mut(entry: &mut SourceEntry) -> &mut Announcements;
 }
 
 impl Family for u32 {
@@ -52,6 +61,14 @@ impl Family for u32 {
     fn of_mut(entry: &mut SourceEntry) -> &mut Prefixes<Self> {
         &mut entry.ip4
     }
+
+    fn announcements(entry: &SourceEntry) -> &Announcements {
+        &entry.announcements4
+    }
+
+    fn announcements_mut(entry: &mut SourceEntry) -> &mut Announcements {
+        &mut entry.announcements4
+    }
 }
 
 impl Family for Ip6Words {
@@ -61,6 +78,14 @@ impl Family for Ip6Words {
 
     fn of_mut(entry: &mut SourceEntry) -> &mut Prefixes<Self> {
         &mut entry.ip6
+    }
+
+    fn announcements(entry: &SourceEntry) -> &Announcements {
+        &entry.announcements6
+    }
+
+    fn announcements_mut(entry: &mut SourceEntry) -> &mut Announcements {
+        &mut entry.announcements6
     }
 }
 
@@ -108,6 +133,8 @@ impl Table {
             sessions: 0,
             ip4: Prefixes::default(),
             ip6: Prefixes::default(),
+            announcements4: Announcements::default(),
+            announcements6: Announcements::default(),
             malformed: 0,
         };
         let free = self.sources.iter().position(Option::is_none).unwrap_or(self.sources.len());
@@ -121,22 +148,13 @@ impl Table {
     /// Processes events of a route source.
     pub fn process(&mut self, source: &Arc<Source>, events: Vec<Event>, now: Instant) {
         let at = self.source_index(source, now);
+        let has_updates = events.iter().any(|event| matches!(event, Event::Update(_)));
         for event in events {
             match event {
                 Event::Up => self.start_session(at, now),
-                Event::Complete | Event::PresumedComplete => {
-                    self.sweep(at);
-                    self.set_session(at, Session::Complete, None);
-                    if let Some(entry) = &mut self.sources[at] {
-                        entry.is_presumed_complete = event == Event::PresumedComplete;
-                    }
-                }
-                Event::Down => {
-                    // The stale time may have changed since the route source was opened.
-                    let stale_time = self.sources[at].as_ref().map(|entry| entry.source.stale_time);
-                    let deadline = stale_time.map(|stale_time| now + stale_time);
-                    self.set_session(at, Session::Ended, deadline);
-                }
+                Event::Complete => self.complete_session(at),
+                Event::EndOfRib { ip4, ip6 } => self.end_of_rib(at, ip4, ip6, now),
+                Event::Down => self.end_session(at, now),
                 Event::Clear { ip4, ip6 } => self.clear(at, ip4, ip6),
                 Event::Reconfigure { preference, stale_time } => {
                     self.reconfigure(at, preference, stale_time)
@@ -159,101 +177,13 @@ impl Table {
                 }
             }
         }
-    }
-
-    fn set_session(&mut self, at: usize, session: Session, deadline: Option<Instant>) {
-        if let Some(entry) = &mut self.sources[at] {
-            (entry.session, entry.deadline) = (session, deadline);
+        if has_updates {
+            self.routes_announced(at, now);
         }
-    }
-
-    /// A session began: all routes are stale until they are announced again.
-    fn start_session(&mut self, at: usize, now: Instant) {
-        let Some(entry) = &mut self.sources[at] else { return };
-        entry.ip4.mark();
-        entry.ip6.mark();
-        // A restarted daemon reuses group numbers: stale routes keep the targets that the old numbers had.
-        entry.group_targets.clear();
-        entry.sessions += 1;
-        (entry.session, entry.deadline) = (Session::Begun, Some(now + entry.source.stale_time));
-    }
-
-    /// Handles expired deadlines: removes the stale routes of those route sources.
-    pub fn tick(&mut self, now: Instant) {
-        for at in 0..self.sources.len() {
-            let Some(entry) = &mut self.sources[at] else { continue };
-            if entry.deadline.is_none_or(|deadline| deadline > now) {
-                continue;
-            }
-            entry.deadline = None;
-            match entry.session {
-                Session::Ended => {
-                    entry.ip4.mark();
-                    entry.ip6.mark();
-                }
-                Session::Begun => entry.session = Session::Complete,
-                // The daemon did not connect: there is nothing more to wait for.
-                Session::Awaited | Session::Complete => {}
-            }
-            let withdraw = self.sweep(at);
-            let name = self.sources[at].as_ref().map(|entry| entry.source.name.clone());
-            tracing::info!(
-                route_source = name,
-                routes = withdraw,
-                "removed routes that were not announced again"
-            );
-        }
-    }
-
-    /// Time until [`tick`](Self::tick) is due.
-    pub fn deadline(&self) -> Option<Duration> {
-        let now = Instant::now();
-        let deadlines = self.sources.iter().flatten().filter_map(|entry| entry.deadline);
-        deadlines.min().map(|deadline| deadline.saturating_duration_since(now))
-    }
-
-    /// Whether each of these route sources is complete or its deadline has expired.
-    pub fn is_complete(&self, route_sources: &[String]) -> bool {
-        route_sources.iter().all(|name| {
-            self.sources.iter().flatten().any(|entry| {
-                entry.source.name == *name
-                    && (entry.session == Session::Complete || entry.deadline.is_none())
-            })
-        })
-    }
-
-    /// Removes all routes of a route source and family.
-    fn clear(&mut self, at: usize, is_ip4: bool, is_ip6: bool) {
-        let Some(entry) = &mut self.sources[at] else { return };
-        let (mut ip4, mut ip6) = (Vec::new(), Vec::new());
-        if is_ip4 {
-            entry.ip4.mark();
-            ip4 = entry.ip4.sweep();
-        }
-        if is_ip6 {
-            entry.ip6.mark();
-            ip6 = entry.ip6.sweep();
-        }
-        // Nothing of the ended session is left to wait for.
-        if is_ip4 && is_ip6 && entry.session == Session::Ended {
-            entry.deadline = None;
-        }
-        self.withdraw(at, ip4);
-        self.withdraw(at, ip6);
-    }
-
-    /// Removes the stale routes of a route source.
-    fn sweep(&mut self, at: usize) -> usize {
-        let Some(entry) = &mut self.sources[at] else { return 0 };
-        let (ip4, ip6) = (entry.ip4.sweep(), entry.ip6.sweep());
-        let count = ip4.len() + ip6.len();
-        self.withdraw(at, ip4);
-        self.withdraw(at, ip6);
-        count
     }
 
     /// Processes routes that were removed from a route source's prefixes.
-    fn withdraw<A: Family>(&mut self, at: usize, items: Vec<Item<A>>) {
+    pub(super) fn withdraw<A: Family>(&mut self, at: usize, items: Vec<Item<A>>) {
         for item in items {
             self.route_changed(at, item.address, item.length, Some(item.group), None);
         }

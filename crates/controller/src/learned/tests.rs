@@ -3,6 +3,7 @@
 mod bad_input;
 mod inactive;
 mod model;
+mod sessions;
 mod statics;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::unistd::{Uid, User};
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::netns;
+use crate::route_sources::RouteSourceState;
 
 /// The lists of TCP sockets in the namespace of the calling thread.
 const LISTS: [&str; 2] = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
@@ -32,8 +33,8 @@ pub struct Admission {
     netns: String,
     /// Names or numbers of users, besides root and the user of this process.
     users: Vec<String>,
-    /// Repeated refusals are logged once.
-    last_refusal: Mutex<String>,
+    /// Where refusals are reported.
+    state: Arc<RouteSourceState>,
 }
 
 /// The permitted connections of a listener. They are checked on a task of its own, so that whoever waits for one may
@@ -69,10 +70,10 @@ impl Drop for Entrance {
 }
 
 impl Admission {
-    /// For connections in the network namespace `netns`.
-    pub fn new(netns: &str, users: &[String]) -> Arc<Admission> {
+    /// For connections in the network namespace `netns`; refusals are reported in `state`.
+    pub fn new(netns: &str, users: &[String], state: Arc<RouteSourceState>) -> Arc<Admission> {
         let (netns, users) = (netns.to_owned(), users.to_vec());
-        Arc::new(Admission { netns, users, last_refusal: Mutex::default() })
+        Arc::new(Admission { netns, users, state })
     }
 
     /// Accepts and checks connections until the listener fails.
@@ -97,7 +98,7 @@ impl Admission {
             };
             for (stream, refusal) in checked {
                 match refusal {
-                    Some(refusal) => self.log(&route_source, &refusal),
+                    Some(refusal) => self.refuse(&route_source, &refusal),
                     None if admitted.send(Ok(stream)).await.is_err() => return,
                     None => {}
                 }
@@ -135,16 +136,15 @@ impl Admission {
         spawn_blocking(check).await.map_err(io::Error::other)
     }
 
-    /// Logs that a connection was refused because another one is in use.
+    /// Reports that a connection was refused because another one is in use.
     pub fn refuse_second(&self, route_source: &str) {
-        self.log(route_source, "the present connection is in use: stop its daemon first");
+        self.refuse(route_source, "the present connection is in use: stop its daemon first");
     }
 
-    fn log(&self, route_source: &str, refusal: &str) {
-        let mut last = self.last_refusal.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last != refusal {
+    fn refuse(&self, route_source: &str, refusal: &str) {
+        // Repeated refusals are logged once.
+        if self.state.refused_connection(refusal) {
             tracing::warn!(route_source, "connection refused: {refusal}");
-            refusal.clone_into(&mut last);
         }
     }
 
@@ -250,7 +250,8 @@ mod tests {
     /// An entrance and its address.
     async fn entrance(address: &str) -> (Entrance, Arc<Admission>, SocketAddr) {
         let listener = TcpListener::bind(address).await.unwrap();
-        let (address, admission) = (listener.local_addr().unwrap(), Admission::new("", &[]));
+        let (address, admission) =
+            (listener.local_addr().unwrap(), Admission::new("", &[], Arc::default()));
         (Entrance::open(admission.clone(), "x", listener), admission, address)
     }
 
@@ -280,7 +281,7 @@ mod tests {
             assert_eq!(stream.peer_addr().unwrap(), client.local_addr().unwrap());
         }
         let own = Uid::effective().as_raw();
-        let admission = Admission::new("", &["4711".to_owned()]);
+        let admission = Admission::new("", &["4711".to_owned()], Arc::default());
         assert_eq!(admission.refusal(Some(own)), None);
         assert_eq!(admission.refusal(Some(4711)), None);
         assert!(admission.refusal(Some(4712)).unwrap().contains("4712 is not permitted"));

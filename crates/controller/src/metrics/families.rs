@@ -88,37 +88,6 @@ pub(super) fn nodes(page: &mut Page<'_>, all: &[v1::NodeState]) -> fmt::Result {
     Ok(())
 }
 
-/// Workers.
-pub(super) fn workers(page: &mut Page<'_>, all: &[v1::WorkerState]) -> fmt::Result {
-    type Of = fn(&v1::WorkerState) -> u64;
-    const CROSS_NODE: &str = "Packets received from another NUMA node, each with a copy";
-    let counters: [(&str, &str, &str, Of); 6] = [
-        ("worker_loops", "", "Iterations of the main loop of a worker", |it| it.loops),
-        ("worker_sleeps", "", "Sleeps of a worker", |it| it.sleeps),
-        ("worker_receive", "packets", "Packets that a worker received", |it| it.packets),
-        ("worker_handed_out", "packets", "Packets sent to other workers", |it| it.handed_out),
-        ("worker_handed_in", "packets", "Packets received from other workers", |it| it.handed_in),
-        ("worker_cross_node", "packets", CROSS_NODE, |it| it.cross_node),
-    ];
-    for (name, unit, help, of) in counters {
-        let samples = all.iter().map(|it| ([("worker", it.index.to_string())], of(it)));
-        page.counters(name, unit, help, samples)?;
-    }
-    let busy = all.iter().map(|it| ([("worker", it.index.to_string())], it.busy));
-    let help = "Share of the last second that a worker spent on packets";
-    page.gauges("worker_busy", "ratio", help, busy)?;
-    let vector = all.iter().map(|it| ([("worker", it.index.to_string())], it.vector));
-    let help = "Mean number of packets in a vector";
-    page.gauges("worker_vector", "packets", help, vector)?;
-    let labels = all.iter().map(|it| {
-        let cpu = if it.cpu < 0 { String::new() } else { it.cpu.to_string() };
-        let node = it.numa_node.map(|node| node.to_string()).unwrap_or_default();
-        let polling = it.polling.clone();
-        [("worker", it.index.to_string()), ("cpu", cpu), ("numa_node", node), ("polling", polling)]
-    });
-    page.info("worker", "CPU and NUMA node of a worker, and its polling mode", labels)
-}
-
 /// Drops by reason.
 pub(super) fn drops(page: &mut Page<'_>, all: &[v1::DropState]) -> fmt::Result {
     page.table(DROPS, all.iter(), |it| [("reason", it.reason.as_str())])

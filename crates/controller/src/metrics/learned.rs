@@ -28,7 +28,7 @@ pub(super) fn sessions(
     let open = all.iter().map(|(kind, name, it)| (labels(kind, name), one(it.is_open)));
     page.gauges("route_source_open", "", help, open)?;
     type Of = fn(&RouteSource) -> u64;
-    let counters: [(&str, &str, &str, Of); 7] = [
+    let counters: [(&str, &str, &str, Of); 8] = [
         ("route_source_sessions", "", "Sessions of the route source since the start", |it| {
             it.sessions
         }),
@@ -49,6 +49,12 @@ pub(super) fn sessions(
         ("route_source_repaired", "routes", "Differences that resynchronizations repaired", |it| {
             it.repaired
         }),
+        (
+            "route_source_refused_connections",
+            "",
+            "Connections to the route source that were refused",
+            |it| it.refused_connections,
+        ),
     ];
     for (name, unit, help, of) in counters {
         let samples =
@@ -88,7 +94,7 @@ fn route_sources(page: &mut Page<'_>, all: &[RouteSourceSummary]) -> fmt::Result
     let gauges: [(&str, &str, Of); 2] = [
         (
             "route_source_stale_routes",
-            "Routes not yet announced again since the session began",
+            "Routes not announced again since the session began, or whose session has ended",
             |it| it.stale as u64,
         ),
         ("route_source_unresolved_routes", "Routes with an unresolved gateway", |it| it.waiting),
@@ -97,6 +103,12 @@ fn route_sources(page: &mut Page<'_>, all: &[RouteSourceSummary]) -> fmt::Result
         let samples = all.iter().map(|it| ([("route_source", it.name.as_str())], float(of(it))));
         page.gauges(name, "", help, samples)?;
     }
+    let left = all.iter().filter_map(|it| {
+        let left = it.stale_time_left?.as_secs();
+        Some(([("route_source", it.name.as_str())], float(left)))
+    });
+    let help = "Time until stale routes are removed; absent without any";
+    page.gauges("route_source_stale_time_left", "seconds", help, left)?;
     let states = all.iter().flat_map(|it| SESSIONS.map(|session| (it, session)));
     let states = states.map(|(it, session)| {
         (

@@ -3,6 +3,7 @@
 //! Each scrape requests the state from the control thread of the forwarder and from the table of learned routes. It
 //! does not disturb workers or walk a table: routes and neighbours are only counted.
 
+mod audits;
 mod families;
 mod learned;
 pub mod page;
@@ -15,7 +16,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
-use crate::apply::ForwarderConnection;
+use crate::apply::{DesiredAudits, ForwarderConnection};
 use crate::capability::{Facts, list};
 use crate::learned::LearnedStatistics;
 use crate::operational_state::{OperationalState, RouteFilter, StateSection};
@@ -38,6 +39,7 @@ pub async fn render(connection: &ForwarderConnection) -> String {
         operational,
         learned,
         route_sources: connection.route_sources().all(),
+        audits: connection.desired_audits(),
         processes,
         started,
     })
@@ -60,6 +62,7 @@ struct Scrape {
     /// `None`: the table of learned routes is busy.
     learned: Option<LearnedStatistics>,
     route_sources: Vec<(&'static str, String, route_sources::RouteSourceStatistics)>,
+    audits: DesiredAudits,
     processes: Vec<(&'static str, process::ProcessStatistics)>,
     started: Instant,
 }
@@ -72,13 +75,18 @@ impl Collector for Scrape {
         if let Some(operational) = &self.operational {
             families::interfaces(&mut page, &operational.interfaces)?;
             families::nodes(&mut page, &operational.nodes)?;
-            families::workers(&mut page, &operational.workers)?;
             families::drops(&mut page, &operational.drops)?;
             families::routes(&mut page, &operational.route_counts)?;
             families::limits(&mut page, &operational.limits)?;
             families::accounting(&mut page, &operational.conservation)?;
             let interfaces = &operational.interfaces;
-            let facts = Facts { interfaces, punts: Some(&operational.punts) };
+            let facts = Facts {
+                interfaces,
+                punts: Some(&operational.punts),
+                rules: Some(&operational.rules),
+                drops: Some(&operational.drops),
+                workers: Some(&operational.workers),
+            };
             for capability in list::all() {
                 capability.metrics(&facts, &mut page)?;
             }
@@ -87,6 +95,7 @@ impl Collector for Scrape {
         if let Some(statistics) = &self.learned {
             learned::table(&mut page, statistics)?;
         }
+        audits::render(&mut page, &self.audits)?;
         let took = self.started.elapsed().as_secs_f64();
         page.gauge("scrape", "seconds", "Time to collect these metrics", took)
     }

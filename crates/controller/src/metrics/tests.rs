@@ -1,5 +1,6 @@
 //! OpenMetrics text from made-up state.
 
+use stoa_api::audit::Kind;
 use stoa_api::v1;
 
 use super::*;
@@ -52,6 +53,7 @@ fn scrape() -> Scrape {
         ip4: 1_000_000,
         ip6: 2,
         stale: 3,
+        stale_time_left: Some(std::time::Duration::from_secs(90)),
         malformed: 0,
         waiting: 5,
         unresolved: vec![],
@@ -69,13 +71,17 @@ fn scrape() -> Scrape {
         since_unix_s: 1,
         sessions: 2,
         not_imported: 6,
+        refused_connections: 4,
         ..Default::default()
     };
     let route_sources = vec![("stoa-routing:fpm", "frr".to_owned(), statistics)];
+    let audits =
+        DesiredAudits { runs: 3, different: [(Kind::StaticNeighbors, 2)].into(), is_equal: true };
     Scrape {
         operational: Some(operational),
         learned,
         route_sources,
+        audits,
         processes,
         started: Instant::now(),
     }
@@ -87,6 +93,10 @@ fn every_family_is_there_with_its_values() {
     for line in [
         r#"stoa_interface_receive_packets_total{interface="a\"b\\c"} 18446744073709551615"#,
         r#"stoa_interface_up{interface="a\"b\\c"} 1.0"#,
+        "stoa_desired_audits_total 3",
+        r#"stoa_desired_audit_different_entries_total{kind="static-neighbors"} 2"#,
+        r#"stoa_desired_audit_different_entries_total{kind="addresses"} 0"#,
+        "stoa_desired_audit_equal 1.0",
         "# UNIT stoa_interface_receive_packets packets",
         r#"stoa_node_cycles_total{node="ip4-input",worker="1"} 9"#,
         r#"stoa_worker_busy_ratio{worker="0"} 0.25"#,
@@ -107,6 +117,8 @@ fn every_family_is_there_with_its_values() {
         r#"stoa_route_source_routes{route_source="frr",vrf="red",family="ipv4"} 1000000.0"#,
         r#"stoa_route_source_routes{route_source="frr",vrf="red",family="ipv6"} 2.0"#,
         r#"stoa_route_source_stale_routes{route_source="frr"} 3.0"#,
+        r#"stoa_route_source_stale_time_left_seconds{route_source="frr"} 90.0"#,
+        r#"stoa_route_source_refused_connections_total{route_source="frr",type="fpm"} 4"#,
         r#"stoa_route_source_unresolved_routes{route_source="frr"} 5.0"#,
         r#"stoa_route_source_session_state{route_source="frr",session="begun"} 1.0"#,
         r#"stoa_route_source_session_state{route_source="frr",session="complete"} 0.0"#,

@@ -137,6 +137,18 @@ impl Service {
     ) -> v1::CommitReply {
         let author = author(&request, request.get_ref().caller.as_ref());
         let request = request.into_inner();
+        if request.is_check {
+            return match self.datastore.check(&author).await {
+                Ok((changes, warnings)) => v1::CommitReply {
+                    changes: changes.iter().map(change).collect(),
+                    warnings,
+                    ..v1::CommitReply::default()
+                },
+                Err(refusal) => {
+                    v1::CommitReply { errors: refusal.errors(), ..v1::CommitReply::default() }
+                }
+            };
+        }
         let within = u64::from(request.confirm_within_s);
         let commit = Commit {
             comment: request.comment,
@@ -283,8 +295,7 @@ impl Stream for HeldLock {
 }
 
 fn failed(error: yang5::Error) -> Refusal {
-    let cause = error.msg.unwrap_or_else(|| "libyang: no message".to_owned());
-    Refusal::Invalid(stoa_yang::error::one("/", cause, "Check the path."))
+    Refusal::Invalid(stoa_yang::data::internal(&error))
 }
 
 fn print(

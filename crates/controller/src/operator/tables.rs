@@ -3,12 +3,16 @@
 use stoa_api::rows::ROUTES;
 use stoa_api::v1;
 
+use crate::apply::{AuditedKind, AuditedState, ForwarderConnection};
 use crate::learned::{AuditedTable, Learned};
-use crate::rows::RowTables;
 
 /// Audits everything that the forwarder holds and everything that this controller sends. A forwarder that does not
 /// answer, or that has no tables, leaves the latter.
-pub(super) async fn audit(rows: &RowTables, learned: &Learned) -> v1::AuditTablesReply {
+pub(super) async fn audit(
+    connection: &ForwarderConnection,
+    learned: &Learned,
+) -> v1::AuditTablesReply {
+    let rows = connection.rows();
     let mut tables = vec![routes(learned).await];
     let mut held = rows.list().await.unwrap_or_default();
     for name in rows.names() {
@@ -41,7 +45,26 @@ pub(super) async fn audit(rows: &RowTables, learned: &Learned) -> v1::AuditTable
         }
         tables.push(table);
     }
+    if let Some(AuditedState { generation, kinds }) = connection.audit_desired().await {
+        tables.extend(kinds.into_iter().map(|kind| of_desired_state(generation, &kind)));
+    }
     v1::AuditTablesReply { tables }
+}
+
+/// A kind of entries of the desired state.
+fn of_desired_state(generation: u64, audited: &AuditedKind) -> v1::AuditedRows {
+    let AuditedKind { kind, desired, held, different, digest } = *audited;
+    v1::AuditedRows {
+        name: kind.name().to_owned(),
+        generation,
+        desired,
+        held,
+        different,
+        digest: Some(digest),
+        is_compared: true,
+        is_sent: true,
+        ..v1::AuditedRows::default()
+    }
 }
 
 /// The learned routes of all VRFs and families.

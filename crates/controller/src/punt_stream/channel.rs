@@ -26,18 +26,28 @@ impl Refused {
         let reason = "the forwarder does not take packets at the moment".to_owned();
         Refused { reason, fix: "Send it again later.".to_owned() }
     }
+
+    /// Whether the stream is not connected: it may be soon.
+    pub fn is_unavailable(&self) -> bool {
+        *self == Refused::unavailable()
+    }
 }
 
 /// A packet to send, and where the answer goes.
 pub(super) struct Injection {
     pub(super) class: &'static str,
     pub(super) packet: v1::InjectedPacket,
-    pub(super) answer: oneshot::Sender<Result<(), Refused>>,
+    pub(super) answer: Answer,
 }
+
+/// Where the answer to an injection goes: when the forwarder sent the packet, in microseconds since 1970.
+pub(super) type Answer = oneshot::Sender<Result<u64, Refused>>;
 
 /// A request to the task.
 pub(super) enum Request {
     Open(Class),
+    /// A class has other keys now.
+    Keys(&'static str, Vec<Key>),
     Inject(Injection),
 }
 
@@ -53,11 +63,17 @@ pub(super) struct Class {
 /// Packets of a class, and the way back.
 #[derive(Debug)]
 pub struct PuntChannel {
-    class: &'static str,
+    sender: PuntSender,
     packets: mpsc::Receiver<v1::PuntedPacket>,
     taken: Arc<AtomicU32>,
     /// Wakes the task.
     changed: Arc<Notify>,
+}
+
+/// The way back to the forwarder.
+#[derive(Clone, Debug)]
+pub struct PuntSender {
+    class: &'static str,
     requests: mpsc::Sender<Request>,
 }
 
@@ -70,7 +86,8 @@ pub(super) fn open(
     let (sender, packets) = mpsc::channel(PLACES);
     let taken = Arc::new(AtomicU32::new(0));
     let class = Class { name, keys, packets: sender, taken: Arc::clone(&taken) };
-    (class, PuntChannel { class: name, packets, taken, changed, requests })
+    let sender = PuntSender { class: name, requests };
+    (class, PuntChannel { sender, packets, taken, changed })
 }
 
 impl PuntChannel {
@@ -82,11 +99,34 @@ impl PuntChannel {
         Some(packet)
     }
 
-    /// Sends a packet, and waits for the forwarder's answer.
+    /// The way back, for tasks beside the one that receives.
+    pub fn sender(&self) -> PuntSender {
+        self.sender.clone()
+    }
+
+    /// Sends a packet: [`PuntSender::inject`].
     ///
     /// # Errors
     /// The forwarder refused it, or is not connected.
-    pub async fn inject(&self, packet: v1::InjectedPacket) -> Result<(), Refused> {
+    pub async fn inject(&self, packet: v1::InjectedPacket) -> Result<u64, Refused> {
+        self.sender.inject(packet).await
+    }
+}
+
+impl PuntSender {
+    /// Replaces the keys of the class. Without keys, nothing of it is punted. What is injected afterwards finds the new
+    /// keys in effect.
+    pub async fn set_keys(&self, keys: Vec<Key>) {
+        // The task ends with the controller.
+        let _ = self.requests.send(Request::Keys(self.class, keys)).await;
+    }
+
+    /// Sends a packet, and waits for the forwarder's answer. Returns when the forwarder sent it, in microseconds since
+    /// 1970.
+    ///
+    /// # Errors
+    /// The forwarder refused it, or is not connected.
+    pub async fn inject(&self, packet: v1::InjectedPacket) -> Result<u64, Refused> {
         let (answer, answered) = oneshot::channel();
         let request = Request::Inject(Injection { class: self.class, packet, answer });
         let sent = self.requests.send(request).await;

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, mpsc};
 use tonic::transport::Channel;
 
 use self::channel::Request;
-pub use self::channel::{PuntChannel, Refused};
+pub use self::channel::{PuntChannel, PuntSender, Refused};
 use self::stream::Task;
 
 /// Switches the capabilities for tests on.

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use stoa_api::punts::BATCH_PACKETS;
+use stoa_api::punts::{BATCH_PACKETS, Key};
 use stoa_api::v1;
 use stoa_api::v1::punt_stream_client::PuntStreamClient;
 use stoa_api::v1::punts_reply::Reply;
 use stoa_api::v1::punts_request::Request as Message;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use super::channel::{Class, Injection, PLACES, Refused, Request};
+use super::channel::{Answer, Class, Injection, PLACES, Refused, Request};
+use crate::open_call::{next_reply, opened};
 
 /// Messages that may wait for the forwarder.
 const MESSAGES: usize = 16;
@@ -29,8 +30,6 @@ const UNKNOWN_DELAY: Duration = Duration::from_secs(10);
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Taken packets that are worth a message.
 const TAKEN: u32 = PLACES as u32 / 4;
-
-type Answer = oneshot::Sender<Result<(), Refused>>;
 
 /// An open call.
 struct Call {
@@ -104,7 +103,7 @@ impl Task {
             let has_room = self.waiting.len() < BATCH_PACKETS;
             let event = tokio::select! {
                 biased;
-                reply = next_reply(&mut self.call) => Event::Reply(reply),
+                reply = next_reply(self.call.as_mut().map(|call| &mut call.replies)) => Event::Reply(reply),
                 opened = opened(&mut self.opening) => Event::Opened(opened),
                 () = self.changed.notified() => Event::Changed,
                 request = self.requests.recv(), if has_room => Event::Request(request),
@@ -119,6 +118,7 @@ impl Task {
                     self.call = Some(call);
                 }
                 Event::Request(Some(Request::Open(class))) => self.open(class),
+                Event::Request(Some(Request::Keys(class, keys))) => self.set_keys(class, keys),
                 Event::Request(Some(Request::Inject(injection))) => {
                     self.waiting.push_back(injection);
                 }
@@ -139,6 +139,13 @@ impl Task {
         }
         if self.call.is_none() && self.opening.is_none() {
             self.reopen(Duration::ZERO);
+        }
+    }
+
+    fn set_keys(&mut self, class: &str, keys: Vec<Key>) {
+        if let Some(class) = self.classes.get_mut(class) {
+            class.keys = keys;
+            self.resubscribe();
         }
     }
 
@@ -233,14 +240,14 @@ impl Task {
                     }
                 }
             }
-            Some(Reply::Injected(v1::PuntsInjected { number, refused, .. })) => {
+            Some(Reply::Injected(v1::PuntsInjected { number, refused, sent_unix_us, .. })) => {
                 let mut refused: BTreeMap<_, _> =
                     refused.into_iter().map(|it| (it.index as usize, it)).collect();
                 let answers = self.sent.remove(&number).unwrap_or_default();
                 for (index, answer) in answers.into_iter().enumerate() {
                     let refused = refused.remove(&index);
                     let refused = refused.map(|it| Refused { reason: it.reason, fix: it.fix });
-                    let _ = answer.send(refused.map_or(Ok(()), Err));
+                    let _ = answer.send(refused.map_or(Ok(sent_unix_us), Err));
                 }
             }
             Some(Reply::Subscribed(v1::PuntsSubscribed { refused })) => {
@@ -258,28 +265,11 @@ impl Task {
 }
 
 fn subscription(classes: &BTreeMap<&'static str, Class>) -> v1::PuntSubscription {
-    let classes = classes.values().map(|class| v1::SubscribedClass {
+    let with_keys = classes.values().filter(|class| !class.keys.is_empty());
+    let classes = with_keys.map(|class| v1::SubscribedClass {
         class: class.name.to_owned(),
         keys: class.keys.iter().map(|key| (*key).into()).collect(),
         window: class.packets.capacity().max(1) as u32,
     });
     v1::PuntSubscription { classes: classes.collect() }
-}
-
-/// The next reply; never without a call.
-async fn next_reply(call: &mut Option<Call>) -> Result<Option<v1::PuntsReply>, Status> {
-    match call {
-        Some(call) => call.replies.message().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The call that is being opened; never without one.
-async fn opened(opening: &mut Option<JoinHandle<Result<Call, Status>>>) -> Result<Call, Status> {
-    match opening {
-        Some(task) => {
-            task.await.unwrap_or_else(|_| Err(Status::unavailable("the controller ends")))
-        }
-        None => std::future::pending().await,
-    }
 }

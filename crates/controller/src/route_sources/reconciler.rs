@@ -148,6 +148,9 @@ impl Reconciler {
             }
         };
         tracing::info!(route_source = name, kind = config.kind.name(), "route source configured");
+        for user in config.unknown_users() {
+            tracing::warn!(route_source = name, user, "this machine has no such peer-user");
+        }
         OpenRouteSource { config: config.clone(), route_source, state, task }
     }
 

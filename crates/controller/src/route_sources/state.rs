@@ -30,6 +30,10 @@ pub struct RouteSourceState {
     is_open: AtomicBool,
     /// Why the route source is not open, or why a route was last not imported.
     reason: Mutex<String>,
+    /// Refused connections.
+    refused_connections: AtomicU64,
+    /// Why the last connection was refused since the session began; "": none was.
+    last_refusal: Mutex<String>,
     /// Comparisons requested by audits.
     pub comparison_requests: ComparisonRequests,
 }
@@ -48,6 +52,8 @@ pub struct RouteSourceStatistics {
     pub repaired: u64,
     pub is_open: bool,
     pub reason: String,
+    pub refused_connections: u64,
+    pub last_refusal: String,
 }
 
 impl RouteSourceState {
@@ -58,6 +64,18 @@ impl RouteSourceState {
         self.sessions.fetch_add(1, Relaxed);
         self.is_open.store(true, Relaxed);
         self.set_reason("");
+        self.last_refusal.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Counts a refused connection; returns whether the reason is another one than that of the last.
+    pub fn refused_connection(&self, reason: &str) -> bool {
+        self.refused_connections.fetch_add(1, Relaxed);
+        let mut last = self.last_refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = *last != reason;
+        if is_other {
+            reason.clone_into(&mut last);
+        }
+        is_other
     }
 
     /// There is no session, for this reason; the route source accepts connections.
@@ -125,6 +143,8 @@ impl RouteSourceState {
             repaired: self.repaired.load(Relaxed),
             is_open: self.is_open.load(Relaxed),
             reason: self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            refused_connections: self.refused_connections.load(Relaxed),
+            last_refusal: self.last_refusal.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 }
@@ -190,6 +210,13 @@ mod tests {
             (0, "the daemon went away")
         );
         assert!(statistics.is_open);
+        let is_new = ["user x", "user x", "user y"].map(|why| new.refused_connection(why));
+        assert_eq!(is_new, [true, false, true]);
+        let statistics = new.statistics();
+        let refused = (statistics.refused_connections, statistics.last_refusal.as_str());
+        assert_eq!(refused, (3, "user y"));
+        new.up();
+        assert_eq!(new.statistics().last_refusal, "");
         new.fail("cannot listen");
         assert!(!new.statistics().is_open && new.statistics().reason == "cannot listen");
         states.close("stoa-routing:fpm", "zebra", &new);

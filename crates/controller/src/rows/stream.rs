@@ -13,6 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::table_handle::{Request, Snapshot};
+use crate::open_call::{next_reply, opened};
 
 /// Blocks of changes that may be queued.
 const QUEUE: usize = 16;
@@ -121,7 +122,7 @@ impl<T: RowType> Task<T> {
             let may_receive = !self.sender.is_congested();
             let event = tokio::select! {
                 biased;
-                reply = next_reply(&mut self.call) => Event::Reply(reply),
+                reply = next_reply(self.call.as_mut().map(|call| &mut call.replies)) => Event::Reply(reply),
                 Some(request) = requests.recv() => Event::Request(request),
                 opened = opened(&mut self.opening) => Event::Opened(opened),
                 command = commands.recv(), if may_receive => Event::Command(command),
@@ -231,22 +232,4 @@ impl<T: RowType> Task<T> {
 /// Whether the forwarder lacks the table, or has it in another format: a new call does not help.
 fn is_rejection(status: &Status) -> bool {
     matches!(status.code(), Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition)
-}
-
-/// The next reply; never without a call.
-async fn next_reply(call: &mut Option<Call>) -> Result<Option<v1::RowsReply>, Status> {
-    match call {
-        Some(call) => call.replies.message().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The call that is being opened; never without one.
-async fn opened(opening: &mut Option<JoinHandle<Result<Call, Status>>>) -> Result<Call, Status> {
-    match opening {
-        Some(task) => {
-            task.await.unwrap_or_else(|_| Err(Status::unavailable("the controller ends")))
-        }
-        None => std::future::pending().await,
-    }
 }

@@ -14,16 +14,14 @@ pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> 
     let mut all = Map::new();
     if request.is(StateSection::Program) {
         all.insert("in-sync".to_owned(), json!(operational.in_sync));
+        if operational.flow_hash_seed > 0 {
+            all.insert("flow-hash-seed".to_owned(), json!(operational.flow_hash_seed));
+        }
         if let Some(Value::Object(members)) = operational.program.as_ref().map(program) {
             all.extend(members);
         }
     }
     let parts = [
-        (
-            StateSection::Workers,
-            "workers",
-            json!({ "worker": operational.workers.iter().map(worker).collect::<Vec<_>>() }),
-        ),
         (
             StateSection::Nodes,
             "nodes",
@@ -55,30 +53,6 @@ fn program(hello: &v1::HelloReply) -> Value {
         ("memory", text(&hello.memory)),
         ("driver", list(hello.drivers.iter().map(|name| json!(name)))),
         ("time-stamp-counter", number(hello.tsc_hz)),
-    ])
-}
-
-/// A decimal64 of four digits.
-fn decimal(value: f64) -> Value {
-    let value = if value.is_finite() { value } else { 0.0 };
-    Value::String(format!("{value:.4}"))
-}
-
-fn worker(worker: &v1::WorkerState) -> Value {
-    object([
-        ("index", json!(worker.index)),
-        ("cpu", u16::try_from(worker.cpu).map_or(Value::Null, |cpu| json!(cpu))),
-        ("numa-node", worker.numa_node.map_or(Value::Null, |node| json!(node))),
-        ("polling", text(&worker.polling)),
-        ("busy", decimal(worker.busy.clamp(0.0, 1.0))),
-        ("loops", number(worker.loops)),
-        ("sleeps", number(worker.sleeps)),
-        ("packets", number(worker.packets)),
-        ("vector", decimal(worker.vector)),
-        ("handed-out", number(worker.handed_out)),
-        ("handed-in", number(worker.handed_in)),
-        ("cross-node", number(worker.cross_node)),
-        ("queue", list(worker.queues.iter().map(|name| json!(name)))),
     ])
 }
 

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use stoa_api::counters::{BFD_SESSIONS, INTERFACES};
+use stoa_api::counters::INTERFACES;
 use stoa_api::text::{ip_text, mac_text};
 use stoa_api::v1;
 
 use super::request::StateRequest;
-use super::vrrp;
 use crate::capability;
-use crate::json::{list, number, object, text, with_counters};
+use crate::json::{list, object, text, with_counters};
 use crate::kernel_configuration::InterfaceSettings;
 use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
@@ -95,7 +94,6 @@ fn interface(state: &v1::InterfaceState, related: &Related<'_>) -> Value {
             "stoa-host-interface:kernel-configuration",
             related.kernel_configuration.map_or(Value::Null, kernel_configuration),
         ),
-        ("stoa-bfd:bfd", bfd(state)),
         ("ietf-ip:ipv4", family(state, related.neighbors, true)),
         ("ietf-ip:ipv6", family(state, related.neighbors, false)),
     ]);
@@ -104,31 +102,6 @@ fn interface(state: &v1::InterfaceState, related: &Related<'_>) -> Value {
         entry[name] = value;
     }
     entry
-}
-
-fn bfd(state: &v1::InterfaceState) -> Value {
-    let session = |it: &v1::BfdSessionState| {
-        let some = |value: u32| if value == 0 { Value::Null } else { json!(value) };
-        let running = object([
-            ("local-state", text(&it.state)),
-            ("remote-state", text(&it.remote_state)),
-            ("local-discriminator", json!(it.discriminator)),
-            ("local-diagnostic", json!(it.diagnostic)),
-            ("remote-diagnostic", json!(it.remote_diagnostic)),
-            ("last-change", json!(date::of_unix_s(it.changed_unix_s))),
-            ("negotiated-tx-interval", some(it.tx_us)),
-            ("negotiated-rx-interval", some(it.rx_us)),
-            ("remote-multiplier", some(it.remote_multiplier)),
-            ("detection-time", number(it.detection_us)),
-            ("failed", json!(it.has_failed)),
-        ]);
-        let running = with_counters(running, BFD_SESSIONS, it);
-        object([("dest-addr", text(&ip_text(&it.address))), ("session-running", running)])
-    };
-    match state.bfd.as_slice() {
-        [] => Value::Null,
-        sessions => json!({ "session": sessions.iter().map(session).collect::<Vec<_>>() }),
-    }
 }
 
 fn statistics(state: &v1::InterfaceState) -> Value {
@@ -156,38 +129,14 @@ fn family(state: &v1::InterfaceState, neighbors: &[&v1::NeighborState], is_ip4: 
     let is_ours = |bytes: &[u8]| (bytes.len() == 4) == is_ip4;
     let addresses = state.addresses.iter().filter(|address| is_ours(&address.address));
     let neighbors = neighbors.iter().filter(|neighbor| is_ours(&neighbor.address));
-    let family = object([
+    let mut family = object([
         ("address", list(addresses.map(|it| address(it, is_ip4)))),
         ("neighbor", list(neighbors.map(|it| neighbor(it, is_ip4)))),
-        ("stoa-ip:router-discovery", discovery(state.discovery.as_ref().filter(|_| is_ip4))),
-        ("ietf-vrrp:vrrp", vrrp::instances(&state.virtual_routers, is_ip4)),
-        (
-            "ietf-ipv6-unicast-routing:ipv6-router-advertisements",
-            advertisements(state.advertising.as_ref().filter(|_| !is_ip4)),
-        ),
     ]);
+    for (name, value) in capability::list::all().filter_map(|it| it.family_state(state, is_ip4)) {
+        family[name] = value;
+    }
     if family.as_object().is_none_or(serde_json::Map::is_empty) { Value::Null } else { family }
-}
-
-/// IPv4 router discovery (RFC 1256).
-fn discovery(state: Option<&v1::AdvertisingState>) -> Value {
-    state.map_or(Value::Null, |state| json!({ "advertising-state": advertising(state) }))
-}
-
-/// IPv6 router advertisements (RFC 4861 6.2).
-fn advertisements(state: Option<&v1::AdvertisingState>) -> Value {
-    let Some(state) = state else { return Value::Null };
-    let mut members = advertising(state);
-    members["inconsistent"] = number(state.inconsistent);
-    json!({ "stoa-ip:advertising-state": members })
-}
-
-fn advertising(state: &v1::AdvertisingState) -> Value {
-    object([
-        ("sent", number(state.sent)),
-        ("solicitations", number(state.solicitations)),
-        ("next", number(state.next_ms)),
-    ])
 }
 
 fn address(address: &v1::Address, is_ip4: bool) -> Value {

@@ -8,7 +8,6 @@ mod interfaces;
 mod path;
 mod request;
 pub(crate) mod routing;
-mod vrrp;
 
 use serde_json::{Map, Value};
 use tonic::Status;
@@ -75,7 +74,7 @@ pub async fn json(
 }
 
 /// The tree of the state that was read.
-fn tree(
+pub(crate) fn tree(
     operational: &OperationalState,
     request: &StateRequest,
 ) -> Result<DataTree<'static>, Error> {
@@ -83,13 +82,12 @@ fn tree(
 }
 
 /// The state in RFC 7951 encoding.
-fn render(operational: &OperationalState, request: &StateRequest) -> Value {
+pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> Value {
     let mut root = Map::new();
     let parts = [
         ("ietf-interfaces:interfaces", interfaces::render(operational, request)),
         ("ietf-routing:routing", routing::render(operational, request)),
         ("stoa-forwarder:forwarder", forwarder::render(operational, request)),
-        ("ietf-vrrp:vrrp", vrrp::render(operational, request)),
     ];
     for (name, part) in parts {
         if let Some(part) = part {
@@ -99,6 +97,9 @@ fn render(operational: &OperationalState, request: &StateRequest) -> Value {
     let facts = Facts {
         interfaces: &operational.interfaces,
         punts: request.is(StateSection::Punts).then_some(&operational.punts),
+        rules: request.is(StateSection::Rules).then_some(&operational.rules),
+        drops: request.is(StateSection::Drops).then_some(&operational.drops),
+        workers: request.is(StateSection::Workers).then_some(&operational.workers),
     };
     list::all().for_each(|capability| capability.state(&facts, &mut root));
     Value::Object(root)

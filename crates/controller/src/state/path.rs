@@ -59,7 +59,12 @@ fn interfaces(interface: Option<&Step<'_>>, part: Option<&Step<'_>>) -> StateReq
 
 fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> StateRequest {
     match part {
-        None => StateRequest::of(&[StateSection::RouteCounts, StateSection::RouteSources]),
+        None => StateRequest::of(&[
+            StateSection::RouteCounts,
+            StateSection::RouteSources,
+            StateSection::Rules,
+        ]),
+        Some(part) if part.name == "policy" => StateRequest::of(&[StateSection::Rules]),
         Some(part) if part.name == "control-plane-protocols" => {
             StateRequest::of(&[StateSection::RouteSources])
         }

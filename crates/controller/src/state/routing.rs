@@ -8,6 +8,7 @@ use stoa_api::v1::route::Action;
 
 use super::request::StateRequest;
 use crate::json::{list, number, object, text};
+use crate::learned::RouteSourceSummary;
 use crate::operational_state::{OperationalState, Routes, StateSection, Table};
 use crate::route_sources::RouteSourceStatistics;
 
@@ -48,7 +49,10 @@ pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> 
         let route_sources: Vec<Value> = operational
             .route_sources
             .iter()
-            .map(|(kind, name, it)| route_source(kind, name, it))
+            .map(|(kind, name, it)| {
+                let learned = operational.learned_routes.iter().find(|it| it.name == *name);
+                route_source(kind, name, it, learned)
+            })
             .collect();
         let route_sources = json!({ "control-plane-protocol": route_sources });
         parts.insert("control-plane-protocols".to_owned(), route_sources);
@@ -57,13 +61,20 @@ pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> 
         .then_some(Value::Object(parts))
 }
 
-fn route_source(kind: &str, name: &str, statistics: &RouteSourceStatistics) -> Value {
+fn route_source(
+    kind: &str,
+    name: &str,
+    statistics: &RouteSourceStatistics,
+    learned: Option<&RouteSourceSummary>,
+) -> Value {
+    let of_table = |value: fn(&RouteSourceSummary) -> Value| learned.map_or(Value::Null, value);
     let since = match statistics.since_unix_s {
         0 => Value::Null,
         since => json!(date::of_unix_s(since)),
     };
     let session = object([
         ("open", json!(statistics.is_open)),
+        ("state", of_table(|it| json!(it.session.name()))),
         ("up-since", since),
         ("sessions", number(statistics.sessions)),
         ("updates", number(statistics.updates)),
@@ -72,6 +83,13 @@ fn route_source(kind: &str, name: &str, statistics: &RouteSourceStatistics) -> V
         ("not-imported", number(statistics.not_imported)),
         ("resyncs", number(statistics.resyncs)),
         ("repaired", number(statistics.repaired)),
+        ("ipv4-routes", of_table(|it| number(it.ip4 as u64))),
+        ("ipv6-routes", of_table(|it| number(it.ip6 as u64))),
+        ("waiting-routes", of_table(|it| number(it.waiting))),
+        ("stale-routes", of_table(|it| number(it.stale as u64))),
+        ("stale-time-left", of_table(|it| json!(it.stale_time_left.map(|left| left.as_secs())))),
+        ("refused-connections", number(statistics.refused_connections)),
+        ("last-refusal", text(&statistics.last_refusal)),
         ("reason", text(&statistics.reason)),
     ]);
     json!({ "type": kind, "name": name, "stoa-routing:route-source": { "session": session } })

@@ -7,6 +7,7 @@ use stoa_api::v1;
 
 use super::*;
 use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
+use crate::learned::{RouteSourceSummary, Session};
 use crate::operational_state::{Routes, StateSection, Table};
 use crate::route_sources::RouteSourceStatistics;
 
@@ -130,6 +131,7 @@ fn sample() -> OperationalState {
             )]),
             rules: Vec::new(),
         }),
+        rules: Vec::new(),
         route_sources: vec![
             (
                 "stoa-routing:fpm",
@@ -144,13 +146,28 @@ fn sample() -> OperationalState {
                 "stoa-routing:netlink",
                 "kernel".into(),
                 RouteSourceStatistics {
+                    refused_connections: 4,
+                    last_refusal: "user ann is not permitted".into(),
                     reason: "no such namespace".into(),
                     ..RouteSourceStatistics::default()
                 },
             ),
         ],
+        learned_routes: vec![RouteSourceSummary {
+            name: "zebra".into(),
+            vrf: "".into(),
+            session: Session::Ended,
+            ip4: 7,
+            ip6: 8,
+            stale: 15,
+            stale_time_left: Some(std::time::Duration::from_millis(42_500)),
+            malformed: 0,
+            waiting: 3,
+            unresolved: vec![],
+        }],
         program: Some(v1::HelloReply { version: "1".into(), pid: 7, ..v1::HelloReply::default() }),
         in_sync: true,
+        flow_hash_seed: 4711,
         workers: vec![v1::WorkerState {
             cpu: -1,
             busy: 0.5,
@@ -263,9 +280,20 @@ fn state_fits_the_modules() {
         (format!("{session}/remote-multiplier"), "3"),
         (format!("{}/up-since", route_source("fpm", "zebra")), "2000-02-29T00:00:00Z"),
         (format!("{}/updates", route_source("fpm", "zebra")), "9"),
+        (format!("{}/state", route_source("fpm", "zebra")), "ended"),
+        (format!("{}/ipv6-routes", route_source("fpm", "zebra")), "8"),
+        (format!("{}/waiting-routes", route_source("fpm", "zebra")), "3"),
+        (format!("{}/stale-routes", route_source("fpm", "zebra")), "15"),
+        (format!("{}/stale-time-left", route_source("fpm", "zebra")), "42"),
+        (format!("{}/refused-connections", route_source("netlink", "kernel")), "4"),
+        (
+            format!("{}/last-refusal", route_source("netlink", "kernel")),
+            "user ann is not permitted",
+        ),
         (format!("{}/open", route_source("netlink", "kernel")), "false"),
         (format!("{}/reason", route_source("netlink", "kernel")), "no such namespace"),
         ("/stoa-forwarder:forwarder/in-sync".into(), "true"),
+        ("/stoa-forwarder:forwarder/flow-hash-seed".into(), "4711"),
         ("/stoa-forwarder:forwarder/workers/worker[index='0']/vector".into(), "12.5"),
         (
             "/stoa-forwarder:forwarder/punts/punt[class='arp']/interface[name='wan']/burst".into(),
@@ -327,8 +355,9 @@ fn a_path_selects_only_its_sections() {
     );
     assert_eq!(
         sections("/ietf-routing:routing"),
-        [StateSection::RouteCounts, StateSection::RouteSources]
+        [StateSection::RouteCounts, StateSection::RouteSources, StateSection::Rules]
     );
+    assert_eq!(sections("/ietf-routing:routing/stoa-policy:policy"), [StateSection::Rules]);
     assert_eq!(
         sections("/ietf-routing:routing/control-plane-protocols"),
         [StateSection::RouteSources]

@@ -2,9 +2,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use stoa_controller::learned::Session;
+use stoa_controller::learned::{RouteSourceSummary, Session};
 
 use crate::testbed::Testbed;
 
@@ -37,6 +37,20 @@ fn update(number: u8, origin: u8) -> Vec<u8> {
     .concat();
     let length = u8::try_from(attributes.len()).unwrap();
     message(2, &[&[0, 0, 0, length][..], &attributes, &[24, 30, 0, number]].concat())
+}
+
+/// 2001:db8:N::/48 via 2001:db8:ffff::2.
+fn update6(number: u8) -> Vec<u8> {
+    let next_hop = [0x20, 1, 0x0d, 0xb8, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+    let reach = [&[0, 2, 1, 16][..], &next_hop, &[0, 48, 0x20, 1, 0x0d, 0xb8, 0, number]].concat();
+    let attributes = [
+        &[0x40, 1, 1, 0, 0x40, 2, 0, 0x40, 5, 4, 0, 0, 0, 100][..],
+        &[0x80, 14, u8::try_from(reach.len()).unwrap()],
+        &reach,
+    ]
+    .concat();
+    let length = u8::try_from(attributes.len()).unwrap();
+    message(2, &[&[0, 0, 0, length][..], &attributes].concat())
 }
 
 fn end_of_rib() -> Vec<u8> {
@@ -114,9 +128,53 @@ async fn a_second_connection_does_not_replace_one_in_use() {
     assert_eq!(testbed.state.statistics().malformed, 1);
 
     second.shutdown(Shutdown::Write).unwrap();
+    let ended = Instant::now();
     testbed.wait_session(Session::Ended).await;
+    assert!(ended.elapsed() < Duration::from_secs(1), "{:?}", ended.elapsed());
+    let state = testbed.summary().await;
+    assert_eq!((state.stale, testbed.state.statistics().since_unix_s), (19, 0));
+    let left = state.stale_time_left.unwrap();
+    assert!(left > Duration::from_secs(118) && left <= Duration::from_secs(120), "{left:?}");
     assert_eq!(testbed.seen().len(), 19);
     assert_eq!(testbed.state.statistics().reason, "the daemon has closed the connection");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_family_waits_for_its_own_routes_and_repetitions_count_once() {
+    let testbed = Testbed::new(false, 1);
+    testbed
+        .wait_until("the route source listens", || {
+            let reason = testbed.state.statistics().reason;
+            if reason == "the daemon has not connected yet" { Ok(()) } else { Err(reason) }
+        })
+        .await;
+    let begin = [message(1, OPEN), message(4, &[])].concat();
+    let ip4: Vec<u8> = (1..=40).flat_map(|number| update(number, 0)).collect();
+    let ip6: Vec<u8> = (1..=3).flat_map(update6).collect();
+    // Everything twice: without add-path the session does not store its routes.
+    let mut first = connect(&testbed);
+    first.write_all(&[&begin[..], &ip4, &ip4, &ip6, &ip6, &end_of_rib()].concat()).unwrap();
+    testbed.wait_session(Session::Complete).await;
+    let count = |state: &RouteSourceSummary| (state.ip4, state.ip6, state.stale);
+    assert_eq!(count(&testbed.summary().await), (40, 3, 0));
+    drop(first);
+    testbed.wait_session(Session::Ended).await;
+
+    // A restarted daemon: End-of-RIB at once, IPv4 soon, IPv6 when its neighbours have returned.
+    let mut second = connect(&testbed);
+    second.write_all(&[&begin[..], &end_of_rib(), &ip4[..ip4.len() / 40 * 38]].concat()).unwrap();
+    testbed.wait_session(Session::Begun).await;
+    let end = Instant::now() + Duration::from_secs(30);
+    while count(&testbed.summary().await) != (38, 3, 3) {
+        assert!(Instant::now() < end, "IPv4 is complete: {:?}", testbed.summary().await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let state = testbed.summary().await;
+    assert_eq!((count(&state), state.session), ((38, 3, 3), Session::Begun), "IPv6 stays");
+    second.write_all(&ip6).unwrap();
+    testbed.wait_session(Session::Complete).await;
+    assert_eq!(count(&testbed.summary().await), (38, 3, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,7 +12,7 @@ use stoa_api::{unix, v1};
 use stoa_controller::apply::ForwarderConnection;
 use stoa_controller::bgp_route_source::{self, Settings};
 use stoa_controller::configuration::Configuration;
-use stoa_controller::learned::{Learned, Session, Source};
+use stoa_controller::learned::{Learned, RouteSourceSummary, Session, Source};
 use stoa_controller::route_sources::RouteSourceState;
 use stoa_lab::{Namespace, bgp_speaker};
 
@@ -206,6 +206,11 @@ impl Testbed {
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// The only route source, from the table's point of view.
+    pub async fn summary(&self) -> RouteSourceSummary {
+        self.learned.route_sources().await.remove(0)
     }
 
     /// Waits for this state of the session.

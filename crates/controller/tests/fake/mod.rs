@@ -2,17 +2,24 @@
 //! request of a test.
 
 pub mod learned;
+mod served;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use stoa_api::audit::{self, Kind};
+use stoa_api::v1::desired_audit_server::{DesiredAudit, DesiredAuditServer};
 use stoa_api::v1::forwarder_server::{Forwarder, ForwarderServer};
 use stoa_api::v1::{self, Desired};
-use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal, unix};
+use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
 use tokio_stream::Stream;
-use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Code, Request, Response, Status};
+
+use served::Served;
+
+/// Takes entries out of a desired state.
+pub type Lost = fn(&mut Desired);
 
 /// What all instances of a fake share: the record of a test.
 #[derive(Clone, Debug, Default)]
@@ -27,14 +34,19 @@ pub struct Record {
     pub traced: Arc<Mutex<v1::StartTraceRequest>>,
     /// The learned routes.
     pub learned: learned::Shared,
+    /// What the forwarder has lost of its state; `None`: it is of a version without audits of the desired state.
+    pub lost: Arc<Mutex<Option<Lost>>>,
+    /// The kinds of each repair. One that is refused repairs nothing.
+    pub repairs: Arc<Mutex<Vec<Vec<String>>>>,
+    /// Whether repairs are refused; then the whole state repairs what is lost, and otherwise it does not, as a
+    /// forwarder compares it with what it has received before.
+    pub refuses_repairs: Arc<Mutex<bool>>,
     instances: Arc<AtomicU64>,
 }
 
 /// A fake forwarder that serves a socket until it is dropped.
-///
-/// It has its own runtime: dropping it closes open connections, as when a process dies.
 pub struct Fake {
-    runtime: Option<tokio::runtime::Runtime>,
+    _served: Served,
     socket: PathBuf,
 }
 
@@ -47,32 +59,20 @@ impl Fake {
             generation: Arc::default(),
             record: record.clone(),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        let inside = runtime.enter();
-        let listener = unix::listen(socket).expect("the fake's socket");
+        let audits = DesiredAuditServer::new(life.clone());
         let service = ForwarderServer::new(life).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
-        let served = tonic::transport::Server::builder()
-            .add_service(service)
-            .serve_with_incoming(UnixListenerStream::new(listener));
-        runtime.spawn(served);
-        drop(inside);
-        Fake { runtime: Some(runtime), socket: socket.to_owned() }
+        let services = tonic::transport::Server::builder().add_service(service).add_service(audits);
+        Fake { _served: Served::start(socket, services), socket: socket.to_owned() }
     }
 }
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
         let _ = std::fs::remove_file(&self.socket);
     }
 }
 
+#[derive(Clone)]
 struct Instance {
     boot_id: u64,
     held: Arc<Mutex<Desired>>,
@@ -90,6 +90,10 @@ impl Instance {
         }
         let mut held = self.held.lock().unwrap();
         let changed = *held != desired;
+        if *self.record.refuses_repairs.lock().unwrap() {
+            // Repaired by the whole state.
+            self.record.lost.lock().unwrap().as_mut().into_iter().for_each(|lost| *lost = |_| {});
+        }
         *held = desired.clone();
         self.record.applied.lock().unwrap().push(desired);
         let generation = self.generation.fetch_add(1, Ordering::Relaxed) + 1;
@@ -344,5 +348,40 @@ impl Forwarder for Instance {
         _: Request<v1::CaptureRequest>,
     ) -> Result<Response<Self::CaptureStream>, Status> {
         Ok(answers(vec![v1::CaptureReply { missed: 3, ..v1::CaptureReply::default() }]))
+    }
+}
+
+#[tonic::async_trait]
+impl DesiredAudit for Instance {
+    async fn audit_desired(
+        &self,
+        request: Request<v1::AuditDesiredRequest>,
+    ) -> Result<Response<v1::AuditDesiredReply>, Status> {
+        let Some(lose) = *self.record.lost.lock().unwrap() else {
+            return Err(Status::unimplemented("no audits"));
+        };
+        let mut held = self.held.lock().unwrap().clone();
+        lose(&mut held);
+        let listed = request.get_ref().listed.iter().filter_map(|name| Kind::named(name));
+        let tally = audit::desired(&held, &held.routes, &[], &listed.collect::<Vec<_>>());
+        Ok(Response::new(v1::AuditDesiredReply {
+            generation: self.generation.load(Ordering::Relaxed),
+            kinds: tally.into_messages(),
+            ..v1::AuditDesiredReply::default()
+        }))
+    }
+
+    async fn repair_desired(
+        &self,
+        request: Request<v1::RepairDesiredRequest>,
+    ) -> Result<Response<v1::Applied>, Status> {
+        let v1::RepairDesiredRequest { generation, kinds } = request.into_inner();
+        assert_eq!(generation, self.generation.load(Ordering::Relaxed));
+        self.record.repairs.lock().unwrap().push(kinds);
+        if *self.record.refuses_repairs.lock().unwrap() {
+            return Err(Status::internal("broken"));
+        }
+        *self.record.lost.lock().unwrap() = Some(|_| {});
+        Ok(Response::new(v1::Applied { generation, ..v1::Applied::default() }))
     }
 }

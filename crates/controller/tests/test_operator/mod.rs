@@ -45,7 +45,7 @@ impl TestOperator {
             comment: "a test".into(),
             confirm_within_s: within_s,
             is_overwriting,
-            is_forced: false,
+            ..v1::CommitRequest::default()
         };
         self.client.commit(request).await.unwrap().into_inner()
     }

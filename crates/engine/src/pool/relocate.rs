@@ -69,7 +69,7 @@ impl PoolCache {
 mod tests {
     use super::*;
     use crate::NumaNode;
-    use crate::pool::{FRAME_MAX, HugePages, JUMBO, JUMBO_FRAME_MAX};
+    use crate::pool::{FRAME_MAX, HEADROOM, HugePages, JUMBO, JUMBO_FRAME_MAX};
     use crate::vector::flags;
 
     /// Pools of made-up nodes.
@@ -109,6 +109,19 @@ mod tests {
         drop(cache);
         assert!(is_whole(own));
         assert_ne!(own.global_id(5), other.global_id(5));
+    }
+
+    #[test]
+    fn a_copy_has_the_link_layer_header_in_front_of_its_data() {
+        let [own, other, _] = pools();
+        let mut cache = PoolCache::new(own);
+        let mut packet = other.packet().unwrap();
+        assert!(packet.set_bytes(b"link-layer header, payload"));
+        assert!(packet.set_span(HEADROOM + 19, 7));
+        let mut copy = cache.relocate(packet).unwrap();
+        assert_eq!((copy.bytes(), usize::from(copy.offset())), (&b"payload"[..], HEADROOM + 19));
+        assert!(copy.set_span(HEADROOM, 26));
+        assert_eq!(copy.bytes(), b"link-layer header, payload");
     }
 
     #[test]

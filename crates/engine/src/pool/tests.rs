@@ -122,11 +122,14 @@ fn a_lane_moves_to_a_jumbo_buffer_with_its_data() {
     let pool = pool();
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
     assert_eq!(cache.fill(&mut vector, 3), 3);
-    vector.length[1] = 100;
+    vector.length[1] = 114;
     vector.bytes_mut(1).fill(5);
+    assert!(vector.advance(1, 14));
     assert!(cache.enlarge(&mut vector, 1) && cache.enlarge(&mut vector, 1));
     assert_eq!(pool.jumbo_free(), u64::from(JUMBOS) - 1, "once");
     assert_eq!(vector.bytes(1), [5; 100]);
+    assert!(vector.advance(1, -14));
+    assert_eq!(vector.bytes(1), [5; 114], "with its link-layer header");
     assert_eq!((vector.capacity(0), vector.capacity(1)), (SLOT, JUMBO));
     assert_eq!(vector.buffer_mut(1).len(), JUMBO);
     vector.length[1] = 9014;

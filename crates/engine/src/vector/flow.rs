@@ -2,21 +2,8 @@
 //! for it, and then known for all lanes of the vector.
 
 use super::Vector;
+use super::beside::FLOW;
 use crate::column::Column;
-
-/// The flows of all lanes, or of none.
-pub(super) struct Flows {
-    pub(super) are_known: bool,
-    /// Beside the vector: what nobody asks for takes no space in the first-level cache. `None` only
-    /// while they are made.
-    pub(super) hashes: Option<Box<Column<u32>>>,
-}
-
-impl Flows {
-    pub(super) fn new() -> Self {
-        Self { are_known: false, hashes: Some(Box::new(Column::of(0))) }
-    }
-}
 
 impl Vector {
     /// A number for each lane that all packets of its flow share. `make` writes them unless they are
@@ -24,35 +11,20 @@ impl Vector {
     /// until [`Self::forget_flow`] or until lanes come together of which some are not known.
     #[inline]
     pub fn flow(&mut self, make: impl FnOnce(&Self, &mut Column<u32>)) -> &Column<u32> {
-        let hashes = self.flow.hashes.take();
+        let hashes = self.beside.flows.take();
         let mut hashes = hashes.unwrap_or_else(|| Box::new(Column::of(0)));
-        if !self.flow.are_known {
+        if self.beside.known & FLOW == 0 {
             make(self, &mut hashes);
-            self.flow.are_known = true;
+            self.beside.known |= FLOW;
         }
-        self.flow.hashes.insert(hashes)
+        self.beside.flows.insert(hashes)
     }
 
     /// To be called by a node that changes addresses, protocol or ports of a packet, or makes another
     /// packet of it.
     #[inline(always)]
     pub fn forget_flow(&mut self) {
-        self.flow.are_known = false;
-    }
-
-    /// Whether lanes that move to the end of `to` take their flows along.
-    #[inline(always)]
-    pub(super) fn takes_flow_to(&self, to: &Self) -> bool {
-        self.flow.are_known && (to.len == 0 || to.flow.are_known)
-    }
-
-    /// The flows of this vector and, to write, of another.
-    #[inline]
-    pub(super) fn flows_to<'a>(
-        &'a self,
-        to: &'a mut Self,
-    ) -> Option<(&'a Column<u32>, &'a mut Column<u32>)> {
-        Some((self.flow.hashes.as_deref()?, to.flow.hashes.as_deref_mut()?))
+        self.beside.known &= !FLOW;
     }
 }
 

@@ -194,11 +194,8 @@ impl Vector {
         append(&self.tx_if[..n], &mut to.tx_if[..], at);
         append(&self.adjacency[..n], &mut to.adjacency[..], at);
         append(&self.arg[..n], &mut to.arg[..], at);
-        to.flow.are_known = self.takes_flow_to(to);
-        if to.flow.are_known
-            && let Some((from, to)) = self.flows_to(to)
-        {
-            append(&from[..n], &mut to[..], at);
+        if self.has_beside(to) {
+            to.beside.known = self.copy_beside(Here::now(), &Lanes::first_of(n), to);
         }
         to.len = at + n;
         self.len = 0;
@@ -216,7 +213,7 @@ impl Vector {
     }
 
     #[inline(always)]
-    fn move_by(&mut self, here: Here, lanes: &Lanes, to: &mut Vector) {
+    pub(super) fn move_by(&mut self, here: Here, lanes: &Lanes, to: &mut Vector) {
         assert!(lanes.count() <= to.room());
         // Beyond `len` stand ids of buffers that others own.
         assert!(lanes.highest().is_none_or(|lane| lane < self.len));
@@ -231,10 +228,8 @@ impl Vector {
     /// reason.
     #[inline(always)]
     pub(super) unsafe fn move_owned(&mut self, here: Here, lanes: &Lanes, to: &mut Vector) {
-        let with_flow = self.takes_flow_to(to);
-        if with_flow {
-            self.copy_flow(here, lanes, to);
-        }
+        let has_beside = self.has_beside(to);
+        let known = if has_beside { self.copy_beside(here, lanes, to) } else { 0 };
         match here.width() {
             // SAFETY: the processor has the features; the rest is guaranteed by the caller.
             #[cfg(target_arch = "x86_64")]
@@ -244,25 +239,28 @@ impl Vector {
             Width::Avx2 => unsafe { lanes_avx2::move_all(self, lanes, to) },
             _ => self.move_each(lanes, to),
         }
-        to.flow.are_known = with_flow;
-    }
-
-    /// Copies the flows of lanes that are about to move.
-    #[inline(never)]
-    fn copy_flow(&self, here: Here, lanes: &Lanes, to: &mut Vector) {
-        let end = to.len;
-        let Some((from, to)) = self.flows_to(to) else { return };
-        match here.width() {
-            // SAFETY: the processor has the features.
-            #[cfg(target_arch = "x86_64")]
-            Width::Avx512 => unsafe { lanes_avx512::copy_32(from, lanes, to, end) },
-            _ => to[end..].iter_mut().zip(lanes.iter()).for_each(|(to, lane)| *to = from[lane]),
-        }
+        to.beside.known = known;
     }
 
     /// The reference.
     fn move_each(&mut self, lanes: &Lanes, to: &mut Vector) {
         lanes.iter().for_each(|lane| self.move_lane(lane, to));
+    }
+}
+
+/// Copies the values of `lanes` in order, to places of `to` from `end` on, which has space for them.
+pub(super) fn copy(
+    here: Here,
+    from: &Column<u32>,
+    lanes: &Lanes,
+    to: &mut Column<u32>,
+    end: usize,
+) {
+    match here.width() {
+        // SAFETY: the processor has the features.
+        #[cfg(target_arch = "x86_64")]
+        Width::Avx512 => unsafe { lanes_avx512::copy_32(from, lanes, to, end) },
+        _ => to[end..].iter_mut().zip(lanes.iter()).for_each(|(to, lane)| *to = from[lane]),
     }
 }
 

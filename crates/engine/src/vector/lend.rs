@@ -44,7 +44,7 @@ impl Vector {
         let lanes = self.len..self.len + count;
         self.flags[lanes.clone()].fill(0);
         self.len = lanes.end;
-        self.forget_flow();
+        self.add_beside(lanes.start);
     }
 
     /// Sets whether the lanes are read after they were sent, by a trace or a capture.

@@ -99,7 +99,7 @@ impl Split<'_> {
     /// The processor has the features of [`Width::Avx512`].
     #[cfg(target_arch = "x86_64")]
     unsafe fn take_frames(&mut self, key: u32, to: &mut Vector) {
-        to.forget_flow();
+        to.beside.known = 0;
         let keys = match self.keys {
             Keys::TxIf => &self.vector.tx_if,
             Keys::Column(column) => column,

@@ -7,6 +7,7 @@ mod deadlines;
 mod hand_over;
 mod numa;
 mod replicate;
+mod session;
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use stoa_api::v1;
 use stoa_engine::Pool;
 use stoa_ports::{Folders, OpenError};
+use stoa_warm_restart::Regions;
 
 use super::desired::{DesiredChange, DesiredState, Held, ValidationErrors, Workers};
 use super::forwarder_state::{ForwarderState, StartError};
@@ -76,6 +77,8 @@ pub struct Forwarder {
     topology: Topology,
     /// All packet buffers that were ever made: those in use, and those for later use.
     pools: Vec<&'static Pool>,
+    /// Memory of capabilities that outlives this process, or ends with it.
+    regions: Regions,
     /// A refused change could not be taken back entirely: the next one compares everything.
     is_incomplete: bool,
 }
@@ -99,6 +102,7 @@ impl Forwarder {
             alias: String::new(),
             topology: Topology::default(),
             pools: Vec::new(),
+            regions: Regions::in_this_process(),
             is_incomplete: false,
         }
     }
@@ -130,9 +134,21 @@ impl Forwarder {
         self
     }
 
+    /// Sets the memory of capabilities that outlives this process; without it, they start anew with each process.
+    #[must_use]
+    pub fn with_regions(mut self, regions: Regions) -> Self {
+        self.regions = regions;
+        self
+    }
+
     /// The running state, once a desired state was applied.
     pub fn state(&mut self) -> Option<&mut ForwarderState> {
         self.state.as_mut()
+    }
+
+    /// The same, for reading.
+    pub(super) fn running(&self) -> Option<&ForwarderState> {
+        self.state.as_ref()
     }
 
     /// The desired state in effect.
@@ -217,6 +233,29 @@ impl Forwarder {
         result.map_err(ChangeError::Refused)
     }
 
+    /// Brings entries of the desired state into effect again, whose keys `select` returns.
+    pub(super) fn again(
+        &mut self,
+        generation: u64,
+        select: impl FnOnce(&mut ForwarderState, &DesiredState) -> DesiredChange,
+    ) -> Result<v1::Applied, ChangeError> {
+        let (Some(state), Some(held), true) =
+            (&mut self.state, &self.held, generation == self.generation)
+        else {
+            return Err(ChangeError::Generation { held: self.generation });
+        };
+        state.begin_slices();
+        // A port that is to be opened again may wait for its device.
+        state.opener.may_defer = true;
+        let touched = select(state, held.desired());
+        let result = state.converge(held, &touched);
+        state.end_slices();
+        // What was not reached is compared with the next change.
+        self.is_incomplete |= result.is_err();
+        let applied = result.map_err(ChangeError::Refused)?;
+        Ok(v1::Applied { generation, ..applied })
+    }
+
     /// Brings a change that was made to `held` into effect; takes it back by its inverse if that fails.
     fn transact(
         &mut self,
@@ -244,7 +283,7 @@ impl Forwarder {
             Err(_) => {
                 state.opener.may_defer = true;
                 // What the change has replaced is needed again.
-                state.fib.wait_for_grace_period();
+                state.wait_for_grace_period();
                 let undone = held.exchange(inverse, &mut |items| state.pause(items));
                 let undone = all.unwrap_or(undone);
                 if let Err(again) = state.converge(held, &undone) {
@@ -273,7 +312,8 @@ impl Forwarder {
         if let Some(state) = self.state.take().filter(fits) {
             return Ok(state);
         }
-        let (open, place) = (self.open.clone(), (self.topology.clone(), &mut self.pools));
+        let place = (self.topology.clone(), &mut self.pools, &mut self.regions);
+        let open = self.open.clone();
         let state = ForwarderState::start(workers, limits, open, self.is_stepped, place);
         state.map_err(|error| start(&error))
     }
@@ -310,6 +350,10 @@ fn next_generation(generation: u64) -> u64 {
 }
 
 fn start(error: &StartError) -> ApplyError {
+    if let StartError::Capability(_) = error {
+        let fix = "Free memory of this machine, then start Stoa again; the log has the details.";
+        return ApplyError::one("forwarder", error, fix);
+    }
     ApplyError::one("workers", error, "Correct the workers in the configuration.")
 }
 
@@ -326,7 +370,7 @@ impl ForwarderState {
     }
 
     /// The keys of all that is desired or running.
-    fn everything(&self, desired: &DesiredState) -> DesiredChange {
+    pub(super) fn everything(&self, desired: &DesiredState) -> DesiredChange {
         let mut all = DesiredChange::default();
         let ports = self.ports.keys().chain(desired.ports.keys());
         all.ports = ports.map(|name| (name.clone(), None)).collect();

@@ -4,12 +4,16 @@
 //! a struct with private fields: nothing outside the module can reach them. The core calls it by its [`Verbs`]
 //! only, in the order of the list; where one capability needs another, it calls a method of that one.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use stoa_api::audit::Tally;
 use stoa_api::v1;
 use stoa_engine::Packet;
+use stoa_warm_restart::probe::Journal;
+use stoa_warm_restart::{Opened, Regions, State};
 
 use super::apply::ApplyError;
 use super::converge::TouchedInterfaces;
@@ -17,12 +21,38 @@ use super::desired::{DesiredChange, DesiredState, Held, Workers};
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use super::limits::Limits;
 use super::vrfs::Slot;
+use crate::plugin::StartFailure;
 use crate::punt::Class;
 
-/// What states begin with: settings that are fixed while the forwarder runs.
+/// What states begin with: settings that are fixed while the forwarder runs, and memory of an earlier start.
 pub(super) struct Start<'a> {
     pub(super) limits: &'a Limits,
     pub(super) workers: &'a Workers,
+    regions: RefCell<&'a mut Regions>,
+    failures: RefCell<Vec<StartFailure>>,
+}
+
+impl<'a> Start<'a> {
+    pub(super) fn new(limits: &'a Limits, workers: &'a Workers, regions: &'a mut Regions) -> Self {
+        Self { limits, workers, regions: RefCell::new(regions), failures: RefCell::default() }
+    }
+
+    /// Opens the region of a capability, with room for `capacity` entries and with those of the last start, in this
+    /// process or in an earlier one. `None`: the system has no memory for it, and the forwarder does not start.
+    pub(super) fn open<S: State>(&self, capacity: usize) -> Option<Opened<S>> {
+        let opened = self.regions.borrow_mut().open(capacity);
+        opened.map_err(|error| self.fail(format!("the region {:?}: {error}", S::NAME).into())).ok()
+    }
+
+    /// The forwarder does not start, for this reason.
+    pub(super) fn fail(&self, failure: StartFailure) {
+        self.failures.borrow_mut().push(failure);
+    }
+
+    /// The journal of the test capability.
+    pub(super) fn journal(&self) -> Option<Journal> {
+        self.regions.borrow().journal().cloned()
+    }
 }
 
 /// The state of a capability.
@@ -122,6 +152,11 @@ pub(super) struct Verbs {
     pub(super) facts: fn(&ForwarderState, u32, &mut v1::InterfaceState),
     /// Adds its rows to `stoa show limits`.
     pub(super) limits: fn(&ForwarderState, &mut Vec<v1::LimitState>),
+    /// Adds the entries of the desired state that it works with, where they do not belong to an interface: an audit
+    /// compares them with those of the controller (`stoa_api::audit` has the kinds).
+    pub(super) entries: fn(&ForwarderState, &mut Tally),
+    /// The same for those of an interface.
+    pub(super) entries_of: fn(&ForwarderState, u32, &mut Tally),
 }
 
 impl Verbs {
@@ -148,6 +183,8 @@ impl Verbs {
         end: |_| {},
         facts: |_, _, _| {},
         limits: |_, _| {},
+        entries: |_, _| {},
+        entries_of: |_, _, _| {},
     };
 }
 
@@ -161,8 +198,9 @@ macro_rules! capabilities {
 
         impl Capabilities {
             /// The states before the first configuration.
-            pub(super) fn start(start: &Start<'_>) -> Self {
-                Self { $($name: <$state as Capability>::start(start),)* }
+            pub(super) fn start(start: &Start<'_>) -> Result<Self, StartFailure> {
+                let states = Self { $($name: <$state as Capability>::start(start),)* };
+                start.failures.borrow_mut().pop().map_or(Ok(states), Err)
             }
         }
 
@@ -194,6 +232,7 @@ capabilities! {
     vrrp: super::vrrp::VirtualRouters,
     advertising: super::advertising::Advertisers,
     listener_reports: super::mld_reports::Reports,
+    test_sequences: super::test_sequences::TestSequences,
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use stoa_api::v1;
 use stoa_ports::Folders;
+use stoa_warm_restart::Regions;
 
 use super::apply::Forwarder;
 use super::capability::CAPABILITIES;
@@ -117,6 +118,13 @@ impl ControlLoop {
         let control_loop =
             Self { forwarder, requests, waiting: waiting.clone(), wakeup: wakeup.clone() };
         Ok((Requests { sender, wakeup, waiting, refused }, control_loop))
+    }
+
+    /// The same with memory that outlives this process.
+    #[must_use]
+    pub fn with_regions(mut self, regions: Regions) -> Self {
+        self.forwarder = self.forwarder.with_regions(regions);
+        self
     }
 
     /// Runs until [`Requests::stop`].

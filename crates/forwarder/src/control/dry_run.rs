@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use stoa_api::audit::{Kind, Tally};
 use stoa_api::v1;
 use stoa_engine::pool::HugePages;
 use stoa_engine::{Pool, Port};
@@ -10,6 +11,7 @@ use stoa_ports::{Folders, NullConfig, OpenError, PortConfig};
 
 use super::apply::Forwarder;
 use super::desired::{DesiredState, Workers};
+use super::desired_audit::punt_defaults;
 use super::limits::Limits;
 
 /// What a forwarder that starts with `desired` and these folders refuses, whatever devices and CPUs its machine has.
@@ -17,13 +19,29 @@ use super::limits::Limits;
 /// # Errors
 /// All errors that were found.
 pub fn check(desired: &v1::Desired, folders: Folders) -> Result<(), Vec<v1::ValidationError>> {
+    apply(desired, folders).map(drop)
+}
+
+/// What such a forwarder has in force of `desired`, for audits, and its limits where none are configured.
+///
+/// # Errors
+/// All errors that were found.
+pub fn audit(
+    desired: &v1::Desired,
+    folders: Folders,
+) -> Result<(Tally, Vec<v1::PuntLimit>), Vec<v1::ValidationError>> {
+    let forwarder = apply(desired, folders)?;
+    Ok((forwarder.audit_desired(&Kind::ALL), punt_defaults()))
+}
+
+fn apply(desired: &v1::Desired, folders: Folders) -> Result<Forwarder, Vec<v1::ValidationError>> {
     let desired = DesiredState::parse(desired)?;
     let workers =
         Workers { cpus: Vec::new(), huge_pages: HugePages::Never, ..desired.workers.clone() };
     let open = move |config: &PortConfig, pool| open(&folders.confine(config)?, pool);
     let mut forwarder = Forwarder::stepped(Limits::default(), Arc::new(open));
     match forwarder.apply(DesiredState { workers, ..desired }) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(forwarder),
         Err(refused) => Err(refused.errors),
     }
 }

@@ -14,8 +14,6 @@ const FEATURES: &[(&str, Argument)] = &[
     ("ip6-minimum-ttl", |it| it.ip6.options.minimum_ttl),
     ("ip4-reverse-path", |it| it.ip4.reverse_path),
     ("ip6-reverse-path", |it| it.ip6.reverse_path),
-    ("ip4-redirect", |it| it.ip4.options.redirects.into()),
-    ("ip6-redirect", |it| it.ip6.options.redirects.into()),
     ("ip4-noop", |it| it.noop.into()),
     ("ip6-noop", |it| it.noop.into()),
     ("ip4-flow-hash", |it| it.flow_hash.into()),

@@ -67,9 +67,11 @@ pub(super) fn adjacency_lines(limits: Limits) -> usize {
     limits.adjacencies + SPARE_ADJACENCIES
 }
 
-/// How long a change waits for workers to release what was removed. They pass a quiescent point in each
-/// iteration, so that a longer time only matters to workers that get no processor.
-const GRACE_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a change waits for workers to release what was removed. They pass a quiescent point in each iteration, so
+/// that a longer time only matters to workers that get no processor: what they hold stays reserved.
+pub(super) const GRACE_PATIENCE: Duration = Duration::from_millis(500);
+/// How often it looks whether they have.
+pub(super) const GRACE_POLL: Duration = Duration::from_micros(50);
 
 impl Prefixes {
     fn new(routes4: usize, routes6: usize) -> Option<Self> {
@@ -315,13 +317,23 @@ impl Fib {
         self.adjacencies.get(id).ok()
     }
 
-    /// Closes a batch of changes and waits until what was removed can be used again, at most for
-    /// [`GRACE_PATIENCE`].
-    pub fn wait_for_grace_period(&mut self) {
+    /// Closes a batch of changes. Returns the epoch whose end lets what was removed be used again.
+    pub fn begin_grace_period(&mut self) -> u64 {
         self.settle();
-        let (epoch, deadline) = (self.quiescence.advance(), Instant::now() + GRACE_PATIENCE);
-        while self.quiescence.safe() < epoch && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_micros(50));
+        self.quiescence.advance()
+    }
+
+    /// Whether an epoch has ended: all workers have passed a quiescent point since.
+    pub fn has_ended(&self, epoch: u64) -> bool {
+        self.quiescence.safe() >= epoch
+    }
+
+    /// Closes a batch of changes and waits until what it removed can be used again. In the middle of a change urgent
+    /// work cannot run, so that this is for full tables only; `ForwarderState` has the wait for others.
+    fn wait_for_grace_period(&mut self) {
+        let (epoch, deadline) = (self.begin_grace_period(), Instant::now() + GRACE_PATIENCE);
+        while !self.has_ended(epoch) && Instant::now() < deadline {
+            std::thread::sleep(GRACE_POLL);
         }
         self.settle();
     }

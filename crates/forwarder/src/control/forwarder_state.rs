@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use stoa_engine::counters::OutOfMemory;
 use stoa_engine::quiescence::{Graveyard, Quiescence};
 use stoa_engine::worker::{Command, Inject, Plan, WorkerHandle, WorkerPool};
-use stoa_engine::{NumaNode, Pool, Port, graph};
+use stoa_engine::{NumaNode, Pool, Port};
 use stoa_ports::PortConfig;
+use stoa_warm_restart::Regions;
 
 use super::capability::{Capabilities, Start};
 use super::clock::Clock;
@@ -29,7 +30,6 @@ use crate::drops::{self, Drop};
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::nodes::{self, ENTRY};
-use crate::output::interface_output;
 use crate::plugin;
 use crate::punt::Class;
 use crate::punt::policer::{PolicerCounters, Policers};
@@ -91,6 +91,9 @@ pub enum StartError {
     /// No tables.
     #[error(transparent)]
     Fib(#[from] TableFull),
+    /// A capability or a plugin does not start.
+    #[error(transparent)]
+    Capability(#[from] plugin::StartFailure),
 }
 
 /// Everything that runs once a desired state was applied.
@@ -122,13 +125,14 @@ pub struct ForwarderState {
 }
 
 impl ForwarderState {
-    /// Starts idle workers. `topology` is that of the machine, `pools` all packet buffers so far.
+    /// Starts idle workers. `topology` is that of the machine, `pools` all packet buffers so far, `regions` memory of
+    /// capabilities from their last start.
     pub(super) fn start(
         workers: &Workers,
         limits: Limits,
         open: PortOpener,
         is_stepped: bool,
-        (topology, pools): (Topology, &mut Vec<&'static Pool>),
+        (topology, pools, regions): (Topology, &mut Vec<&'static Pool>, &mut Regions),
     ) -> Result<Self, StartError> {
         let placement = Placement::new(topology, workers, pools)?;
         placement.interleave_tables();
@@ -138,8 +142,7 @@ impl ForwarderState {
         let readers = fib.readers().ok_or_else(none)?;
         let policers = Policers::new(workers.count)
             .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the policers"))?;
-        let parts = plugin::all().iter().map(|plugin| (plugin.start)(workers.count));
-        let parts = parts.collect::<Result<_, _>>()?;
+        let parts = plugin::start_all(workers.count, regions)?;
         let shared = Shared::new(readers, workers.kernel, policers, parts, &quiescence)?;
         let shared = Arc::new(shared);
         stoa_engine::column::limit(workers.kernel.width());
@@ -181,7 +184,7 @@ impl ForwarderState {
             rx_queues: RxQueues::default(),
             workers: workers.clone(),
             slices: Slices::default(),
-            capabilities: Capabilities::start(&Start { limits: &limits, workers }),
+            capabilities: Capabilities::start(&Start::new(&limits, workers, regions))?,
         })
     }
 
@@ -276,15 +279,6 @@ impl ForwarderState {
             return;
         }
         self.transmit(interface, packet);
-    }
-
-    /// Sends a packet with its link-layer header out of an interface; `false`: the ring to the worker is full.
-    pub(super) fn transmit(&mut self, interface: u32, mut packet: stoa_engine::Packet) -> bool {
-        packet.set_own();
-        packet.tx_if = interface;
-        let has_features = self.shared.arcs.port_output.has_any(interface);
-        let node = if has_features { interface_output::NAME } else { graph::OUTPUT };
-        self.inject(packet, node)
     }
 
     /// Injects a packet that this thread made before a node of the first worker. `false`: it was dropped.

@@ -55,6 +55,20 @@ impl InterfaceIndex {
         self.in_order.range::<str, _>((after, Bound::Unbounded)).map(|(_, index)| *index)
     }
 
+    /// The names next to `name` in order, `most` at most: those with which it has most in common at their start.
+    pub(super) fn names_near(&self, name: &str, most: usize) -> Vec<&str> {
+        let before = self.in_order.range::<str, _>((Bound::Unbounded, Bound::Excluded(name)));
+        let behind = self.in_order.range::<str, _>((Bound::Excluded(name), Bound::Unbounded));
+        let mut near: Vec<_> = before.rev().take(most).map(|(name, _)| &**name).collect();
+        let behind: Vec<_> = behind.take(most).map(|(name, _)| &**name).collect();
+        // Half of them from each side, more where the other side has less.
+        near.truncate((most / 2).max(most.saturating_sub(behind.len())));
+        near.reverse();
+        let left = most - near.len();
+        near.extend(behind.into_iter().take(left));
+        near
+    }
+
     /// The interface of a port and its sub-interfaces.
     pub(super) fn of_port(&self, base: u32) -> Vec<u32> {
         self.by_port.range((base, 0)..=(base, u32::MAX)).map(|(_, index)| *index).collect()

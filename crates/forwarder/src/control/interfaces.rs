@@ -319,7 +319,7 @@ impl ForwarderState {
 
 impl InterfaceState {
     /// Whether the interface is reserved but not configured yet.
-    fn is_reserved(&self) -> bool {
+    pub(super) fn is_reserved(&self) -> bool {
         self.gleans.0 == self.gleans.1
     }
 

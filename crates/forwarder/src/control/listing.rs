@@ -4,12 +4,14 @@ use std::time::Instant;
 
 use stoa_api::v1;
 use stoa_engine::counters::WorkerCounters;
+use stoa_engine::pool::Backing;
 use stoa_engine::{clock, graph};
 use stoa_tables::adjacency::AdjacencyKind;
 
 use super::capability::{CAPABILITIES, Capability, Start, Verbs};
 use super::forwarder_state::{ForwarderState, InterfaceState};
 use crate::drops;
+use crate::neighbor::entry::{Entry, Key};
 use crate::nodes;
 
 /// The load of one worker over the last second.
@@ -29,6 +31,21 @@ impl Capability for WorkerLoads {
     fn start(start: &Start<'_>) -> Self {
         Self(vec![WorkerLoad::default(); start.workers.count])
     }
+}
+
+/// How packet memory is backed.
+pub(super) fn memory(state: &ForwarderState) -> String {
+    let pool = |pool: &&'static stoa_engine::Pool| {
+        let mib = (u64::from(pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
+        let pages = match pool.backing() {
+            Backing::Huge => "2 MiB huge pages",
+            Backing::Transparent => "transparent huge pages",
+            Backing::Plain => "plain pages",
+        };
+        let node = pool.node().map(|node| format!(" of NUMA node {node}")).unwrap_or_default();
+        format!("{mib} MiB of packet buffers on {pages}{node}")
+    };
+    state.pools().iter().map(pool).collect::<Vec<_>>().join("; ")
 }
 
 /// Seconds since 1970, for display only.
@@ -150,21 +167,31 @@ impl ForwarderState {
 
     /// All neighbours.
     pub fn list_neighbors(&self) -> Vec<v1::NeighborState> {
+        self.list_neighbors_after(None, usize::MAX).0
+    }
+
+    /// The neighbours after one, at most so many, and the last one of these; `None`: there are no more.
+    pub(super) fn list_neighbors_after(
+        &self,
+        after: Option<Key>,
+        at_most: usize,
+    ) -> (Vec<v1::NeighborState>, Option<Key>) {
         let now = self.now();
-        let interface_state =
-            |(key, entry): (&crate::neighbor::entry::Key, &crate::neighbor::entry::Entry)| {
-                let interface = self.interface(key.0)?;
-                Some(v1::NeighborState {
-                    interface: interface.name.clone(),
-                    vrf: interface.desired.vrf.clone(),
-                    address: octets(key.1),
-                    mac: if entry.state.is_resolved() { entry.mac.to_vec() } else { Vec::new() },
-                    state: entry.state.name().to_owned(),
-                    age_s: ((now - entry.confirmed) / 1000) as u32,
-                    queued: entry.queued() as u32,
-                })
-            };
-        self.capabilities.neighbors.cache().iter().filter_map(interface_state).collect()
+        let page = || self.capabilities.neighbors.cache().following(after).take(at_most);
+        let interface_state = |(key, entry): (&Key, &Entry)| {
+            let interface = self.interface(key.0)?;
+            Some(v1::NeighborState {
+                interface: interface.name.clone(),
+                vrf: interface.desired.vrf.clone(),
+                address: octets(key.1),
+                mac: if entry.state.is_resolved() { entry.mac.to_vec() } else { Vec::new() },
+                state: entry.state.name().to_owned(),
+                age_s: ((now - entry.confirmed) / 1000) as u32,
+                queued: entry.queued() as u32,
+            })
+        };
+        let last = page().last().map(|(key, _)| *key);
+        (page().filter_map(interface_state).collect(), last)
     }
 
     /// All nodes, worker by worker: inputs, the graph, `port-output`.

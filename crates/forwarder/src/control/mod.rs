@@ -13,6 +13,7 @@ mod clock;
 mod control_loop;
 mod converge;
 pub mod desired;
+mod desired_audit;
 mod desired_port;
 mod drop_counts;
 mod dry_run;
@@ -29,10 +30,12 @@ mod learned;
 mod limit_listing;
 mod limits;
 mod listing;
+mod log_service;
 mod mld_reports;
 mod multipath;
 mod neighbors;
 mod output_features;
+mod own_frames;
 mod paging;
 mod path_mtu;
 mod pending_port;
@@ -44,6 +47,7 @@ mod publication;
 mod punt_stream;
 mod punts;
 mod reassembly;
+mod refusals;
 mod reopen;
 mod route_counts;
 mod route_listing;
@@ -51,6 +55,7 @@ mod routes;
 mod rows;
 mod service;
 mod slices;
+mod test_sequences;
 mod topology;
 pub mod trace_capture;
 mod tunnels;
@@ -64,7 +69,8 @@ use caps::Capability;
 
 pub use apply::{ApplyError, ChangeError, Forwarder};
 pub use control_loop::{ControlLoop, Request};
-pub use dry_run::check;
+pub use desired_audit::DesiredAudit;
+pub use dry_run::{audit, check};
 pub use forwarder_state::{ForwarderState, StartError};
 pub use interface_statistics::InterfaceStatistics;
 pub use learned::{Audit, Message, RouteUpdate};
@@ -76,6 +82,7 @@ pub use topology::Topology;
 pub use vrfs::VRFS;
 
 use stoa_ports::Folders;
+use stoa_warm_restart::probe::Journal;
 
 /// How to run the forwarder.
 #[derive(Clone, Debug)]
@@ -109,12 +116,12 @@ pub fn run(options: Options) -> Result<(), Error> {
     end_on_panic();
     // Before there are threads, which inherit what this one may open.
     let listener = stoa_api::unix::bind(&options.socket)?;
+    // State of an earlier forwarder: docs/dev/warm-restart.md. Tests may have their journal anywhere.
+    let regions = stoa_warm_restart::regions().with_journal(Journal::of("forwarder")?);
     let _pinned = file_access::restrict(&options.folders);
     let owner = format!("stoa host interface of {}", options.socket.display());
-    // State of an earlier forwarder: docs/dev/warm-restart.md.
-    let mut regions = stoa_warm_restart::regions();
-    stoa_warm_restart::probe::start_if_asked(&mut regions)?;
     let (requests, control_loop) = ControlLoop::new(owner, options.folders.clone())?;
+    let control_loop = control_loop.with_regions(regions);
     stoa_ports::start_entering_thread()?;
     // Only the control thread opens devices, in other namespaces by the entering thread.
     keep(&OF_DEVICES)?;

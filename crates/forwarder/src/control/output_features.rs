@@ -12,6 +12,8 @@ use crate::plugin;
 /// The nodes of output features, and their arguments at an interface; 0: off.
 fn output_features(desired: &desired::Interface) -> impl Iterator<Item = (&'static str, u32)> {
     let of_this_tree = [
+        ("ip4-redirect", desired.ip4.options.redirects.into()),
+        ("ip6-redirect", desired.ip6.options.redirects.into()),
         ("ip4-output-noop", desired.noop_output.into()),
         ("ip6-output-noop", desired.noop_output.into()),
         ("port-output-noop", desired.noop_port.into()),

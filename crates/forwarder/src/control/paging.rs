@@ -8,6 +8,7 @@ use tonic::{Code, Status};
 use super::Listing;
 use super::apply::Forwarder;
 use super::forwarder_state::ForwarderState;
+use super::punts::PuntRows;
 use super::service::{Service, full};
 
 /// Routes per page: about a millisecond of the control thread.
@@ -15,6 +16,12 @@ pub(super) const PAGE: usize = 1024;
 
 /// Interfaces per page: about a millisecond or two.
 const INTERFACES_PAGE: usize = 512;
+
+/// Neighbours per page: less than a millisecond.
+const NEIGHBORS_PAGE: usize = 1024;
+
+/// Interfaces per page of the control-plane policers, each with some twenty counters: about a millisecond.
+const PUNTS_PAGE: usize = 512;
 
 /// Attempts to get a page while the request queue is full, and the pause before each: ten seconds in all.
 const PAGE_TRIES: u32 = 500;
@@ -78,6 +85,69 @@ impl Service {
             all.extend(page);
         }
         Ok(all)
+    }
+
+    /// Sends the neighbours page by page, until the client goes away. One that comes or goes meanwhile may be listed or
+    /// not.
+    pub(super) async fn list_neighbors_to(
+        &self,
+        sender: &tokio::sync::mpsc::Sender<Result<v1::NeighborState, Status>>,
+    ) {
+        let mut after = None;
+        loop {
+            let page = self.patiently(|| {
+                move |forwarder: &mut Forwarder| {
+                    let state = forwarder.state();
+                    let page = state.map(|it| it.list_neighbors_after(after, NEIGHBORS_PAGE));
+                    Ok(page.unwrap_or_default())
+                }
+            });
+            let (neighbors, last) = match page.await {
+                Ok(page) => page,
+                Err(status) => {
+                    // The client may be gone.
+                    let _ = sender.send(Err(status)).await;
+                    return;
+                }
+            };
+            for neighbor in neighbors {
+                if sender.send(Ok(neighbor)).await.is_err() {
+                    return;
+                }
+            }
+            match last {
+                Some(_) => after = last,
+                None => return,
+            }
+        }
+    }
+
+    /// The control-plane policers, interface by interface, and the punt streams.
+    pub(super) async fn all_punts(&self) -> Result<v1::ListPuntsReply, Status> {
+        let (mut punts, mut first) = (PuntRows::default(), 0);
+        while let Some(from) = self.more_punts(&mut punts, first).await? {
+            first = from;
+        }
+        let streams = self.read(ForwarderState::list_punt_streams).await?;
+        Ok(v1::ListPuntsReply { punts: punts.rows(), streams })
+    }
+
+    /// Adds the next page, from an interface on. Returns where the one after it begins.
+    async fn more_punts(
+        &self,
+        punts: &mut PuntRows,
+        first: usize,
+    ) -> Result<Option<usize>, Status> {
+        let page = self.patiently(|| {
+            move |forwarder: &mut Forwarder| {
+                let state = forwarder.state();
+                let page = state.map(|it| it.list_punts_from(first, PUNTS_PAGE));
+                Ok(page.unwrap_or_default())
+            }
+        });
+        let (page, next) = page.await?;
+        punts.add(page);
+        Ok(next)
     }
 
     /// Sends routes page by page, until the listing ends or the client goes away.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use stoa_api::audit::{self, Tally};
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
@@ -40,6 +41,7 @@ impl Capability for ActiveRules {
             state.set_rules_feature(index, Some(state.vrf_id(interface.vrf)));
             0
         },
+        entries: ForwarderState::add_rule_entries,
         ..Verbs::NONE
     };
 
@@ -197,6 +199,36 @@ impl ForwarderState {
             protocol: rule.ip_protocol.map_or(all.protocol, |number| (number.into(), u16::MAX)),
             source_ports: rule.source_ports.unwrap_or(all.source_ports),
             destination_ports: rule.destination_ports.unwrap_or(all.destination_ports),
+        }
+    }
+
+    /// Forgets the last rule, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(super) fn lose_last_rule(&mut self) {
+        let mut desired = DesiredState {
+            rules: self.capabilities.policy.rules.clone(),
+            ..DesiredState::default()
+        };
+        desired.rules.values_mut().for_each(|rules| drop(rules.pop()));
+        self.set_rules(&desired);
+    }
+
+    /// Adds the rules that workers have: a list is compiled as a whole.
+    fn add_rule_entries(&self, tally: &mut Tally) {
+        for ((vrf, is_ip4), rules) in &self.capabilities.policy.rules {
+            let slot = self.vrfs.slot_of(vrf);
+            let policies = &self.capabilities.policy.policies;
+            let policy = slot.and_then(|slot| policies.of(self.vrf_id(slot)));
+            let compiled = policy.map_or(0, |it| match is_ip4 {
+                true => it.ip4.list.len(),
+                false => it.ip6.list.len(),
+            });
+            // With the VRF's own table.
+            if compiled == rules.len() + 1 {
+                for (place, rule) in rules.iter().enumerate() {
+                    audit::rule(tally, place, rule_message(rule));
+                }
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Publishes changed interfaces to the workers (addresses, cross-connects, and what capabilities add), and has
 //! what depends on them reviewed. The cost grows with the number of changed interfaces, not of all, except that each
-//! call visits the addresses of all virtual routers, and one changed tunnel publishes the table of all tunnels.
+//! call visits the addresses of all virtual routers, and a changed tunnel copies the lines of all, 64 bytes each.
 
 use super::capability::{CAPABILITIES, Published};
 use super::forwarder_state::ForwarderState;

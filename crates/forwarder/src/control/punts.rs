@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use stoa_api::v1;
+use stoa_api::{audit, v1};
 use stoa_engine::Urgency;
 use stoa_engine::node::Punt;
 
@@ -36,6 +36,13 @@ impl Capability for Punts {
             rows.extend(state.ring_limits());
             rows.extend(state.policer_limits());
         },
+        entries: |state, tally| {
+            for (class, limit) in &state.capabilities.punts.limits {
+                let (rate, burst, total) = (limit.rate, limit.burst, limit.total);
+                let class = class.name().to_owned();
+                audit::punt(tally, &v1::PuntLimit { class, rate, burst, total });
+            }
+        },
         ..Verbs::NONE
     };
 
@@ -65,6 +72,33 @@ pub(super) fn is_ip4(bytes: &[u8]) -> bool {
 /// The classes in lists.
 fn listed_classes() -> impl Iterator<Item = Class> {
     Class::ALL.into_iter().filter(|class| !streamed::is_hidden(*class))
+}
+
+/// Rows of `stoa show punts`, of one page of interfaces or several.
+#[derive(Debug, Default)]
+pub(super) struct PuntRows {
+    /// Of each class the sum, and the interfaces with packets of it.
+    classes: Vec<(v1::PuntState, Vec<v1::PuntState>)>,
+}
+
+impl PuntRows {
+    /// Adds the next page.
+    pub(super) fn add(&mut self, page: PuntRows) {
+        if self.classes.is_empty() {
+            self.classes = page.classes;
+            return;
+        }
+        for ((sum, rows), (more, further)) in self.classes.iter_mut().zip(page.classes) {
+            sum.passed += more.passed;
+            sum.dropped += more.dropped;
+            rows.extend(further);
+        }
+    }
+
+    /// Class by class, first the sum.
+    pub(super) fn rows(self) -> Vec<v1::PuntState> {
+        self.classes.into_iter().flat_map(|(sum, rows)| [sum].into_iter().chain(rows)).collect()
+    }
 }
 
 impl ForwarderState {
@@ -125,6 +159,13 @@ impl ForwarderState {
         }
     }
 
+    /// Sets a policer to its default, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(super) fn lose_punt_limit(&mut self, class: Class) {
+        self.capabilities.punts.limits.remove(&class).expect("a limit");
+        self.shared.policers.set(class, class.default_limit());
+    }
+
     /// Sets the policers; those that are not configured have their defaults.
     fn set_policers(&mut self, desired: &BTreeMap<Class, Limit>) {
         for class in Class::ALL {
@@ -144,16 +185,24 @@ impl ForwarderState {
     }
 
     /// Each class but those for tests: first the sum of all interfaces, then each interface with packets of the class.
+    /// The cost grows with the interfaces that have sent packets to the control plane, not with all of them.
     pub fn list_punts(&self) -> Vec<v1::PuntState> {
-        let mut rows = Vec::new();
+        self.list_punts_from(0, usize::MAX).0.rows()
+    }
+
+    /// The same of at most so many interfaces, and the number of the next one, if there are more.
+    pub(super) fn list_punts_from(
+        &self,
+        first: usize,
+        at_most: usize,
+    ) -> (PuntRows, Option<usize>) {
+        let end = first.saturating_add(at_most);
+        let mut all = PuntRows::default();
+        let counted = self.shared.policers.counted_interfaces();
+        let is_on_page = |index: &u32| (first..end).contains(&(*index as usize));
+        let interfaces: Vec<u32> = counted.into_iter().filter(is_on_page).collect();
         for class in listed_classes() {
-            let limit = self
-                .capabilities
-                .punts
-                .limits
-                .get(&class)
-                .copied()
-                .unwrap_or(class.default_limit());
+            let limit = self.policer_limit(class);
             let row =
                 |interface: &str, counters: PolicerCounters, rate: u32, burst: u32| v1::PuntState {
                     class: class.name().to_owned(),
@@ -165,31 +214,82 @@ impl ForwarderState {
                     burst,
                     urgent: class.urgency().is_first(),
                 };
-            let at = rows.len();
+            let mut rows = Vec::new();
             let mut total_of = PolicerCounters::default();
-            for (index, state) in self.interfaces.iter().enumerate() {
-                let counters = self.shared.policers.counters(class, index as u32);
+            for index in &interfaces {
+                let counters = self.shared.policers.counters(class, *index);
                 total_of.passed += counters.passed;
                 total_of.dropped += counters.dropped;
-                let Some(state) = state else { continue };
+                let Some(state) = self.interface(*index) else { continue };
                 let counters = counters.since(state.policed[class as usize]);
                 if counters != PolicerCounters::default() {
                     rows.push(row(&state.name, counters, limit.rate, limit.burst));
                 }
             }
-            rows.insert(at, row("", total_of, limit.total, 0));
+            all.classes.push((row("", total_of, limit.total, 0), rows));
         }
-        rows
+        (all, (end < self.interfaces.len()).then_some(end))
+    }
+
+    /// The policer of a class.
+    fn policer_limit(&self, class: Class) -> Limit {
+        let configured = self.capabilities.punts.limits.get(&class).copied();
+        configured.unwrap_or(class.default_limit())
     }
 
     /// The total rate of each control-plane policer.
     fn policer_limits(&self) -> impl Iterator<Item = v1::LimitState> {
-        let sums = self.list_punts().into_iter().filter(|row| row.interface.is_empty());
-        let policer = |(class, row): (Class, v1::PuntState)| {
+        listed_classes().map(|class| {
+            let (total, sum) = (self.policer_limit(class).total, self.shared.policers.sum(class));
             let fix =
                 format!("Packets per second: {}. See `stoa show punts`.", class.description());
-            limit(&format!("policer-{}", class.name()), None, row.rate.into(), row.dropped, &fix)
+            let name = format!("policer-{}", class.name());
+            limit(&name, None, total.into(), sum.dropped, &fix)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_add_up_to_one_listing() {
+        let row = |class: &str, interface: &str, passed| v1::PuntState {
+            class: class.into(),
+            interface: interface.into(),
+            passed,
+            dropped: 1,
+            ..v1::PuntState::default()
         };
-        listed_classes().zip(sums).map(policer)
+        let page = |first: u64, names: &[&str]| {
+            let class = |class: &str| {
+                let rows = names.iter().map(|name| row(class, name, first)).collect();
+                (row(class, "", first), rows)
+            };
+            PuntRows { classes: vec![class("arp"), class("bfd")] }
+        };
+        let mut all = PuntRows::default();
+        all.add(page(5, &["a", "b"]));
+        all.add(page(7, &["c"]));
+        let rows: Vec<_> = all
+            .rows()
+            .into_iter()
+            .map(|it| (it.class, it.interface, it.passed, it.dropped))
+            .collect();
+        let line =
+            |class: &str, name: &str, passed, dropped| (class.into(), name.into(), passed, dropped);
+        let expected: Vec<(String, String, u64, u64)> = ["arp", "bfd"]
+            .into_iter()
+            .flat_map(|class| {
+                [
+                    line(class, "", 12, 2),
+                    line(class, "a", 5, 1),
+                    line(class, "b", 5, 1),
+                    line(class, "c", 7, 1),
+                ]
+            })
+            .collect();
+        assert_eq!(rows, expected);
     }
 }

@@ -213,6 +213,8 @@ impl ForwarderState {
         let installed = state.routes.get(prefix)?;
         let route = route_message(&state.name, prefix, &installed.route)?;
         let (mut state, packets, bytes) = self.route_state(installed.set.as_deref());
+        let direct = self.sent_to_subnet(installed.set.as_deref(), prefix);
+        let (packets, bytes) = (packets + direct.0, bytes + direct.1);
         if self.is_disabled_duplicate(slot, &installed.route.action, prefix) {
             state = "duplicate";
         }
@@ -226,6 +228,22 @@ impl ForwarderState {
             && self.duplicates().any(|(interface, address)| {
                 address == prefix.0 && self.interface(interface).is_some_and(|it| it.vrf == slot)
             })
+    }
+
+    /// Packets and bytes to the known neighbours within a prefix over paths without a gateway.
+    fn sent_to_subnet(
+        &self,
+        set: Option<&[super::fib::PathKey]>,
+        (first, length): &Prefix,
+    ) -> (u64, u64) {
+        let last = last_address(*first, *length);
+        let direct = set.unwrap_or_default().iter().filter(|key| key.next_hop.is_none());
+        let cache = self.capabilities.neighbors.cache();
+        let entries = direct.flat_map(|key| cache.within(key.interface, *first, last));
+        entries.fold((0, 0), |total, entry| {
+            let sent = entry.sent(self.sent_over(entry.adjacency));
+            (total.0 + sent.0, total.1 + sent.1)
+        })
     }
 
     /// State, packets and bytes of a set of paths. Prefixes that share a set share its counters.
@@ -264,8 +282,22 @@ impl ForwarderState {
     }
 }
 
+/// The last address of a prefix.
+fn last_address(first: IpAddr, length: u8) -> IpAddr {
+    match first {
+        IpAddr::V4(first) => {
+            let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
+            IpAddr::V4(Ipv4Addr::from_bits(first.to_bits() | host))
+        }
+        IpAddr::V6(first) => {
+            let host = u128::MAX.checked_shr(length.into()).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(first.to_bits() | host))
+        }
+    }
+}
+
 /// A desired route as a message of the contract; `None` when it is not listed.
-fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
+pub(super) fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
     let path = |path: &Path| v1::Path {
         interface: path.interface.clone(),
         next_hop: path.next_hop.map(octets).unwrap_or_default(),

@@ -5,12 +5,13 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use stoa_api::v1;
+use stoa_api::v1::desired_audit_server::DesiredAuditServer;
 use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
+use stoa_api::v1::log_server::LogServer;
 use stoa_api::v1::punt_stream_server::PuntStreamServer;
 use stoa_api::v1::row_tables_server::RowTablesServer;
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
 use stoa_engine::clock;
-use stoa_engine::pool::Backing;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
@@ -19,9 +20,12 @@ use tonic::{Code, Response, Status, transport::Server};
 use super::callers::Callers;
 use super::control_loop::Requests;
 use super::desired::{DesiredChange, DesiredState};
+use super::listing::memory;
+use super::log_service::LogService;
 use super::paging::PAGE;
+use super::refusals::{refused, status_of};
 use super::trace_capture::Reader;
-use super::{ApplyError, ChangeError, Error, Forwarder, ForwarderState, Listing};
+use super::{Error, Forwarder, ForwarderState, Listing};
 use crate::kernel::Kernel;
 
 /// Longest time of a request on the control thread.
@@ -31,7 +35,6 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const CAPTURE_MESSAGES: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
-type Stream<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
 
 /// Serves the contract until SIGTERM or SIGINT.
 pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<(), Error> {
@@ -45,11 +48,17 @@ pub(super) async fn serve(listener: UnixListener, requests: Requests) -> Result<
     let service = Service { requests, callers: Callers::default() };
     let row_tables = RowTablesServer::new(service.clone());
     let punts = PuntStreamServer::new(service.clone());
+    let audits = DesiredAuditServer::new(service.clone());
     let service = ForwarderServer::new(service).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let incoming = UnixListenerStream::new(listener);
-    let server = Server::builder().add_service(service).add_service(row_tables).add_service(punts);
+    let server = Server::builder()
+        .add_service(service)
+        .add_service(row_tables)
+        .add_service(punts)
+        .add_service(audits)
+        .add_service(LogServer::new(LogService));
     // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {
         served = server.serve_with_incoming(incoming) => served?,
@@ -136,17 +145,6 @@ pub(super) fn full() -> Status {
     Status::resource_exhausted("the request queue is full: try again")
 }
 
-/// The status of a refused state.
-fn refused(error: ApplyError) -> Status {
-    let code = if error.is_full { Code::ResourceExhausted } else { Code::FailedPrecondition };
-    refusal::refuse(code, error.errors)
-}
-
-fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
-    let items: Vec<Result<T, Status>> = items.into_iter().map(Ok).collect();
-    Response::new(tokio_stream::iter(items))
-}
-
 /// Differs between forwarders: time and process id.
 fn boot_id() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
@@ -160,20 +158,6 @@ fn boot_id() -> u64 {
 fn started_unix_s() -> u64 {
     static STARTED: OnceLock<u64> = OnceLock::new();
     *STARTED.get_or_init(super::listing::unix_s)
-}
-
-fn memory(state: &ForwarderState) -> String {
-    let pool = |pool: &&'static stoa_engine::Pool| {
-        let mib = (u64::from(pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
-        let pages = match pool.backing() {
-            Backing::Huge => "2 MiB huge pages",
-            Backing::Transparent => "transparent huge pages",
-            Backing::Plain => "plain pages",
-        };
-        let node = pool.node().map(|node| format!(" of NUMA node {node}")).unwrap_or_default();
-        format!("{mib} MiB of packet buffers on {pages}{node}")
-    };
-    state.pools().iter().map(pool).collect::<Vec<_>>().join("; ")
 }
 
 #[tonic::async_trait]
@@ -226,14 +210,8 @@ impl Contract for Service {
         let generation = request.get_ref().generation;
         let logging = request.get_ref().logging.clone();
         let applied = self.on_control(move |forwarder| {
-            let applied = forwarder.change(generation, change).map_err(|error| match error {
-                ChangeError::Generation { held } => Status::failed_precondition(format!(
-                    "the change starts from state {generation}, and the forwarder holds {held}: \
-                     send the whole state"
-                )),
-                ChangeError::Invalid(errors) => invalid(errors),
-                ChangeError::Refused(error) => refused(error),
-            })?;
+            let applied = forwarder.change(generation, change);
+            let applied = applied.map_err(|error| status_of(generation, error))?;
             Ok(v1::Applied { generation: forwarder.generation(), ..applied })
         });
         let applied = applied.await?;
@@ -287,13 +265,16 @@ impl Contract for Service {
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
-    type ListNeighborsStream = Stream<v1::NeighborState>;
+    type ListNeighborsStream = ReceiverStream<Result<v1::NeighborState, Status>>;
 
     async fn list_neighbors(
         &self,
         _: tonic::Request<v1::ListNeighborsRequest>,
     ) -> Answer<Self::ListNeighborsStream> {
-        Ok(stream(self.read(ForwarderState::list_neighbors).await?))
+        let (sender, receiver) = tokio::sync::mpsc::channel(PAGE);
+        let service = self.clone();
+        tokio::spawn(async move { service.list_neighbors_to(&sender).await });
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
     async fn list_nodes(
@@ -316,7 +297,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListPuntsRequest>,
     ) -> Answer<v1::ListPuntsReply> {
-        Ok(Response::new(self.read(ForwarderState::show_punts).await?))
+        Ok(Response::new(self.all_punts().await?))
     }
 
     async fn list_rules(

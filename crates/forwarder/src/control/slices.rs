@@ -3,6 +3,9 @@
 //!
 //! Loops pause only where the state is consistent: whatever may happen between two requests may happen there.
 
+use std::time::Instant;
+
+use super::fib::{GRACE_PATIENCE, GRACE_POLL};
 use super::forwarder_state::ForwarderState;
 use crate::bfd::session::Micros;
 
@@ -53,6 +56,24 @@ impl ForwarderState {
         self.process_punts();
         self.run_due_timers();
         self.begin_slices();
+    }
+
+    /// Closes a batch of changes and waits until workers have released what it removed.
+    pub(super) fn wait_for_grace_period(&mut self) {
+        let epoch = self.fib.begin_grace_period();
+        self.wait_while(|state| !state.fib.has_ended(epoch));
+        self.fib.settle();
+    }
+
+    /// Waits for workers, at most for [`GRACE_PATIENCE`]. Urgent work runs meanwhile.
+    pub fn wait_while(&mut self, mut is_needed: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + GRACE_PATIENCE;
+        let was_long = std::mem::replace(&mut self.slices.is_long, true);
+        while is_needed(self) && Instant::now() < deadline {
+            std::thread::sleep(GRACE_POLL);
+            self.pause(0);
+        }
+        self.slices.is_long = was_long;
     }
 
     /// Runs `hook` at each pause: tests advance the time and bring packets.

@@ -1,31 +1,34 @@
 //! Publishes tunnels to the workers: the ports that are tunnels, with their interfaces.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use stoa_ports::{PortConfig, TunnelConfig};
+use stoa_api::audit::{self, Tally};
+use stoa_api::v1;
+use stoa_ports::{Encapsulation, PortConfig, TunnelConfig};
 
 use super::capability::{Capability, Published, Start, Verbs};
 use super::forwarder_state::ForwarderState;
+use super::listing::octets;
 use crate::tunnel::Tunnel;
-use crate::tunnel::table::Tunnels;
+use crate::tunnel::writer::TunnelWriter;
 
 /// Default TTL or hop limit of outer packets: IANA's recommended TTL.
 const HOP_LIMIT: u8 = 64;
 
 /// The tunnels as published.
-#[derive(Default)]
 pub(super) struct PublishedTunnels {
-    published: Vec<Tunnel>,
-    /// Their interfaces.
-    interfaces: BTreeSet<u32>,
+    writer: TunnelWriter,
 }
 
 impl Capability for PublishedTunnels {
-    const VERBS: Verbs = Verbs { publish: ForwarderState::publish_changed_tunnels, ..Verbs::NONE };
+    const VERBS: Verbs = Verbs {
+        publish: ForwarderState::publish_changed_tunnels,
+        entries: ForwarderState::add_tunnel_entries,
+        ..Verbs::NONE
+    };
 
-    fn start(_: &Start<'_>) -> Self {
-        Self::default()
+    fn start(start: &Start<'_>) -> Self {
+        Self { writer: TunnelWriter::new(start.workers.kernel.lookup()) }
     }
 }
 
@@ -44,38 +47,39 @@ impl ForwarderState {
         }
     }
 
-    /// Publishes the tunnels if one of the changed interfaces is or was a tunnel.
-    fn publish_changed_tunnels(&mut self, published: &Published) {
-        let mut has_changed = false;
-        for index in &published.changed {
-            let was_tunnel = self.capabilities.tunnels.interfaces.contains(index);
-            match self.is_tunnel(*index) {
-                true => self.capabilities.tunnels.interfaces.insert(*index),
-                false => self.capabilities.tunnels.interfaces.remove(index),
+    /// Forgets all tunnels, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(super) fn lose_tunnels(&mut self) {
+        let writer = &mut self.capabilities.tunnels.writer;
+        let lost: Vec<_> = writer.all().map(|tunnel| (tunnel.interface, None)).collect();
+        writer.change(lost, |_| 0);
+    }
+
+    fn add_tunnel_entries(&self, tally: &mut Tally) {
+        for tunnel in self.capabilities.tunnels.writer.all() {
+            let Some(interface) = self.interface(tunnel.interface) else { continue };
+            let encapsulation = match tunnel.encapsulation {
+                Encapsulation::Ip => v1::Encapsulation::Ip,
+                Encapsulation::Gre => v1::Encapsulation::Gre,
             };
-            has_changed |= was_tunnel || self.capabilities.tunnels.interfaces.contains(index);
-        }
-        if has_changed {
-            self.publish_tunnels();
+            let message = v1::Tunnel {
+                local: octets(tunnel.local),
+                remote: octets(tunnel.remote),
+                encapsulation: encapsulation.into(),
+                hop_limit: tunnel.hop_limit.into(),
+            };
+            audit::tunnel(tally, &interface.name, message);
         }
     }
 
-    /// Publishes all tunnels if one of them has changed.
-    fn publish_tunnels(&mut self) {
-        let mut tunnels = Vec::new();
-        for (index, state) in self.interfaces.iter().enumerate() {
-            let Some(state) = state else { continue };
-            let Some(config) = self.tunnel_of(&state.name) else { continue };
-            tunnels.push(Tunnel {
-                interface: index as u32,
-                local: config.local,
-                remote: config.remote,
-                encapsulation: config.encapsulation,
-                hop_limit: if config.hop_limit == 0 { HOP_LIMIT } else { config.hop_limit },
-                vrf: self.vrf_id(state.vrf),
-            });
-        }
-        if tunnels == self.capabilities.tunnels.published {
+    /// Publishes the tunnels if one of the changed interfaces is or was a tunnel: only those are looked at.
+    fn publish_changed_tunnels(&mut self, published: &Published) {
+        let is_or_was = |index: &u32| {
+            self.capabilities.tunnels.writer.get(*index).is_some() || self.is_tunnel(*index)
+        };
+        let changed = published.changed.iter().copied().filter(|index| is_or_was(index));
+        let changes: Vec<_> = changed.map(|index| (index, self.tunnel_at(index))).collect();
+        if changes.is_empty() {
             return;
         }
         let shared = &self.shared;
@@ -85,8 +89,23 @@ impl ForwarderState {
             }
             _ => 0,
         };
-        let made = Tunnels::new(&tunnels, shared.kernel.lookup(), identify);
-        self.capabilities.tunnels.published = tunnels;
-        self.shared.tunnels.publish(made, &mut self.graveyard);
+        let writer = &mut self.capabilities.tunnels.writer;
+        if writer.change(changes, identify) {
+            shared.tunnels.publish(writer.tunnels(), &mut self.graveyard);
+        }
+    }
+
+    /// The tunnel of an interface; `None`: it is not a tunnel.
+    fn tunnel_at(&self, index: u32) -> Option<Tunnel> {
+        let state = self.interface(index)?;
+        let config = self.tunnel_of(&state.name)?;
+        Some(Tunnel {
+            interface: index,
+            local: config.local,
+            remote: config.remote,
+            encapsulation: config.encapsulation,
+            hop_limit: if config.hop_limit == 0 { HOP_LIMIT } else { config.hop_limit },
+            vrf: self.vrf_id(state.vrf),
+        })
     }
 }

@@ -2,6 +2,7 @@
 //! of each, and hashes 8 flows in parallel. A step with a rare header goes through the scalar code.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use stoa_engine::{VECTOR, Vector};
 use stoa_tables::flow_hash::{FIRST, PORT, PROTOCOL, SECOND};
@@ -12,28 +13,29 @@ use super::{SCTP, SEED};
 use crate::columns_avx2::{Columns, STEP, host, load_16, transpose};
 
 /// Same result as the scalar code.
-pub fn hash<const IS_IP4: bool>(vector: &Vector, flows: &mut [u32; VECTOR]) {
+pub fn hash<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, flows: &mut [u32; VECTOR]) {
     assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: asserted above: the processor has AVX2.
-    unsafe { hash_from::<IS_IP4>(vector, 0, flows) }
+    unsafe { hash_range::<IS_IP4>(vector, lanes, flows) }
 }
 
-/// Hashes the lanes from `start` on.
+/// Hashes some lanes.
 #[target_feature(enable = "avx2")]
-pub(super) fn hash_from<const IS_IP4: bool>(
+pub(super) fn hash_range<const IS_IP4: bool>(
     vector: &Vector,
-    start: usize,
+    lanes: Range<usize>,
     flows: &mut [u32; VECTOR],
 ) {
-    for at in (start..vector.len()).step_by(STEP) {
-        let end = vector.len().min(at + STEP);
-        match load::<IS_IP4>(vector, at) {
+    for at in lanes.clone().step_by(STEP) {
+        let end = lanes.end.min(at + STEP);
+        let whole = if end - at == STEP { load::<IS_IP4>(vector, at) } else { None };
+        match whole {
             Some(parts) => {
                 let hashes = hash_8::<IS_IP4>(&parts);
                 // SAFETY: `load` has asserted that 8 lanes follow `at`.
                 unsafe { _mm256_storeu_si256(flows.as_mut_ptr().add(at).cast(), hashes) };
             }
-            None => hash_lanes::<IS_IP4>(vector, at, end, flows),
+            None => hash_lanes::<IS_IP4>(vector, at..end, flows),
         }
     }
 }

@@ -2,31 +2,32 @@
 //! hashed in parallel.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use stoa_engine::{VECTOR, Vector};
 use stoa_tables::flow_hash::{FIRST, PORT, PROTOCOL, SECOND};
 
 use super::SEED;
 use super::column::hash_lanes;
-use super::column_avx2::{hash_from, load};
+use super::column_avx2::{self, load};
 
 /// Lanes of a step.
 const STEP: usize = 16;
 
 /// Same result as the scalar code.
-pub fn hash<const IS_IP4: bool>(vector: &Vector, flows: &mut [u32; VECTOR]) {
+pub fn hash<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, flows: &mut [u32; VECTOR]) {
     assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
-    unsafe { hash_all::<IS_IP4>(vector, flows) }
+    unsafe { hash_range::<IS_IP4>(vector, lanes, flows) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn hash_all<const IS_IP4: bool>(vector: &Vector, flows: &mut [u32; VECTOR]) {
-    let whole = vector.len() / STEP * STEP;
-    for at in (0..whole).step_by(STEP) {
+fn hash_range<const IS_IP4: bool>(vector: &Vector, lanes: Range<usize>, flows: &mut [u32; VECTOR]) {
+    let whole = lanes.start + lanes.len() / STEP * STEP;
+    for at in (lanes.start..whole).step_by(STEP) {
         let halves = (load::<IS_IP4>(vector, at), load::<IS_IP4>(vector, at + STEP / 2));
         let (Some(low), Some(high)) = halves else {
-            hash_lanes::<IS_IP4>(vector, at, at + STEP, flows);
+            hash_lanes::<IS_IP4>(vector, at..at + STEP, flows);
             continue;
         };
         let join = |low, high| _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
@@ -46,7 +47,7 @@ fn hash_all<const IS_IP4: bool>(vector: &Vector, flows: &mut [u32; VECTOR]) {
         // SAFETY: 16 lanes follow `at`.
         unsafe { _mm512_storeu_si512(flows.as_mut_ptr().add(at).cast(), hashes) };
     }
-    hash_from::<IS_IP4>(vector, whole, flows);
+    column_avx2::hash_range::<IS_IP4>(vector, whole..lanes.end, flows);
 }
 
 /// An address as one word.

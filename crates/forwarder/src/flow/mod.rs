@@ -24,7 +24,7 @@ use stoa_tables::flow_hash::{Flow, mix};
 use stoa_wire::ipv6_extensions::is_extension;
 use stoa_wire::{ipv6, protocol};
 
-pub use column::of;
+pub use column::{Packets, of};
 
 /// Seed of flows, and the seed of the choice of paths unless another one is configured.
 const SEED: u32 = 0x5704_a001;

@@ -7,7 +7,7 @@ use stoa_engine::arc::ArcHook;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use crate::arcs::{self, IP4_INPUT, IP6_INPUT};
-use crate::flow;
+use crate::flow::{self, Packets};
 use crate::shared::Shared;
 
 /// Makes the IPv4 node of one worker.
@@ -30,7 +30,8 @@ struct FlowHash {
 
 impl Node for FlowHash {
     fn process(&mut self, _: &mut Context<'_>, vector: &mut Vector) -> Next {
-        flow::of(self.shared.kernel, vector, self.is_ip4);
+        let packets = if self.is_ip4 { Packets::Ip4 } else { Packets::Ip6 };
+        flow::of(self.shared.kernel, vector, packets);
         let arcs = &self.shared.arcs;
         let arc = if self.is_ip4 { &arcs.ip4_input } else { &arcs.ip6_input };
         let lanes = vector.len();

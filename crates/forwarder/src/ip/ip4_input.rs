@@ -231,7 +231,7 @@ impl Ip4Input {
         if line & IP4 == 0 {
             return Drop::Ip4Disabled.next();
         }
-        let mut value = self.values[lane];
+        let mut destination = None;
         if self.validated.is_exception(lane) {
             let packet = match ip4_validate::check(vector.bytes(lane)) {
                 Ok(packet) => packet,
@@ -242,15 +242,22 @@ impl Ip4Input {
                 vector.arg[lane] = cause.code();
                 return ERROR;
             }
-            let table = shared.ip4_table(shared.attributes.vrf_of(interface), reader);
-            value = table.map_or(0, |table| table.lookup(packet.destination));
+            destination = Some(packet.destination);
         }
         if vector.flags[lane] & flags::MULTICAST != 0 {
             return Drop::Ip4LinkBroadcast.next();
         }
         if line & FEATURES4 != 0 {
+            // Looked up behind its features.
             return self.hook.edge(shared.arcs.ip4_input.enabled(interface));
         }
+        let value = match destination {
+            Some(destination) => {
+                let table = shared.ip4_table(shared.attributes.vrf_of(interface), reader);
+                table.map_or(0, |table| table.lookup(destination))
+            }
+            None => self.values[lane],
+        };
         let next = route(shared, vector, lane, value);
         through_options(forwardable(next, line & FORWARD4 != 0), vector.bytes(lane))
     }

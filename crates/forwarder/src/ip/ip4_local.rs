@@ -10,7 +10,7 @@ use stoa_engine::vector::{LaneSet, flags};
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::lpm::Ip4LpmReader;
 use stoa_tables::next_hop::Resolved;
-use stoa_wire::ipv4;
+use stoa_wire::{ipv4, protocol};
 
 use super::ip4_punt::punt_class;
 use crate::addresses::Addresses;
@@ -73,20 +73,26 @@ impl Ip4Local {
         let (shared, interface) = (&*self.shared, vector.rx_if[lane]);
         let (line, vrf) = (shared.interface(interface), shared.attributes.vrf_of(interface));
         let bytes = vector.bytes(lane);
-        // Of control protocols, whose packets another router may send with a local address.
-        let may_be_local = punt_class(line.flags(), bytes).is_some();
+        let is_own = vector.flags[lane] & flags::OWN != 0;
+        // Of control protocols, whose packets another router may send with a local address; of the router when it
+        // pings one of its addresses.
+        let may_be_local = punt_class(line.flags(), bytes).is_some() || is_own && is_icmp(bytes);
         let view = admit(shared, shared.ip4_table(vrf, reader), bytes, may_be_local)?;
         if !view.header().is_fragment() {
             return Ok(Valid::Whole);
         }
         // With a host interface, Linux is the host, but for the addresses of virtual routers.
-        let has_host = vector.flags[lane] & flags::OWN == 0 && line.host_pair().is_some();
+        let has_host = !is_own && line.host_pair().is_some();
         match addresses.accepts_virtual(interface, vrf, view.destination().into()) {
             Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
             None if has_host => Ok(Valid::Whole),
             _ => Ok(Valid::Fragment),
         }
     }
+}
+
+fn is_icmp(bytes: &[u8]) -> bool {
+    bytes.get(9) == Some(&protocol::ICMP4)
 }
 
 /// A packet for a local address.

@@ -13,10 +13,13 @@ use super::{follow_all, header_words};
 use crate::attributes::Attributes;
 use crate::attributes::interface_flags::FORWARD4;
 use crate::drops::Drop;
+use crate::output;
 use crate::shared::Shared;
 
-/// The first edges of `ip4-input`.
-pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options"];
+/// The first edges of `ip4-input`, then those of nodes that send frames.
+pub const EDGES: &[&str] =
+    &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options", "port-output", "interface-output"];
+const FRAME: u16 = 4;
 
 /// A header without options: version 4, five words.
 const PLAIN_HEADER: u32 = 0x45;
@@ -64,7 +67,8 @@ pub(super) fn may_all_leave(attributes: &Attributes, forward: u32, vector: &Vect
     let lanes = vector.len();
     let of = |(any, all): (u16, u16), flags: &u16| (any | flags, all & flags);
     let (any, all) = vector.flags[..lanes].iter().fold((0, flags::OWN), of);
-    all != 0 || any & flags::OWN == 0 && attributes.all_have(forward, &vector.rx_if, lanes)
+    let is_own = (any & flags::FRAMED == 0) & (all != 0);
+    is_own || any & flags::OWN == 0 && attributes.all_have(forward, &vector.rx_if, lanes)
 }
 
 impl Ip4Lookup {
@@ -78,10 +82,13 @@ impl Ip4Lookup {
     }
 
     fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {
+        let shared = &*self.shared;
+        if vector.flags[lane] & flags::FRAMED != 0 {
+            return output::framed(shared, vector, lane, FRAME);
+        }
         if self.heads[lane] == 0 {
             return Drop::Ip4Truncated.next();
         }
-        let shared = &*self.shared;
         let next = route(shared, vector, lane, self.values[lane]);
         let own = vector.flags[lane] & flags::OWN != 0;
         let forwards = || shared.attributes.flags_of(vector.rx_if[lane]) & FORWARD4 != 0;

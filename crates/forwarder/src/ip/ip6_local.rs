@@ -57,7 +57,8 @@ impl Node for Ip6Local {
             // With a host interface, Linux is the host.
             let is_own = vector.flags[lane] & flags::OWN != 0;
             let has_host = !is_own && shared.interface(interface).host_pair().is_some();
-            let validation = Validation { shared, table, addresses, interface, vrf, has_host };
+            let validation =
+                Validation { shared, table, addresses, interface, vrf, is_own, has_host };
             match validation.run(vector.bytes(lane)) {
                 Ok(Valid::Whole) => {
                     vector.next[lane] = self.hook.edge(shared.arcs.ip_local.enabled(interface));
@@ -76,6 +77,7 @@ struct Validation<'a> {
     addresses: &'a Addresses,
     interface: u32,
     vrf: u32,
+    is_own: bool,
     has_host: bool,
 }
 
@@ -104,7 +106,8 @@ impl Validation<'_> {
     }
 
     /// Whether a local source is no attack: of neighbour discovery, where it is a conflict that the
-    /// control thread handles, and of the advertisement of another virtual router.
+    /// control thread handles, of the advertisement of another virtual router, and of the router itself when it
+    /// pings one of its addresses.
     fn may_be_local(&self, view: &ipv6::View<'_>, carried: &Carried) -> Result<bool, Refused> {
         if carried.protocol == protocol::ICMP6 {
             let kind = view.packet().get(carried.offset);
@@ -112,7 +115,7 @@ impl Validation<'_> {
             // Not behind a fragment header (RFC 6980).
             return match is_discovery && carried.was_fragment {
                 true => Err(Refused::Drop(Drop::NdMalformed)),
-                false => Ok(is_discovery),
+                false => Ok(is_discovery || self.is_own),
             };
         }
         let has_routers = self.shared.interface(self.interface).flags() & VRRP6 != 0;

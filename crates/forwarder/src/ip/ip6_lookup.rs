@@ -13,11 +13,21 @@ use super::{REWRITE, follow_all, header_words};
 use crate::attributes::interface_flags::FORWARD6;
 use crate::drops::Drop;
 use crate::neighbor::NO_ADJACENCY;
+use crate::output;
 use crate::shared::Shared;
 
-/// The first edges of `ip6-input`, and neighbour resolution for link-local destinations.
-pub const EDGES: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "neighbor-resolve"];
+/// The first edges of `ip6-input`, neighbour resolution for link-local destinations, and the edges of nodes that
+/// send frames.
+pub const EDGES: &[&str] = &[
+    "ip6-rewrite",
+    "ip6-local",
+    "icmp6-error",
+    "neighbor-resolve",
+    "port-output",
+    "interface-output",
+];
 const RESOLVE: u16 = 3;
+const FRAME: u16 = 4;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -59,6 +69,9 @@ impl Node for Ip6Lookup {
 impl Ip6Lookup {
     fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {
         let shared = &*self.shared;
+        if vector.flags[lane] & flags::FRAMED != 0 {
+            return output::framed(shared, vector, lane, FRAME);
+        }
         let destination = self.destinations[lane];
         if destination == 0 {
             return Drop::Ip6Truncated.next();

@@ -164,6 +164,9 @@ impl Delivery<'_> {
         if !is_fragment && let Some(class) = subscribed() {
             return Ok(Fate::Punt(class));
         }
+        if is_fragment && self.subscriptions.wants_fragments(protocol) {
+            return Ok(Fate::Node(REASSEMBLE4));
+        }
         if protocol == protocol::ICMP4
             && !is_fragment
             && let Some(tunnel) =
@@ -189,7 +192,9 @@ impl Delivery<'_> {
         let ends = (IpAddr::V6(view.source()), IpAddr::V6(view.destination()));
         let carried = match ip6_chain::process(&view, view.destination().is_multicast())? {
             Chain::Whole(carried) => carried,
-            Chain::Fragment if self.goes_to_host(ends.1)? => return Ok(Fate::Host),
+            Chain::Fragment if self.goes_to_host(ends.1)? && !self.has_fragment6(&view) => {
+                return Ok(Fate::Host);
+            }
             Chain::Fragment => return Ok(Fate::Node(REASSEMBLE6)),
         };
         let Carried { protocol, offset, named_at, .. } = carried;
@@ -249,6 +254,9 @@ impl Delivery<'_> {
         {
             return Ok(Fate::PuntWith(Class::Icmp, tunnel));
         }
+        if let Some(class) = self.subscriptions.of_icmp6(&message) {
+            return Ok(Fate::Punt(class));
+        }
         match (kind, registered) {
             // Linux has joined the same groups and reports them.
             _ if self.goes_to_host(view.destination().into())? => Ok(Fate::Host),
@@ -292,6 +300,12 @@ impl Delivery<'_> {
             Some(true) => Ok(false),
             None => Ok(self.has_host && !self.is_anycast(destination)),
         }
+    }
+
+    /// Whether it may be a fragment of a message that the controller has subscribed to.
+    #[cold]
+    fn has_fragment6(&self, view: &ipv6::View<'_>) -> bool {
+        view.upper().is_ok_and(|upper| self.subscriptions.wants_fragments(upper.protocol))
     }
 
     /// Whether it is a subnet-router anycast address.

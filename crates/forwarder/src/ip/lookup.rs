@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_engine::gather::gather_32;
 use stoa_engine::quiescence::Reader;
-use stoa_engine::vector::Column;
+use stoa_engine::vector::{Column, LaneSet};
+use stoa_engine::{VECTOR, Vector};
 use stoa_tables::lpm::{Counted, Key, LpmReader, LpmTables};
 
 use crate::shared::Shared;
@@ -92,6 +93,45 @@ impl Lookup {
                 }
             }
         }
+    }
+}
+
+/// Looks up some lanes of a vector: their keys lie side by side meanwhile, so that no lane is looked up twice
+/// where lanes need different look-ups.
+pub struct SomeLanes<K> {
+    interfaces: Column<u32>,
+    keys: [K; VECTOR],
+    values: Column<u32>,
+}
+
+impl<K: Address> SomeLanes<K> {
+    /// Without any lanes.
+    pub fn new() -> Box<Self> {
+        let keys = [K::default(); VECTOR];
+        Box::new(Self { interfaces: Column::of(0), keys, values: Column::of(0) })
+    }
+
+    /// [`Lookup::run`] for the lanes `some`; the values of others stay.
+    #[inline(never)]
+    pub fn run(
+        &mut self,
+        lookup: &mut Lookup,
+        tables: (&Shared, &Reader),
+        vector: &Vector,
+        (some, keys, counted): (&LaneSet, &[K], Counted),
+        values: &mut [u32],
+    ) {
+        let mut count = 0;
+        for lane in some.iter() {
+            (self.keys[count], self.interfaces[count]) = (keys[lane], vector.rx_if[lane]);
+            count += 1;
+        }
+        if count == 0 {
+            return;
+        }
+        let (keys, found) = (&self.keys[..count], &mut self.values[..count]);
+        lookup.run(tables, &self.interfaces, keys, found, counted);
+        some.iter().zip(found).for_each(|(lane, found)| values[lane] = *found);
     }
 }
 

@@ -1,6 +1,7 @@
-//! `ip4-origin` and `ip6-origin`: where packets begin that the router itself sends and that are
-//! still to be looked up: echo replies, ICMP errors and redirects, BFD. Forwarded packets do not pass
-//! these nodes, nor do the outer packets of tunnels, nor packets that a neighbour kept waiting.
+//! `ip4-origin` and `ip6-origin`: where packets begin that the router itself sends: echo replies, ICMP errors and
+//! redirects, BFD, packets of the controller; with features also the outer packets of tunnels, and what the control
+//! thread has completed as frames (VRRP, neighbour discovery, router advertisements, listener reports). Forwarded
+//! packets do not pass these nodes, nor do packets of Linux (decision 60).
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use stoa_tables::lpm::Counted;
 use stoa_tables::next_hop::Resolved;
 
 use super::header_words;
-use super::lookup::{Address, Lookup};
+use super::lookup::{Address, Lookup, SomeLanes};
 use crate::arcs::{self, IP4_INPUT, IP6_INPUT};
 use crate::attributes::REVERSE_PATH;
 use crate::drops::Drop;
@@ -109,6 +109,7 @@ struct ReversePath<K> {
     shared: Arc<Shared>,
     hook: ArcHook,
     lookup: Box<Lookup>,
+    some: Box<SomeLanes<K>>,
     sources: Box<[K; VECTOR]>,
     /// The mode of the interface of each lane, where they are several.
     modes: Column<u32>,
@@ -134,6 +135,7 @@ impl<K: Source> ReversePath<K> {
             shared: shared.clone(),
             hook,
             lookup: Lookup::new(),
+            some: SomeLanes::new(),
             sources: Box::new([K::default(); VECTOR]),
             modes: Column::of(0),
             values: Column::of(0),
@@ -194,14 +196,11 @@ impl<K: Source> ReversePath<K> {
         let mut left = all.clone();
         let strict = left.take_equal(&self.modes, STRICT);
         let loose = left.take_equal(&self.modes, LOOSE);
-        let all_loose = loose.count() == lanes;
-        self.lookup.run((shared, reader), &vector.rx_if, keys, values, routes(all_loose));
-        if !all_loose {
-            for lane in loose.iter() {
-                let vrf = shared.attributes.vrf_of(vector.rx_if[lane]);
-                let table = K::table(shared, vrf, reader);
-                values[lane] = table.map_or(0, |table| table.lookup_beyond_default(keys[lane]));
-            }
+        let tables = (shared, reader);
+        let mut others = LaneSet::first_of(lanes);
+        others.remove_all(&loose);
+        for (some, is_loose) in [(&others, false), (&loose, true)] {
+            self.some.run(&mut self.lookup, tables, vector, (some, keys, routes(is_loose)), values);
         }
         Checked { all, strict }
     }

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::ops::Bound;
 
 use super::entry::{
     DELAY_MS, Entry, FAILED_MS, GC_STALE_MS, Key, MAX_SOLICITS, Millis, QUEUE, REACHABLE_MS,
@@ -95,6 +97,24 @@ impl Cache {
     /// All neighbours in order.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.keys.iter().filter_map(|key| self.entries.get_key_value(key))
+    }
+
+    /// The entries of an interface from one address to another.
+    pub fn within(
+        &self,
+        interface: u32,
+        first: IpAddr,
+        last: IpAddr,
+    ) -> impl Iterator<Item = &Entry> {
+        let keys = self.keys.range((interface, first)..=(interface, last));
+        keys.filter_map(|key| self.entries.get(key))
+    }
+
+    /// The neighbours after one, in order; `None`: from the first one on.
+    pub fn following(&self, after: Option<Key>) -> impl Iterator<Item = (&Key, &Entry)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let keys = self.keys.range((from, Bound::Unbounded));
+        keys.filter_map(|key| self.entries.get_key_value(key))
     }
 
     /// All neighbours in arbitrary order.

@@ -68,6 +68,8 @@ pub enum Class {
     Test = 21,
     /// Frames that the controller echoes: for tests.
     TestLink = 22,
+    /// Answers to echo requests of the controller: `ping` and `traceroute`.
+    Probe = 23,
 }
 
 /// The policer of a class.
@@ -83,7 +85,7 @@ pub struct Limit {
 
 impl Class {
     /// All classes, each at the index of its number.
-    pub const ALL: [Class; 23] = [
+    pub const ALL: [Class; 24] = [
         Self::ArpReply,
         Self::Arp,
         Self::NdReply,
@@ -107,6 +109,7 @@ impl Class {
         Self::TooBig,
         Self::Test,
         Self::TestLink,
+        Self::Probe,
     ];
 
     /// The inverse of `as u16`.
@@ -140,6 +143,7 @@ impl Class {
             Self::TooBig => "packet-too-big",
             Self::Test => punts::test::CLASS,
             Self::TestLink => punts::test::LINK_CLASS,
+            Self::Probe => punts::PROBE,
         }
     }
 
@@ -175,6 +179,7 @@ impl Class {
             Self::Link => "frames that are not IP, to Linux: IS-IS, LLDP",
             Self::Test => "UDP datagrams that the controller echoes",
             Self::TestLink => "frames that the controller echoes",
+            Self::Probe => "answers to ping and traceroute of the router",
             Self::Redirect => {
                 "packets that leave by the interface they came in, whose senders are redirected"
             }
@@ -208,7 +213,7 @@ impl Class {
             Self::Solicitation => (100, 100, 1000),
             Self::Echo => (20_000, 2000, 100_000),
             Self::Error | Self::TooBig => (1000, 100, 10_000),
-            Self::Test | Self::TestLink => (1000, 256, 5000),
+            Self::Test | Self::TestLink | Self::Probe => (1000, 256, 5000),
         };
         Limit { rate, burst, total }
     }
@@ -237,7 +242,7 @@ impl Class {
             Self::Host => Drop::HostLimited,
             Self::Fragment => Drop::FragmentLimited,
             Self::Listener => Drop::MldConsumed,
-            Self::Test | Self::TestLink => Drop::PuntLimited,
+            Self::Test | Self::TestLink | Self::Probe => Drop::PuntLimited,
             Self::Icmp | Self::Echo | Self::Error | Self::TooBig | Self::Redirect => {
                 Drop::IcmpLimited
             }

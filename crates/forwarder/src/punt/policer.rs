@@ -21,6 +21,44 @@ struct PolicerCell {
     dropped: Counter,
 }
 
+/// The counters of one worker.
+struct WorkerCells {
+    /// By interface and class.
+    cells: Box<[PolicerCell]>,
+    /// By class, of all interfaces.
+    sums: Box<[PolicerCell]>,
+    /// One bit for each interface that has counted a packet.
+    counted: Box<[AtomicU64]>,
+}
+
+impl WorkerCells {
+    /// All zero; `None`: the address space is exhausted.
+    fn new() -> Option<Self> {
+        Some(Self {
+            cells: PolicerCell::new_vec_zeroed(INTERFACES * CLASSES).ok()?.into(),
+            sums: PolicerCell::new_vec_zeroed(CLASSES).ok()?.into(),
+            counted: (0..INTERFACES / WORD).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    /// Counts a packet; only the worker calls this.
+    #[inline]
+    fn count(&self, class: Class, interface: u32, passed: bool) {
+        for cell in [&self.cells[Policers::at(class, interface)], &self.sums[class as usize]] {
+            if passed { cell.passed.add(1) } else { cell.dropped.add(1) }
+        }
+        let at = interface as usize % INTERFACES;
+        let (word, bit) = (&self.counted[at / WORD], 1 << (at % WORD));
+        let before = word.load(Ordering::Relaxed);
+        if before & bit == 0 {
+            word.store(before | bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Interfaces of a word of [`WorkerCells::counted`].
+const WORD: usize = 64;
+
 /// Packets that conformed to a policer, and those that exceeded it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicerCounters {
@@ -31,6 +69,11 @@ pub struct PolicerCounters {
 }
 
 impl PolicerCounters {
+    fn add(&mut self, cell: &PolicerCell) {
+        self.passed += cell.passed.get();
+        self.dropped += cell.dropped.get();
+    }
+
     /// The difference to earlier counters.
     pub fn since(self, before: Self) -> Self {
         Self { passed: self.passed - before.passed, dropped: self.dropped - before.dropped }
@@ -89,8 +132,8 @@ pub struct Policers {
     buckets: Box<[SharedBucket]>,
     /// By interface and class: decides whether an interface is low-rate.
     low_rate: Box<[SharedBucket]>,
-    /// By worker; then by interface and class.
-    cells: Box<[Box<[PolicerCell]>]>,
+    /// By worker.
+    cells: Box<[WorkerCells]>,
     /// The time if a test has stopped it, else 0.
     stopped: AtomicU64,
 }
@@ -99,12 +142,11 @@ impl Policers {
     /// Full buckets with the default limits. A cell takes no memory until its interface receives a packet;
     /// `None`: the address space is exhausted.
     pub fn new(workers: usize) -> Option<Self> {
-        let cells = || PolicerCell::new_vec_zeroed(INTERFACES * CLASSES).ok().map(Vec::into);
         Some(Self {
             limits: Class::ALL.map(|class| ClassLimits::new(class.default_limit())).into(),
             buckets: buckets(INTERFACES * CLASSES)?,
             low_rate: buckets(INTERFACES * CLASSES)?,
-            cells: (0..workers).map(|_| cells()).collect::<Option<_>>()?,
+            cells: (0..workers).map(|_| WorkerCells::new()).collect::<Option<_>>()?,
             stopped: AtomicU64::new(0),
         })
     }
@@ -114,11 +156,12 @@ impl Policers {
         let limits = &self.limits[class as usize];
         limits.set(limit);
         limits.all.fill();
-        let all = self.buckets.iter().zip(&self.low_rate).skip(class as usize).step_by(CLASSES);
-        all.for_each(|(bucket, low_rate)| {
-            bucket.fill();
-            low_rate.fill();
-        });
+        // All others are full.
+        for interface in self.counted_interfaces() {
+            let at = Self::at(class, interface);
+            self.buckets[at].fill();
+            self.low_rate[at].fill();
+        }
     }
 
     /// Stops the time of all policers; from now on only [`Self::skip`] advances it: for tests.
@@ -161,8 +204,7 @@ impl Policers {
 
     fn count(&self, cx: &Context<'_>, class: Class, interface: u32, passed: bool) {
         if let Some(cells) = self.cells.get(cx.worker) {
-            let cell = &cells[Self::at(class, interface)];
-            if passed { cell.passed.add(1) } else { cell.dropped.add(1) }
+            cells.count(class, interface, passed);
         }
     }
 
@@ -181,12 +223,35 @@ impl Policers {
     /// Packets of a class that conformed and exceeded on an interface, summed over the workers.
     pub fn counters(&self, class: Class, interface: u32) -> PolicerCounters {
         let mut counters = PolicerCounters::default();
-        for cells in &self.cells {
-            let cell = &cells[Self::at(class, interface)];
-            counters.passed += cell.passed.get();
-            counters.dropped += cell.dropped.get();
+        for worker in &self.cells {
+            counters.add(&worker.cells[Self::at(class, interface)]);
         }
         counters
+    }
+
+    /// Packets of a class on all interfaces: a few loads for each worker, whatever the number of interfaces.
+    pub fn sum(&self, class: Class) -> PolicerCounters {
+        let mut counters = PolicerCounters::default();
+        for worker in &self.cells {
+            counters.add(&worker.sums[class as usize]);
+        }
+        counters
+    }
+
+    /// The interfaces that have counted a packet of any class since the start, in order: those that a list
+    /// has to look at.
+    pub fn counted_interfaces(&self) -> Vec<u32> {
+        let mut interfaces = Vec::new();
+        for word in 0..INTERFACES / WORD {
+            let any =
+                |bits, worker: &WorkerCells| bits | worker.counted[word].load(Ordering::Relaxed);
+            let mut left = self.cells.iter().fold(0, any);
+            while left != 0 {
+                interfaces.push((word * WORD) as u32 + left.trailing_zeros());
+                left &= left - 1;
+            }
+        }
+        interfaces
     }
 }
 
@@ -199,13 +264,35 @@ mod tests {
         let policers = Policers::new(1).unwrap();
         policers.set(Class::Arp, Limit { rate: 1, burst: 3, total: 50 });
         let now = clock::tsc();
-        let took =
-            |class, interface| (0..50).filter(|_| policers.conforms(class, interface, now)).count();
+        let conforms = |class, interface| {
+            let passed = policers.conforms(class, interface, now);
+            policers.cells[0].count(class, interface, passed);
+            passed
+        };
+        let took = |class, interface| (0..50).filter(|_| conforms(class, interface)).count();
         assert_eq!(took(Class::Arp, 1), 3);
         assert_eq!(took(Class::Arp, 2), 2, "five in all");
         assert_eq!(took(Class::Nd, 1), 50);
         policers.set(Class::Arp, Limit { rate: 1, burst: 4, total: 100 });
         assert_eq!((took(Class::Arp, 1), took(Class::Arp, 2)), (4, 4));
+    }
+
+    #[test]
+    fn a_list_looks_at_interfaces_with_packets_only() {
+        let policers = Policers::new(2).unwrap();
+        assert_eq!(policers.counted_interfaces(), [0; 0]);
+        for (worker, class, interface, passed) in [
+            (0, Class::Arp, 65_535, true),
+            (1, Class::Arp, 64, false),
+            (1, Class::Arp, 65_535, true),
+            (0, Class::Nd, 3, true),
+        ] {
+            policers.cells[worker].count(class, interface, passed);
+        }
+        assert_eq!(policers.counted_interfaces(), [3, 64, 65_535]);
+        assert_eq!(policers.sum(Class::Arp), PolicerCounters { passed: 2, dropped: 1 });
+        assert_eq!(policers.counters(Class::Arp, 65_535).passed, 2);
+        assert_eq!(policers.sum(Class::Icmp), PolicerCounters::default());
     }
 
     /// Ports that are flooded far beyond their rates share the total; a port that sends little is always

@@ -32,10 +32,16 @@ pub struct Budget {
 const TEST: Budget =
     Budget { rate: 1000, burst: 500, queue_bytes: 64 << 10, inject_rate: 1000, inject_burst: 500 };
 
+/// Answers to echo requests of `ping` and `traceroute`: a few series at a time, the fastest with 100 requests per
+/// second.
+const PROBE: Budget =
+    Budget { rate: 2000, burst: 500, queue_bytes: 256 << 10, inject_rate: 2000, inject_burst: 500 };
+
 /// All classes. To add one, add its line here and its class to [`Class`].
 pub const STREAMED: &[Streamed] = &[
     Streamed { class: Class::Test, budget: TEST, is_hidden: true },
     Streamed { class: Class::TestLink, budget: TEST, is_hidden: true },
+    Streamed { class: Class::Probe, budget: PROBE, is_hidden: false },
 ];
 
 /// The index of a class in [`STREAMED`]; `None`: its packets stay in the forwarder.

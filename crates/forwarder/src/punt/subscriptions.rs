@@ -1,12 +1,12 @@
-//! What the controller has subscribed to: the class of each UDP port, IP protocol and ethertype, as workers read it.
-//! Only the slow path does: packets for local addresses, and frames of ethertypes without a node.
+//! What the controller has subscribed to: the class of each UDP port, IP protocol, ethertype and identifier of echo
+//! requests, as workers read it. Only the slow path does: packets for local addresses, and frames of ethertypes without a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use stoa_api::punts::{KEYS, Key, WINDOW};
 use stoa_api::v1;
 use stoa_engine::protocol::NumberTable;
-use stoa_wire::protocol;
+use stoa_wire::{echo, icmp4, icmp6, protocol};
 
 use super::Class;
 use super::streamed::{self, STREAMED};
@@ -29,6 +29,8 @@ pub struct Subscriptions {
     udp: NumberTable<Class>,
     protocols: NumberTable<Class>,
     ethertypes: NumberTable<Class>,
+    echoes: NumberTable<Class>,
+    has_echoes: bool,
     is_empty: bool,
 }
 
@@ -53,6 +55,11 @@ impl Subscriptions {
             ethertypes: of(
                 |key| if let Key::Ethertype(number) = key { Some(number) } else { None },
             ),
+            echoes: of(|key| match key {
+                Key::EchoIdentifier(number) => Some(number),
+                _ => None,
+            }),
+            has_echoes: keys.keys().any(|key| matches!(key, Key::EchoIdentifier(_))),
             is_empty: keys.is_empty(),
         }
     }
@@ -63,11 +70,31 @@ impl Subscriptions {
         if self.is_empty {
             return None;
         }
+        if protocol == protocol::ICMP4 {
+            return self.of_echo(|| echo::of_icmp4(&icmp4::check(payload).ok()?));
+        }
         if protocol != protocol::UDP {
             return self.protocols.get(protocol.into());
         }
         let header = payload.first_chunk::<UDP_HEADER>()?;
         self.udp.get(u16::from_be_bytes([header[2], header[3]]))
+    }
+
+    /// The class of an ICMPv6 message for a local address.
+    #[inline]
+    pub fn of_icmp6(&self, message: &icmp6::View<'_>) -> Option<Class> {
+        self.of_echo(|| echo::of_icmp6(message))
+    }
+
+    fn of_echo(&self, answer: impl FnOnce() -> Option<echo::Answer>) -> Option<Class> {
+        if self.has_echoes { self.echoes.get(answer()?.identifier) } else { None }
+    }
+
+    /// Whether fragments for local addresses may be those of an answer that [`Self::of_packet`] or [`Self::of_icmp6`]
+    /// finds once it is whole.
+    #[inline]
+    pub fn wants_fragments(&self, protocol: u8) -> bool {
+        self.has_echoes && matches!(protocol, protocol::ICMP4 | protocol::ICMP6)
     }
 
     /// The class of a validated IPv4 packet.
@@ -159,11 +186,13 @@ impl Parsed {
                 (&[protocols::IP4_PROTOCOL, protocols::IP6_PROTOCOL], number.into())
             }
             Key::Ethertype(number) => (&[protocols::ETHERTYPE], number),
+            Key::EchoIdentifier(number) => (&[], number),
         };
         let is_reserved = match key {
             Key::UdpPort(port) => port == 0,
             Key::IpProtocol(number) => RESERVED_PROTOCOLS.contains(&number),
             Key::Ethertype(number) => number < ETHERTYPE_MIN || TAGS.contains(&number),
+            Key::EchoIdentifier(_) => false,
         };
         let node = tables.iter().find_map(|table| protocols::owner(table, number));
         node.map(|node| format!("the node {node}"))
@@ -210,6 +239,25 @@ mod tests {
         packet[7] = 1;
         assert_eq!(subscriptions.of_ip4(&packet), None, "a fragment");
         assert_eq!(Subscriptions::default().of_packet(17, &udp), None);
+    }
+
+    #[test]
+    fn answers_to_own_echo_requests_have_their_class() {
+        let keys = BTreeMap::from([(Key::EchoIdentifier(0x1234), Class::Probe)]);
+        let subscriptions = Subscriptions::new(&keys);
+        let reply = |identifier| {
+            let mut message = [0; 8];
+            let echo = icmp4::Echo { identifier, sequence: 1, data: &[] };
+            icmp4::build_echo_reply(&mut message, &echo).unwrap();
+            message
+        };
+        let own = reply(0x1234);
+        assert_eq!(subscriptions.of_packet(protocol::ICMP4, &own), Some(Class::Probe));
+        assert_eq!(subscriptions.of_packet(protocol::ICMP4, &reply(0x1235)), None, "of Linux");
+        assert_eq!(subscriptions.of_packet(protocol::ICMP4, &own[..7]), None, "truncated");
+        assert!(subscriptions.wants_fragments(protocol::ICMP4));
+        assert!(!subscriptions.wants_fragments(protocol::UDP));
+        assert!(!Subscriptions::default().wants_fragments(protocol::ICMP4));
     }
 
     #[test]

@@ -211,9 +211,9 @@ impl TunnelLine {
         (vector.offset[lane], vector.length[lane]) = (offset, length);
         // The lookup of the outer packet uses the VRF of the tunnel.
         vector.rx_if[lane] = self.interface;
-        let depth = vector.flags[lane] & flags::TUNNELS;
-        vector.make_own(lane);
-        vector.flags[lane] |= depth + flags::ONE_TUNNEL;
+        // The outer packet is our own, in the session of the inner one. `tunnel-output` forgets the flows.
+        let kept = vector.flags[lane] & (flags::TUNNELS | flags::TRACED);
+        vector.flags[lane] = (kept | flags::OWN) + flags::ONE_TUNNEL;
         true
     }
 

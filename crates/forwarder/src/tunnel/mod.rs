@@ -23,6 +23,7 @@ pub mod tunnel_input;
 #[allow(unsafe_code)]
 mod tunnel_input_avx2;
 pub mod tunnel_output;
+pub mod writer;
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! All tunnels as workers read them, by interface and by the endpoints of received packets. Written
-//! by the control thread as a whole and published.
+//! All tunnels as workers read them, by interface and by the endpoints of received packets. The control
+//! thread changes them by a [`TunnelWriter`](super::writer::TunnelWriter) and publishes.
 //!
 //! Endpoints with VRF and encapsulation are longer than a key of the exact-match table: the key is a
 //! hash of them, and the line of the tunnel confirms the match. Two tunnels never share a key: the
@@ -10,20 +10,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use stoa_engine::gather::gather_32;
 use stoa_engine::vector::Column;
-use stoa_ports::Encapsulation;
 use stoa_tables::exact_match::{ExactMatch, ExactMatchReader};
-use stoa_tables::lpm::Kernel;
 use stoa_wire::protocol;
 
-use super::Tunnel;
 use super::line::TunnelLine;
 
 /// Odd multipliers of the hash.
 const MULTIPLIERS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
 /// Bits of a hash that are not part of the key.
 const SPARE: u32 = 18;
-/// Seeds to try. Two of 65,536 tunnels have the same key with one seed of 30,000.
-const SEEDS: u64 = 16;
 
 /// The VRF and the encapsulation of a tunnel: what a key holds besides the endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,24 +64,13 @@ impl Default for Tunnels {
 }
 
 impl Tunnels {
-    /// Tunnels with different endpoints, which the validation has checked, for workers with this
-    /// kernel. `identify` makes the secret part of the identifications of a tunnel's packets.
-    pub fn new(tunnels: &[Tunnel], kernel: Kernel, identify: impl Fn(&Tunnel) -> u16) -> Self {
-        let mut lines = vec![TunnelLine::default()];
-        let most = tunnels.iter().map(|tunnel| tunnel.interface).max();
-        let interfaces = most.map_or(1, |most| (most as usize + 1).next_power_of_two());
-        let by_interface: Box<[_]> = (0..interfaces).map(|_| AtomicU32::new(0)).collect();
-        let mut listed = Vec::new();
-        for tunnel in tunnels {
-            let Some(line) = TunnelLine::of(tunnel, identify(tunnel)) else { continue };
-            let index = lines.len() as u32;
-            by_interface[tunnel.interface as usize].store(index, Ordering::Relaxed);
-            lines.push(line);
-            listed.push((tunnel, index));
-        }
-        let (by_ends, seed) = by_ends(&listed);
-        let reader = by_ends.reader();
-        let by_ends = reader.clone().with_kernel(kernel).unwrap_or(reader);
+    /// The tunnels with these lines, the first of which is none; `by_interface` and `by_ends` name lines.
+    pub(super) fn of(
+        lines: &[TunnelLine],
+        by_interface: &[u32],
+        (by_ends, seed): (ExactMatchReader, u64),
+    ) -> Self {
+        let by_interface = by_interface.iter().map(|line| AtomicU32::new(*line)).collect();
         Self { lines: lines.into(), by_interface, by_ends, seed }
     }
 
@@ -182,7 +166,8 @@ fn close(mixed: u64, scope: Scope) -> u64 {
     scoped.wrapping_mul(MULTIPLIERS[2]) >> SPARE
 }
 
-fn key(seed: u64, scope: Scope, ends: (IpAddr, IpAddr)) -> Option<u64> {
+/// The key of packets from `ends.0` to `ends.1`; `None`: they are of different families.
+pub(super) fn key(seed: u64, scope: Scope, ends: (IpAddr, IpAddr)) -> Option<u64> {
     match ends {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ends = u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits());
@@ -194,109 +179,5 @@ fn key(seed: u64, scope: Scope, ends: (IpAddr, IpAddr)) -> Option<u64> {
             Some(key6(seed, scope, [a, b, c, d]))
         }
         _ => None,
-    }
-}
-
-/// The table of these tunnels, and its seed.
-fn by_ends(tunnels: &[(&Tunnel, u32)]) -> (ExactMatch, u64) {
-    for seed in 0..SEEDS {
-        let mut table = ExactMatch::default();
-        let fault = |(tunnel, index): &(&Tunnel, u32)| {
-            let is_gre = tunnel.encapsulation == Encapsulation::Gre;
-            let ends = (tunnel.remote, tunnel.local);
-            let key = key(seed, Scope { vrf: tunnel.vrf, is_gre }, ends)?;
-            match table.insert(key, *index) {
-                Ok(None) => None,
-                Ok(Some(_)) => Some("two tunnels have the same key".to_owned()),
-                Err(error) => Some(error.to_string()),
-            }
-        };
-        match tunnels.iter().find_map(fault) {
-            None => return (table, seed),
-            Some(error) if seed + 1 == SEEDS => {
-                tracing::error!(error, "cannot find all tunnels by their endpoints");
-                return (table, seed);
-            }
-            Some(_) => {}
-        }
-    }
-    (ExactMatch::default(), 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::HashMap;
-    use std::net::{Ipv4Addr, Ipv6Addr};
-
-    /// A few addresses of both families, so that tunnels share one or both, and are the mirror image
-    /// of others.
-    fn addresses() -> impl Strategy<Value = (IpAddr, IpAddr)> {
-        prop_oneof![
-            (0..5_u32, 0..5_u32).prop_map(|(a, b)| {
-                (Ipv4Addr::from_bits(a).into(), Ipv4Addr::from_bits(b << 24 | 1).into())
-            }),
-            (0..3_u128, 0..3_u128).prop_map(|(a, b)| {
-                (Ipv6Addr::from_bits(a).into(), Ipv6Addr::from_bits(b << 64).into())
-            }),
-        ]
-    }
-
-    fn protocols() -> impl Strategy<Value = u8> {
-        prop_oneof![Just(protocol::IP4), Just(protocol::IP6), Just(protocol::GRE), Just(17)]
-    }
-
-    proptest! {
-        #[test]
-        fn tunnels_are_those_of_a_map(
-            given in prop::collection::vec((0..3_u32, addresses(), any::<bool>()), 0..40),
-            asked in prop::collection::vec((0..3_u32, addresses(), protocols()), 1..100),
-        ) {
-            let mut map = HashMap::new();
-            let mut tunnels = Vec::new();
-            for (interface, (vrf, (local, remote), is_gre)) in given.into_iter().enumerate() {
-                let interface = interface as u32 * 3;
-                let ends = (vrf, local, remote, is_gre);
-                if map.contains_key(&ends) {
-                    continue;
-                }
-                map.insert(ends, interface);
-                let encapsulation = if is_gre { Encapsulation::Gre } else { Encapsulation::Ip };
-                tunnels.push(Tunnel { interface, local, remote, encapsulation, hop_limit: 7, vrf });
-            }
-            let table = Tunnels::new(&tunnels, Kernel::detect(), |_| 0);
-            prop_assert_eq!(table.is_empty(), map.is_empty());
-            for (vrf, (local, remote), protocol) in asked {
-                let expected = match protocol {
-                    17 => None,
-                    _ => map.get(&(vrf, local, remote, protocol == protocol::GRE)).copied(),
-                };
-                prop_assert_eq!(table.from(vrf, (remote, local), protocol), expected);
-            }
-            let interfaces: Vec<_> = map.into_values().collect();
-            for interface in 0..200 {
-                prop_assert_eq!(table.has(interface), interfaces.contains(&interface));
-            }
-        }
-    }
-
-    #[test]
-    fn many_tunnels_are_found() {
-        let tunnel = |interface: u32| Tunnel {
-            interface,
-            local: Ipv4Addr::new(192, 0, 2, 1).into(),
-            remote: Ipv4Addr::from_bits(0x0a00_0000 + interface).into(),
-            encapsulation: Encapsulation::Gre,
-            hop_limit: 64,
-            vrf: 0,
-        };
-        let tunnels: Vec<_> = (1..60_000).map(tunnel).collect();
-        let table = Tunnels::new(&tunnels, Kernel::detect(), |_| 0);
-        for tunnel in &tunnels {
-            let found = table.from(0, (tunnel.remote, tunnel.local), protocol::GRE);
-            assert_eq!(found, Some(tunnel.interface));
-        }
-        assert_eq!(table.from(0, (tunnels[0].local, tunnels[0].remote), protocol::GRE), None);
     }
 }

@@ -1,5 +1,5 @@
 //! `tunnel-output`: encapsulates packets that are routed to a tunnel; the outer packets go to the
-//! lookup, all lanes together.
+//! lookup, all lanes together, or first through the features of what the router itself sends (decision 60).
 
 use std::sync::Arc;
 
@@ -9,11 +9,14 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 
 use super::encapsulate::Outer;
 use super::line::may_fragment;
+use crate::arcs::ROUTER;
 use crate::ip::header_words;
 use crate::shared::Shared;
 
 /// The next nodes of outer packets.
-pub const EDGES: &[&str] = &["ip4-lookup", "ip6-lookup"];
+pub const EDGES: &[&str] = &["ip4-lookup", "ip6-lookup", "ip4-origin", "ip6-origin"];
+/// How far the last two are behind the first two.
+const ORIGIN: u16 = 2;
 
 /// Lanes whose tunnels and counters are prefetched together.
 const STEP: usize = 8;
@@ -49,7 +52,7 @@ impl Node for TunnelOutput {
         let number = reserve(shared, [&first[..lanes], &second[..lanes]]);
         let (lines, seed) = (tunnels.lines(), shared.seeds.paths());
         let outer = Outer { lines, index, words: [first, second], number, seed };
-        match one {
+        let next = match one {
             Some(by) => {
                 let mut sums = (0, 0);
                 let next = outer.encapsulate(
@@ -78,8 +81,27 @@ impl Node for TunnelOutput {
                     count(counters, by, (1, length.into()));
                 })
             }
+        };
+        let arcs = &shared.arcs;
+        let has_features = [arcs.ip4_origin.has_any(ROUTER), arcs.ip6_origin.has_any(ROUTER)];
+        if has_features == [false; 2] { next } else { to_origin(vector, next, has_features) }
+    }
+}
+
+/// Sends outer packets through the features of their family, where there are any.
+#[cold]
+#[inline(never)]
+fn to_origin(vector: &mut Vector, next: Next, has_features: [bool; 2]) -> Next {
+    let lanes = vector.len();
+    if let Next::All(edge) = next {
+        vector.next[..lanes].fill(edge);
+    }
+    for next in &mut vector.next[..lanes] {
+        if has_features.get(usize::from(*next)) == Some(&true) {
+            *next += ORIGIN;
         }
     }
+    Next::Lanes
 }
 
 /// Counts packets and bytes sent by an interface and an adjacency.

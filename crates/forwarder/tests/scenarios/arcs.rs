@@ -1,8 +1,11 @@
 //! Feature arcs: frames, packets for local addresses and own packets pass the features of their
 //! interfaces or of the router once, and nothing else changes.
 
+use std::time::Duration;
+
 use stoa_forwarder::control::desired::Interface;
 use stoa_forwarder::kernel::Kernel;
+use stoa_ports::Encapsulation;
 use stoa_wire::ethernet::Mac;
 
 use super::reassembly::{fragments4, fragments6};
@@ -211,6 +214,64 @@ fn own_packets_pass_the_features_of_the_router_once() {
     lab.send("west", [packet_from(1, &ping4(host4(1), our4(1), b""))]);
     assert_eq!(lab.only("west").icmp, Some((0, 0)));
     assert_eq!(passed(&mut lab, &nodes), [1, 0, 0, 0]);
+}
+
+#[test]
+fn outer_packets_of_tunnels_are_own_packets() {
+    for (has_noop, passes) in [(true, 1), (false, 0)] {
+        let mut setup = ports(Kernel::detect())
+            .tunnel("four", 4, (our4(2), host4(2)), Encapsulation::Gre)
+            .tunnel("six", 5, (our6(2), host6(2)), Encapsulation::Ip);
+        setup.0.noop_origin = has_noop;
+        let mut lab = Lab::new(&setup);
+        let nodes = ["ip4-origin-noop", "ip6-origin-noop", "tunnel-output"];
+        // Vectors of one tunnel, and one that mixes them.
+        let packet = |n: u8| packet_from(1, &udp(host4(1), host4(n), b"inner"));
+        for (to, expected) in [
+            (vec![4; 20], vec![20 * passes, 0, 20]),
+            (vec![5; 9], vec![0, 9 * passes, 9]),
+            ([4, 5].repeat(16), vec![16 * passes, 16 * passes, 32]),
+        ] {
+            lab.send("west", to.iter().map(|n| packet(*n)));
+            assert_eq!(lab.take("east").len(), to.len());
+            assert_eq!(passed(&mut lab, &nodes), expected);
+        }
+        lab.assert_dropped(&[]);
+    }
+}
+
+#[test]
+fn frames_of_the_control_thread_are_own_packets() {
+    let frames_of = |has_noop: bool, has_noop_port: bool| {
+        let mut setup = super::vrrp::setup(100, true).host_interface("north", "tap-north");
+        setup.0.noop_origin = has_noop;
+        let setup = setup.with("west", |west| west.noop_port = has_noop_port);
+        let mut lab = Lab::new(&setup);
+        passed(&mut lab, &[]);
+        lab.pass_time(Duration::from_secs(6));
+        let all = ["west", "east", "north"].map(|port| lab.wire(port).take());
+        let is = |kind: [u8; 2]| all.iter().flatten().filter(|it| it[12..14] == kind).count();
+        let count = [is([8, 0]), is([0x86, 0xdd])];
+        // Advertisements of VRRP; ARP is not IP.
+        assert!(count[0] >= 2 && count[1] >= 2 && is([8, 6]) > 0, "{count:?}");
+        let nodes = ["ip4-origin-noop", "ip6-origin-noop", "port-output-noop"];
+        let expected = count.map(|count| if has_noop { count as u64 } else { 0 });
+        let at_port = if has_noop_port { all[0].len() as u64 } else { 0 };
+        assert_eq!(passed(&mut lab, &nodes), [expected[0], expected[1], at_port]);
+        lab.assert_dropped(&[]);
+        // Packets of Linux are not the router's own.
+        let linux = packet_from(3, &udp(our4(3), host4(3), b"of Linux"));
+        lab.send("tap-north", [linux.clone()]);
+        assert_eq!((lab.take("north"), passed(&mut lab, &nodes[..2])), (vec![linux], vec![0; 2]));
+        let mut frames: Vec<_> = all.into_iter().flatten().collect();
+        frames.sort();
+        frames.dedup();
+        frames
+    };
+    let plain = frames_of(false, false);
+    for (has_noop, has_noop_port) in [(true, false), (false, true), (true, true)] {
+        assert_eq!(frames_of(has_noop, has_noop_port), plain, "the frames are the same");
+    }
 }
 
 #[test]

@@ -73,10 +73,15 @@ fn a_truncated_frame_has_one_drop_reason() {
 
 /// Mutants of good frames, and noise.
 fn mutants() -> impl Strategy<Value = Vec<u8>> {
+    mutants_of(good())
+}
+
+/// Mutants of these frames, and noise.
+pub fn mutants_of(good: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let at = any::<proptest::sample::Index>();
     let change = (at, any::<u8>());
     let changes = proptest::collection::vec(change, 0..4);
-    let frame = proptest::sample::select(good());
+    let frame = proptest::sample::select(good);
     let mutant = (frame, changes, 0..8u8, any::<proptest::sample::Index>());
     let mutant = mutant.prop_map(|(mut frame, changes, how, cut)| {
         for (at, by) in changes {

@@ -3,6 +3,7 @@
 
 mod address_conflicts;
 mod advertising;
+mod all_features;
 mod anycast;
 mod arcs;
 mod arp;
@@ -36,6 +37,7 @@ mod options;
 mod output_features;
 mod paths;
 mod policy;
+mod probe;
 mod punt;
 mod punt_stream;
 mod queued_order;

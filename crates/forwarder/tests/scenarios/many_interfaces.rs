@@ -131,3 +131,24 @@ fn the_listing_has_all_interfaces_by_pages_in_order() {
     }
     assert_eq!(paged, all);
 }
+
+#[test]
+fn an_unknown_interface_is_answered_with_similar_names_only() {
+    let mut lab = Lab::with(&many(0..SUBS), LARGE, |_| Wire::new(1, 8));
+    let mut error_for = |interface: &str| {
+        let request = stoa_api::v1::StartTraceRequest {
+            interface: interface.to_owned(),
+            count: 1,
+            ..Default::default()
+        };
+        lab.state().start_trace(&request).unwrap_err().message().to_owned()
+    };
+    assert_eq!(
+        error_for("sub4711x"),
+        "interface \"sub4711x\" does not exist; similar are sub471, sub4710, sub4711, sub4712, \
+         sub4713, sub4714; use one that `stoa show interfaces` lists, or \"any\""
+    );
+    for name in ["", "zzz", &"x".repeat(100_000)] {
+        assert!(error_for(name).len() < 300, "{name:.10}: {}", error_for(name));
+    }
+}

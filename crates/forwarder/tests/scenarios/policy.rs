@@ -33,7 +33,7 @@ fn other() -> RuleAction {
 }
 
 /// A rule that matches all packets.
-fn rule(priority: u32, is_ip4: bool, action: RuleAction) -> Rule {
+pub fn rule(priority: u32, is_ip4: bool, action: RuleAction) -> Rule {
     Rule {
         vrf: String::new(),
         is_ip4,

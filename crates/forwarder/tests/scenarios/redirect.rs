@@ -4,9 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use stoa_forwarder::control::desired::RuleAction;
 use stoa_wire::ethernet::Mac;
 use stoa_wire::{icmp6, ipv6, ndp};
 
+use super::policy::rule;
 use crate::harness::*;
 
 const FAR4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
@@ -73,6 +75,45 @@ fn a_redirect_names_a_host_on_the_same_link() {
     lab.send("west", [packet_from(1, &udp(host4(1), OTHER4, b""))]);
     let (_, redirects) = split(&lab);
     assert_eq!((redirects[0].icmp, redirects[0].word), (Some((5, 1)), OTHER4.octets()));
+}
+
+#[test]
+fn a_packet_is_looked_up_once_with_rules_and_redirects() {
+    let mut setup = setup(true);
+    for is_ip4 in [true, false] {
+        let table = RuleAction::Table(String::new(), false);
+        setup.0.rules.insert((String::new(), is_ip4), vec![rule(10, is_ip4, table)]);
+    }
+    let mut lab = Lab::new(&setup);
+    let packets = [udp(host4(1), FAR4, b"data"), udp(host6(1), FAR6, b"data")];
+    for (packet, family) in packets.iter().zip(["ip4", "ip6"]) {
+        lab.send("west", [packet_from(1, packet)]);
+        assert_eq!(lab.take("west").len(), 2, "the packet and the redirect");
+        let counts = lab.node_counts();
+        let of = |node: &str| {
+            let node = format!("{family}-{node}");
+            counts.iter().find(|(name, _)| *name == node).map_or(0, |(_, packets)| *packets)
+        };
+        // The redirect itself is looked up, the packet only by its rules.
+        assert_eq!((of("policy"), of("redirect"), of("origin"), of("lookup")), (1, 2, 1, 1));
+    }
+}
+
+#[test]
+fn the_path_that_a_rule_selects_counts() {
+    let mut setup = setup(true).vrf("other", &[]);
+    for (far, host, is_ip4) in
+        [(IpAddr::from(FAR4), IpAddr::from(host4(2)), true), (FAR6.into(), host6(2).into(), false)]
+    {
+        let length = if is_ip4 { 32 } else { 128 };
+        setup = setup.paths_in("other", (far, length), &[("east", Some(host), 1)]);
+        let table = RuleAction::Table("other".to_owned(), false);
+        setup.0.rules.insert((String::new(), is_ip4), vec![rule(10, is_ip4, table)]);
+    }
+    let mut lab = Lab::new(&setup);
+    lab.send("west", [packet_from(1, &udp(host4(1), FAR4, b""))]);
+    lab.send("west", [packet_from(1, &udp(host6(1), FAR6, b""))]);
+    assert_eq!((lab.take("east").len(), lab.take("west").len()), (2, 0));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use stoa_api::v1;
 use stoa_forwarder::control::desired::{DesiredChange, Family};
@@ -155,4 +156,27 @@ fn removals_are_refused_with_the_routes_of_each_interface() {
     }
     let walked = walked.load(Ordering::Relaxed);
     assert!((ROUTES * 9 / 10..ROUTES * 3 / 2).contains(&walked), "{walked} routes in one walk");
+}
+
+/// Before a rollback, workers must have released what the refused change has removed. One that gets no processor does not
+/// keep the control thread from urgent work meanwhile.
+#[test]
+fn urgent_work_runs_while_a_rollback_waits_for_the_workers() {
+    let mut lab = Lab::new(&Setup::three_ports());
+    let (pauses, mut asked) = (Arc::new(AtomicU32::new(0)), 0);
+    let counted = pauses.clone();
+    lab.state().on_pause(Some(Box::new(move |state, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        state.skip(Duration::from_millis(1));
+    })));
+    lab.state().wait_while(|_| {
+        asked += 1;
+        asked <= 20
+    });
+    assert_eq!(pauses.load(Ordering::Relaxed), 20, "it ends with the condition");
+    let longest = lab.state().longest_slice();
+    assert!((1_000..10_000).contains(&longest), "{longest} us without urgent work");
+    // Workers that do not run hold nothing: a rollback waits for none.
+    assert!(lab.apply(&Setup::three_ports().port("ghost", 9)).is_err());
+    lab.state().on_pause(None);
 }

@@ -2,11 +2,12 @@
 //!
 //! All calls share a `service`. `path` parses paths, `read` and `tree` find the data, `value` encodes it. `set`,
 //! `target` and `confirm` change it. `subscribe`, `watch`, `stored_values` and `messages` stream its changes,
-//! `client_locks` serializes requests of a client, and `status` formats errors.
+//! `client_locks` serializes requests of a client, and `status` formats errors. `openconfig` is another view of the data.
 
 mod client_locks;
 mod confirm;
 mod messages;
+mod openconfig;
 pub mod path;
 mod read;
 mod service;
@@ -153,7 +154,7 @@ impl GNmi for Calls {
                 version: module.revision().unwrap_or_default().to_owned(),
             });
         Ok(tonic::Response::new(CapabilityResponse {
-            supported_models: supported_models.collect(),
+            supported_models: supported_models.chain(openconfig::models()).collect(),
             supported_encodings: ValueEncoding::ALL.map(i32::from).into(),
             g_nmi_version: VERSION.to_owned(),
             extension: Vec::new(),

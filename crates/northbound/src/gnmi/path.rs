@@ -9,7 +9,7 @@ use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use crate::restconf::keys;
 use crate::restconf::path::{Resource, STEPS_LIMIT, Step, data_path, is_schema_only, named};
-use crate::restconf::query::Field;
+use crate::restconf::query::{Defaults, Field};
 
 /// The origin of this router's modules, which is also the default.
 pub const ORIGIN: &str = "rfc7951";
@@ -26,6 +26,10 @@ pub struct PathPattern {
     pub rest: Vec<Elem>,
     /// The schema nodes that match; empty: the root.
     pub ends: Vec<SchemaNode<'static>>,
+    /// What is read below the resource; `None`: what the rest selects.
+    pub only: Option<Vec<Field>>,
+    /// Which defaults are read.
+    pub defaults: Defaults,
 }
 
 /// An element of the pattern.
@@ -51,6 +55,12 @@ fn wrong(words: impl Into<String>) -> Status {
 }
 
 impl PathPattern {
+    /// Everything at and below a resource.
+    pub fn below(resource: Resource) -> PathPattern {
+        let (rest, ends, only, defaults) = Default::default();
+        PathPattern { resource, rest, ends, only, defaults }
+    }
+
     /// Parses a path below a prefix.
     ///
     /// # Errors
@@ -66,8 +76,7 @@ impl PathPattern {
         while elems.last().is_some_and(|elem| elem.name == "...") {
             elems.pop();
         }
-        let mut pattern =
-            PathPattern { resource: Resource::root(), rest: Vec::new(), ends: Vec::new() };
+        let mut pattern = PathPattern::below(Resource::root());
         let mut nodes: Vec<Option<SchemaNode<'static>>> = vec![None];
         for elem in elems {
             nodes = pattern.go(elem, nodes, &origin)?;
@@ -213,6 +222,9 @@ impl PathPattern {
 
     /// The selection below the resource, if names can express it.
     pub fn fields(&self) -> Option<Vec<Field>> {
+        if self.only.is_some() {
+            return self.only.clone();
+        }
         let mut below = Vec::new();
         for elem in self.rest.iter().rev() {
             let Elem::Named { module, name, .. } = elem else { return None };

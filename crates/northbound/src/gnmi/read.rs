@@ -11,6 +11,7 @@ use tonic::Status;
 use yang5::data::DataTree;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
+use super::openconfig::{self, Selected, Selection};
 use super::path::{PathPattern, to_gnmi};
 use super::service::{Caller, PATHS_LIMIT, now, plain_only};
 use super::status;
@@ -72,7 +73,8 @@ pub fn select<T>(
 ) -> Result<T, Faults> {
     let management = app.management();
     let rights = Rights::of(&caller.identity, &management);
-    let query = Query { content, fields: pattern.fields(), ..Query::default() };
+    let (fields, defaults) = (pattern.fields(), pattern.defaults);
+    let query = Query { content, fields, defaults, ..Query::default() };
     let action = ReadRequest {
         resource: &pattern.resource,
         query: &query,
@@ -82,7 +84,7 @@ pub fn select<T>(
     let text = data::text(snapshot, facts, &action, &caller.host)?;
     let read = |text: String| {
         serde_json::from_str::<Value>(&text)
-            .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))
+            .map_err(|error| Fault::broken(format!("the data is not JSON: {error}")))
     };
     let whole = text.map(read).transpose()?;
     Ok(see(whole.as_ref().and_then(|whole| inside(pattern, whole))))
@@ -109,16 +111,9 @@ pub async fn get(
 ) -> Result<GetResponse, Status> {
     plain_only(&request.use_models, &request.extension)?;
     let coding = ValueEncoding::of(request.encoding)?;
-    let content = match DataType::try_from(request.r#type) {
-        Ok(DataType::All) => Content::All,
-        Ok(DataType::Config) => Content::Config,
-        Ok(DataType::State | DataType::Operational) => Content::Nonconfig,
-        Err(_) => {
-            return Err(Status::invalid_argument(
-                "unknown type of data: use ALL, CONFIG, STATE or OPERATIONAL",
-            ));
-        }
-    };
+    let kind = DataType::try_from(request.r#type).map_err(|_| {
+        Status::invalid_argument("unknown type of data: use ALL, CONFIG, STATE or OPERATIONAL")
+    })?;
     if request.path.len() > PATHS_LIMIT {
         let words = format!("a Get must have at most {PATHS_LIMIT} paths");
         return Err(Status::invalid_argument(words));
@@ -129,25 +124,24 @@ pub async fn get(
     let patterns = patterns(prefix.cloned(), paths.to_vec()).await?;
     let mut notification = Vec::new();
     let mut left = ANSWER_BYTES;
-    for pattern in patterns {
-        let known = Arc::clone(&pattern);
-        let see = move |value: Option<&Value>| {
-            let found = value.map(|value| find(&known, value)).unwrap_or_default();
-            let mut all = Vec::new();
-            for one in &found {
-                let (path, val) =
-                    (to_gnmi(&one.steps), coding.encode(one.node.as_ref(), one.value));
-                left = left.checked_sub(bytes(&path, &val)).ok_or_else(too_much)?;
-                all.push(Update { path: Some(path), val: Some(val), duplicates: 0 });
+    for selected in patterns {
+        let (update, is_one) = match &selected {
+            Selected::Native(pattern) => {
+                let (update, rest) = of_schema(app, caller, pattern, (kind, coding), left).await?;
+                left = rest;
+                (update, pattern.is_one())
             }
-            Ok::<_, Status>((all, left))
+            Selected::OpenConfig(selection) => {
+                let update = of_openconfig(app, caller, selection, (kind, coding)).await?;
+                for Update { path, val, .. } in &update {
+                    let (Some(path), Some(val)) = (path, val) else { continue };
+                    left = left.checked_sub(bytes(path, val)).ok_or_else(too_much)?;
+                }
+                (update, selection.is_one())
+            }
         };
-        let update = look(app, caller, &pattern, content, see).await;
-        let (update, rest) = update.map_err(|faults| status::of_faults(&faults))??;
-        left = rest;
-        if update.is_empty() && pattern.is_one() {
-            let path = pattern.resource.data_path();
-            return Err(status::of_fault(Fault::nowhere("no such data").at(path)));
+        if update.is_empty() && is_one {
+            return Err(status::of_fault(Fault::nowhere("no such data").at(selected.text())));
         }
         notification.push(Notification {
             timestamp: now(),
@@ -159,17 +153,65 @@ pub async fn get(
     Ok(GetResponse { notification, extension: Vec::new() })
 }
 
+/// The updates of a path of the modules; `left` bytes may be sent. Returns how many are left.
+async fn of_schema(
+    app: &Arc<AppState>,
+    caller: &Caller,
+    pattern: &Arc<PathPattern>,
+    (kind, coding): (DataType, ValueEncoding),
+    mut left: usize,
+) -> Result<(Vec<Update>, usize), Status> {
+    let content = match kind {
+        DataType::All => Content::All,
+        DataType::Config => Content::Config,
+        DataType::State | DataType::Operational => Content::Nonconfig,
+    };
+    let known = Arc::clone(pattern);
+    let see = move |value: Option<&Value>| {
+        let found = value.map(|value| find(&known, value)).unwrap_or_default();
+        let mut all = Vec::new();
+        for one in &found {
+            let (path, val) = (to_gnmi(&one.steps), coding.encode(one.node.as_ref(), one.value));
+            left = left.checked_sub(bytes(&path, &val)).ok_or_else(too_much)?;
+            all.push(Update { path: Some(path), val: Some(val), duplicates: 0 });
+        }
+        Ok::<_, Status>((all, left))
+    };
+    let update = look(app, caller, pattern, content, see).await;
+    update.map_err(|faults| status::of_faults(&faults))?
+}
+
+/// The updates of an OpenConfig path.
+async fn of_openconfig(
+    app: &Arc<AppState>,
+    caller: &Caller,
+    selection: &Arc<Selection>,
+    (kind, coding): (DataType, ValueEncoding),
+) -> Result<Vec<Update>, Status> {
+    let mut leaves = Vec::new();
+    for (part, pattern) in &selection.reads {
+        let (known, part) = (Arc::clone(selection), *part);
+        let see = move |value: Option<&Value>| known.leaves(part, value);
+        let found = look(app, caller, pattern, Content::All, see).await;
+        leaves.extend(found.map_err(|faults| status::of_faults(&faults))?);
+    }
+    let selection = Arc::clone(selection);
+    let work = move || openconfig::updates(&selection, &leaves, kind, coding);
+    let broken = |_| Status::internal("cannot build the answer");
+    app.turns.run(&caller.identity.name, work).await.map_err(broken)
+}
+
 /// Parses the paths of a Get off the threads that answer clients.
-async fn patterns(prefix: Option<Path>, paths: Vec<Path>) -> Result<Vec<Arc<PathPattern>>, Status> {
+async fn patterns(prefix: Option<Path>, paths: Vec<Path>) -> Result<Vec<Selected>, Status> {
     let work = move || {
-        let mut patterns: Vec<Arc<PathPattern>> = Vec::new();
+        let mut patterns: Vec<Selected> = Vec::new();
         for path in &paths {
-            let pattern = PathPattern::read(prefix.as_ref(), Some(path))?;
+            let pattern = Selected::read(prefix.as_ref(), Some(path))?;
             if patterns.iter().any(|other| other.is_same(&pattern)) {
-                let words = format!("the path {} occurs twice", pattern.resource.data_path());
+                let words = format!("the path {} occurs twice", pattern.text());
                 return Err(Status::invalid_argument(words));
             }
-            patterns.push(Arc::new(pattern));
+            patterns.push(pattern);
         }
         Ok(patterns)
     };

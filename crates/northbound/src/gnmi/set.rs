@@ -10,6 +10,7 @@ use tonic::{Code, Status};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::confirm::{self, CommitAction};
+use super::openconfig;
 use super::path::PathPattern;
 use super::read::select;
 use super::service::{Caller, Service, now};
@@ -234,7 +235,7 @@ fn edits(
         }
     };
     for path in &request.delete {
-        let pattern = Arc::new(PathPattern::read(prefix, Some(path))?);
+        let pattern = Arc::new(writable(prefix, Some(path))?);
         configured(&pattern)?;
         if pattern.is_one() {
             edits.push(vec![Edit::Remove { path: pattern.resource.data_path() }]);
@@ -268,6 +269,12 @@ fn edits(
     Ok(edits.into_iter().flatten().collect())
 }
 
+/// Parses a path of a change. OpenConfig paths can only be read.
+fn writable(prefix: Option<&Path>, path: Option<&Path>) -> Result<PathPattern, Status> {
+    let pattern = PathPattern::read(prefix, path);
+    pattern.map_err(|status| openconfig::read_only(prefix, path).unwrap_or(status))
+}
+
 /// A decoded update.
 #[derive(Debug)]
 pub struct DecodedUpdate {
@@ -284,7 +291,7 @@ pub struct DecodedUpdate {
 /// # Errors
 /// When the path does not match exactly one configuration node, or the value does not match the node.
 pub fn decode_update(prefix: Option<&Path>, update: &Update) -> Result<DecodedUpdate, Status> {
-    let pattern = Arc::new(PathPattern::read(prefix, update.path.as_ref())?);
+    let pattern = Arc::new(writable(prefix, update.path.as_ref())?);
     configured(&pattern)?;
     let target = Target::of(&pattern)?;
     let is_values = matches!(target, Target::Values(..));
@@ -326,7 +333,7 @@ fn removed(
         };
         patterns.into_iter().map(one).collect()
     };
-    let all = PathPattern { resource, rest: Vec::new(), ends: Vec::new() };
+    let all = PathPattern::below(resource);
     let seen = select(app, caller, &all, Content::Config, (snapshot, None), see);
     seen.map_err(|faults| status::of_faults(&faults))
 }

@@ -10,9 +10,11 @@ use stoa_api::gnmi::{Path, Subscription, SubscriptionMode};
 use tonic::Status;
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
+use super::openconfig::{self, Selected, Selection};
 use super::path::{Elem, PathPattern};
 use super::tree::{find, values};
 use super::value::ValueEncoding;
+use crate::restconf::path::data_path;
 
 /// Minimum and default sample interval.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -38,8 +40,10 @@ enum ValueClass {
 /// One subscription.
 #[derive(Debug)]
 pub struct Watch {
-    /// The path.
+    /// The data to read.
     pub pattern: Arc<PathPattern>,
+    /// The OpenConfig view of that part of the data; `None`: the data itself.
+    view: Option<(openconfig::Part, Arc<Selection>)>,
     which: ValueClass,
     /// The sample interval; `None`: report on change.
     interval: Option<Duration>,
@@ -83,20 +87,30 @@ fn period(nanoseconds: u64, what: &str) -> Result<Option<Duration>, Status> {
 }
 
 impl Watch {
-    /// Parses a subscription: one, or two in mode TARGET_DEFINED, for counters and for the rest.
+    /// Parses a subscription: one, or two in mode TARGET_DEFINED, for counters and for the rest; of an OpenConfig path
+    /// as many of each part of the data.
     ///
     /// # Errors
     /// When its path is not in the schema, or an interval is too short.
     pub fn of(prefix: Option<&Path>, subscription: &Subscription) -> Result<Vec<Watch>, Status> {
-        let pattern = Arc::new(PathPattern::read(prefix, subscription.path.as_ref())?);
+        let of_part = |(part, pattern): &(openconfig::Part, Arc<PathPattern>), selection| {
+            (Arc::clone(pattern), Some((*part, Arc::clone(selection))))
+        };
+        let reads = match Selected::read(prefix, subscription.path.as_ref())? {
+            Selected::Native(pattern) => vec![(pattern, None)],
+            Selected::OpenConfig(selection) => {
+                selection.reads.iter().map(|read| of_part(read, &selection)).collect()
+            }
+        };
         let mode = SubscriptionMode::try_from(subscription.mode);
         let mode = mode.map_err(|_| {
             Status::invalid_argument("unknown mode: use TARGET_DEFINED, ON_CHANGE or SAMPLE")
         })?;
         let interval = period(subscription.sample_interval, "sample_interval")?;
         let heartbeat = period(subscription.heartbeat_interval, "heartbeat_interval")?;
-        let watch = |which, interval| Watch {
-            pattern: Arc::clone(&pattern),
+        let watch = |(pattern, view): &(Arc<PathPattern>, _), (which, interval)| Watch {
+            pattern: Arc::clone(pattern),
+            view: Option::clone(view),
             which,
             interval,
             is_suppressed: subscription.suppress_redundant,
@@ -105,16 +119,18 @@ impl Watch {
             due: None,
             beat: None,
         };
-        Ok(match mode {
-            SubscriptionMode::OnChange => vec![watch(ValueClass::All, None)],
+        let classes = match mode {
+            SubscriptionMode::OnChange => vec![(ValueClass::All, None)],
             SubscriptionMode::Sample => {
-                vec![watch(ValueClass::All, Some(interval.unwrap_or(INTERVAL_MIN)))]
+                vec![(ValueClass::All, Some(interval.unwrap_or(INTERVAL_MIN)))]
             }
             SubscriptionMode::TargetDefined => {
                 let own = Some(interval.unwrap_or(INTERVAL_OWN));
-                vec![watch(ValueClass::Slow, None), watch(ValueClass::Fast, own)]
+                vec![(ValueClass::Slow, None), (ValueClass::Fast, own)]
             }
-        })
+        };
+        let of_read = |read| classes.iter().map(move |class| (read, *class));
+        Ok(reads.iter().flat_map(of_read).map(|(read, class)| watch(read, class)).collect())
     }
 
     /// Time of the next read.
@@ -151,22 +167,33 @@ impl Watch {
         coding: ValueEncoding,
         room: usize,
     ) -> impl FnOnce(Option<&Value>) -> Option<ReadResult> + Send + 'static {
-        let (pattern, which) = (Arc::clone(&self.pattern), self.which);
+        let (pattern, view, which) = (Arc::clone(&self.pattern), self.view.clone(), self.which);
         move |value| {
             let mut seen = ReadResult::default();
             let mut is_full = false;
-            for found in value.map(|value| find(&pattern, value)).unwrap_or_default() {
-                values(&found, &mut |path, node, value| {
-                    is_full |= seen.picked.len() > room;
-                    if is_full {
-                        return;
-                    }
-                    if which == ValueClass::All || (which == ValueClass::Fast) == is_fast(node) {
-                        seen.picked.insert(path.to_owned(), coding.text_of(value));
-                    } else {
-                        seen.others.insert(path.to_owned());
-                    }
-                });
+            let mut pick = |path: &str, is_fast: bool, value: &Value| {
+                is_full |= seen.picked.len() > room;
+                if is_full {
+                    return;
+                }
+                if which == ValueClass::All || (which == ValueClass::Fast) == is_fast {
+                    seen.picked.insert(path.to_owned(), coding.text_of(value));
+                } else {
+                    seen.others.insert(path.to_owned());
+                }
+            };
+            match view {
+                Some((part, selection)) => selection
+                    .leaves(part, value)
+                    .iter()
+                    .for_each(|leaf| pick(&data_path(&leaf.steps), leaf.is_fast, &leaf.value)),
+                None => value
+                    .map(|value| find(&pattern, value))
+                    .unwrap_or_default()
+                    .iter()
+                    .for_each(|found| {
+                        values(found, &mut |path, node, value| pick(path, is_fast(node), value));
+                    }),
             }
             (seen.picked.len() <= room).then_some(seen)
         }
@@ -202,9 +229,15 @@ impl Watch {
 
     /// Minimum number of steps of a deleted path: nodes above are not subscribed to.
     fn depth(&self) -> usize {
-        match self.pattern.rest.contains(&Elem::Deep) {
+        let (elems, above) = match &self.view {
+            Some((_, selection)) => (&selection.elems, 0),
+            None => (&self.pattern.rest, self.pattern.resource.steps.len()),
+        };
+        // Another part of the data may have more below the same node.
+        let is_part = self.view.as_ref().is_some_and(|(_, selection)| selection.reads.len() > 1);
+        match elems.contains(&Elem::Deep) || is_part {
             true => usize::MAX,
-            false => (self.pattern.resource.steps.len() + self.pattern.rest.len()).max(1),
+            false => (above + elems.len()).max(1),
         }
     }
 }
@@ -274,113 +307,4 @@ fn ends(path: &str) -> Vec<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn made(list: &[(&str, &str)]) -> Values {
-        list.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned())).collect()
-    }
-
-    fn seen(picked: Values) -> ReadResult {
-        ReadResult { picked, others: BTreeSet::new() }
-    }
-
-    #[test]
-    fn deletes_name_the_topmost_node() {
-        let lan = "/i:interfaces/interface[name='l/an']";
-        let (name, text, up) = (
-            format!("{lan}/name"),
-            format!("{lan}/description"),
-            "/i:interfaces/interface[name='b']/up",
-        );
-        let held = made(&[(&name, "1"), (&text, "2"), (up, "true")]);
-        let gone = |list: &[(&str, &str)], depth| {
-            difference(&held, &seen(made(list)), false, depth).deletes
-        };
-        assert_eq!(gone(&[(up, "true")], 1), [lan]);
-        assert_eq!(gone(&[(&name, "1"), (up, "true")], 1), [text.as_str()]);
-        assert_eq!(gone(&[], 1), ["/i:interfaces"]);
-        assert_eq!(gone(&[], 2), ["/i:interfaces/interface[name='b']", lan]);
-        assert_eq!(gone(&[(up, "true")], usize::MAX), [text.as_str(), name.as_str()]);
-        let held_empty =
-            difference(&made(&[("/a/b", "{}")]), &seen(made(&[("/a/b/c", "1")])), false, 1);
-        assert!(held_empty.deletes.is_empty(), "a container that got something: {held_empty:?}");
-        let others = BTreeSet::from([format!("{lan}/statistics/in-octets")]);
-        let left = ReadResult { picked: made(&[(up, "true")]), others };
-        let deletes = difference(&held, &left, false, 1).deletes;
-        assert_eq!(deletes, [text.as_str(), name.as_str()], "what others watch is still there");
-    }
-
-    fn watch(mode: SubscriptionMode) -> Watch {
-        let path = Some(crate::gnmi::tests::path("interfaces/interface"));
-        let subscription = Subscription { path, mode: mode.into(), ..Subscription::default() };
-        Watch::of(None, &subscription).unwrap().remove(0)
-    }
-
-    #[test]
-    fn too_many_values_are_not_picked() {
-        let watch = watch(SubscriptionMode::OnChange);
-        let interface = |number| serde_json::json!({ "name": number, "description": "x" });
-        let list: Vec<_> = (0..50).map(|number: u32| interface(number.to_string())).collect();
-        let value = serde_json::json!({ "interface": list });
-        let picked = |room| watch.picker(ValueEncoding::Json, room)(Some(&value));
-        assert_eq!(picked(100).map(|seen| seen.picked.len()), Some(100));
-        assert!(picked(99).is_none());
-    }
-
-    #[test]
-    fn slow_reads_are_repeated_later() {
-        let begun = Instant::now();
-        for mode in [SubscriptionMode::OnChange, SubscriptionMode::Sample] {
-            let mut watch = watch(mode);
-            let moment = begun + Duration::from_secs(3);
-            watch.take(ReadResult::default(), begun, moment);
-            assert_eq!(watch.due(), Some(moment + Duration::from_secs(30)), "{mode:?}");
-            let (begun, moment) =
-                (moment + Duration::from_secs(30), moment + Duration::from_secs(30));
-            watch.take(ReadResult::default(), begun, moment);
-            assert_eq!(watch.due(), Some(moment + Duration::from_secs(1)), "{mode:?}");
-        }
-    }
-
-    #[test]
-    fn counters_are_recognized() {
-        let is = |text: &str| {
-            let pattern = PathPattern::read(None, Some(&crate::gnmi::tests::path(text))).unwrap();
-            is_fast(&pattern.ends[0])
-        };
-        for fast in [
-            "interfaces/interface/statistics/in-octets",
-            "interfaces/interface/statistics/in-pkts",
-            "stoa-forwarder:forwarder/workers/worker/busy",
-        ] {
-            assert!(is(fast), "{fast}");
-        }
-        for slow in ["interfaces/interface/oper-status", "interfaces/interface/description"] {
-            assert!(!is(slow), "{slow}");
-        }
-    }
-
-    fn some() -> impl Strategy<Value = Values> {
-        let path = prop::collection::vec(prop::sample::select(vec!["a", "b", "c[k='/x']"]), 1..4);
-        let leaf = prop::sample::select(vec!["x", "y"]);
-        let path = (path, leaf).prop_map(|(steps, leaf)| format!("/{}/{leaf}", steps.join("/")));
-        prop::collection::btree_map(path, prop::sample::select(vec!["1", "2"]), 0..12)
-            .prop_map(|all| all.into_iter().map(|(path, value)| (path, value.to_owned())).collect())
-    }
-
-    proptest! {
-        #[test]
-        fn updates_and_deletes_reproduce_the_data(held in some(), now in some(), depth in 1_usize..5) {
-            let reported = difference(&held, &seen(now.clone()), false, depth);
-            let mut known = held;
-            for gone in &reported.deletes {
-                let below = format!("{gone}/");
-                known.retain(|path, _| path != gone && !path.starts_with(&below));
-            }
-            known.extend(reported.updates);
-            prop_assert_eq!(known, now);
-        }
-    }
-}
+mod tests;

@@ -30,7 +30,7 @@ impl RequestBody {
             | DataPrinterFlags::WD_EXPLICIT
             | DataPrinterFlags::SHRINK;
         let text = self.tree.print_string(DataFormat::JSON, flags);
-        let text = text.map_err(|_| Fault::broken("libyang cannot print the body"))?;
+        let text = text.map_err(|_| Fault::broken("the body cannot be printed"))?;
         Ok(if text.trim().is_empty() { "{}".to_owned() } else { text })
     }
 }
@@ -126,9 +126,9 @@ pub fn json(parent: &Resource, members: Map<String, Value>) -> Result<String, Fa
     }
     let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::KEEP_EMPTY_CONT;
     let text = tree.print_string(DataFormat::JSON, flags);
-    let text = text.map_err(|_| Fault::broken("libyang cannot print a path"))?;
+    let text = text.map_err(|_| Fault::broken("a path cannot be printed"))?;
     let mut whole: Value = serde_json::from_str(&text)
-        .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))?;
+        .map_err(|error| Fault::broken(format!("the data is not JSON: {error}")))?;
     let lowest = inside_mut(&mut whole, &parent.steps);
     let lowest = lowest.ok_or_else(|| Fault::broken("the path has no node"))?;
     for (name, value) in members {

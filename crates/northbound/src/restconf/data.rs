@@ -118,7 +118,7 @@ pub fn text(
     request: &ReadRequest<'_>,
     host: &str,
 ) -> Result<Option<String>, Faults> {
-    let broken = |_| Fault::broken("libyang cannot copy the data");
+    let broken = |_| Fault::broken("the data cannot be copied");
     let first = request.resource.steps.first().map(|step| step.module.as_str());
     if first.is_some_and(library::is_generated) {
         return Ok(match request.query.content {
@@ -265,8 +265,11 @@ async fn change(
                 }
             }
             Err(faults) => return Err(faults),
-            Ok((created, status)) => {
+            Ok((created, status, warnings)) => {
                 let mut response = status.into_response();
+                for warning in warnings.iter().filter_map(|text| warning(text)) {
+                    response.headers_mut().append(header::WARNING, warning);
+                }
                 tags(&call, &datastore.tree(target.store)).add(response.headers_mut());
                 if let Some(location) = created.and_then(|resource| location(&resource, target)) {
                     response.headers_mut().insert(header::LOCATION, location);
@@ -277,6 +280,20 @@ async fn change(
     }
     let words = "the configuration changed during each of several attempts: try again";
     Err(Fault::application(StatusCode::CONFLICT, "in-use", words).into())
+}
+
+/// Length of a warning in a header, in bytes.
+const WARNING_LIMIT: usize = 500;
+
+/// A warning of the commit as a header: code 299, a miscellaneous warning (RFC 7234 5.5).
+fn warning(text: &str) -> Option<HeaderValue> {
+    let plain = text.chars().map(|letter| match letter {
+        '"' | '\\' => '\'',
+        ' '..='~' => letter,
+        _ => '?',
+    });
+    let plain: String = plain.take(WARNING_LIMIT).collect();
+    HeaderValue::try_from(format!("299 - \"{plain}\"")).ok()
 }
 
 /// The URL of a resource.

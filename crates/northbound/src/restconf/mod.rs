@@ -19,6 +19,7 @@ pub mod permitted;
 pub mod query;
 pub mod read;
 mod read_only;
+mod recent;
 pub mod rpc;
 mod streams;
 #[cfg(test)]

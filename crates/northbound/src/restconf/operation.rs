@@ -15,7 +15,8 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
         MODULE,
         &["commit", "confirm", "cancel", "discard", "rollback", "compare", "history", "status"],
     ),
-    ("stoa-forwarder", &["find-routes", "capture"]),
+    ("stoa-forwarder", &["find-routes", "traffic-history", "capture"]),
+    ("stoa-logging", &["recent-messages"]),
 ];
 
 /// The input of an operation.

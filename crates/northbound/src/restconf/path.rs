@@ -14,7 +14,7 @@ use super::keys;
 pub const STEPS_LIMIT: usize = 64;
 
 /// One step of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// The module that defines it.
     pub module: String,
@@ -91,6 +91,22 @@ pub fn interface(name: &str) -> Vec<Step> {
     };
     let key = ("name".to_owned(), name.to_owned());
     vec![step("interfaces", Vec::new()), step("interface", vec![key])]
+}
+
+/// The steps to the counters of an interface.
+pub fn statistics(name: &str) -> Vec<Step> {
+    let module = "ietf-interfaces".to_owned();
+    let last = Step { module, name: "statistics".to_owned(), keys: Vec::new() };
+    interface(name).into_iter().chain([last]).collect()
+}
+
+/// The steps to the accounting of all packets.
+pub fn conservation() -> Vec<Step> {
+    let step = |name: &str| {
+        let module = "stoa-forwarder".to_owned();
+        Step { module, name: name.to_owned(), keys: Vec::new() }
+    };
+    vec![step("forwarder"), step("conservation")]
 }
 
 /// The steps to the routes of a table.

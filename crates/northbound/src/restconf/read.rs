@@ -23,7 +23,7 @@ pub struct ReadRequest<'a> {
 }
 
 fn broken(error: &yang5::Error) -> Fault {
-    Fault::broken(format!("libyang: {}", error.msg.as_deref().unwrap_or("it gave no reason")))
+    Fault::broken(format!("an internal error of the YANG library (code {})", error.errcode))
 }
 
 impl ReadRequest<'_> {

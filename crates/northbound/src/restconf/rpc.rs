@@ -17,6 +17,7 @@ use super::media::Media;
 use super::operation::{Input, MODULE, OPERATIONS, allow_confirm};
 use super::permitted;
 use super::read_only;
+use super::recent;
 use crate::audit::timestamp;
 use crate::nacm::Rights;
 
@@ -57,7 +58,10 @@ pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faul
 pub fn only_reads(path: &str) -> bool {
     let name = path.strip_prefix("/restconf/operations/").unwrap_or_default();
     let name = name.split_once(':').map_or("", |(_, name)| name);
-    matches!(name, "compare" | "history" | "status" | "find-routes")
+    matches!(
+        name,
+        "compare" | "history" | "status" | "find-routes" | "traffic-history" | "recent-messages"
+    )
 }
 
 /// Module and name of each operation.
@@ -167,6 +171,8 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
         "compare" => Ok(Some(read_only::compare(call, input).await?)),
         "status" => Ok(Some(read_only::status(&datastore))),
         "find-routes" => Ok(Some(read_only::find_routes(call, input).await?)),
+        "traffic-history" => Ok(Some(recent::traffic_history(call, input)?)),
+        "recent-messages" => Ok(Some(recent::log_messages(call, input).await)),
         "capture" => Ok(Some(read_only::capture(call, input).await?)),
         _ => {
             let list: Vec<Value> = datastore

@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 use serde_json::Value;
-use stoa_controller::datastore::{Author, Datastore, Edit, Store};
+use stoa_controller::datastore::{Author, Commit, Datastore, Edit, Store};
 use yang5::data::{Data, DataFormat, DataPrinterFlags};
 use yang5::schema::SchemaNodeKind;
 
@@ -218,7 +218,7 @@ impl Entries {
         let path = parent.data_path();
         let (found, _) = stoa_yang::collect_errors(|| snapshot.tree.find_path(&path));
         let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::KEEP_EMPTY_CONT;
-        let broken = || Fault::broken("libyang cannot print a list");
+        let broken = || Fault::broken("a list cannot be printed");
         let text = match found {
             Ok(node) => {
                 let copy = node.duplicate(true).map_err(|_| broken())?;
@@ -335,7 +335,7 @@ fn is_same(found: &Step, expected: &Step, resource: &Resource) -> bool {
     plan.ok().flatten().is_some_and(|step| step.keys == found.keys)
 }
 
-/// Applies the edits.
+/// Applies the edits. Returns the created resource, the status and the warnings of the commit.
 ///
 /// # Errors
 /// Why they cannot be applied.
@@ -345,8 +345,10 @@ pub async fn make(
     store: Store,
     plan: PlannedEdits,
     if_match: Option<u64>,
-) -> Result<(Option<Resource>, StatusCode), Faults> {
-    datastore.edit(author, store, plan.edits, if_match).await?;
+) -> Result<(Option<Resource>, StatusCode, Vec<String>), Faults> {
+    let commit = Commit::default();
+    let edited = datastore.edit_with_warnings(author, store, plan.edits, if_match, commit).await;
+    let (_, warnings) = edited?;
     let status = if plan.created.is_some() { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
-    Ok((plan.created, status))
+    Ok((plan.created, status, warnings))
 }

@@ -134,9 +134,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 /// Certificate and key as PEM, for the host name of this machine and these addresses.
 fn own_certificate(addresses: &[IpAddr]) -> Result<(String, String), rcgen::Error> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     names.extend(
-        Some(host.trim().to_owned())
+        Some(crate::machine::name())
             .filter(|name| name != "localhost" && name.is_ascii() && !name.is_empty()),
     );
     let specific = addresses.iter().filter(|it| !it.is_unspecified() && !it.is_loopback());

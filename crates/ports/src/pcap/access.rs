@@ -92,8 +92,17 @@ impl Folder {
     fn open(path: &Path) -> Result<Self, OpenError> {
         let flags = OFlag::O_DIRECTORY | OFlag::O_PATH | OFlag::O_CLOEXEC;
         let opened = open(path, flags, Mode::empty());
-        let opened = opened
-            .map_err(|errno| OpenError::File { path: path.to_owned(), source: errno.into() })?;
+        let opened = opened.map_err(|errno| match errno {
+            Errno::ENOENT => OpenError::BadFile {
+                path: path.to_owned(),
+                reason: format!(
+                    "the folder of capture files does not exist: run `install -d -m 0750 {}` as the user of the router, \
+                     or start Stoa with --pcap-folder FOLDER",
+                    path.display()
+                ),
+            },
+            errno => OpenError::File { path: path.to_owned(), source: errno.into() },
+        })?;
         Ok(Self(opened, path.to_owned()))
     }
 
@@ -127,6 +136,18 @@ mod tests {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(folder.path(), mode).unwrap();
         folder
+    }
+
+    #[test]
+    fn a_missing_folder_has_a_fix() {
+        let folder = folder(0o700);
+        let missing = folder.path().join("missing");
+        let file = missing.join("a.pcap");
+        for error in [output(&file, Some(&missing)).err(), input(&file, Some(&missing)).err()] {
+            let error = error.unwrap().to_string();
+            let fix = format!("run `install -d -m 0750 {}`", missing.display());
+            assert!(error.contains("does not exist") && error.contains(&fix), "{error}");
+        }
     }
 
     #[test]

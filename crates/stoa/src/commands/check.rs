@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::json;
-use stoa_controller::config::workers;
 use stoa_controller::configuration::Configuration;
+use stoa_controller::workers;
 use stoa_controller::{privileges, route_sources, supervise};
 
 use crate::failure::{Failure, Outcome, plural};
@@ -19,9 +19,11 @@ use crate::show;
   stoa check --json examples/two-hosts.json
 
 Needs no privilege and no running router, and opens no device. `stoa run` refuses what this command
-refuses; it may also lack a device, a CPU or a privilege. Give it the folders of ports that
-`stoa run` has; the service's --memif-folder is /run/stoa/memif. The exit code is 1 if the
-configuration has errors.")]
+refuses; it may also lack a device, a CPU or a privilege.
+
+Give it the folders of ports that `stoa run` has; the service's --memif-folder is /run/stoa/memif.
+
+The exit code is 1 if the configuration has errors.")]
 pub struct Arguments {
     /// Configuration file, JSON in RFC 7951 encoding
     #[arg(value_name = "FILE")]

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use stoa_console::commit::{Commit, report};
+use stoa_console::commit::{Commit, checked, report};
 
 use crate::failure::Outcome;
 use crate::operator::{SocketArgument, block_on};
@@ -13,6 +13,7 @@ use crate::show;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa commit
+  stoa commit check                   Validate the candidate and change nothing
   stoa commit comment \"second uplink\"
   stoa commit confirmed 5             Roll back in 5 minutes unless a `stoa commit` confirms it
   stoa commit cancel                  Roll back an unconfirmed commit now
@@ -21,7 +22,7 @@ use crate::show;
 
 If the commit is refused, the running configuration stays as it is and the exit code is 1.")]
 pub struct Arguments {
-    /// confirmed [MINUTES], comment TEXT, overwrite, force, cancel
+    /// check, confirmed [MINUTES], comment TEXT, overwrite, force, cancel
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     /// Print one JSON object
@@ -34,6 +35,7 @@ pub struct Arguments {
 /// Commits.
 pub fn execute(arguments: Arguments) -> Outcome {
     let commit = Commit::of(&arguments.words)?;
+    let is_check = commit.is_check;
     let reply = block_on(async { Ok(arguments.socket.session().await?.commit(commit).await?) })?;
     if arguments.json {
         let answer = json!({
@@ -44,7 +46,8 @@ pub fn execute(arguments: Arguments) -> Outcome {
         });
         show::print(&answer.to_string())?;
     } else {
-        show::print(&report(&reply).join("\n"))?;
+        let lines = if is_check { checked(&reply) } else { report(&reply) };
+        show::print(&lines.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -43,7 +43,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         let changes: Vec<_> = changes.iter().map(show::configuration::change).collect();
         show::print(&json!({ "changes": changes }).to_string())?;
     } else if !changes.is_empty() {
-        let lines: Vec<_> = changes.iter().map(stoa_console::show::change).collect();
+        let lines = stoa_console::show::changes(&changes);
         show::print(&lines.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)

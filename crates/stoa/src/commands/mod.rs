@@ -1,13 +1,18 @@
 //! The commands: one file each, one line each in the list below.
 
+mod activate;
+mod annotate;
 mod bench;
 mod capture;
 mod check;
+mod clear;
 mod commit;
 mod compare;
 mod completions;
 mod console;
 mod controller;
+mod copy;
+mod deactivate;
 mod delete;
 mod demo;
 mod discard;
@@ -15,7 +20,9 @@ mod doctor;
 mod forwarder;
 mod load;
 mod man;
+mod ping;
 mod reload;
+mod rename;
 mod rollback;
 mod run;
 mod save;
@@ -24,6 +31,7 @@ mod show;
 mod status;
 mod top;
 mod trace;
+mod traceroute;
 mod traffic;
 mod upgrade;
 mod user;
@@ -31,6 +39,7 @@ mod user;
 use crate::failure::Outcome;
 
 pub use show::execute_topic as show_topic;
+pub use user::NewUser;
 
 macro_rules! commands {
     ($($(#[$attribute:meta])* $variant:ident $module:ident,)*) => {
@@ -82,6 +91,11 @@ commands! {
     Reload reload,
     Set set,
     Delete delete,
+    Copy copy,
+    Rename rename,
+    Deactivate deactivate,
+    Activate activate,
+    Annotate annotate,
     Compare compare,
     Commit commit,
     Rollback rollback,
@@ -91,8 +105,11 @@ commands! {
     Status status,
     Upgrade upgrade,
     Show show,
+    Clear clear,
     Top top,
     Console console,
+    Ping ping,
+    Traceroute traceroute,
     Trace trace,
     Capture capture,
     Doctor doctor,

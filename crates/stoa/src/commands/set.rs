@@ -8,8 +8,8 @@ use crate::operator::{SocketArgument, block_on};
 /// Set a value in the candidate configuration; `stoa commit` applies it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  stoa set interfaces interface lan ipv4 address 10.0.0.1 prefix-length 24
-  stoa set interfaces interface lan description \"to the office\"
+  stoa set interfaces interface lan ipv4 address 10.0.0.1/24
+  stoa set interfaces interface lan description to the office
   stoa compare && stoa commit
 
 The words are the names of the YANG nodes without module prefixes, with keys and values in between.

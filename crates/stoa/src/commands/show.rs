@@ -1,30 +1,33 @@
 //! `stoa show`: the state of the running router, as tables or as JSON.
 
+mod routes;
+
 use std::io::{IsTerminal, Write};
-use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, FromArgMatches};
-use stoa_api::v1::{Protocol, Store};
+use stoa_api::v1::Store;
 use stoa_console::session::{Format, Session, Which};
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::plugin;
-use crate::show::route_query::{Destination, RouteQuery};
+use crate::show::neighbors::Selection;
 use crate::show::{
-    audit, bfd, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
-    nodes, punts, route_sources, routes, rules, state, tables, vrrp, workers,
+    bfd, clock, configuration, conservation, drops, interface, interfaces, limits, log, metrics,
+    neighbors, nodes, punts, route_sources, rules, state, tables, version, vrrp, workers,
 };
+use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
 
 /// Show the state and the counters of the running router
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa show interfaces                        Ports, VLANs, addresses, counters
+  stoa show interfaces wan                    All about one, with the reason why it is down
   stoa show routes 10.2.0.9                   The route that a packet to this address takes
   stoa show routes 10.2.0.0/16 --protocol bgp The BGP routes to this prefix and below it
+  stoa show ip route summary                  How many routes of each protocol
   stoa show routes --inactive                 The routes that are not in use, with the reasons
   stoa show routes audit                      Whether the forwarder has all imported routes
   stoa show audit                             The same for the tables of all capabilities
@@ -55,30 +58,30 @@ struct Options {
 #[derive(Debug, clap::Subcommand)]
 enum Topic {
     /// Ports and sub-interfaces: state, addresses, counters
-    Interfaces,
+    Interfaces {
+        /// All about this interface, with the reason why it is down
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Routes: prefixes and their next hops
-    #[command(args_conflicts_with_subcommands = true)]
     Routes {
-        #[command(subcommand)]
-        action: Option<RoutesAction>,
-        /// Only the route that a packet to this address takes, or the routes to this prefix and below it
-        #[arg(value_name = "ADDRESS|PREFIX")]
-        to: Option<Destination>,
-        /// Only the route that a packet to this address takes; same as the address alone
-        #[arg(long, value_name = "ADDRESS", conflicts_with = "to")]
-        longest_match: Option<IpAddr>,
+        #[command(flatten)]
+        selection: RouteSelection,
         /// Only IPv4 (4) or IPv6 (6)
         #[arg(long, value_enum)]
         family: Option<Family>,
-        /// Only routes of this protocol (column FROM)
-        #[arg(long, value_name = "PROTOCOL", value_parser = protocols())]
-        protocol: Option<Protocol>,
-        /// Only routes that are not in use, with the reason: another route is preferred, or no gateway is reachable
-        #[arg(long)]
-        inactive: bool,
-        /// Only this VRF; "all" selects all VRFs [default: the default VRF]
-        #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-        vrf: String,
+        #[command(subcommand)]
+        action: Option<RoutesAction>,
+    },
+    /// IPv4: routes, neighbours (ARP), interfaces
+    Ip {
+        #[command(subcommand)]
+        topic: FamilyTopic,
+    },
+    /// IPv6: routes, neighbours, interfaces
+    Ipv6 {
+        #[command(subcommand)]
+        topic: FamilyTopic,
     },
     /// Route sources: sessions with routing daemons, and how many routes each has imported
     RouteSources,
@@ -87,7 +90,18 @@ enum Topic {
     /// Policy routing rules: match, action and hits
     Rules,
     /// Neighbours: ARP and neighbour discovery
-    Neighbors,
+    #[command(alias = "neighbours")]
+    Neighbors {
+        /// Only those of this interface
+        #[arg(value_name = "INTERFACE")]
+        interface: Option<String>,
+    },
+    /// ARP: neighbours of IPv4
+    Arp {
+        /// Only those of this interface
+        #[arg(value_name = "INTERFACE")]
+        interface: Option<String>,
+    },
     /// BFD: sessions with neighbours, and whether routes through them are used
     Bfd,
     /// VRRP: virtual routers and their masters
@@ -125,6 +139,7 @@ enum Topic {
     /// All counters as metrics for Prometheus (OpenMetrics)
     Metrics,
     /// The running configuration, or a part of it
+    #[command(visible_alias = "running-config")]
     Configuration {
         /// Names and keys of the part, as for `stoa set`
         #[arg(value_name = "WORD")]
@@ -147,51 +162,15 @@ enum Topic {
     },
     /// Past configurations: time, author, client and comment
     History,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum RoutesAction {
-    /// Compare the imported routes of controller and forwarder, correct differences, and show the route sources
-    Audit,
-}
-
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Family {
-    #[value(name = "4", alias = "ip4")]
-    Ip4,
-    #[value(name = "6", alias = "ip6")]
-    Ip6,
-}
-
-impl Family {
-    /// The value in the contract.
-    fn number(self) -> u32 {
-        match self {
-            Family::Ip4 => 4,
-            Family::Ip6 => 6,
-        }
-    }
-}
-
-/// The protocols of routes.
-const PROTOCOLS: [(&str, Protocol); 10] = [
-    ("direct", Protocol::Direct),
-    ("static", Protocol::Static),
-    ("kernel", Protocol::Kernel),
-    ("bgp", Protocol::Bgp),
-    ("ospf", Protocol::Ospf),
-    ("isis", Protocol::Isis),
-    ("rip", Protocol::Rip),
-    ("babel", Protocol::Babel),
-    ("bird", Protocol::Bird),
-    ("other", Protocol::Other),
-];
-
-/// Parses a protocol.
-fn protocols() -> impl TypedValueParser<Value = Protocol> {
-    let words = PossibleValuesParser::new(PROTOCOLS.map(|(word, _)| word));
-    // The parser accepts only these words.
-    words.map(|word| PROTOCOLS.iter().find(|it| it.0 == word).map_or(Protocol::Other, |it| it.1))
+    /// The version of the router
+    Version,
+    /// The newest lines of the log
+    Log {
+        /// Number of lines
+        #[arg(long, value_name = "N", default_value_t = 50,
+              value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        lines: u32,
+    },
 }
 
 /// Shows the topic, once or repeatedly.
@@ -244,24 +223,25 @@ async fn show_once(
 ) -> Result<(), Failure> {
     let json = arguments.options.json;
     match &arguments.topic {
-        Topic::Interfaces => interfaces::show(client, json, out).await,
-        Topic::Routes { action: Some(RoutesAction::Audit), .. } => {
-            audit::show(client, json, out).await
+        Topic::Interfaces { name: None } => interfaces::show(client, json, out).await,
+        Topic::Interfaces { name: Some(name) } => interface::show(client, name, json, out).await,
+        Topic::Routes { selection, family, action } => {
+            let family = family.map_or(0, Family::number);
+            selection.show(client, family, action.as_ref(), json, out).await
         }
-        Topic::Routes { action: None, to, longest_match, family, protocol, vrf, inactive } => {
-            let query = RouteQuery {
-                to: to.or(longest_match.map(Destination::Address)),
-                family: family.map_or(0, Family::number),
-                vrf: if vrf == "default" { "" } else { vrf },
-                inactive: *inactive,
-                protocol: *protocol,
-            };
-            routes::show(client, &query, json, out).await
-        }
+        Topic::Ip { topic } => topic.show(client, 4, json, out).await,
+        Topic::Ipv6 { topic } => topic.show(client, 6, json, out).await,
         Topic::RouteSources => route_sources::show(client, json, out).await,
         Topic::Audit => tables::show(client, json, out).await,
         Topic::Rules => rules::show(client, json, out).await,
-        Topic::Neighbors => neighbors::show(client, json, out).await,
+        Topic::Neighbors { interface } => {
+            let selection = Selection { family: 0, interface: interface.as_deref() };
+            neighbors::show(client, &selection, json, out).await
+        }
+        Topic::Arp { interface } => {
+            let selection = Selection { family: 4, interface: interface.as_deref() };
+            neighbors::show(client, &selection, json, out).await
+        }
         Topic::Bfd => bfd::show(client, json, out).await,
         Topic::Vrrp => vrrp::show(client, json, out).await,
         Topic::Nodes { all } => nodes::show(client, *all, json, out).await,
@@ -278,6 +258,8 @@ async fn show_once(
             out.write_all(text.as_bytes())?;
             Ok(())
         }
+        Topic::Version => version::show(client, json, out).await,
+        Topic::Log { lines } => log::show(client, *lines as usize, json, out).await,
         Topic::History => {
             let reply = Session::new(client.clone(), false).history().await?;
             match json {
@@ -308,17 +290,5 @@ impl Topic {
             _ => Format::Braces,
         };
         (which, form)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_protocol_can_be_selected_by_its_name() {
-        let all: Vec<Protocol> = (0..).map_while(|it| Protocol::try_from(it).ok()).collect();
-        assert_eq!(all.len(), PROTOCOLS.len());
-        assert!(PROTOCOLS.iter().all(|(word, protocol)| *word == protocol.to_string()));
     }
 }

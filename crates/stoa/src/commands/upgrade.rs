@@ -4,7 +4,6 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use stoa_api::v1::{StatusReply, StatusRequest};
-use stoa_controller::supervise;
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{SocketArgument, block_on};
@@ -43,21 +42,16 @@ pub fn execute(arguments: Arguments) -> Outcome {
     }
     let units = units_of(&to_restart(&status, &outdated));
     if units.is_empty() {
-        check_supervisor(status.supervisor_pid)?;
-        let pids = [("controller", status.controller_pid), ("forwarder", status.forwarder_pid)];
-        let pids = pids.into_iter().filter(|(name, _)| outdated.contains(name));
-        supervise::restart_children(status.supervisor_pid, pids.map(|(_, pid)| pid))
-            .map_err(|error| Failure::context("cannot restart the router", error))?;
-    } else {
-        let restarted = Command::new("systemctl").arg("restart").args(&units).status();
-        let restarted = restarted.map_err(|error| Failure::context("systemctl", error))?;
-        if !restarted.success() {
-            let units = units.join(" ");
-            return Err(Failure::Message(format!(
-                "systemctl restart {units} failed: run this command as root, and see journalctl -u {}",
-                units.split(' ').next().unwrap_or_default()
-            )));
-        }
+        return Err(without_unit(status.supervisor_pid));
+    }
+    let restarted = Command::new("systemctl").arg("restart").args(&units).status();
+    let restarted = restarted.map_err(|error| Failure::context("systemctl", error))?;
+    if !restarted.success() {
+        let units = units.join(" ");
+        return Err(Failure::Message(format!(
+            "systemctl restart {units} failed: run this command as root, and see journalctl -u {}",
+            units.split(' ').next().unwrap_or_default()
+        )));
     }
     let status = wait(&arguments.socket)?;
     show::print(&format!("Restarted: Stoa {} runs and has its configuration.", status.version))?;
@@ -76,25 +70,17 @@ fn to_restart(status: &StatusReply, outdated: &[&str]) -> Vec<u64> {
     outdated.map(|(_, pid)| pid).chain([status.supervisor_pid]).filter(|pid| *pid != 0).collect()
 }
 
-/// Refuses when the supervisor itself is outdated: it would start the installed program with the arguments of its own
-/// version, and ports may be refused without the new ones.
-fn check_supervisor(pid: u64) -> Result<(), Failure> {
-    // Without one, there is a better message later.
-    if pid == 0 {
-        return Ok(());
-    }
-    let is_replaced = stoa_api::program::is_replaced_in(pid).map_err(|error| {
-        let what =
-            format!("cannot determine the program of `stoa run` ({pid}), run this command as root");
-        Failure::context(what, error)
-    })?;
-    match is_replaced {
-        false => Ok(()),
-        true => Err(Failure::Message(format!(
-            "nothing was restarted: `stoa run` (process {pid}) itself runs the program from before the upgrade, and \
-             no unit of systemd has started it: stop it and start it again"
-        ))),
-    }
+/// Why nothing is restarted that systemd has not started: `stoa run` would start the installed program with the
+/// arguments of its own version, and ports may be refused without the new ones. `supervisor`: its process, if any.
+fn without_unit(supervisor: u64) -> Failure {
+    let how = match supervisor {
+        0 => "neither `stoa run` nor a unit of systemd has started the router: stop its processes and start them again"
+            .to_owned(),
+        pid => format!(
+            "no unit of systemd has started the router: stop `stoa run` (process {pid}) and start it again"
+        ),
+    };
+    Failure::Message(format!("nothing was restarted: {how}"))
 }
 
 /// The units of systemd that have started these processes.
@@ -144,21 +130,16 @@ mod tests {
     }
 
     #[test]
-    fn an_outdated_supervisor_must_be_restarted_itself() {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("sleep");
-        std::fs::copy("/bin/sleep", &program).unwrap();
-        let mut supervisor = Command::new(&program).arg("600").spawn().unwrap();
-        let pid = u64::from(supervisor.id());
-        let current = check_supervisor(pid);
-        std::fs::remove_file(&program).unwrap();
-        std::fs::copy("/bin/sleep", &program).unwrap();
-        let outdated = check_supervisor(pid);
-        supervisor.kill().unwrap();
-        supervisor.wait().unwrap();
-        assert!(current.is_ok());
-        let Err(Failure::Message(text)) = outdated else { panic!("it is not refused") };
-        assert!(text.contains("stop it and start it again"), "{text}");
-        assert!(check_supervisor(0).is_ok());
+    fn without_a_unit_the_operator_restarts_the_router() {
+        for (supervisor, expected) in [
+            (7, "stop `stoa run` (process 7) and start it again"),
+            (0, "stop its processes and start them again"),
+        ] {
+            let Failure::Message(text) = without_unit(supervisor) else { panic!("no message") };
+            assert!(
+                text.starts_with("nothing was restarted") && text.ends_with(expected),
+                "{text}"
+            );
+        }
     }
 }

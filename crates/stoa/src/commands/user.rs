@@ -1,6 +1,7 @@
-//! `stoa user`: creates the first user of the management server, lists users and hashes passwords.
+//! `stoa user`: creates users of the management server, lists users and hashes passwords.
 
-use std::net::IpAddr;
+mod server;
+
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -12,18 +13,19 @@ use stoa_northbound::auth::password;
 use crate::failure::{Failure, Outcome, to_stderr};
 use crate::operator::{SocketArgument, block_on};
 use crate::{ask, show};
+use server::ManagementServer;
 
 /// Manage users of the management server
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa user setup                       Ask for name and password, and create an administrator
   stoa user setup --name root < FILE    Read the password from FILE instead
+  stoa user add ann --group operators   Ask for a password and add a user
   stoa user list                        List the users
   stoa user hash                        Ask for a password and print its hash
   pass router | stoa user hash          Read the password from another program
 
-The configuration stores the hash. To add another user:
-  stoa set management user ann password-hash \"$(stoa user hash)\" && stoa commit")]
+The configuration stores the hash, never the password.")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -33,6 +35,8 @@ pub struct Arguments {
 enum Action {
     /// Create the first user, an administrator
     Setup(Setup),
+    /// Ask for a password and add a user, as one commit
+    Add(Add),
     /// List the users of the running configuration
     List(List),
     /// Print the argon2 hash of a password
@@ -52,6 +56,21 @@ struct Setup {
 }
 
 #[derive(Debug, clap::Args)]
+struct Add {
+    /// Login name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Make the user an administrator, whom no rule restricts
+    #[arg(long)]
+    admin: bool,
+    /// Group of ietf-netconf-acm, whose rules apply to the user; may be repeated
+    #[arg(long, value_name = "GROUP")]
+    group: Vec<String>,
+    #[command(flatten)]
+    socket: SocketArgument,
+}
+
+#[derive(Debug, clap::Args)]
 struct List {
     /// Print one JSON object
     #[arg(long)]
@@ -64,6 +83,13 @@ struct List {
 pub fn execute(arguments: Arguments) -> Outcome {
     match arguments.action {
         Action::Setup(setup) => set_up(&setup)?,
+        Action::Add(add) => {
+            let Add { name, admin, group, socket } = add;
+            self::add(
+                &socket,
+                NewUser { name, is_admin: admin, groups: group, hash: String::new() },
+            )?;
+        }
         Action::List(list) => {
             let configuration =
                 block_on(async { running(&mut list.socket.session().await?).await })?;
@@ -133,8 +159,7 @@ fn check_no_user(configuration: &Value) -> Result<(), Failure> {
     match show::users::is_any(configuration) {
         false => Ok(()),
         true => Err(Failure::Message(
-            "there are users already (`stoa user list`); to add one, run `stoa set management user NAME \
-             password-hash HASH` and `stoa commit`, with HASH from `stoa user hash`"
+            "there are users already (`stoa user list`); to add one, run `stoa user add NAME`"
                 .into(),
         )),
     }
@@ -154,71 +179,137 @@ fn check_no_pending_change(history: &v1::ShowHistoryReply) -> Result<(), Failure
     Err(Failure::Message(text.into()))
 }
 
-/// Creates the user in one transaction, under the lock. Returns the warnings of the commit.
+/// Adds a user to those that exist.
+fn add(socket: &SocketArgument, user: NewUser) -> Result<(), Failure> {
+    // Refuse before the questions, not after them.
+    block_on(async {
+        let mut session = socket.session().await?;
+        check_new(&running(&mut session).await?, &user.name)?;
+        check_no_pending_change(&session.history().await?)
+    })?;
+    let user = user.asked()?;
+    let warnings = block_on(async {
+        let mut session = socket.session().await?;
+        let lock = session.lock().await?;
+        check_new(&running(&mut session).await?, &user.name)?;
+        let warnings = commit(&mut session, &user, "another user").await?;
+        session.unlock(lock);
+        Ok(warnings)
+    })?;
+    for warning in warnings {
+        to_stderr(format_args!("Warning: {warning}"));
+    }
+    show::print(&format!("Added {}.", user.title()))?;
+    Ok(())
+}
+
+fn check_new(configuration: &Value, name: &str) -> Result<(), Failure> {
+    let users = configuration["stoa-management:management"]["user"].as_array();
+    match users.into_iter().flatten().any(|user| user["name"] == name) {
+        false => Ok(()),
+        true => Err(Failure::Message(format!(
+            "there is a user {name:?} already: `user list` shows all; `delete management user {name}` removes it"
+        ))),
+    }
+}
+
+/// Creates the first user in one transaction, under the lock. Returns the warnings of the commit.
 async fn create(session: &mut Session, name: &str, hash: &str) -> Result<Vec<String>, Failure> {
     let lock = session.lock().await?;
     check_no_user(&running(session).await?)?;
+    let (name, hash) = (name.to_owned(), hash.to_owned());
+    let user = NewUser { name, is_admin: true, groups: Vec::new(), hash };
+    let warnings = commit(session, &user, "first user").await?;
+    session.unlock(lock);
+    Ok(warnings)
+}
+
+/// Commits a user and nothing else. The caller holds the lock.
+async fn commit(
+    session: &mut Session,
+    user: &NewUser,
+    comment: &str,
+) -> Result<Vec<String>, Failure> {
     check_no_pending_change(&session.history().await?)?;
-    let user = json!({ "name": name, "password-hash": hash, "admin": true });
-    let text = json!({ "stoa-management:management": { "user": [user] } }).to_string();
-    session.load(&text, true).await?;
-    let commit = Commit { comment: "first user".into(), ..Commit::default() };
-    let reply = match session.commit(commit).await {
-        Ok(reply) => reply,
+    session.load(&user.body(), true).await?;
+    let commit = Commit { comment: comment.into(), ..Commit::default() };
+    match session.commit(commit).await {
+        Ok(reply) => Ok(reply.warnings),
         Err(failure) => {
             // Otherwise the next commit would contain the refused change.
             session.discard().await?;
-            return Err(failure.into());
+            Err(failure.into())
         }
-    };
-    session.unlock(lock);
-    Ok(reply.warnings)
-}
-
-/// The address of the management server.
-struct ManagementServer {
-    url: String,
-    certificate: String,
-    is_enabled: bool,
-}
-
-impl ManagementServer {
-    fn new(configuration: &Value, state: &str) -> ManagementServer {
-        let https = &configuration["stoa-management:management"]["https"];
-        let port = https["port"].as_u64().unwrap_or(8443);
-        let own = format!("{state}/https/certificate.pem");
-        let certificate = https["certificate"].as_str().map_or(own, str::to_owned);
-        let url = format!("https://{}:{port}", host(https));
-        ManagementServer { url, certificate, is_enabled: https["enabled"] != false }
-    }
-
-    fn next_steps(&self, name: &str) -> String {
-        let ManagementServer { url, certificate, is_enabled } = self;
-        if !is_enabled {
-            return format!(
-                "Created the administrator {name}. The server is disabled: run `stoa set management https \
-                 enabled true` and `stoa commit`."
-            );
-        }
-        format!(
-            "Created the administrator {name}.\n\n\
-             Test the login:    curl --cacert {certificate} -u {name} {url}/whoami\n\
-             Remote access:     stoa set management https address ADDRESS && stoa commit\n\
-             Another user:      stoa set management user ann password-hash \"$(stoa user hash)\" && \
-             stoa commit"
-        )
     }
 }
 
-/// The host name for requests from this machine: `localhost`, unless the server listens only on other addresses.
-fn host(https: &Value) -> String {
-    let addresses = https["address"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let addresses: Vec<IpAddr> = addresses.filter_map(|it| it.parse().ok()).collect();
-    let is_local = |it: &IpAddr| it.is_loopback() || it.is_unspecified();
-    match addresses.first() {
-        Some(IpAddr::V4(first)) if !addresses.iter().any(is_local) => first.to_string(),
-        Some(IpAddr::V6(first)) if !addresses.iter().any(is_local) => format!("[{first}]"),
-        _ => "localhost".to_owned(),
+/// A user to add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewUser {
+    name: String,
+    is_admin: bool,
+    groups: Vec<String>,
+    hash: String,
+}
+
+impl NewUser {
+    /// Parses the arguments of the console: `add NAME [admin] [group GROUP]...`.
+    ///
+    /// # Errors
+    /// When they are others.
+    pub fn of(words: &[String]) -> Result<NewUser, Failure> {
+        let usage = || {
+            Failure::Message(
+                "use `user add NAME [admin] [group GROUP]...`; it asks for the password".into(),
+            )
+        };
+        let (is_admin, hash) = (false, String::new());
+        let mut user = match words {
+            [add, name, ..] if add == "add" => {
+                NewUser { name: name.clone(), is_admin, groups: Vec::new(), hash }
+            }
+            _ => return Err(usage()),
+        };
+        let mut rest = words[2..].iter();
+        while let Some(word) = rest.next() {
+            match word.trim_start_matches("--") {
+                "admin" => user.is_admin = true,
+                "group" => user.groups.push(rest.next().ok_or_else(usage)?.clone()),
+                _ => return Err(usage()),
+            }
+        }
+        Ok(user)
+    }
+
+    /// The user with the password that a person types without echo, or that is the next line of standard input.
+    ///
+    /// # Errors
+    /// When there is no password, or the two that were typed differ.
+    pub fn asked(mut self) -> Result<NewUser, Failure> {
+        self.hash = password::hash(&ask::password()?).map_err(Failure::Message)?;
+        Ok(self)
+    }
+
+    /// The configuration of the user.
+    pub fn body(&self) -> String {
+        let NewUser { name, is_admin, groups, hash } = self;
+        let mut user = json!({ "name": name, "password-hash": hash });
+        if *is_admin {
+            user["admin"] = true.into();
+        }
+        if !groups.is_empty() {
+            user["group"] = json!(groups);
+        }
+        json!({ "stoa-management:management": { "user": [user] } }).to_string()
+    }
+
+    fn title(&self) -> String {
+        let what = if self.is_admin { "the administrator" } else { "the user" };
+        let groups = match self.groups.is_empty() {
+            true => String::new(),
+            false => format!(" of {}", self.groups.join(", ")),
+        };
+        format!("{what} {}{groups}", self.name)
     }
 }
 
@@ -227,12 +318,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_url_has_an_address_that_the_server_listens_on() {
-        let host = |addresses: &[&str]| host(&json!({ "address": addresses }));
-        assert_eq!(super::host(&json!(null)), "localhost");
-        assert_eq!(host(&["192.0.2.1", "::1"]), "localhost");
-        assert_eq!(host(&["0.0.0.0"]), "localhost");
-        assert_eq!(host(&["192.0.2.1", "2001:db8::1"]), "192.0.2.1");
-        assert_eq!(host(&["2001:db8::1"]), "[2001:db8::1]");
+    fn the_arguments_of_a_user_become_its_configuration() {
+        let of = |line: &str| {
+            NewUser::of(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let user = of("add ann group noc group ops").unwrap_or_else(|_| panic!("it is right"));
+        let body: Value = serde_json::from_str(&user.body()).unwrap();
+        let ann = &body["stoa-management:management"]["user"][0];
+        assert_eq!((&ann["group"], &ann["admin"]), (&json!(["noc", "ops"]), &Value::Null));
+        assert_eq!(user.title(), "the user ann of noc, ops");
+        assert!(of("add bob admin").is_ok_and(|bob| bob.title() == "the administrator bob"));
+        for wrong in ["", "add", "ann", "add ann group", "add ann secret"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
     }
 }

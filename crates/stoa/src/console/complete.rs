@@ -1,26 +1,30 @@
 //! Completion at the console, for Tab and `?`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 use stoa_api::v1::Store;
 use stoa_console::completion::{self, Completion, Tree};
-use stoa_console::line;
 use stoa_console::session::{Session, Which};
+use stoa_console::{line, words};
 
 use super::configure::{self, State};
 use super::{operate, pipe};
+use crate::failure::Failure;
 use crate::operator::{SocketArgument, block_on};
 
 thread_local! {
     /// The mode of the next line. The editor owns the completer and runs on this thread.
     static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
+    /// Number of the line that is typed.
+    static LINE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Sets the mode of the next line.
 pub fn set_state(state: Option<State>) {
     STATE.set(state);
+    LINE.set(LINE.get() + 1);
 }
 
 /// The commands of a mode, with a short help.
@@ -37,8 +41,8 @@ pub fn help(is_configuring: bool) -> String {
 /// The completer of the line editor.
 pub struct ConsoleCompleter {
     socket: PathBuf,
-    /// The candidate, requested once per line, with the line that it was requested for.
-    candidate: Option<(String, Tree)>,
+    /// The candidate, requested once per line, with the number of the line.
+    candidate: Option<(u64, Tree)>,
 }
 
 impl ConsoleCompleter {
@@ -46,35 +50,29 @@ impl ConsoleCompleter {
         ConsoleCompleter { socket, candidate: None }
     }
 
-    fn tree(&mut self, line: &str) -> Option<&Tree> {
-        // A line that only grows needs the same configuration.
-        let is_cached =
-            self.candidate.as_ref().is_some_and(|(before, _)| line.starts_with(before.as_str()));
-        if !is_cached {
+    fn tree(&mut self) -> Option<&Tree> {
+        let line = LINE.get();
+        if self.candidate.as_ref().is_none_or(|(number, _)| *number != line) {
             let socket = SocketArgument::new(Some(self.socket.clone()));
             let tree = block_on(async {
                 let mut session = Session::new(socket.connect().await?, true);
                 Ok(session.tree(Which::Store(Store::Candidate)).await?)
             });
-            self.candidate = tree.ok().map(|tree| (line.to_owned(), tree));
+            self.candidate = tree.ok().map(|tree| (line, tree));
         }
         self.candidate.as_ref().map(|(_, tree)| tree)
     }
 
     /// Configuration mode.
-    fn configuration_offers(
-        &mut self,
-        line: &str,
-        before: &[String],
-        state: &State,
-    ) -> Vec<Completion> {
+    fn configuration_offers(&mut self, before: &[String], state: &State) -> Vec<Completion> {
         let Some((command, rest)) = before.split_first() else {
             return listed(&configure::COMMANDS);
         };
         let words: Vec<String> = state.above.iter().chain(rest).cloned().collect();
-        match command.as_str() {
-            "set" | "delete" | "show" | "edit" => {
-                let tree = self.tree(line);
+        match configure::named(command).unwrap_or_default() {
+            "set" | "delete" | "show" | "edit" | "copy" | "rename" | "activate" | "deactivate"
+            | "annotate" => {
+                let tree = self.tree();
                 let there = |path: &str| {
                     tree.map(|tree| completion::configured(tree, path)).unwrap_or_default()
                 };
@@ -86,7 +84,14 @@ impl ConsoleCompleter {
                 ("force", "Commit even if this cuts off your shell"),
                 ("overwrite", "Commit even if the startup file was edited by hand"),
                 ("cancel", "Roll back an unconfirmed commit"),
+                ("check", "Validate the candidate and change nothing"),
             ]),
+            "load" => listed(&[
+                ("merge", "Add to the candidate"),
+                ("replace", "Replace the candidate"),
+                ("terminal", "Read lines until a line with a single . or Ctrl-D"),
+            ]),
+            "user" => listed(&[("add", "Ask for a password and add a user to the candidate")]),
             "run" => operational_offers(rest),
             _ => Vec::new(),
         }
@@ -102,13 +107,19 @@ fn listed(words: &[(&str, &str)]) -> Vec<Completion> {
 
 /// Operational mode: the commands of the shell with their subcommands and options.
 fn operational_offers(before: &[String]) -> Vec<Completion> {
-    let Some((first, rest)) = before.split_first() else { return listed(&operate::COMMANDS) };
-    let first = if first == "monitor" { "show" } else { first.as_str() };
+    let Some((_, rest)) = before.split_first() else { return listed(&operate::COMMANDS) };
+    let first = match operate::named(before).unwrap_or_default() {
+        "monitor" => "show",
+        other => other,
+    };
     let command_line = crate::command_line();
     let mut found = command_line.find_subcommand(first);
+    let mut above = Vec::new();
     for word in rest {
-        let below = found.and_then(|command| command.find_subcommand(word));
-        found = below.or(found);
+        if let Some(below) = found.and_then(|command| below(command, word)) {
+            above.extend(found);
+            found = Some(below);
+        }
     }
     let Some(command) = found else { return Vec::new() };
     let about =
@@ -117,12 +128,32 @@ fn operational_offers(before: &[String]) -> Vec<Completion> {
     let mut offers: Vec<_> = subcommands
         .map(|it| Completion { word: it.get_name().to_owned(), help: about(it) })
         .collect();
-    let options = command.get_arguments().filter_map(|argument| {
-        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let about_argument =
+        |argument: &clap::Arg| argument.get_help().map(ToString::to_string).unwrap_or_default();
+    offers.extend(command.get_positionals().map(|argument| {
+        let name = argument.get_value_names().and_then(|names| names.first());
+        let name = name.map_or_else(|| argument.get_id().to_string(), ToString::to_string);
+        Completion { word: format!("<{}>", name.to_lowercase()), help: about_argument(argument) }
+    }));
+    let global = above.iter().flat_map(|command| command.get_arguments());
+    let global = global.filter(|argument| argument.is_global_set());
+    let options = command.get_arguments().chain(global).filter_map(|argument| {
+        let help = about_argument(argument);
         Some(Completion { word: format!("--{}", argument.get_long()?), help })
     });
     offers.extend(options);
     offers
+}
+
+/// The subcommand that a word means.
+fn below<'a>(command: &'a clap::Command, word: &str) -> Option<&'a clap::Command> {
+    let is_it = |found: &&clap::Command| {
+        let names = std::iter::once(found.get_name()).chain(found.get_all_aliases());
+        !found.is_hide_set() && names.into_iter().any(|name| name.starts_with(word))
+    };
+    let mut found = command.get_subcommands().filter(is_it);
+    let first = found.next().filter(|_| found.next().is_none());
+    command.find_subcommand(word).or(first)
 }
 
 impl Completer for ConsoleCompleter {
@@ -132,11 +163,41 @@ impl Completer for ConsoleCompleter {
 }
 
 impl ConsoleCompleter {
+    /// What can come at the end of a line, with a short help; for `?`.
+    pub fn help_at(&mut self, line: &str) -> String {
+        let (_, offers) = self.offers(line);
+        let width = offers.iter().map(|offer| offer.word.chars().count()).max().unwrap_or_default();
+        let lines = offers.iter().map(|offer| {
+            let text = format!("  {:<width$}  {}", offer.word, offer.help.replace('\n', " "));
+            text.trim_end().to_owned()
+        });
+        let lines: Vec<String> = lines.collect();
+        match (lines.is_empty(), unknown(line)) {
+            (false, _) => lines.join("\n"),
+            (true, Some(cause)) => format!("  {cause}"),
+            (true, None) => "  <Enter>  Nothing more can follow".to_owned(),
+        }
+    }
+
     fn suggestions(&mut self, line: &str, pos: usize) -> Vec<Suggestion> {
         let line = line.get(..pos).unwrap_or(line);
+        let (begin, offers) = self.offers(line);
+        let suggestion = |offer: Completion| Suggestion {
+            value: if offer.is_word() { line::quoted(&offer.word) } else { String::new() },
+            display_override: (!offer.is_word()).then(|| offer.word.clone()),
+            append_whitespace: offer.is_word(),
+            description: Some(offer.help).filter(|help| !help.is_empty()),
+            span: Span::new(begin, pos),
+            ..Suggestion::default()
+        };
+        offers.into_iter().map(suggestion).collect()
+    }
+
+    /// The words that can stand at the end of a line, and where the last word begins.
+    fn offers(&mut self, line: &str) -> (usize, Vec<Completion>) {
         let is_new_word = line.is_empty() || line.ends_with(char::is_whitespace);
         let begin = match is_new_word {
-            true => pos,
+            true => line.len(),
             false => line.rfind(char::is_whitespace).map_or(0, |at| at + 1),
         };
         let part = &line[begin..];
@@ -144,9 +205,11 @@ impl ConsoleCompleter {
             Some(bar) if line[bar + 1..begin].trim().is_empty() => listed(&pipe::PIPES),
             Some(_) => Vec::new(),
             None => {
-                let Ok(before) = line::split(&line[..begin]) else { return Vec::new() };
+                let Ok(before) = line::split(&line[..begin]) else {
+                    return (begin, Vec::new());
+                };
                 match STATE.with_borrow(Clone::clone) {
-                    Some(state) => self.configuration_offers(&line[..begin], &before, &state),
+                    Some(state) => self.configuration_offers(&before, &state),
                     None => operational_offers(&before),
                 }
             }
@@ -156,15 +219,28 @@ impl ConsoleCompleter {
             // A placeholder, such as <name>.
             false => part.is_empty(),
         };
-        let suggestion = |offer: Completion| Suggestion {
-            value: if offer.is_word() { line::quoted(&offer.word) } else { String::new() },
-            display_override: (!offer.is_word()).then(|| offer.word.clone()),
-            append_whitespace: offer.is_word(),
-            description: Some(offer.help).filter(|help| !help.is_empty()),
-            span: Span::new(begin, pos),
-            ..Suggestion::default()
-        };
-        offers.into_iter().filter(fits).map(suggestion).collect()
+        (begin, offers.into_iter().filter(fits).collect())
+    }
+}
+
+/// Why nothing can follow a line: its first wrong word.
+fn unknown(line: &str) -> Option<String> {
+    let words = line::split(line).ok()?;
+    let (first, rest) = words.split_first()?;
+    let failure = match STATE.with_borrow(Clone::clone) {
+        Some(state) => {
+            let whole: Vec<String> = state.above.iter().chain(rest).cloned().collect();
+            let is_path = |name: &str| ["set", "delete", "show", "edit"].contains(&name);
+            match configure::named(first) {
+                Ok(name) if is_path(name) => return Some(words::parse(&whole).err()?.to_string()),
+                named => named.err()?,
+            }
+        }
+        None => operate::named(&words).err()?,
+    };
+    match failure {
+        Failure::Message(text) => Some(text),
+        _ => None,
     }
 }
 
@@ -196,6 +272,29 @@ mod tests {
         let above = Some(State { above: vec!["system".into(), "workers".into()] });
         assert_eq!(offered(above, "set cou"), ["count"]);
         assert_eq!(offered(top(), "set interfaces interface "), ["<name>"]);
+    }
+
+    #[test]
+    fn abbreviated_words_are_completed_and_explained() {
+        assert!(offered(None, "sh int --").contains(&"--json".to_owned()));
+        let top = || Some(State::default());
+        assert_eq!(offered(top(), "se int int lan ipv4 mt"), ["mtu"]);
+        let mut completer = ConsoleCompleter::new(PathBuf::from("/nowhere/stoa.sock"));
+        set_state(top());
+        let help = completer.help_at("set interfaces interface lan en");
+        assert!(help.contains("  enabled  ") && !help.contains("description"), "{help}");
+        let help = completer.help_at("set interfaces interface ");
+        assert!(help.starts_with("  <name>  "), "{help}");
+        let help = completer.help_at("set interfaces interface lan enabled true ");
+        assert!(help.contains("<Enter>"), "{help}");
+        let help = completer.help_at("set interfaces interface lan adress ");
+        assert!(help.contains("there is no \"adress\""), "{help}");
+        set_state(None);
+        let help = completer.help_at("show ro");
+        assert!(help.contains("route-sources  ") && help.contains("routes  "), "{help}");
+        assert!(!help.contains("interfaces"), "{help}");
+        assert!(completer.help_at("show routes ").contains("<address|prefix>"));
+        assert!(completer.help_at("sow ").contains("no command \"sow\""));
     }
 
     #[test]

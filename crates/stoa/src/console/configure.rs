@@ -3,21 +3,28 @@
 use std::io::Write;
 
 use stoa_api::v1::{CompareRequest, LockReply, Store};
-use stoa_console::commit::{Commit, report};
+use stoa_console::commit::{Commit, checked, report};
 use stoa_console::session::{Format, Session, Which};
-use stoa_console::words;
+use stoa_console::{abbreviation, synonyms, words};
 use tokio::runtime::Runtime;
 use tonic::Streaming;
 
 use super::pipe::{self, Pipe};
+use crate::ask;
+use crate::commands::NewUser;
 use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
 use crate::show;
 
 /// Commands of configuration mode, with a short help.
-pub const COMMANDS: [(&str, &str); 15] = [
+pub const COMMANDS: [(&str, &str); 21] = [
     ("set", "Set a value"),
     ("delete", "Remove a node"),
+    ("copy", "Copy a list entry: `copy interfaces interface eth0 to eth1`"),
+    ("rename", "Rename a list entry: `rename interfaces interface eth0 to eth1`"),
+    ("deactivate", "Take a node out of effect and keep it"),
+    ("activate", "Put a deactivated node back"),
+    ("annotate", "Write a text about a node; `show` prints it above the node"),
     ("show", "Show the candidate, or a part of it"),
     ("edit", "Enter a node: words are relative to it"),
     ("up", "Go up one level"),
@@ -27,11 +34,36 @@ pub const COMMANDS: [(&str, &str); 15] = [
     ("rollback", "Copy an earlier configuration into the candidate"),
     ("discard", "Discard the uncommitted changes"),
     ("history", "Show past configurations"),
-    ("load", "Load a file into the candidate; `load merge FILE` adds to it"),
+    (
+        "load",
+        "Load a file into the candidate: `load merge FILE` or `terminal` adds, `load replace` replaces",
+    ),
     ("save", "Write the candidate into a new file"),
+    ("user", "Add a user with a password: `user add NAME [admin] [group GROUP]...`"),
     ("run", "Run a command of operational mode"),
     ("exit", "Go up all levels, or leave configuration mode"),
 ];
+
+/// The command that a word means: whole, or any unique beginning.
+pub fn named(word: &str) -> Result<&'static str, Failure> {
+    let names = COMMANDS.iter().map(|(name, _)| *name);
+    abbreviation::resolve(word, names.clone()).map_err(|several| {
+        let fix = match (synonyms::configuration(word), several.is_empty()) {
+            (Some(usual), true) => format!("use `{usual}`"),
+            (_, false) => format!("it is ambiguous: use {}", several.join(" or ")),
+            _ => {
+                let names = names.collect::<Vec<_>>().join(", ");
+                format!("use one of {names}; `run COMMAND` runs others")
+            }
+        };
+        Failure::Message(format!("no command \"{word}\" in configuration mode; {fix}"))
+    })
+}
+
+fn load_usage() -> Failure {
+    let text = "use `load merge FILE`, `load replace FILE`, `load merge terminal` or `load replace terminal`";
+    Failure::Message(text.into())
+}
 
 /// The state that the prompt and the completer need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,10 +130,11 @@ impl ConfigurationMode {
 
     /// Runs a command line.
     pub fn execute(&mut self, line: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
-        let (command, rest) = line.split_first().expect("the line has a word");
+        let (word, rest) = line.split_first().expect("the line has a word");
+        let command = named(word)?;
         let words = self.absolute(rest);
         let Self { runtime, session, .. } = self;
-        match command.as_str() {
+        match command {
             "set" => runtime.block_on(session.set(&words))?,
             "delete" => {
                 if words.is_empty() {
@@ -110,11 +143,21 @@ impl ConfigurationMode {
                 }
                 runtime.block_on(session.delete(&words))?;
             }
+            "copy" => runtime.block_on(session.copy(&words))?,
+            "rename" => runtime.block_on(session.rename(&words))?,
+            "deactivate" => runtime.block_on(session.deactivate(&words))?,
+            "activate" => runtime.block_on(session.activate(&words))?,
+            "annotate" => runtime.block_on(session.annotate(&words))?,
+            "user" => {
+                let user = NewUser::of(rest)?.asked()?;
+                runtime.block_on(session.load(&user.body(), true))?;
+            }
             "show" => return self.show(&words, pipes),
             "compare" => return self.compare(pipes),
             "edit" => {
-                words::to_delete(&words).map_err(|error| Failure::Message(error.to_string()))?;
-                self.state.above = words;
+                let wrong = |error: words::Error| Failure::Message(error.to_string());
+                words::to_delete(&words).map_err(wrong)?;
+                self.state.above = words::parse(&words).map_err(wrong)?.words;
             }
             "up" => {
                 // A level is a node name with its keys.
@@ -127,8 +170,11 @@ impl ConfigurationMode {
             }
             "top" => self.state.above.clear(),
             "commit" => {
-                let reply = runtime.block_on(session.commit(Commit::of(rest)?))?;
-                show::print(&report(&reply).join("\n"))?;
+                let commit = Commit::of(rest)?;
+                let is_check = commit.is_check;
+                let reply = runtime.block_on(session.commit(commit))?;
+                let lines = if is_check { checked(&reply) } else { report(&reply) };
+                show::print(&lines.join("\n"))?;
             }
             "rollback" => {
                 let back = rest.first().map_or(Ok(0), |word| word.parse());
@@ -148,13 +194,8 @@ impl ConfigurationMode {
             }
             "load" => self.load(rest)?,
             "save" => self.save(rest)?,
-            other => {
-                let names: Vec<_> = COMMANDS.iter().map(|(name, _)| *name).collect();
-                return Err(Failure::Message(format!(
-                    "no command \"{other}\" in configuration mode; use one of {}; `run COMMAND` runs others",
-                    names.join(", ")
-                )));
-            }
+            // The console itself runs them.
+            _ => {}
         }
         Ok(())
     }
@@ -177,21 +218,23 @@ impl ConfigurationMode {
 
     fn compare(&mut self, pipes: &[Pipe]) -> Result<(), Failure> {
         let changes = self.runtime.block_on(self.session.compare(CompareRequest::default()))?;
-        let lines: Vec<_> = changes.iter().map(stoa_console::show::change).collect();
+        let lines = stoa_console::show::changes(&changes);
         pipe::write(&lines.join("\n"), pipes, &mut std::io::stdout().lock())
     }
 
     fn load(&mut self, rest: &[String]) -> Result<(), Failure> {
-        let (is_merged, file) = match rest {
-            [word, file] if word == "merge" => (true, file),
-            [file] => (false, file),
-            _ => {
-                return Err(Failure::Message(
-                    "`load` needs one file: `load FILE` or `load merge FILE`".into(),
-                ));
-            }
+        let (word, file) = match rest {
+            [word, file] => (word.as_str(), file),
+            [file] => ("replace", file),
+            _ => return Err(load_usage()),
         };
-        let text = std::fs::read_to_string(file).map_err(|error| Failure::context(file, error))?;
+        let ways = ["merge", "replace", "override"];
+        let way = abbreviation::resolve(word, ways.into_iter()).map_err(|_| load_usage())?;
+        let is_merged = way == "merge";
+        let text = match file.as_str() {
+            "terminal" => ask::lines()?,
+            file => std::fs::read_to_string(file).map_err(|error| Failure::context(file, error))?,
+        };
         self.runtime.block_on(self.session.load(&text, is_merged))?;
         Ok(())
     }

@@ -10,13 +10,13 @@ mod operate;
 mod pipe;
 mod prompt;
 
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use reedline::{
-    ColumnarMenu, Emacs, KeyCode, KeyModifiers, MenuBuilder, Reedline, ReedlineEvent, ReedlineMenu,
-    Signal, default_emacs_keybindings,
+    ColumnarMenu, EditCommand, Emacs, KeyCode, KeyModifiers, MenuBuilder, Reedline, ReedlineEvent,
+    ReedlineMenu, Signal, default_emacs_keybindings,
 };
 use stoa_console::line;
 
@@ -42,11 +42,14 @@ pub(crate) enum Step {
 pub(crate) struct Console {
     socket: SocketArgument,
     configuration_mode: Option<ConfigurationMode>,
+    /// For `?`.
+    completer: complete::ConsoleCompleter,
 }
 
 /// Runs until the input ends or the user exits.
 pub fn run(socket: SocketArgument) -> Outcome {
-    let console = Console { socket, configuration_mode: None };
+    let completer = complete::ConsoleCompleter::new(socket.path());
+    let console = Console { socket, configuration_mode: None, completer };
     match std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
         true => console.run_interactive(),
         false => console.run_lines(),
@@ -56,9 +59,15 @@ pub fn run(socket: SocketArgument) -> Outcome {
 impl Console {
     /// Runs the lines of a file or a pipe, up to the first that fails.
     fn run_lines(mut self) -> Outcome {
-        for line in std::io::stdin().lock().lines() {
-            let line = line.map_err(|error| Failure::context("standard input", error))?;
-            if let Step::Exit = self.execute(&line)? {
+        loop {
+            let mut line = String::new();
+            // Without a lock that outlives the line, because commands read from standard input, too.
+            let read = std::io::stdin().read_line(&mut line);
+            if read.map_err(|error| Failure::context("standard input", error))? == 0 {
+                break;
+            }
+            self.set_state();
+            if let Step::Exit = self.execute(line.trim_end_matches(['\r', '\n']))? {
                 break;
             }
         }
@@ -72,8 +81,7 @@ impl Console {
             "Stoa. Tab or ? lists what can come next, `configure` enters configuration mode, `exit` leaves.",
         )?;
         loop {
-            let state = self.configuration_mode.as_ref().map(ConfigurationMode::state);
-            complete::set_state(state.clone());
+            let state = self.set_state();
             let signal = editor.read_line(&prompt::ConsolePrompt::new(state));
             match signal.map_err(|error| Failure::context("the terminal", error))? {
                 Signal::Success(line) => match self.execute(&line) {
@@ -85,6 +93,8 @@ impl Console {
                     }
                 },
                 Signal::CtrlC => {}
+                // The line stays in the editor.
+                Signal::HostCommand(_) => self.help_at_cursor(&mut editor)?,
                 _ => match self.exit()? {
                     Step::Continue => {}
                     Step::Exit => return Ok(ExitCode::SUCCESS),
@@ -95,30 +105,53 @@ impl Console {
 
     /// Runs a line.
     fn execute(&mut self, line: &str) -> Result<Step, Failure> {
+        if let Some(before) = asks(line) {
+            show::print(&self.completer.help_at(before))?;
+            return Ok(Step::Continue);
+        }
         let (line, pipes) = pipe::split(line)?;
         let unclosed = |quote| Failure::Message(format!("{line}: a {quote} is not closed"));
         let words = line::split(line).map_err(unclosed)?;
         let Some(first) = words.first() else { return Ok(Step::Continue) };
-        match (first.as_str(), self.configuration_mode.is_some()) {
-            (comment, _) if comment.starts_with('#') => Ok(Step::Continue),
-            ("exit" | "quit", _) => self.exit(),
-            ("help" | "?", is_configuring) => {
+        let is_configuring = self.configuration_mode.is_some();
+        let command = match first.as_str() {
+            comment if comment.starts_with('#') => return Ok(Step::Continue),
+            "help" => {
                 show::print(&complete::help(is_configuring))?;
-                Ok(Step::Continue)
+                return Ok(Step::Continue);
             }
-            ("configure", false) => {
+            "quit" | "end" | "logout" => "exit",
+            word if is_configuring => configure::named(word)?,
+            _ => operate::named(&words)?,
+        };
+        match (command, &mut self.configuration_mode) {
+            ("exit", _) => return self.exit(),
+            ("configure", None) => {
                 self.configuration_mode = Some(ConfigurationMode::begin(&self.socket)?);
-                Ok(Step::Continue)
             }
-            ("run", true) => {
-                operate::run(&self.socket, &words[1..], &pipes).map(|()| Step::Continue)
-            }
-            (_, true) => {
-                let mode = self.configuration_mode.as_mut().expect("the match found it");
-                mode.execute(&words, &pipes).map(|()| Step::Continue)
-            }
-            (_, false) => operate::run(&self.socket, &words, &pipes).map(|()| Step::Continue),
+            ("run", Some(_)) => operate::run(&self.socket, &words[1..], &pipes)?,
+            (_, Some(mode)) => mode.execute(&words, &pipes)?,
+            (_, None) => operate::run(&self.socket, &words, &pipes)?,
         }
+        Ok(Step::Continue)
+    }
+
+    /// Tells the completers the mode of the next line.
+    fn set_state(&self) -> Option<configure::State> {
+        let state = self.configuration_mode.as_ref().map(ConfigurationMode::state);
+        complete::set_state(state.clone());
+        state
+    }
+
+    /// Prints what can come at the cursor. Inside quotes, `?` is a character like any other.
+    fn help_at_cursor(&mut self, editor: &mut Reedline) -> Result<(), Failure> {
+        let line = editor.current_buffer_contents();
+        let line = line.get(..editor.current_insertion_point()).unwrap_or(line).to_owned();
+        if line::split(&line).is_err() {
+            editor.run_edit_commands(&[EditCommand::InsertChar('?')]);
+            return Ok(());
+        }
+        Ok(show::print(&format!("?\n{}", self.completer.help_at(&line)))?)
     }
 
     /// Leaves configuration mode one step, or the console.
@@ -135,7 +168,14 @@ impl Console {
     }
 }
 
-/// The line editor: history in the user's folder, completion on Tab and `?`.
+/// The line before a `?` that stands as its last word.
+fn asks(line: &str) -> Option<&str> {
+    let before = line.trim_end().strip_suffix('?')?;
+    let is_word = before.is_empty() || before.ends_with(char::is_whitespace);
+    (is_word && line::split(before).is_ok()).then_some(before)
+}
+
+/// The line editor: history in the user's folder, completion on Tab, help on `?`.
 fn editor(socket: &std::path::Path) -> Result<Reedline, Failure> {
     let menu = ColumnarMenu::default().with_name(MENU).with_columns(1).with_column_padding(2);
     let mut keys = default_emacs_keybindings();
@@ -143,9 +183,10 @@ fn editor(socket: &std::path::Path) -> Result<Reedline, Failure> {
         ReedlineEvent::Menu(MENU.to_owned()),
         ReedlineEvent::MenuNext,
     ]);
-    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, open.clone());
-    keys.add_binding(KeyModifiers::NONE, KeyCode::Char('?'), open.clone());
-    keys.add_binding(KeyModifiers::SHIFT, KeyCode::Char('?'), open);
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, open);
+    let help = ReedlineEvent::ExecuteHostCommand("?".to_owned());
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Char('?'), help.clone());
+    keys.add_binding(KeyModifiers::SHIFT, KeyCode::Char('?'), help);
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
     let editor = Reedline::create()
         .with_completer(Box::new(complete::ConsoleCompleter::new(socket.to_owned())))

@@ -3,22 +3,25 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use stoa_console::{abbreviation, synonyms};
+
 use super::pipe::{self, Pipe};
 use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
 
 /// Commands of operational mode, with a short help.
-pub const COMMANDS: [(&str, &str); 14] = [
+pub const COMMANDS: [(&str, &str); 15] = [
     ("show", "Show state and counters"),
     ("monitor", "Like show, repeated every second"),
     ("top", "Show live rates of interfaces, nodes and workers"),
     ("trace", "Trace packets through the packet graph"),
     ("capture", "Capture frames of an interface"),
-    ("clear", "Remove the trace"),
+    ("clear", "Clear counters or the trace"),
     ("ping", "Ping a host"),
     ("traceroute", "Show the path to a host"),
     ("status", "Show version, processes and whether the configuration is applied"),
     ("doctor", "Check what this machine offers a router"),
+    ("user", "Add, list and set up users"),
     ("reload", "Read the startup file again and apply it"),
     ("compare", "Show what a commit would change"),
     ("configure", "Enter configuration mode"),
@@ -28,44 +31,46 @@ pub const COMMANDS: [(&str, &str); 14] = [
 /// Names of standard output.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// Programs of the system.
-const SYSTEM: [&str; 2] = ["ping", "traceroute"];
+/// Commands whose options are words here: `ping 192.0.2.1 source 10.0.0.1 df`.
+const WITH_WORDS: [&str; 2] = ["ping", "traceroute"];
+/// These options.
+const OPTIONS: [&str; 12] = [
+    "source",
+    "interface",
+    "vrf",
+    "size",
+    "df",
+    "timeout",
+    "count",
+    "interval",
+    "ttl",
+    "hops",
+    "ipv4",
+    "ipv6",
+];
 
 /// Runs a command; Ctrl-C ends it, not the console.
 pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
-    let Some((first, rest)) = words.split_first() else {
+    let Some((_, rest)) = words.split_first() else {
         return Err(Failure::Message(
             "`run` needs a command, such as `run show interfaces`".into(),
         ));
     };
-    if !COMMANDS.iter().any(|(name, _)| name == first) {
-        let names: Vec<_> = COMMANDS.iter().map(|(name, _)| *name).collect();
-        return Err(Failure::Message(format!(
-            "no command \"{first}\"; use one of {}",
-            names.join(", ")
-        )));
+    let first = named(words)?;
+    if first == "user" {
+        return user(socket, rest);
     }
-    let mut command =
-        match SYSTEM.contains(&first.as_str()) {
-            true => Command::new(first),
-            false => {
-                let program = std::env::current_exe();
-                Command::new(program.map_err(|error| {
-                    Failure::context("cannot find the file of this program", error)
-                })?)
-            }
-        };
-    match first.as_str() {
-        name if SYSTEM.contains(&name) => command.args(rest),
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::context("cannot find the file of this program", error))?;
+    let mut command = Command::new(program);
+    match first {
+        name if WITH_WORDS.contains(&name) => command.arg(first).args(rest.iter().map(option)),
         "monitor" => command.arg("show").args(rest).arg("--watch"),
-        "clear" => command.args(["trace", "clear"]).args(rest),
         _ => command.arg(first).args(rest),
     };
-    if !SYSTEM.contains(&first.as_str()) {
-        command.env("STOA_SOCKET", socket.path());
-        if pipes.contains(&Pipe::Json) {
-            command.arg("--json");
-        }
+    command.env("STOA_SOCKET", socket.path());
+    if pipes.contains(&Pipe::Json) {
+        command.arg("--json");
     }
     if first == "capture" && !pipes.is_empty() {
         command.args(text_option(rest)?);
@@ -79,6 +84,40 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     }
     let output = command.stderr(Stdio::inherit()).output().map_err(failed)?;
     pipe::write(&String::from_utf8_lossy(&output.stdout), pipes, &mut std::io::stdout().lock())
+}
+
+/// Runs `user` in this process, since it reads a password from the standard input of the console.
+fn user(socket: &SocketArgument, words: &[String]) -> Result<(), Failure> {
+    let mut line = vec!["stoa".to_owned(), "user".to_owned()];
+    line.extend(words.iter().cloned());
+    if words.first().is_some_and(|action| !"hash".starts_with(action.as_str())) {
+        line.extend(["--socket".to_owned(), socket.path().display().to_string()]);
+    }
+    match crate::command_of(&line) {
+        Ok(command) => command.execute().map(|_| ()),
+        // Help is no error.
+        Err(error) if !error.use_stderr() => Ok(crate::show::print(error.to_string().trim_end())?),
+        Err(error) => Err(Failure::Message(error.to_string().trim_end().to_owned())),
+    }
+}
+
+/// The command that the first word means: whole, or any unique beginning.
+pub fn named(words: &[String]) -> Result<&'static str, Failure> {
+    let first = words.first().map(String::as_str).unwrap_or_default();
+    let names = COMMANDS.iter().map(|(name, _)| *name);
+    abbreviation::resolve(first, names.clone()).map_err(|several| {
+        let fix = match (synonyms::command(words), several.is_empty()) {
+            (Some(usual), true) => format!("use `{usual}`"),
+            (_, false) => format!("it is ambiguous: use {}", several.join(" or ")),
+            _ => format!("use one of {}", names.collect::<Vec<_>>().join(", ")),
+        };
+        Failure::Message(format!("no command \"{first}\"; {fix}"))
+    })
+}
+
+/// A word of a line as the command gets it.
+fn option(word: &String) -> String {
+    if OPTIONS.contains(&word.as_str()) { format!("--{word}") } else { word.clone() }
 }
 
 /// The option that makes `capture` print text. With filters, its standard output is a pipe, so that it would write

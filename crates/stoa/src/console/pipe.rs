@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use stoa_console::abbreviation;
+
 use crate::failure::Failure;
 
 /// A filter after a `|`.
@@ -24,15 +26,24 @@ pub enum Pipe {
 }
 
 /// The filters, with a short help.
-pub const PIPES: [(&str, &str); 7] = [
+pub const PIPES: [(&str, &str); 8] = [
     ("match", "Show only lines with a text"),
     ("except", "Show only lines without a text"),
     ("count", "Count the lines"),
+    ("display", "Print json, xml or set"),
     ("json", "Print JSON"),
     ("xml", "Print XML (configurations)"),
     ("set", "Print lines of set (configurations)"),
     ("compare", "Show what a commit would change (configurations)"),
 ];
+
+/// What other routers and tools call them.
+const SYNONYMS: [(&str, &str); 3] =
+    [("include", "match"), ("grep", "match"), ("exclude", "except")];
+
+fn names() -> impl Iterator<Item = &'static str> + Clone {
+    PIPES.iter().map(|(name, _)| *name)
+}
 
 /// Splits a line into its command and its filters.
 pub fn split(line: &str) -> Result<(&str, Vec<Pipe>), Failure> {
@@ -62,7 +73,20 @@ fn parse(part: &str) -> Result<Pipe, Failure> {
     let unclosed = |quote| Failure::Message(format!("|{part}: a {quote} is not closed"));
     let words = stoa_console::line::split(part).map_err(unclosed)?;
     let words: Vec<_> = words.iter().map(String::as_str).collect();
-    Ok(match words.as_slice() {
+    let mut words = words.as_slice();
+    if let [first, rest @ ..] = words
+        && !rest.is_empty()
+        && abbreviation::resolve(first, names()) == Ok("display")
+    {
+        words = rest;
+    }
+    let (first, rest) = words.split_first().unwrap_or((&"", &[]));
+    let usual = SYNONYMS
+        .iter()
+        .find(|(usual, _)| first.len() > 1 && usual.starts_with(first))
+        .map(|(_, name)| *name);
+    let name = usual.or_else(|| abbreviation::resolve(first, names()).ok()).unwrap_or(first);
+    Ok(match [&[name], rest].concat().as_slice() {
         ["match", text] => Pipe::Match(text.to_lowercase()),
         ["except", text] => Pipe::Except(text.to_lowercase()),
         ["count"] => Pipe::Count,
@@ -71,7 +95,7 @@ fn parse(part: &str) -> Result<Pipe, Failure> {
         ["set"] => Pipe::Set,
         ["compare"] => Pipe::Compare,
         _ => {
-            let names: Vec<_> = PIPES.iter().map(|(word, _)| *word).collect();
+            let names: Vec<_> = names().collect();
             return Err(Failure::Message(format!(
                 "|{part}: no such filter; use one of {} (match and except need a text)",
                 names.join(", ")
@@ -115,6 +139,15 @@ mod tests {
         write("A|B\nNO a|b\nc\n", &pipes, &mut out).unwrap();
         write("A|B\nc\n", &pipes[..1], &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "1 lines\nA|B\n");
-        assert!(matches!(split("show | grep x"), Err(Failure::Message(_))));
+        assert!(matches!(split("show | sort x"), Err(Failure::Message(_))));
+    }
+
+    #[test]
+    fn filters_have_their_usual_names_too() {
+        let of = |line: &str| split(line).unwrap().1;
+        assert_eq!(of("show | display set | inc lan"), of("show | set | match lan"));
+        assert_eq!(of("show | grep lan | exclude wan"), of("show | match lan | except wan"));
+        assert_eq!(of("show | di js"), [Pipe::Json]);
+        assert!(split("show | display").is_err(), "it needs a format");
     }
 }

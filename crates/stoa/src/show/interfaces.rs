@@ -47,7 +47,7 @@ fn to_table(interfaces: &[InterfaceState]) -> Table {
     table
 }
 
-fn state(interface: &InterfaceState) -> &'static str {
+pub(super) fn state(interface: &InterfaceState) -> &'static str {
     match (interface.enabled, interface.up) {
         (false, _) => "disabled",
         (true, true) => "up",
@@ -56,7 +56,7 @@ fn state(interface: &InterfaceState) -> &'static str {
 }
 
 /// The driver of a port, or the tags and parent of a sub-interface; then cross-connect, host interface and options.
-fn on(interface: &InterfaceState) -> String {
+pub(super) fn on(interface: &InterfaceState) -> String {
     let mut on = driver_or_parent(interface);
     for (label, value) in
         [("to", &interface.cross_connect), ("host interface", &interface.host_interface)]
@@ -93,7 +93,7 @@ fn driver_or_parent(interface: &InterfaceState) -> String {
     format!("vlan {} on {}", tags.join("."), interface.parent)
 }
 
-fn json(interface: &InterfaceState) -> Value {
+pub(super) fn json(interface: &InterfaceState) -> Value {
     let tag = |tag: &Option<Tag>| {
         tag.as_ref().map(|tag| json!({ "tpid": format!("{:#06x}", tag.tpid), "vid": tag.vid }))
     };
@@ -121,12 +121,15 @@ fn json(interface: &InterfaceState) -> Value {
         "software_rss": interface.software_rss,
         "ip4_options": interface.ip4_options,
         "ip6_options": interface.ip6_options,
+        "created_unix_s": interface.created_unix_s,
+        "changed_unix_s": interface.changed_unix_s,
+        "cleared_unix_s": (interface.cleared_unix_s > 0).then_some(interface.cleared_unix_s),
     });
     with_counters(state, INTERFACES, interface, last)
 }
 
 /// An address, with its state if it is not preferred.
-fn with_state(own: &Address) -> String {
+pub(super) fn with_state(own: &Address) -> String {
     match own.state.as_str() {
         "" | "preferred" => own.to_string(),
         state => format!("{own} ({state})"),
@@ -218,7 +221,7 @@ mod tests {
             keys.join(" "),
             "name index driver parent vrf outer inner enabled up mac mtu address_states addresses rx_packets rx_bytes \
                     tx_packets tx_bytes rx_drops rx_missed tx_drops detail rx_queues tx_queues host_interface cross_connect \
-                    software_rss ip4_options ip6_options"
+                    software_rss ip4_options ip6_options created_unix_s changed_unix_s cleared_unix_s"
         );
     }
 }

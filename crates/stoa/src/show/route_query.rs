@@ -72,7 +72,8 @@ impl RouteQuery<'_> {
         {
             let family = self.family;
             return Err(Failure::Usage(format!(
-                "{address} is not an IPv{family} address: leave --family {family} out"
+                "{address} is not an IPv{family} address: leave --family {family} out, or use \
+                 `show ip route` for IPv4 and `show ipv6 route` for IPv6"
             )));
         }
         Ok(ListRoutesRequest {

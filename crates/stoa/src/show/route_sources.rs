@@ -72,8 +72,27 @@ pub(super) fn session(route_source: &RouteSourceState) -> &str {
     if route_source.is_open { &route_source.session } else { "not open" }
 }
 
-/// Why route sources are not open or have no session, which route was not imported last, and which gateways are
-/// unresolved.
+/// How many routes are stale, and when they are removed; `None`: there are none.
+pub(super) fn countdown(route_source: &RouteSourceState) -> Option<String> {
+    let left = duration(route_source.stale_time_left_s?.into());
+    Some(match route_source.stale {
+        1 => format!("1 stale route is removed in {left} unless a daemon reports it again"),
+        stale => {
+            let stale = number(stale);
+            format!("{stale} stale routes are removed in {left} unless a daemon reports them again")
+        }
+    })
+}
+
+/// How many connections were refused, and why the last one was; `None`: none since the session began.
+pub(super) fn refused(route_source: &RouteSourceState) -> Option<String> {
+    let refused = number(route_source.refused_connections);
+    let last = &route_source.last_refusal;
+    (!last.is_empty()).then(|| format!("{refused} refused connections, the last one: {last}"))
+}
+
+/// Why route sources are not open or have no session, which route was not imported last, how many routes are stale, who
+/// was refused, and which gateways are unresolved.
 pub(super) fn reasons(
     route_sources: &[RouteSourceState],
     out: &mut dyn Write,
@@ -81,6 +100,12 @@ pub(super) fn reasons(
     for route_source in route_sources {
         if !route_source.reason.is_empty() {
             writeln!(out, "{}: {}", route_source.name, route_source.reason)?;
+        }
+        if let Some(countdown) = countdown(route_source) {
+            writeln!(out, "{}: {countdown}", route_source.name)?;
+        }
+        if let Some(refused) = refused(route_source) {
+            writeln!(out, "{}: {refused}", route_source.name)?;
         }
         for gateway in &route_source.unresolved {
             let routes = number(gateway.routes.into());
@@ -111,6 +136,9 @@ pub(super) fn json(route_source: &RouteSourceState) -> Value {
         "ip4_routes": route_source.ip4_routes,
         "ip6_routes": route_source.ip6_routes,
         "stale": route_source.stale,
+        "stale_time_left_s": route_source.stale_time_left_s,
+        "refused_connections": route_source.refused_connections,
+        "last_refusal": (!route_source.last_refusal.is_empty()).then_some(&route_source.last_refusal),
         "waiting": route_source.waiting,
         "not_imported": route_source.not_imported,
         "malformed": route_source.malformed,
@@ -151,5 +179,35 @@ mod tests {
         assert_eq!(String::from_utf8(below).unwrap(), format!("second: {reason}\n"));
         let shown = json(&route_sources[1]);
         assert_eq!((&shown["open"], &shown["reason"]), (&json!(false), &json!(reason)));
+    }
+
+    #[test]
+    fn stale_routes_and_refused_connections_are_explained() {
+        let refusal = "user ann is not permitted: add it to peer-user, if it is the daemon's";
+        let ended = RouteSourceState {
+            name: "frr".into(),
+            session: "ended".into(),
+            is_open: true,
+            reason: "zebra has closed the connection".into(),
+            stale: 901_899,
+            stale_time_left_s: Some(103),
+            refused_connections: 4,
+            last_refusal: refusal.into(),
+            ..RouteSourceState::default()
+        };
+        let mut below = Vec::new();
+        reasons(std::slice::from_ref(&ended), &mut below).unwrap_or_else(|_| panic!("not written"));
+        let expected = format!(
+            "frr: zebra has closed the connection\n\
+             frr: 901,899 stale routes are removed in 1 min 43 s unless a daemon reports them again\n\
+             frr: 4 refused connections, the last one: {refusal}\n"
+        );
+        assert_eq!(String::from_utf8(below).unwrap(), expected);
+        let shown = json(&ended);
+        assert_eq!(
+            (&shown["stale_time_left_s"], &shown["last_refusal"]),
+            (&json!(103), &json!(refusal))
+        );
+        assert!(json(&RouteSourceState::default())["stale_time_left_s"].is_null());
     }
 }

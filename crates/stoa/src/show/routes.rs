@@ -5,9 +5,9 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
-use stoa_api::text::ip_text;
+use stoa_api::text::{by_number, ip_text};
 use stoa_api::v1::route::Action;
-use stoa_api::v1::{NextHop, Path, RouteState, Special};
+use stoa_api::v1::{CountRoutesRequest, NextHop, Path, RouteCount, RouteState, Special};
 
 use super::route_query::RouteQuery;
 use super::{count, number, table, write};
@@ -51,25 +51,61 @@ pub async fn show(
     drop(routes);
     if shown.is_empty() {
         writeln!(out, "{}", query.empty_message())?;
-        return Ok(());
+        return other_vrfs(client, query, out).await;
     }
     write(&to_table(&shown), out)?;
     reasons(&shown, out)?;
     if shown.iter().any(|route| route.packets > 0) {
         writeln!(
             out,
-            "Packets and bytes belong to the gateways: routes with the same gateways show the same numbers."
+            "Packets and bytes belong to the gateways: routes with the same gateways show the same numbers. Those of a \
+             connected subnet are its neighbours'."
         )?;
     }
     if has_more {
         writeln!(
             out,
             "Only the first {} routes are shown. Use --json for all routes, an address or prefix to select some, or \
-             `stoa show state /ietf-routing:routing` to count them.",
+             `stoa show routes summary` to count them.",
             number(ROW_LIMIT as u64)
         )?;
     }
+    other_vrfs(client, query, out).await
+}
+
+/// Maximum number of VRFs that are named.
+const VRFS_LIMIT: usize = 10;
+
+/// Says which other VRFs have routes.
+async fn other_vrfs(
+    client: &mut Client,
+    query: &RouteQuery<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if query.vrf != "all" && !query.inactive {
+        let counts = client.count_routes(CountRoutesRequest {}).await?.into_inner().counts;
+        if let Some(text) = vrfs_text(&counts, query.vrf) {
+            writeln!(out, "{text}")?;
+        }
+    }
     Ok(())
+}
+
+fn vrfs_text(counts: &[RouteCount], shown: &str) -> Option<String> {
+    let others = counts.iter().filter(|it| it.routes > 0 && it.vrf != shown);
+    let mut names: Vec<&str> =
+        others.map(|it| if it.vrf.is_empty() { "default" } else { it.vrf.as_str() }).collect();
+    names.sort_by(|one, other| by_number(one, other));
+    names.dedup();
+    let more = names.len().saturating_sub(VRFS_LIMIT);
+    names.truncate(VRFS_LIMIT);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names = names.join(", ");
+    (!names.is_empty()).then(|| {
+        format!(
+            "These VRFs have routes, too: {names}{more}. `--vrf NAME` or `--vrf all` shows them."
+        )
+    })
 }
 
 fn to_table(routes: &[RouteState]) -> Table {
@@ -292,6 +328,18 @@ mod tests {
             (&json!("frr"), &json!("partly active"))
         );
         assert_eq!((&shown["backup"], &shown["stale"]), (&json!(true), &json!(true)));
+    }
+
+    #[test]
+    fn other_vrfs_with_routes_are_named() {
+        let of =
+            |vrf: &str, routes| RouteCount { vrf: vrf.into(), routes, ..RouteCount::default() };
+        let counts =
+            [of("", 4), of("red", 2), of("red", 1), of("blue", 0), of("v10", 1), of("v9", 1)];
+        let text = vrfs_text(&counts, "").unwrap();
+        assert!(text.starts_with("These VRFs have routes, too: red, v9, v10. "), "{text}");
+        assert!(vrfs_text(&counts, "red").unwrap().contains("default, v9, v10"));
+        assert_eq!(vrfs_text(&counts[..1], ""), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use stoa_api::v1::StatusReply;
 
-use super::{duration, unix_s};
+use super::{duration, route_sources, unix_s};
 
 /// The status as text.
 pub fn text(status: &StatusReply) -> String {
@@ -28,6 +28,14 @@ pub fn text(status: &StatusReply) -> String {
     }
     for problem in &status.https_problems {
         lines.push(format!("  HTTPS          {problem}"));
+    }
+    for route_source in &status.lost_route_sources {
+        let (name, kind, reason) = (&route_source.name, &route_source.r#type, &route_source.reason);
+        lines.push(format!("  route source   {name} ({kind}): {reason}"));
+        let more = [route_sources::countdown(route_source), route_sources::refused(route_source)];
+        lines.extend(
+            more.into_iter().flatten().map(|more| format!("                 {name}: {more}")),
+        );
     }
     if status.supervisor_pid > 0 {
         lines.push(format!("  stoa run       process {}", status.supervisor_pid));
@@ -94,6 +102,8 @@ pub fn json(status: &StatusReply) -> Value {
         "confirm_by_unix_ms": (status.confirm_by_unix_ms > 0).then_some(status.confirm_by_unix_ms),
         "unconfirmed_author": by_whom,
         "https_problems": status.https_problems,
+        "lost_route_sources":
+            status.lost_route_sources.iter().map(route_sources::json).collect::<Vec<_>>(),
         "started_unix_s": status.started_unix_s,
         "needs_restart": outdated(status),
         "forwarder": forwarder,
@@ -131,6 +141,29 @@ mod tests {
         let status = StatusReply { https_problems: vec![problem], ..StatusReply::default() };
         assert!(text(&status).contains("  HTTPS          not served on 127.0.0.1:8443: Address"));
         assert_eq!(json(&status)["https_problems"].as_array().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn a_route_source_without_a_daemon_is_shown_with_its_countdown() {
+        let route_source = stoa_api::v1::RouteSourceState {
+            name: "frr".to_owned(),
+            r#type: "fpm".to_owned(),
+            reason: "zebra has closed the connection".to_owned(),
+            stale: 1_200,
+            stale_time_left_s: Some(90),
+            ..Default::default()
+        };
+        assert!(!text(&StatusReply::default()).contains("route source"));
+        let lost_route_sources = vec![route_source];
+        let status = StatusReply { lost_route_sources, ..StatusReply::default() };
+        let text = text(&status);
+        assert!(
+            text.contains("  route source   frr (fpm): zebra has closed the connection\n"),
+            "{text}"
+        );
+        assert!(text.contains("frr: 1,200 stale routes are removed in 1 min 30 s"), "{text}");
+        let shown = &json(&status)["lost_route_sources"][0];
+        assert_eq!((&shown["name"], &shown["stale_time_left_s"]), (&json!("frr"), &json!(90)));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
 
+use stoa_api::text::by_number;
+
 use super::{InterfaceRate, Rates};
 use crate::show::{number, table, write};
 
@@ -25,7 +27,7 @@ impl Order {
         let by = |key: fn(&InterfaceRate) -> f64| {
             move |a: &InterfaceRate, b: &InterfaceRate| key(b).total_cmp(&key(a))
         };
-        interfaces.sort_by(|a, b| a.name.cmp(&b.name));
+        interfaces.sort_by(|a, b| by_number(&a.name, &b.name));
         match self {
             Self::Name => {}
             Self::Rx => interfaces.sort_by(by(|one| one.rx_packets)),

@@ -53,6 +53,20 @@ fn a_replaced_entry_keeps_its_position_and_cases_exclude_each_other() {
 }
 
 #[test]
+fn warnings_of_a_commit_are_in_a_header() {
+    let router = router();
+    let mut wan = crate::testbed::interface("wan", "10.0.0.129");
+    wan["ietf-ip:ipv4"]["address"][0]["prefix-length"] = 25.into();
+    let body = json!({ "ietf-interfaces:interface": [wan] });
+    let answer = ask(&router, "POST", INTERFACES, &body);
+    assert_eq!(answer.status, 201, "{answer:?}");
+    let warning = answer.field("warning").unwrap_or_default();
+    let overlap =
+        "299 - \"interface wan: its subnet 10.0.0.128/25 is part of 10.0.0.0/24 of interface lan";
+    assert!(warning.starts_with(overlap), "{warning}");
+}
+
+#[test]
 fn an_old_name_is_refused_with_the_new_one() {
     let router = router();
     let port = json!({ "ietf-interfaces:interface": [

@@ -27,7 +27,7 @@ use crate::https::{DEADLINE, Router, hash};
 use crate::testbed::interface;
 
 /// Parses a path such as `a/b[k=v]/c`; values have no slash.
-fn path(text: &str) -> Path {
+pub fn path(text: &str) -> Path {
     let elem = text.split('/').map(|step| {
         let (name, keys) = step.split_once('[').unwrap_or((step, ""));
         let keys = keys.split(['[', ']']).filter_map(|key| key.split_once('='));
@@ -37,7 +37,7 @@ fn path(text: &str) -> Path {
     Path { elem: elem.collect(), ..Path::default() }
 }
 
-fn text(path: &Path) -> String {
+pub fn text(path: &Path) -> String {
     let step = |elem: &PathElem| {
         let keys = elem.key.iter().map(|(name, value)| format!("[{name}={value}]"));
         format!("{}{}", elem.name, keys.collect::<String>())
@@ -45,29 +45,33 @@ fn text(path: &Path) -> String {
     path.elem.iter().map(step).collect::<Vec<_>>().join("/")
 }
 
-fn update(text: &str, value: Value) -> Update {
+pub fn update(text: &str, value: Value) -> Update {
     let value = Typed::JsonIetfVal(value.to_string().into_bytes());
     Update { path: Some(path(text)), val: Some(TypedValue { value: Some(value) }), duplicates: 0 }
 }
 
-fn value(update: &Update) -> Value {
+pub fn value(update: &Update) -> Value {
     match update.val.as_ref().and_then(|val| val.value.as_ref()) {
         Some(Typed::JsonIetfVal(bytes)) => serde_json::from_slice(bytes).unwrap(),
         other => panic!("{other:?}"),
     }
 }
 
-struct Testbed {
-    router: Router,
-    client: GNmiClient<Channel>,
+pub struct Testbed {
+    pub router: Router,
+    pub client: GNmiClient<Channel>,
 }
 
 impl Testbed {
     async fn new() -> Testbed {
-        let hash = hash();
-        let configuration = json!({
+        Testbed::with(json!({
             "ietf-interfaces:interfaces": { "interface": [interface("lan", "10.0.0.1")] },
-        });
+        }))
+        .await
+    }
+
+    pub async fn with(configuration: Value) -> Testbed {
+        let hash = hash();
         let users = json!([
             { "name": "root", "password-hash": hash, "admin": true },
             { "name": "ann", "password-hash": hash },
@@ -78,7 +82,7 @@ impl Testbed {
         Testbed { router, client }
     }
 
-    async fn get(&mut self, text: &str) -> Result<Vec<Update>, Status> {
+    pub async fn get(&mut self, text: &str) -> Result<Vec<Update>, Status> {
         let request = GetRequest {
             path: vec![path(text)],
             encoding: Encoding::JsonIetf.into(),
@@ -88,15 +92,15 @@ impl Testbed {
         Ok(reply.notification.into_iter().flat_map(|one| one.update).collect())
     }
 
-    async fn set(&mut self, request: SetRequest) -> Result<(), Status> {
+    pub async fn set(&mut self, request: SetRequest) -> Result<(), Status> {
         self.client.set(by("root", request)).await.map(|_| ())
     }
 
-    async fn update(&mut self, text: &str, value: Value) -> Result<(), Status> {
+    pub async fn update(&mut self, text: &str, value: Value) -> Result<(), Status> {
         self.set(SetRequest { update: vec![update(text, value)], ..SetRequest::default() }).await
     }
 
-    async fn stream(&mut self, who: &str, list: SubscriptionList) -> Stream {
+    pub async fn stream(&mut self, who: &str, list: SubscriptionList) -> Stream {
         let first =
             SubscribeRequest { request: Some(Request::Subscribe(list)), extension: Vec::new() };
         let requests = stream::iter([first]).chain(stream::pending());
@@ -104,7 +108,7 @@ impl Testbed {
     }
 }
 
-struct Stream {
+pub struct Stream {
     reply: Streaming<SubscribeResponse>,
 }
 
@@ -115,7 +119,7 @@ impl Stream {
     }
 
     /// All updates until the first sync response.
-    async fn first(&mut self) -> Vec<Update> {
+    pub async fn first(&mut self) -> Vec<Update> {
         let mut all = Vec::new();
         loop {
             match self.next().await.unwrap() {
@@ -125,7 +129,7 @@ impl Stream {
         }
     }
 
-    async fn until(&mut self, is_so: impl Fn(&Notification) -> bool) -> Notification {
+    pub async fn until(&mut self, is_so: impl Fn(&Notification) -> bool) -> Notification {
         loop {
             match self.next().await.unwrap() {
                 Response::Update(reply) if is_so(&reply) => return reply,
@@ -135,14 +139,14 @@ impl Stream {
     }
 }
 
-fn by<T>(who: &str, message: T) -> tonic::Request<T> {
+pub fn by<T>(who: &str, message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert("username", who.parse().unwrap());
     request.metadata_mut().insert("password", "correct horse".parse().unwrap());
     request
 }
 
-fn watched(list: &[(&str, SubscriptionMode)]) -> SubscriptionList {
+pub fn watched(list: &[(&str, SubscriptionMode)]) -> SubscriptionList {
     let one = |(text, mode): &(&str, SubscriptionMode)| Subscription {
         path: Some(path(text)),
         mode: (*mode).into(),

@@ -149,7 +149,8 @@ impl Drop for Listening {
 fn capabilities_get_and_errors() {
     let Some(testbed) = Testbed::new() else { return };
     let text = testbed.output(&["capabilities"]);
-    for expected in ["0.10.0", "JSON_IETF", "ietf-interfaces", "stoa-forwarder"] {
+    let openconfig = "openconfig-interfaces, OpenConfig working group, 3.5.0";
+    for expected in ["0.10.0", "JSON_IETF", "ietf-interfaces", "stoa-forwarder", openconfig] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let lan = testbed.value(LAN);
@@ -224,4 +225,36 @@ fn subscriptions_once_sample_and_on_change() {
     changes.until(&["deletes"]);
     testbed.output(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
     changes.until(&["\"down\""]);
+}
+
+#[test]
+fn openconfig_paths_are_read_as_collectors_do() {
+    let Some(testbed) = Testbed::new() else { return };
+    let counters = format!("{LAN}/state/counters");
+    let text = testbed.output(&["get", "--path", &counters]);
+    assert!(text.contains("openconfig-interfaces:in-octets"), "{text}");
+    let whole = testbed.output(&["get", "--path", &format!("openconfig:{LAN}")]);
+    assert!(whole.contains("openconfig-interfaces:subinterfaces"), "{whole}");
+    let status = format!("{LAN}/state/oper-status");
+    let once = testbed.output(&["subscribe", "--mode", "once", "--path", &status]);
+    assert!(once.contains("oper-status\": \"UP\""), "{once}");
+    let sampled = ["--mode", "stream", "--stream-mode", "sample", "--sample-interval", "1s"];
+    let all = "/interfaces/interface/state/counters";
+    let words = [&["subscribe", "--format", "event", "--path", all][..], &sampled].concat();
+    let mut samples = testbed.listen(&words);
+    for _ in 0..2 {
+        samples.until(&["openconfig-interfaces:interfaces", "in-octets"]);
+    }
+    let words = ["subscribe", "--path", &status, "--stream-mode", "on-change"];
+    let mut changes = testbed.listen(&words);
+    changes.until(&["\"UP\""]);
+    testbed.output(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
+    changes.until(&["\"DOWN\""]);
+    let missing =
+        testbed.refused(PASSWORD, &["get", "--path", &format!("{LAN}/state/counters/in-bytes")]);
+    assert!(missing.contains("state/counters/in-"), "{missing}");
+    let enabled = format!("{LAN}/config/enabled");
+    let refused =
+        testbed.refused(PASSWORD, &["set", "--update-path", &enabled, "--update-value", "true"]);
+    assert!(refused.contains("/ietf-interfaces:interfaces/interface/enabled"), "{refused}");
 }

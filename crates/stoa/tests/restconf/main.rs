@@ -6,6 +6,7 @@ mod gnmic;
 mod greedy;
 #[path = "../https/mod.rs"]
 mod https;
+mod openconfig;
 mod port_files;
 mod schemathesis;
 mod testbed;

@@ -11,6 +11,7 @@ use super::chunk::POSITION;
 use super::fib::{LANES, SLACK_WORDS, lookup_lanes, lookup_scalar};
 use super::key::Key;
 use super::run_kernel::{half_words, narrow, runs_before, runs_in};
+use crate::load_kernel::{join_16, load_16, load_words};
 
 /// Groups of 16 addresses that walk down together.
 const GROUPS: usize = 4;
@@ -113,7 +114,6 @@ unsafe fn ip4_avx512(
     for (keys, out) in keys_groups.iter().zip(out_groups) {
         // SAFETY: groups are arrays of 64 bytes; `ip4_lanes` as above.
         unsafe {
-            let keys = keys.each_ref().map(|keys| _mm512_loadu_si512(keys.as_ptr().cast()));
             let found = ip4_lanes(root, words, rest, keys);
             for (out, found) in out.iter_mut().zip(found) {
                 _mm512_storeu_si512(out.as_mut_ptr().cast(), found);
@@ -123,20 +123,36 @@ unsafe fn ip4_avx512(
     for (keys, out) in keys16.iter().zip(out16) {
         // SAFETY: both are arrays of 64 bytes; `ip4_lanes` as above.
         unsafe {
-            let keys = _mm512_loadu_si512(keys.as_ptr().cast());
-            let [found] = ip4_lanes(root, words, rest, [keys]);
+            let [found] = ip4_lanes(root, words, rest, core::array::from_ref(keys));
             _mm512_storeu_si512(out.as_mut_ptr().cast(), found);
         }
     }
     if !keys_rest.is_empty() {
         let lanes = (1u16 << keys_rest.len()) - 1;
-        // SAFETY: the mask keeps load and store within the slices; `ip4_lanes` as above.
+        let mut keys = [[0; LANES]];
+        keys[0][..keys_rest.len()].copy_from_slice(keys_rest);
+        // SAFETY: the mask keeps the store within the slice; `ip4_lanes` as above.
         unsafe {
-            let keys = _mm512_maskz_loadu_epi32(lanes, keys_rest.as_ptr().cast());
-            let [found] = ip4_lanes(root, words, rest, [keys]);
+            let [found] = ip4_lanes(root, words, rest, &keys);
             _mm512_mask_storeu_epi32(out_rest.as_mut_ptr().cast(), lanes, found);
         }
     }
+}
+
+/// The words of the root array for sixteen addresses.
+///
+/// # Safety
+/// `root` has 2^18 words.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+unsafe fn roots(root: &[AtomicU32], keys: &[u32; LANES]) -> __m512i {
+    let at = |lane: usize| {
+        // SAFETY: a place of an array. Volatile: see `load_kernel`.
+        let key = unsafe { core::ptr::from_ref(&keys[lane]).read_volatile() };
+        root.as_ptr().wrapping_add(key as usize >> 14).cast()
+    };
+    // SAFETY: an index is the upper 18 bits of a key and the array has 2^18 words.
+    unsafe { join_16(at) }
 }
 
 /// # Safety
@@ -147,30 +163,26 @@ unsafe fn ip4_lanes<const N: usize>(
     root: &[AtomicU32],
     words: &[AtomicU64],
     rest: u32,
-    keys: [__m512i; N],
+    keys: &[[u32; LANES]; N],
 ) -> [__m512i; N] {
-    let mut found = keys;
-    for group in 0..N {
-        let index = _mm512_srli_epi32::<14>(keys[group]);
-        // SAFETY: an index is the upper 18 bits of a key and the array has 2^18 words. Writers
-        // store these words atomically while we gather: each lane is one aligned load of 4 (below:
-        // 8) bytes, which x86-64 performs whole, and never before the load that it depends on.
-        found[group] = unsafe { _mm512_i32gather_epi32::<4>(index, root.as_ptr().cast()) };
-    }
+    // SAFETY: as required of the caller; a group is one vector.
+    let (mut found, keys) = unsafe {
+        let found: [__m512i; N] = core::array::from_fn(|group| roots(root, &keys[group]));
+        (found, keys.each_ref().map(|keys| _mm512_loadu_si512(keys.as_ptr().cast())))
+    };
     // Bits 18..24, 24..30 and 30..36 of an address, as shifts to the right and to the left.
     for (right, left) in [(8, 0), (2, 0), (0, 4)] {
-        let children = found.map(|found| _mm512_movepi32_mask(found));
-        if children.iter().all(|&children| children == 0) {
-            break;
-        }
-        for group in 0..N {
+        let next = |group: usize| {
             let six = _mm512_srl_epi32(keys[group], _mm_cvtsi32_si128(right));
             let six = _mm512_sll_epi32(six, _mm_cvtsi32_si128(left));
             let beyond = _mm512_andnot_si512(six, _mm512_set1_epi32(63));
             let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(beyond));
             let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(beyond));
-            // SAFETY: as required of the caller.
-            found[group] = unsafe { step16(words, found[group], children[group], [low, high]) };
+            [low, high]
+        };
+        // SAFETY: as required of the caller.
+        if !unsafe { step_down(words, &mut found, next) } {
+            break;
         }
     }
     found.map(|found| or_rest(found, rest))
@@ -210,44 +222,56 @@ pub(super) fn join(low: __m512i, high: __m512i) -> __m512i {
     _mm512_permutex2var_epi32(low, lower, high)
 }
 
-/// One step down in the lanes of `children`, whose next six bits are 63 less `beyond` (lanes 0 to
-/// 7, and 8 to 15). What the words mean: [`chunk`](super::chunk).
+/// One step down in all lanes that have children; `false`: there is none. `beyond` has, by group, 63 less
+/// the next six bits of the addresses (lanes 0 to 7, and 8 to 15). The positions of all groups are
+/// computed before the first word is loaded. What the words mean: [`chunk`](super::chunk).
 ///
 /// # Safety
 /// `words` has more than `SLACK_WORDS` words.
 #[inline]
 #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn step16(
+unsafe fn step_down<const N: usize>(
     words: &[AtomicU64],
-    found: __m512i,
-    children: __mmask16,
-    beyond: [__m512i; 2],
-) -> __m512i {
+    found: &mut [__m512i; N],
+    beyond: impl Fn(usize) -> [__m512i; 2],
+) -> bool {
     // A chunk ends before the slack does, wherever up to here it begins. Right chunks do; this is
     // for the sake of soundness alone.
     let last = (words.len() - SLACK_WORDS).min(POSITION as usize) as i32;
-    let at = _mm512_and_si512(found, _mm512_set1_epi32(POSITION as i32));
-    let at = _mm512_min_epu32(at, _mm512_set1_epi32(last));
-    let zero = _mm512_setzero_si512();
-    let (low, high) = ((children & 0xff) as __mmask8, (children >> 8) as __mmask8);
-    // SAFETY: `at` is at most `last`, so word `at` is in the arena.
-    let heads = unsafe {
-        let low_at = _mm512_castsi512_si256(at);
-        let high_at = _mm512_extracti64x4_epi64::<1>(at);
-        [
-            _mm512_mask_i32gather_epi64::<8>(zero, low, low_at, words.as_ptr().cast()),
-            _mm512_mask_i32gather_epi64::<8>(zero, high, high_at, words.as_ptr().cast()),
-        ]
-    };
-    let before = runs_before::<u32>(found, heads, beyond, beyond);
-    let narrow = narrow::<u32>(found, children);
-    let half = half_words(at, before, narrow);
-    let runs = words.as_ptr().wrapping_add(1);
-    // SAFETY: at most 63 runs are before the selected one, so its half-word is within 33 words after `at`,
-    // which is at least `SLACK_WORDS` words before the end of the arena. (A lane that has no chunk reads
-    // nothing. An empty head would select the last half-word of the word `at`.)
-    let runs = unsafe { _mm512_mask_i32gather_epi32::<4>(found, children, half, runs.cast()) };
-    runs_in::<u32>(runs, before, narrow)
+    let mut any = 0;
+    let mut places: [__m512i; N] = core::array::from_fn(|group| {
+        let children = _mm512_movepi32_mask(found[group]);
+        any |= children;
+        let at = _mm512_and_si512(found[group], _mm512_set1_epi32(POSITION as i32));
+        _mm512_maskz_min_epu32(children, at, _mm512_set1_epi32(last))
+    });
+    if any == 0 {
+        return false;
+    }
+    let mut befores = places;
+    for group in 0..N {
+        let at = places[group];
+        // SAFETY: a place is at most `last`, so the word is in the arena. Lanes without a chunk load the
+        // first word, of which any bits can be set: what comes of it is not used.
+        let heads = unsafe { load_words(words.as_ptr(), &places[group]) };
+        let beyond = beyond(group);
+        befores[group] = runs_before::<u32>(found[group], heads, beyond, beyond);
+        let narrow = narrow::<u32>(found[group], _mm512_movepi32_mask(found[group]));
+        let first = _mm512_add_epi32(at, _mm512_set1_epi32(1));
+        places[group] = half_words(first, befores[group], narrow);
+    }
+    for group in 0..N {
+        let children = _mm512_movepi32_mask(found[group]);
+        let narrow = narrow::<u32>(found[group], children);
+        // SAFETY: at most 63 runs are before the selected one, so its half-word is within 33 words after
+        // the place, which is at least `SLACK_WORDS` words before the end of the arena. With an empty first
+        // word -1 runs are before it, and the half-word is in that word: only children are narrow, so that
+        // nothing shifts the -1.
+        let halves = unsafe { load_16(words.as_ptr().cast::<u32>(), &places[group]) };
+        let runs = runs_in::<u32>(halves, befores[group], narrow);
+        found[group] = _mm512_mask_mov_epi32(found[group], children, runs);
+    }
+    true
 }
 
 /// The function of three bits `(a ^ b) & !(b ^ c)` for the ternary logic instruction.

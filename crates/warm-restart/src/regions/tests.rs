@@ -169,12 +169,39 @@ fn an_older_region_is_adopted_when_another_version_made_the_newest() {
 fn a_region_is_opened_once_and_again_after_it_was_discarded() {
     let mut supervisor = Supervisor::new();
     let mut regions = supervisor.start();
-    regions.open::<Sequences>(1).unwrap();
+    let opened = regions.open::<Sequences>(1).unwrap();
     assert!(regions.open::<Sequences>(1).is_err());
     regions.discard::<Sequences>();
     assert!(supervisor.names().is_empty());
     regions.open::<Sequences>(1).unwrap();
     assert_eq!(supervisor.names(), ["sequences.2"]);
+    drop(opened);
+}
+
+#[test]
+fn a_second_start_in_one_process_finds_the_entries_of_the_first() {
+    let mut supervisor = Supervisor::new();
+    let mut regions = supervisor.start();
+    let mut first = regions.open::<Sequences>(2).unwrap();
+    let mut slot = first.region.insert(7, &10).unwrap();
+    drop(first);
+    let in_use = regions.open::<Sequences>(2).map(drop).unwrap_err();
+    assert_eq!(in_use.kind(), std::io::ErrorKind::AlreadyExists, "a worker still has a slot");
+    slot.write(&11);
+    drop(slot);
+    let mut second = regions.open::<Sequences>(2).unwrap();
+    assert_eq!((values(&second), supervisor.names()), (vec![(7, 11)], vec!["sequences.1".into()]));
+    // It is checked as that of another process.
+    second.region.insert(8, &2000).unwrap();
+    drop(second);
+    let third = regions.open::<Sequences>(2).unwrap();
+    assert_eq!((third.report.left_out, values(&third)), (1, vec![(7, 11)]));
+    assert_eq!(supervisor.names(), ["sequences.2"]);
+    drop(third);
+    // No memory for so many: the entries stay where they are.
+    assert!(regions.open::<Sequences>(usize::MAX).is_err());
+    assert_eq!(values(&regions.open::<Sequences>(2).unwrap()), [(7, 11)]);
+    assert_eq!(values(&supervisor.start().open::<Sequences>(2).unwrap()), [(7, 11)]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ fn bgp(target: Option<Target>, prefixes: &[&str]) -> Event {
 /// Why the routes of the only route source are not used.
 fn reasons(table: &Table) -> Vec<String> {
     table
-        .route_source_states()
+        .route_source_states(Instant::now())
         .into_iter()
         .flat_map(|route_source| route_source.unresolved)
         .map(|it| it.0)

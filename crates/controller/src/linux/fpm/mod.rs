@@ -4,8 +4,8 @@
 //! zebra sends one frame per route: version 1, type 1, length in two bytes (network byte order), then one or
 //! more netlink messages. After connecting it walks its labels, next-hop groups, routes and EVPN MAC
 //! addresses and sends all of them. The protocol does not mark the end of the walk, and no message is always
-//! the last one. So a quiet period counts as the end, provided that zebra has announced about as much as
-//! before: in its own previous session, or else what the forwarder holds (`learned::restart`).
+//! the last one. So a quiet period counts as the end, as End-of-RIB does in BGP: `learned::session` judges whether
+//! zebra has announced about as much as before.
 
 mod reader;
 
@@ -18,7 +18,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, sleep_until};
 
-pub use reader::{FramingError, Reader, RouteCounts};
+pub use reader::{FramingError, Reader};
 
 use super::devices::Devices;
 use super::peer::{Admission, Entrance};
@@ -33,7 +33,7 @@ const BATCH_ROUTES: usize = 4_096;
 /// A quiet period of this length ends the walk. zebra's walk pauses for a second when its buffer is full, and
 /// it coalesces for a tenth of a second.
 const QUIET_TIME: Duration = Duration::from_secs(2);
-/// The same without a previous session to compare with: the daemons behind zebra may still be starting.
+/// The same without routes of a previous session to compare with: the daemons behind zebra may still be starting.
 const QUIET_TIME_FIRST: Duration = Duration::from_secs(5);
 /// Delay between reads, so that many small messages cost one wake-up. The first read after a pause is not
 /// delayed.
@@ -48,9 +48,8 @@ pub async fn run(
     context: NamespaceContext,
     state: Arc<RouteSourceState>,
 ) {
-    let admission = Admission::new(&context.netns, &users);
-    let last_counts = RouteCounts::default();
-    let mut server = Server { route_source, context, state, admission, last_counts };
+    let admission = Admission::new(&context.netns, &users, Arc::clone(&state));
+    let mut server = Server { route_source, context, state, admission };
     let mut last_reason = String::new();
     loop {
         let reason = match server.open(address) {
@@ -76,8 +75,6 @@ struct Server {
     context: NamespaceContext,
     state: Arc<RouteSourceState>,
     admission: Arc<Admission>,
-    /// What the previous session had announced when it ended.
-    last_counts: RouteCounts,
 }
 
 /// How a session ended.
@@ -117,23 +114,27 @@ impl Server {
                 self.route_source.send(vec![Event::Up]).await;
                 let end =
                     self.session(&mut stream, &mut entrance, &mut devices, namespace_id).await;
-                self.route_source.send(vec![Event::Down]).await;
                 let (reason, next) = match end {
-                    SessionEnd::Closed(reason) => (reason, None),
+                    SessionEnd::Closed(reason) => (Ok(reason), None),
                     SessionEnd::Replaced(next) => {
-                        ("zebra has connected anew".to_owned(), Some(next))
+                        (Ok("zebra has connected anew".to_owned()), Some(next))
                     }
-                    SessionEnd::ListenerLost(reason) => return reason,
+                    SessionEnd::ListenerLost(reason) => (Err(reason), None),
                 };
-                self.state.down(&reason);
+                let (Ok(why) | Err(why)) = &reason;
+                self.state.down(why);
                 let route_source = &self.route_source.source().name;
+                let stale_time_s = self.route_source.stale_time().as_secs();
                 tracing::warn!(
                     route_source,
-                    "the session with zebra ended: {reason}; its routes are retained for the stale-time"
+                    "the session with zebra ended: {why}; its routes are stale and are removed in {stale_time_s} s"
                 );
-                match next {
-                    Some(next) => stream = next,
-                    None => break,
+                // The table may be busy: the state and the log do not wait for it.
+                self.route_source.send(vec![Event::Down]).await;
+                match (reason, next) {
+                    (Err(reason), _) => return reason,
+                    (Ok(_), Some(next)) => stream = next,
+                    (Ok(_), None) => break,
                 }
             }
         }
@@ -169,8 +170,8 @@ impl Server {
         let mut reader = Reader::default();
         let mut buffer: Vec<u8> = Vec::with_capacity(READ_SIZE);
         let mut configuration = self.context.connection.changes();
-        let previous = std::mem::take(&mut self.last_counts);
-        let quiet_time = if previous.total() == 0 { QUIET_TIME_FIRST } else { QUIET_TIME };
+        let held = self.route_source.count().await.await.unwrap_or(0);
+        let quiet_time = if held == 0 { QUIET_TIME_FIRST } else { QUIET_TIME };
         let mut quiet_deadline = Some(Instant::now() + quiet_time);
         let mut next_read = Instant::now();
         loop {
@@ -195,7 +196,7 @@ impl Server {
                         // meanwhile.
                         changed.is_new_host_interface.then(|| "a host interface was added, resynchronizing".to_owned())
                     }
-                    Err(error) => return self.end_session(reader, previous, SessionEnd::ListenerLost(format!("cannot monitor devices: {error}"))),
+                    Err(error) => return SessionEnd::ListenerLost(format!("cannot monitor devices: {error}")),
                 },
                 changed = configuration.changed() => {
                     let is_other = changed.is_ok() && devices.reconfigure();
@@ -204,11 +205,11 @@ impl Server {
                 }
                 () = sleep_until(quiet_deadline.unwrap_or_else(Instant::now)), if quiet_deadline.is_some() => {
                     quiet_deadline = None;
-                    self.finish_walk(&reader.announced, &previous).await;
+                    self.route_source.send(vec![Event::EndOfRib { ip4: true, ip6: true }]).await;
                     None
                 }
                 accepted = self.accept(entrance, namespace_id) => {
-                    let end = match accepted {
+                    return match accepted {
                         Ok(_) if self.admission.is_held(stream).await => {
                             self.admission.refuse_second(&self.route_source.source().name);
                             continue;
@@ -216,46 +217,11 @@ impl Server {
                         Ok(next) => SessionEnd::Replaced(next),
                         Err(reason) => SessionEnd::ListenerLost(reason),
                     };
-                    return self.end_session(reader, previous, end);
                 }
             };
             if let Some(reason) = end {
-                return self.end_session(reader, previous, SessionEnd::Closed(reason));
+                return SessionEnd::Closed(reason);
             }
-        }
-    }
-
-    /// Keeps the counts for the next session. A session that announced less than the previous one was
-    /// interrupted and does not count.
-    fn end_session(
-        &mut self,
-        reader: Reader,
-        previous: RouteCounts,
-        end: SessionEnd,
-    ) -> SessionEnd {
-        self.last_counts =
-            if reader.announced.covers_most_of(&previous) { reader.announced } else { previous };
-        end
-    }
-
-    /// Handles a quiet period: zebra has announced everything, or is itself waiting for the daemons behind
-    /// it.
-    async fn finish_walk(&self, last_counts: &RouteCounts, previous: &RouteCounts) {
-        let route_source = &self.route_source.source().name;
-        if let Some(event) = end_of_walk_event(last_counts, previous) {
-            tracing::info!(
-                route_source,
-                routes = last_counts.total(),
-                "zebra has announced its routes"
-            );
-            self.route_source.send(vec![event]).await;
-        } else {
-            tracing::info!(
-                route_source,
-                routes = last_counts.total(),
-                previous = previous.total(),
-                "zebra has announced fewer routes than before: the missing ones are retained for the stale-time"
-            );
         }
     }
 
@@ -313,42 +279,5 @@ impl Server {
         if let Some((prefix, reason)) = counts.last_not_imported {
             self.state.not_imported(counts.not_imported, format_args!("{prefix}: {reason}"));
         }
-    }
-}
-
-/// The event for a quiet period, from the route counts of this session and the previous one; `None`: routes
-/// are missing.
-fn end_of_walk_event(last_counts: &RouteCounts, previous: &RouteCounts) -> Option<Event> {
-    // The first session of this controller has nothing of its own to compare with. Even no routes at all may
-    // be everything: routes that the previous controller left behind are compared before they are removed.
-    let event = if previous.total() == 0 { Event::PresumedComplete } else { Event::Complete };
-    last_counts.covers_most_of(previous).then_some(event)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::reader::tests::route_counts;
-    use super::*;
-
-    #[test]
-    fn a_quiet_period_ends_the_walk() {
-        assert_eq!(
-            end_of_walk_event(&route_counts(0, 0), &route_counts(0, 0)),
-            Some(Event::PresumedComplete)
-        );
-        assert_eq!(
-            end_of_walk_event(&route_counts(3, 0), &route_counts(0, 0)),
-            Some(Event::PresumedComplete)
-        );
-        assert_eq!(end_of_walk_event(&route_counts(0, 0), &route_counts(1, 0)), None);
-        assert_eq!(
-            end_of_walk_event(&route_counts(90, 9), &route_counts(100, 10)),
-            Some(Event::Complete)
-        );
-        assert_eq!(
-            end_of_walk_event(&route_counts(100, 0), &route_counts(100, 10)),
-            None,
-            "IPv6 is missing"
-        );
     }
 }

@@ -19,34 +19,6 @@ const DEFAULT_TABLES: [u32; 2] = [254, 0];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramingError(pub &'static str);
 
-/// Number of routes that a session has announced, by family and protocol.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RouteCounts {
-    routes: [[u64; 16]; 2],
-}
-
-impl RouteCounts {
-    fn counter(&mut self, prefix: &Prefix, protocol: v1::Protocol) -> &mut u64 {
-        let routes = &mut self.routes[usize::from(prefix.is_ip6)];
-        let last = routes.len() - 1;
-        let at = usize::try_from(i32::from(protocol)).unwrap_or(last).min(last);
-        &mut routes[at]
-    }
-
-    /// Routes of all families and protocols.
-    pub fn total(&self) -> u64 {
-        self.routes.iter().flatten().sum()
-    }
-
-    /// Whether at least nine tenths of the previous routes were announced, of each family and protocol. A
-    /// restarted zebra is also quiet while its daemons wait for their neighbours; the previous routes must be
-    /// retained then.
-    pub fn covers_most_of(&self, before: &RouteCounts) -> bool {
-        let before = before.routes.iter().flatten();
-        self.routes.iter().flatten().zip(before).all(|(now, before)| *now >= before - before / 10)
-    }
-}
-
 /// Counters since they were last taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReaderCounters {
@@ -69,14 +41,12 @@ pub struct ReaderCounters {
 pub struct Reader {
     translator: Translator,
     batch: EventBatch,
-    /// The last withdrawal, held back: zebra withdraws a route before it announces the replacement, and that
-    /// gap must stay invisible.
+    /// The last withdrawal, held back: zebra withdraws a route before it announces the replacement, perhaps of
+    /// another protocol, and that gap must stay invisible.
     pending_withdrawal: Option<(Prefix, v1::Protocol)>,
     needs_resync: bool,
     /// Counters; the route source takes them.
     pub counts: ReaderCounters,
-    /// Number of announced routes.
-    pub announced: RouteCounts,
 }
 
 impl Reader {
@@ -205,7 +175,6 @@ impl Reader {
                     self.pending_withdrawal = None;
                 } else {
                     self.flush_withdrawal();
-                    *self.announced.counter(&route.prefix, protocol) += 1;
                 }
                 self.counts.updates += 1;
                 self.batch.route(&route.prefix, protocol, Some(target));
@@ -233,8 +202,6 @@ impl Reader {
     fn flush_withdrawal(&mut self) {
         if let Some((prefix, protocol)) = self.pending_withdrawal.take() {
             self.counts.withdrawals += 1;
-            let announced = self.announced.counter(&prefix, protocol);
-            *announced = announced.saturating_sub(1);
             self.batch.route(&prefix, protocol, None);
         }
     }

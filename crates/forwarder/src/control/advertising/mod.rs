@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use stoa_api::audit::{self, Tally};
 use stoa_api::v1;
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::{ipv4, ipv6, irdp, ndp, protocol};
 
 use super::capability::{Capability, Punted, Start, Step, Verbs};
-use super::desired;
+use super::desired::{self, message};
 use super::forwarder_state::ForwarderState;
 use super::punts::is_ip4;
 use crate::ethernet::interface_flags::{ADVERTISE6, DISCOVERY4};
@@ -135,6 +136,7 @@ impl Capability for Advertisers {
             facts.advertising = state.advertising_state(index, true);
             facts.discovery = state.advertising_state(index, false);
         },
+        entries_of: ForwarderState::add_advertising_entries,
         ..Verbs::NONE
     };
 
@@ -209,6 +211,42 @@ impl ForwarderState {
                     advertiser.config = config;
                 }
             });
+        }
+    }
+
+    /// Forgets the advertisers of a family, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(super) fn lose_advertiser(&mut self, is_ip6: bool) {
+        let all = self.capabilities.advertising.by_key.keys().copied();
+        for key in all.filter(|key| key.1 == is_ip6).collect::<Vec<_>>() {
+            self.capabilities.advertising.remove(key);
+        }
+    }
+
+    /// Adds what an interface advertises to an audit. While its link is down, it advertises nothing, and what is
+    /// configured counts.
+    fn add_advertising_entries(&self, index: u32, tally: &mut Tally) {
+        let Some(interface) = self.interface(index).filter(|_| !self.is_tunnel(index)) else {
+            return;
+        };
+        let configured = configured_for(&interface.desired);
+        for (configured, is_ip6) in configured.into_iter().zip([false, true]) {
+            let held = match interface.is_up {
+                true => {
+                    self.capabilities.advertising.get((index, is_ip6)).map(|it| it.config.clone())
+                }
+                false => configured,
+            };
+            match held {
+                Some(AdvertisementConfig::Ip6(it)) => {
+                    let it = message::advertisement(&it);
+                    audit::router_advertisement(tally, &interface.name, it);
+                }
+                Some(AdvertisementConfig::Ip4(it)) => {
+                    audit::router_discovery(tally, &interface.name, message::discovery(&it));
+                }
+                None => {}
+            }
         }
     }
 

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use stoa_api::v1;
+use stoa_api::{audit, v1};
 use stoa_engine::Packet;
 use stoa_wire::bfd::{self, State};
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::{ipv4, ipv6, protocol, udp};
 
 use super::capability::{Capability, Punted, Start, Verbs};
-use super::desired::{DesiredState, Prefix, Route, network};
+use super::desired::{DesiredState, Prefix, Route, message, network};
 use super::forwarder_state::ForwarderState;
 use super::listing::{octets, unix_us};
 use super::punts::protocol_of;
@@ -67,6 +67,13 @@ impl Capability for Sessions {
         run_due: ForwarderState::run_bfd,
         due_in: ForwarderState::bfd_due_in,
         facts: |state, index, facts| facts.bfd = state.list_bfd(index),
+        entries_of: |state, index, tally| {
+            let Some(interface) = state.interface(index) else { return };
+            for ((_, peer), session) in state.capabilities.bfd.by_peer.range(keys_of(index)) {
+                let session = message::bfd_session(*peer, &session.config());
+                audit::bfd_session(tally, &interface.name, session);
+            }
+        },
         ..Verbs::NONE
     };
 
@@ -129,6 +136,13 @@ impl ForwarderState {
             let peers = Peers(self.capabilities.bfd.by_peer.keys().copied().collect());
             self.shared.bfd.publish(peers, &mut self.graveyard);
         }
+    }
+
+    /// Forgets a session, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(super) fn lose_bfd_session(&mut self, peer: &str) {
+        let peer: IpAddr = peer.parse().expect("an address");
+        self.capabilities.bfd.by_peer.retain(|key, _| key.1 != peer);
     }
 
     /// Handles a packet of a session.

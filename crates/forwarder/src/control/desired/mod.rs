@@ -8,6 +8,7 @@ mod check;
 mod cross_connect;
 mod held;
 mod interface;
+pub(in crate::control) mod message;
 mod pacer;
 mod plugin;
 mod policy;

@@ -64,6 +64,7 @@ impl Capability for Neighbors {
         remove_interface: ForwarderState::remove_neighbors,
         punts: PUNTS,
         tick: ForwarderState::tick_neighbors,
+        entries_of: ForwarderState::add_static_neighbor_entries,
         limits: |state, rows| {
             rows.push(limit(
                 "neighbor-packets",

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use stoa_api::audit::{self, Tally};
 use stoa_tables::adjacency::AdjacencyKind;
 use stoa_wire::ethernet::Mac;
 
@@ -39,6 +40,29 @@ impl ForwarderState {
             }
         }
         Ok(())
+    }
+
+    /// Adds the configured neighbours of an interface to an audit, without broadcast addresses.
+    pub(super) fn add_static_neighbor_entries(&self, index: u32, tally: &mut Tally) {
+        let Some(interface) = self.interface(index) else { return };
+        let broadcasts = directed_broadcasts(&interface.desired);
+        for (key, mac) in self.capabilities.neighbors.permanent.range(keys_of(index)) {
+            let entry = self.capabilities.neighbors.cache.get(key);
+            let is_held = entry.is_some_and(|it| it.state == State::Permanent && it.mac == *mac);
+            let is_broadcast = *mac == Mac::BROADCAST.0 && broadcasts.contains(&key.1);
+            if is_held && !is_broadcast {
+                audit::neighbor(tally, &interface.name, key.1, mac);
+            }
+        }
+    }
+
+    /// Forgets a permanent neighbour, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(in crate::control) fn lose_static_neighbor(&mut self, address: &str) {
+        let address: IpAddr = address.parse().expect("an address");
+        let all = self.capabilities.neighbors.permanent.keys();
+        let key = *all.into_iter().find(|key| key.1 == address).expect("a neighbour");
+        self.remove_neighbor(key);
     }
 
     /// The MAC addresses of an interface's permanent neighbours.

@@ -11,6 +11,7 @@ use stoa_wire::{ipv4, ipv6};
 
 use crate::control::desired::{Action, bits};
 use crate::control::forwarder_state::ForwarderState;
+use crate::control::listing::unix_us;
 use crate::control::punts::is_ip4;
 use crate::punt::Class;
 use crate::punt::streamed::{self, STREAMED};
@@ -37,6 +38,7 @@ impl ForwarderState {
                 }
             }
         }
+        reply.sent_unix_us = unix_us();
         if let Some(at) = streamed {
             let refused = reply.refused.len() as u64;
             let mut contents = self.capabilities.punt_stream.outbox.lock();

@@ -194,11 +194,6 @@ impl ForwarderState {
         };
         self.list_punt_streams().into_iter().map(row).collect()
     }
-
-    /// Everything in `stoa show punts`.
-    pub(super) fn show_punts(&self) -> v1::ListPuntsReply {
-        v1::ListPuntsReply { punts: self.list_punts(), streams: self.list_punt_streams() }
-    }
 }
 
 /// A message with packets of one class.

@@ -20,6 +20,10 @@ use super::limit_listing::limit;
 
 /// The name of all interfaces.
 const ANY: &str = "any";
+/// Names in the error for an interface that does not exist.
+const NEAR_NAMES: usize = 6;
+/// Characters of the unknown name in this error.
+const LONGEST_NAME: usize = 64;
 
 /// The running trace and captures.
 #[derive(Default)]
@@ -78,14 +82,22 @@ impl ForwarderState {
     ) -> Result<Arc<Selection>, Status> {
         let selection = Selection::new(filter(program)?);
         if !self.bind(interface, &selection) {
-            let there: Vec<&str> =
-                self.interfaces.iter().flatten().map(|state| state.name.as_str()).collect();
-            let there = there.join(", ");
-            let message =
-                format!("interface {interface:?} does not exist; use one of {there}, or \"{ANY}\"");
-            return Err(Status::not_found(message));
+            return Err(Status::not_found(self.unknown_interface(interface)));
         }
         Ok(Arc::new(selection))
+    }
+
+    /// The error for an interface that does not exist: of many names only the nearest ones.
+    fn unknown_interface(&self, name: &str) -> String {
+        let near = self.index.names_near(name, NEAR_NAMES);
+        let fix = if near.len() == self.index.len() {
+            format!("use one of {}", near.join(", "))
+        } else {
+            let near = near.join(", ");
+            format!("similar are {near}; use one that `stoa show interfaces` lists")
+        };
+        let name: String = name.chars().take(LONGEST_NAME).collect();
+        format!("interface {name:?} does not exist; {fix}, or \"{ANY}\"")
     }
 
     /// Points a selection at the interface of that name; `false` when it does not exist.

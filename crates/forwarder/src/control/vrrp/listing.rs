@@ -1,9 +1,11 @@
 //! Operational state of virtual routers, as in ietf-vrrp (RFC 8347).
 
+use stoa_api::audit::{self, Tally};
 use stoa_api::v1;
 
 use super::state_machine::{MasterReason, State};
 use super::{Event, Router};
+use crate::control::desired::message;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::listing::octets;
 
@@ -18,6 +20,23 @@ impl ForwarderState {
                 .map(move |(vrid, router)| state(vrid, is_ip6, router))
         };
         of(false).chain(of(true)).collect()
+    }
+
+    /// Forgets the virtual routers of a family, as a fault would: for tests of the audit.
+    #[cfg(test)]
+    pub(in crate::control) fn lose_virtual_router(&mut self, is_ip6: bool) {
+        self.capabilities.vrrp.routers.retain(|key, _| key.1 != is_ip6);
+    }
+
+    /// Adds the virtual routers of an interface to an audit.
+    pub(super) fn add_virtual_router_entries(&self, index: u32, tally: &mut Tally) {
+        let Some(interface) = self.interface(index) else { return };
+        for is_ip6 in [false, true] {
+            for (_, router) in self.virtual_routers_of(index, is_ip6) {
+                let router = message::virtual_router(&router.desired);
+                audit::virtual_router(tally, &interface.name, !is_ip6, router);
+            }
+        }
     }
 }
 

@@ -95,6 +95,7 @@ impl Capability for VirtualRouters {
         tick: ForwarderState::follow_tracked_networks,
         end: ForwarderState::end_virtual_routers,
         facts: |state, index, facts| facts.virtual_routers = state.virtual_router_states(index),
+        entries_of: ForwarderState::add_virtual_router_entries,
         ..Verbs::NONE
     };
 

@@ -2,12 +2,10 @@
 
 use std::ops::BitAnd;
 
-use stoa_engine::quiescence::Reader;
-use stoa_tables::lpm::{Key, LpmReader};
 use stoa_wire::{ipv6, protocol};
 
 use super::{Policy, Rules};
-use crate::shared::Shared;
+use crate::ip::lookup::Address;
 
 /// The protocol of a packet without an upper-layer header: no rule can match it.
 pub(super) const NO_PROTOCOL: u16 = 0x100;
@@ -30,7 +28,7 @@ pub(super) struct Header<K> {
 }
 
 /// An address of either family, and the differences between the families.
-pub(super) trait Family: Key + BitAnd<Output = Self> + Default + 'static {
+pub(super) trait Family: Address + BitAnd<Output = Self> {
     /// Whether it is IPv4.
     const IS_IP4: bool;
 
@@ -38,8 +36,6 @@ pub(super) trait Family: Key + BitAnd<Output = Self> + Default + 'static {
     fn header(packet: &[u8], deep: bool) -> Option<Header<Self>>;
     /// The rules of this family.
     fn rules(policy: &Policy) -> &Rules<Self>;
-    /// The table of a VRF.
-    fn table<'a>(shared: &'a Shared, vrf: u32, reader: &'a Reader) -> Option<&'a LpmReader<Self>>;
 }
 
 impl Family for u32 {
@@ -62,10 +58,6 @@ impl Family for u32 {
 
     fn rules(policy: &Policy) -> &Rules<Self> {
         &policy.ip4
-    }
-
-    fn table<'a>(shared: &'a Shared, vrf: u32, reader: &'a Reader) -> Option<&'a LpmReader<Self>> {
-        shared.ip4_table(vrf, reader)
     }
 }
 
@@ -92,10 +84,6 @@ impl Family for u128 {
 
     fn rules(policy: &Policy) -> &Rules<Self> {
         &policy.ip6
-    }
-
-    fn table<'a>(shared: &'a Shared, vrf: u32, reader: &'a Reader) -> Option<&'a LpmReader<Self>> {
-        shared.ip6_table(vrf, reader)
     }
 }
 

@@ -1,13 +1,14 @@
 //! `ip4-policy` and `ip6-policy`: look up packets of VRFs with rules in the table that the rules
 //! select.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use stoa_engine::arc::ArcHook;
+use stoa_engine::gather::gather_32;
 use stoa_engine::quiescence::Reader;
-use stoa_engine::vector::Column;
+use stoa_engine::vector::{Column, LaneSet};
 use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::lpm::Counted;
 use stoa_tables::next_hop::Resolved;
 
 use super::header::Family;
@@ -17,6 +18,7 @@ use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, FORWARD6};
 use crate::icmp::IcmpCause;
 use crate::ip::ip4_options::through_options;
+use crate::ip::lookup::{Address, Lookup};
 use crate::ip::{ERROR, REWRITE, ip4_input, ip6_input};
 use crate::shared::{Shared, SpecialNextHop};
 
@@ -42,6 +44,8 @@ struct PolicyNode<K> {
     hook: ArcHook,
     worker: usize,
     columns: Box<Columns<K>>,
+    lookup: Box<Lookup>,
+    vrfs: Column<u32>,
     /// The lookup results of the VRFs' own tables.
     own: Column<u32>,
 }
@@ -49,69 +53,93 @@ struct PolicyNode<K> {
 impl<K: Family + Send> PolicyNode<K> {
     fn boxed(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
         let (shared, columns, own) = (shared.clone(), Box::new(Columns::new()), Column::of(0));
+        let (lookup, vrfs) = (Lookup::new(), Column::of(0));
         let (arc, node) =
             if K::IS_IP4 { (IP4_INPUT, "ip4-policy") } else { (IP6_INPUT, "ip6-policy") };
-        Box::new(Self { shared, hook: arcs::hook(arc, node), worker, columns, own })
+        let hook = arcs::hook(arc, node);
+        Box::new(Self { shared, hook, worker, columns, lookup, vrfs, own })
     }
 }
 
 impl<K: Family + Send> Node for PolicyNode<K> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let (mut start, lanes) = (0, vector.len());
-        while start < lanes {
-            let vrf_of = |lane: usize| self.shared.attributes.vrf_of(vector.rx_if[lane]);
-            let vrf = vrf_of(start);
-            let end = (start..lanes).find(|lane| vrf_of(*lane) != vrf).unwrap_or(lanes);
-            self.run(cx.reader, vrf, vector, start..end);
-            start = end;
+        let lanes = vector.len();
+        let truncated = self.read(cx.reader, vector);
+        // All lanes together, each in the table of its VRF: the only look-up of lanes that no rule routes.
+        let tables = (&*self.shared, cx.reader);
+        let (keys, own) = (self.columns.destinations(lanes), &mut self.own[..lanes]);
+        self.lookup.run(tables, &vector.rx_if, keys, own, Counted::All);
+        let mut left = LaneSet::first_of(lanes);
+        while let Some(first) = left.lowest() {
+            let vrf = self.vrfs[first];
+            let of_vrf = left.take_equal(&self.vrfs, vrf);
+            self.walk(cx.reader, vrf, &of_vrf);
+        }
+        for lane in 0..lanes {
+            vector.next[lane] = self.next(vector, lane);
+        }
+        for lane in truncated.iter() {
+            let reason = if K::IS_IP4 { Drop::Ip4Truncated } else { Drop::Ip6Truncated };
+            vector.next[lane] = reason.next();
         }
         Next::Lanes
     }
 }
 
 impl<K: Family + Send> PolicyNode<K> {
-    /// Applies the rules of a VRF to lanes whose interfaces are in it.
-    fn run(&mut self, reader: &Reader, vrf: u32, vector: &mut Vector, lanes: Range<usize>) {
+    /// Reads headers and VRFs of all lanes; returns the lanes without a whole header.
+    fn read(&mut self, reader: &Reader, vector: &Vector) -> LaneSet {
+        let (lanes, shared) = (vector.len(), &*self.shared);
+        gather_32(shared.attributes.vrf(), &vector.rx_if, lanes, &mut self.vrfs);
+        let (policies, mut left) = (shared.policies.read(reader), LaneSet::first_of(lanes));
+        let mut is_deep = false;
+        while let Some(first) = left.lowest() {
+            let vrf = self.vrfs[first];
+            left.take_equal(&self.vrfs, vrf);
+            is_deep |= policies.of(vrf).is_some_and(|policy| K::rules(policy).is_deep);
+        }
+        let mut truncated = LaneSet::first_of(0);
+        for lane in 0..lanes {
+            // `ip4-input` and `ip6-input` have validated the header.
+            let header = K::header(vector.bytes(lane), is_deep);
+            if header.is_none() {
+                truncated.insert(lane);
+            }
+            let (header, interface) = (header.unwrap_or_default(), vector.rx_if[lane]);
+            self.columns.put(lane, &header, interface, vector.length[lane]);
+        }
+        truncated
+    }
+
+    /// Applies the rules of a VRF to its lanes.
+    fn walk(&mut self, reader: &Reader, vrf: u32, lanes: &LaneSet) {
         let shared = &*self.shared;
         // Rules that were deleted in the meantime: no rules.
         let rules = shared.policies.read(reader).of(vrf).map(K::rules);
-        let is_deep = rules.is_some_and(|rules| rules.is_deep);
-        let tables = WorkerTables { shared, reader };
-        self.columns.clear();
-        let mut cut = false;
-        for lane in lanes.clone() {
-            let (bytes, interface) = (vector.bytes(lane), vector.rx_if[lane]);
-            // `ip4-input` and `ip6-input` have validated the header.
-            let header = K::header(bytes, is_deep);
-            cut |= header.is_none();
-            self.columns.put(lane, &header.unwrap_or_default(), interface, vector.length[lane]);
-        }
-        let keys = self.columns.destinations(lanes.clone());
-        let own = &mut self.own[lanes.clone()];
-        tables.look_up(vrf, false, keys, own);
+        self.columns.open(lanes);
         self.columns.exclude(|lane| rules.is_none() || is_ours(shared, self.own[lane]));
         if let Some(rules) = rules {
-            self.columns.walk(&rules.list, self.worker, &tables);
+            let tables = WorkerTables { shared, reader };
+            self.columns.walk(&rules.list, self.worker, &tables, (vrf, &*self.own));
         }
-        let leads = |value: u32| Tables::<K>::is_route(&tables, value);
-        for lane in lanes {
-            let truncated = cut && K::header(vector.bytes(lane), false).is_none();
-            vector.next[lane] = match self.columns.outcome[lane] {
-                _ if truncated && K::IS_IP4 => Drop::Ip4Truncated.next(),
-                _ if truncated => Drop::Ip6Truncated.next(),
-                Outcome::Special(special) => refuse::<K>(shared, vector, lane, special),
-                Outcome::Route(value) if value != self.own[lane] => {
-                    follow_route::<K>(shared, vector, lane, value)
-                }
-                // A goto skipped the VRF's own table, so its route is not used.
-                Outcome::Open if leads(self.own[lane]) => {
-                    follow_route::<K>(shared, vector, lane, NO_ROUTE)
-                }
-                // Open: the own table has the ICMP cause, which can be a link that is down.
-                Outcome::Route(_) | Outcome::Excluded | Outcome::Open => {
-                    self.follow_own_route(vector, lane)
-                }
-            };
+    }
+
+    /// The edge of a lane by its outcome.
+    fn next(&self, vector: &mut Vector, lane: usize) -> u16 {
+        let shared = &*self.shared;
+        match self.columns.outcome[lane] {
+            Outcome::Special(special) => refuse::<K>(shared, vector, lane, special),
+            Outcome::Route(value) if value != self.own[lane] => {
+                follow_route::<K>(shared, vector, lane, value)
+            }
+            // A goto skipped the VRF's own table, so its route is not used.
+            Outcome::Open if is_route(shared, self.own[lane]) => {
+                follow_route::<K>(shared, vector, lane, NO_ROUTE)
+            }
+            // Open: the own table has the ICMP cause, which can be a link that is down.
+            Outcome::Route(_) | Outcome::Excluded | Outcome::Open => {
+                self.follow_own_route(vector, lane)
+            }
         }
     }
 
@@ -179,27 +207,26 @@ struct WorkerTables<'a> {
 
 impl<K: Family> Tables<K> for WorkerTables<'_> {
     fn look_up(&self, vrf: u32, suppress_default: bool, keys: &[K], values: &mut [u32]) {
-        match K::table(self.shared, vrf, self.reader) {
+        match <K as Address>::table(self.shared, vrf, self.reader) {
             None => values.fill(0),
-            Some(table) if suppress_default => {
-                for (value, key) in values.iter_mut().zip(keys) {
-                    *value = table.lookup_beyond_default(*key);
-                }
-            }
+            Some(table) if suppress_default => table.lookup_batch_beyond_default(keys, values),
             Some(table) => table.lookup_batch(keys, values),
         }
     }
 
-    /// A route without a usable link is no route, as in Linux, so that the next rule can provide
-    /// another path.
     fn is_route(&self, value: u32) -> bool {
-        match self.shared.next_hops.resolve(value, 0) {
-            Resolved::Adjacency(_) => true,
-            Resolved::Special { code, .. } => !matches!(
-                SpecialNextHop::of(code),
-                SpecialNextHop::NoRoute | SpecialNextHop::LinkDown
-            ),
-            Resolved::Missing => false,
+        is_route(self.shared, value)
+    }
+}
+
+/// Whether a value is a usable route. A route without a usable link is none, as in Linux, so that the next rule
+/// can provide another path.
+fn is_route(shared: &Shared, value: u32) -> bool {
+    match shared.next_hops.resolve(value, 0) {
+        Resolved::Adjacency(_) => true,
+        Resolved::Special { code, .. } => {
+            !matches!(SpecialNextHop::of(code), SpecialNextHop::NoRoute | SpecialNextHop::LinkDown)
         }
+        Resolved::Missing => false,
     }
 }

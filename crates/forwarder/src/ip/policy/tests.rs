@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use stoa_engine::VECTOR;
+use stoa_engine::vector::LaneSet;
 
 use super::header::Header;
 use super::walk::{Columns, Outcome, Tables};
@@ -33,6 +35,23 @@ impl Tables<u32> for Fake {
 
     fn is_route(&self, value: u32) -> bool {
         value != 0 && value != DEAD
+    }
+}
+
+/// The same without the table that the lanes were looked up in: nobody may look it up a second time.
+struct WithoutOwn<'a>(&'a Fake);
+
+/// The VRF of all lanes.
+const OWN: u32 = 0;
+
+impl Tables<u32> for WithoutOwn<'_> {
+    fn look_up(&self, vrf: u32, suppress_default: bool, keys: &[u32], values: &mut [u32]) {
+        assert!(vrf != OWN || suppress_default, "looked up twice");
+        self.0.look_up(vrf, suppress_default, keys, values);
+    }
+
+    fn is_route(&self, value: u32) -> bool {
+        self.0.is_route(value)
     }
 }
 
@@ -150,7 +169,12 @@ proptest! {
         for (lane, (header, interface, length)) in packets.iter().enumerate() {
             columns.put(lane, header, *interface, *length);
         }
-        columns.walk(&rules, 0, &tables);
+        let mut own = [0; VECTOR];
+        for (value, (header, ..)) in own.iter_mut().zip(&packets) {
+            *value = tables.find(OWN, false, header.destination);
+        }
+        columns.open(&LaneSet::first_of(packets.len()));
+        columns.walk(&rules, 0, &WithoutOwn(&tables), (OWN, &own));
         let mut sums = vec![(0, 0); rules.len()];
         for (lane, packet) in packets.iter().enumerate() {
             let (outcome, did) = model(&rules, &tables, packet);
@@ -173,9 +197,13 @@ fn rules_do_not_apply_to_local_lanes() {
     for lane in 0..4 {
         columns.put(lane, &Header::default(), 0, 20);
     }
+    let mut lanes = LaneSet::first_of(4);
+    // The first one is of another VRF.
+    lanes.remove(&std::array::from_fn(|byte| u8::from(byte == 0)));
+    columns.open(&lanes);
     columns.exclude(|lane| lane == 2);
-    columns.walk(&rules, 0, &Fake(BTreeMap::new()));
+    columns.walk(&rules, 0, &Fake(BTreeMap::new()), (OWN, &[0; VECTOR]));
     let refused = Outcome::Special(SpecialNextHop::Blackhole);
-    assert_eq!(columns.outcome[..4], [refused, refused, Outcome::Excluded, refused]);
-    assert_eq!(rules[0].hits.sum(), (3, 60));
+    assert_eq!(columns.outcome[..4], [Outcome::Open, refused, Outcome::Excluded, refused]);
+    assert_eq!(rules[0].hits.sum(), (2, 40));
 }

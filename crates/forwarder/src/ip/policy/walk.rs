@@ -1,9 +1,8 @@
 //! The evaluation of rules in columns: rule after rule, each for all undecided lanes, so that the
 //! lookups in a table form one batch.
 
-use std::ops::Range;
-
 use stoa_engine::VECTOR;
+use stoa_engine::vector::LaneSet;
 
 use super::header::{Family, Header};
 use super::{ANY, Match, PolicyAction, Rule};
@@ -74,12 +73,16 @@ impl<K: Family> Columns<K> {
         }
     }
 
-    /// Removes all lanes.
-    pub(super) fn clear(&mut self) {
+    /// Sets the undecided lanes, which were put before.
+    pub(super) fn open(&mut self, lanes: &LaneSet) {
         self.open_count = 0;
+        for (place, lane) in self.open.iter_mut().zip(lanes.iter()) {
+            *place = lane as u16;
+            self.open_count += 1;
+        }
     }
 
-    /// Adds a lane; lanes are added in ascending order. `bytes` is the length of the packet.
+    /// Sets the fields of a lane. `bytes` is the length of the packet.
     pub(super) fn put(&mut self, lane: usize, header: &Header<K>, interface: u32, bytes: u16) {
         self.source[lane] = header.source;
         self.destination[lane] = header.destination;
@@ -89,15 +92,11 @@ impl<K: Family> Columns<K> {
         (self.interface[lane], self.length[lane]) = (interface, bytes);
         self.rule[lane] = 0;
         self.outcome[lane] = Outcome::Open;
-        if let Some(place) = self.open.get_mut(self.open_count) {
-            *place = lane as u16;
-            self.open_count += 1;
-        }
     }
 
-    /// The destinations of these lanes.
-    pub(super) fn destinations(&self, lanes: Range<usize>) -> &[K] {
-        &self.destination[lanes]
+    /// The destinations of the first lanes.
+    pub(super) fn destinations(&self, lanes: usize) -> &[K] {
+        &self.destination[..lanes]
     }
 
     /// Excludes lanes from the rules.
@@ -111,8 +110,15 @@ impl<K: Family> Columns<K> {
         self.close();
     }
 
-    /// Applies the rules to all lanes and sets their outcomes.
-    pub(super) fn walk(&mut self, rules: &[Rule<K>], worker: usize, tables: &impl Tables<K>) {
+    /// Applies the rules to the undecided lanes and sets their outcomes. `own` are their routes in the table of
+    /// their VRF, which is not looked up again.
+    pub(super) fn walk(
+        &mut self,
+        rules: &[Rule<K>],
+        worker: usize,
+        tables: &impl Tables<K>,
+        own: (u32, &[u32; VECTOR]),
+    ) {
         for (index, rule) in rules.iter().enumerate() {
             if self.open_count == 0 {
                 return;
@@ -123,11 +129,7 @@ impl<K: Family> Columns<K> {
             }
             let (mut packets, mut bytes) = (0, 0);
             if let PolicyAction::Table { vrf, suppress_default } = rule.action {
-                for (key, lane) in self.keys.iter_mut().zip(&self.hit[..hits]) {
-                    *key = self.destination[usize::from(*lane)];
-                }
-                let (keys, values) = (&self.keys[..hits], &mut self.values[..hits]);
-                tables.look_up(vrf, suppress_default, keys, values);
+                self.look_up(hits, (vrf, suppress_default), tables, own);
             }
             for at in 0..hits {
                 let lane = usize::from(self.hit[at]);
@@ -151,6 +153,23 @@ impl<K: Family> Columns<K> {
                 self.close();
             }
         }
+    }
+
+    /// The routes of the lanes that match a rule.
+    fn look_up(
+        &mut self,
+        hits: usize,
+        (vrf, suppress_default): (u32, bool),
+        tables: &impl Tables<K>,
+        (own_vrf, own): (u32, &[u32; VECTOR]),
+    ) {
+        let lanes = self.hit[..hits].iter().map(|lane| usize::from(*lane));
+        if vrf == own_vrf && !suppress_default {
+            self.values.iter_mut().zip(lanes).for_each(|(value, lane)| *value = own[lane]);
+            return;
+        }
+        self.keys.iter_mut().zip(lanes).for_each(|(key, lane)| *key = self.destination[lane]);
+        tables.look_up(vrf, suppress_default, &self.keys[..hits], &mut self.values[..hits]);
     }
 
     /// Selects the lanes that match a rule, without a branch per lane; returns their number.

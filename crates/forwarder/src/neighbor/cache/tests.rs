@@ -121,3 +121,20 @@ fn a_used_neighbor_is_probed_and_an_unused_one_deleted() {
     cache.get_mut(&KEY).unwrap().hint([2, 0, 0, 0, 0, 9], 0);
     assert_eq!(actions(&mut cache, GC_STALE_MS, 0), [Action::Delete(KEY)]);
 }
+
+#[test]
+fn pages_have_each_neighbor_once_and_in_order() {
+    let mut cache = Cache::new(128);
+    (0..100).for_each(|last| add(&mut cache, key(last), Entry::new(0)));
+    let (mut after, mut listed) = (None, Vec::new());
+    loop {
+        let page: Vec<Key> = cache.following(after).take(7).map(|(key, _)| *key).collect();
+        let Some(last) = page.last() else { break };
+        after = Some(*last);
+        listed.extend(page);
+        // One that was listed goes, and one comes where the listing was.
+        cache.remove(&key(0));
+        add(&mut cache, (0, key(0).1), Entry::new(0));
+    }
+    assert_eq!(listed, (0..100).map(key).collect::<Vec<_>>());
+}

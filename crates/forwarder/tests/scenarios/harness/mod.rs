@@ -3,10 +3,12 @@
 //! accounting balances.
 
 pub mod allocations;
+pub mod everything;
 pub mod frames;
 pub mod learned;
 pub mod parsed;
 pub mod setup;
+pub mod stepped;
 pub mod wire;
 
 use std::collections::BTreeMap;

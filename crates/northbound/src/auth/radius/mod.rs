@@ -51,13 +51,12 @@ pub struct Servers {
 
 impl Default for Servers {
     fn default() -> Self {
-        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Servers {
             places: Semaphore::new(AT_ONCE),
             unresponsive: Mutex::default(),
             right: Mutex::default(),
             key: secret::random(),
-            machine: machine.trim().to_owned(),
+            machine: crate::machine::name(),
         }
     }
 }

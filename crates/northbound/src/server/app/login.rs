@@ -125,15 +125,17 @@ pub async fn log_out(State(app): State<Arc<AppState>>, request: Request) -> Resp
     response
 }
 
-/// `GET /whoami`: the identity of the client.
+/// `GET /whoami`: the identity of the client, and the name of the router.
 pub async fn who_am_i(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     match known(&app, &parts).await {
         Ok(identity) => {
             let proof = format!("{:?}", identity.proof).to_lowercase();
             let Identity { name, groups, is_admin, .. } = identity;
-            let value =
-                json!({ "user": name, "admin": is_admin, "groups": groups, "proof": proof });
+            let value = json!({
+                "user": name, "admin": is_admin, "groups": groups, "proof": proof,
+                "router": crate::machine::name(),
+            });
             answer(StatusCode::OK, &value)
         }
         Err(response) => response,

@@ -67,6 +67,8 @@ async fn a_session_from_log_in_to_log_out() {
     let mine = [("cookie", cookie), (sessions::HEADER, "1")];
     let known = json_of(testbed.ask("GET", "/whoami", &mine, "").await).await;
     assert_eq!(known["user"], "ann");
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(known["router"], name.trim(), "the page shows the name of the router");
     let forged = testbed.ask("POST", "/logout", &[("cookie", cookie)], "").await;
     assert_eq!(forged.status(), StatusCode::FORBIDDEN);
     assert_eq!(testbed.ask("POST", "/logout", &mine, "").await.status(), StatusCode::OK);

@@ -1,0 +1,175 @@
+//! The entries of each kind: their keys, and what belongs to them. Both sides call these functions.
+
+use std::net::IpAddr;
+
+use super::{Kind, Tally};
+use crate::text::{ip_bytes, ip_text};
+use crate::v1;
+
+/// "IPv4" or "IPv6".
+fn family(is_ip4: bool) -> &'static str {
+    if is_ip4 { "IPv4" } else { "IPv6" }
+}
+
+/// " of VRF red"; "" for the default one.
+fn of_vrf(vrf: &str) -> String {
+    if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") }
+}
+
+/// A port with its driver.
+pub fn port(tally: &mut Tally, interface: &str, driver: &str) {
+    tally.add(Kind::Ports, interface.to_owned(), &driver.to_owned());
+}
+
+/// A VRF other than the default one.
+pub fn vrf(tally: &mut Tally, name: &str) {
+    tally.add(Kind::Vrfs, name.to_owned(), &());
+}
+
+/// An interface: what belongs to other kinds is left out, and families that are absent are off.
+pub fn interface(tally: &mut Tally, interface: v1::Interface) {
+    let of_family = |family: Option<v1::Family>, is_ip4: bool| {
+        let family = family.unwrap_or_default();
+        Some(v1::Family {
+            mtu: family.mtu.min(u16::MAX.into()),
+            proxy: family.proxy && is_ip4,
+            duplicate_detection: family.duplicate_detection.min(u8::MAX.into()),
+            options: Some(family.options.unwrap_or_default()),
+            addresses: Vec::new(),
+            advertising: None,
+            discovery: None,
+            virtual_routers: Vec::new(),
+            ..family
+        })
+    };
+    let v1::Interface { ip4, ip6, .. } = interface;
+    let entry = v1::Interface {
+        ip4: of_family(ip4, true),
+        ip6: of_family(ip6, false),
+        description: String::new(),
+        bfd: Vec::new(),
+        plugins: Vec::new(),
+        ..interface
+    };
+    tally.add(Kind::Interfaces, entry.name.clone(), &entry);
+}
+
+/// The address at this place in the list of an interface; the first is the primary one.
+pub fn address(tally: &mut Tally, interface: &str, place: usize, (ip, length): (IpAddr, u8)) {
+    // The state is not compared: it has the place.
+    let (address, state) = (ip_bytes(ip), place.to_string());
+    let entry = v1::Address { address, prefix_length: length.into(), state };
+    tally.add(Kind::Addresses, format!("{interface} {ip}/{length}"), &entry);
+}
+
+/// The settings of a plugin at an interface.
+pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8]) {
+    tally.add(Kind::Plugins, format!("{interface} {plugin}"), &settings.to_vec());
+}
+
+/// A tunnel.
+pub fn tunnel(tally: &mut Tally, interface: &str, tunnel: v1::Tunnel) {
+    /// IANA's recommended TTL.
+    const HOP_LIMIT: u32 = 64;
+    let hop_limit = if tunnel.hop_limit == 0 { HOP_LIMIT } else { tunnel.hop_limit };
+    tally.add(Kind::Tunnels, interface.to_owned(), &v1::Tunnel { hop_limit, ..tunnel });
+}
+
+/// A permanent neighbour.
+pub fn neighbor(tally: &mut Tally, interface: &str, ip: IpAddr, mac: &[u8]) {
+    let mac = mac.to_vec();
+    tally.add(Kind::StaticNeighbors, format!("{interface} {ip}"), &mac);
+}
+
+/// Intervals of a BFD session in microseconds where none are configured.
+const BFD_INTERVAL_US: u32 = 300_000;
+/// The same for the detection multiplier.
+const BFD_MULTIPLIER: u32 = 3;
+
+/// A BFD session of an interface.
+pub fn bfd_session(tally: &mut Tally, interface: &str, session: v1::BfdSession) {
+    let or = |value, default| if value == 0 { default } else { value };
+    let entry = v1::BfdSession {
+        desired_min_tx_us: or(session.desired_min_tx_us, BFD_INTERVAL_US),
+        required_min_rx_us: or(session.required_min_rx_us, BFD_INTERVAL_US),
+        multiplier: or(session.multiplier, BFD_MULTIPLIER),
+        ..session
+    };
+    let key = format!("{interface} {}", ip_text(&entry.address));
+    tally.add(Kind::BfdSessions, key, &entry);
+}
+
+/// A virtual router of an interface and family.
+pub fn virtual_router(tally: &mut Tally, interface: &str, is_ip4: bool, router: v1::VirtualRouter) {
+    let decrement = |value: u32| value.min(u8::MAX.into());
+    let tracked = |it: v1::TrackedInterface| v1::TrackedInterface {
+        decrement: decrement(it.decrement),
+        ..it
+    };
+    let network =
+        |it: v1::TrackedNetwork| v1::TrackedNetwork { decrement: decrement(it.decrement), ..it };
+    let entry = v1::VirtualRouter {
+        priority: router.priority.clamp(1, u8::MAX.into()),
+        tracked: router.tracked.into_iter().map(tracked).collect(),
+        networks: router.networks.into_iter().map(network).collect(),
+        ..router
+    };
+    let key = format!("{interface} {} {}", family(is_ip4), entry.vrid);
+    tally.add(Kind::VrrpGroups, key, &entry);
+}
+
+/// A router advertisement (IPv6).
+pub fn router_advertisement(tally: &mut Tally, interface: &str, it: v1::RouterAdvertising) {
+    let entry = v1::RouterAdvertising {
+        min_interval_s: it.min_interval_s.max(1),
+        max_interval_s: it.max_interval_s.max(it.min_interval_s).max(1),
+        hop_limit: it.hop_limit.min(u8::MAX.into()),
+        lifetime_s: it.lifetime_s.min(u16::MAX.into()),
+        ..it
+    };
+    tally.add(Kind::RouterAdvertisements, format!("{interface} IPv6"), &entry);
+}
+
+/// Router discovery (IPv4).
+pub fn router_discovery(tally: &mut Tally, interface: &str, it: v1::RouterDiscovery) {
+    let entry = v1::RouterDiscovery {
+        min_interval_s: it.min_interval_s.max(1),
+        max_interval_s: it.max_interval_s.max(it.min_interval_s).max(1),
+        lifetime_s: it.lifetime_s.min(u16::MAX.into()),
+        ..it
+    };
+    tally.add(Kind::RouterAdvertisements, format!("{interface} IPv4"), &entry);
+}
+
+/// The rule at this place in the list of its VRF and family.
+pub fn rule(tally: &mut Tally, place: usize, rule: v1::Rule) {
+    let (family, vrf) = (family(rule.family == 4), of_vrf(&rule.vrf));
+    let key = format!("{family} {}{vrf}, number {}", rule.priority, place + 1);
+    tally.add(Kind::PolicyRules, key, &rule);
+}
+
+/// The limits of a punt class, all of them greater than 0.
+pub fn punt(tally: &mut Tally, limit: &v1::PuntLimit) {
+    tally.add(Kind::Punts, limit.class.clone(), limit);
+}
+
+/// A route of the desired state. Paths are in a fixed order, each once.
+pub fn static_route(tally: &mut Tally, route: v1::Route) {
+    let prefix = route.prefix.as_ref().map(v1::Prefix::to_string).unwrap_or_default();
+    let key = prefix + &of_vrf(&route.vrf);
+    let v1::Route { action, .. } = route;
+    let action = action.map(|action| match action {
+        v1::route::Action::Paths(v1::Paths { mut paths }) => {
+            let weight = |weight: u32| weight.clamp(1, u16::MAX.into());
+            paths.iter_mut().for_each(|path| path.weight = weight(path.weight));
+            paths.sort_by(|one, other| {
+                let key = |path: &v1::Path| (path.interface.clone(), path.next_hop.clone());
+                (key(one), one.weight).cmp(&(key(other), other.weight))
+            });
+            paths.dedup();
+            v1::route::Action::Paths(v1::Paths { paths })
+        }
+        special @ v1::route::Action::Special(_) => special,
+    });
+    tally.add(Kind::StaticRoutes, key, &v1::Route { action, ..route });
+}

@@ -1,0 +1,167 @@
+//! What other routers and tools call a command or a node, and what it is here.
+
+/// Commands of the shell and of operational mode.
+const COMMANDS: &[(&str, &str)] = &[
+    ("show ndp", "show neighbors"),
+    ("show mac", "show interfaces"),
+    ("show mac-address", "show interfaces"),
+    ("show mac-address-table", "show neighbors"),
+    ("show vlan", "show interfaces"),
+    ("show vlans", "show interfaces"),
+    ("show addresses", "show interfaces"),
+    ("show hardware-interfaces", "show interfaces"),
+    ("show fib", "show routes"),
+    ("show rib", "show routes"),
+    ("show bgp", "show route-sources"),
+    ("show ospf", "show route-sources"),
+    ("show protocols", "show route-sources"),
+    ("show runtime", "show nodes"),
+    ("show errors", "show drops"),
+    ("show counters", "show interfaces"),
+    ("show buffers", "show limits"),
+    ("show memory", "show limits"),
+    ("show cpu", "show workers"),
+    ("show processes", "status"),
+    ("show threads", "show workers"),
+    ("show policers", "show punts"),
+    ("show copp", "show punts"),
+    ("show access-lists", "show rules"),
+    ("show trace", "trace show"),
+    ("show logging", "show log"),
+    ("show events", "show log"),
+    ("show users", "user list"),
+    ("show status", "status"),
+    ("show uptime", "status"),
+    ("show hardware", "doctor"),
+    ("show tech-support", "doctor"),
+    ("show commits", "show history"),
+    ("show startup", "show configuration --startup"),
+    ("show candidate", "show configuration --candidate"),
+    ("write", "commit"),
+    ("apply", "commit"),
+    ("diff", "compare"),
+    ("restart", "upgrade"),
+    ("reboot", "upgrade"),
+    ("enable", "configure"),
+    ("edit", "configure"),
+    ("tcpdump", "capture"),
+    ("no", "delete"),
+    ("undo", "delete"),
+    ("abort", "discard"),
+];
+
+/// Commands of configuration mode.
+const CONFIGURATION: &[(&str, &str)] = &[
+    ("no", "delete"),
+    ("undo", "delete"),
+    ("remove", "delete"),
+    ("unset", "delete"),
+    ("add", "set"),
+    ("create", "set"),
+    ("do", "run"),
+    ("apply", "commit"),
+    ("write", "commit"),
+    ("abort", "discard"),
+    ("revert", "discard"),
+    ("clear", "discard"),
+    ("diff", "compare"),
+    ("validate", "commit check"),
+    ("check", "commit check"),
+    ("move", "rename"),
+    ("username", "user add NAME"),
+    ("interface", "edit interfaces interface NAME"),
+    ("ip", "set routing"),
+    ("router", "edit routing"),
+    ("vrf", "edit vrfs vrf NAME"),
+    ("ping", "run ping"),
+    ("traceroute", "run traceroute"),
+];
+
+/// Nodes of the configuration.
+const NODES: &[(&str, &str)] = &[
+    ("ethernet", "interface NAME"),
+    ("ip", "ipv4"),
+    ("inet", "ipv4"),
+    ("inet6", "ipv6"),
+    ("address", "ipv4 address ADDRESS/LENGTH"),
+    ("shutdown", "enabled false"),
+    ("disable", "enabled false"),
+    ("vlan", "sub-interface outer vid NUMBER"),
+    ("vlans", "interfaces interface NAME"),
+    ("vif", "sub-interface outer vid NUMBER"),
+    ("encapsulation", "sub-interface outer vid NUMBER"),
+    ("protocols", "routing"),
+    ("routing-options", "routing"),
+    ("routing-instances", "vrfs"),
+    ("router", "routing"),
+    ("bgp", "routing control-plane-protocols"),
+    ("ospf", "routing control-plane-protocols"),
+    ("login", "management user"),
+    ("users", "management user"),
+    ("username", "management user"),
+    ("https", "management https"),
+    ("syslog", "logging"),
+    ("mtu", "ipv4 mtu"),
+    ("prefix", "destination-prefix"),
+    ("gateway", "next-hop next-hop-address"),
+    ("via", "next-hop next-hop-address"),
+    ("dev", "next-hop outgoing-interface"),
+];
+
+/// The command of the shell for these words, with a fix.
+pub fn command(words: &[String]) -> Option<&'static str> {
+    let line = words.join(" ").to_lowercase();
+    let is_it = |usual: &str| {
+        line.strip_prefix(usual).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    };
+    COMMANDS.iter().find(|(usual, _)| is_it(usual)).map(|(_, here)| *here)
+}
+
+/// The command of configuration mode for a word.
+pub fn configuration(word: &str) -> Option<&'static str> {
+    CONFIGURATION.iter().find(|(usual, _)| *usual == word).map(|(_, here)| *here)
+}
+
+/// The node of the configuration for a word.
+pub fn node(word: &str) -> Option<&'static str> {
+    NODES.iter().find(|(usual, _)| *usual == word).map(|(_, here)| *here)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::split;
+    use crate::words::parse;
+
+    #[test]
+    fn a_command_is_found_by_its_first_words() {
+        let of = |line: &str| command(&split(line).unwrap());
+        assert_eq!(of("show ndp"), Some("show neighbors"));
+        assert_eq!(of("show bgp summary"), Some("show route-sources"));
+        assert_eq!(of("show ndpx"), None);
+        assert_eq!((configuration("no"), node("inet")), (Some("delete"), Some("ipv4")));
+    }
+
+    #[test]
+    fn the_nodes_exist() {
+        let places = [
+            "",
+            "interfaces",
+            "interfaces interface x",
+            "routing control-plane-protocols control-plane-protocol static s static-routes ipv4",
+            "routing control-plane-protocols control-plane-protocol static s static-routes ipv4 route 0.0.0.0/0",
+            "routing control-plane-protocols control-plane-protocol static s static-routes ipv4 route 0.0.0.0/0 \
+             next-hop",
+        ];
+        for (usual, here) in NODES {
+            let exists = |place: &&str| {
+                let shown = format!(
+                    "{place} {}",
+                    here.replace("ADDRESS/LENGTH", "10.0.0.1").replace("NUMBER", "5")
+                );
+                parse(&split(&shown).unwrap()).is_ok()
+            };
+            assert!(places.iter().any(|place| exists(&place)), "{usual}: {here}");
+        }
+    }
+}

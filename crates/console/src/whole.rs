@@ -1,0 +1,267 @@
+//! Edits of whole nodes: copy, rename, deactivate, activate and annotate.
+//!
+//! A part that is not in effect, and what is written about a node, are configuration themselves, of the module
+//! `stoa-annotations`: they are committed, rolled back and saved like all other settings.
+
+use stoa_api::v1::configuration_edit::Edit;
+use stoa_api::v1::{SetEdit, Store};
+use yang5::data::{Data, DataTree};
+use yang5::schema::SchemaNodeKind;
+
+use crate::line::{quoted, split};
+use crate::session::{Failure, Session, Which, line_edit, sets};
+use crate::show;
+use crate::words::{self, Target};
+
+/// The words of the list of parts that are not in effect.
+const INACTIVE: [&str; 2] = ["deactivated", "part"];
+
+/// The words of the list of annotations.
+const ANNOTATIONS: [&str; 2] = ["annotations", "annotation"];
+
+/// `copy ENTRY to KEY`: the entry, and the words of the new one.
+struct Copy {
+    from: Target<'static>,
+    to: Target<'static>,
+}
+
+impl Copy {
+    fn of(words: &[String]) -> Result<Copy, Failure> {
+        let usage = || {
+            Failure::Words(
+                "use a list entry and its new key, such as `interfaces interface eth0 to eth1`"
+                    .into(),
+            )
+        };
+        let at = words.iter().rposition(|word| word == "to").ok_or_else(usage)?;
+        let (old, new) = (&words[..at], &words[at + 1..]);
+        words::to_delete(old)?;
+        let from = words::parse(old)?;
+        let node = from.node.clone().filter(|node| node.kind() == SchemaNodeKind::List);
+        let keys = node.ok_or_else(usage)?.list_keys().count();
+        if new.is_empty() || keys == 0 {
+            return Err(usage());
+        }
+        let to = match new.len() == keys {
+            true => {
+                let list = &from.words[..from.words.len() - keys];
+                words::parse(&[list, new].concat())?
+            }
+            false => {
+                words::to_delete(new)?;
+                words::parse(new)?
+            }
+        };
+        let is_same_list = to.words.len() == from.words.len() && to.node == from.node;
+        if !is_same_list { Err(usage()) } else { Ok(Copy { from, to }) }
+    }
+
+    /// The edits that make the new entry.
+    fn edits(&self, tree: &DataTree<'static>) -> Result<Vec<Edit>, Failure> {
+        if find(tree, &self.to.path) {
+            return Err(exists(&self.to.words));
+        }
+        let mut edits = Vec::new();
+        for line in show::lines(tree, &self.from.path).lines() {
+            let old = split(line).unwrap_or_default();
+            let rest = old.get(self.from.words.len() + 1..).unwrap_or_default();
+            edits.extend(sets(&[&self.to.words, rest].concat())?);
+        }
+        match edits.is_empty() {
+            true => Err(missing(&self.from.words)),
+            false => Ok(edits),
+        }
+    }
+}
+
+fn find(tree: &DataTree<'static>, path: &str) -> bool {
+    tree.reference().is_some()
+        && !path.contains('\0')
+        && tree.find_path(path).is_ok_and(|node| !node.is_default())
+}
+
+fn line_of(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn exists(words: &[String]) -> Failure {
+    Failure::Words(format!("`{}` exists: delete it first", line_of(words)))
+}
+
+fn missing(words: &[String]) -> Failure {
+    Failure::Words(format!("`{}` is not configured", line_of(words)))
+}
+
+/// The words of an entry of one of the lists of `stoa-annotations`.
+fn entry(list: [&str; 2], node: &str, rest: &[&str]) -> Vec<String> {
+    list.iter().chain([&node]).chain(rest).map(|word| (*word).to_owned()).collect()
+}
+
+/// The node and the text of `annotate NODE TEXT`: the longest path, then the text.
+fn annotated(words: &[String]) -> Result<(Target<'static>, String), Failure> {
+    let usage = "use a node and a text, such as `interfaces interface eth0 \"to the core\"`";
+    let is_node = |at: &usize| {
+        let parsed = words::parse(&words[..*at]);
+        let is_plain = |target: &Target<'_>| target.keys_missing == 0 && target.value.is_none();
+        // Words with blanks are text.
+        parsed.is_ok_and(|target| is_plain(&target)) && !words[at - 1].contains(' ')
+    };
+    let has_text = words.len() > 1 && !is_node(&words.len());
+    let at = (1..words.len()).rev().find(is_node).filter(|_| has_text);
+    let at = at.ok_or_else(|| Failure::Words(usage.into()))?;
+    Ok((words::parse(&words[..at])?, words[at..].join(" ")))
+}
+
+impl Session {
+    /// `copy ENTRY to KEY`: a list entry with everything in it under another key.
+    ///
+    /// # Errors
+    /// When the entry does not exist, the new one exists, or the words are wrong.
+    pub async fn copy(&mut self, words: &[String]) -> Result<(), Failure> {
+        let copy = Copy::of(words)?;
+        let tree = self.tree(Which::Store(Store::Candidate)).await?;
+        self.edit(copy.edits(&tree)?).await
+    }
+
+    /// `rename ENTRY to KEY`. References to the old key stay; a commit names those that have no target.
+    ///
+    /// # Errors
+    /// As [`Self::copy`].
+    pub async fn rename(&mut self, words: &[String]) -> Result<(), Failure> {
+        let copy = Copy::of(words)?;
+        let tree = self.tree(Which::Store(Store::Candidate)).await?;
+        let mut edits = copy.edits(&tree)?;
+        edits.push(Edit::Delete(copy.from.path.clone()));
+        self.edit(edits).await
+    }
+
+    /// `deactivate NODE`: takes a node out of the configuration and keeps it.
+    ///
+    /// # Errors
+    /// When it does not exist or is not in effect already.
+    pub async fn deactivate(&mut self, words: &[String]) -> Result<(), Failure> {
+        let path = words::to_delete(words)?;
+        let target = words::parse(words)?;
+        let is_own = |word: &String| [INACTIVE[0], ANNOTATIONS[0]].contains(&word.as_str());
+        if target.words.first().is_none_or(is_own) {
+            return Err(Failure::Words("`deactivate` needs a node of the configuration".into()));
+        }
+        let tree = self.tree(Which::Store(Store::Candidate)).await?;
+        let lines = show::lines(&tree, &path);
+        if lines.is_empty() {
+            return Err(missing(&target.words));
+        }
+        let part = entry(INACTIVE, &line_of(&target.words), &["inactive-lines"]);
+        let place = words::parse(&part)?.path;
+        if find(&tree, &place) {
+            return Err(Failure::Words("it is not in effect already: `activate` it first".into()));
+        }
+        let keep = SetEdit { path: place, value: Some(lines) };
+        self.edit(vec![Edit::Delete(path), Edit::Set(keep)]).await
+    }
+
+    /// `activate NODE`: puts back what `deactivate` took out.
+    ///
+    /// # Errors
+    /// When it was not taken out, or exists.
+    pub async fn activate(&mut self, words: &[String]) -> Result<(), Failure> {
+        let (path, target) = (words::to_delete(words)?, words::parse(words)?);
+        let tree = self.tree(Which::Store(Store::Candidate)).await?;
+        if find(&tree, &path) {
+            return Err(exists(&target.words));
+        }
+        let part = words::parse(&entry(INACTIVE, &line_of(&target.words), &[]))?.path;
+        let kept = match find(&tree, &part) {
+            true => tree.find_path(&format!("{part}/inactive-lines")).ok(),
+            false => None,
+        };
+        let lines = kept.and_then(|leaf| leaf.value_canonical());
+        let lines = lines.ok_or_else(|| {
+            let line = line_of(&target.words);
+            Failure::Words(format!("`{line}` is not deactivated: `show deactivated` lists what is"))
+        })?;
+        let mut edits = vec![Edit::Delete(part)];
+        for line in lines.lines() {
+            edits.extend(line_edit(line).map_err(Failure::Words)?);
+        }
+        self.edit(edits).await
+    }
+
+    /// `annotate NODE TEXT`: writes a text about a node; an empty one removes it.
+    ///
+    /// # Errors
+    /// When the node does not exist.
+    pub async fn annotate(&mut self, words: &[String]) -> Result<(), Failure> {
+        let (target, text) = annotated(words)?;
+        let tree = self.tree(Which::Store(Store::Candidate)).await?;
+        if !find(&tree, &target.path) {
+            return Err(missing(&target.words));
+        }
+        let node = line_of(&target.words);
+        let edit = match text.is_empty() {
+            true => vec![Edit::Delete(words::to_delete(&entry(ANNOTATIONS, &node, &[]))?)],
+            false => sets(&entry(ANNOTATIONS, &node, &["text", &text]))?,
+        };
+        self.edit(edit).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stoa_yang::data::parse;
+
+    const TEXT: &str = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "eth0",
+        "description": "the core", "type": "iana-if-type:ethernetCsmacd",
+        "ietf-ip:ipv4": {"address": [{"ip": "10.0.0.1", "prefix-length": 24}]}}]}}"#;
+
+    fn words(line: &str) -> Vec<String> {
+        split(line).unwrap()
+    }
+
+    #[test]
+    fn a_copy_has_everything_under_the_new_key() {
+        let mut tree = parse(TEXT).unwrap();
+        for new in ["eth1", "interfaces interface eth2"] {
+            let copy = Copy::of(&words(&format!("int int eth0 to {new}"))).unwrap();
+            for edit in copy.edits(&tree).unwrap() {
+                let Edit::Set(SetEdit { path, value }) = edit else { panic!("{edit:?}") };
+                tree.new_path(&path, value.as_deref(), false).unwrap();
+            }
+        }
+        let of = |name: &str| {
+            show::braces(&tree, &format!("/ietf-interfaces:interfaces/interface[name='{name}']"))
+        };
+        assert_eq!((of("eth1"), of("eth2")), (of("eth0"), of("eth0")));
+        let again = Copy::of(&words("interfaces interface eth0 to eth1")).unwrap();
+        assert!(matches!(again.edits(&tree), Err(Failure::Words(text)) if text.contains("exists")));
+        let none = Copy::of(&words("interfaces interface eth8 to eth9")).unwrap();
+        assert!(
+            matches!(none.edits(&tree), Err(Failure::Words(text)) if text.contains("not configured"))
+        );
+        for wrong in [
+            "interfaces to x",
+            "interfaces interface eth0",
+            "interfaces interface eth0 to",
+            "to eth1",
+        ] {
+            assert!(Copy::of(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_annotation_is_what_follows_the_node() {
+        let of = |line: &str| {
+            let (target, text) = annotated(&words(line)).unwrap();
+            (target.words.join(" "), text)
+        };
+        let eth0 = "interfaces interface eth0".to_owned();
+        assert_eq!(of("int int eth0 what a port"), (eth0.clone(), "what a port".to_owned()));
+        assert_eq!(
+            of("int int eth0 \"enabled for now\""),
+            (eth0.clone(), "enabled for now".to_owned())
+        );
+        assert_eq!(of("int int eth0 enabled \"\""), (format!("{eth0} enabled"), String::new()));
+        assert!(annotated(&words("interfaces interface eth0")).is_err());
+    }
+}

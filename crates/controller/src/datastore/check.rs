@@ -1,0 +1,39 @@
+//! `commit check`: what a commit of the candidate would refuse or warn about.
+
+use super::access;
+use super::author::{Author, Store};
+use super::changed_node::errors_at;
+use super::difference::{Change, between};
+use super::refusal::{self, Refusal};
+use super::stores::Datastore;
+use crate::configuration::Configuration;
+
+impl Datastore {
+    /// Validates the candidate as a commit does, and changes nothing. Returns its changes and warnings. What only the
+    /// forwarder knows, such as a missing device, is not checked.
+    ///
+    /// # Errors
+    /// All errors of the candidate.
+    pub async fn check(&self, author: &Author) -> Result<(Vec<Change>, Vec<String>), Refusal> {
+        let (running, candidate) = {
+            let stores = self.stores();
+            if let Some(conflict) = &stores.conflict {
+                return Err(Refusal::Conflict(conflict.clone()));
+            }
+            drop(stores);
+            (self.tree(Store::Running), self.tree(Store::Candidate))
+        };
+        let startup = self.inner.startup.clone();
+        let validated = tokio::task::spawn_blocking(move || {
+            let text = stoa_yang::data::print(&candidate.tree)?;
+            let changes = between(&running.tree, &candidate.tree)?;
+            let found = Configuration::of_data(&startup, &text, &candidate.tree);
+            let configuration =
+                found.map_err(|errors| Refusal::Invalid(errors_at(&changes, errors)))?;
+            Ok::<_, Refusal>((changes, configuration))
+        });
+        let (changes, configuration) = validated.await.map_err(refusal::panicked)??;
+        access::check(&self.inner.connection, author, &configuration)?;
+        Ok((changes, configuration.warnings()))
+    }
+}

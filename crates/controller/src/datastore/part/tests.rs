@@ -1,0 +1,391 @@
+//! Parts and the whole: a configuration that is made of a part equals the whole, validated and translated.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use stoa_api::v1;
+
+use super::super::bulk::{self, Core};
+use super::super::difference::between;
+use super::super::edit::{self, Edit};
+use super::*;
+use crate::configuration::{Bulk, ChangedPart, Configuration};
+
+const BULKS: [Bulk; 3] = [
+    Bulk { interfaces: true, routes: true },
+    Bulk { interfaces: true, routes: false },
+    Bulk { interfaces: false, routes: true },
+];
+
+const TEXT: &str = r#"{
+  "ietf-interfaces:interfaces": {"interface": [
+    {"name": "lan", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
+     "stoa-interfaces:mac-address": "02:00:00:00:00:01",
+     "stoa-bfd:bfd": {"session": [{"dest-addr": "192.0.2.9"}]},
+     "ietf-ip:ipv4": {"forwarding": true, "address": [{"ip": "192.0.2.1", "prefix-length": 24}],
+       "neighbor": [{"ip": "192.0.2.9", "link-layer-address": "02:00:00:00:00:09"}],
+       "ietf-vrrp:vrrp": {"vrrp-instance": [{"vrid": 7, "version": "ietf-vrrp:vrrp-v3",
+         "track": {"interfaces": {"interface": [{"interface": "wan", "priority-decrement": 5}]}},
+         "virtual-ipv4-addresses": {"virtual-ipv4-address": [{"ipv4-address": "192.0.2.254"}]}}]}}},
+    {"name": "wan", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
+     "ietf-ip:ipv4": {"address": [{"ip": "198.51.100.1", "prefix-length": 24}]},
+     "ietf-ip:ipv6": {"forwarding": true, "address": [{"ip": "2001:db8::1", "prefix-length": 64}]}},
+    {"name": "tun", "type": "iana-if-type:tunnel", "stoa-interfaces:port": {"tunnel": {
+       "encapsulation": "gre", "local": "198.51.100.1", "remote": "203.0.113.9"}}},
+    {"name": "lan.1", "type": "iana-if-type:l2vlan",
+     "stoa-interfaces:sub-interface": {"parent": "lan", "outer": {"vid": 1}},
+     "ietf-ip:ipv4": {"address": [{"ip": "10.1.0.1", "prefix-length": 24}]}},
+    {"name": "lan.2", "type": "iana-if-type:l2vlan",
+     "stoa-interfaces:sub-interface": {"parent": "lan", "outer": {"vid": 2}}},
+    {"name": "host", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
+     "stoa-host-interface:host-interface": {"device": "h0", "netns": "space"}},
+    {"name": "tap", "type": "iana-if-type:ethernetCsmacd",
+     "stoa-interfaces:port": {"tap": {"device": "t0"}}},
+    {"name": "red", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
+     "stoa-vrf:vrf": "red", "ietf-ip:ipv4": {"address": [{"ip": "192.0.2.1", "prefix-length": 24}]}},
+    {"name": "one", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
+     "stoa-interfaces:cross-connect": "two"},
+    {"name": "two", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
+     "stoa-interfaces:cross-connect": "one"}]},
+  "stoa-vrf:vrfs": {"vrf": [{"name": "red"}, {"name": "blue"}]},
+  "ietf-routing:routing": {
+    "stoa-policy:policy": {"rule": [{"vrf": "default", "address-family": "ipv4", "priority": 100,
+      "match": {"interface": "wan"}, "table": "red"}]},
+    "control-plane-protocols": {"control-plane-protocol": [
+    {"type": "ietf-routing:static", "name": "s", "static-routes": {
+      "ietf-ipv4-unicast-routing:ipv4": {"route": [
+        {"destination-prefix": "10.9.0.0/16", "next-hop": {"next-hop-address": "192.0.2.9"}},
+        {"destination-prefix": "10.8.0.0/16", "next-hop": {"outgoing-interface": "wan"}},
+        {"destination-prefix": "10.7.0.0/16", "next-hop": {"special-next-hop": "blackhole"}},
+        {"destination-prefix": "10.6.0.0/16", "stoa-routing:preference": 9,
+         "next-hop": {"next-hop-address": "198.51.100.7"}}]},
+      "ietf-ipv6-unicast-routing:ipv6": {"route": [
+        {"destination-prefix": "2001:db8:9::/48", "next-hop": {"next-hop-address": "2001:db8::9"}}]}}},
+    {"type": "ietf-routing:static", "name": "r", "stoa-vrf:vrf": "red", "static-routes": {
+      "ietf-ipv4-unicast-routing:ipv4": {"route": [
+        {"destination-prefix": "10.9.0.0/16", "next-hop": {"next-hop-address": "192.0.2.7"}}]}}},
+    {"type": "stoa-routing:fpm", "name": "frr", "stoa-routing:route-source": {"netns": "space"}},
+    {"type": "stoa-routing:bgp", "name": "bird", "stoa-routing:route-source":
+      {"as": 65000, "router-id": "192.0.2.1"}}]}}}"#;
+
+fn interface(name: &str) -> String {
+    format!("/ietf-interfaces:interfaces/interface[name='{name}']")
+}
+
+fn instance(name: &str) -> String {
+    let all = "/ietf-routing:routing/control-plane-protocols/control-plane-protocol";
+    format!("{all}[type='ietf-routing:static'][name='{name}']")
+}
+
+fn route(name: &str, prefix: &str) -> String {
+    let family = if prefix.contains(':') { "6" } else { "4" };
+    let routes = format!("static-routes/ietf-ipv{family}-unicast-routing:ipv{family}/route");
+    format!("{}/{routes}[destination-prefix='{prefix}']", instance(name))
+}
+
+fn set(path: String, value: &str) -> Edit {
+    Edit::Set { path, value: (!value.is_empty()).then(|| value.to_owned()) }
+}
+
+fn gateway(name: &str, prefix: &str, gateway: &str) -> Edit {
+    set(format!("{}/next-hop/next-hop-address", route(name, prefix)), gateway)
+}
+
+fn length(name: &str, address: &str, length: &str) -> Edit {
+    let family = if address.contains(':') { "6" } else { "4" };
+    let list = format!("{}/ietf-ip:ipv{family}/address[ip='{address}']", interface(name));
+    set(format!("{list}/prefix-length"), length)
+}
+
+fn delete(path: String) -> Edit {
+    Edit::Delete { path }
+}
+
+/// Edits that cost what they change: nothing else depends on them.
+fn cheap() -> Vec<Edit> {
+    let daemon = "/ietf-routing:routing/control-plane-protocols\
+                  /control-plane-protocol[type='stoa-routing:bgp'][name='bird']";
+    let rule = "/ietf-routing:routing/stoa-policy:policy\
+                /rule[vrf='default'][address-family='ipv4'][priority='100']";
+    let router =
+        format!("{}/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance[vrid='7']", interface("lan"));
+    let merged = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "new",
+        "type": "iana-if-type:l2vlan", "stoa-interfaces:sub-interface":
+        {"parent": "wan", "outer": {"vid": 9}}, "ietf-ip:ipv4": {"address":
+        [{"ip": "10.44.0.1", "prefix-length": 24}]}}]}}"#;
+    vec![
+        set(format!("{}/description", interface("lan")), "text"),
+        set(format!("{}/ietf-ip:ipv4/mtu", interface("lan")), "1400"),
+        set(format!("{}/stoa-interfaces:port/mtu", interface("wan")), "1600"),
+        length("lan", "10.77.0.1", "24"),
+        length("wan", "2001:db8:5::1", "64"),
+        length("lan.2", "10.78.0.1", "24"),
+        delete(format!("{}/ietf-ip:ipv4", interface("lan.1"))),
+        Edit::Merge { body: merged.to_owned() },
+        delete(interface("lan.2")),
+        set(format!("{router}/priority"), "77"),
+        set(
+            format!(
+                "{}/stoa-bfd:bfd/session[dest-addr='192.0.2.9']/local-multiplier",
+                interface("lan")
+            ),
+            "5",
+        ),
+        set("/stoa-system:system/stoa-ip:reassembly/packets".to_owned(), "100"),
+        set("/stoa-system:system/punt/class[name='arp']/rate".to_owned(), "77"),
+        set("/stoa-logging:logging/level".to_owned(), "warn"),
+        gateway("s", "10.9.0.0/16", "192.0.2.8"),
+        gateway("s", "10.99.0.0/16", "192.0.2.8"),
+        gateway("r", "10.99.0.0/16", "192.0.2.8"),
+        gateway("s", "2001:db8:a::/48", "2001:db8::7"),
+        set(format!("{}/next-hop/outgoing-interface", route("s", "10.98.0.0/16")), "lan.1"),
+        delete(route("s", "10.9.0.0/16")),
+        delete(route("s", "10.6.0.0/16")),
+        set(format!("{}/stoa-routing:preference", route("s", "10.6.0.0/16")), "10"),
+        set(format!("{daemon}/stoa-routing:route-source/stale-time"), "77"),
+        set(format!("{rule}/match/dscp"), "46"),
+        set("/stoa-management:management/user[name='ann']/admin".to_owned(), "true"),
+    ]
+}
+
+/// Edits on which other entries may depend, or that are invalid.
+fn others() -> Vec<Edit> {
+    let vrf = |name: &str, vrf: &str| set(format!("{}/stoa-vrf:vrf", interface(name)), vrf);
+    let sub = |name: &str| format!("{}/stoa-interfaces:sub-interface", interface(name));
+    let port = |name: &str| format!("{}/stoa-interfaces:port", interface(name));
+    let four = |name: &str| format!("{}/ietf-ip:ipv4", interface(name));
+    let mut all = vec![
+        length("lan", "192.0.2.1", "25"),
+        length("lan", "192.0.2.9", "24"),
+        length("wan", "192.0.2.9", "32"),
+        length("wan", "10.9.0.1", "16"),
+        length("wan", "203.0.113.1", "24"),
+        length("lan.2", "2001:db8::", "48"),
+        length("wan", "2001:db8::5", "48"),
+        length("wan", "fe80::1", "64"),
+        length("lan.1", "198.51.100.1", "32"),
+        delete(format!("{}/address[ip='192.0.2.1']", four("lan"))),
+        delete(format!("{}/address[ip='198.51.100.1']", four("wan"))),
+        delete(four("wan")),
+        delete(four("red")),
+        set(format!("{}/forwarding", four("wan")), "true"),
+        set(format!("{}/ietf-ip:ipv6/forwarding", interface("wan")), "false"),
+        set(format!("{}/enabled", four("wan")), "false"),
+        delete(format!("{}/enabled", four("wan"))),
+        vrf("lan", "red"),
+        vrf("lan.1", "blue"),
+        vrf("red", "blue"),
+        delete(format!("{}/stoa-vrf:vrf", interface("red"))),
+        delete("/stoa-vrf:vrfs/vrf[name='blue']".to_owned()),
+        delete("/stoa-vrf:vrfs/vrf[name='red']".to_owned()),
+        set(format!("{}/stoa-vrf:vrf", instance("s")), "blue"),
+        delete(format!("{}/stoa-vrf:vrf", instance("r"))),
+        set(format!("{}/outer/vid", sub("lan.2")), "1"),
+        set(format!("{}/outer/vid", sub("lan.2")), "3"),
+        set(format!("{}/parent", sub("lan.2")), "one"),
+        set(format!("{}/parent", sub("lan.2")), "wan"),
+        set(format!("{}/parent", sub("lan.2")), "tun"),
+        set(format!("{}/tap/device", port("two")), "t0"),
+        set(format!("{}/tap/device", port("wan")), "h1"),
+        set(format!("{}/stoa-host-interface:host-interface/device", interface("lan")), "t0"),
+        set(format!("{}/stoa-host-interface:host-interface/device", interface("wan")), "h2"),
+        delete(format!("{}/stoa-host-interface:host-interface", interface("host"))),
+        set(format!("{}/stoa-interfaces:cross-connect", interface("lan")), "wan"),
+        set(format!("{}/stoa-interfaces:cross-connect", interface("host")), "wan"),
+        delete(format!("{}/stoa-interfaces:cross-connect", interface("one"))),
+        set(format!("{}/tunnel/remote", port("tun")), "203.0.113.8"),
+        set(format!("{}/tunnel/local", port("tun")), "192.0.2.1"),
+        set(format!("{}/stoa-bfd:bfd/session[dest-addr='10.1.0.9']", interface("lan.1")), ""),
+        length("lan.2", "10.1.0.9", "32"),
+        set(interface("bare"), ""),
+        gateway("s", "10.9.0.0/16", "10.8.0.1"),
+        gateway("s", "10.5.0.0/16", "10.9.0.1"),
+        gateway("s", "10.5.0.0/16", "198.51.100.1"),
+        gateway("r", "10.9.0.0/16", "10.77.0.2"),
+        gateway("t", "10.9.0.0/16", "192.0.2.8"),
+        gateway("s", "198.51.100.0/24", "192.0.2.8"),
+        gateway("s", "2001:db8::/128", "2001:db8::9"),
+        gateway("s", "2001:db8:5::/128", "2001:db8::9"),
+        gateway("s", "10.77.0.0/24", "192.0.2.8"),
+        gateway("s", "10.44.0.1/32", "192.0.2.8"),
+        set(route("s", "10.4.0.0/16"), ""),
+        set(format!("{}/stoa-routing:preference", route("s", "10.9.0.0/16")), "9"),
+        delete(format!("{}/stoa-routing:preference", route("s", "10.6.0.0/16"))),
+        set(format!("{}/next-hop/special-next-hop", route("s", "10.9.0.0/16")), "prohibit"),
+        set(format!("{}/next-hop/special-next-hop", route("t", "10.3.0.0/16")), "unreachable"),
+        delete(instance("s")),
+        Edit::Remove { path: instance("t") },
+        Edit::Replace {
+            path: route("s", "10.8.0.0/16"),
+            body:
+                r#"{"ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [
+                {"type": "ietf-routing:static", "name": "s", "static-routes":
+                {"ietf-ipv4-unicast-routing:ipv4": {"route": [{"destination-prefix": "10.8.0.0/16",
+                "next-hop": {"next-hop-address": "198.51.100.9"}}]}}}]}}}"#
+                    .to_owned(),
+        },
+    ];
+    let names = ["lan", "wan", "tun", "lan.1", "host", "tap", "red", "one", "two", "new"];
+    all.extend(names.map(|name| delete(interface(name))));
+    all
+}
+
+/// Running, and what it means.
+struct Running {
+    tree: Arc<DataTree<'static>>,
+    configuration: Arc<Configuration>,
+}
+
+impl Running {
+    fn new() -> Running {
+        let tree = stoa_yang::data::parse(TEXT).unwrap();
+        let configuration = whole(&tree).unwrap_or_else(|errors| panic!("{errors:#?}"));
+        Running { tree: Arc::new(tree), configuration: Arc::new(configuration) }
+    }
+
+    /// The part with some edits, as the datastores make it; `None`: the edits need the whole, or one fails.
+    fn part(&self, bulk: Bulk, edits: &[Edit]) -> Option<Part> {
+        let entries = bulk::entries(edits, bulk)?;
+        let core = Core::new(bulk, &self.tree).unwrap();
+        let after = Arc::new(Snapshot::new(Arc::clone(&core.tree), 1));
+        let part = Part { before: core.tree, entries: Vec::new(), after };
+        let part = part.pull(&self.tree, entries).unwrap();
+        let after = edit::apply(&part.after.tree, edits);
+        let everywhere = edit::apply(&self.tree, edits);
+        assert_eq!(after.is_ok(), everywhere.is_ok(), "{edits:?}: {after:?}");
+        let (after, everywhere) = (after.ok()?, everywhere.ok()?);
+        let same = with_changes(&self.tree, &part.before, &after).unwrap();
+        let [same, everywhere] = [&same, &everywhere].map(|it| stoa_yang::data::print(it).unwrap());
+        assert_eq!(same, everywhere, "{edits:?}");
+        Some(part.with_after(Arc::new(Snapshot::new(after, 2))))
+    }
+
+    /// The configuration with a part, the short way.
+    fn with_part(&self, bulk: Bulk, part: &Part) -> Option<Configuration> {
+        let changes = between(&part.before, &part.after.tree).unwrap();
+        let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+        let referring = match bulk.interfaces {
+            true => part.clone().with_references(&self.tree).unwrap()?,
+            false => part.clone(),
+        };
+        let (before, after) = (&referring.before, &referring.after.tree);
+        let changed = ChangedPart { before, after, paths: &paths };
+        self.configuration.with_part(Path::new("t"), bulk, changed)
+    }
+}
+
+fn whole(
+    tree: &DataTree<'static>,
+) -> Result<Configuration, Vec<stoa_yang::error::ValidationError>> {
+    Configuration::of_data(Path::new("t"), "", tree)
+}
+
+/// In an order of its own: that of lists is of no meaning.
+fn sorted(mut desired: v1::Desired) -> v1::Desired {
+    desired.interfaces.sort_by(|one, other| one.name.cmp(&other.name));
+    desired.ports.sort_by(|one, other| one.interface.cmp(&other.interface));
+    let key = |it: &v1::Neighbor| (it.interface.clone(), it.address.clone());
+    desired.neighbors.sort_by_key(key);
+    desired
+}
+
+fn assert_equal(made: &Configuration, expected: &Configuration, edits: &[Edit]) {
+    let parents = made.desired.interfaces.iter().map(|it| !it.parent.is_empty());
+    assert!(parents.is_sorted(), "parents precede sub-interfaces: {edits:?}");
+    let [one, other] = [made, expected].map(|it| sorted(it.desired.clone()));
+    assert_eq!(one, other, "{edits:?}");
+    assert_eq!(made.routes.to_vec(), expected.routes.to_vec(), "{edits:?}");
+    assert_eq!(made.annotations, expected.annotations, "{edits:?}");
+    assert_eq!(made.floating, expected.floating, "{edits:?}");
+    assert_eq!(made.addressing, expected.addressing, "{edits:?}");
+    assert_eq!(made.route_sources, expected.route_sources, "{edits:?}");
+    assert_eq!(made.kernel_tables, expected.kernel_tables, "{edits:?}");
+    assert_eq!(made.management, expected.management, "{edits:?}");
+}
+
+/// What names as changed must be all that changed.
+fn assert_origin(made: &Configuration, held: &Arc<Configuration>, edits: &[Edit]) {
+    let Some(changed) = made.origin.changes_from(held) else { return };
+    let set: BTreeSet<&str> =
+        changed.set.iter().map(|at| made.desired.interfaces[*at].name.as_str()).collect();
+    for interface in &made.desired.interfaces {
+        let before = held.desired.interfaces.iter().find(|it| it.name == interface.name);
+        let is_changed = before != Some(interface);
+        assert!(!is_changed || set.contains(interface.name.as_str()), "{edits:?}");
+    }
+    let is_there = |name: &String| made.desired.interfaces.iter().any(|it| it.name == *name);
+    let gone = held.desired.interfaces.iter().map(|it| &it.name).filter(|name| !is_there(name));
+    assert_eq!(gone.collect::<Vec<_>>(), changed.removed.iter().collect::<Vec<_>>(), "{edits:?}");
+}
+
+/// Each kind of leaf, alone, is validated and translated as a part.
+#[test]
+fn leafs_that_nothing_depends_on_take_the_part() {
+    let running = Running::new();
+    for bulk in BULKS {
+        for edit in cheap() {
+            let edits = [edit];
+            let part = running.part(bulk, &edits).unwrap_or_else(|| panic!("{bulk:?}: {edits:?}"));
+            let made = running.with_part(bulk, &part);
+            let made = made.unwrap_or_else(|| panic!("{bulk:?}: {edits:?} takes the whole"));
+            let tree = with_changes(&running.tree, &part.before, &part.after.tree).unwrap();
+            let expected = whole(&tree).unwrap_or_else(|errors| panic!("{edits:?}: {errors:#?}"));
+            assert_equal(&made, &expected, &edits);
+            assert_origin(&made, &running.configuration, &edits);
+        }
+    }
+}
+
+/// Random edits one upon the other: a part is accepted only if the whole is valid, and gives the same.
+#[test]
+fn parts_equal_the_whole() {
+    let all: Vec<Edit> = cheap().into_iter().chain(others()).collect();
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|it| it.parse::<usize>().ok());
+    let rounds = 40 * cases.unwrap_or(256).max(256) / 256;
+    let (mut random, mut by_part, mut refused) = (0x9E37_79B9_7F4A_7C15_u64, 0, 0);
+    let mut below = |limit: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 20) as usize % limit
+    };
+    for _ in 0..rounds {
+        let mut running = Running::new();
+        for _ in 0..12 {
+            let number = 1 + below(2);
+            let edits: Vec<Edit> = (0..number).map(|_| all[below(all.len())].clone()).collect();
+            let bulk = BULKS[below(BULKS.len())];
+            let Some(part) = running.part(bulk, &edits) else { continue };
+            let made = running.with_part(bulk, &part);
+            let tree = with_changes(&running.tree, &part.before, &part.after.tree).unwrap();
+            let expected = whole(&tree);
+            let configuration = match (made, expected) {
+                (Some(made), Ok(expected)) => {
+                    by_part += 1;
+                    assert_equal(&made, &expected, &edits);
+                    assert_origin(&made, &running.configuration, &edits);
+                    made
+                }
+                (Some(_), Err(errors)) => panic!("{bulk:?} {edits:#?} is invalid: {errors:#?}"),
+                (None, Ok(expected)) => expected,
+                (None, Err(_)) => {
+                    refused += 1;
+                    continue;
+                }
+            };
+            running = Running { tree: Arc::new(tree), configuration: Arc::new(configuration) };
+        }
+    }
+    assert!(by_part > 2 * rounds && refused > rounds, "{by_part} parts, {refused} refused");
+}
+
+/// Two texts of one path name one entry: the edits of the first stay.
+#[test]
+fn an_entry_is_pulled_once_whatever_its_quotes() {
+    let (running, bulk) = (Running::new(), BULKS[0]);
+    let first = set(format!("{}/description", interface("lan")), "first");
+    let part = running.part(bulk, &[first]).unwrap();
+    let second = "/ietf-interfaces:interfaces/interface[name=\"lan\"]".to_owned();
+    let part = part.pull(&running.tree, vec![second]).unwrap();
+    assert!(stoa_yang::data::print(&part.after.tree).unwrap().contains("first"));
+}

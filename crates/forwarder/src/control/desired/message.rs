@@ -1,0 +1,131 @@
+//! Checked values as messages of the contract again, for audits. Parsing the message gives the same value.
+
+use stoa_api::v1;
+use stoa_wire::ndp::{prefix_flag, router_flag};
+
+use super::{Advertisement, Discovery, Family, Interface, Prefix, VirtualRouter};
+use crate::bfd::session::Config;
+use crate::control::listing::octets;
+
+fn prefix((address, length): Prefix) -> v1::Prefix {
+    v1::Prefix { address: octets(address), length: length.into() }
+}
+
+/// An interface without what belongs to other kinds of an audit.
+pub(in crate::control) fn interface(name: &str, interface: &Interface) -> v1::Interface {
+    let tag = |at: usize| {
+        let (tpid, vid) = *interface.tags.get(at)?;
+        Some(v1::Tag { tpid: tpid.into(), vid: vid.into() })
+    };
+    let host_interface = interface.host_interface.as_ref();
+    v1::Interface {
+        name: name.to_owned(),
+        parent: interface.parent.clone().unwrap_or_default(),
+        outer: tag(0),
+        inner: tag(1),
+        enabled: interface.enabled,
+        mac: interface.mac.map(Vec::from).unwrap_or_default(),
+        ip4: Some(family(&interface.ip4)),
+        ip6: Some(family(&interface.ip6)),
+        vrf: interface.vrf.clone(),
+        host_interface: host_interface
+            .map(|it| v1::HostInterface { device: it.device.clone(), netns: it.netns.clone() }),
+        cross_connect: interface.cross_connect.clone().unwrap_or_default(),
+        ..v1::Interface::default()
+    }
+}
+
+fn family(family: &Family) -> v1::Family {
+    v1::Family {
+        enabled: family.enabled,
+        forwarding: family.forwarding,
+        mtu: family.mtu.into(),
+        reverse_path: family.reverse_path as i32,
+        proxy: family.proxy,
+        duplicate_detection: family.duplicate_detection.into(),
+        neighbor_limit: family.neighbor_limit,
+        options: Some(family.options),
+        ..v1::Family::default()
+    }
+}
+
+/// A BFD session with a neighbour.
+pub(in crate::control) fn bfd_session(peer: std::net::IpAddr, config: &Config) -> v1::BfdSession {
+    v1::BfdSession {
+        address: octets(peer),
+        desired_min_tx_us: config.desired_min_tx,
+        required_min_rx_us: config.required_min_rx,
+        multiplier: config.multiplier.into(),
+    }
+}
+
+/// A virtual router.
+pub(in crate::control) fn virtual_router(router: &VirtualRouter) -> v1::VirtualRouter {
+    let tracked = |(interface, decrement): &(String, u8)| v1::TrackedInterface {
+        interface: interface.clone(),
+        decrement: (*decrement).into(),
+    };
+    let network = |(network, decrement): &(Prefix, u8)| v1::TrackedNetwork {
+        prefix: Some(prefix(*network)),
+        decrement: (*decrement).into(),
+    };
+    v1::VirtualRouter {
+        vrid: router.vrid.into(),
+        version: router.version as u32,
+        priority: router.priority.into(),
+        preempt: router.preempt,
+        hold_s: (router.hold_ms / 1000) as u32,
+        accept: router.accept,
+        interval_cs: router.interval_cs.into(),
+        addresses: router.addresses.iter().map(|address| octets(*address)).collect(),
+        tracked: router.tracked.iter().map(tracked).collect(),
+        log: router.is_logged,
+        networks: router.networks.iter().map(network).collect(),
+    }
+}
+
+/// An IPv6 router advertisement.
+pub(in crate::control) fn advertisement(it: &Advertisement) -> v1::RouterAdvertising {
+    let flags = it.fixed.flags;
+    // Both bits are those of the lowest preference.
+    let preference = match flags & router_flag::LOW {
+        router_flag::LOW => v1::RouterPreference::Low,
+        router_flag::HIGH => v1::RouterPreference::High,
+        _ => v1::RouterPreference::Medium,
+    };
+    let prefixes = it.prefixes.iter().map(|it| v1::AdvertisedPrefix {
+        prefix: Some(prefix((it.prefix.into(), it.length))),
+        on_link: it.flags & prefix_flag::ON_LINK != 0,
+        autonomous: it.flags & prefix_flag::AUTONOMOUS != 0,
+        valid_s: it.valid_s,
+        preferred_s: it.preferred_s,
+    });
+    v1::RouterAdvertising {
+        max_interval_s: (it.interval_ms.1 / 1000) as u32,
+        min_interval_s: (it.interval_ms.0 / 1000) as u32,
+        managed: flags & router_flag::MANAGED != 0,
+        other: flags & router_flag::OTHER != 0,
+        hop_limit: it.fixed.hop_limit.into(),
+        lifetime_s: it.fixed.lifetime.get().into(),
+        reachable_ms: it.fixed.reachable_time.get(),
+        retransmit_ms: it.fixed.retransmit_time.get(),
+        mtu: it.mtu,
+        preference: preference.into(),
+        prefixes: prefixes.collect(),
+        name_servers: it.name_servers.0.iter().map(|ip| ip.octets().to_vec()).collect(),
+        name_servers_s: it.name_servers.1,
+        search: it.search.0.clone(),
+        search_s: it.search.1,
+    }
+}
+
+/// IPv4 router discovery.
+pub(in crate::control) fn discovery(it: &Discovery) -> v1::RouterDiscovery {
+    v1::RouterDiscovery {
+        max_interval_s: (it.interval_ms.1 / 1000) as u32,
+        min_interval_s: (it.interval_ms.0 / 1000) as u32,
+        lifetime_s: it.lifetime_s.into(),
+        broadcast: it.broadcast,
+        preference: it.preference,
+    }
+}

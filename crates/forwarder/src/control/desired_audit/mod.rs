@@ -1,0 +1,211 @@
+//! The audit of the desired state: what of it is in force, read from what the capabilities work with and not from the
+//! desired state that was received. Also brings entries into force again.
+//!
+//! One place knows what the forwarder holds: each capability adds its entries by its verbs `entries` and `entries_of`
+//! ([`super::capability`]), the core adds ports, VRFs, interfaces, addresses and routes.
+
+mod call;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::ops::Bound;
+
+use stoa_api::audit::{self, Kind, Tally};
+use stoa_api::v1;
+
+use super::apply::{ChangeError, Forwarder};
+use super::capability::CAPABILITIES;
+use super::desired::{DesiredChange, DesiredState, Prefix, message};
+use super::forwarder_state::ForwarderState;
+use super::route_listing::route_message;
+
+pub(super) use call::punt_defaults;
+
+/// Interfaces in a slice of an audit, and routes: about a millisecond.
+const INTERFACES: u32 = 128;
+const ROUTES: usize = 1024;
+
+/// Where an audit continues.
+#[derive(Clone, Debug)]
+enum Next {
+    /// At this interface.
+    Interface(u32),
+    /// In this VRF, after this route.
+    Route(String, Option<Prefix>),
+    End,
+}
+
+/// An audit in progress.
+#[derive(Clone, Debug)]
+pub struct DesiredAudit {
+    tally: Tally,
+    next: Next,
+    /// The desired state with which it began; 0: none.
+    generation: u64,
+    is_changing: bool,
+}
+
+impl DesiredAudit {
+    /// An audit that lists the entries of some kinds.
+    #[must_use]
+    pub fn listing(kinds: &[Kind]) -> Self {
+        let tally = Tally::listing(kinds.iter().copied());
+        Self { tally, next: Next::Interface(0), generation: 0, is_changing: false }
+    }
+
+    /// The result after the last step.
+    pub fn into_tally(self) -> Tally {
+        self.tally
+    }
+}
+
+impl Forwarder {
+    /// Runs the next slice of an audit; true at its end.
+    pub fn audit_desired_step(&self, audit: &mut DesiredAudit) -> bool {
+        let (Some(state), Some(desired)) = (self.running(), self.desired()) else { return true };
+        match audit.generation {
+            0 => {
+                audit.generation = self.generation();
+                state.add_whole_entries(&mut audit.tally);
+            }
+            begun => audit.is_changing |= begun != self.generation(),
+        }
+        audit.next = match &audit.next {
+            _ if audit.is_changing => Next::End,
+            Next::Interface(first) => state.add_interface_entries(*first, &mut audit.tally),
+            Next::Route(vrf, after) => {
+                state.add_route_entries(desired, vrf, *after, &mut audit.tally)
+            }
+            Next::End => Next::End,
+        };
+        matches!(audit.next, Next::End)
+    }
+
+    /// A whole audit at once: for tests, and where nothing runs.
+    #[must_use]
+    pub fn audit_desired(&self, listed: &[Kind]) -> Tally {
+        let mut audit = DesiredAudit::listing(listed);
+        while !self.audit_desired_step(&mut audit) {}
+        audit.into_tally()
+    }
+
+    /// Brings all entries of these kinds into force again. The desired state stays as it is.
+    ///
+    /// # Errors
+    /// The forwarder holds another state, or entries cannot be brought into force.
+    pub fn repair(
+        &mut self,
+        generation: u64,
+        kinds: &BTreeSet<Kind>,
+    ) -> Result<v1::Applied, ChangeError> {
+        self.again(generation, |state, desired| state.entries_of_kinds(desired, kinds))
+    }
+}
+
+impl ForwarderState {
+    /// Adds what does not belong to an interface.
+    fn add_whole_entries(&self, tally: &mut Tally) {
+        for (name, port) in &self.ports {
+            audit::port(tally, name, port.config.driver());
+        }
+        for (_, vrf) in self.vrfs.iter().filter(|(_, vrf)| !vrf.name.is_empty()) {
+            audit::vrf(tally, &vrf.name);
+        }
+        CAPABILITIES.iter().for_each(|capability| (capability.entries)(self, tally));
+    }
+
+    /// Adds what belongs to some interfaces.
+    fn add_interface_entries(&self, first: u32, tally: &mut Tally) -> Next {
+        let end = (first + INTERFACES).min(self.interfaces.len() as u32);
+        for index in first..end {
+            let Some(state) = self.interface(index).filter(|state| !state.is_reserved()) else {
+                continue;
+            };
+            audit::interface(tally, message::interface(&state.name, &state.desired));
+            let families = [&state.desired.ip4, &state.desired.ip6];
+            for (place, address) in families.iter().flat_map(|it| it.addresses.iter().enumerate()) {
+                if self.has_address(index, *address) {
+                    audit::address(tally, &state.name, place, *address);
+                }
+            }
+            for (plugin, settings) in &state.desired.plugins {
+                audit::plugin(tally, &state.name, plugin, settings);
+            }
+            CAPABILITIES.iter().for_each(|capability| (capability.entries_of)(self, index, tally));
+        }
+        match end as usize == self.interfaces.len() {
+            true => Next::Route(String::new(), None),
+            false => Next::Interface(end),
+        }
+    }
+
+    /// Whether workers use an address of an interface, unless another host has it as well.
+    fn has_address(&self, index: u32, (ip, length): (IpAddr, u8)) -> bool {
+        let own = self.addresses.of(index);
+        let is_published = own.is_some_and(|own| match ip {
+            IpAddr::V4(ip) => own.ip4.contains(&(ip, length)),
+            IpAddr::V6(ip) => own.ip6.contains(&(ip, length)),
+        });
+        is_published || self.is_duplicate((index, ip))
+    }
+
+    /// Adds routes after `after`: for each desired one, what the table has.
+    fn add_route_entries(
+        &self,
+        desired: &DesiredState,
+        vrf: &str,
+        after: Option<Prefix>,
+        tally: &mut Tally,
+    ) -> Next {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = desired.routes_of(vrf).into_iter();
+        let routes = all.flat_map(|routes| routes.range((from, Bound::Unbounded)));
+        let slot = self.vrfs.slot_of(vrf);
+        let (mut last, mut number) = (None, 0);
+        for (prefix, _) in routes.take(ROUTES) {
+            (last, number) = (Some(*prefix), number + 1);
+            let Some(slot) = slot else { continue };
+            let installed = self.vrfs.route(slot, prefix).map(|installed| &installed.route);
+            let route = installed.or_else(|| self.withdrawn_route(slot, prefix));
+            if let Some(route) = route.and_then(|route| route_message(vrf, prefix, route)) {
+                audit::static_route(tally, route);
+            }
+        }
+        if number == ROUTES {
+            return Next::Route(vrf.to_owned(), last);
+        }
+        let next = desired.vrfs.range::<str, _>((Bound::Excluded(vrf), Bound::Unbounded)).next();
+        next.map_or(Next::End, |(name, _)| Next::Route(name.clone(), None))
+    }
+
+    /// The keys of all entries of these kinds, desired or running. Interfaces are published and reviewed again.
+    fn entries_of_kinds(
+        &mut self,
+        desired: &DesiredState,
+        kinds: &BTreeSet<Kind>,
+    ) -> DesiredChange {
+        let all = self.everything(desired);
+        let of_interfaces = kinds.iter().any(|kind| {
+            !matches!(kind, Kind::Vrfs | Kind::PolicyRules | Kind::Punts | Kind::StaticRoutes)
+        });
+        let mut some = DesiredChange::default();
+        if of_interfaces {
+            (some.ports, some.interfaces) = (all.ports, all.interfaces);
+            for index in 0..self.interfaces.len() as u32 {
+                if self.interface(index).is_some() {
+                    self.index.mark(index);
+                }
+            }
+        }
+        if kinds.contains(&Kind::StaticRoutes) {
+            some.routes = all.routes;
+        }
+        if kinds.contains(&Kind::PolicyRules) {
+            some.rules = all.rules;
+        }
+        some
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! A configuration with all that the graph can do: sub-interfaces, VRFs, tunnels, policy rules, virtual routers, a
+//! cross-connect, two workers that hand packets to each other, and the features of all arcs in both families.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use stoa_api::v1;
+use stoa_forwarder::control::desired::{Family, Prefix, Rule, RuleAction, VirtualRouter};
+use stoa_forwarder::shared::SpecialNextHop;
+use stoa_ports::Encapsulation;
+use stoa_wire::vrrp::{self, Version};
+
+use super::setup::{Setup, host4, host6, our4, our6};
+
+/// The ports, in the order of their numbers. The last two are cross-connected.
+pub const PORTS: [&str; 5] = ["west", "east", "north", "left", "right"];
+/// How many configurations [`everything`] has.
+pub const VARIANTS: u8 = 8;
+/// The virtual routers of west and west.100. The second one accepts packets.
+pub const VIRTUAL_ROUTERS: [(u8, u8); 2] = [(51, 1), (52, 10)];
+
+/// The IPv4 address of a virtual router.
+pub fn virtual4(which: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, VIRTUAL_ROUTERS[which % 2].1, 254)
+}
+
+/// The global IPv6 address of a virtual router.
+pub fn virtual6(which: usize) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, VIRTUAL_ROUTERS[which % 2].1.into(), 0, 0, 0, 0, 0x51)
+}
+
+/// The MAC address of a virtual router.
+pub fn virtual_mac(which: usize, is_ip6: bool) -> [u8; 6] {
+    vrrp::mac(VIRTUAL_ROUTERS[which % 2].0, is_ip6).0
+}
+
+/// One of the configurations: they differ in a link, in forwarding, and in the rules of the default VRF.
+pub fn everything(which: u8) -> Setup {
+    let mut setup = features(virtual_routers(rules(vrfs(interfaces()), which / 4 % 2 == 1)));
+    setup.0.noop_origin = true;
+    setup.0.software_rss = ["west", "east", "left"].map(str::to_owned).into();
+    match which % 4 {
+        0 => setup,
+        1 => setup.with("west", |west| west.enabled = false),
+        2 => setup.with("north", |north| north.ip6.enabled = false),
+        _ => setup.with("east", |east| east.ip4.forwarding = false),
+    }
+}
+
+/// Ports, sub-interfaces, tunnels and the routes of the default VRF.
+fn interfaces() -> Setup {
+    let mut setup = Setup::three_ports()
+        .workers(2)
+        .sub("west.100", 10, "west", &[(0x8100, 100)])
+        .sub("west.7.8", 11, "west", &[(0x88a8, 7), (0x8100, 8)])
+        .host("west.100", 10)
+        .host("west.7.8", 11)
+        .sub("west.31", 12, "west", &[(0x8100, 31)])
+        .sub("west.32", 13, "west", &[(0x8100, 32)])
+        .host("west.31", 12)
+        .host("west.32", 13)
+        .tunnel("gre", 14, (our4(2), host4(2)), Encapsulation::Gre)
+        .tunnel("ip-ip", 15, (our4(3), host4(3)), Encapsulation::Ip)
+        .tunnel("gre6", 16, (our6(2), host6(2)), Encapsulation::Gre)
+        .special_route([10, 9, 1, 0].into(), 24, SpecialNextHop::Unreachable)
+        .special_route([10, 9, 2, 0].into(), 24, SpecialNextHop::Prohibited)
+        .special_route([10, 9, 3, 0].into(), 24, SpecialNextHop::Blackhole)
+        // Back to the link that they come from.
+        .paths(([10, 9, 0, 0].into(), 24), &[("west.100", Some(host4(10).into()), 1)])
+        .paths((host6(7).into(), 128), &[("west.100", Some(host6(10).into()), 1)])
+        .paths(([10, 9, 4, 0].into(), 24), &[("east", Some(host4(2).into()), 1)])
+        .paths(
+            ([10, 9, 5, 0].into(), 24),
+            &[("east", Some(host4(2).into()), 1), ("north", Some(host4(3).into()), 2)],
+        )
+        .paths(
+            (host6(9).into(), 128),
+            &[("east", Some(host6(2).into()), 1), ("north", Some(host6(3).into()), 2)],
+        )
+        .paths(([10, 9, 6, 0].into(), 24), &[("gre", None, 1)])
+        .paths(([10, 9, 7, 0].into(), 24), &[("ip-ip", None, 1)])
+        .paths((host6(8).into(), 128), &[("gre6", None, 1)])
+        .port("left", 20)
+        .port("right", 21);
+    for (name, other) in [("left", "right"), ("right", "left")] {
+        setup = setup.with(name, |interface| {
+            interface.cross_connect = Some(other.to_owned());
+            (interface.ip4, interface.ip6) = (Family::default(), Family::default());
+        });
+    }
+    let of_cable = |prefix: &Prefix| {
+        [20, 21].into_iter().any(|n| {
+            let nets: [IpAddr; 4] = [
+                our4(n).into(),
+                our6(n).into(),
+                Ipv4Addr::new(10, 0, n, 0).into(),
+                Ipv6Addr::from(u128::from(our6(n)) - 1).into(),
+            ];
+            nets.contains(&prefix.0)
+        })
+    };
+    setup.0.routes.retain(|prefix, _| !of_cable(prefix));
+    setup
+}
+
+/// Vectors of the port west mix VRFs: both leak to other ports and into tunnels.
+fn vrfs(setup: Setup) -> Setup {
+    setup
+        .vrf("red", &["west.31"])
+        .vrf("blue", &["west.32"])
+        .paths_in("red", ([10, 9, 0, 0].into(), 16), &[("east", Some(host4(2).into()), 1)])
+        .paths_in("blue", ([10, 9, 4, 0].into(), 23), &[("north", Some(host4(3).into()), 1)])
+        .paths_in("blue", ([10, 0, 0, 0].into(), 8), &[("east", Some(host4(2).into()), 1)])
+        .paths_in("red", (host6(9).into(), 128), &[("ip-ip", None, 1)])
+        .paths_in("blue", ([10, 9, 6, 0].into(), 24), &[("gre", None, 1)])
+        .paths_in("blue", (Ipv6Addr::UNSPECIFIED.into(), 0), &[("north", Some(host6(3).into()), 1)])
+}
+
+/// Rules of all kinds in the VRFs red and blue, and if requested in the default one.
+fn rules(mut setup: Setup, in_default: bool) -> Setup {
+    for is_ip4 in [true, false] {
+        let all: Prefix =
+            if is_ip4 { ([0; 4].into(), 0) } else { (Ipv6Addr::UNSPECIFIED.into(), 0) };
+        let host = |n: u8| -> Prefix {
+            if is_ip4 { (host4(n).into(), 32) } else { (host6(n).into(), 128) }
+        };
+        let rule = |priority: u32, vrf: &str, action: RuleAction| Rule {
+            vrf: vrf.to_owned(),
+            is_ip4,
+            priority,
+            from: None,
+            to: None,
+            interface: String::new(),
+            dscp: None,
+            ip_protocol: None,
+            source_ports: None,
+            destination_ports: None,
+            action,
+            protocol: 1,
+        };
+        let table = |vrf: &str, suppress| RuleAction::Table(vrf.to_owned(), suppress);
+        let special = RuleAction::Special;
+        let list = |vrf: &str| {
+            vec![
+                Rule { from: Some(host(1)), ..rule(100, vrf, table("red", false)) },
+                Rule { dscp: Some(10), ..rule(200, vrf, special(SpecialNextHop::Prohibited)) },
+                Rule {
+                    ip_protocol: Some(17),
+                    destination_ports: Some((1000, 2000)),
+                    ..rule(300, vrf, table("blue", true))
+                },
+                Rule { interface: "west.7.8".into(), ..rule(400, vrf, RuleAction::Goto(600)) },
+                Rule {
+                    source_ports: Some((7, 7)),
+                    ..rule(500, vrf, special(SpecialNextHop::Blackhole))
+                },
+                Rule {
+                    from: Some(all),
+                    to: Some(host(3)),
+                    ..rule(600, vrf, special(SpecialNextHop::Unreachable))
+                },
+                Rule { to: Some(host(9)), ..rule(700, vrf, table("", true)) },
+            ]
+        };
+        for vrf in ["red", "blue", ""] {
+            if !vrf.is_empty() || in_default {
+                setup.0.rules.insert((vrf.to_owned(), is_ip4), list(vrf));
+            }
+        }
+    }
+    setup
+}
+
+/// Virtual routers of both families on west and west.100.
+fn virtual_routers(mut setup: Setup) -> Setup {
+    for (which, name) in ["west", "west.100"].into_iter().enumerate() {
+        let router = |addresses| VirtualRouter {
+            vrid: VIRTUAL_ROUTERS[which].0,
+            version: Version::Three,
+            priority: 100,
+            preempt: true,
+            hold_ms: 0,
+            accept: which == 1,
+            interval_cs: 4000,
+            addresses,
+            tracked: Vec::new(),
+            networks: Vec::new(),
+            is_logged: false,
+        };
+        let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x51 + which as u16);
+        setup = setup.with(name, |interface| {
+            interface.ip4.virtual_routers = vec![router(vec![virtual4(which).into()])];
+            let addresses = vec![link_local.into(), virtual6(which).into()];
+            interface.ip6.virtual_routers = vec![router(addresses)];
+        });
+    }
+    setup
+}
+
+/// The features of all arcs. Vectors of the port west mix interfaces with all of them and without.
+fn features(setup: Setup) -> Setup {
+    setup
+        .with("west.31", |sub| {
+            (sub.ip4.reverse_path, sub.ip6.reverse_path) = (1, 1);
+            (sub.flow_hash, sub.noop_local) = (true, true);
+            (sub.ip4.options, sub.ip6.options) = (all_options(), all_options());
+        })
+        .with("east", |east| {
+            (east.ip4.mtu, east.ip6.mtu) = (900, 1280);
+            (east.noop_output, east.noop_local) = (true, true);
+        })
+        // Frames with unknown tags pass the features of their port.
+        .with("north", |north| {
+            (north.ip4.reverse_path, north.ip6.reverse_path) = (1, 2);
+            (north.noop_port, north.noop_ethernet) = (true, true);
+        })
+        .with("west.100", |sub| {
+            (sub.noop, sub.flow_hash, sub.noop_ethernet, sub.noop_local) = (true, true, true, true);
+            (sub.noop_output, sub.noop_port) = (true, true);
+            (sub.ip4.options, sub.ip6.options) = (all_options(), all_options());
+        })
+        .with("west.7.8", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (2, 1))
+        .with("left", |left| left.noop_ethernet = true)
+        .with("right", |right| right.noop_port = true)
+}
+
+/// All options of a family.
+fn all_options() -> v1::FamilyOptions {
+    v1::FamilyOptions { redirects: true, directed_broadcast: true, minimum_ttl: 64 }
+}

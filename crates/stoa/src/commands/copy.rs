@@ -1,0 +1,27 @@
+//! `stoa copy`: edits the candidate.
+
+use std::process::ExitCode;
+
+use crate::failure::Outcome;
+use crate::operator::{SocketArgument, block_on};
+
+/// Copy a list entry of the candidate configuration under another key; `stoa commit` applies it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  stoa copy interfaces interface eth0 to eth1
+  stoa compare && stoa commit")]
+pub struct Arguments {
+    /// Names and keys of the node, then `to` and the new key
+    #[arg(value_name = "WORD", required = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    socket: SocketArgument,
+}
+
+/// Edits the candidate.
+pub fn execute(arguments: Arguments) -> Outcome {
+    block_on(async {
+        arguments.socket.session().await?.copy(&arguments.words).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}

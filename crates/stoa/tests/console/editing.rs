@@ -1,0 +1,113 @@
+//! Commands that edit the candidate.
+
+use crate::testbed::{Router, err, out};
+
+#[test]
+fn addresses_types_and_texts_are_typed_as_usual() {
+    let router = Router::start();
+    let shown = router.types(&[
+        "configure",
+        "set interfaces interface lan ipv4 address 192.0.2.1/24",
+        "set interfaces interface lan description to the core",
+        "set interfaces interface lan.5 sub-interface parent lan",
+        "set interfaces interface lan.5 sub-interface outer vid 5",
+        "set int int dmz port null",
+        "show | display set",
+        "commit check",
+        "commit comment three interfaces more",
+        "delete interfaces interface lan ipv4 address 192.0.2.1/24",
+        "commit",
+    ]);
+    for line in [
+        "set interfaces interface lan ipv4 address 192.0.2.1 prefix-length 24\n",
+        "set interfaces interface lan description \"to the core\"\n",
+        "set interfaces interface lan.5 type l2vlan\n",
+        "set interfaces interface dmz type ethernetCsmacd\n",
+        "The candidate is valid: ",
+        "Committed and saved as number ",
+    ] {
+        assert!(shown.contains(line), "{line} in\n{shown}");
+    }
+    assert!(router.shows("show history").contains("three interfaces more"));
+    assert!(!router.shows("show configuration").contains("192.0.2.1"));
+}
+
+#[test]
+fn a_check_reports_errors_and_changes_nothing() {
+    let router = Router::start();
+    let text =
+        router.fails(&["configure", "set interfaces interface x enabled true", "commit check"]);
+    assert!(text.contains("interface[name='x']") && text.contains("type"), "{text}");
+    assert!(!router.shows("show configuration").contains("interface x"));
+    let output = router.call(&["commit", "check"]);
+    assert!(!output.status.success(), "{}", out(&output));
+    router.shows("discard");
+    assert!(router.shows("commit check").contains("The candidate is valid: 0 changes"));
+    assert!(router.shows("show history").contains("no commits yet"));
+}
+
+#[test]
+fn nodes_are_copied_renamed_deactivated_and_annotated() {
+    let router = Router::start();
+    let shown = router.types(&[
+        "configure",
+        "rename interfaces interface wan to uplink",
+        "set interfaces interface uplink description old",
+        "copy interfaces interface uplink to spare",
+        "delete interfaces interface spare ipv4",
+        "annotate interfaces interface spare \"for the second provider\"",
+        "deactivate interfaces interface lan ipv4",
+        "commit",
+        "show",
+        "show interfaces interface lan",
+    ]);
+    assert!(shown.contains("    /* for the second provider */\n    interface spare {"), "{shown}");
+    assert!(shown.contains("/* inactive: interfaces interface lan ipv4;"), "{shown}");
+    assert!(!shown.contains("interface wan"), "{shown}");
+    assert!(!router.shows("show routes").contains("10.1.0.1"), "it is not in effect");
+    assert!(router.shows("show interfaces spare").contains("is up"));
+    // What is not in effect survives in the startup file, and comes back.
+    let file = std::fs::read_to_string(router.folder.path().join("stoa.json")).unwrap();
+    assert!(file.contains("inactive-lines"), "{file}");
+    let again = router.fails(&["configure", "deactivate interfaces interface lan ipv4"]);
+    assert!(again.contains("is not configured"), "{again}");
+    router.types(&["configure", "activate int int lan ipv4", "commit"]);
+    assert!(router.shows("show routes").contains("10.1.0.1"));
+    let none = router.fails(&["configure", "activate interfaces interface lan mtu"]);
+    assert!(none.contains("there is no \"mtu\""), "{none}");
+}
+
+#[test]
+fn lines_are_loaded_from_the_terminal() {
+    let router = Router::start();
+    let shown = router.types(&[
+        "configure",
+        "load merge terminal",
+        "set interfaces interface lan description one",
+        "# a comment",
+        ".",
+        "show interfaces interface lan | match description",
+        "load replace terminal",
+        "set interfaces interface only port null",
+        ".",
+        "show | count",
+    ]);
+    assert!(shown.starts_with("description one;\n"), "{shown}");
+    assert!(shown.contains("8 lines"), "{shown}");
+    let wrong = router.fails(&["configure", "load merge terminal", "nonsense", "."]);
+    assert!(wrong.contains("line 1: \"nonsense\" is unknown"), "{wrong}");
+}
+
+#[test]
+fn users_are_made_in_the_console() {
+    let router = Router::start();
+    router.types(&["configure", "user add ann group noc", "correct horse battery", "commit"]);
+    let list = router.shows("user list");
+    assert!(list.contains("ann") && list.contains("noc"), "{list}");
+    let shown = router.types(&["user add bob --admin", "staple the battery to it"]);
+    assert!(shown.contains("Added the administrator bob."), "{shown}");
+    let again = router.console(&["user add bob", "x"]);
+    assert!(err(&again).contains("there is a user \"bob\" already"), "{}", err(&again));
+    let file = std::fs::read_to_string(router.folder.path().join("stoa.json")).unwrap();
+    assert!(!file.contains("horse") && !file.contains("staple"), "{file}");
+}

@@ -1,0 +1,83 @@
+// The rules of policy routing.
+import type { JSX } from "preact";
+import { count, number } from "../figures";
+import { Card, type Column, Table, Waiting } from "../parts";
+import { usePoll } from "../poll";
+import { type PolicyRule, policyRules } from "../protocols";
+import { link } from "../route";
+
+const PROTOCOLS: Record<number, string> = { 1: "ICMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 89: "OSPF", 132: "SCTP" };
+
+/** The conditions of a rule in words. */
+export function conditions(rule: PolicyRule): string[] {
+  const match = rule.match ?? {};
+  const ports = (name: "source-port" | "destination-port", words: string): string | undefined => {
+    const { "lower-port": lower, "upper-port": upper } = match[name] ?? {};
+    if (lower === undefined) return undefined;
+    return `${words} ${lower}${upper !== undefined && upper !== lower ? ` to ${upper}` : ""}`;
+  };
+  const found = [
+    match["source-prefix"] && `from ${match["source-prefix"]}`,
+    match["destination-prefix"] && `to ${match["destination-prefix"]}`,
+    match.interface && `received by ${match.interface}`,
+    match.dscp !== undefined && `DSCP ${match.dscp}`,
+    match.protocol !== undefined && (PROTOCOLS[match.protocol] ?? `protocol ${match.protocol}`),
+    ports("source-port", "source port"),
+    ports("destination-port", "destination port"),
+  ].filter((words): words is string => Boolean(words));
+  return found.length > 0 ? found : ["all packets"];
+}
+
+/** The action of a rule in words. */
+export function action(rule: PolicyRule): string {
+  if (rule.refuse) return rule.refuse === "blackhole" ? "drop silently" : `refuse: ${rule.refuse}`;
+  if (rule.goto !== undefined) return `continue at priority ${rule.goto}`;
+  return `table ${rule.table ?? "–"}${rule["ignore-default"] ? ", without its default route" : ""}`;
+}
+
+const COLUMNS: Column<PolicyRule>[] = [
+  { name: "Priority", show: (rule) => String(rule.priority) },
+  {
+    name: "Packets",
+    show: (rule) => (
+      <>
+        <span class="stack">
+          {conditions(rule).map((words) => (
+            <span>{words}</span>
+          ))}
+        </span>
+        {rule.description && <small class="under">{rule.description}</small>}
+      </>
+    ),
+  },
+  { name: "Action", show: action },
+  {
+    name: "Matched",
+    right: true,
+    show: (rule) => (rule.statistics?.packets === undefined ? "–" : `${count(number(rule.statistics.packets))} packets`),
+  },
+];
+
+export function Policy(): JSX.Element {
+  const { data, failure } = usePoll(policyRules, 2_000, []);
+  if (!data) return <Waiting failure={failure} data={data} />;
+  const groups = new Map<string, PolicyRule[]>();
+  for (const rule of data) {
+    const name = `${rule["address-family"] === "ipv4" ? "IPv4" : "IPv6"}, VRF ${rule.vrf}`;
+    groups.set(name, [...(groups.get(name) ?? []), rule]);
+  }
+  return (
+    <>
+      <Waiting failure={failure} data={data} />
+      <p class="note">
+        Rules are evaluated in ascending priority, before the table of the VRF. They do not apply to packets for the router itself. <a href={link("configuration", ["json"])}>Edit as JSON</a>
+      </p>
+      {[...groups].map(([name, rules]) => (
+        <Card title={name} wide>
+          <Table caption={`Policy rules, ${name}`} columns={COLUMNS} rows={rules} mark={(rule) => String(rule.priority)} none="" />
+        </Card>
+      ))}
+      {data.length === 0 && <p class="none">No rule is configured: the destination alone decides.</p>}
+    </>
+  );
+}

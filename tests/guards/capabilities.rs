@@ -1,0 +1,66 @@
+//! A capability of the controller is one module and one line in the list: `config`, `state` and `metrics` have only
+//! what several capabilities stand on, and get no new files.
+
+use std::collections::BTreeSet;
+
+use crate::{read, root};
+
+const LIST: &str = "crates/controller/src/capability/list.rs";
+const CONFIG: [&str; 17] = [
+    "addresses",
+    "data_path",
+    "host_addresses",
+    "host_bits",
+    "host_interfaces",
+    "interfaces",
+    "mac",
+    "management",
+    "mod",
+    "model",
+    "others",
+    "ports",
+    "route_sources",
+    "routes",
+    "settings",
+    "tunnels",
+    "vrf_name",
+];
+const STATE: [&str; 7] = ["forwarder", "interfaces", "mod", "path", "request", "routing", "tests"];
+const METRICS: [&str; 7] = ["audits", "families", "learned", "mod", "page", "process", "tests"];
+
+/// The files of a folder of the controller, without their endings.
+fn files(folder: &str) -> BTreeSet<String> {
+    let folder = root().join("crates/controller/src").join(folder);
+    let entries = std::fs::read_dir(folder).expect("a folder of the controller");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let names = paths
+        .filter(|path| path.is_file())
+        .filter_map(|path| path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+    names.collect()
+}
+
+#[test]
+fn a_new_capability_goes_into_the_list() {
+    for (folder, known) in [("config", &CONFIG[..]), ("state", &STATE), ("metrics", &METRICS)] {
+        let known: BTreeSet<String> = known.iter().map(|name| (*name).to_owned()).collect();
+        let new: Vec<String> = files(folder).difference(&known).cloned().collect();
+        assert!(new.is_empty(), "{folder} has {new:?}: make it a capability with a line in {LIST}");
+    }
+}
+
+#[test]
+fn each_capability_of_the_list_has_its_module() {
+    let list = read(&root().join(LIST));
+    let (_, list) = list.split_once("static CAPABILITIES").expect("the list");
+    let (list, _) = list.split_once("];").expect("its end");
+    let modules: Vec<&str> =
+        list.lines().filter_map(|line| line.trim().strip_prefix('&')?.split("::").next()).collect();
+    for name in ["bfd", "cross_connects", "policy", "router_advertisement", "vrrp"] {
+        assert!(modules.contains(&name), "{name} is in the list: {modules:?}");
+    }
+    for module in modules {
+        let file = root().join(format!("crates/controller/src/{module}.rs"));
+        let source = read(&file);
+        assert!(source.contains("impl Capability for "), "{} implements it", file.display());
+    }
+}

@@ -1,0 +1,132 @@
+//! The audit of the desired state with both halves: equal within five seconds after either of them was killed.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use stoa_lab::{Background, Command, Result, Scratch, stoa_binary, wait_until};
+
+/// The bar of a restart of either half, on an idle machine; a test machine may be busy.
+const BAR: Duration = Duration::from_secs(5);
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Interfaces without devices, with entries of all kinds but plugins.
+fn configuration() -> Value {
+    let virtual_router = json!({ "vrrp-instance": [{
+        "vrid": 1, "version": "ietf-vrrp:vrrp-v3",
+        "virtual-ipv4-addresses": { "virtual-ipv4-address": [{ "ipv4-address": "192.0.2.100" }] }
+    }] });
+    let lan = json!({
+        "name": "lan", "type": "iana-if-type:ethernetCsmacd",
+        "stoa-interfaces:port": { "null": {} },
+        "stoa-bfd:bfd": { "session": [{ "dest-addr": "192.0.2.9" }] },
+        "ietf-ip:ipv4": {
+            "forwarding": true,
+            "address": [{ "ip": "192.0.2.2", "prefix-length": 24 }],
+            "neighbor": [{ "ip": "192.0.2.7", "link-layer-address": "02:00:00:00:00:07" }],
+            "ietf-vrrp:vrrp": virtual_router,
+        },
+        "ietf-ip:ipv6": {
+            "forwarding": true,
+            "address": [{ "ip": "2001:db8:1::1", "prefix-length": 64 }],
+            "ietf-ipv6-unicast-routing:ipv6-router-advertisements": { "send-advertisements": true },
+        },
+    });
+    let tunnel = json!({
+        "name": "gre0", "type": "iana-if-type:tunnel",
+        "stoa-interfaces:port": {
+            "tunnel": { "encapsulation": "gre", "local": "192.0.2.2", "remote": "198.51.100.1" }
+        },
+        "ietf-ip:ipv4": {
+            "forwarding": true, "address": [{ "ip": "10.9.0.1", "prefix-length": 30 }]
+        },
+    });
+    let route = json!({
+        "destination-prefix": "10.20.0.0/16", "next-hop": { "outgoing-interface": "gre0" }
+    });
+    let rule = json!({
+        "vrf": "default", "address-family": "ipv4", "priority": 100,
+        "match": { "source-prefix": "10.1.0.0/16" }, "table": "second"
+    });
+    json!({
+        "stoa-vrf:vrfs": { "vrf": [{ "name": "second" }] },
+        "stoa-system:system": { "punt": { "class": [{ "name": "arp", "rate": 200 }] } },
+        "ietf-interfaces:interfaces": { "interface": [lan, tunnel] },
+        "ietf-routing:routing": {
+            "stoa-policy:policy": { "rule": [rule] },
+            "control-plane-protocols": { "control-plane-protocol": [{
+                "type": "ietf-routing:static", "name": "static",
+                "static-routes": { "ietf-ipv4-unicast-routing:ipv4": { "route": [route] } }
+            }] },
+        },
+    })
+}
+
+struct Router {
+    scratch: Scratch,
+    process: Background,
+}
+
+impl Router {
+    fn begin() -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let config = scratch.write("stoa.json", &configuration().to_string())?;
+        let process = Command::program(stoa_binary()?)
+            .args(["run", "--config", &config.to_string_lossy()])
+            .args(["--socket", &scratch.file("stoa.sock").to_string_lossy()])
+            .spawn()?;
+        Ok(Self { scratch, process })
+    }
+
+    fn json(&self, words: &[&str]) -> std::result::Result<Value, String> {
+        let socket = self.scratch.file("stoa.sock");
+        let command = Command::program(stoa_binary().map_err(|error| error.to_string())?);
+        let command = command.args(words).args(["--json", "--socket", &socket.to_string_lossy()]);
+        let output = command.run().and_then(stoa_lab::Output::ok).map_err(|it| it.to_string())?;
+        serde_json::from_str(&output.stdout).map_err(|error| error.to_string())
+    }
+
+    /// Waits until both sides are equal; returns the tables of the desired state with their entries.
+    fn wait_equal(&self) -> Result<Vec<(String, u64)>> {
+        wait_until("the audit is equal", DEADLINE, || {
+            let audit = self.json(&["show", "audit"])?;
+            let tables = audit["tables"].as_array().cloned().unwrap_or_default();
+            // Those of the desired state are there only when the forwarder was audited.
+            let of_state: Vec<_> = tables.iter().filter(|it| it["table"] != "routes").collect();
+            if audit["audit"] != "equal" || of_state.len() < 13 {
+                return Err(format!("{audit} {}", self.process.log()));
+            }
+            let row = |it: &&Value| {
+                let name = it["table"].as_str().unwrap_or_default().to_owned();
+                (name, it["held"].as_u64().unwrap_or_default())
+            };
+            Ok(of_state.iter().map(row).collect())
+        })
+    }
+}
+
+#[test]
+fn both_sides_are_equal_after_either_half_was_killed() -> Result<()> {
+    let router = Router::begin()?;
+    let before = router.wait_equal()?;
+    for (kind, entries) in &before {
+        assert_eq!(*entries == 0, kind == "plugin-settings", "{kind}: {entries} entries");
+    }
+    for half in ["forwarder", "controller", "forwarder", "controller"] {
+        let old = router.json(&["status"])?[format!("{half}_pid")].to_string();
+        let killed = Instant::now();
+        Command::program("/bin/kill").args(["-KILL", &old]).run()?.ok()?;
+        wait_until(&format!("another {half}"), DEADLINE, || {
+            let now = router.json(&["status"])?[format!("{half}_pid")].to_string();
+            if now != old && now != "0" { Ok(()) } else { Err(now) }
+        })?;
+        assert_eq!(router.wait_equal()?, before, "after kill -9 of the {half}");
+        let took = killed.elapsed();
+        println!("audit equal {:.1} s after kill -9 of the {half}", took.as_secs_f64());
+        assert!(took < 2 * BAR, "{took:?}");
+    }
+    let log = router.process.log();
+    assert!(!log.contains("were not in force"), "nothing was lost: {log}");
+    let (_, _, status) = router.process.stop()?;
+    assert!(status.success(), "{log}");
+    Ok(())
+}
