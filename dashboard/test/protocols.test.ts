@@ -64,5 +64,5 @@ test("an event of the stream and of the state is one", () => {
 test("the overview names a daemon that went away", () => {
   const sources = [source({ open: true, state: "ended", "stale-routes": "5", "stale-time-left": 90 }), source({ open: true, "up-since": new Date().toISOString() })];
   const found = problems({ forwarder: {}, interfaces: [], sources }, {}, new Map());
-  assert.deepEqual(found, [{ mood: "bad", words: "Route source zebra: no session, 5 stale routes, removed in 1 min 30 s.", to: "#/daemons" }]);
+  assert.deepEqual(found, [{ mood: "bad", words: "No routes arrive from zebra (fpm). 5 stale routes are still in use and are removed in 1 min 30 s.", to: "#/daemons" }]);
 });

@@ -112,11 +112,14 @@ fn both_sides_are_equal_after_either_half_was_killed() -> Result<()> {
         assert_eq!(*entries == 0, kind == "plugin-settings", "{kind}: {entries} entries");
     }
     for half in ["forwarder", "controller", "forwarder", "controller"] {
-        let old = router.json(&["status"])?[format!("{half}_pid")].to_string();
+        let pid = || -> std::result::Result<String, String> {
+            Ok(router.json(&["status"])?[format!("{half}_pid")].to_string())
+        };
+        let old = pid().unwrap_or_else(|error| panic!("{error}"));
         let killed = Instant::now();
         Command::program("/bin/kill").args(["-KILL", &old]).run()?.ok()?;
         wait_until(&format!("another {half}"), DEADLINE, || {
-            let now = router.json(&["status"])?[format!("{half}_pid")].to_string();
+            let now = pid()?;
             if now != old && now != "0" { Ok(()) } else { Err(now) }
         })?;
         assert_eq!(router.wait_equal()?, before, "after kill -9 of the {half}");

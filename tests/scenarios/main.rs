@@ -11,6 +11,7 @@ mod chaos;
 mod commits;
 mod convergence;
 mod cross_connect;
+mod delta;
 mod demo;
 mod desired_audit;
 mod device_removal;

@@ -2,7 +2,7 @@
 //! virtual router on the same link live, and a neighbour that is asked meanwhile is resolved. `make soak` sends
 //! 1,000,000 packets a second beside BFD with 3 x 50 ms.
 
-mod peer;
+pub(crate) mod peer;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -214,8 +214,7 @@ fn a_dead_zebra_is_seen(routers: &FourRouters, daemons: &mut Daemons) -> Result<
     assert_eq!(stale()?, (all, all));
     let path = "/ietf-routing:routing/control-plane-protocols";
     let state = router.json(&["show", "state", path])?;
-    let protocol =
-        &state["ietf-routing:routing"]["control-plane-protocols"]["control-plane-protocol"][0];
+    let protocol = &state["ietf-routing:control-plane-protocols"]["control-plane-protocol"][0];
     let session = &protocol["stoa-routing:route-source"]["session"];
     assert_eq!(session["state"], "ended", "{state}");
     assert!(session["stale-time-left"].as_u64() <= left, "{state}");

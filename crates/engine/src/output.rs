@@ -150,7 +150,8 @@ impl Output {
         let lanes = vector.len();
         if let Some(interface) = vector.tx_if.uniform(lanes) {
             let base = self.port_of(interface);
-            return self.send_burst((Some(interface), base), vector, walk);
+            self.send_burst((Some(interface), base), vector, walk);
+            return walk.pool.free_from(vector, 0);
         }
         let Some(mut scratch) = self.scratch.take() else { return };
         let Scratch { ports, burst, order } = &mut scratch;
@@ -160,7 +161,10 @@ impl Output {
         } else {
             self.find_ports(vector, ports);
             match ports.uniform(lanes) {
-                Some(base) => self.send_burst((None, !base), vector, walk),
+                Some(base) => {
+                    self.send_burst((None, !base), vector, walk);
+                    walk.pool.free_from(vector, 0);
+                }
                 None => self.send_split((vector, Keys::Column(ports)), (burst, order), walk),
             }
         }
@@ -206,10 +210,13 @@ impl Output {
             let carry = if is_own && !is_watched { Carry::Frame } else { Carry::All };
             split.take(key, carry, burst);
             self.send_burst((interface, base), burst, walk);
+            split.take_back(burst, walk.pool);
         }
+        split.free(walk.pool);
     }
 
-    /// Sends all lanes through one port, of one interface or (`None`) of several.
+    /// Sends all lanes through one port, of one interface or (`None`) of several. Buffers that no queue
+    /// took stay in the vector, to be freed.
     fn send_burst(
         &mut self,
         (interface, base): (Option<u32>, u32),
@@ -233,7 +240,7 @@ impl Output {
             }
             Some(TxSlot::Via(worker)) => {
                 let worker = *worker;
-                return self.hand_over((worker, base), vector, walk);
+                self.hand_over((worker, base), vector, walk);
             }
             _ => {
                 match interface {
@@ -244,7 +251,6 @@ impl Output {
                 walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), base);
             }
         }
-        walk.pool.free_from(vector, 0);
     }
 
     fn hand_over(
@@ -255,8 +261,7 @@ impl Output {
     ) {
         let Some(Some(ring)) = self.handoff.get_mut(worker) else {
             walk.counters.drops[drops::TX_NO_PORT.0 as usize].add(vector.len() as u64);
-            walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), base);
-            return walk.pool.free_from(vector, 0);
+            return walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), base);
         };
         let (to, lanes) = (Recipient { worker, node: self.node }, vector.len());
         let tools = (&mut *walk.trace_capture, walk.counters);
@@ -266,7 +271,6 @@ impl Output {
         // Lanes that were taken over are not there any more.
         walk.trace_capture.sent(vector, (capacity, drops::HANDOFF_FULL), base);
         self.handed |= 1 << worker;
-        walk.pool.free_from(vector, 0);
     }
 }
 

@@ -6,6 +6,8 @@
 
 mod beside;
 mod flow;
+#[cfg(target_arch = "x86_64")]
+mod frames_avx512;
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod lanes_avx2;

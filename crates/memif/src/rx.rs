@@ -11,14 +11,17 @@ use super::slots::Slots;
 /// Bytes that are copied at once where as many can be read and written.
 pub const LINE: usize = 64;
 
+/// Frames of so many lines are copied line by line, longer ones by a call.
+const LINES: u32 = 4;
+
 /// A part of a frame in shared memory, checked.
 #[derive(Clone, Copy)]
 struct Piece {
     /// `None`: the peer's descriptor was wrong, the frame is lost.
     from: Option<NonNull<u8>>,
     length: u32,
-    /// A whole line can be read from `from`.
-    whole_line: bool,
+    /// Lines that the piece takes, if so many can be read from `from` on, 4 at most; else 0.
+    lines: u8,
     more: bool,
 }
 
@@ -35,8 +38,8 @@ enum Frame {
 /// Private memory that received frames are copied to.
 pub trait FrameSink {
     /// Space for a frame of `length` bytes, at least one. Space that was not kept may be requested
-    /// again; `None` when there is none for this length: the frame is skipped. With [`LINE`]
-    /// bytes of space or more, a shorter frame is copied at once; bytes after its end are undefined.
+    /// again; `None` when there is none for this length: the frame is skipped. With space for whole
+    /// [lines](LINE), a short frame is copied by lines; bytes after its end are undefined.
     fn place(&mut self, length: usize) -> Option<&mut [u8]>;
 
     /// The frame is in the space that was requested last.
@@ -96,7 +99,7 @@ impl Receiver {
             ring.advance(ring.size());
         }
         ring.enable_interrupts(false);
-        let none = Piece { from: None, length: 0, whole_line: false, more: false };
+        let none = Piece { from: None, length: 0, lines: 0, more: false };
         let frame = vec![0; ring.link.longest.max(LINE)].into();
         Self { ring, own, pieces: Box::new([none; BATCH]), skipping: false, dozing: false, frame }
     }
@@ -171,12 +174,14 @@ impl Receiver {
             let Descriptor { flags, region, length, offset } =
                 self.ring.read(self.ring.slot(ahead as u16));
             let from = self.ring.bytes(region, offset, length);
-            let whole_line =
-                length <= LINE as u32 && self.ring.bytes(region, offset, LINE as u32).is_some();
+            let lines = length.div_ceil(LINE as u32);
+            let are_whole =
+                lines <= LINES && self.ring.bytes(region, offset, lines * LINE as u32).is_some();
+            let lines = if are_whole { lines as u8 } else { 0 };
             if let Some(from) = from {
                 prefetch(from);
             }
-            self.pieces[ahead] = Piece { from, length, whole_line, more: flags & NEXT != 0 };
+            self.pieces[ahead] = Piece { from, length, lines, more: flags & NEXT != 0 };
         }
     }
 
@@ -185,21 +190,57 @@ impl Receiver {
     fn copy(&self, at: usize, count: usize, sink: &mut impl FrameSink) -> (usize, Frame) {
         let piece = self.pieces[at];
         if !piece.more
-            && piece.whole_line
-            && piece.length > 0
+            && piece.lines > 0
             && let Some(from) = piece.from
         {
             let length = piece.length as usize;
+            if piece.lines > 1 {
+                return self
+                    .copy_short(at, from, sink)
+                    .unwrap_or_else(|| self.join(at, count, sink));
+            }
             let Some(to) = sink.place(length) else { return (at + 1, Frame::Invalid) };
             if let Some(to) = to.first_chunk_mut::<LINE>() {
-                // SAFETY: `inspect` found LINE readable bytes at `from`, and `to` has as many; the two
-                // never overlap, because a sink is private memory.
-                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), LINE) };
+                // SAFETY: `inspect` found a readable line at `from`, and `to` has as much; the two never
+                // overlap, because a sink is private memory.
+                unsafe { copy_line(from, to.as_mut_ptr(), 0) };
                 sink.keep(length);
                 return (at + 1, Frame::Kept);
             }
         }
         self.join(at, count, sink)
+    }
+
+    /// Copies a frame of one piece and of 2 to [`LINES`] lines, all of them readable at `from`. `None`: there
+    /// is no space for whole lines.
+    #[inline(always)]
+    fn copy_short(
+        &self,
+        at: usize,
+        from: NonNull<u8>,
+        sink: &mut impl FrameSink,
+    ) -> Option<(usize, Frame)> {
+        let (lines, length) = (usize::from(self.pieces[at].lines), self.pieces[at].length as usize);
+        if length > self.ring.link.longest {
+            return None;
+        }
+        let Some(to) = sink.place(length) else { return Some((at + 1, Frame::Invalid)) };
+        let to = to.get_mut(..lines * LINE)?;
+        // Written out: of a loop the compiler makes a call.
+        // SAFETY: as many lines are readable at `from`, and `to` has as many; the two never overlap, because
+        // a sink is private memory.
+        unsafe {
+            copy_line(from, to.as_mut_ptr(), 0);
+            copy_line(from, to.as_mut_ptr(), 1);
+            if lines > 2 {
+                copy_line(from, to.as_mut_ptr(), 2);
+            }
+            if lines > 3 {
+                copy_line(from, to.as_mut_ptr(), 3);
+            }
+        }
+        sink.keep(length);
+        Some((at + 1, Frame::Kept))
     }
 
     /// Joins the pieces of a frame.
@@ -277,6 +318,17 @@ impl Receiver {
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.ring.doorbell()
     }
+}
+
+/// Copies a line.
+///
+/// # Safety
+/// It is readable at `from` and writable at `to`, both of them so many lines on, and nothing overlaps.
+#[inline(always)]
+unsafe fn copy_line(from: NonNull<u8>, to: *mut u8, line: usize) {
+    let at = line * LINE;
+    // SAFETY: guaranteed by the caller.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at), to.add(at), LINE) };
 }
 
 /// Prefetches a line.

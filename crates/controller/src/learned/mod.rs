@@ -10,6 +10,7 @@
 //! that TCP or the kernel's socket buffer slows down a daemon that floods. Static and connected routes are part of the
 //! desired state and win over learned ones in the forwarder; this module only uses them to resolve gateways.
 
+mod announcements;
 mod audit;
 mod configured_routes;
 mod groups;

@@ -2,13 +2,13 @@
 //! has not announced again are removed.
 //!
 //! BGP daemons mark the end of their announcements (End-of-RIB), zebra goes quiet. Neither is enough: a restarted
-//! daemon does so while it waits for its own neighbours. The table knows which routes were announced again, each once, so it
-//! compares them with those that it held when the session began. It does so by family, because one may arrive long
-//! before the other, and by protocol, because each has a daemon of its own behind zebra.
+//! daemon does so while it waits for its own neighbours. The table knows which routes were announced again, each once,
+//! so it compares them with those that it held when the session began. It does so by family, because one may arrive
+//! long before the other, and by protocol, because each has a daemon of its own behind zebra.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::announcements::{Announcements, Counts, covers};
 use super::prefixes::Ip6Words;
 use super::statistics::Session;
 use super::table::{Family, SourceEntry, Table};
@@ -17,39 +17,6 @@ use super::table::{Family, SourceEntry, Table};
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// Minimum interval between comparisons while routes arrive.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Number of routes by protocol.
-type Counts = BTreeMap<i32, u64>;
-
-/// The announcements of one family in a session.
-#[derive(Debug, Default)]
-pub struct Announcements {
-    /// Routes that were held when the session began.
-    before: Counts,
-    /// Whether the daemon has marked the end.
-    has_ended: bool,
-    /// Whether all routes count as announced.
-    is_complete: bool,
-    /// When to compare although no more routes arrive.
-    settle_deadline: Option<Instant>,
-    /// No comparison before, while routes arrive.
-    next_comparison: Option<Instant>,
-}
-
-impl Announcements {
-    /// A session with nothing to wait for.
-    fn completed() -> Self {
-        Self { is_complete: true, ..Self::default() }
-    }
-}
-
-/// Whether the announced routes are enough, of each protocol. `has_settled`: a tenth may be missing.
-fn covers(announced: &Counts, before: &Counts, has_settled: bool) -> bool {
-    before.iter().all(|(protocol, before)| {
-        let tolerated = if has_settled { before / 10 } else { 0 };
-        announced.get(protocol).copied().unwrap_or(0) >= before - tolerated
-    })
-}
 
 impl Table {
     /// The routes of one family of a route source, by protocol. `is_all`: stale ones too.

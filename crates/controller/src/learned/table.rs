@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::announcements::Announcements;
 use super::configured_routes::ConfiguredRoutes;
 use super::groups::Groups;
 use super::message_queue::{MessageQueue, PackedFamily};
 use super::prefixes::{Ip6Words, Item, Prefixes};
 use super::resolve::TrackedGateways;
 use super::route_source::{Event, Source, Target, Update};
-use super::session::Announcements;
 use super::statistics::Session;
 use crate::configuration::Configuration;
 

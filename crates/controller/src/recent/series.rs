@@ -5,6 +5,9 @@ pub const INTERVAL_S: u64 = 10;
 /// Samples that are kept: one hour.
 pub const SAMPLES: usize = 360;
 
+/// Intervals without a sample that get the mean rates of the time until the next one: a minute.
+const BRIDGED: u64 = 6;
+
 /// Rates of an interface, or of all ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
@@ -80,14 +83,16 @@ impl Series {
         Series { rates: Box::new([rates; SAMPLES]), newest }
     }
 
-    /// Sets the rates of an interval, and those of skipped ones to gaps. Older intervals than the newest stay.
+    /// Sets the rates of an interval, and of up to [`BRIDGED`] skipped ones, for which they are the mean. More skipped
+    /// ones are gaps. Older intervals than the newest stay.
     pub(super) fn put(&mut self, interval: u64, rates: Rates) {
         if interval <= self.newest {
             return;
         }
         let skipped = interval - self.newest - 1;
+        let missing = if skipped <= BRIDGED { rates } else { Rates::GAP };
         for missed in interval - skipped.min(SAMPLES as u64)..interval {
-            self.rates[place(missed)] = Rates::GAP;
+            self.rates[place(missed)] = missing;
         }
         self.rates[place(interval)] = rates;
         self.newest = interval;
@@ -126,7 +131,9 @@ mod tests {
         assert!(series.get(40).is_gap() && series.get(401).is_gap());
         assert_eq!((series.get(41), series.get(400)), (packets(41.0), packets(400.0)));
         series.put(404, packets(404.0));
-        assert!((401..404).all(|interval| series.get(interval).is_gap()));
+        assert!((401..404).all(|interval| series.get(interval) == packets(404.0)));
+        series.put(412, packets(412.0));
+        assert!((405..412).all(|interval| series.get(interval).is_gap()));
         assert_eq!(series.get(400), packets(400.0));
         // Longer than the ring.
         series.put(2_000, packets(1.0));

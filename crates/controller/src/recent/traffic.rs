@@ -178,10 +178,11 @@ impl Traffic {
     fn points(&self, samples: usize, rates: impl Fn(u64) -> Rates) -> Points {
         let first = self.newest + 1;
         let count = SAMPLES / samples;
-        let begin = |point: usize| first.checked_sub(((count - point) * samples) as u64);
+        // Intervals before the start of the controller have no number.
+        let interval = |before: usize| first.checked_sub(before as u64);
         let point = |point: usize| {
-            let begin = begin(point)?;
-            Rates::mean((begin..begin + samples as u64).map(&rates))
+            let end = (count - point) * samples;
+            Rates::mean((0..samples).filter_map(|at| interval(end - at)).map(&rates))
         };
         (0..count).map(point).collect()
     }

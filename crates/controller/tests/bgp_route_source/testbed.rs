@@ -230,10 +230,17 @@ impl Testbed {
         }
     }
 
-    /// Whether table and forwarder hold the same routes.
+    /// Whether table and forwarder hold the same routes, once the forwarder was asked how many it holds.
     pub async fn audit(&self) -> bool {
         self.learned.expect(vec!["x".to_owned()]).await;
-        self.learned.audit().await.is_equal()
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let audit = self.learned.audit().await;
+            if Instant::now() > end || audit.tables.iter().all(|table| table.is_compared) {
+                return audit.is_equal();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 }
 

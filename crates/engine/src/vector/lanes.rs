@@ -14,6 +14,9 @@ pub(super) const WORD: usize = 64;
 pub struct Lanes(pub(crate) [u64; VECTOR / WORD]);
 
 impl Lanes {
+    /// No lanes.
+    pub(crate) const NONE: Self = Self([0; _]);
+
     /// The first `count` lanes.
     pub fn first_of(count: usize) -> Self {
         Self(std::array::from_fn(|word| match count.saturating_sub(word * WORD) {
@@ -169,6 +172,21 @@ impl Value for u32 {
     }
 }
 
+impl Value for u8 {
+    #[inline]
+    fn equal(here: Here, column: &[Self; VECTOR], value: Self) -> Lanes {
+        match here.width() {
+            // SAFETY: the processor has the features.
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx512 => unsafe { lanes_avx512::equal_8(column, value) },
+            // SAFETY: the processor has the features.
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx2 => unsafe { lanes_avx2::equal_8(column, value) },
+            _ => equal(column, value),
+        }
+    }
+}
+
 /// The reference.
 fn equal<T: Copy + PartialEq>(column: &[T; VECTOR], value: T) -> Lanes {
     let mut lanes = Lanes([0; _]);
@@ -233,7 +251,7 @@ impl Vector {
         match here.width() {
             // SAFETY: the processor has the features; the rest is guaranteed by the caller.
             #[cfg(target_arch = "x86_64")]
-            Width::Avx512 => unsafe { lanes_avx512::move_all::<false>(self, lanes, to) },
+            Width::Avx512 => unsafe { lanes_avx512::move_all(self, lanes, to) },
             // SAFETY: the same.
             #[cfg(target_arch = "x86_64")]
             Width::Avx2 => unsafe { lanes_avx2::move_all(self, lanes, to) },
@@ -342,6 +360,8 @@ mod tests {
                 let all = equal(&fast.next, value);
                 prop_assert_eq!(&all, &u16::equal(here, &fast.next, value));
                 prop_assert_eq!(&all, &u32::equal(here, &fast.tx_if, value.into()));
+                let bytes = std::array::from_fn(|lane| fast.next[lane] as u8);
+                prop_assert_eq!(&all, &u8::equal(here, &bytes, value as u8));
                 let lanes = left.take_equal(&fast.next, value);
                 let expected = (0..next.len()).filter(|lane| next[*lane] == value);
                 prop_assert_eq!(lanes.iter().collect::<Vec<_>>(), expected.collect::<Vec<_>>());

@@ -30,6 +30,18 @@ static FRONT: [[u8; STEP]; 256] = {
 };
 
 #[target_feature(enable = "avx2")]
+pub(super) fn equal_8(column: &[u8; VECTOR], value: u8) -> Lanes {
+    let (mut lanes, value) = (Lanes([0; _]), _mm256_set1_epi8(value as i8));
+    for (at, step) in column.as_chunks::<32>().0.iter().enumerate() {
+        // SAFETY: a step is one vector.
+        let step = unsafe { _mm256_loadu_si256(step.as_ptr().cast()) };
+        let equal = _mm256_movemask_epi8(_mm256_cmpeq_epi8(step, value)) as u32;
+        lanes.0[at / 2] |= u64::from(equal) << (at % 2 * 32);
+    }
+    lanes
+}
+
+#[target_feature(enable = "avx2")]
 pub(super) fn equal_16(column: &[u16; VECTOR], value: u16) -> Lanes {
     let (mut lanes, value) = (Lanes([0; _]), _mm256_set1_epi16(value as i16));
     for (at, step) in column.as_chunks::<32>().0.iter().enumerate() {
@@ -56,6 +68,55 @@ pub(super) fn equal_32(column: &[u32; VECTOR], value: u32) -> Lanes {
     lanes
 }
 
+/// The places of the lanes of a step in a vector that is to begin with them, and those of their bytes in
+/// a column of 16 bits.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn to_front(some: u8) -> (__m256i, __m128i) {
+    // SAFETY: 8 bytes are loaded.
+    let front = unsafe { _mm_loadl_epi64(FRONT[usize::from(some)].as_ptr().cast()) };
+    // Bytes 2n and 2n + 1 make lane n.
+    let twice = _mm_add_epi8(front, front);
+    let bytes = _mm_unpacklo_epi8(twice, _mm_add_epi8(twice, _mm_set1_epi8(1)));
+    (_mm256_cvtepu8_epi32(front), bytes)
+}
+
+/// Copies lanes to the front of `to`: the columns of [`Carry::Frame`](super::Carry::Frame). Writes down
+/// the buffers, too.
+#[target_feature(enable = "avx2,popcnt")]
+pub(super) fn copy_frames(
+    from: &Vector,
+    (lanes, buffers): (&Lanes, &mut [u32; VECTOR]),
+    to: &mut Vector,
+) {
+    let mut end = 0;
+    for at in (0..VECTOR).step_by(STEP) {
+        let some = (lanes.0[at / WORD] >> (at % WORD)) as u8;
+        let (places, bytes) = to_front(some);
+        // SAFETY: 8 elements of each column follow `at`, and so they do `end`, which is not beyond it: at
+        // most 8 lanes were copied for each step before this one.
+        unsafe {
+            let wide = |from: &[u32; VECTOR], to: &mut [u32; VECTOR]| {
+                let values = _mm256_loadu_si256(from.as_ptr().add(at).cast());
+                let values = _mm256_permutevar8x32_epi32(values, places);
+                _mm256_storeu_si256(to.as_mut_ptr().add(end).cast(), values);
+            };
+            wide(&from.buffer, &mut to.buffer);
+            wide(&from.buffer, buffers);
+            wide(&from.tx_if, &mut to.tx_if);
+            let narrow = |from: &[u16; VECTOR], to: &mut [u16; VECTOR]| {
+                let values = _mm_loadu_si128(from.as_ptr().add(at).cast());
+                let values = _mm_shuffle_epi8(values, bytes);
+                _mm_storeu_si128(to.as_mut_ptr().add(end).cast(), values);
+            };
+            narrow(&from.offset, &mut to.offset);
+            narrow(&from.length, &mut to.length);
+            narrow(&from.flags, &mut to.flags);
+        }
+        end += some.count_ones() as usize;
+    }
+}
+
 /// Moves lanes to the end of `to`.
 ///
 /// # Safety
@@ -79,8 +140,7 @@ pub(super) unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector)
         }
         // SAFETY: 8 elements of each column follow `at`, and `end`.
         unsafe {
-            let front = _mm_loadl_epi64(FRONT[usize::from(some)].as_ptr().cast());
-            let places = _mm256_cvtepu8_epi32(front);
+            let (places, bytes) = to_front(some);
             let wide = |from: &[u32; VECTOR], to: &mut [u32; VECTOR]| {
                 let values = _mm256_loadu_si256(from.as_ptr().add(at).cast());
                 let values = _mm256_permutevar8x32_epi32(values, places);
@@ -91,9 +151,6 @@ pub(super) unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector)
             wide(&from.tx_if, &mut to.tx_if);
             wide(&from.adjacency, &mut to.adjacency);
             wide(&from.arg, &mut to.arg);
-            // Bytes 2n and 2n + 1 make lane n.
-            let twice = _mm_add_epi8(front, front);
-            let bytes = _mm_unpacklo_epi8(twice, _mm_add_epi8(twice, _mm_set1_epi8(1)));
             let narrow = |from: &[u16; VECTOR], to: &mut [u16; VECTOR]| {
                 let values = _mm_loadu_si128(from.as_ptr().add(at).cast());
                 let values = _mm_shuffle_epi8(values, bytes);

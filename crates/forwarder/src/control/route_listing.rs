@@ -231,15 +231,11 @@ impl ForwarderState {
     }
 
     /// Packets and bytes to the known neighbours within a prefix over paths without a gateway.
-    fn sent_to_subnet(
-        &self,
-        set: Option<&[super::fib::PathKey]>,
-        (first, length): &Prefix,
-    ) -> (u64, u64) {
-        let last = last_address(*first, *length);
+    fn sent_to_subnet(&self, set: Option<&[super::fib::PathKey]>, prefix: &Prefix) -> (u64, u64) {
+        let (first, last) = (prefix.0, last_address(prefix));
         let direct = set.unwrap_or_default().iter().filter(|key| key.next_hop.is_none());
         let cache = self.capabilities.neighbors.cache();
-        let entries = direct.flat_map(|key| cache.within(key.interface, *first, last));
+        let entries = direct.flat_map(|key| cache.within(key.interface, first, last));
         entries.fold((0, 0), |total, entry| {
             let sent = entry.sent(self.sent_over(entry.adjacency));
             (total.0 + sent.0, total.1 + sent.1)
@@ -279,20 +275,6 @@ impl ForwarderState {
             _ => "active",
         };
         (state, packets, bytes)
-    }
-}
-
-/// The last address of a prefix.
-fn last_address(first: IpAddr, length: u8) -> IpAddr {
-    match first {
-        IpAddr::V4(first) => {
-            let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
-            IpAddr::V4(Ipv4Addr::from_bits(first.to_bits() | host))
-        }
-        IpAddr::V6(first) => {
-            let host = u128::MAX.checked_shr(length.into()).unwrap_or(0);
-            IpAddr::V6(Ipv6Addr::from_bits(first.to_bits() | host))
-        }
     }
 }
 

@@ -158,8 +158,8 @@ fn removals_are_refused_with_the_routes_of_each_interface() {
     assert!((ROUTES * 9 / 10..ROUTES * 3 / 2).contains(&walked), "{walked} routes in one walk");
 }
 
-/// Before a rollback, workers must have released what the refused change has removed. One that gets no processor does not
-/// keep the control thread from urgent work meanwhile.
+/// Before a rollback, workers must have released what the refused change has removed. One that gets no processor does
+/// not keep the control thread from urgent work meanwhile.
 #[test]
 fn urgent_work_runs_while_a_rollback_waits_for_the_workers() {
     let mut lab = Lab::new(&Setup::three_ports());

@@ -49,6 +49,34 @@ fn either_side_is_born_again_and_again() {
     }
 }
 
+/// The bytes of a frame of this length.
+fn bytes_of(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 7 + at / 256 + length) as u8).collect()
+}
+
+#[test]
+fn frames_of_all_lengths_arrive_byte_for_byte() {
+    let [master, slave] = master_and_slave();
+    let (mut master, mut slave) = (Hero::new(&master), Hero::new(&slave));
+    join(&mut master, &mut slave);
+    // All that are copied in a way of their own, and some that are not.
+    let lengths: Vec<_> = (1..=600).chain([1500, 2047, 2048]).collect();
+    for (from, to) in [(0, 1), (1, 0)] {
+        let mut heroes = [&mut master, &mut slave].map(|hero| hero.rings.as_mut().unwrap());
+        for lengths in lengths.chunks(50) {
+            let mut batch = heroes[from].senders[0].batch();
+            lengths.iter().for_each(|length| assert_eq!(batch.put(&bytes_of(*length)), Ok(())));
+            drop(batch);
+            let mut left = lengths.iter();
+            let count = heroes[to].receivers[0].receive(|frame| {
+                let length = *left.next().unwrap();
+                assert_eq!(frame, bytes_of(length), "{length} bytes");
+            });
+            assert_eq!(count, lengths.len());
+        }
+    }
+}
+
 #[test]
 fn the_operator_sets_it_down_and_up() {
     let [master, slave] = master_and_slave();

@@ -44,6 +44,20 @@ fn spoiled_frames_are_lost_alone_and_counted() {
 }
 
 #[test]
+fn nothing_is_read_behind_the_memory() {
+    let (mut hero, villain) = pair();
+    // Frames that end where the memory does, so that their last lines are not whole there.
+    let lengths: Vec<u32> = (1..=u32::from(SIZE)).map(|at| at * 5).collect();
+    for (slot, length) in lengths.iter().enumerate() {
+        villain.describe(S2M, slot as u64, 0, 0, *length, MEMORY as u32 - length);
+    }
+    villain.head(S2M).store(SIZE, Ordering::Release);
+    let found: Vec<_> = hero.receive().iter().map(|frame| frame.len() as u32).collect();
+    assert_eq!(found, lengths);
+    assert_eq!(hero.memif.left_out(), 0);
+}
+
+#[test]
 fn chains_are_joined_when_they_fit() {
     let (mut hero, villain) = pair();
     for (slot, length, flags) in [(0, 100, NEXT), (1, 200, NEXT), (2, 300, 0)] {

@@ -2,7 +2,8 @@
 //!
 //! All calls share a `service`. `path` parses paths, `read` and `tree` find the data, `value` encodes it. `set`,
 //! `target` and `confirm` change it. `subscribe`, `watch`, `stored_values` and `messages` stream its changes,
-//! `client_locks` serializes requests of a client, and `status` formats errors. `openconfig` is another view of the data.
+//! `client_locks` serializes requests of a client, and `status` formats errors. `openconfig` is another view of the
+//! data.
 
 mod client_locks;
 mod confirm;

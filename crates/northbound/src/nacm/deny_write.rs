@@ -15,6 +15,8 @@ pub(super) const DENY_WRITE: &[&[&str]] = &[
     &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:netns"],
     &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:peer-user"],
     &["stoa-logging:logging", "stoa-logging:syslog", "stoa-logging:unix-socket"],
+    // An administrator who activates a part makes its lines effective.
+    &["stoa-annotations:deactivated"],
     // Users and RADIUS servers make administrators, whom no rule restricts.
     &["stoa-management:management"],
 ];

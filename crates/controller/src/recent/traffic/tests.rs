@@ -43,16 +43,18 @@ fn an_hour_is_kept_in_mean_rates() {
 }
 
 #[test]
-fn the_time_before_the_start_and_missed_samples_are_gaps() {
+fn the_time_before_the_start_is_a_gap_and_a_missed_sample_is_none() {
     let mut traffic = sampled(10, 50);
     let lan = packets(&traffic.interface("lan", 1).unwrap());
     assert_eq!(lan[SAMPLES - 5..], [-1, 5, 5, 5, 5]);
     assert!(lan[..SAMPLES - 4].iter().all(|rate| *rate == -1));
+    // The first minute is not over.
+    assert_eq!(packets(&traffic.interface("lan", 6).unwrap())[58..], [-1, 5]);
     // The sample of second 60 is missing; the next one counts both intervals.
     let interfaces = vec![interface("lan", true, 5 * 70)];
     traffic.record(at(70), Sample { interfaces, dropped: 70 });
     let lan = packets(&traffic.interface("lan", 1).unwrap());
-    assert_eq!(lan[SAMPLES - 3..], [5, -1, 5]);
+    assert_eq!(lan[SAMPLES - 3..], [5, 5, 5]);
     assert!(traffic.interface("lan.7", 1).is_none(), "a removed interface has no history");
     // Twice in one interval.
     traffic.record(at(71), Sample { interfaces: Vec::new(), dropped: 0 });

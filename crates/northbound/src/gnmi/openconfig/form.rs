@@ -68,12 +68,13 @@ fn nanoseconds(time: &str) -> Option<u128> {
 }
 
 fn origin(protocol: &str) -> Option<&'static str> {
-    Some(match protocol {
-        "ietf-routing:direct" => "openconfig-policy-types:DIRECTLY_CONNECTED",
-        "ietf-routing:static" => "openconfig-policy-types:STATIC",
-        "stoa-routing:bgp" => "openconfig-policy-types:BGP",
-        "stoa-routing:ospf" => "openconfig-policy-types:OSPF",
-        "stoa-routing:isis" => "openconfig-policy-types:ISIS",
+    // An identity of the module of the leaf need not have its module.
+    Some(match protocol.rsplit(':').next()? {
+        "direct" => "openconfig-policy-types:DIRECTLY_CONNECTED",
+        "static" => "openconfig-policy-types:STATIC",
+        "bgp" => "openconfig-policy-types:BGP",
+        "ospf" => "openconfig-policy-types:OSPF",
+        "isis" => "openconfig-policy-types:ISIS",
         _ => return None,
     })
 }

@@ -203,8 +203,8 @@ fn list<'a>(data: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
 
 /// The parent and the index of a sub-interface; `None`: it is none.
 ///
-/// The index is the VLAN identifier; of QinQ that of the outer tag times 4,096, plus that of the inner one. Service tags
-/// (0x88a8) add 2^24.
+/// The index is the VLAN identifier; of QinQ that of the outer tag times 4,096, plus that of the inner one. Service
+/// tags (0x88a8) add 2^24.
 fn place(interface: &Value) -> Option<(&str, u32)> {
     let settings = &interface["stoa-interfaces:sub-interface"];
     let parent = settings["parent"].as_str().or_else(|| interface["lower-layer-if"][0].as_str())?;

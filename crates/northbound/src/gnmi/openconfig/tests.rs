@@ -53,9 +53,9 @@ fn ribs() -> Value {
         { "name": "ipv4-default", "default-rib": true, "routes": { "route": [
             { prefix: "10.0.0.0/8", "next-hop": via, "source-protocol": "stoa-routing:bgp",
               "active": [null], "stoa-routing:packets": "12", "stoa-routing:octets": "1200" },
-            { prefix: "10.1.0.0/16", "next-hop": via, "source-protocol": "ietf-routing:static",
+            { prefix: "10.1.0.0/16", "next-hop": via, "source-protocol": "static",
               "active": [null] },
-            { prefix: "10.2.0.0/16", "next-hop": via, "source-protocol": "ietf-routing:static" },
+            { prefix: "10.2.0.0/16", "next-hop": via, "source-protocol": "static" },
         ] } },
         { "name": "ipv6-red", "default-rib": false, "routes": { "route": [] } },
     ] })
@@ -239,6 +239,7 @@ fn routes_in_use_are_entries_that_share_their_next_hops() {
     assert_eq!(state["origin-protocol"], "openconfig-policy-types:BGP");
     assert_eq!(state["counters"], json!({ "packets-forwarded": "12", "octets-forwarded": "1200" }));
     assert_eq!(state["next-hop-group"], entries[1]["state"]["next-hop-group"]);
+    assert_eq!(entries[1]["state"]["origin-protocol"], "openconfig-policy-types:STATIC");
     let group = &groups["next-hop-group"];
     assert_eq!(
         (group.as_array().map(Vec::len), &group[0]["id"]),

@@ -1,5 +1,7 @@
 //! `stoa bench delta`: how soon the rows of a capability are in force, and equal after either half has restarted.
 
+mod churn;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -26,6 +28,19 @@ pub struct Arguments {
     /// Number of rows, of 40 bytes each (1 to 2000000)
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=2_000_000))]
     rows: u64,
+    /// Change rows of the running router with this forwarder at random, instead of a forwarder of its own; restart what
+    /// you like meanwhile. At the end an audit must find them equal
+    #[arg(long, value_name = "SOCKET")]
+    forwarder: Option<PathBuf>,
+    /// For so many seconds
+    #[arg(long, default_value_t = 10, requires = "forwarder")]
+    seconds: u64,
+    /// Set all rows first
+    #[arg(long, requires = "forwarder")]
+    all: bool,
+    /// Repeat the changes of a run
+    #[arg(long, default_value_t = 1, requires = "forwarder")]
+    seed: u64,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -114,6 +129,9 @@ pub fn execute(arguments: Arguments) -> Outcome {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::context("cannot start threads", error))?;
+    if let Some(socket) = &arguments.forwarder {
+        return runtime.block_on(churned(socket, &arguments));
+    }
     let figures = runtime.block_on(measure(arguments.rows))?;
     let Figures { all_s, changed_s, controller_s, forwarder_s } = figures;
     let text = if arguments.json {
@@ -132,6 +150,24 @@ pub fn execute(arguments: Arguments) -> Outcome {
             row(forwarder_s, "equal after a restart of the forwarder"),
         ]
         .join("\n")
+    };
+    show::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Changes the rows of a running router, and prints what was done.
+async fn churned(socket: &Path, arguments: &Arguments) -> Outcome {
+    let Arguments { rows, seconds, all, seed, .. } = *arguments;
+    let work = churn::Work { rows, time: Duration::from_secs(seconds), all, seed };
+    let churn::Churned { rows, changes, streams, equal_s } = churn::churn(socket, work).await?;
+    let text = match arguments.json {
+        true => json!({
+            "rows": rows, "changes": changes, "streams": streams, "equal_s": equal_s, "audit": "equal",
+        })
+        .to_string(),
+        false => format!(
+            "{changes} changes by {streams} streams, then {rows} rows; equal after {equal_s:.3} s"
+        ),
     };
     show::print(&text)?;
     Ok(ExitCode::SUCCESS)
