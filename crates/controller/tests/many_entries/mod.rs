@@ -214,6 +214,18 @@ fn rounds(usual: usize) -> usize {
     (usual * cases.unwrap_or(256) / 256).max(usual)
 }
 
+/// The causes of errors, which a commit may report at a change instead of the node that it conflicts with.
+fn causes(errors: &[v1::ValidationError]) -> Vec<&str> {
+    let of = errors.iter().map(|error| error.cause.as_str());
+    let here = of.map(|cause| match cause.strip_prefix("this change conflicts with ") {
+        Some(moved) => moved.split_once(": ").map_or(moved, |(_, cause)| cause),
+        None => cause,
+    });
+    let mut causes: Vec<_> = here.collect();
+    causes.sort_unstable();
+    causes
+}
+
 /// Random edits, several before each commit. The commit is refused if and only if the whole is invalid, with its
 /// errors; otherwise the forwarder has the state of the whole.
 async fn random_commits(routes: usize, interfaces: usize, rounds: usize) {
@@ -243,11 +255,6 @@ async fn random_commits(routes: usize, interfaces: usize, rounds: usize) {
                 assert_same(sorted(applied), sorted(expected.whole_desired()), round);
             }
             Err(errors) => {
-                let causes = |errors: &[v1::ValidationError]| -> Vec<String> {
-                    let mut causes: Vec<_> = errors.iter().map(|it| it.cause.clone()).collect();
-                    causes.sort();
-                    causes
-                };
                 assert_eq!(causes(&reply.errors), causes(&errors), "round {round}");
                 operator.client.discard(v1::DiscardRequest::default()).await.unwrap();
                 refused += 1;
