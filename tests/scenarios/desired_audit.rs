@@ -69,7 +69,7 @@ struct Router {
 impl Router {
     fn begin() -> Result<Self> {
         let scratch = Scratch::new()?;
-        let config = scratch.write("stoa.json", &configuration().to_string())?;
+        let config = scratch.write("stoa.json", configuration().to_string())?;
         let process = Command::program(stoa_binary()?)
             .args(["run", "--config", &config.to_string_lossy()])
             .args(["--socket", &scratch.file("stoa.sock").to_string_lossy()])

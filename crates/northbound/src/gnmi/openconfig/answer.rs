@@ -11,6 +11,9 @@ use crate::gnmi::path::to_gnmi;
 use crate::gnmi::value::ValueEncoding;
 use crate::restconf::path::Step;
 
+/// Leaves below a node: their paths from there, and their values.
+type Below<'a> = Vec<(&'a [Step], &'a Value)>;
+
 /// The updates of these leaves, in their order; `kind` limits them to configuration or state.
 pub fn updates(
     selection: &Selection,
@@ -24,7 +27,7 @@ pub fn updates(
         DataType::State | DataType::Operational => "config",
     };
     let is_wanted = |leaf: &&Leaf| !leaf.steps.iter().any(|step| step.name == unwanted);
-    let mut nodes: Vec<(&[Step], Vec<(&[Step], &Value)>)> = Vec::new();
+    let mut nodes: Vec<(&[Step], Below<'_>)> = Vec::new();
     let mut known: HashMap<&[Step], usize> = HashMap::new();
     for leaf in leaves.iter().filter(is_wanted) {
         for end in selection.ends(&leaf.steps) {
@@ -36,7 +39,7 @@ pub fn updates(
             nodes[at].1.push((below, &leaf.value));
         }
     }
-    let update = |(node, leaves): (&[Step], Vec<(&[Step], &Value)>)| {
+    let update = |(node, leaves): (&[Step], Below<'_>)| {
         let value = object(&leaves, None);
         Update { path: Some(to_gnmi(node)), val: Some(coding.encode(None, &value)), duplicates: 0 }
     };
@@ -48,7 +51,7 @@ fn object(leaves: &[(&[Step], &Value)], module: Option<&str>) -> Value {
     if let [([], value)] = leaves {
         return Value::clone(value);
     }
-    let mut groups: Vec<(&Step, Vec<(&[Step], &Value)>)> = Vec::new();
+    let mut groups: Vec<(&Step, Below<'_>)> = Vec::new();
     let mut known: HashMap<&Step, usize> = HashMap::new();
     for (steps, value) in leaves {
         let Some((first, rest)) = steps.split_first() else { continue };
