@@ -160,7 +160,8 @@ impl Operator for Service {
         &self,
         request: Request<v1::ClearCountersRequest>,
     ) -> Result<Response<v1::ClearCountersReply>, Status> {
-        self.clear_interfaces(&request.into_inner().interface).await.map(Response::new)
+        let name = request.into_inner().interface;
+        self.cleared.clear_interfaces(&self.connection, &name).await.map(Response::new)
     }
 
     async fn count_routes(

@@ -7,8 +7,8 @@ use crate::text::ip;
 use crate::v1;
 use crate::v1::port::Driver;
 
-/// Counts the entries of a desired state, whose routes lie apart, and lists those of some kinds. `punt_defaults` are the
-/// limits of the forwarder where none are configured.
+/// Counts the entries of a desired state, whose routes lie apart, and lists those of some kinds. `punt_defaults` are
+/// the limits of the forwarder where none are configured.
 pub fn desired<'a>(
     desired: &v1::Desired,
     routes: impl IntoIterator<Item = &'a v1::Route>,

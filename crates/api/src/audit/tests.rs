@@ -1,3 +1,5 @@
+//! Entries of a desired state: their keys, and the digests that differ with them.
+
 use super::*;
 use crate::v1::port::Driver;
 

@@ -11,6 +11,7 @@ use stoa_api::v1;
 use stoa_api::v1::InterfaceState;
 use tonic::Status;
 
+use crate::apply::ForwarderConnection;
 use crate::call_error::failed;
 
 /// The counters of an interface at the time when an operator cleared them.
@@ -49,6 +50,25 @@ impl Cleared {
         cleared
     }
 
+    /// Clears the counters of the forwarder's interface with this name, or of all if the name is empty.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such interface, and the forwarder's.
+    pub(super) async fn clear_interfaces(
+        &self,
+        connection: &ForwarderConnection,
+        name: &str,
+    ) -> Result<v1::ClearCountersReply, Status> {
+        let listed = connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+        let interfaces = self.clear(name, &listed.map_err(failed)?.into_inner().interfaces);
+        if interfaces == 0 && !name.is_empty() {
+            return Err(Status::not_found(format!(
+                "there is no interface {name:?}: `show interfaces` lists them"
+            )));
+        }
+        Ok(v1::ClearCountersReply { interfaces })
+    }
+
     /// Makes the counters of interfaces relative to their last clear.
     pub fn subtract(&self, interfaces: &mut [InterfaceState]) {
         let baselines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,23 +90,6 @@ impl Cleared {
                 }
             }
         }
-    }
-}
-
-impl super::Service {
-    /// Clears the counters of the interface with this name, or of all.
-    pub(super) async fn clear_interfaces(
-        &self,
-        name: &str,
-    ) -> Result<v1::ClearCountersReply, Status> {
-        let listed = self.connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
-        let interfaces = self.cleared.clear(name, &listed.map_err(failed)?.into_inner().interfaces);
-        if interfaces == 0 && !name.is_empty() {
-            return Err(Status::not_found(format!(
-                "there is no interface {name:?}: `show interfaces` lists them"
-            )));
-        }
-        Ok(v1::ClearCountersReply { interfaces })
     }
 }
 

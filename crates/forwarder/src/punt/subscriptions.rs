@@ -1,5 +1,6 @@
 //! What the controller has subscribed to: the class of each UDP port, IP protocol, ethertype and identifier of echo
-//! requests, as workers read it. Only the slow path does: packets for local addresses, and frames of ethertypes without a node.
+//! requests, as workers read it. Only the slow path does: packets for local addresses, and frames of ethertypes without
+//! a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,3 +1,5 @@
+//! The audit finds each kind of lost entry, and repairs it.
+
 use std::sync::Arc;
 
 use stoa_api::v1::port::Driver;

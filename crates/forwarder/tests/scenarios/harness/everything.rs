@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use prost::Message as _;
 use stoa_api::v1;
 use stoa_forwarder::control::desired::{Family, Prefix, Rule, RuleAction, VirtualRouter};
 use stoa_forwarder::shared::SpecialNextHop;
@@ -223,7 +224,8 @@ fn features(setup: Setup) -> Setup {
         .with("right", |right| right.noop_port = true)
 }
 
-/// All options of a family.
+/// All options of a family: each field is 64 or true. Those that do not exist are skipped.
 fn all_options() -> v1::FamilyOptions {
-    v1::FamilyOptions { redirects: true, directed_broadcast: true, minimum_ttl: 64 }
+    let fields: Vec<u8> = (1..16).flat_map(|field| [field << 3, 64]).collect();
+    v1::FamilyOptions::decode(&*fields).unwrap_or_default()
 }
