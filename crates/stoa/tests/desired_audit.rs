@@ -26,10 +26,9 @@ fn both_halves_count_the_same_entries() {
         let whole = configuration.whole_desired();
         let Ok((held, punts)) = stoa_forwarder::audit(&whole, Folders::default()) else { continue };
         let ours = desired(&whole, &whole.routes, &punts, &Kind::ALL);
-        if let Some(kind) = ours.differing(&held).into_iter().next() {
-            let keys = ours.differing_keys(&held, kind);
-            panic!("{}: {} differ: {keys:?}", file.display(), kind.name());
-        }
+        let keys = |kind: &Kind| (kind.name(), ours.differing_keys(&held, *kind));
+        let differing: Vec<_> = ours.differing(&held).iter().map(keys).collect();
+        assert!(differing.is_empty(), "{}: {differing:?}", file.display());
         for (sum, kind) in entries.iter_mut().zip(Kind::ALL) {
             *sum += ours.sum(kind).entries;
         }
