@@ -16,6 +16,8 @@ pub struct Counter<T> {
     pub metric: Option<Metric>,
     /// The value of a row.
     pub of: fn(&T) -> u64,
+    /// The value of a row, to change it.
+    pub of_mut: fn(&mut T) -> &mut u64,
 }
 
 /// A leaf of a YANG module, by its name in RFC 7951 encoding.
@@ -59,6 +61,7 @@ macro_rules! counters {
             leaf: counters!(@some $(Leaf::$size($leaf))?),
             metric: counters!(@some $(Metric { name: $name, unit: $unit, help: $help })?),
             of: |row| row.$field,
+            of_mut: |row| &mut row.$field,
         }),*];
     )*};
     (@some) => { None };
