@@ -160,8 +160,8 @@ impl Operator for Service {
         &self,
         request: Request<v1::ClearCountersRequest>,
     ) -> Result<Response<v1::ClearCountersReply>, Status> {
-        let name = request.into_inner().interface;
-        self.cleared.clear_interfaces(&self.connection, &name).await.map(Response::new)
+        let (client, name) = (self.connection.client(), request.into_inner().interface);
+        self.cleared.clear_listed(client, &name).await.map(Response::new)
     }
 
     async fn count_routes(

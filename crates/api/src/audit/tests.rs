@@ -1,4 +1,4 @@
-//! Entries of a desired state: their keys, and the digests that differ with them.
+//! Tallies of made-up states, and one difference of each kind.
 
 use super::*;
 use crate::v1::port::Driver;

@@ -10,9 +10,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stoa_api::counters::INTERFACES;
 use stoa_api::v1;
 use stoa_api::v1::InterfaceState;
+use stoa_api::v1::forwarder_client::ForwarderClient;
 use tonic::Status;
+use tonic::transport::Channel;
 
-use crate::apply::ForwarderConnection;
 use crate::call_error::failed;
 
 /// The counters of an interface at the time when an operator cleared them.
@@ -48,16 +49,16 @@ impl Cleared {
         cleared
     }
 
-    /// Clears the counters of the forwarder's interface with this name, or of all if the name is empty.
+    /// Asks the forwarder for the counters and clears those of the interface with this name, or of all.
     ///
     /// # Errors
-    /// `NotFound` when there is no such interface, and the forwarder's.
-    pub(super) async fn clear_interfaces(
+    /// When there is no such interface, or the forwarder does not answer.
+    pub async fn clear_listed(
         &self,
-        connection: &ForwarderConnection,
+        mut client: ForwarderClient<Channel>,
         name: &str,
     ) -> Result<v1::ClearCountersReply, Status> {
-        let listed = connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+        let listed = client.list_interfaces(v1::ListInterfacesRequest {}).await;
         let interfaces = self.clear(name, &listed.map_err(failed)?.into_inner().interfaces);
         if interfaces == 0 && !name.is_empty() {
             return Err(Status::not_found(format!(

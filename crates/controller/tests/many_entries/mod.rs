@@ -214,18 +214,6 @@ fn rounds(usual: usize) -> usize {
     (usual * cases.unwrap_or(256) / 256).max(usual)
 }
 
-/// The causes of errors, which a commit may report at a change instead of the node that it conflicts with.
-fn causes(errors: &[v1::ValidationError]) -> Vec<&str> {
-    let of = errors.iter().map(|error| error.cause.as_str());
-    let here = of.map(|cause| match cause.strip_prefix("this change conflicts with ") {
-        Some(moved) => moved.split_once(": ").map_or(moved, |(_, cause)| cause),
-        None => cause,
-    });
-    let mut causes: Vec<_> = here.collect();
-    causes.sort_unstable();
-    causes
-}
-
 /// Random edits, several before each commit. The commit is refused if and only if the whole is invalid, with its
 /// errors; otherwise the forwarder has the state of the whole.
 async fn random_commits(routes: usize, interfaces: usize, rounds: usize) {
@@ -255,6 +243,17 @@ async fn random_commits(routes: usize, interfaces: usize, rounds: usize) {
                 assert_same(sorted(applied), sorted(expected.whole_desired()), round);
             }
             Err(errors) => {
+                let causes = |errors: &[v1::ValidationError]| -> Vec<String> {
+                    // A commit may name the changed node, and put the other one before the cause.
+                    let bare = |it: &v1::ValidationError| {
+                        let conflict = it.cause.strip_prefix("this change conflicts with ");
+                        let cause = conflict.and_then(|rest| Some(rest.split_once(": ")?.1));
+                        cause.unwrap_or(&it.cause).to_owned()
+                    };
+                    let mut causes: Vec<_> = errors.iter().map(bare).collect();
+                    causes.sort();
+                    causes
+                };
                 assert_eq!(causes(&reply.errors), causes(&errors), "round {round}");
                 operator.client.discard(v1::DiscardRequest::default()).await.unwrap();
                 refused += 1;

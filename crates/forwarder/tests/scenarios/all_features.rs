@@ -13,6 +13,7 @@ use stoa_wire::{ipv6, protocol};
 
 use super::hostile::mutants_of;
 use super::tunnel::encapsulated_between;
+use crate::all_options;
 use crate::harness::everything::{virtual_mac, virtual4, virtual6};
 use crate::harness::stepped::{self, Lab};
 use crate::harness::{
@@ -129,16 +130,21 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 1..6)
 }
 
+/// A forwarder with this kernel.
+fn lab(kernel: Kernel) -> Lab {
+    Lab::new(kernel, all_options())
+}
+
 /// One forwarder for each kernel that this processor supports, the scalar one first.
 static LABS: LazyLock<Mutex<Vec<Lab>>> =
-    LazyLock::new(|| Mutex::new(Kernel::available().map(Lab::new).collect()));
+    LazyLock::new(|| Mutex::new(Kernel::available().map(lab).collect()));
 
 fn run(events: Vec<Event>) -> Result<(), TestCaseError> {
     // A failed case is run again, smaller, with new forwarders.
     let mut labs = LABS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut all = std::mem::take(&mut *labs);
     if all.is_empty() {
-        all = Kernel::available().map(Lab::new).collect();
+        all = Kernel::available().map(lab).collect();
     }
     all.iter_mut().for_each(Lab::begin);
     for event in events {
@@ -159,8 +165,14 @@ fn run(events: Vec<Event>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The number of cases: few, or as many as `PROPTEST_CASES` says.
+fn cases() -> u32 {
+    let given = std::env::var("PROPTEST_CASES").ok();
+    given.and_then(|cases| cases.parse().ok()).unwrap_or(24)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
     #[test]
     fn kernels_agree_with_all_features(events in events()) {
         run(events)?;
@@ -170,7 +182,7 @@ proptest! {
 /// What the property test covers: each node and arc is reached, and frames pass between the workers.
 #[test]
 fn frames_reach_all_features() {
-    let mut lab = Lab::new(Kernel::detect());
+    let mut lab = lab(Kernel::detect());
     lab.begin();
     assert_eq!(lab.virtual_routers(), ["master"; 4]);
     let mut before = BTreeMap::new();

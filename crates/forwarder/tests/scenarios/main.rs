@@ -59,3 +59,5 @@ mod vrf;
 mod vrrp;
 mod vrrp_dad;
 mod worker_pool;
+
+use minimum_ttl::all_options;

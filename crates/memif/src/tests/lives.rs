@@ -62,7 +62,7 @@ fn frames_of_all_lengths_arrive_byte_for_byte() {
     // All that are copied in a way of their own, and some that are not.
     let lengths: Vec<_> = (1..=600).chain([1500, 2047, 2048]).collect();
     for (from, to) in [(0, 1), (1, 0)] {
-        let mut heroes = [&mut master, &mut slave].map(|hero| hero.rings.as_mut().unwrap());
+        let heroes = [&mut master, &mut slave].map(|hero| hero.rings.as_mut().unwrap());
         for lengths in lengths.chunks(50) {
             let mut batch = heroes[from].senders[0].batch();
             lengths.iter().for_each(|length| assert_eq!(batch.put(&bytes_of(*length)), Ok(())));

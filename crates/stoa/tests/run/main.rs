@@ -384,7 +384,7 @@ show history | match hand
     assert!(!done.status.success());
     assert!(err(&done).contains("there is no \"nothing\" after \"interfaces\""), "{}", err(&done));
     let done = router.call(&["set", "interfaces", "interface", "sink", "enabled", "perhaps"]);
-    assert!(err(&done).contains("Invalid boolean value"), "{}", err(&done));
+    assert!(err(&done).contains("\"perhaps\" is neither true nor false"), "{}", err(&done));
     // A leaf-list, set by words, saved as lines of set and loaded again.
     for name in ["ann", "bob", "ann"] {
         let done = router.call(&["set", "nacm", "groups", "group", "noc", "user-name", name]);

@@ -1,4 +1,4 @@
-//! The audit finds each kind of lost entry, and repairs it.
+//! A state with entries of each kind, of which one is lost.
 
 use std::sync::Arc;
 

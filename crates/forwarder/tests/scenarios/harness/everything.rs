@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use prost::Message as _;
 use stoa_api::v1;
 use stoa_forwarder::control::desired::{Family, Prefix, Rule, RuleAction, VirtualRouter};
 use stoa_forwarder::shared::SpecialNextHop;
@@ -34,9 +33,11 @@ pub fn virtual_mac(which: usize, is_ip6: bool) -> [u8; 6] {
     vrrp::mac(VIRTUAL_ROUTERS[which % 2].0, is_ip6).0
 }
 
-/// One of the configurations: they differ in a link, in forwarding, and in the rules of the default VRF.
-pub fn everything(which: u8) -> Setup {
-    let mut setup = features(virtual_routers(rules(vrfs(interfaces()), which / 4 % 2 == 1)));
+/// One of the configurations: they differ in a link, in forwarding, and in the rules of the default VRF. `options` are
+/// all options of a family.
+pub fn everything(which: u8, options: &v1::FamilyOptions) -> Setup {
+    let setup = virtual_routers(rules(vrfs(interfaces()), which / 4 % 2 == 1));
+    let mut setup = features(setup, options);
     setup.0.noop_origin = true;
     setup.0.software_rss = ["west", "east", "left"].map(str::to_owned).into();
     match which % 4 {
@@ -198,12 +199,12 @@ fn virtual_routers(mut setup: Setup) -> Setup {
 }
 
 /// The features of all arcs. Vectors of the port west mix interfaces with all of them and without.
-fn features(setup: Setup) -> Setup {
+fn features(setup: Setup, options: &v1::FamilyOptions) -> Setup {
     setup
         .with("west.31", |sub| {
             (sub.ip4.reverse_path, sub.ip6.reverse_path) = (1, 1);
             (sub.flow_hash, sub.noop_local) = (true, true);
-            (sub.ip4.options, sub.ip6.options) = (all_options(), all_options());
+            (sub.ip4.options, sub.ip6.options) = (*options, *options);
         })
         .with("east", |east| {
             (east.ip4.mtu, east.ip6.mtu) = (900, 1280);
@@ -217,15 +218,9 @@ fn features(setup: Setup) -> Setup {
         .with("west.100", |sub| {
             (sub.noop, sub.flow_hash, sub.noop_ethernet, sub.noop_local) = (true, true, true, true);
             (sub.noop_output, sub.noop_port) = (true, true);
-            (sub.ip4.options, sub.ip6.options) = (all_options(), all_options());
+            (sub.ip4.options, sub.ip6.options) = (*options, *options);
         })
         .with("west.7.8", |sub| (sub.ip4.reverse_path, sub.ip6.reverse_path) = (2, 1))
         .with("left", |left| left.noop_ethernet = true)
         .with("right", |right| right.noop_port = true)
-}
-
-/// All options of a family: each field is 64 or true. Those that do not exist are skipped.
-fn all_options() -> v1::FamilyOptions {
-    let fields: Vec<u8> = (1..16).flat_map(|field| [field << 3, 64]).collect();
-    v1::FamilyOptions::decode(&*fields).unwrap_or_default()
 }

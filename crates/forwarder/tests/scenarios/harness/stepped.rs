@@ -50,12 +50,14 @@ pub struct Lab {
     wires: Wires,
     sent: u64,
     kernel: Kernel,
+    /// All options of a family.
+    options: v1::FamilyOptions,
     /// What it had learned at the start; `None`: it must be reset.
     fresh: Option<Learned>,
 }
 
-fn setup(kernel: Kernel, which: u8) -> DesiredState {
-    let mut setup = everything(which % VARIANTS).kernel(kernel);
+fn setup(kernel: Kernel, which: u8, options: &v1::FamilyOptions) -> DesiredState {
+    let mut setup = everything(which % VARIANTS, options).kernel(kernel);
     setup.0.workers.buffers = 2048;
     setup.0
 }
@@ -91,14 +93,14 @@ fn advance_clock(by: u64) {
 }
 
 impl Lab {
-    /// A forwarder with this kernel, without configuration.
-    pub fn new(kernel: Kernel) -> Self {
+    /// A forwarder with this kernel, without configuration. `options` are all options of a family.
+    pub fn new(kernel: Kernel, options: v1::FamilyOptions) -> Self {
         let wires = Wires::default();
         for name in PORTS {
             locked(&wires).insert(name.to_owned(), Wire::new(1, 1));
         }
         let forwarder = Forwarder::stepped(LIMITS, wire::opener(&wires));
-        Self { forwarder, wires, sent: 0, kernel, fresh: None }
+        Self { forwarder, wires, sent: 0, kernel, options, fresh: None }
     }
 
     fn state(&mut self) -> &mut ForwarderState {
@@ -150,7 +152,7 @@ impl Lab {
             return;
         }
         self.fresh = None;
-        let workers = setup(self.kernel, 0).workers;
+        let workers = setup(self.kernel, 0, &self.options).workers;
         let nothing = DesiredState { workers, ..DesiredState::default() };
         self.forwarder.apply(nothing).expect("an empty state is valid");
         self.settle();
@@ -163,7 +165,7 @@ impl Lab {
 
     /// Applies one of the configurations.
     pub fn reload(&mut self, which: u8) {
-        let desired = setup(self.kernel, which);
+        let desired = setup(self.kernel, which, &self.options);
         self.fresh = None;
         self.forwarder.apply(desired).expect("the state is valid");
         self.settle();
