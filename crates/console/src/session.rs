@@ -10,7 +10,7 @@ use tonic::transport::Channel;
 use yang5::data::DataTree;
 
 use crate::commit::Commit;
-use crate::line::split;
+use crate::line::{split, statements};
 use crate::{show, words};
 
 /// Why a command failed.
@@ -147,11 +147,7 @@ impl Session {
             edits.push(configuration_edit::Edit::Merge(text.to_owned()));
         }
         if !is_json {
-            for (number, line) in text.lines().enumerate() {
-                let failure =
-                    |cause: String| Failure::Words(format!("line {}: {cause}", number + 1));
-                edits.extend(line_edit(line).map_err(failure)?);
-            }
+            edits.extend(text_edits(text)?);
         }
         if edits.len() <= TYPES_LIMIT {
             edits = self.with_types(edits).await?;
@@ -300,8 +296,18 @@ pub(crate) fn sets(words: &[String]) -> Result<Vec<configuration_edit::Edit>, wo
         .collect())
 }
 
+/// The edits of lines of `set` and `delete`, whose quoted words may have line ends.
+fn text_edits(text: &str) -> Result<Vec<configuration_edit::Edit>, Failure> {
+    let mut edits = Vec::new();
+    for (number, line) in statements(text) {
+        let failure = |cause: String| Failure::Words(format!("line {number}: {cause}"));
+        edits.extend(line_edit(line).map_err(failure)?);
+    }
+    Ok(edits)
+}
+
 /// The edits of a line of `set` or `delete`; none for an empty line or a comment.
-pub(crate) fn line_edit(line: &str) -> Result<Vec<configuration_edit::Edit>, String> {
+fn line_edit(line: &str) -> Result<Vec<configuration_edit::Edit>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(Vec::new());
@@ -322,6 +328,17 @@ pub(crate) fn line_edit(line: &str) -> Result<Vec<configuration_edit::Edit>, Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_may_have_several_lines() {
+        let text =
+            "set interfaces interface a description \"one\nset system workers count 2\"\n# it's\n";
+        let edits = text_edits(text).unwrap();
+        let [configuration_edit::Edit::Set(set)] = edits.as_slice() else { panic!("{edits:?}") };
+        assert_eq!(set.value.as_deref(), Some("one\nset system workers count 2"));
+        let wrong = text_edits("set system workers\n\nshow it").unwrap_err();
+        assert!(matches!(&wrong, Failure::Words(text) if text.starts_with("line 3")), "{wrong:?}");
+    }
 
     #[test]
     fn lines_are_edits_or_errors() {

@@ -5,13 +5,14 @@
 
 use stoa_api::v1::configuration_edit::Edit;
 use stoa_api::v1::{SetEdit, Store};
+use stoa_yang::data::parse;
 use yang5::data::{Data, DataTree};
 use yang5::schema::SchemaNodeKind;
 
-use crate::line::{quoted, split};
-use crate::session::{Failure, Session, Which, line_edit, sets};
+use crate::line::{quoted, split, statements};
+use crate::session::{Failure, Session, Which, sets};
 use crate::show;
-use crate::words::{self, Target};
+use crate::words::{self, Target, of_path};
 
 /// The words of the list of parts that are not in effect.
 const INACTIVE: [&str; 2] = ["deactivated", "part"];
@@ -20,13 +21,13 @@ const INACTIVE: [&str; 2] = ["deactivated", "part"];
 const ANNOTATIONS: [&str; 2] = ["annotations", "annotation"];
 
 /// `copy ENTRY to KEY`: the entry, and the words of the new one.
-struct Copy {
+struct EntryCopy {
     from: Target<'static>,
     to: Target<'static>,
 }
 
-impl Copy {
-    fn of(words: &[String]) -> Result<Copy, Failure> {
+impl EntryCopy {
+    fn of(words: &[String]) -> Result<EntryCopy, Failure> {
         let usage = || {
             Failure::Words(
                 "use a list entry and its new key, such as `interfaces interface eth0 to eth1`"
@@ -53,7 +54,7 @@ impl Copy {
             }
         };
         let is_same_list = to.words.len() == from.words.len() && to.node == from.node;
-        if !is_same_list { Err(usage()) } else { Ok(Copy { from, to }) }
+        if !is_same_list { Err(usage()) } else { Ok(EntryCopy { from, to }) }
     }
 
     /// The edits that make the new entry.
@@ -61,17 +62,49 @@ impl Copy {
         if find(tree, &self.to.path) {
             return Err(exists(&self.to.words));
         }
+        if !find(tree, &self.from.path) {
+            return Err(missing(&self.from.words));
+        }
+        let entry = tree.find_path(&self.from.path);
+        let above = of_path(&entry.map_err(|_| missing(&self.from.words))?.path());
         let mut edits = Vec::new();
-        for line in show::lines(tree, &self.from.path).lines() {
-            let old = split(line).unwrap_or_default();
-            let rest = old.get(self.from.words.len() + 1..).unwrap_or_default();
-            edits.extend(sets(&[&self.to.words, rest].concat())?);
+        for rest in below(&show::lines(tree, &self.from.path), &above)? {
+            edits.extend(sets(&[self.to.words.as_slice(), rest.as_slice()].concat())?);
         }
-        match edits.is_empty() {
-            true => Err(missing(&self.from.words)),
-            false => Ok(edits),
-        }
+        Ok(edits)
     }
+}
+
+/// The words of `set` lines that follow those of a node, which all the lines must begin with.
+fn below(lines: &str, node: &[String]) -> Result<Vec<Vec<String>>, Failure> {
+    let mut all = Vec::new();
+    for (number, line) in statements(lines) {
+        let words = split(line).unwrap_or_default();
+        let rest = words.split_first().filter(|(first, _)| *first == "set");
+        let Some(rest) = rest.and_then(|(_, words)| words.strip_prefix(node)) else {
+            let node = line_of(node);
+            let cause =
+                format!("line {number} of the kept lines does not set `{node}` or a part of it");
+            return Err(Failure::Words(cause));
+        };
+        all.push(rest.to_vec());
+    }
+    Ok(all)
+}
+
+/// The words of a node, as lines of `set` have them: its keys may be typed in other ways, such as without a module.
+fn canonical(target: &Target<'static>, path: &str) -> Option<Vec<String>> {
+    let node = target.node.as_ref()?;
+    let is_leaf = node.kind() == SchemaNodeKind::Leaf;
+    let above = if is_leaf { path.rsplit_once('/')?.0 } else { path };
+    if above.is_empty() || above.contains('\0') {
+        return Some(target.words.clone());
+    }
+    let mut alone = parse("{}").ok()?;
+    alone.new_path(above, None, false).ok()?;
+    let mut words = of_path(&alone.find_path(above).ok()?.path());
+    words.extend(is_leaf.then(|| node.name().to_owned()));
+    Some(words)
 }
 
 fn find(tree: &DataTree<'static>, path: &str) -> bool {
@@ -118,7 +151,7 @@ impl Session {
     /// # Errors
     /// When the entry does not exist, the new one exists, or the words are wrong.
     pub async fn copy(&mut self, words: &[String]) -> Result<(), Failure> {
-        let copy = Copy::of(words)?;
+        let copy = EntryCopy::of(words)?;
         let tree = self.tree(Which::Store(Store::Candidate)).await?;
         self.edit(copy.edits(&tree)?).await
     }
@@ -128,7 +161,7 @@ impl Session {
     /// # Errors
     /// As [`Self::copy`].
     pub async fn rename(&mut self, words: &[String]) -> Result<(), Failure> {
-        let copy = Copy::of(words)?;
+        let copy = EntryCopy::of(words)?;
         let tree = self.tree(Which::Store(Store::Candidate)).await?;
         let mut edits = copy.edits(&tree)?;
         edits.push(Edit::Delete(copy.from.path.clone()));
@@ -163,7 +196,7 @@ impl Session {
     /// `activate NODE`: puts back what `deactivate` took out.
     ///
     /// # Errors
-    /// When it was not taken out, or exists.
+    /// When it was not taken out, or exists, or the kept lines set something else.
     pub async fn activate(&mut self, words: &[String]) -> Result<(), Failure> {
         let (path, target) = (words::to_delete(words)?, words::parse(words)?);
         let tree = self.tree(Which::Store(Store::Candidate)).await?;
@@ -180,9 +213,10 @@ impl Session {
             let line = line_of(&target.words);
             Failure::Words(format!("`{line}` is not deactivated: `show deactivated` lists what is"))
         })?;
+        let node = canonical(&target, &path).unwrap_or_else(|| target.words.clone());
         let mut edits = vec![Edit::Delete(part)];
-        for line in lines.lines() {
-            edits.extend(line_edit(line).map_err(Failure::Words)?);
+        for rest in below(&lines, &node)? {
+            edits.extend(sets(&[node.as_slice(), rest.as_slice()].concat())?);
         }
         self.edit(edits).await
     }
@@ -209,10 +243,9 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stoa_yang::data::parse;
 
     const TEXT: &str = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "eth0",
-        "description": "the core", "type": "iana-if-type:ethernetCsmacd",
+        "description": "the \"core\"\nset interfaces interface eth0 enabled false", "type": "iana-if-type:ethernetCsmacd",
         "ietf-ip:ipv4": {"address": [{"ip": "10.0.0.1", "prefix-length": 24}]}}]}}"#;
 
     fn words(line: &str) -> Vec<String> {
@@ -223,7 +256,7 @@ mod tests {
     fn a_copy_has_everything_under_the_new_key() {
         let mut tree = parse(TEXT).unwrap();
         for new in ["eth1", "interfaces interface eth2"] {
-            let copy = Copy::of(&words(&format!("int int eth0 to {new}"))).unwrap();
+            let copy = EntryCopy::of(&words(&format!("int int eth0 to {new}"))).unwrap();
             for edit in copy.edits(&tree).unwrap() {
                 let Edit::Set(SetEdit { path, value }) = edit else { panic!("{edit:?}") };
                 tree.new_path(&path, value.as_deref(), false).unwrap();
@@ -233,9 +266,9 @@ mod tests {
             show::braces(&tree, &format!("/ietf-interfaces:interfaces/interface[name='{name}']"))
         };
         assert_eq!((of("eth1"), of("eth2")), (of("eth0"), of("eth0")));
-        let again = Copy::of(&words("interfaces interface eth0 to eth1")).unwrap();
+        let again = EntryCopy::of(&words("interfaces interface eth0 to eth1")).unwrap();
         assert!(matches!(again.edits(&tree), Err(Failure::Words(text)) if text.contains("exists")));
-        let none = Copy::of(&words("interfaces interface eth8 to eth9")).unwrap();
+        let none = EntryCopy::of(&words("interfaces interface eth8 to eth9")).unwrap();
         assert!(
             matches!(none.edits(&tree), Err(Failure::Words(text)) if text.contains("not configured"))
         );
@@ -245,7 +278,41 @@ mod tests {
             "interfaces interface eth0 to",
             "to eth1",
         ] {
-            assert!(Copy::of(&words(wrong)).is_err(), "{wrong}");
+            assert!(EntryCopy::of(&words(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn kept_lines_are_those_of_the_node() {
+        let text = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "eth0",
+            "description": "one\n\"two\"",
+            "ietf-ip:ipv6": {"address": [{"ip": "fd00::1", "prefix-length": 64}]}}]},
+            "stoa-system:system": {"workers": {"cpus": [1, 0]}},
+            "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [
+                {"type": "ietf-routing:static", "name": "s", "description": "a"}]}}}"#;
+        let tree = parse(text).unwrap();
+        for (line, count) in [
+            ("interfaces interface eth0", 2),
+            ("int int eth0 desc", 1),
+            ("interfaces interface eth0 ipv6 address FD00::1", 1),
+            ("routing control-plane-protocols control-plane-protocol static s", 1),
+            ("system workers cpus 0", 1),
+        ] {
+            let (path, target) =
+                (words::to_delete(&words(line)).unwrap(), words::parse(&words(line)).unwrap());
+            let lines = show::lines(&tree, &path);
+            let node = canonical(&target, &path).unwrap();
+            let rests = below(&lines, &node).unwrap_or_else(|error| panic!("{error:?}: {lines}"));
+            assert_eq!(rests.len(), count, "{lines}");
+            for rest in rests {
+                sets(&[node.as_slice(), rest.as_slice()].concat()).unwrap();
+            }
+            // Others may have written the lines.
+            for other in ["set management user mallory admin true", "delete interfaces", "set \"x"]
+            {
+                let wrong = below(&format!("{lines}{other}\n"), &node);
+                assert!(matches!(wrong, Err(Failure::Words(_))), "{line}: {other}");
+            }
         }
     }
 

@@ -41,18 +41,24 @@ pub struct Start<'a> {
 
 impl Start<'_> {
     /// Opens a region of the plugin, with room for `capacity` entries and with those of its last start, in this
-    /// process or in an earlier one. The name of the region begins with that of the plugin.
+    /// process or in an earlier one. The name of the region is that of the plugin, alone or before `-` and more.
     ///
     /// # Errors
     /// The system has not enough memory, or the name is that of another capability.
     pub fn open<S: State>(&mut self, capacity: usize) -> std::io::Result<Opened<S>> {
-        if !S::NAME.starts_with(self.plugin) {
+        if !is_region_of(self.plugin, S::NAME) {
+            let (region, plugin) = (S::NAME, self.plugin);
             let cause =
-                format!("the name of the region {:?} must begin with the plugin's", S::NAME);
+                format!("name the region {region:?} {plugin:?}, or {plugin:?} with `-` and more");
             return Err(std::io::Error::other(cause));
         }
         self.regions.open(capacity)
     }
+}
+
+/// Whether a region has the name of the plugin, alone or before `-`. Another plugin's name may begin with this one's.
+fn is_region_of(plugin: &str, region: &str) -> bool {
+    region.strip_prefix(plugin).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// Makes the parts of all plugins.
@@ -194,6 +200,13 @@ mod tests {
     const fn plugin(features: &'static [Feature]) -> Plugin {
         let start = |_: &mut Start<'_>| unreachable!("it is not started");
         Plugin { name: "test", features, drops: &[], check: |_| Ok(()), start }
+    }
+
+    #[test]
+    fn a_plugin_has_the_regions_of_its_whole_name() {
+        let of_nat = ["nat", "nat-sessions", "nat64", "nat64-sessions", "na", "my-nat"]
+            .map(|region| is_region_of("nat", region));
+        assert_eq!(of_nat, [true, true, false, false, false, false]);
     }
 
     #[test]

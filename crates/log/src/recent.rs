@@ -67,13 +67,13 @@ impl Recent {
     }
 }
 
-/// A message and its fields on one line, without secrets.
+/// A message and its fields on one line, without secrets. No value looks like more fields or lines.
 fn text(record: &Record) -> String {
-    let mut text = without_hashes(&record.message);
+    let mut text = on_one_line(&without_hashes(&record.message));
     for (name, value) in &record.fields {
         let lower = name.to_ascii_lowercase();
         let is_secret = SECRET_NAMES.iter().any(|part| lower.contains(part));
-        let value = if is_secret { HIDDEN.to_owned() } else { without_hashes(value) };
+        let value = if is_secret { HIDDEN.to_owned() } else { delimited(without_hashes(value)) };
         // Writing to a string does not fail.
         let _ = write!(text, " {name}={value}");
     }
@@ -83,6 +83,46 @@ fn text(record: &Record) -> String {
         text.push('\u{2026}');
     }
     text
+}
+
+/// The value of a field, in quotes if it could be taken for something else.
+fn delimited(value: String) -> String {
+    let is_odd =
+        |letter: char| letter.is_whitespace() || letter.is_control() || "\"'".contains(letter);
+    if value.contains(is_odd) && !is_quoted(&value) { format!("{value:?}") } else { value }
+}
+
+/// Whether the value is a string in quotes already, as `Debug` writes them.
+fn is_quoted(value: &str) -> bool {
+    let Some(inner) = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return false;
+    };
+    let mut is_escaped = false;
+    for letter in inner.chars() {
+        let is_end = letter == '"' && !is_escaped;
+        if is_end || breaks_line(letter) {
+            return false;
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    !is_escaped
+}
+
+/// Whether a reader may begin a line here, or do something else than show the letter.
+fn breaks_line(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}')
+}
+
+/// The text with escapes for line ends and other control characters.
+fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match breaks_line(letter) {
+            true => line.extend(letter.escape_default()),
+            false => line.push(letter),
+        }
+    }
+    line
 }
 
 /// The text without password hashes.
@@ -126,6 +166,20 @@ mod tests {
         let last = messages.last().unwrap();
         assert_eq!((last.level.as_str(), last.text.as_str()), ("warn", "down name=lan"));
         assert!(last.target.contains("recent") && last.unix_us > 1_600_000_000_000_000);
+    }
+
+    #[test]
+    fn values_do_not_look_like_other_fields_or_lines() {
+        let messages = logged(|| {
+            tracing::info!(user = "ann from=10.0.0.1", from = "192.0.2.9", "login failed");
+            tracing::info!(user = "ann\nlogin", "login\nfailed");
+            tracing::info!(path = ?"a b", odd = "\"a\" by=\"b\"", "read");
+        });
+        let texts = messages.iter().map(|message| message.text.as_str()).collect::<Vec<_>>();
+        let blank = r#"login failed user="ann from=10.0.0.1" from=192.0.2.9"#;
+        let line_end = r#"login\nfailed user="ann\nlogin""#;
+        let quotes = r#"read path="a b" odd="\"a\" by=\"b\"" "#.trim_end();
+        assert_eq!(texts, [blank, line_end, quotes]);
     }
 
     #[test]

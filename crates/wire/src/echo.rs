@@ -1,6 +1,8 @@
 //! Answers to echo requests, as `ping` and `traceroute` read them: echo replies, and ICMP errors that quote a request
 //! (RFC 792, RFC 4443 sections 3 and 4.2).
 
+use core::net::IpAddr;
+
 use crate::{icmp4, icmp6, ipv4, ipv6, ipv6_extensions, protocol};
 use zerocopy::FromBytes;
 
@@ -31,6 +33,8 @@ pub enum Kind {
         code: u8,
         /// MTU of the link that the request does not fit, in bytes; 0: the router does not tell.
         mtu: Option<u32>,
+        /// Destination of the quoted request.
+        destination: IpAddr,
     },
 }
 
@@ -53,6 +57,7 @@ pub fn of_icmp4(message: &icmp4::View<'_>) -> Option<Answer> {
         kind: header.kind,
         code: header.code,
         mtu: message.next_hop_mtu().map(u32::from),
+        destination: packet.destination.into(),
     };
     (is_first && is_request).then(|| Answer {
         identifier: request.high.get(),
@@ -82,11 +87,13 @@ pub fn of_icmp6(message: &icmp6::View<'_>) -> Option<Answer> {
         && next == protocol::ICMP6
         && request.kind == icmp6::kind::ECHO_REQUEST;
     let word = request.word.get();
-    is_request.then(|| Answer {
-        identifier: (word >> 16) as u16,
-        sequence: word as u16,
-        kind: Kind::Error { kind: header.kind, code: header.code, mtu: message.mtu() },
-    })
+    let kind = Kind::Error {
+        kind: header.kind,
+        code: header.code,
+        mtu: message.mtu(),
+        destination: packet.destination.into(),
+    };
+    is_request.then(|| Answer { identifier: (word >> 16) as u16, sequence: word as u16, kind })
 }
 
 fn reply(echo: icmp4::Echo<'_>) -> Answer {
@@ -133,7 +140,8 @@ mod tests {
         assert_eq!(of_icmp4(&icmp4::check(&bytes).unwrap()), Some(reply));
         icmp4::build_echo_request(&mut bytes, &ECHO).unwrap();
         assert_eq!(of_icmp4(&icmp4::check(&bytes).unwrap()), None, "a request");
-        let kind = Kind::Error { kind: 3, code: 4, mtu: Some(1400) };
+        let destination = "192.0.2.2".parse().unwrap();
+        let kind = Kind::Error { kind: 3, code: 4, mtu: Some(1400), destination };
         assert_eq!(error4(&request4()), Some(Answer { kind, ..reply }));
         assert_eq!(error4(&request4()[..28]), Some(Answer { kind, ..reply }), "eight bytes");
         let changes: [(usize, u8); 4] = [(9, 17), (7, 1), (20, 0), (0, 0x65)];
@@ -156,13 +164,15 @@ mod tests {
             let mut quoted = vec![0; 40];
             quoted[0] = 0x60;
             quoted[6] = next;
+            quoted[39] = 7;
             quoted.extend([between, &request].concat());
             let mut bytes = vec![0; 200];
             let error = icmp6::Error::PacketTooBig { mtu: 1300 };
             let length = icmp6::build_error(&mut bytes, &pseudo(), error, &quoted).unwrap();
             of_icmp6(&icmp6::check(&bytes[..length], &pseudo()).unwrap())
         };
-        let kind = Kind::Error { kind: 2, code: 0, mtu: Some(1300) };
+        let destination = "::7".parse().unwrap();
+        let kind = Kind::Error { kind: 2, code: 0, mtu: Some(1300), destination };
         assert_eq!(error(protocol::ICMP6, &[]), Some(Answer { kind, ..reply }));
         let fragment = [protocol::ICMP6, 0, 0, 1, 0, 0, 0, 9];
         assert_eq!(error(protocol::FRAGMENT, &fragment), Some(Answer { kind, ..reply }));

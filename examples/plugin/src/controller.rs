@@ -66,7 +66,8 @@ impl Capability for DscpFilter {
         page.counters("dscp_filter_dropped", "packets", "Packets dropped by their DSCP", samples)?;
         let states = facts.interfaces.iter().filter_map(State::of);
         let total = states.map(|state| state.of_router).max().unwrap_or(0);
-        let help = "As dscp_filter_dropped for the whole router, also before a restart of the forwarder";
+        let help =
+            "As dscp_filter_dropped for the whole router, also before a restart of the forwarder";
         page.counter("dscp_filter_dropped_ever", "packets", help, total)
     }
 }
@@ -88,10 +89,6 @@ impl State {
         let (numbers, []) = state.as_chunks::<8>() else { return None };
         let [dscps, dropped, of_router] = *numbers else { return None };
         let number = u64::from_le_bytes;
-        Some(State {
-            dscps: number(dscps),
-            dropped: number(dropped),
-            of_router: number(of_router),
-        })
+        Some(State { dscps: number(dscps), dropped: number(dropped), of_router: number(of_router) })
     }
 }

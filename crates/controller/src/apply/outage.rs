@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 /// Delay before an outage is logged: each start takes a moment.
 const OUTAGE_LOG_DELAY: Duration = Duration::from_secs(2);
+
 /// An outage of the forwarder.
 #[derive(Debug, Default)]
 pub(super) struct Outage {

@@ -83,8 +83,8 @@ impl RoutesOfPart<'_> {
         }
         let mut keys: BTreeSet<&Key> = moved.direct.iter().collect();
         keys.extend(before.statics.iter().chain(self.new.statics.keys()));
-        // Which routes the direct ones hide is not known.
-        if self.held.has_hidden && !keys.is_empty() || self.has_duplicates() {
+        // Which routes the direct ones hide is not known, nor by which interfaces they leave.
+        if self.held.has_hidden && (is_moved || !keys.is_empty()) || self.has_duplicates() {
             return None;
         }
         let (annotations, resolved) = self.resolved()?;

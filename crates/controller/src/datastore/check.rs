@@ -3,6 +3,7 @@
 use super::access;
 use super::author::{Author, Store};
 use super::changed_node::errors_at;
+use super::device_mtu;
 use super::difference::{Change, between};
 use super::refusal::{self, Refusal};
 use super::stores::Datastore;
@@ -10,7 +11,7 @@ use crate::configuration::Configuration;
 
 impl Datastore {
     /// Validates the candidate as a commit does, and changes nothing. Returns its changes and warnings. What only the
-    /// forwarder knows, such as a missing device, is not checked.
+    /// forwarder knows, such as a missing device, is not checked, except the MTUs of the devices that are there.
     ///
     /// # Errors
     /// All errors of the candidate.
@@ -34,6 +35,12 @@ impl Datastore {
         });
         let (changes, configuration) = validated.await.map_err(refusal::panicked)??;
         access::check(&self.inner.connection, author, &configuration)?;
-        Ok((changes, configuration.warnings()))
+        let mut warnings = configuration.warnings();
+        let new = &configuration.desired;
+        let mtus = self.inner.connection.with_configuration(|held| {
+            held.map(|held| device_mtu::on_held_ports(&held.desired, new)).unwrap_or_default()
+        });
+        warnings.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
+        Ok((changes, warnings))
     }
 }

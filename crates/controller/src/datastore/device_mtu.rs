@@ -1,5 +1,7 @@
 //! Warnings about an MTU that is larger than that of the device: packets are not larger than the device allows.
 
+use std::collections::HashMap;
+
 use stoa_api::v1;
 
 use crate::apply::ForwarderConnection;
@@ -7,12 +9,63 @@ use crate::apply::ForwarderConnection;
 /// An interface and its configured MTUs of IPv4 and IPv6; 0: none.
 type Mtus = (String, [u32; 2]);
 
+fn of(interface: &v1::Interface) -> [u32; 2] {
+    let of = |family: &Option<v1::Family>| family.as_ref().map_or(0, |family| family.mtu);
+    [of(&interface.ip4), of(&interface.ip6)]
+}
+
 /// The interfaces with a configured MTU.
 pub(super) fn desired(desired: &v1::Desired) -> Vec<Mtus> {
-    let of = |family: &Option<v1::Family>| family.as_ref().map_or(0, |family| family.mtu);
-    let all = desired.interfaces.iter();
-    let all = all.map(|it| (it.name.clone(), [of(&it.ip4), of(&it.ip6)]));
-    all.filter(|(_, mtus)| *mtus != [0, 0]).collect()
+    let all = desired.interfaces.iter().map(|it| (it, of(it)));
+    let all = all.filter(|(_, mtus)| *mtus != [0, 0]);
+    all.map(|(it, mtus)| (it.name.clone(), mtus)).collect()
+}
+
+/// Those of which the MTU or the port is not as `held`.
+pub(super) fn changed(held: &v1::Desired, new: &v1::Desired) -> Vec<Mtus> {
+    let mut all = desired(new);
+    if !all.is_empty() {
+        let (before, after) = (Known::of(held), Known::of(new));
+        all.retain(|(name, mtus)| {
+            before.mtus(name) != Some(*mtus) || before.port(name) != after.port(name)
+        });
+    }
+    all
+}
+
+/// Those whose port is as `held`: of other devices, the forwarder knows nothing yet.
+pub(super) fn on_held_ports(held: &v1::Desired, new: &v1::Desired) -> Vec<Mtus> {
+    let mut all = desired(new);
+    if !all.is_empty() {
+        let (before, after) = (Known::of(held), Known::of(new));
+        all.retain(|(name, _)| before.port(name) == after.port(name));
+    }
+    all
+}
+
+/// The interfaces and ports of a configuration by name.
+struct Known<'a> {
+    interfaces: HashMap<&'a str, &'a v1::Interface>,
+    ports: HashMap<&'a str, &'a v1::Port>,
+}
+
+impl<'a> Known<'a> {
+    fn of(desired: &'a v1::Desired) -> Known<'a> {
+        Known {
+            interfaces: desired.interfaces.iter().map(|it| (it.name.as_str(), it)).collect(),
+            ports: desired.ports.iter().map(|it| (it.interface.as_str(), it)).collect(),
+        }
+    }
+
+    fn mtus(&self, name: &str) -> Option<[u32; 2]> {
+        self.interfaces.get(name).map(|it| of(it))
+    }
+
+    /// The port of an interface, or of its parent.
+    fn port(&self, name: &str) -> Option<&'a v1::Port> {
+        let parent = self.interfaces.get(name).map(|it| it.parent.as_str());
+        self.ports.get(parent.filter(|it| !it.is_empty()).unwrap_or(name)).copied()
+    }
 }
 
 /// A warning for each interface that is up and whose device has a smaller MTU.
@@ -64,5 +117,37 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("interface a: the MTU 9000 is above that of its device"));
         assert!(compare(&mtus, &[state("a", false)]).is_empty(), "its device may be missing");
+    }
+
+    #[test]
+    fn changed_mtus_and_ports_are_found() {
+        let desired = |mtu, port_mtu| {
+            let port =
+                |name: &str, mtu| v1::Port { interface: name.into(), mtu, ..v1::Port::default() };
+            let interface = |name: &str, parent: &str, mtu| v1::Interface {
+                name: name.into(),
+                parent: parent.into(),
+                ip6: Some(v1::Family { mtu, ..v1::Family::default() }),
+                ..v1::Interface::default()
+            };
+            v1::Desired {
+                interfaces: vec![
+                    interface("a", "", mtu),
+                    interface("b", "", 9000),
+                    interface("b.1", "b", 9000),
+                    interface("c", "", 9000),
+                ],
+                ports: vec![port("a", 0), port("b", port_mtu), port("c", 0)],
+                ..v1::Desired::default()
+            }
+        };
+        let names = |all: Vec<Mtus>| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let held = desired(1500, 1500);
+        assert!(changed(&held, &held).is_empty());
+        assert_eq!(names(changed(&held, &desired(1600, 1500))), ["a"]);
+        assert_eq!(names(changed(&held, &desired(1500, 1600))), ["b", "b.1"]);
+        assert!(names(changed(&held, &desired(0, 1500))).is_empty(), "it has none");
+        assert_eq!(names(changed(&v1::Desired::default(), &held)), ["a", "b", "b.1", "c"]);
+        assert_eq!(names(on_held_ports(&held, &desired(1600, 1600))), ["a", "c"]);
     }
 }

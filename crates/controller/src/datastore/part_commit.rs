@@ -11,6 +11,7 @@ use super::author::Author;
 use super::bulk::Core;
 use super::candidate::Candidate;
 use super::commit::{Commit, Committed, Origin};
+use super::device_mtu;
 use super::difference::{Change, between};
 use super::disk::NewFile;
 use super::part::{Part, difference, with_changes};
@@ -145,6 +146,11 @@ impl Datastore {
             self.stores().is_unsaved = true;
         }
         let mut warnings = configuration.warnings();
+        let new = &configuration.desired;
+        let mtus = self.inner.connection.with_configuration(|held| match held {
+            Some(held) => device_mtu::changed(&held.desired, new),
+            None => device_mtu::desired(new),
+        });
         let done = self.write_and_apply(author, commit, &difference, configuration, &mut parts);
         let (number, file, applied) = match done.await {
             Ok(done) => done,
@@ -165,6 +171,7 @@ impl Datastore {
         warnings.extend(not_saved);
         self.replace_part(author, &part, &changes, number)?;
         parts.next();
+        warnings.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
         let Author { name, client, .. } = author;
         tracing::info!(author = name, %client, number, changes = changes.len(), "committed");
         if let [validate_ms, write_ms, apply_ms, store_ms] = parts.1[..] {

@@ -281,6 +281,9 @@ impl Run<'_> {
     }
 
     async fn answered(&self, series: &mut Series, arrival: &Arrival) -> Result<(), Gone> {
+        if !arrival.is_about(self.request.destination) {
+            return Ok(());
+        }
         let sequence = arrival.answer.sequence;
         let is_reply = matches!(arrival.answer.kind, Kind::Reply { .. });
         let Some(request) = series.answered(sequence, is_reply || is_final(arrival)) else {

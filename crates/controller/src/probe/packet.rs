@@ -74,6 +74,17 @@ pub(super) struct Arrival {
     pub(super) received_unix_us: u64,
 }
 
+impl Arrival {
+    /// Whether it is about a request to this destination: its reply, or an error that quotes it. Others can guess
+    /// identifier and sequence number.
+    pub(super) fn is_about(&self, destination: IpAddr) -> bool {
+        match self.answer.kind {
+            Kind::Reply { .. } => self.from == destination,
+            Kind::Error { destination: quoted, .. } => quoted == destination,
+        }
+    }
+}
+
 /// Reads a punted packet; `None`: it answers no echo request.
 pub(super) fn arrival(packet: &v1::PuntedPacket) -> Option<Arrival> {
     let received_unix_us = packet.received_unix_us;
@@ -93,7 +104,7 @@ pub(super) fn arrival(packet: &v1::PuntedPacket) -> Option<Arrival> {
 
 /// What an answer says, for people: RFC 792, RFC 1812 5.2.7, RFC 4443 3.
 pub(super) fn reason(arrival: &Arrival) -> String {
-    let Kind::Error { kind, code, mtu } = arrival.answer.kind else { return String::new() };
+    let Kind::Error { kind, code, mtu, .. } = arrival.answer.kind else { return String::new() };
     let text = match (arrival.from.is_ipv4(), kind, code) {
         (true, icmp4::kind::UNREACHABLE, 0) => "network unreachable",
         (true, icmp4::kind::UNREACHABLE, 1) | (false, icmp6::kind::UNREACHABLE, 3) => {
@@ -162,6 +173,9 @@ mod tests {
             assert_eq!(arrival.answer.kind, Kind::Reply { data: 56 });
             assert_eq!((arrival.size, arrival.ttl, arrival.received_unix_us), (64, 9, 5));
             assert_eq!(reason(&arrival), "");
+            // The addresses are still those of the request.
+            assert!(arrival.is_about(request.source));
+            assert!(!arrival.is_about(request.destination), "a reply of another host");
         }
         let other = Request { size: 70_000, ..request("192.0.2.1", "198.51.100.7") };
         assert_eq!(other.build(), None);
@@ -169,9 +183,28 @@ mod tests {
     }
 
     #[test]
+    fn errors_are_about_the_request_that_they_quote() {
+        let request = request("192.0.2.1", "198.51.100.7");
+        let mut packet = vec![0; 600];
+        let error = icmp4::Error::TimeExceeded;
+        let quoted = request.build().unwrap();
+        let length = icmp4::build_error(&mut packet[ipv4::LENGTH..], error, &quoted).unwrap();
+        packet.truncate(ipv4::LENGTH + length);
+        let router = std::net::Ipv4Addr::new(203, 0, 113, 9);
+        let header = ipv4::Builder::new(router, "192.0.2.1".parse().unwrap(), protocol::ICMP4);
+        header.build(&mut packet, length).unwrap();
+        let arrival = arrival(&v1::PuntedPacket { payload: packet, ..Default::default() }).unwrap();
+        assert_eq!((arrival.from, arrival.answer.identifier), (router.into(), 0x5a5a));
+        assert!(arrival.is_about(request.destination));
+        assert!(!arrival.is_about("198.51.100.8".parse().unwrap()));
+        assert!(!arrival.is_about(router.into()));
+    }
+
+    #[test]
     fn errors_have_words() {
         let error = |from: &str, kind, code, mtu| {
-            let kind = Kind::Error { kind, code, mtu };
+            let destination = "198.51.100.7".parse().unwrap();
+            let kind = Kind::Error { kind, code, mtu, destination };
             let answer = Answer { identifier: 1, sequence: 1, kind };
             let from = from.parse().unwrap();
             reason(&Arrival { answer, from, ttl: 64, size: 36, received_unix_us: 0 })

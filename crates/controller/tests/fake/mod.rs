@@ -203,6 +203,8 @@ impl Forwarder for Instance {
         let held = self.held.lock().unwrap();
         let state = |interface: &v1::Interface| v1::InterfaceState {
             name: interface.name.clone(),
+            up: true,
+            mtu: 1500,
             ..v1::InterfaceState::default()
         };
         let interfaces = held.interfaces.iter().map(state).collect();

@@ -1,5 +1,6 @@
 //! Commits among many static routes or interfaces, which take a short way: what they do equals a commit of the whole.
 
+mod device_mtus;
 mod disk_errors;
 mod entries;
 
@@ -281,7 +282,6 @@ async fn commits_survive_before_the_startup_file_has_them() {
     let mut forwarder = scenario.forwarder();
     for (value, is_all) in [("one", false), ("two", true), ("three", false)] {
         let (mut operator, datastore) = prepared(&mut scenario).await;
-        let before = file(&scenario);
         until("a commit takes the short way", async || {
             operator.set(DESCRIPTION, "another").await;
             operator.commit(0, false).await;
@@ -292,7 +292,8 @@ async fn commits_survive_before_the_startup_file_has_them() {
         })
         .await;
         let running = operator.text(v1::Store::Running).await;
-        assert!(running.contains(value) && file(&scenario) == before);
+        let line = format!("\"description\": \"{value}\"");
+        assert!(running.contains(&line) && !file(&scenario).contains(&line));
         drop(datastore);
         scenario.kill().await;
         if is_all {

@@ -132,7 +132,7 @@ pub async fn get(
                 (update, pattern.is_one())
             }
             Selected::OpenConfig(selection) => {
-                let update = of_openconfig(app, caller, selection, (kind, coding)).await?;
+                let update = of_openconfig(app, caller, selection, (kind, coding), left).await?;
                 for Update { path, val, .. } in &update {
                     let (Some(path), Some(val)) = (path, val) else { continue };
                     left = left.checked_sub(bytes(path, val)).ok_or_else(too_much)?;
@@ -181,19 +181,23 @@ async fn of_schema(
     update.map_err(|faults| status::of_faults(&faults))?
 }
 
-/// The updates of an OpenConfig path.
+/// The updates of an OpenConfig path; their leaves may have `left` bytes.
 async fn of_openconfig(
     app: &Arc<AppState>,
     caller: &Caller,
     selection: &Arc<Selection>,
     (kind, coding): (DataType, ValueEncoding),
+    mut left: usize,
 ) -> Result<Vec<Update>, Status> {
     let mut leaves = Vec::new();
     for (part, pattern) in &selection.reads {
         let (known, part) = (Arc::clone(selection), *part);
-        let see = move |value: Option<&Value>| known.leaves(part, value);
+        let see = move |value: Option<&Value>| known.leaves(part, value, left);
         let found = look(app, caller, pattern, Content::All, see).await;
-        leaves.extend(found.map_err(|faults| status::of_faults(&faults))?);
+        let found = found.map_err(|faults| status::of_faults(&faults))?;
+        let (of_part, rest) = found.ok_or_else(too_much)?;
+        leaves.extend(of_part);
+        left = rest;
     }
     let selection = Arc::clone(selection);
     let work = move || openconfig::updates(&selection, &leaves, kind, coding);

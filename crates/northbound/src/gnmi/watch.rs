@@ -1,7 +1,7 @@
 //! One subscription of a stream: its schedule, its stored values, and the changes to report.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -170,30 +170,32 @@ impl Watch {
         let (pattern, view, which) = (Arc::clone(&self.pattern), self.view.clone(), self.which);
         move |value| {
             let mut seen = ReadResult::default();
-            let mut is_full = false;
             let mut pick = |path: &str, is_fast: bool, value: &Value| {
-                is_full |= seen.picked.len() > room;
-                if is_full {
-                    return;
+                if seen.picked.len() > room {
+                    return ControlFlow::Break(());
                 }
                 if which == ValueClass::All || (which == ValueClass::Fast) == is_fast {
                     seen.picked.insert(path.to_owned(), coding.text_of(value));
                 } else {
                     seen.others.insert(path.to_owned());
                 }
+                ControlFlow::Continue(())
             };
             match view {
-                Some((part, selection)) => selection
-                    .leaves(part, value)
-                    .iter()
-                    .for_each(|leaf| pick(&data_path(&leaf.steps), leaf.is_fast, &leaf.value)),
-                None => value
-                    .map(|value| find(&pattern, value))
-                    .unwrap_or_default()
-                    .iter()
-                    .for_each(|found| {
-                        values(found, &mut |path, node, value| pick(path, is_fast(node), value));
-                    }),
+                Some((part, selection)) => {
+                    // Whether it stopped early shows in the number of picked values.
+                    let _ = selection.each_leaf(part, value, &mut |leaf| {
+                        pick(&data_path(&leaf.steps), leaf.is_fast, &leaf.value)
+                    });
+                }
+                None => {
+                    let all = value.map(|value| find(&pattern, value)).unwrap_or_default();
+                    for found in &all {
+                        values(found, &mut |path, node, value| {
+                            let _ = pick(path, is_fast(node), value);
+                        });
+                    }
+                }
             }
             (seen.picked.len() <= room).then_some(seen)
         }

@@ -267,7 +267,7 @@ async fn change(
             Err(faults) => return Err(faults),
             Ok((created, status, warnings)) => {
                 let mut response = status.into_response();
-                for warning in warnings.iter().filter_map(|text| warning(text)) {
+                for warning in shown(&warnings, is_whole) {
                     response.headers_mut().append(header::WARNING, warning);
                 }
                 tags(&call, &datastore.tree(target.store)).add(response.headers_mut());
@@ -284,6 +284,15 @@ async fn change(
 
 /// Length of a warning in a header, in bytes.
 const WARNING_LIMIT: usize = 500;
+/// Most warnings of an answer: clients limit the size of all headers together.
+const WARNINGS: usize = 10;
+
+/// The warnings of a commit as headers, for a client that may read everything: they are about the whole configuration
+/// and name what others may not read.
+fn shown(warnings: &[String], is_whole: bool) -> impl Iterator<Item = HeaderValue> {
+    let all = warnings.iter().filter(move |_| is_whole);
+    all.filter_map(|text| warning(text)).take(WARNINGS)
+}
 
 /// A warning of the commit as a header: code 299, a miscellaneous warning (RFC 7234 5.5).
 fn warning(text: &str) -> Option<HeaderValue> {
@@ -315,4 +324,17 @@ fn location(resource: &Resource, target: Target) -> Option<HeaderValue> {
         }
     }
     HeaderValue::try_from(url).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_few_and_only_for_those_who_may_read_everything() {
+        let warnings: Vec<String> = (0..50).map(|at| format!("user \"ann{at}\"\n")).collect();
+        let whole: Vec<_> = shown(&warnings, true).collect();
+        assert_eq!((whole.len(), whole[9].to_str().unwrap()), (10, "299 - \"user 'ann9'?\""));
+        assert_eq!(shown(&warnings, false).count(), 0);
+    }
 }

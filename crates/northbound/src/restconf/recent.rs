@@ -9,33 +9,58 @@ use stoa_controller::recent::{INTERVAL_S, Points, Rates, TrafficHistory};
 use super::call::Call;
 use super::fault::{Fault, Faults};
 use super::operation::Input;
-use super::path;
+use super::path::{self, Step};
 use crate::audit::timestamp;
 use crate::nacm::{Operation, Rights};
 
 /// Messages unless requested otherwise.
 const MESSAGES: u64 = 200;
 
+/// Modules and names of the counters of an interface that the history comes from, below its statistics.
+const COUNTERS: [(&str, &str); 6] = [
+    ("ietf-interfaces", "in-octets"),
+    ("ietf-interfaces", "out-octets"),
+    ("ietf-interfaces", "in-discards"),
+    ("ietf-interfaces", "out-discards"),
+    ("stoa-interfaces", "in-pkts"),
+    ("stoa-interfaces", "out-pkts"),
+];
+
 /// `stoa-forwarder:traffic-history`: of what the client may read.
 pub fn traffic_history(call: &Call, input: &Input) -> Result<Value, Faults> {
     let management = call.app.management();
     let rights = Rights::of(&call.identity, &management);
     let recent = &call.app.datastore.connection().recent;
-    let may_read = |name: &String| rights.may(Operation::Read, &path::statistics(name));
+    let may_read = |name: &String| may_read_traffic(&rights, name);
     let interfaces: Vec<String> = input.values("interface").into_iter().filter(may_read).collect();
     let has_total = input.value("total").as_deref() == Some("true");
     // The sum tells the traffic of each interface to a client that may read all others.
-    let may_read_total = || {
-        rights.is_whole()
-            || rights.may(Operation::Read, &path::conservation())
-                && recent.interfaces().iter().all(may_read)
-    };
+    let may_read_total =
+        || rights.is_whole() || may_read_drops(&rights) && recent.interfaces().iter().all(may_read);
     if has_total && !may_read_total() {
         let at = "/stoa-forwarder:traffic-history/total".to_owned();
         return Err(Fault::forbidden(at).into());
     }
     let resolution = input.number("resolution").unwrap_or(INTERVAL_S);
     Ok(shown(&recent.traffic_history(&interfaces, has_total, resolution)))
+}
+
+/// Whether all counters may be read that the history of an interface comes from.
+fn may_read_traffic(rights: &Rights<'_>, interface: &str) -> bool {
+    COUNTERS.iter().all(|(module, name)| {
+        let counter = below(path::statistics(interface), module, name);
+        rights.may(Operation::Read, &counter)
+    })
+}
+
+/// The same for the dropped packets of the sum of all interfaces.
+fn may_read_drops(rights: &Rights<'_>) -> bool {
+    rights.may(Operation::Read, &below(path::conservation(), "stoa-forwarder", "dropped"))
+}
+
+fn below(mut steps: Vec<Step>, module: &str, name: &str) -> Vec<Step> {
+    steps.push(Step { module: module.to_owned(), name: name.to_owned(), keys: Vec::new() });
+    steps
 }
 
 fn shown(history: &TrafficHistory) -> Value {
@@ -96,7 +121,66 @@ pub async fn log_messages(call: &Call, input: &Input) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use stoa_controller::config::management::Management;
+
     use super::*;
+    use crate::auth::{Identity, Proof};
+
+    /// Rights of a user to whom one rule denies to read `path`, or all of `module`.
+    fn denied(module: &str, path: Option<&str>) -> (bool, bool) {
+        let mut rule = json!({ "name": "x", "module-name": module, "access-operations": "read",
+            "action": "deny" });
+        if let Some(path) = path {
+            rule["path"] = path.into();
+        }
+        let access = json!({
+            "enable-nacm": true, "read-default": "permit", "write-default": "deny",
+            "exec-default": "permit", "enable-external-groups": true,
+            "rule-list": [{ "name": "all", "group": ["*"], "rule": [rule] }]
+        });
+        let access = serde_json::from_value(access).unwrap();
+        let management = Management { access, ..Management::default() };
+        let identity = Identity {
+            name: "ann".into(),
+            groups: Vec::new(),
+            is_admin: false,
+            proof: Proof::Password,
+            digest: String::new(),
+        };
+        let rights = Rights::of(&identity, &management);
+        (may_read_traffic(&rights, "lan"), may_read_drops(&rights))
+    }
+
+    #[test]
+    fn the_history_needs_the_right_to_each_of_its_counters() {
+        let of = "/ietf-interfaces:interfaces/interface[name='lan']/statistics";
+        for name in COUNTERS.map(|(module, name)| match module {
+            "ietf-interfaces" => name.to_owned(),
+            _ => format!("{module}:{name}"),
+        }) {
+            assert_eq!(denied("*", Some(&format!("{of}/{name}"))), (false, true), "{name}");
+        }
+        assert_eq!(denied("*", Some(of)), (false, true));
+        assert_eq!(denied("stoa-interfaces", None), (false, true));
+        let dropped = "/stoa-forwarder:forwarder/conservation/dropped";
+        assert_eq!(denied("*", Some(dropped)), (true, false));
+        let other = of.replace("lan", "wan");
+        assert_eq!(denied("*", Some(&other)), (true, true));
+    }
+
+    #[test]
+    fn counters_are_those_of_the_modules() {
+        let is_known = |steps: &[Step]| {
+            let names: Vec<_> =
+                steps.iter().map(|step| format!("{}:{}", step.module, step.name)).collect();
+            let names = names.join("/").replace(":interface/", ":interface=lan/");
+            path::parse(&names).is_ok_and(|it| it.steps == steps)
+        };
+        for (module, name) in COUNTERS {
+            assert!(is_known(&below(path::statistics("lan"), module, name)), "{module}:{name}");
+        }
+        assert!(is_known(&below(path::conservation(), "stoa-forwarder", "dropped")));
+    }
 
     #[test]
     fn rates_and_gaps_are_written_as_the_module_has_them() {

@@ -86,11 +86,17 @@ impl ConsoleCompleter {
                 ("cancel", "Roll back an unconfirmed commit"),
                 ("check", "Validate the candidate and change nothing"),
             ]),
-            "load" => listed(&[
-                ("merge", "Add to the candidate"),
-                ("replace", "Replace the candidate"),
-                ("terminal", "Read lines until a line with a single . or Ctrl-D"),
-            ]),
+            "load" => match rest {
+                [] => listed(&[
+                    ("merge", "Add to the candidate"),
+                    ("replace", "Replace the candidate"),
+                ]),
+                [_] => listed(&[
+                    ("terminal", "Read lines until a line with a single . or Ctrl-D"),
+                    ("<file>", "A file of JSON, or of lines of `set` and `delete`"),
+                ]),
+                _ => Vec::new(),
+            },
             "user" => listed(&[("add", "Ask for a password and add a user to the candidate")]),
             "run" => operational_offers(rest),
             _ => Vec::new(),
@@ -268,6 +274,8 @@ mod tests {
         assert_eq!(offered(top(), "se"), ["set"]);
         assert_eq!(offered(top(), "set inter"), ["interfaces"]);
         assert_eq!(offered(top(), "commit conf"), ["confirmed"]);
+        assert_eq!(offered(top(), "load "), ["merge", "replace"]);
+        assert_eq!(offered(top(), "load merge "), ["terminal", "<file>"]);
         assert!(offered(top(), "run show int").contains(&"interfaces".to_owned()));
         let above = Some(State { above: vec!["system".into(), "workers".into()] });
         assert_eq!(offered(above, "set cou"), ["count"]);

@@ -36,7 +36,7 @@ pub const COMMANDS: [(&str, &str); 21] = [
     ("history", "Show past configurations"),
     (
         "load",
-        "Load a file into the candidate: `load merge FILE` or `terminal` adds, `load replace` replaces",
+        "Load a file, or lines of the `terminal`: `load merge FILE` adds, `load replace FILE` replaces the candidate",
     ),
     ("save", "Write the candidate into a new file"),
     ("user", "Add a user with a password: `user add NAME [admin] [group GROUP]...`"),
@@ -63,6 +63,15 @@ pub fn named(word: &str) -> Result<&'static str, Failure> {
 fn load_usage() -> Failure {
     let text = "use `load merge FILE`, `load replace FILE`, `load merge terminal` or `load replace terminal`";
     Failure::Message(text.into())
+}
+
+/// Whether `load` merges, and its file or `terminal`. Without the way to load it is refused: one of them loses all that
+/// the candidate has.
+fn loaded(rest: &[String]) -> Result<(bool, &str), Failure> {
+    let [word, file] = rest else { return Err(load_usage()) };
+    let ways = ["merge", "replace", "override"];
+    let way = abbreviation::resolve(word, ways.into_iter()).map_err(|_| load_usage())?;
+    Ok((way == "merge", file.as_str()))
 }
 
 /// The state that the prompt and the completer need.
@@ -195,7 +204,10 @@ impl ConfigurationMode {
             "load" => self.load(rest)?,
             "save" => self.save(rest)?,
             // The console itself runs them.
-            _ => {}
+            "run" | "exit" => {}
+            other => {
+                return Err(Failure::Message(format!("no command \"{other}\" here; use `help`")));
+            }
         }
         Ok(())
     }
@@ -223,15 +235,8 @@ impl ConfigurationMode {
     }
 
     fn load(&mut self, rest: &[String]) -> Result<(), Failure> {
-        let (word, file) = match rest {
-            [word, file] => (word.as_str(), file),
-            [file] => ("replace", file),
-            _ => return Err(load_usage()),
-        };
-        let ways = ["merge", "replace", "override"];
-        let way = abbreviation::resolve(word, ways.into_iter()).map_err(|_| load_usage())?;
-        let is_merged = way == "merge";
-        let text = match file.as_str() {
+        let (is_merged, file) = loaded(rest)?;
+        let text = match file {
             "terminal" => ask::lines()?,
             file => std::fs::read_to_string(file).map_err(|error| Failure::context(file, error))?,
         };
@@ -252,5 +257,27 @@ impl ConfigurationMode {
         written.map_err(|error| Failure::context(file, error))?;
         to_stderr(format_args!("Saved {file} with mode 0600."));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_needs_the_way_to_load() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(loaded(&words("merge terminal")).unwrap(), (true, "terminal"));
+        assert_eq!(loaded(&words("rep a.json")).unwrap(), (false, "a.json"));
+        assert_eq!(loaded(&words("override a.json")).unwrap(), (false, "a.json"));
+        for wrong in ["terminal", "a.json", "merge", "add a.json", "merge a b"] {
+            let given = words(wrong);
+            let refused = loaded(&given);
+            let is_usage = |text: &String| text.starts_with("use `load merge FILE`");
+            assert!(
+                matches!(&refused, Err(Failure::Message(text)) if is_usage(text)),
+                "{wrong}: {refused:?}"
+            );
+        }
     }
 }

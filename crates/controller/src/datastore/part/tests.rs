@@ -1,5 +1,7 @@
 //! Parts and the whole: a configuration that is made of a part equals the whole, validated and translated.
 
+mod hidden;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -206,6 +208,10 @@ fn others() -> Vec<Edit> {
         gateway("s", "198.51.100.0/24", "192.0.2.8"),
         gateway("s", "2001:db8::/128", "2001:db8::9"),
         gateway("s", "2001:db8:5::/128", "2001:db8::9"),
+        // Hidden by the direct route of another interface.
+        set(format!("{}/enabled", four("lan.2")), "true"),
+        set(format!("{}/next-hop/outgoing-interface", route("s", "10.1.0.0/24")), "lan.2"),
+        vrf("lan.2", "blue"),
         gateway("s", "10.77.0.0/24", "192.0.2.8"),
         gateway("s", "10.44.0.1/32", "192.0.2.8"),
         set(route("s", "10.4.0.0/16"), ""),

@@ -1,5 +1,6 @@
 //! A parsed OpenConfig path: which rows of the table it selects, and what of the IETF data they need.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -24,6 +25,18 @@ pub struct Leaf {
     pub value: Value,
     /// Whether it changes all the time.
     pub is_fast: bool,
+}
+
+impl Leaf {
+    /// Its approximate size in bytes: of its steps with their modules and keys, and of its value.
+    pub fn bytes(&self) -> usize {
+        let key = |(name, value): &(String, String)| name.len() + value.len() + 6;
+        let step = |step: &Step| {
+            step.module.len() + step.name.len() + 4 + step.keys.iter().map(key).sum::<usize>()
+        };
+        let value = self.value.as_str().map_or(8, str::len);
+        self.steps.iter().map(step).sum::<usize>() + value + 16
+    }
 }
 
 /// A path, with the rows of the table at or below it.
@@ -94,10 +107,15 @@ impl Selection {
         Ok(Selection { elems, rows, reads })
     }
 
-    /// The leaves of one part of the data that the path selects.
-    pub fn leaves(&self, part: Part, data: Option<&Value>) -> Vec<Leaf> {
-        let Some(data) = data else { return Vec::new() };
-        let mut leaves = Vec::new();
+    /// Passes the leaves of one part of the data that the path selects to `see`, one by one, as there may be many of
+    /// them. It goes on as long as `see` continues.
+    pub fn each_leaf(
+        &self,
+        part: Part,
+        data: Option<&Value>,
+        see: &mut dyn FnMut(Leaf) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some(data) = data else { return ControlFlow::Continue(()) };
         let rows: Vec<_> = self.rows.iter().filter(|row| row.source.part() == part).collect();
         for of_source in rows.chunk_by(|one, other| one.source == other.source) {
             for entry in of_source[0].source.entries(data) {
@@ -108,12 +126,30 @@ impl Selection {
                     let Some(value) = value else { continue };
                     let steps = row.steps_of(&entry.keys);
                     if !ends(&self.elems, &steps, true).is_empty() {
-                        leaves.push(Leaf { steps, value, is_fast: row.form.is_fast() });
+                        see(Leaf { steps, value, is_fast: row.form.is_fast() })?;
                     }
                 }
             }
         }
-        leaves
+        ControlFlow::Continue(())
+    }
+
+    /// The leaves of one part of the data that the path selects. `left` bytes are left for them, by [`Leaf::bytes`].
+    /// Returns them with what is then left; `None`: it is not enough.
+    pub fn leaves(
+        &self,
+        part: Part,
+        data: Option<&Value>,
+        mut left: usize,
+    ) -> Option<(Vec<Leaf>, usize)> {
+        let mut leaves = Vec::new();
+        let flow = self.each_leaf(part, data, &mut |leaf| {
+            let Some(rest) = left.checked_sub(leaf.bytes()) else { return ControlFlow::Break(()) };
+            left = rest;
+            leaves.push(leaf);
+            ControlFlow::Continue(())
+        });
+        flow.is_continue().then_some((leaves, left))
     }
 
     /// The nodes that the path matches on the way to a leaf, by their number of steps.
@@ -248,8 +284,12 @@ fn reads(elems: &[Elem], rows: &[&'static Row]) -> Vec<(Part, Arc<PathPattern>)>
         Part::Interfaces => interfaces(elems, rows),
         Part::Protocols => {
             let read = pattern("ietf-routing:routing/control-plane-protocols", None)?;
+            // Not the static routes, of which there may be many.
+            let names = ["type", "name", "stoa-vrf:vrf", "stoa-routing:route-source"];
+            let below = names.map(|name| field(name, Vec::new())).into();
+            let only = Some(vec![field("control-plane-protocol", below)]);
             // The address of the session has a default.
-            Some(PathPattern { defaults: Defaults::ReportAll, ..read })
+            Some(PathPattern { defaults: Defaults::ReportAll, only, ..read })
         }
         Part::Ribs => {
             let routes = pattern("ietf-routing:routing/ribs/rib/routes", None)?;

@@ -1,10 +1,13 @@
 //! OpenConfig paths on made-up IETF data.
 
+use std::ops::ControlFlow;
+
 use serde_json::{Value, json};
 use stoa_api::gnmi::get_request::DataType;
 use stoa_api::gnmi::typed_value::Value as Typed;
 use stoa_api::gnmi::{Path, Update};
 
+use super::selection::Leaf;
 use super::*;
 use crate::gnmi::tests::path;
 use crate::gnmi::value::ValueEncoding;
@@ -68,6 +71,10 @@ fn selection(text: &str) -> Selection {
     }
 }
 
+fn leaves_of(selection: &Selection, part: Part, data: Option<&Value>) -> Vec<Leaf> {
+    selection.leaves(part, data, usize::MAX).unwrap().0
+}
+
 /// The answer to a Get: paths and values.
 fn get(text: &str, kind: DataType) -> Vec<(String, Value)> {
     let selection = selection(text);
@@ -78,7 +85,7 @@ fn get(text: &str, kind: DataType) -> Vec<(String, Value)> {
             Part::Protocols => protocols(),
             Part::Ribs => ribs(),
         };
-        leaves.extend(selection.leaves(*part, Some(&data)));
+        leaves.extend(leaves_of(&selection, *part, Some(&data)));
     }
     let shown = |update: Update| {
         let Some(Typed::JsonIetfVal(bytes)) = update.val.and_then(|val| val.value) else {
@@ -228,6 +235,17 @@ fn bgp_neighbors_are_the_daemons_of_route_sources() {
 }
 
 #[test]
+fn static_routes_are_not_read_for_neighbors() {
+    let selection = selection("network-instances/network-instance/protocols/protocol/bgp");
+    let (part, pattern) = &selection.reads[0];
+    assert_eq!((*part, selection.reads.len()), (Part::Protocols, 1));
+    let fields = pattern.fields().unwrap();
+    assert_eq!((fields.len(), fields[0].name.as_str()), (1, "control-plane-protocol"));
+    let names: Vec<&str> = fields[0].below.iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["type", "name", "vrf", "route-source"]);
+}
+
+#[test]
 fn routes_in_use_are_entries_that_share_their_next_hops() {
     let instance = "network-instances/network-instance[name=default]";
     let afts = one(&format!("{instance}/afts"));
@@ -259,7 +277,7 @@ fn routes_in_use_are_entries_that_share_their_next_hops() {
 fn leaves_have_paths_that_a_stream_can_name_again() {
     assert!(!selection("openconfig-interfaces:interfaces/.../counters").is_one());
     let selection = selection("openconfig-interfaces:interfaces/...");
-    let leaves = selection.leaves(Part::Interfaces, Some(&interfaces()));
+    let leaves = leaves_of(&selection, Part::Interfaces, Some(&interfaces()));
     assert!(leaves.len() > 30);
     for leaf in &leaves {
         let text = data_path(&leaf.steps);
@@ -271,13 +289,31 @@ fn leaves_have_paths_that_a_stream_can_name_again() {
 }
 
 #[test]
+fn leaves_end_with_the_room_for_them() {
+    let selection = selection("openconfig-interfaces:interfaces");
+    let data = interfaces();
+    let leaves = |left| selection.leaves(Part::Interfaces, Some(&data), left);
+    let all = leaves(usize::MAX).unwrap().0;
+    let bytes: usize = all.iter().map(Leaf::bytes).sum();
+    assert!(bytes > 40 * all.len(), "{bytes}");
+    assert_eq!(leaves(bytes + 7), Some((all, 7)));
+    assert_eq!(leaves(bytes - 1), None);
+    let mut seen = 0;
+    let flow = selection.each_leaf(Part::Interfaces, Some(&data), &mut |_| {
+        seen += 1;
+        if seen < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    assert_eq!((flow, seen), (ControlFlow::Break(()), 3), "no further leaf is made");
+}
+
+#[test]
 fn what_the_user_may_not_read_is_absent() {
     let selection = selection("interfaces/interface[name=wan]/state");
     assert!(selection.is_one());
-    assert_eq!(selection.leaves(Part::Interfaces, None), []);
+    assert_eq!(leaves_of(&selection, Part::Interfaces, None), []);
     // The rules have removed everything but the names.
     let names = json!({ "interface": [{ "name": "wan" }] });
-    let leaves = selection.leaves(Part::Interfaces, Some(&names));
+    let leaves = leaves_of(&selection, Part::Interfaces, Some(&names));
     assert_eq!(leaves.len(), 1, "{leaves:?}");
     let (_, pattern) = &selection.reads[0];
     let there = "/ietf-interfaces:interfaces/interface[name='wan']";

@@ -54,6 +54,20 @@ fn too_many_values_are_not_picked() {
 }
 
 #[test]
+fn too_many_leaves_of_openconfig_are_not_picked() {
+    let path = Some(crate::gnmi::tests::path("openconfig-interfaces:interfaces/interface/state"));
+    let mode = SubscriptionMode::OnChange.into();
+    let subscription = Subscription { path, mode, ..Subscription::default() };
+    let watch = Watch::of(None, &subscription).unwrap().remove(0);
+    let interface = |number: u32| serde_json::json!({ "name": number.to_string() });
+    let list: Vec<_> = (0..50).map(interface).collect();
+    let value = serde_json::json!({ "interface": list });
+    let picked = |room| watch.picker(ValueEncoding::Json, room)(Some(&value));
+    assert_eq!(picked(50).map(|seen| seen.picked.len()), Some(50));
+    assert!(picked(49).is_none());
+}
+
+#[test]
 fn slow_reads_are_repeated_later() {
     let begun = Instant::now();
     for mode in [SubscriptionMode::OnChange, SubscriptionMode::Sample] {
