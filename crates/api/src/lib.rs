@@ -1,15 +1,18 @@
 //! The contract between controller and forwarder, versioned and additive.
 //!
-//! `v1` is generated from `proto/stoa/v1`: the controller sends the desired state as one [`v1::Desired`], the
-//! forwarder reports the actual state. Besides: Unix sockets ([`unix`]), errors in gRPC statuses ([`refusal`]), text
-//! forms of addresses and routes ([`text`]), tables of rows ([`rows`]), packets of protocols in the controller
-//! ([`punts`]), and the digests by which both sides compare learned routes ([`digest`]) and the desired state
-//! ([`audit`]). [`gnmi`] is the interface that gNMI clients use.
+//! `v1` is generated from `proto/stoa/v1`: the controller sends the desired state as one [`v1::Desired`], the forwarder
+//! reports the actual state. Besides: Unix sockets ([`unix`]), errors in gRPC statuses ([`refusal`]), text forms of
+//! addresses and routes ([`text`]), the JSON form of the desired state ([`json`]), what capabilities count
+//! ([`counters`]), tables of rows ([`rows`]), packets of protocols in the controller ([`punts`]), and the digests by
+//! which both sides compare learned routes ([`digest`]) and the desired state ([`audit`]). [`gnmi`] is the interface
+//! that gNMI clients use.
 #![forbid(unsafe_code)]
 
 pub mod audit;
+pub mod counters;
 pub mod date;
 pub mod digest;
+pub mod json;
 pub mod program;
 pub mod punts;
 pub mod refusal;

@@ -65,21 +65,25 @@ pub fn mac_text(bytes: &[u8]) -> String {
 
 impl fmt::Display for v1::Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", ip_text(&self.address), self.length)
+        let Self { address, length } = self;
+        write!(f, "{}/{length}", ip_text(address))
     }
 }
 
+/// Without its state.
 impl fmt::Display for v1::Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", ip_text(&self.address), self.prefix_length)
+        let Self { address, prefix_length, state: _ } = self;
+        write!(f, "{}/{prefix_length}", ip_text(address))
     }
 }
 
 /// "100" for a customer tag, "s100" for a service tag (0x88a8).
 impl fmt::Display for v1::Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let service = if self.tpid == 0x88a8 { "s" } else { "" };
-        write!(f, "{service}{}", self.vid)
+        let Self { tpid, vid } = self;
+        let service = if *tpid == 0x88a8 { "s" } else { "" };
+        write!(f, "{service}{vid}")
     }
 }
 
@@ -115,12 +119,13 @@ impl fmt::Display for v1::Special {
 /// "via 10.0.0.2 dev wan0 weight 2", or "dev lan0" for a directly connected destination.
 impl fmt::Display for v1::Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.next_hop.is_empty() {
-            write!(f, "via {} ", ip_text(&self.next_hop))?;
+        let Self { interface, next_hop, weight } = self;
+        if !next_hop.is_empty() {
+            write!(f, "via {} ", ip_text(next_hop))?;
         }
-        write!(f, "dev {}", self.interface)?;
-        if self.weight > 1 {
-            write!(f, " weight {}", self.weight)?;
+        write!(f, "dev {interface}")?;
+        if *weight > 1 {
+            write!(f, " weight {weight}")?;
         }
         Ok(())
     }

@@ -1,17 +1,16 @@
 //! BFD sessions with neighbours on the links of interfaces.
 
-use std::net::IpAddr;
-
 use serde_json::{Value, json};
-use stoa_api::text::{ip_bytes, ip_text};
+use stoa_api::counters::BFD_SESSIONS;
+use stoa_api::text::{ip, ip_text};
 use stoa_api::{date, v1};
 use stoa_yang::error::ValidationErrors;
 
 use crate::capability::{Capability, Settings, Translated, interface_path};
 use crate::config::addresses::Addressing;
 use crate::config::host_addresses;
-use crate::config::model::{BfdSession, Interface};
-use crate::json::{number, object, text};
+use crate::config::model::Interface;
+use crate::json::{number, object, text, with_counters};
 
 /// The capability.
 pub(crate) struct Bfd;
@@ -31,7 +30,7 @@ impl Capability for Bfd {
             || settings.model.interfaces.interface.iter().filter(|it| !it.bfd.session.is_empty());
         with_sessions().for_each(|interface| check(interface, &translated.addressing, errors));
         for (given, desired) in translated.interfaces_of(with_sessions()) {
-            desired.bfd = given.bfd.session.iter().filter_map(session).collect();
+            desired.bfd.clone_from(&given.bfd.session);
         }
     }
 
@@ -41,21 +40,10 @@ impl Capability for Bfd {
     }
 }
 
-/// A desired session.
-fn session(given: &BfdSession) -> Option<v1::BfdSession> {
-    let peer: IpAddr = given.dest_addr.parse().ok()?;
-    Some(v1::BfdSession {
-        address: ip_bytes(peer),
-        desired_min_tx_us: given.desired_min_tx_interval,
-        required_min_rx_us: given.required_min_rx_interval,
-        multiplier: given.local_multiplier.into(),
-    })
-}
-
 /// Checks that each neighbour is on the link of its interface and not a local address.
 fn check(interface: &Interface, addressing: &Addressing, errors: &mut ValidationErrors) {
     for session in &interface.bfd.session {
-        let Ok(peer) = session.dest_addr.parse::<IpAddr>() else { continue };
+        let Some(peer) = ip(&session.address) else { continue };
         let place =
             format!("{}/stoa-bfd:bfd/session[dest-addr='{peer}']", interface_path(&interface.name));
         let table = addressing.table(&interface.vrf);
@@ -93,10 +81,8 @@ fn session_state(it: &v1::BfdSessionState) -> Value {
         ("remote-multiplier", some(it.remote_multiplier)),
         ("detection-time", number(it.detection_us)),
         ("failed", json!(it.has_failed)),
-        ("session-down-count", number(it.downs)),
-        ("receive-packet-count", number(it.rx_packets)),
-        ("send-packet-count", number(it.tx_packets)),
     ]);
+    let running = with_counters(running, BFD_SESSIONS, it);
     object([("dest-addr", text(&ip_text(&it.address))), ("session-running", running)])
 }
 

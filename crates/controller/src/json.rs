@@ -1,6 +1,7 @@
 //! Values in RFC 7951 encoding.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use stoa_api::counters::{Counter, Leaf};
 
 /// A 64-bit number, which is a string in JSON (RFC 7951, section 6.1).
 pub(crate) fn number(value: u64) -> Value {
@@ -11,6 +12,19 @@ pub(crate) fn number(value: u64) -> Value {
 pub(crate) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     let present = members.into_iter().filter(|(_, value)| !value.is_null());
     Value::Object(present.map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// An object with the counters of a row.
+pub(crate) fn with_counters<T>(mut object: Value, table: &[Counter<T>], row: &T) -> Value {
+    for counter in table {
+        let value = (counter.of)(row);
+        match counter.leaf {
+            Some(Leaf::Long(name)) => object[name] = number(value),
+            Some(Leaf::Short(name)) => object[name] = json!(value as u32),
+            None => {}
+        }
+    }
+    object
 }
 
 /// A text, or null where there is none.

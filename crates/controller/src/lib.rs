@@ -38,6 +38,8 @@ pub mod probe;
 pub mod punt_stream;
 mod punts;
 pub mod recent;
+#[cfg(test)]
+mod recorded;
 mod recursion;
 mod rib;
 pub mod route_sources;

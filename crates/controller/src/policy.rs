@@ -76,9 +76,10 @@ fn kernel_tables(vrfs: &Vrfs, errors: &mut ValidationErrors) -> Vec<(String, u32
     let mut owners: BTreeMap<u32, &str> = BTreeMap::new();
     for vrf in &vrfs.vrf {
         let Some(table) = vrf.kernel_table else { continue };
-        if let Some(other) = owners.insert(table, &vrf.name) {
+        let name = &vrf.of.name;
+        if let Some(other) = owners.insert(table, name) {
             errors.add(
-                format!("/stoa-vrf:vrfs/vrf[name='{}']/stoa-policy:kernel-table", vrf.name),
+                format!("/stoa-vrf:vrfs/vrf[name='{name}']/stoa-policy:kernel-table"),
                 format!("table {table} is already that of \"{other}\""),
                 "Set a different table for each VRF.",
             );
@@ -125,13 +126,11 @@ fn one(rule: &Rule, errors: &mut ValidationErrors) -> Option<v1::Rule> {
         priority: rule.priority,
         from,
         to,
-        interface: of.interface.clone().unwrap_or_default(),
-        dscp: of.dscp,
-        ip_protocol: of.protocol,
         source_ports,
         destination_ports,
         action: Some(action),
         protocol: v1::Protocol::Static.into(),
+        ..of.of.clone()
     })
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Map, Value, json};
+use stoa_api::counters::{Metric, PUNTS};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use crate::capability::{Capability, Facts, Page, Settings, Translated};
-use crate::json::{list, number, object, text};
+use crate::json::{list, object, text, with_counters};
 
 /// The capability.
 pub(crate) struct Punts;
@@ -24,23 +25,18 @@ impl Capability for Punts {
         translated: &mut Translated,
         errors: &mut ValidationErrors,
     ) {
-        for class in &settings.model.system.punt.class {
-            if class.total > 0 && class.total < class.rate {
+        for limit in &settings.model.system.punt.class {
+            let v1::PuntLimit { class, rate, total, .. } = limit;
+            if *total > 0 && total < rate {
                 errors.add(
-                    format!("/stoa-system:system/punt/class[name='{}']/total", class.name),
+                    format!("/stoa-system:system/punt/class[name='{class}']/total"),
                     format!(
-                        "the total of all interfaces is {} packets per second, less than the rate of one, {}",
-                        class.total, class.rate
+                        "the total of all interfaces is {total} packets per second, less than the rate of one, {rate}"
                     ),
                     "Set total to at least the rate, or remove it.",
                 );
             }
-            translated.desired.punts.push(v1::PuntLimit {
-                class: class.name.clone(),
-                rate: class.rate,
-                burst: class.burst,
-                total: class.total,
-            });
+            translated.desired.punts.push(limit.clone());
         }
     }
 
@@ -53,27 +49,22 @@ impl Capability for Punts {
 
     fn metrics(&self, facts: &Facts<'_>, page: &mut Page<'_>) -> fmt::Result {
         let all = facts.punts.unwrap_or_default();
-        let sums = || all.iter().filter(|it| it.interface.is_empty());
-        let sum = |of: fn(&v1::PuntState) -> u64| {
-            sums().map(move |it| ([("class", it.class.as_str())], of(it)))
-        };
-        let help = "Packets that passed the control-plane policer, by class";
-        page.counters("punt_passed", "packets", help, sum(|it| it.passed))?;
-        let help = "Packets that the control-plane policer dropped, by class";
-        page.counters("punt_dropped", "packets", help, sum(|it| it.dropped))?;
-        let limits = sums().map(|it| ([("class", it.class.as_str())], f64::from(it.rate)));
+        let sums = all.iter().filter(|it| it.interface.is_empty());
+        let each = all.iter().filter(|it| !it.interface.is_empty());
+        page.table(PUNTS, sums.clone(), |it| [("class", it.class.as_str())])?;
+        let limits = sums.map(|it| ([("class", it.class.as_str())], f64::from(it.rate)));
         let help = "Limit of a class for all interfaces together";
         page.gauges("punt_limit", "packets_per_second", help, limits)?;
-        let each = |of: fn(&v1::PuntState) -> u64| {
-            let rows = all.iter().filter(|it| !it.interface.is_empty());
-            rows.map(move |it| {
-                ([("class", it.class.as_str()), ("interface", it.interface.as_str())], of(it))
-            })
-        };
-        let help = "As punt_passed, by interface";
-        page.counters("interface_punt_passed", "packets", help, each(|it| it.passed))?;
-        let help = "As punt_dropped, by interface";
-        page.counters("interface_punt_dropped", "packets", help, each(|it| it.dropped))
+        for counter in PUNTS {
+            let Some(Metric { name, unit, .. }) = counter.metric else { continue };
+            let labels = |it: &'_ v1::PuntState| {
+                [("class", it.class.clone()), ("interface", it.interface.clone())]
+            };
+            let samples = each.clone().map(|it| (labels(it), (counter.of)(it)));
+            let help = format!("As {name}, by interface");
+            page.counters(&format!("interface_{name}"), unit, &help, samples)?;
+        }
+        Ok(())
     }
 }
 
@@ -85,21 +76,19 @@ fn classes(rows: &[v1::PuntState]) -> Vec<Value> {
             ("name", text(&row.interface)),
             ("rate", json!(row.rate)),
             ("burst", json!(row.burst)),
-            ("passed", number(row.passed)),
-            ("dropped", number(row.dropped)),
         ]);
+        let entry = with_counters(entry, PUNTS, row);
         of_interfaces.entry(&row.class).or_default().push(entry);
     }
     let class = |row: &v1::PuntState| {
-        object([
+        let class = object([
             ("class", text(&row.class)),
             ("description", text(&row.description)),
             ("urgent", json!(row.urgent)),
             ("total", json!(row.rate)),
-            ("passed", number(row.passed)),
-            ("dropped", number(row.dropped)),
             ("interface", list(of_interfaces.get(row.class.as_str()).cloned().unwrap_or_default())),
-        ])
+        ]);
+        with_counters(class, PUNTS, row)
     };
     rows.iter().filter(|row| row.interface.is_empty()).map(class).collect()
 }

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-use ipnet::Ipv6Net;
+use ipnet::{IpNet, Ipv6Net};
 use serde_json::{Value, json};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use crate::capability::{Capability, Settings, Translated, interface_path};
-use crate::config::model::{AdvertisedPrefix, Advertisements, Family, Interface, Preference};
+use crate::config::model::{Advertisements, Family, Interface};
 use crate::json::{number, object};
+use crate::prefix::prefix_from_proto;
 
 /// Maximum lifetime of a default router, seconds (RFC 8319 section 4).
 const LIFETIME_MAX_S: u32 = 65_535;
@@ -103,7 +104,7 @@ fn advertisement(
 ) -> Option<v1::RouterAdvertising> {
     let given = family.advertisements.as_ref().filter(|given| given.send_advertisements)?;
     let place = format!("{place}/ietf-ipv6-unicast-routing:ipv6-router-advertisements");
-    let most = given.max_rtr_adv_interval;
+    let most = given.of.max_interval_s;
     let usual_s = most.saturating_mul(3).min(LIFETIME_MAX_S);
     let lifetime_s = given.default_lifetime.unwrap_or(usual_s);
     if lifetime_s != 0 && lifetime_s < most {
@@ -122,10 +123,11 @@ fn advertisement(
             "Set forwarding to true, or default-lifetime to 0.",
         );
     }
-    if (1..LEAST_MTU).contains(&given.link_mtu) {
+    let mtu = given.of.mtu;
+    if (1..LEAST_MTU).contains(&mtu) {
         errors.add(
             format!("{place}/link-mtu"),
-            format!("the MTU {} is below the IPv6 minimum of 1280", given.link_mtu),
+            format!("the MTU {mtu} is below the IPv6 minimum of 1280"),
             "Set 0, or at least 1280.",
         );
     }
@@ -133,26 +135,15 @@ fn advertisement(
     let least = if most >= 9 { most * 33 / 100 } else { most * 3 / 4 };
     let servers = given.dns.server.iter().filter_map(|it| it.parse::<Ipv6Addr>().ok());
     Some(v1::RouterAdvertising {
-        max_interval_s: most,
         min_interval_s: given.min_rtr_adv_interval.unwrap_or(least),
-        managed: given.managed_flag,
-        other: given.other_config_flag,
         hop_limit: given.cur_hop_limit.unwrap_or(HOP_LIMIT),
         lifetime_s,
-        reachable_ms: given.reachable_time,
-        retransmit_ms: given.retrans_timer,
-        mtu: given.link_mtu,
-        preference: match given.preference {
-            Preference::High => v1::RouterPreference::High,
-            Preference::Medium => v1::RouterPreference::Medium,
-            Preference::Low => v1::RouterPreference::Low,
-        }
-        .into(),
         prefixes: prefixes(given, family).collect(),
         name_servers: servers.map(|server| server.octets().to_vec()).collect(),
         name_servers_s: given.dns.server_lifetime.unwrap_or(usual_s),
         search: given.dns.search.clone(),
         search_s: given.dns.search_lifetime.unwrap_or(usual_s),
+        ..given.of.clone()
     })
 }
 
@@ -174,15 +165,13 @@ fn prefixes(
         }
     }
     for named in &given.prefix_list.prefix {
-        let Ok(net) = named.prefix_spec.parse::<Ipv6Net>() else { continue };
-        let AdvertisedPrefix { valid_lifetime, preferred_lifetime, .. } = *named;
-        let net = net.trunc();
+        let Some(net) = named.of.prefix.as_ref().and_then(prefix_from_proto) else { continue };
+        let IpNet::V6(net) = net else { continue };
         if named.no_advertise.is_some() {
             advertised.remove(&net);
             continue;
         }
-        let flags = (named.on_link_flag, named.autonomous_flag);
-        advertised.insert(net, prefix(net, flags, (valid_lifetime, preferred_lifetime)));
+        advertised.insert(net, named.of.clone());
     }
     advertised.into_values()
 }
@@ -212,10 +201,8 @@ fn discovery(
         );
     }
     Some(v1::RouterDiscovery {
-        max_interval_s: given.max_interval,
-        min_interval_s: given.min_interval.unwrap_or(given.max_interval * 3 / 4),
-        lifetime_s: given.lifetime.unwrap_or(given.max_interval * 3),
-        broadcast: given.broadcast,
-        preference: given.preference,
+        min_interval_s: given.min_interval.unwrap_or(given.of.max_interval_s * 3 / 4),
+        lifetime_s: given.lifetime.unwrap_or(given.of.max_interval_s * 3),
+        ..given.of
     })
 }

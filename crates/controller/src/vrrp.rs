@@ -5,15 +5,15 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
+use stoa_api::counters::VIRTUAL_ROUTERS;
 use stoa_api::text::{ip_bytes, ip_text};
 use stoa_api::{date, v1};
 use stoa_yang::error::ValidationErrors;
 
 use crate::capability::{Capability, Facts, Settings, Translated, interface_path};
 use crate::config::host_addresses::is_link_local;
-use crate::config::model::{Family, Interface, TrackedNetwork, VirtualRouter};
-use crate::json::{number, object, text};
-use crate::prefix::prefix_to_proto;
+use crate::config::model::{Family, Interface, VirtualRouter};
+use crate::json::{number, object, text, with_counters};
 
 /// The priority of the address owner (RFC 9568 section 5.2.4).
 const OWNER: u32 = 255;
@@ -107,11 +107,12 @@ fn routers(
     let mut seen: HashMap<IpAddr, u32> = HashMap::new();
     let mut all = Vec::new();
     for given in &family.vrrp.vrrp_instance {
-        let place = format!("{place}/ietf-vrrp:vrrp/vrrp-instance[vrid='{}']", given.vrid);
+        let vrid = given.of.vrid;
+        let place = format!("{place}/ietf-vrrp:vrrp/vrrp-instance[vrid='{vrid}']");
         let addresses = addresses(given, is_ip6);
         check_addresses(&place, is_ip6, &addresses, &own, errors);
         for address in &addresses {
-            if let Some(other) = seen.insert(*address, given.vrid) {
+            if let Some(other) = seen.insert(*address, vrid) {
                 errors.add(
                     &place,
                     format!("{address} already belongs to virtual router {other}"),
@@ -131,34 +132,18 @@ fn routers(
         let is_owner = ours > 0;
         let seconds = given.advertise_interval_sec.map(|seconds| seconds * 100);
         all.push(v1::VirtualRouter {
-            vrid: given.vrid,
             version: if given.version.ends_with("v2") { 2 } else { 3 },
-            priority: if is_owner { OWNER } else { given.priority },
+            priority: if is_owner { OWNER } else { given.of.priority },
             preempt: given.preempt.enabled,
             hold_s: given.preempt.hold_time,
-            accept: given.accept_mode,
             interval_cs: seconds.or(given.advertise_interval_centi_sec).unwrap_or(100),
             addresses: addresses.into_iter().map(ip_bytes).collect(),
-            tracked: given
-                .track
-                .interfaces
-                .interface
-                .iter()
-                .map(|it| v1::TrackedInterface {
-                    interface: it.interface.clone(),
-                    decrement: it.priority_decrement,
-                })
-                .collect(),
-            log: given.log_state_change,
-            networks: given.track.networks.network.iter().map(tracked_network).collect(),
+            tracked: given.track.interfaces.interface.clone(),
+            networks: given.track.networks.network.clone(),
+            ..given.of.clone()
         });
     }
     all
-}
-
-fn tracked_network(given: &TrackedNetwork) -> v1::TrackedNetwork {
-    let prefix = Some(prefix_to_proto(&given.prefix.trunc()));
-    v1::TrackedNetwork { prefix, decrement: given.priority_decrement }
 }
 
 fn addresses(given: &VirtualRouter, is_ip6: bool) -> Vec<IpAddr> {
@@ -235,16 +220,11 @@ fn instance(router: &v1::VirtualRouterState) -> Value {
         ("new-master-reason", text(&router.reason)),
         (
             "statistics",
-            object([
-                ("discontinuity-datetime", time(router.created_unix_s)),
-                ("master-transitions", json!(router.transitions as u32)),
-                ("advertisement-rcvd", number(router.received)),
-                ("advertisement-sent", number(router.sent)),
-                ("interval-errors", number(router.interval_errors)),
-                ("priority-zero-pkts-rcvd", number(router.priority_zero_received)),
-                ("priority-zero-pkts-sent", number(router.priority_zero_sent)),
-                ("address-list-errors", number(router.address_errors)),
-            ]),
+            with_counters(
+                object([("discontinuity-datetime", time(router.created_unix_s))]),
+                VIRTUAL_ROUTERS,
+                router,
+            ),
         ),
     ])
 }

@@ -7,7 +7,7 @@ use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use crate::capability::{Capability, Facts, Page, Settings, Translated};
-use crate::config::model::{HugePages, Polling, Workers};
+use crate::config::model::Workers;
 use crate::json::{list, number, object, text};
 
 const PATH: &str = "/stoa-system:system/workers";
@@ -101,7 +101,7 @@ fn worker(worker: &v1::WorkerState) -> Value {
 
 /// The desired workers.
 fn desired(workers: &Workers, errors: &mut ValidationErrors) -> v1::Workers {
-    let pinned = u32::try_from(workers.cpus.len()).unwrap_or(u32::MAX);
+    let pinned = u32::try_from(workers.of.cpus.len()).unwrap_or(u32::MAX);
     if let Some(count) = workers.count
         && pinned != 0
         && pinned != count
@@ -115,24 +115,7 @@ fn desired(workers: &Workers, errors: &mut ValidationErrors) -> v1::Workers {
             ),
         );
     }
-    v1::Workers {
-        count: workers.count.unwrap_or(pinned.max(1)),
-        cpus: workers.cpus.clone(),
-        polling: match workers.polling {
-            Polling::Adaptive => v1::Polling::Adaptive,
-            Polling::Always => v1::Polling::Polling,
-            Polling::Interrupt => v1::Polling::Interrupt,
-        }
-        .into(),
-        buffers: workers.buffers,
-        huge_pages: match workers.huge_pages {
-            HugePages::IfAvailable => v1::HugePages::IfAvailable,
-            HugePages::Never => v1::HugePages::Never,
-            HugePages::Required => v1::HugePages::Required,
-        }
-        .into(),
-        kernel: workers.kernel.clone(),
-    }
+    v1::Workers { count: workers.count.unwrap_or(pinned.max(1)), ..workers.of.clone() }
 }
 
 /// A message about CPUs of workers that this process cannot use, which `stoa run` would refuse; `None`: there are none,
@@ -174,11 +157,12 @@ mod tests {
     #[test]
     fn each_cpu_has_one_worker() {
         let mut errors = ValidationErrors::default();
-        let workers = Workers { cpus: vec![2, 3], ..Workers::default() };
+        let of = v1::Workers { cpus: vec![2, 3], ..v1::Workers::default() };
+        let workers = Workers { count: None, of: of.clone() };
         assert_eq!(desired(&workers, &mut errors).count, 2);
         assert_eq!(desired(&Workers::default(), &mut errors).count, 1);
         assert!(errors.is_empty());
-        let workers = Workers { count: Some(3), cpus: vec![2, 3], ..Workers::default() };
+        let workers = Workers { count: Some(3), of };
         desired(&workers, &mut errors);
         assert_eq!(errors.into_vec().len(), 1);
     }

@@ -1,10 +1,10 @@
 //! The YANG modules, compiled by libyang: schema, validation, and errors with their fix.
 //!
-//! `sources` has the text of the modules, `schema` compiles them and validates, `data` parses and prints trees, and
-//! `fix` and `cause` convert the errors of libyang (`libyang`, `place`) to errors with path, cause and fix.
-//! `identities`, `renamed_names`, `schema_text` and `unsupported` know what libyang does not say, `secrets` knows which
-//! leaves are secret, and `memory` gives back what trees left. Nothing here depends on what a configuration means: that
-//! is the controller's.
+//! `sources` has the text of the modules, `schema` compiles them and validates, `data` parses and prints trees, `read`
+//! reads their values, and `fix` and `cause` convert the errors of libyang (`libyang`, `place`) to errors with path,
+//! cause and fix. `identities`, `renamed_names`, `schema_text` and `unsupported` know what libyang does not say,
+//! `secrets` knows which leaves are secret, and `memory` gives back what trees left. Nothing here depends on what a
+//! configuration means: that is the controller's.
 #![deny(unsafe_code)]
 
 mod cause;
@@ -15,6 +15,7 @@ pub mod identities;
 mod libyang;
 pub mod memory;
 mod place;
+pub mod read;
 pub mod renamed_names;
 mod schema;
 pub mod schema_text;

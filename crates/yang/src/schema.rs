@@ -55,10 +55,9 @@ pub struct Schema {
 
 /// A configuration of valid shape.
 #[derive(Debug)]
-pub struct Valid {
-    /// RFC 7951 encoding with every default filled in and every value in its
-    /// canonical form.
-    pub text: String,
+pub struct Valid<'a> {
+    /// Its data with every default filled in and every value in its canonical form.
+    pub tree: DataTree<'a>,
     /// Data path and schema path of each explicit node (not a default) that may be unsupported.
     pub given: Vec<(String, String)>,
 }
@@ -128,14 +127,15 @@ impl Schema {
     ///
     /// # Errors
     /// All errors that libyang finds in one pass, each with its fix.
-    pub fn validate(&self, given: &DataTree<'_>) -> Result<Valid, Vec<ValidationError>> {
+    pub fn validate<'a>(&'a self, given: &DataTree<'a>) -> Result<Valid<'a>, Vec<ValidationError>> {
         let validate = || {
             let mut tree = given.duplicate()?;
             tree.validate(DataValidationFlags::NO_STATE | ALL_ERRORS).map(|()| tree)
         };
         let (validated, errors) = collect_errors(validate);
         let tree = check(&self.context, validated, errors)?;
-        Ok(Valid { text: print(&tree)?, given: watched(&tree) })
+        let given = watched(&tree);
+        Ok(Valid { tree, given })
     }
 
     /// Parses operational state that this program made, in RFC 7951 encoding. Checks structure and types, but not
@@ -166,19 +166,6 @@ fn check<'a>(
         Ok(tree) if errors.is_empty() => Ok(tree),
         Ok(_) => Err(fix::errors(context, &errors)),
         Err(error) => Err(fix::of_call(context, &error, &errors)),
-    }
-}
-
-fn print(tree: &DataTree<'_>) -> Result<String, Vec<ValidationError>> {
-    let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::WD_ALL;
-    match tree.print_string(DataFormat::JSON, flags) {
-        Ok(text) if text.is_empty() => Ok("{}".to_owned()),
-        Ok(text) => Ok(text),
-        Err(error) => Err(crate::error::one(
-            "/",
-            format!("the configuration cannot be printed (code {})", error.errcode),
-            "Report this with the configuration: it is a bug of Stoa.",
-        )),
     }
 }
 
@@ -227,14 +214,15 @@ fn watched(tree: &DataTree<'_>) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    fn valid(text: &str) -> Result<Valid, Vec<ValidationError>> {
+    fn valid(text: &str) -> Result<Valid<'static>, Vec<ValidationError>> {
         schema().validate(&schema().parse(text, DataFormat::JSON)?)
     }
 
     #[test]
     fn modules_compile_and_defaults_are_filled_in() {
         let valid = valid("{}").unwrap();
-        assert!(valid.text.contains("\"polling\""), "{}", valid.text);
+        let system = valid.tree.find_path("/stoa-system:system/workers/polling").unwrap();
+        assert_eq!(system.value_canonical().as_deref(), Some("adaptive"));
         assert!(valid.given.is_empty(), "{:?}", valid.given);
     }
 

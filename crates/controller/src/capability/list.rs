@@ -59,7 +59,7 @@ pub(crate) fn start(start: &mut Start<'_>) -> Result<(), StartFailure> {
 /// # Errors
 /// When the model does not fit the YANG modules, which is a bug.
 pub(crate) fn translate(
-    valid: &Valid,
+    valid: &Valid<'_>,
     errors: &mut ValidationErrors,
 ) -> Result<Translated, Vec<ValidationError>> {
     translate_among(valid, (&Others::default(), Addressing::default()), errors)

@@ -200,7 +200,6 @@ pub fn desired(
     v1::Family {
         enabled: family.enabled,
         forwarding: family.forwarding,
-        mtu: family.mtu,
         addresses,
         options: Some(family.options),
         reverse_path: match family.reverse_path {
@@ -210,13 +209,9 @@ pub fn desired(
             ReversePath::Loose => v1::ReversePath::Loose,
         }
         .into(),
-        neighbor_limit: family.neighbor_limit,
-        proxy: family.proxy_arp,
-        advertising: None,
-        virtual_routers: Vec::new(),
-        discovery: None,
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
+        ..family.of.clone()
     }
 }
 

@@ -32,7 +32,7 @@ use stoa_yang::error::ValidationErrors;
 use addresses::Addressing;
 pub use data_path::interface_path;
 use management::Management;
-use model::{Limits, Vrf};
+use model::Vrf;
 use others::Others;
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
@@ -85,21 +85,18 @@ pub(crate) fn translate(
     let interfaces::Desired { ports, interfaces, mut addressing } =
         interfaces::desired(&model.interfaces.interface, (others, addressing), errors);
     let (statics, floating) = routes::desired(&model.routing, &addressing, errors);
-    let vrf = |vrf: &Vrf| v1::Vrf { name: vrf.name.clone(), description: vrf.description.clone() };
+    let vrf = |vrf: &Vrf| vrf.of.clone();
     let desired = v1::Desired {
         workers: None,
         ports,
         interfaces,
         routes: Vec::new(),
         neighbors: std::mem::take(&mut addressing.neighbors),
-        reassembly: Some(v1::Reassembly {
-            packets: model.system.reassembly.packets,
-            per_source: model.system.reassembly.per_source,
-        }),
+        reassembly: Some(model.system.reassembly),
         multipath: model.system.multipath.hash_seed.map(|hash_seed| v1::Multipath { hash_seed }),
         vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
         punts: Vec::new(),
-        limits: Some(limits(&model.system.limits)),
+        limits: Some(model.system.limits),
         logging: None,
         rules: Vec::new(),
     };
@@ -110,15 +107,4 @@ pub(crate) fn translate(
     let management = management::desired(management, access, errors);
     let kernel_tables = Vec::new();
     Translated { desired, addressing, statics, floating, route_sources, kernel_tables, management }
-}
-
-fn limits(limits: &Limits) -> v1::Limits {
-    v1::Limits {
-        ip4_routes: limits.ipv4_routes,
-        ip6_routes: limits.ipv6_routes,
-        vrf_routes: limits.vrf_routes,
-        next_hops: limits.next_hops,
-        adjacencies: limits.adjacencies,
-        neighbors: limits.neighbors,
-    }
 }

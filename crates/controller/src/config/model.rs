@@ -1,6 +1,7 @@
 //! A valid configuration as Rust types, named as in the YANG modules.
 //!
-//! It is parsed from the output of libyang: all defaults are present and all values in range.
+//! It is parsed from the output of libyang: all defaults are present and all values in range. Leaves that mean the same
+//! to the forwarder are fields of its messages (`of`), which the contract names after the leaves.
 
 mod bfd;
 mod hosts;
@@ -20,7 +21,7 @@ pub use system::*;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::Deserialize;
-use stoa_api::v1::FamilyOptions;
+use stoa_api::v1;
 
 /// The whole configuration.
 #[derive(Debug, Default, Deserialize)]
@@ -52,9 +53,8 @@ pub struct Vrfs {
 
 #[derive(Debug, Deserialize)]
 pub struct Vrf {
-    pub name: String,
-    #[serde(default)]
-    pub description: String,
+    #[serde(flatten)]
+    pub of: v1::Vrf,
     #[serde(rename = "stoa-policy:kernel-table")]
     pub kernel_table: Option<u32>,
 }
@@ -133,20 +133,13 @@ pub struct Family {
     pub enabled: bool,
     pub forwarding: bool,
     #[serde(default)]
-    pub mtu: u32,
-    #[serde(default)]
     pub address: Vec<Address>,
     #[serde(default)]
     pub neighbor: Vec<Neighbor>,
     #[serde(rename = "stoa-interfaces:reverse-path")]
     pub reverse_path: ReversePath,
-    #[serde(rename = "stoa-interfaces:neighbor-limit", default)]
-    pub neighbor_limit: u32,
     #[serde(rename = "stoa-interfaces:reverse-path-allow-default")]
     pub allow_default: bool,
-    /// IPv4 only.
-    #[serde(rename = "stoa-interfaces:proxy-arp", default)]
-    pub proxy_arp: bool,
     /// IPv4 only.
     #[serde(rename = "stoa-interfaces:duplicate-detection", default)]
     pub duplicate_detection: u32,
@@ -163,7 +156,9 @@ pub struct Family {
     pub vrrp: Vrrp,
     /// Leaves that mean the same to the forwarder.
     #[serde(flatten)]
-    pub options: FamilyOptions,
+    pub of: v1::Family,
+    #[serde(flatten)]
+    pub options: v1::FamilyOptions,
 }
 
 #[derive(Debug, Deserialize)]

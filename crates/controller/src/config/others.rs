@@ -1,9 +1,6 @@
 //! The interfaces that a part of a configuration leaves out, as they are in force: what is checked against all
 //! interfaces is checked against these, too.
 
-use std::net::IpAddr;
-
-use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
@@ -47,11 +44,10 @@ impl Others<'_> {
     }
 
     /// Whether one of a VRF has an address, be the family enabled or not.
-    pub fn has_address(&self, vrf: &str, address: &str) -> bool {
-        let Ok(address) = address.parse::<IpAddr>() else { return false };
-        let bytes = ip_bytes(address);
+    pub fn has_address(&self, vrf: &str, address: &[u8]) -> bool {
+        let has = |family: &v1::Family| family.addresses.iter().any(|own| own.address == address);
         let mut here = self.interfaces.iter().filter(|it| it.vrf == vrf);
-        here.any(|it| families(it).any(|one| one.addresses.iter().any(|own| own.address == bytes)))
+        here.any(|it| families(it).any(has))
     }
 
     /// The namespaces of their host interfaces.

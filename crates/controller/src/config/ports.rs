@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 
-use stoa_api::text::ip_bytes;
+use stoa_api::text::ip;
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 use stoa_yang::error::ValidationErrors;
 
 use crate::config::mac;
-use crate::config::model::{
-    AfXdp, Attach, Bind, Dpdk, Generator, KernelDevice, Memif, Pcap, Port, Role,
-};
+use crate::config::model::{AfXdp, Generator, KernelDevice, Memif, Port, Role};
 use crate::config::tunnels;
 
 /// Longest name of a network device of Linux, in bytes.
@@ -109,22 +107,16 @@ pub fn desired(
     } else if let Some(generator) = &port.generator {
         port_of.generator(generator).map(Driver::Generator)
     } else if let Some(given) = &port.tunnel {
-        tunnels::desired(given, &port_of.path, port_of.errors).map(Driver::Tunnel)
+        tunnels::check_ends(given, &port_of.path, port_of.errors);
+        Some(Driver::Tunnel(given.clone()))
     } else {
         port.null.as_ref().map(|_| Driver::Null(v1::Null {}))
     };
     let rx_queues = match driver {
-        Some(Driver::AfXdp(_)) => port.rx_queues,
-        _ => port.rx_queues.max(1),
+        Some(Driver::AfXdp(_)) => port.of.rx_queues,
+        _ => port.of.rx_queues.max(1),
     };
-    v1::Port {
-        interface: interface.to_owned(),
-        rx_queues,
-        software_rss: port.software_rss,
-        tx_queues: port.tx_queues,
-        mtu: port.mtu,
-        driver,
-    }
+    v1::Port { interface: interface.to_owned(), rx_queues, driver, ..port.of.clone() }
 }
 
 struct PortChecker<'a> {
@@ -161,58 +153,32 @@ impl PortChecker<'_> {
 
     fn af_xdp(&mut self, given: &AfXdp) -> v1::AfXdp {
         let (device, netns) = self.device("af-xdp", &given.device);
-        let attach = match given.attach {
-            Attach::Auto => v1::XdpAttach::AttachAuto,
-            Attach::Native => v1::XdpAttach::AttachNative,
-            Attach::Generic => v1::XdpAttach::AttachGeneric,
-        };
-        let bind = match given.bind {
-            Bind::Auto => v1::XdpBind::BindAuto,
-            Bind::Copy => v1::XdpBind::BindCopy,
-            Bind::ZeroCopy => v1::XdpBind::BindZeroCopy,
-        };
-        v1::AfXdp {
-            device,
-            netns,
-            attach: attach.into(),
-            bind: bind.into(),
-            always_call: !given.need_wakeup,
-            auto: false,
-        }
+        v1::AfXdp { device, netns, always_call: !given.need_wakeup, ..given.of.clone() }
     }
 
     fn memif(&mut self, given: &Memif) -> v1::Memif {
-        if !given.buffer_size.is_multiple_of(MEMIF_BUFFER_STEP) {
+        let v1::Memif { socket, id, buffer_size, .. } = &given.of;
+        if !buffer_size.is_multiple_of(MEMIF_BUFFER_STEP) {
             self.errors.add(
                 format!("{}/memif/buffer-size", self.path),
-                format!("{} is not a multiple of {MEMIF_BUFFER_STEP}", given.buffer_size),
-                format!("Use {}.", given.buffer_size.next_multiple_of(MEMIF_BUFFER_STEP)),
+                format!("{buffer_size} is not a multiple of {MEMIF_BUFFER_STEP}"),
+                format!("Use {}.", buffer_size.next_multiple_of(MEMIF_BUFFER_STEP)),
             );
         }
-        let socket = file_name(&given.socket);
-        let what = format!("memif {socket} {} {:?}", given.id, given.role);
+        let what = format!("memif {} {id} {:?}", file_name(socket), given.role);
         if let Err(owner) = self.device_locks.lock(what, self.interface) {
             self.errors.add(
                 format!("{}/memif", self.path),
                 format!(
-                    "socket \"{}\" with id {} is the port of interface \"{owner}\" already",
-                    given.socket, given.id
+                    "socket \"{socket}\" with id {id} is the port of interface \"{owner}\" already"
                 ),
                 "Use another id or another socket.",
             );
         }
-        v1::Memif {
-            socket: given.socket.clone(),
-            id: given.id,
-            master: given.role == Role::Master,
-            secret: given.secret.clone(),
-            ring_size: given.ring_size,
-            buffer_size: given.buffer_size,
-            peer_user: given.peer_user,
-        }
+        v1::Memif { master: given.role == Role::Master, ..given.of.clone() }
     }
 
-    fn dpdk(&mut self, given: &Dpdk) -> v1::Dpdk {
+    fn dpdk(&mut self, given: &v1::Dpdk) -> v1::Dpdk {
         let name = dpdk_name(&given.device);
         if let Err(owner) = self.device_locks.lock(format!("dpdk {name}"), self.interface) {
             self.errors.add(
@@ -221,10 +187,10 @@ impl PortChecker<'_> {
                 "Use one port for each device; virtual devices differ in the number at the end of their name.",
             );
         }
-        v1::Dpdk { device: given.device.clone(), ring_size: given.ring_size }
+        given.clone()
     }
 
-    fn pcap(&mut self, given: &Pcap) -> v1::Pcap {
+    fn pcap(&mut self, given: &v1::Pcap) -> v1::Pcap {
         let path = format!("{}/pcap/output", self.path);
         if is_file(&given.output) {
             if file_name(&given.input) == file_name(&given.output) {
@@ -243,14 +209,13 @@ impl PortChecker<'_> {
                 );
             }
         }
-        v1::Pcap { input: given.input.clone(), output: given.output.clone() }
+        given.clone()
     }
 
     fn generator(&mut self, given: &Generator) -> Option<v1::Generator> {
         let path = format!("{}/generator", self.path);
-        // libyang has checked both; their type excludes zones.
-        let source = given.source.parse::<std::net::IpAddr>().ok()?;
-        let destination = given.destination.parse::<std::net::IpAddr>().ok()?;
+        let v1::Generator { frame, vlan, .. } = given.of;
+        let (source, destination) = (ip(&given.of.source)?, ip(&given.of.destination)?);
         if source.is_ipv4() != destination.is_ipv4() {
             self.errors.add(
                 format!("{path}/destination"),
@@ -259,15 +224,11 @@ impl PortChecker<'_> {
             );
         }
         // Ethernet 14, one tag 4, IPv6 40, UDP 8.
-        let least =
-            if destination.is_ipv6() { 62 } else { 42 } + if given.vlan > 0 { 4 } else { 0 };
-        if given.frame < least {
+        let least = if destination.is_ipv6() { 62 } else { 42 } + if vlan > 0 { 4 } else { 0 };
+        if frame < least {
             self.errors.add(
                 format!("{path}/frame"),
-                format!(
-                    "{} bytes are too few for the headers of a {destination} packet",
-                    given.frame
-                ),
+                format!("{frame} bytes are too few for the headers of a {destination} packet"),
                 format!("Use at least {least}."),
             );
         }
@@ -282,16 +243,7 @@ impl PortChecker<'_> {
                 ),
             }
         }
-        Some(v1::Generator {
-            frame: given.frame,
-            count: given.count,
-            rate: given.rate,
-            destination_mac,
-            source: ip_bytes(source),
-            destination: ip_bytes(destination),
-            destinations: given.destinations,
-            vlan: given.vlan,
-        })
+        Some(v1::Generator { destination_mac, ..given.of.clone() })
     }
 }
 

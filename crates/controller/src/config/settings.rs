@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
 use stoa_yang::Valid;
 use stoa_yang::error::{ValidationError, ValidationErrors, one};
+use stoa_yang::read;
+use yang5::data::{DataNodeRef, DataTree};
 
 use super::model::Model;
 
@@ -15,20 +15,14 @@ use super::model::Model;
 pub struct Settings<'a> {
     /// The modules of this tree.
     pub(crate) model: Model,
-    text: &'a str,
+    tree: &'a DataTree<'a>,
 }
 
-/// What modules of plugins can augment.
-#[derive(Deserialize)]
-struct Augmented {
-    #[serde(rename = "ietf-interfaces:interfaces", default)]
-    interfaces: Interfaces,
-}
-
-#[derive(Default, Deserialize)]
-struct Interfaces {
-    #[serde(default)]
-    interface: Vec<Map<String, Value>>,
+/// The entries of `ietf-interfaces`.
+fn interfaces<'a>(tree: &'a DataTree<'a>) -> impl Iterator<Item = DataNodeRef<'a>> {
+    let top = tree.reference().into_iter().flat_map(|first| first.inclusive_siblings());
+    let interfaces = top.filter(|node| read::member_name(node) == "ietf-interfaces:interfaces");
+    interfaces.flat_map(|node| node.children())
 }
 
 impl<'a> Settings<'a> {
@@ -36,9 +30,9 @@ impl<'a> Settings<'a> {
     ///
     /// # Errors
     /// When the model does not fit the YANG modules, which is a bug.
-    pub(crate) fn of(valid: &'a Valid) -> Result<Settings<'a>, Vec<ValidationError>> {
-        let model = serde_json::from_str(&valid.text).map_err(|error| bug(&error.to_string()))?;
-        Ok(Settings { model, text: &valid.text })
+    pub(crate) fn of(valid: &'a Valid<'a>) -> Result<Settings<'a>, Vec<ValidationError>> {
+        let model = read::tree(&valid.tree).map_err(|error| bug(&error.to_string()))?;
+        Ok(Settings { model, tree: &valid.tree })
     }
 
     /// What a module adds to the entries of `ietf-interfaces`, such as `example-filter:filter`, by the names of the
@@ -49,18 +43,14 @@ impl<'a> Settings<'a> {
         errors: &mut ValidationErrors,
     ) -> HashMap<String, T> {
         let mut found = HashMap::new();
-        let augmented = serde_json::from_str(self.text);
-        let Augmented { interfaces } = match augmented {
-            Ok(augmented) => augmented,
-            Err(error) => {
-                errors.add("/", bug_cause(&error.to_string()), BUG);
-                return found;
-            }
-        };
-        for mut entry in interfaces.interface {
-            let Some(Value::String(name)) = entry.remove("name") else { continue };
-            let Some(value) = entry.remove(member) else { continue };
-            match serde_json::from_value(value) {
+        for entry in interfaces(self.tree) {
+            let Some(name) = entry.list_keys().next().and_then(|key| key.value_canonical()) else {
+                continue;
+            };
+            let Some(value) = entry.children().find(|it| read::member_name(it) == member) else {
+                continue;
+            };
+            match read::node(&value) {
                 Ok(value) => drop(found.insert(name, value)),
                 Err(error) => {
                     let path = format!("{}/{member}", super::interface_path(&name));
@@ -84,27 +74,35 @@ fn bug(error: &str) -> Vec<ValidationError> {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+    use yang5::data::DataFormat;
+
     use super::*;
 
     #[derive(Debug, Deserialize, PartialEq)]
-    struct Filter {
-        limit: u8,
+    struct SubInterface {
+        parent: String,
     }
 
     #[test]
     fn members_of_interfaces_are_found_by_name() {
         let text = serde_json::json!({ "ietf-interfaces:interfaces": { "interface": [
-            { "name": "a", "type": "x", "enabled": true, "test:filter": { "limit": 3 } },
-            { "name": "b", "type": "x", "enabled": true },
-            { "name": "c", "type": "x", "enabled": true, "test:filter": { "limit": "many" } },
+            { "name": "a", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": { "null": {} } },
+            { "name": "a.1", "type": "iana-if-type:l2vlan",
+              "stoa-interfaces:sub-interface": { "parent": "a", "outer": { "vid": 1 } } },
         ] } });
-        let valid = Valid { text: text.to_string(), given: Vec::new() };
+        let given = stoa_yang::schema().parse(&text.to_string(), DataFormat::JSON).unwrap();
+        let valid = stoa_yang::schema().validate(&given).unwrap();
         let settings = Settings::of(&valid).unwrap();
-        let mut errors = ValidationErrors::default();
-        let found: HashMap<String, Filter> = settings.of_interfaces("test:filter", &mut errors);
-        assert_eq!(found, HashMap::from([("a".to_owned(), Filter { limit: 3 })]));
+        let (member, mut errors) = ("stoa-interfaces:sub-interface", ValidationErrors::default());
+        let found: HashMap<String, SubInterface> = settings.of_interfaces(member, &mut errors);
+        let expected = SubInterface { parent: "a".to_owned() };
+        assert_eq!(found, HashMap::from([("a.1".to_owned(), expected)]));
+        assert!(errors.is_empty());
+        let found: HashMap<String, u8> = settings.of_interfaces(member, &mut errors);
+        assert!(found.is_empty());
         let errors = errors.into_vec();
         assert_eq!(errors.len(), 1);
-        assert_eq!(errors[0].path, "/ietf-interfaces:interfaces/interface[name='c']/test:filter");
+        assert_eq!(errors[0].path, format!("{}/{member}", crate::config::interface_path("a.1")));
     }
 }

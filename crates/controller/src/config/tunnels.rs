@@ -3,18 +3,18 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use stoa_api::text::ip_bytes;
+use stoa_api::text::{ip, ip_text};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use crate::config::data_path::interface_path;
-use crate::config::model::{Encapsulation, Interface, Tunnel};
+use crate::config::model::Interface;
 use crate::config::others::Others;
 
-/// The desired tunnel of a port whose data path is `path`; `None` if an endpoint is not an address.
-pub fn desired(given: &Tunnel, path: &str, errors: &mut ValidationErrors) -> Option<v1::Tunnel> {
-    // libyang has checked both; their type excludes zones.
-    let (local, remote) = (given.local.parse().ok()?, given.remote.parse().ok()?);
+/// Checks the endpoints of the tunnel of a port whose data path is `path`.
+pub fn check_ends(given: &v1::Tunnel, path: &str, errors: &mut ValidationErrors) {
+    // libyang has checked that both are addresses.
+    let (Some(local), Some(remote)) = (ip(&given.local), ip(&given.remote)) else { return };
     let mut wrong = |leaf: &str, cause: String, fix: &str| {
         errors.add(format!("{path}/tunnel/{leaf}"), cause, fix);
     };
@@ -30,28 +30,19 @@ pub fn desired(given: &Tunnel, path: &str, errors: &mut ValidationErrors) -> Opt
         let cause = format!("{remote} is the local endpoint");
         wrong("remote", cause, "Use the address of the remote router.");
     }
-    let encapsulation = match given.encapsulation {
-        Encapsulation::Ip => v1::Encapsulation::IpInIp,
-        Encapsulation::Gre => v1::Encapsulation::Gre,
-    };
-    Some(v1::Tunnel {
-        local: ip_bytes(local),
-        remote: ip_bytes(remote),
-        encapsulation: encapsulation.into(),
-        hop_limit: given.hop_limit,
-    })
 }
 
-fn tunnel(interface: &Interface) -> Option<&Tunnel> {
+fn tunnel(interface: &Interface) -> Option<&v1::Tunnel> {
     interface.port.as_ref()?.tunnel.as_ref()
 }
 
 /// The VRFs and addresses of all interfaces.
-fn own_addresses(interfaces: &[Interface]) -> HashSet<(&str, &str)> {
+fn own_addresses(interfaces: &[Interface]) -> HashSet<(&str, IpAddr)> {
     let of_interface = interfaces.iter().flat_map(|interface| {
         let families = [&interface.ip4, &interface.ip6].into_iter().flatten();
         let addresses = families.flat_map(|family| &family.address);
-        addresses.map(|address| (interface.vrf.as_str(), address.ip.as_str()))
+        let parsed = addresses.filter_map(|address| address.ip.parse().ok());
+        parsed.map(|address| (interface.vrf.as_str(), address))
     });
     of_interface.collect()
 }
@@ -91,11 +82,12 @@ pub fn check(interfaces: &[Interface], others: &Others<'_>, errors: &mut Validat
                 );
             }
         }
-        let (vrf, local) = (interface.vrf.as_str(), given.local.as_str());
-        if !own.contains(&(vrf, local)) && !others.has_address(vrf, local) {
+        let vrf = interface.vrf.as_str();
+        let is_own = |local| own.contains(&(vrf, local));
+        if !ip(&given.local).is_some_and(is_own) && !others.has_address(vrf, &given.local) {
             errors.add(
                 format!("{here}/stoa-interfaces:port/tunnel/local"),
-                format!("no interface of the same VRF has the address {}", given.local),
+                format!("no interface of the same VRF has the address {}", ip_text(&given.local)),
                 "Set local to an address of this router, or add the address to an interface.",
             );
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use stoa_api::counters::{DROPS, INTERFACES};
 use stoa_api::text::mac_text;
 use stoa_api::v1;
 
@@ -40,32 +41,9 @@ pub(super) fn program(page: &mut Page<'_>, operational: Option<&OperationalState
 
 /// Interfaces.
 pub(super) fn interfaces(page: &mut Page<'_>, all: &[v1::InterfaceState]) -> fmt::Result {
-    type Of = fn(&v1::InterfaceState) -> u64;
-    let counters: [(&str, &str, &str, Of); 7] = [
-        ("interface_receive", "packets", "Packets received", |it| it.rx_packets),
-        ("interface_receive", "bytes", "Bytes received", |it| it.rx_bytes),
-        (
-            "interface_receive_drops",
-            "packets",
-            "Packets dropped after the interface received them",
-            |it| it.rx_drops,
-        ),
-        (
-            "interface_receive_missed",
-            "packets",
-            "Packets dropped by the device or its rings",
-            |it| it.rx_missed,
-        ),
-        ("interface_transmit", "packets", "Packets sent", |it| it.tx_packets),
-        ("interface_transmit", "bytes", "Bytes sent", |it| it.tx_bytes),
-        ("interface_transmit_drops", "packets", "Packets that the port did not accept", |it| {
-            it.tx_drops
-        }),
-    ];
-    for (name, unit, help, of) in counters {
-        let samples = all.iter().map(|it| ([("interface", it.name.as_str())], of(it)));
-        page.counters(name, unit, help, samples)?;
-    }
+    let mut by_name: Vec<_> = INTERFACES.iter().collect();
+    by_name.sort_by_key(|counter| counter.metric.map(|metric| metric.name));
+    page.table(by_name, all.iter(), |it| [("interface", it.name.as_str())])?;
     type Gauge = fn(&v1::InterfaceState) -> f64;
     let gauges: [(&str, &str, &str, Gauge); 4] = [
         ("interface_up", "", "Whether the interface is up", |it| one(it.up)),
@@ -112,8 +90,7 @@ pub(super) fn nodes(page: &mut Page<'_>, all: &[v1::NodeState]) -> fmt::Result {
 
 /// Drops by reason.
 pub(super) fn drops(page: &mut Page<'_>, all: &[v1::DropState]) -> fmt::Result {
-    let samples = all.iter().map(|it| ([("reason", it.reason.as_str())], it.packets));
-    page.counters("drop", "packets", "Packets dropped, by reason", samples)
+    page.table(DROPS, all.iter(), |it| [("reason", it.reason.as_str())])
 }
 
 /// The number of routes.

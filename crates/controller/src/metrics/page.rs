@@ -7,6 +7,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
+use stoa_api::counters::{Counter, Metric};
 
 /// Writes metric families.
 pub struct Page<'a>(DescriptorEncoder<'a>);
@@ -35,6 +36,21 @@ impl<'a> Page<'a> {
             self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
         for (labels, value) in samples {
             ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// The families of a table of counters, for its rows.
+    pub fn table<'r, T: 'static, L: EncodeLabelSet>(
+        &mut self,
+        table: impl IntoIterator<Item = &'static Counter<T>>,
+        rows: impl Iterator<Item = &'r T> + Clone,
+        labels: impl Fn(&'r T) -> L,
+    ) -> fmt::Result {
+        for counter in table {
+            let Some(Metric { name, unit, help }) = counter.metric else { continue };
+            let samples = rows.clone().map(|row| (labels(row), (counter.of)(row)));
+            self.counters(name, unit, help, samples)?;
         }
         Ok(())
     }

@@ -160,6 +160,25 @@ fn families_are_reported_once_and_explained() {
 }
 
 #[test]
+fn counters_are_as_recorded() {
+    let operational = Some(crate::recorded::sample());
+    let route_sources = Vec::new();
+    let text = text(Scrape {
+        operational,
+        learned: None,
+        route_sources,
+        processes: Vec::new(),
+        ..scrape()
+    });
+    let changing = ["stoa_build", "stoa_scrape_seconds"];
+    let kept = text.lines().filter(|line| !changing.iter().any(|name| line.contains(name)));
+    crate::recorded::compare(
+        "metrics.txt",
+        &kept.map(|line| format!("{line}\n")).collect::<String>(),
+    );
+}
+
+#[test]
 fn a_forwarder_that_is_down_is_a_metric() {
     let text = text(Scrape { operational: None, ..scrape() });
     assert!(text.contains("stoa_forwarder_up 0.0") && text.contains("stoa_build_info"), "{text}");

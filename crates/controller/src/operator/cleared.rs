@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use stoa_api::counters::INTERFACES;
 use stoa_api::v1;
 use stoa_api::v1::InterfaceState;
 use stoa_api::v1::forwarder_client::ForwarderClient;
@@ -21,12 +22,10 @@ struct Baseline {
     /// Start of the counters. Another start means new counters, to which the baseline does not apply.
     created_unix_s: u64,
     index: u32,
-    counters: [u64; COUNTERS],
+    /// Of the table [`INTERFACES`].
+    counters: Vec<u64>,
     cleared_unix_s: u64,
 }
-
-/// Number of counters of an interface.
-const COUNTERS: usize = 7;
 
 /// The cleared interfaces by name.
 #[derive(Debug, Default)]
@@ -41,8 +40,7 @@ impl Cleared {
         baselines.retain(|known, _| interfaces.iter().any(|it| it.name == *known));
         let mut cleared = 0;
         for interface in interfaces.iter().filter(|it| name.is_empty() || it.name == name) {
-            let mut counted = interface.clone();
-            let counters = counters(&mut counted).map(|counter| *counter);
+            let counters = INTERFACES.iter().map(|counter| (counter.of)(interface)).collect();
             let InterfaceState { created_unix_s, index, .. } = *interface;
             let baseline = Baseline { created_unix_s, index, counters, cleared_unix_s: now };
             baselines.insert(interface.name.clone(), baseline);
@@ -78,32 +76,18 @@ impl Cleared {
         }
         for interface in interfaces {
             let Some(baseline) = baselines.get(&interface.name) else { continue };
+            let counters = || INTERFACES.iter().zip(&baseline.counters);
             let is_same = baseline.index == interface.index
                 && baseline.created_unix_s == interface.created_unix_s
-                && counters(interface)
-                    .iter()
-                    .zip(baseline.counters)
-                    .all(|(now, then)| **now >= then);
+                && counters().all(|(counter, then)| (counter.of)(interface) >= *then);
             if is_same {
                 interface.cleared_unix_s = baseline.cleared_unix_s;
-                for (counter, then) in counters(interface).into_iter().zip(baseline.counters) {
-                    *counter -= then;
+                for (counter, then) in counters() {
+                    *(counter.of_mut)(interface) -= then;
                 }
             }
         }
     }
-}
-
-fn counters(interface: &mut InterfaceState) -> [&mut u64; COUNTERS] {
-    [
-        &mut interface.rx_packets,
-        &mut interface.rx_bytes,
-        &mut interface.tx_packets,
-        &mut interface.tx_bytes,
-        &mut interface.rx_drops,
-        &mut interface.rx_missed,
-        &mut interface.tx_drops,
-    ]
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! State of the forwarder: stoa-forwarder.
 
 use serde_json::{Map, Value, json};
+use stoa_api::counters::DROPS;
 use stoa_api::v1;
 
 use super::request::StateRequest;
-use crate::json::{list, number, object, text};
+use crate::json::{list, number, object, text, with_counters};
 use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
 
@@ -68,11 +69,8 @@ fn node(node: &v1::NodeState) -> Value {
 }
 
 fn drop(drop: &v1::DropState) -> Value {
-    object([
-        ("reason", text(&drop.reason)),
-        ("description", text(&drop.description)),
-        ("packets", number(drop.packets)),
-    ])
+    let reason = object([("reason", text(&drop.reason)), ("description", text(&drop.description))]);
+    with_counters(reason, DROPS, drop)
 }
 
 fn limit(limit: &v1::LimitState) -> Value {

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use stoa_api::counters::INTERFACES;
 use stoa_api::text::{ip_text, mac_text};
 use stoa_api::v1;
 
 use super::request::StateRequest;
 use crate::capability;
-use crate::json::{list, number, object, text};
+use crate::json::{list, object, text, with_counters};
 use crate::kernel_configuration::InterfaceSettings;
 use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
@@ -104,17 +105,8 @@ fn interface(state: &v1::InterfaceState, related: &Related<'_>) -> Value {
 }
 
 fn statistics(state: &v1::InterfaceState) -> Value {
-    object([
-        ("discontinuity-time", json!(date::of_unix_s(state.created_unix_s))),
-        ("in-octets", number(state.rx_bytes)),
-        // A 32-bit counter in ietf-interfaces, which wraps.
-        ("in-discards", json!(state.rx_drops as u32)),
-        ("out-octets", number(state.tx_bytes)),
-        ("out-discards", json!(state.tx_drops as u32)),
-        ("stoa-interfaces:in-pkts", number(state.rx_packets)),
-        ("stoa-interfaces:out-pkts", number(state.tx_packets)),
-        ("stoa-interfaces:in-missed", number(state.rx_missed)),
-    ])
+    let since = json!({ "discontinuity-time": date::of_unix_s(state.created_unix_s) });
+    with_counters(since, INTERFACES, state)
 }
 
 fn port(state: &v1::InterfaceState) -> Value {

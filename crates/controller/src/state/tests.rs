@@ -222,6 +222,13 @@ fn at(tree: &DataTree<'_>, path: &str) -> Option<String> {
 }
 
 #[test]
+fn counters_are_as_recorded() {
+    let tree = tree(&crate::recorded::sample(), &StateRequest::at("/")).unwrap();
+    let printed = tree.print_string(DataFormat::JSON, DataPrinterFlags::WITH_SIBLINGS).unwrap();
+    crate::recorded::compare("state.json", &printed);
+}
+
+#[test]
 fn state_fits_the_modules() {
     let tree = tree(&sample(), &everything()).unwrap();
     let wan = "/ietf-interfaces:interfaces/interface[name='wan']";

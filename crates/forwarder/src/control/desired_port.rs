@@ -126,7 +126,7 @@ fn tunnel(
         return None;
     }
     let encapsulation = match config.encapsulation() {
-        v1::Encapsulation::IpInIp => Encapsulation::Ip,
+        v1::Encapsulation::Ip => Encapsulation::Ip,
         v1::Encapsulation::Gre => Encapsulation::Gre,
     };
     let Ok(hop_limit) = u8::try_from(config.hop_limit) else {

@@ -59,7 +59,7 @@ impl ForwarderState {
         for tunnel in self.capabilities.tunnels.writer.all() {
             let Some(interface) = self.interface(tunnel.interface) else { continue };
             let encapsulation = match tunnel.encapsulation {
-                Encapsulation::Ip => v1::Encapsulation::IpInIp,
+                Encapsulation::Ip => v1::Encapsulation::Ip,
                 Encapsulation::Gre => v1::Encapsulation::Gre,
             };
             let message = v1::Tunnel {

@@ -4,10 +4,11 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
+use stoa_api::counters::BFD_SESSIONS;
 use stoa_api::text::ip_text;
 use stoa_api::v1::{BfdSessionState, InterfaceState, ListInterfacesRequest};
 
-use super::{count, duration, table, unix_s, write};
+use super::{columns, counts, duration, table, unix_s, with_counters, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
@@ -36,7 +37,7 @@ fn sessions(
 }
 
 fn to_table(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
-    let columns = [
+    let first = [
         "vrf",
         "interface",
         "neighbor",
@@ -46,9 +47,8 @@ fn to_table(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
         ">tx ms",
         ">rx ms",
         ">detection ms",
-        ">downs",
-        "reason",
     ];
+    let columns = columns(&first, BFD_SESSIONS, &["reason"]);
     let skip = usize::from(sessions(interfaces).all(|(interface, _)| interface.vrf.is_empty()));
     let mut table = table(&columns[skip..]);
     for (interface, session) in sessions(interfaces) {
@@ -64,10 +64,10 @@ fn to_table(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
             Cell::new(interval(session.tx_us.into())),
             Cell::new(interval(session.rx_us.into())),
             Cell::new(interval(session.detection_us)),
-            count(session.downs),
-            Cell::new(reason(session).unwrap_or("-")),
         ];
-        table.add_row(row.into_iter().skip(skip).collect::<Vec<_>>());
+        let row = row.into_iter().chain(counts(BFD_SESSIONS, session));
+        let row = row.chain([Cell::new(reason(session).unwrap_or("-"))]);
+        table.add_row(row.skip(skip).collect::<Vec<_>>());
     }
     table
 }
@@ -109,7 +109,7 @@ fn reason(session: &BfdSessionState) -> Option<&'static str> {
 
 fn json((interface, session): (&InterfaceState, &BfdSessionState)) -> Value {
     let some = |value: u32| (value > 0).then_some(value);
-    json!({
+    let state = json!({
         "interface": interface.name,
         "vrf": interface.vrf,
         "neighbor": ip_text(&session.address),
@@ -124,11 +124,9 @@ fn json((interface, session): (&InterfaceState, &BfdSessionState)) -> Value {
         "rx_interval_us": some(session.rx_us),
         "remote_multiplier": some(session.remote_multiplier),
         "detection_us": (session.tx_us > 0).then_some(session.detection_us),
-        "downs": session.downs,
-        "rx_packets": session.rx_packets,
-        "tx_packets": session.tx_packets,
-        "discriminator": session.discriminator,
-    })
+    });
+    let last = json!({ "discriminator": session.discriminator });
+    with_counters(state, BFD_SESSIONS, session, last)
 }
 
 #[cfg(test)]
@@ -185,5 +183,22 @@ mod tests {
             (&json!("detection time expired"), &json!(true))
         );
         assert!(to_table(&[interface("red", up)], 0).to_string().contains("red"));
+    }
+
+    #[test]
+    fn columns_and_members_have_their_names_and_order() {
+        let all = [interface("red", BfdSessionState::default())];
+        let table = to_table(&all, 0);
+        let object = sessions(&all).map(json).next().unwrap();
+        let (header, keys) = super::super::names(&table, &object);
+        assert_eq!(
+            header.join(", "),
+            "VRF, INTERFACE, NEIGHBOR, STATE, FOR, ROUTES, TX MS, RX MS, DETECTION MS, DOWNS, REASON"
+        );
+        assert_eq!(
+            keys.join(" "),
+            "interface vrf neighbor state remote_state changed_unix_s failed diagnostic remote_diagnostic reason \
+                    tx_interval_us rx_interval_us remote_multiplier detection_us downs rx_packets tx_packets discriminator"
+        );
     }
 }

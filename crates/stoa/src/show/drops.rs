@@ -4,9 +4,10 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
+use stoa_api::counters::DROPS;
 use stoa_api::v1::{DropState, ListDropsRequest};
 
-use super::{count, table, write};
+use super::{columns, counts, table, with_counters, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
@@ -30,19 +31,19 @@ pub async fn show(
 }
 
 fn to_table(drops: &[DropState], all: bool) -> Table {
-    let mut table = table(&["reason", ">packets", "meaning"]);
+    let mut table = table(&columns(&["reason"], DROPS, &["meaning"]));
     for drop in drops.iter().filter(|drop| drop.packets > 0 || all) {
-        table.add_row(vec![
-            Cell::new(&drop.reason),
-            count(drop.packets),
-            Cell::new(&drop.description),
-        ]);
+        let mut row = vec![Cell::new(&drop.reason)];
+        row.extend(counts(DROPS, drop));
+        row.push(Cell::new(&drop.description));
+        table.add_row(row);
     }
     table
 }
 
 fn json(drop: &DropState) -> Value {
-    json!({ "reason": drop.reason, "description": drop.description, "packets": drop.packets })
+    let reason = json!({ "reason": drop.reason, "description": drop.description });
+    with_counters(reason, DROPS, drop, json!({}))
 }
 
 #[cfg(test)]
@@ -60,5 +61,14 @@ mod tests {
         assert!(!to_table(&drops, false).to_string().contains("ttl-expired"));
         assert!(to_table(&drops, true).to_string().contains("ttl-expired"));
         assert_eq!(json(&drops[0])["packets"], 5);
+    }
+
+    #[test]
+    fn columns_and_members_have_their_names_and_order() {
+        let row = DropState::default();
+        let (table, object) = (to_table(std::slice::from_ref(&row), true), json(&row));
+        let (header, keys) = super::super::names(&table, &object);
+        assert_eq!(header.join(", "), "REASON, PACKETS, MEANING");
+        assert_eq!(keys.join(" "), "reason description packets");
     }
 }

@@ -4,10 +4,11 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
+use stoa_api::counters::INTERFACES;
 use stoa_api::text::mac_text;
 use stoa_api::v1::{Address, FamilyOptions, InterfaceState, ListInterfacesRequest, Tag};
 
-use super::{count, table, write};
+use super::{columns, count, counts, table, with_counters, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
@@ -24,19 +25,8 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
 }
 
 fn to_table(interfaces: &[InterfaceState]) -> Table {
-    let columns = [
-        "vrf",
-        "name",
-        "state",
-        "on",
-        "address",
-        ">mtu",
-        ">rx packets",
-        ">rx bytes",
-        ">tx packets",
-        ">tx bytes",
-        ">drops",
-    ];
+    let columns =
+        columns(&["vrf", "name", "state", "on", "address", ">mtu"], INTERFACES, &[">drops"]);
     // The column is shown only if there are VRFs.
     let skip = usize::from(interfaces.iter().all(|interface| interface.vrf.is_empty()));
     let mut table = table(&columns[skip..]);
@@ -50,13 +40,9 @@ fn to_table(interfaces: &[InterfaceState]) -> Table {
             Cell::new(on(interface)),
             Cell::new(if addresses.is_empty() { "-".to_owned() } else { addresses.join("\n") }),
             Cell::new(interface.mtu),
-            count(interface.rx_packets),
-            count(interface.rx_bytes),
-            count(interface.tx_packets),
-            count(interface.tx_bytes),
-            count(drops),
         ];
-        table.add_row(row.into_iter().skip(skip).collect::<Vec<_>>());
+        let row = row.into_iter().chain(counts(INTERFACES, interface)).chain([count(drops)]);
+        table.add_row(row.skip(skip).collect::<Vec<_>>());
     }
     table
 }
@@ -111,7 +97,7 @@ pub(super) fn json(interface: &InterfaceState) -> Value {
     let tag = |tag: &Option<Tag>| {
         tag.as_ref().map(|tag| json!({ "tpid": format!("{:#06x}", tag.tpid), "vid": tag.vid }))
     };
-    json!({
+    let state = json!({
         "name": interface.name,
         "index": interface.index,
         "driver": interface.driver,
@@ -125,13 +111,8 @@ pub(super) fn json(interface: &InterfaceState) -> Value {
         "mtu": interface.mtu,
         "address_states": interface.addresses.iter().map(|own| &own.state).collect::<Vec<_>>(),
         "addresses": interface.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "rx_packets": interface.rx_packets,
-        "rx_bytes": interface.rx_bytes,
-        "tx_packets": interface.tx_packets,
-        "tx_bytes": interface.tx_bytes,
-        "rx_drops": interface.rx_drops,
-        "rx_missed": interface.rx_missed,
-        "tx_drops": interface.tx_drops,
+    });
+    let last = json!({
         "detail": interface.detail,
         "rx_queues": interface.rx_queues,
         "tx_queues": interface.tx_queues,
@@ -143,7 +124,8 @@ pub(super) fn json(interface: &InterfaceState) -> Value {
         "created_unix_s": interface.created_unix_s,
         "changed_unix_s": interface.changed_unix_s,
         "cleared_unix_s": (interface.cleared_unix_s > 0).then_some(interface.cleared_unix_s),
-    })
+    });
+    with_counters(state, INTERFACES, interface, last)
 }
 
 /// An address, with its state if it is not preferred.
@@ -224,5 +206,22 @@ mod tests {
         let lines = fields.iter().map(line);
         assert_eq!(on(&port), format!("null{}", lines.collect::<String>()));
         assert_eq!(json(&port)["ip6_options"], Value::Object(fields));
+    }
+
+    #[test]
+    fn columns_and_members_have_their_names_and_order() {
+        let row = InterfaceState { vrf: "red".into(), ..InterfaceState::default() };
+        let (table, object) = (to_table(std::slice::from_ref(&row)), json(&row));
+        let (header, keys) = super::super::names(&table, &object);
+        assert_eq!(
+            header.join(", "),
+            "VRF, NAME, STATE, ON, ADDRESS, MTU, RX PACKETS, RX BYTES, TX PACKETS, TX BYTES, DROPS"
+        );
+        assert_eq!(
+            keys.join(" "),
+            "name index driver parent vrf outer inner enabled up mac mtu address_states addresses rx_packets rx_bytes \
+                    tx_packets tx_bytes rx_drops rx_missed tx_drops detail rx_queues tx_queues host_interface cross_connect \
+                    software_rss ip4_options ip6_options created_unix_s changed_unix_s cleared_unix_s"
+        );
     }
 }

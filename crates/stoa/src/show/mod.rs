@@ -33,6 +33,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table};
 use serde_json::{Value, json};
+use stoa_api::counters::{self, Counter};
 use stoa_api::v1::ValidationError;
 
 /// Prints one line or block to standard output.
@@ -51,11 +52,12 @@ pub fn errors(errors: &[ValidationError]) -> Value {
 }
 
 /// An empty table with a header. Columns whose name starts with ">" are aligned to the right.
-pub fn table(columns: &[&str]) -> Table {
+pub fn table<S: AsRef<str>>(columns: &[S]) -> Table {
     let mut table = Table::new();
     table.load_preset("     ──            ");
-    table.set_header(columns.iter().map(|name| name.trim_start_matches('>').to_uppercase()));
-    for (index, name) in columns.iter().enumerate() {
+    let names = columns.iter().map(AsRef::as_ref);
+    table.set_header(names.clone().map(|name| name.trim_start_matches('>').to_uppercase()));
+    for (index, name) in names.enumerate() {
         if let Some(column) = table.column_mut(index) {
             column.set_padding((0, 2));
             if name.starts_with('>') {
@@ -111,6 +113,29 @@ fn count(value: u64) -> Cell {
     Cell::new(number(value))
 }
 
+/// The columns of a table with counters: first, the columns before them; last, those after.
+fn columns<T>(first: &[&str], table: &'static [Counter<T>], last: &[&str]) -> Vec<String> {
+    let headings = counters::columns(table).filter_map(|counter| counter.column);
+    let headings = headings.map(|name| format!(">{name}"));
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    own(first).into_iter().chain(headings).chain(own(last)).collect()
+}
+
+/// The cells of the counters of a row.
+fn counts<T>(table: &'static [Counter<T>], row: &T) -> impl Iterator<Item = Cell> {
+    counters::columns(table).map(|counter| count((counter.of)(row)))
+}
+
+/// An object with the counters of a row, and then the members of another object.
+fn with_counters<T>(object: Value, table: &[Counter<T>], row: &T, last: Value) -> Value {
+    let counters = table.iter().map(|counter| (counter.key.to_owned(), (counter.of)(row).into()));
+    let members = |object: Value| match object {
+        Value::Object(members) => members,
+        _ => serde_json::Map::new(),
+    };
+    members(object).into_iter().chain(counters).chain(members(last)).collect()
+}
+
 /// The ratio of two numbers; `None` if the second is 0.
 #[allow(clippy::cast_precision_loss)] // shown with one digit
 fn ratio(numerator: u64, denominator: u64) -> Option<f64> {
@@ -120,6 +145,14 @@ fn ratio(numerator: u64, denominator: u64) -> Option<f64> {
 /// A ratio in a cell.
 fn ratio_cell(value: Option<f64>) -> Cell {
     Cell::new(value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}")))
+}
+
+/// The headings of a table, and the keys of an object, for tests.
+#[cfg(test)]
+fn names(table: &Table, object: &Value) -> (Vec<String>, Vec<String>) {
+    let header = table.header().map(|row| row.cell_iter().map(Cell::content).collect());
+    let keys = object.as_object().map(|members| members.keys().cloned().collect());
+    (header.unwrap_or_default(), keys.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
+use stoa_api::counters::PUNTS;
 use stoa_api::punts::Key;
 use stoa_api::v1::{ListPuntsReply, ListPuntsRequest, PuntState, PuntStreamState};
 
-use super::{count, table, write};
+use super::{columns, count, counts, table, with_counters, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
@@ -86,34 +87,33 @@ fn stream_json(stream: &PuntStreamState) -> Value {
 }
 
 fn to_table(punts: &[PuntState]) -> Table {
-    let mut table =
-        table(&["class", "interface", ">passed", ">dropped", ">limit/s", ">burst", "description"]);
+    let last = [">limit/s", ">burst", "description"];
+    let mut table = table(&columns(&["class", "interface"], PUNTS, &last));
     for punt in punts {
         let is_total = punt.interface.is_empty();
-        table.add_row(vec![
+        let mut row = vec![
             Cell::new(if is_total { punt.class.as_str() } else { "" }),
             Cell::new(if is_total { "all" } else { punt.interface.as_str() }),
-            count(punt.passed),
-            count(punt.dropped),
+        ];
+        row.extend(counts(PUNTS, punt));
+        row.extend([
             count(punt.rate.into()),
             if is_total { Cell::new("") } else { count(punt.burst.into()) },
             Cell::new(if is_total { punt.description.as_str() } else { "" }),
         ]);
+        table.add_row(row);
     }
     table
 }
 
 fn json(punt: &PuntState) -> Value {
-    json!({
+    let class = json!({
         "class": punt.class,
         "description": punt.description,
         "interface": punt.interface,
-        "passed": punt.passed,
-        "dropped": punt.dropped,
-        "rate": punt.rate,
-        "burst": punt.burst,
-        "urgent": punt.urgent,
-    })
+    });
+    let limits = json!({ "rate": punt.rate, "burst": punt.burst, "urgent": punt.urgent });
+    with_counters(class, PUNTS, punt, limits)
 }
 
 #[cfg(test)]
@@ -148,5 +148,17 @@ mod tests {
         assert!(text.contains("1,234") && text.contains("UDP port 500, UDP port 4500"), "{text}");
         let json = stream_json(&stream);
         assert_eq!((&json["punt_queue"], &json["subscribed"]), (&1234.into(), &false.into()));
+    }
+
+    #[test]
+    fn columns_and_members_have_their_names_and_order() {
+        let row = PuntState::default();
+        let (table, object) = (to_table(std::slice::from_ref(&row)), json(&row));
+        let (header, keys) = super::super::names(&table, &object);
+        assert_eq!(
+            header.join(", "),
+            "CLASS, INTERFACE, PASSED, DROPPED, LIMIT/S, BURST, DESCRIPTION"
+        );
+        assert_eq!(keys.join(" "), "class description interface passed dropped rate burst urgent");
     }
 }

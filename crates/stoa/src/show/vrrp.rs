@@ -4,10 +4,11 @@ use std::io::Write;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
+use stoa_api::counters::VIRTUAL_ROUTERS;
 use stoa_api::text::ip_text;
 use stoa_api::v1::{InterfaceState, ListInterfacesRequest, VirtualRouterState};
 
-use super::{count, duration, table, unix_s, write};
+use super::{columns, counts, duration, table, unix_s, with_counters, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
@@ -38,17 +39,8 @@ fn routers(
 }
 
 fn to_table(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
-    let columns = [
-        "vrf",
-        "interface",
-        ">vrid",
-        "address",
-        "state",
-        "for",
-        "priority",
-        "master",
-        ">transitions",
-    ];
+    let first = ["vrf", "interface", ">vrid", "address", "state", "for", "priority", "master"];
+    let columns = columns(&first, VIRTUAL_ROUTERS, &[]);
     let skip = usize::from(routers(interfaces).all(|(interface, _)| interface.vrf.is_empty()));
     let mut table = table(&columns[skip..]);
     for (interface, router) in routers(interfaces) {
@@ -62,9 +54,9 @@ fn to_table(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
             Cell::new(duration(now_unix_s.saturating_sub(router.changed_unix_s))),
             Cell::new(priority(router)),
             Cell::new(master(router)),
-            count(router.transitions),
         ];
-        table.add_row(row.into_iter().skip(skip).collect::<Vec<_>>());
+        let row = row.into_iter().chain(counts(VIRTUAL_ROUTERS, router));
+        table.add_row(row.skip(skip).collect::<Vec<_>>());
     }
     table
 }
@@ -92,7 +84,7 @@ fn master(router: &VirtualRouterState) -> String {
 fn json((interface, router): (&InterfaceState, &VirtualRouterState)) -> Value {
     let last_advertisement_source = (!router.last_advertisement_source.is_empty())
         .then(|| ip_text(&router.last_advertisement_source));
-    json!({
+    let state = json!({
         "interface": interface.name,
         "vrf": interface.vrf,
         "vrid": router.vrid,
@@ -106,14 +98,8 @@ fn json((interface, router): (&InterfaceState, &VirtualRouterState)) -> Value {
         "last_advertisement_source": last_advertisement_source,
         "event": router.event,
         "reason": router.reason,
-        "transitions": router.transitions,
-        "received": router.received,
-        "sent": router.sent,
-        "interval_errors": router.interval_errors,
-        "priority_zero_received": router.priority_zero_received,
-        "priority_zero_sent": router.priority_zero_sent,
-        "address_errors": router.address_errors,
-    })
+    });
+    with_counters(state, VIRTUAL_ROUTERS, router, json!({}))
 }
 
 #[cfg(test)]
@@ -160,6 +146,26 @@ mod tests {
         assert_eq!(
             (&shown[0]["last_advertisement_source"], &shown[0]["family"]),
             (&json!("192.0.2.3"), &json!(4))
+        );
+    }
+
+    #[test]
+    fn columns_and_members_have_their_names_and_order() {
+        let virtual_routers = vec![VirtualRouterState::default()];
+        let (vrf, name) = ("red".to_owned(), "lan".to_owned());
+        let all = [InterfaceState { name, vrf, virtual_routers, ..InterfaceState::default() }];
+        let table = to_table(&all, 0);
+        let object = routers(&all).map(json).next().unwrap();
+        let (header, keys) = super::super::names(&table, &object);
+        assert_eq!(
+            header.join(", "),
+            "VRF, INTERFACE, VRID, ADDRESS, STATE, FOR, PRIORITY, MASTER, TRANSITIONS"
+        );
+        assert_eq!(
+            keys.join(" "),
+            "interface vrf vrid family addresses state changed_unix_s owner priority configured_priority \
+                    last_advertisement_source event reason transitions received sent interval_errors priority_zero_received \
+                    priority_zero_sent address_errors"
         );
     }
 }

@@ -1,25 +1,19 @@
 //! Router advertisements and virtual routers: ietf-ipv6-router-advertisements, stoa-ip, ietf-vrrp.
 
-use ipnet::IpNet;
 use serde::Deserialize;
+use stoa_api::v1;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Advertisements {
     pub send_advertisements: bool,
-    pub max_rtr_adv_interval: u32,
+    #[serde(flatten)]
+    pub of: v1::RouterAdvertising,
     pub min_rtr_adv_interval: Option<u32>,
-    pub managed_flag: bool,
-    pub other_config_flag: bool,
-    pub link_mtu: u32,
-    pub reachable_time: u32,
-    pub retrans_timer: u32,
     pub cur_hop_limit: Option<u32>,
     pub default_lifetime: Option<u32>,
     #[serde(default)]
     pub prefix_list: PrefixList,
-    #[serde(rename = "stoa-ip:preference")]
-    pub preference: Preference,
     #[serde(rename = "stoa-ip:dns", default)]
     pub dns: Dns,
 }
@@ -33,24 +27,9 @@ pub struct PrefixList {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct AdvertisedPrefix {
-    pub prefix_spec: String,
     pub no_advertise: Option<serde_json::Value>,
-    #[serde(default)]
-    pub valid_lifetime: u32,
-    #[serde(default)]
-    pub on_link_flag: bool,
-    #[serde(default)]
-    pub preferred_lifetime: u32,
-    #[serde(default)]
-    pub autonomous_flag: bool,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Preference {
-    High,
-    Medium,
-    Low,
+    #[serde(flatten)]
+    pub of: v1::AdvertisedPrefix,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -65,11 +44,10 @@ pub struct Dns {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Discovery {
-    pub max_interval: u32,
+    #[serde(flatten)]
+    pub of: v1::RouterDiscovery,
     pub min_interval: Option<u32>,
     pub lifetime: Option<u32>,
-    pub broadcast: bool,
-    pub preference: i32,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -81,14 +59,10 @@ pub struct Vrrp {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct VirtualRouter {
-    pub vrid: u32,
+    #[serde(flatten)]
+    pub of: v1::VirtualRouter,
     pub version: String,
-    pub log_state_change: bool,
     pub preempt: Preempt,
-    pub priority: u32,
-    /// Version 3 only.
-    #[serde(default)]
-    pub accept_mode: bool,
     pub advertise_interval_sec: Option<u32>,
     pub advertise_interval_centi_sec: Option<u32>,
     #[serde(default)]
@@ -116,27 +90,13 @@ pub struct Track {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct TrackedNetworks {
-    pub network: Vec<TrackedNetwork>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct TrackedNetwork {
-    pub prefix: IpNet,
-    pub priority_decrement: u32,
+    pub network: Vec<v1::TrackedNetwork>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct TrackedInterfaces {
-    pub interface: Vec<TrackedInterface>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct TrackedInterface {
-    pub interface: String,
-    pub priority_decrement: u32,
+    pub interface: Vec<v1::TrackedInterface>,
 }
 
 #[derive(Debug, Default, Deserialize)]

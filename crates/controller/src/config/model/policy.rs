@@ -1,6 +1,7 @@
 //! Policy routing: stoa-policy.
 
 use serde::Deserialize;
+use stoa_api::v1;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -35,9 +36,8 @@ pub enum AddressFamily {
 pub struct RuleMatch {
     pub source_prefix: Option<String>,
     pub destination_prefix: Option<String>,
-    pub interface: Option<String>,
-    pub dscp: Option<u32>,
-    pub protocol: Option<u32>,
+    #[serde(flatten)]
+    pub of: v1::Rule,
     pub source_port: PortRange,
     pub destination_port: PortRange,
 }

@@ -1,0 +1,159 @@
+//! What capabilities count: a table for each kind of row. A line has all forms of a counter; `stoa show`, the
+//! operational state (RESTCONF, gNMI) and the metrics are made of it.
+
+use crate::v1;
+
+/// A counter of rows `T`.
+#[derive(Debug)]
+pub struct Counter<T> {
+    /// The field of the contract, and the key in `stoa show ... --json`.
+    pub key: &'static str,
+    /// The heading of its column in `stoa show`, in lower case.
+    pub column: Option<&'static str>,
+    /// Its leaf in the operational state.
+    pub leaf: Option<Leaf>,
+    /// Its metric.
+    pub metric: Option<Metric>,
+    /// The value of a row.
+    pub of: fn(&T) -> u64,
+    /// The value of a row, to change it.
+    pub of_mut: fn(&mut T) -> &mut u64,
+}
+
+/// A leaf of a YANG module, by its name in RFC 7951 encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaf {
+    /// A `counter64`.
+    Long(&'static str),
+    /// A `counter32`, which wraps.
+    Short(&'static str),
+}
+
+/// A metric, which becomes `stoa_NAME_UNIT_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// What it counts, for its readers.
+    pub help: &'static str,
+}
+
+/// The columns of a table, aligned to the right.
+pub fn columns<T>(counters: &'static [Counter<T>]) -> impl Iterator<Item = &'static Counter<T>> {
+    counters.iter().filter(|counter| counter.column.is_some())
+}
+
+/// Tables of counters: the field, then its column, leaf and metric where it has them.
+macro_rules! counters {
+    ($($(#[$doc:meta])* $table:ident: $row:ident {
+        $($field:ident {
+            $(column $column:literal)?
+            $(leaf $size:ident $leaf:literal)?
+            $(metric $name:literal $unit:literal $help:literal)?
+        })*
+    })*) => {$(
+        $(#[$doc])*
+        pub const $table: &[Counter<v1::$row>] = &[$(Counter {
+            key: stringify!($field),
+            column: counters!(@some $($column)?),
+            leaf: counters!(@some $(Leaf::$size($leaf))?),
+            metric: counters!(@some $(Metric { name: $name, unit: $unit, help: $help })?),
+            of: |row| row.$field,
+            of_mut: |row| &mut row.$field,
+        }),*];
+    )*};
+    (@some) => { None };
+    (@some $value:expr) => { Some($value) };
+}
+
+counters! {
+    /// Interfaces. Metrics are in the order of their names.
+    INTERFACES: InterfaceState {
+        rx_packets {
+            column "rx packets"
+            leaf Long "stoa-interfaces:in-pkts"
+            metric "interface_receive" "packets" "Packets received"
+        }
+        rx_bytes {
+            column "rx bytes"
+            leaf Long "in-octets"
+            metric "interface_receive" "bytes" "Bytes received"
+        }
+        tx_packets {
+            column "tx packets"
+            leaf Long "stoa-interfaces:out-pkts"
+            metric "interface_transmit" "packets" "Packets sent"
+        }
+        tx_bytes {
+            column "tx bytes"
+            leaf Long "out-octets"
+            metric "interface_transmit" "bytes" "Bytes sent"
+        }
+        rx_drops {
+            leaf Short "in-discards"
+            metric "interface_receive_drops" "packets" "Packets dropped after the interface received them"
+        }
+        rx_missed {
+            leaf Long "stoa-interfaces:in-missed"
+            metric "interface_receive_missed" "packets" "Packets dropped by the device or its rings"
+        }
+        tx_drops {
+            leaf Short "out-discards"
+            metric "interface_transmit_drops" "packets" "Packets that the port did not accept"
+        }
+    }
+    /// BFD sessions.
+    BFD_SESSIONS: BfdSessionState {
+        downs { column "downs" leaf Long "session-down-count" }
+        rx_packets { leaf Long "receive-packet-count" }
+        tx_packets { leaf Long "send-packet-count" }
+    }
+    /// Virtual routers.
+    VIRTUAL_ROUTERS: VirtualRouterState {
+        transitions { column "transitions" leaf Short "master-transitions" }
+        received { leaf Long "advertisement-rcvd" }
+        sent { leaf Long "advertisement-sent" }
+        interval_errors { leaf Long "interval-errors" }
+        priority_zero_received { leaf Long "priority-zero-pkts-rcvd" }
+        priority_zero_sent { leaf Long "priority-zero-pkts-sent" }
+        address_errors { leaf Long "address-list-errors" }
+    }
+    /// Classes of punted packets, of all interfaces together and of each.
+    PUNTS: PuntState {
+        passed {
+            column "passed"
+            leaf Long "passed"
+            metric "punt_passed" "packets" "Packets that passed the control-plane policer, by class"
+        }
+        dropped {
+            column "dropped"
+            leaf Long "dropped"
+            metric "punt_dropped" "packets" "Packets that the control-plane policer dropped, by class"
+        }
+    }
+    /// Drop reasons.
+    DROPS: DropState {
+        packets {
+            column "packets"
+            leaf Long "packets"
+            metric "drop" "packets" "Packets dropped, by reason"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_all_forms() {
+        let [rx_packets, ..] = INTERFACES else { panic!("counters") };
+        let row = v1::InterfaceState { rx_packets: 7, ..v1::InterfaceState::default() };
+        assert_eq!((rx_packets.key, (rx_packets.of)(&row)), ("rx_packets", 7));
+        assert_eq!(rx_packets.leaf, Some(Leaf::Long("stoa-interfaces:in-pkts")));
+        let columns: Vec<_> = columns(INTERFACES).filter_map(|counter| counter.column).collect();
+        assert_eq!(columns, ["rx packets", "rx bytes", "tx packets", "tx bytes"]);
+    }
+}
