@@ -117,6 +117,11 @@ fn line_of(words: &[String]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
+fn active(words: &[String]) -> Failure {
+    let line = line_of(words);
+    Failure::Words(format!("`{line}` is not deactivated: `show deactivated` lists what is"))
+}
+
 fn exists(words: &[String]) -> Failure {
     Failure::Words(format!("`{}` exists: delete it first", line_of(words)))
 }
@@ -200,19 +205,20 @@ impl Session {
     pub async fn activate(&mut self, words: &[String]) -> Result<(), Failure> {
         let (path, target) = (words::to_delete(words)?, words::parse(words)?);
         let tree = self.tree(Which::Store(Store::Candidate)).await?;
-        if find(&tree, &path) {
-            return Err(exists(&target.words));
-        }
         let part = words::parse(&entry(INACTIVE, &line_of(&target.words), &[]))?.path;
+        if find(&tree, &path) {
+            // Without a deactivated part beside it, "delete it first" would be bad advice.
+            return Err(match find(&tree, &part) {
+                true => exists(&target.words),
+                false => active(&target.words),
+            });
+        }
         let kept = match find(&tree, &part) {
             true => tree.find_path(&format!("{part}/inactive-lines")).ok(),
             false => None,
         };
         let lines = kept.and_then(|leaf| leaf.value_canonical());
-        let lines = lines.ok_or_else(|| {
-            let line = line_of(&target.words);
-            Failure::Words(format!("`{line}` is not deactivated: `show deactivated` lists what is"))
-        })?;
+        let lines = lines.ok_or_else(|| active(&target.words))?;
         let node = canonical(&target, &path).unwrap_or_else(|| target.words.clone());
         let mut edits = vec![Edit::Delete(part)];
         for rest in below(&lines, &node)? {

@@ -329,6 +329,9 @@ impl Operator for Service {
         request: Request<v1::ProbeRequest>,
     ) -> Result<Response<Self::ProbeStream>, Status> {
         let request = request.into_inner();
+        if request.vrf == "all" {
+            return Err(Status::invalid_argument("a packet takes the routes of one VRF: name it"));
+        }
         self.check_vrf(&request.vrf)?;
         self.probes.start(&self.connection, request).await.map(Response::new)
     }

@@ -173,10 +173,12 @@ fn best(interface: &v1::InterfaceState, destination: IpAddr, gateway: IpAddr) ->
     let candidates = usable.filter_map(|it| {
         let ip = text::ip(&it.address)?;
         let is_same = ip.is_ipv4() == destination.is_ipv4();
-        let is_right = is_same && is_link_local(ip) == is_link_local(destination);
+        let is_right = is_same && (!is_link_local(ip) || is_link_local(destination));
         is_right.then(|| IpNet::new(ip, it.prefix_length as u8).ok()).flatten()
     });
-    let candidates: Vec<IpNet> = candidates.collect();
+    let mut candidates: Vec<IpNet> = candidates.collect();
+    // Global addresses reach a link-local destination, too; the interface may not list its own link-local one.
+    candidates.sort_by_key(|net| is_link_local(net.addr()) != is_link_local(destination));
     let near = candidates.iter().find(|net| net.contains(&gateway));
     near.or(candidates.first()).map(IpNet::addr)
 }
@@ -286,6 +288,9 @@ mod tests {
         let near = query("fe80::9");
         assert!(chosen(&near, None).unwrap_err().contains("name its interface"));
         assert_eq!(chosen(&Query { interface: "lan", ..near }, None), is("fe80::1", "lan"));
+        let global = vec![interface("wan", "", &["2001:db8:7::1/64"])];
+        let origin = choose(&Query { interface: "wan", ..near }, &global, None).unwrap();
+        assert_eq!(origin.source.to_string(), "2001:db8:7::1", "its link-local one is not listed");
     }
 
     #[test]

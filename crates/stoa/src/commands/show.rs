@@ -85,7 +85,7 @@ enum Topic {
     },
     /// Route sources: sessions with routing daemons, and how many routes each has imported
     RouteSources,
-    /// Compare controller and forwarder: the tables of all capabilities that change without a commit
+    /// Compare controller and forwarder: what the forwarder holds with what the controller desires
     Audit,
     /// Policy routing rules: match, action and hits
     Rules,
