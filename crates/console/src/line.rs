@@ -43,8 +43,8 @@ pub fn split(line: &str) -> Result<Vec<String>, char> {
     quote.map_or(Ok(words), Err)
 }
 
-/// The statements of a text, each with the number of its first line, from 1: a line, and those that follow while a quote
-/// is open. A line that begins with `#` is one of its own. A quote that nothing closes takes the rest.
+/// The statements of a text, each with the number of its first line, from 1: a line, and those that follow while a
+/// quote is open. A line that begins with `#` is one of its own. A quote that nothing closes takes the rest.
 pub fn statements(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let (mut rest, mut number) = (text, 1);
     std::iter::from_fn(move || {
