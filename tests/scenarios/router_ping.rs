@@ -1,8 +1,10 @@
 //! `stoa ping` and `stoa traceroute`: echo requests from the router's own addresses, with and without host interfaces,
 //! in a VRF, to a host, through a host that forwards, and to nobody. Linux's own ping goes on working beside them.
 
+use std::time::Duration;
+
 use serde_json::Value;
-use stoa_lab::{Configuration, NextHop, Result, Tool};
+use stoa_lab::{Configuration, NextHop, Result, Tool, wait_until};
 use stoa_scenarios::{Scenario, run_ping, side};
 
 /// Networks 1 and 2 in the default VRF, 3 in VRF red. Behind host-b is a network that it cannot reach.
@@ -19,6 +21,15 @@ fn begin() -> Result<Scenario> {
     namespace.sysctl("ipv4/icmp_ratelimit", "0")?;
     let behind = ["route", "add", "unreachable", "203.0.113.0/24"];
     scenario.host("host-b").command(Tool::IP)?.args(behind).run()?.ok()?;
+    // Addresses are no sources before the detection of duplicates has ended.
+    for (name, vrf) in [("host-a", "default"), ("host-b", "default"), ("red-a", "red")] {
+        let to = scenario.host(name).address(true)?.to_string();
+        let words = ["ping", &to, "-c", "1", "--timeout", "1", "--vrf", vrf];
+        wait_until(&format!("{name} answers"), Duration::from_secs(30), || {
+            let output = scenario.router.call(&words).map_err(|error| error.to_string())?;
+            if output.status.success() { Ok(()) } else { Err(output.stderr) }
+        })?;
+    }
     Ok(scenario)
 }
 
@@ -113,14 +124,9 @@ fn a_trace_names_the_routers_on_the_way() -> Result<()> {
     let b = scenario.host("host-b").address(false)?.to_string();
     let path = scenario.router.call(&["traceroute", "203.0.113.9", "--timeout", "5"])?;
     let lines: Vec<&str> = path.stdout.lines().collect();
-    assert_eq!(lines.len(), 3, "{}{}", path.stdout, path.stderr);
-    assert!(
-        lines[1].starts_with(&format!("  1  {b}  ")) && !lines[1].contains('('),
-        "{}",
-        lines[1]
-    );
-    assert!(lines[2].starts_with(&format!("  2  {b}  ")), "{}", lines[2]);
-    assert_eq!(lines[2].matches("(host unreachable)").count(), 3, "{}", lines[2]);
+    assert_eq!(lines.len(), 2, "{}{}", path.stdout, path.stderr);
+    assert!(lines[1].starts_with(&format!("  1  {b}  ")), "{}", lines[1]);
+    assert_eq!(lines[1].matches("(host unreachable)").count(), 3, "{}", lines[1]);
     for six in [false, true] {
         let to = scenario.host("host-a").address(six)?.to_string();
         let path = scenario.router.json(&["traceroute", &to, "-c", "1", "--json"])?;

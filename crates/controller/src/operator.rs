@@ -328,9 +328,15 @@ impl Operator for Service {
         &self,
         request: Request<v1::ProbeRequest>,
     ) -> Result<Response<Self::ProbeStream>, Status> {
-        let request = request.into_inner();
-        if request.vrf == "all" {
-            return Err(Status::invalid_argument("a packet takes the routes of one VRF: name it"));
+        let mut request = request.into_inner();
+        match request.vrf.as_str() {
+            "default" => request.vrf.clear(),
+            "all" => {
+                return Err(Status::invalid_argument(
+                    "name one VRF: a packet uses the routes of one",
+                ));
+            }
+            _ => {}
         }
         self.check_vrf(&request.vrf)?;
         self.probes.start(&self.connection, request).await.map(Response::new)

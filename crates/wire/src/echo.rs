@@ -59,7 +59,7 @@ pub fn of_icmp4(message: &icmp4::View<'_>) -> Option<Answer> {
         mtu: message.next_hop_mtu().map(u32::from),
         destination: packet.destination.into(),
     };
-    (is_first && is_request).then(|| Answer {
+    (is_first && is_request).then_some(Answer {
         identifier: request.high.get(),
         sequence: request.low.get(),
         kind,
@@ -93,7 +93,7 @@ pub fn of_icmp6(message: &icmp6::View<'_>) -> Option<Answer> {
         mtu: message.mtu(),
         destination: packet.destination.into(),
     };
-    is_request.then(|| Answer { identifier: (word >> 16) as u16, sequence: word as u16, kind })
+    is_request.then_some(Answer { identifier: (word >> 16) as u16, sequence: word as u16, kind })
 }
 
 fn reply(echo: icmp4::Echo<'_>) -> Answer {

@@ -71,7 +71,7 @@ fn without_module(node: &DataNodeRef<'_>, identity: String) -> String {
 }
 
 /// Whether a node has a value, or presence.
-fn has_content(node: &DataNodeRef<'_>) -> bool {
+pub fn has_content(node: &DataNodeRef<'_>) -> bool {
     !node.schema().is_np_container() || node.children().any(|child| has_content(&child))
 }
 

@@ -47,9 +47,10 @@ impl<'a> Settings<'a> {
             let Some(name) = entry.list_keys().next().and_then(|key| key.value_canonical()) else {
                 continue;
             };
-            let Some(value) = entry.children().find(|it| read::member_name(it) == member) else {
-                continue;
-            };
+            // The validation adds empty containers without presence, which nobody has set.
+            let is_given =
+                |it: &DataNodeRef<'_>| read::member_name(it) == member && read::has_content(it);
+            let Some(value) = entry.children().find(is_given) else { continue };
             match read::node(&value) {
                 Ok(value) => drop(found.insert(name, value)),
                 Err(error) => {
@@ -99,6 +100,9 @@ mod tests {
         let expected = SubInterface { parent: "a".to_owned() };
         assert_eq!(found, HashMap::from([("a.1".to_owned(), expected)]));
         assert!(errors.is_empty());
+        let empty: HashMap<String, serde_json::Value> =
+            settings.of_interfaces("stoa-bfd:bfd", &mut errors);
+        assert_eq!(empty, HashMap::new(), "nothing of it is set");
         let found: HashMap<String, u8> = settings.of_interfaces(member, &mut errors);
         assert!(found.is_empty());
         let errors = errors.into_vec();
