@@ -25,7 +25,7 @@ use crate::datastore::{Author, Client, Datastore, Refusal};
 use crate::filter;
 use crate::learned::Learned;
 use crate::merged_routes::MergedRoutes;
-use crate::probe::Probes;
+use crate::probe::{Probes, one_vrf};
 use crate::rib;
 use crate::supervise;
 use crate::{metrics, state};
@@ -329,15 +329,7 @@ impl Operator for Service {
         request: Request<v1::ProbeRequest>,
     ) -> Result<Response<Self::ProbeStream>, Status> {
         let mut request = request.into_inner();
-        match request.vrf.as_str() {
-            "default" => request.vrf.clear(),
-            "all" => {
-                return Err(Status::invalid_argument(
-                    "name one VRF: a packet uses the routes of one",
-                ));
-            }
-            _ => {}
-        }
+        request.vrf = one_vrf(request.vrf)?;
         self.check_vrf(&request.vrf)?;
         self.probes.start(&self.connection, request).await.map(Response::new)
     }

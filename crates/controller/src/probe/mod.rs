@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
+pub(crate) use self::origin::one_vrf;
 use self::origin::{Origin, Query};
 use self::packet::{Arrival, Request};
 use self::series::{Series, Step};

@@ -31,6 +31,15 @@ pub(super) struct Origin {
     pub(super) mtu: Option<(String, u32)>,
 }
 
+/// The VRF of a request: "default" is the default one, and a packet uses the routes of one.
+pub(crate) fn one_vrf(name: String) -> Result<String, Status> {
+    match name.as_str() {
+        "default" => Ok(String::new()),
+        "all" => Err(Status::invalid_argument("a packet uses the routes of one VRF: name it")),
+        _ => Ok(name),
+    }
+}
+
 /// Whether the route to an address decides about its source.
 pub(super) fn needs_route(destination: IpAddr) -> bool {
     !is_link_local(destination)
