@@ -161,7 +161,7 @@ mod tests {
                 );
                 parse(&split(&shown).unwrap()).is_ok()
             };
-            assert!(places.iter().any(|place| exists(place)), "{usual}: {here}");
+            assert!(places.iter().any(exists), "{usual}: {here}");
         }
     }
 }
