@@ -36,7 +36,7 @@ test("stale routes are counted, with the time that they have", () => {
   ]);
 });
 
-test("rules are told in words", () => {
+test("rules are shown in words", () => {
   const rule = { vrf: "default", "address-family": "ipv4" as const, priority: 100 };
   const match = { "source-prefix": "10.0.0.0/8", protocol: 17, "destination-port": { "lower-port": 53, "upper-port": 53 }, dscp: 0 };
   assert.deepEqual(conditions({ ...rule, match }), ["from 10.0.0.0/8", "DSCP 0", "UDP", "destination port 53"]);

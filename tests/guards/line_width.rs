@@ -8,7 +8,8 @@ use crate::root;
 const WIDTH: usize = 120;
 
 /// Folders of files that are not ours or not sources.
-const SKIPPED: [&str; 6] = ["target", "node_modules", "dist", "corpus", "artifacts", "standard"];
+const SKIPPED: [&str; 7] =
+    ["target", "node_modules", "dist", "dist-test", "corpus", "artifacts", "standard"];
 
 /// How a file's comments start.
 #[derive(Clone, Copy)]

@@ -24,11 +24,12 @@ const SEARCHED: [&str; 10] = [
     "tests",
     "yang",
 ];
-const OMITTED: [&str; 8] = [
+const OMITTED: [&str; 9] = [
     "docs/dev",
     "tests/guards",
     "yang/standard",
     "dashboard/dist",
+    "dashboard/dist-test",
     "dashboard/node_modules",
     "fuzz/corpus",
     "fuzz/target",

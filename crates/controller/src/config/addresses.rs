@@ -63,7 +63,7 @@ impl Addressing {
         self.vrf_of.get(interface).map_or("", String::as_str)
     }
 
-    /// Removes what an interface has added. `false`: it cannot be told what others have added besides.
+    /// Removes what an interface has added. `false`: what others have added besides is not known.
     pub fn remove(&mut self, interface: &v1::Interface) -> bool {
         let name = &interface.name;
         for (six, family) in [(false, &interface.ip4), (true, &interface.ip6)] {
