@@ -69,6 +69,39 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Workers.
+    WORKERS: WorkerState {
+        loops { leaf Long "loops" metric "worker_loops" "" "Iterations of the main loop of a worker" }
+        sleeps { leaf Long "sleeps" metric "worker_sleeps" "" "Sleeps of a worker" }
+        packets {
+            leaf Long "packets"
+            metric "worker_receive" "packets" "Packets that a worker received"
+        }
+        handed_out {
+            leaf Long "handed-out"
+            metric "worker_handed_out" "packets" "Packets sent to other workers"
+        }
+        handed_in {
+            leaf Long "handed-in"
+            metric "worker_handed_in" "packets" "Packets received from other workers"
+        }
+        cross_node {
+            leaf Long "cross-node"
+            metric "worker_cross_node" "packets" "Packets received from another NUMA node, each with a copy"
+        }
+    }
+    /// Graph nodes, by worker.
+    NODES: NodeState {
+        calls {
+            leaf Long "calls"
+            metric "node" "vectors" "Calls of a node, each with a vector of packets"
+        }
+        packets { leaf Long "packets" metric "node" "packets" "Packets that a node processed" }
+        cycles {
+            leaf Long "cycles"
+            metric "node" "cycles" "Cycles of the time stamp counter that a node used"
+        }
+    }
     /// Interfaces. Metrics are in the order of their names.
     INTERFACES: InterfaceState {
         rx_packets {

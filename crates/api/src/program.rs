@@ -12,15 +12,15 @@ const DELETED: &[u8] = b" (deleted)";
 
 /// Whether another file is in the place of this program's file: Stoa was upgraded since this process started.
 pub fn is_replaced() -> bool {
-    is_other(RUNNING).unwrap_or(false)
+    is_other().unwrap_or(false)
 }
 
-fn is_other(link: &str) -> std::io::Result<bool> {
-    let path = std::fs::read_link(link)?;
+fn is_other() -> std::io::Result<bool> {
+    let path = std::fs::read_link(RUNNING)?;
     let bytes = path.as_os_str().as_bytes();
     let path = Path::new(OsStr::from_bytes(bytes.strip_suffix(DELETED).unwrap_or(bytes)));
     // The link leads to the file of the process even after its deletion.
-    let running = std::fs::metadata(link)?;
+    let running = std::fs::metadata(RUNNING)?;
     let is_other = |present: std::fs::Metadata| {
         (running.dev(), running.ino()) != (present.dev(), present.ino())
     };

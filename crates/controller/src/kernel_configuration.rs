@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use stoa_api::text::{ip, ip_bytes};
+use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 use crate::config::host_addresses::{
     is_link_local, not_a_host, not_in_subnet, subnet_router_anycast,
 };
-use crate::prefix::prefix_to_proto;
+use crate::prefix::{net_from_proto, prefix_to_proto};
 use crate::rib::Routes;
 
 /// Maximum rules of one VRF and family, a limit of the forwarder.
@@ -72,7 +72,7 @@ impl Taken {
         for interface in &desired.interfaces {
             for family in [&interface.ip4, &interface.ip6].into_iter().flatten() {
                 let nets = family.enabled.then_some(&family.addresses).into_iter().flatten();
-                for net in nets.filter_map(net_of) {
+                for net in nets.filter_map(net_from_proto) {
                     taken.add(&interface.vrf, &interface.name, net);
                 }
             }
@@ -90,10 +90,6 @@ impl Taken {
             self.subnets.insert((vrf.to_owned(), net.trunc()), interface.to_owned());
         }
     }
-}
-
-fn net_of(address: &v1::Address) -> Option<IpNet> {
-    IpNet::new(ip(&address.address)?, u8::try_from(address.prefix_length).ok()?).ok()
 }
 
 impl KernelConfiguration {
@@ -259,7 +255,7 @@ fn is_near(interface: &v1::Interface, ip: IpAddr) -> bool {
     let family = if ip.is_ipv6() { &interface.ip6 } else { &interface.ip4 };
     let Some(family) = family.as_ref().filter(|family| family.enabled) else { return false };
     let link_local = ip.is_ipv6() && is_link_local(ip);
-    link_local || family.addresses.iter().filter_map(net_of).any(|net| net.contains(&ip))
+    link_local || family.addresses.iter().filter_map(net_from_proto).any(|net| net.contains(&ip))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub mod operator;
 mod policy;
 mod prefix;
 pub mod privileges;
-pub mod probe;
+mod probe;
 pub mod punt_stream;
 mod punts;
 pub mod recent;

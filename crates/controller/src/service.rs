@@ -7,7 +7,6 @@ use std::time::Duration;
 use stoa_api::unix;
 use stoa_api::v1::operator_server::OperatorServer;
 use stoa_warm_restart::Regions;
-use stoa_warm_restart::probe::Journal;
 use stoa_yang::error::ValidationError;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_stream::wrappers::UnixListenerStream;
@@ -157,7 +156,7 @@ pub async fn run<T>(
 
 /// Starts the capabilities, with state of an earlier controller: docs/dev/warm-restart.md.
 fn start_capabilities() -> Result<Regions, Error> {
-    let mut regions = stoa_warm_restart::regions().with_journal(Journal::of("controller")?);
+    let mut regions = stoa_warm_restart::regions();
     list::start(&mut capability::Start::new(&mut regions)).map_err(Error::Capability)?;
     Ok(regions)
 }

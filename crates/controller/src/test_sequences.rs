@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use stoa_warm_restart::probe::{Counting, ENTRIES};
+use stoa_warm_restart::probe::{Counting, ENTRIES, Journal};
 
 use crate::capability::{Capability, Start, StartFailure};
 
@@ -21,7 +21,7 @@ impl Capability for TestSequences {
     }
 
     fn start(&self, start: &mut Start<'_>) -> Result<(), StartFailure> {
-        let Some(journal) = start.journal() else { return Ok(()) };
+        let Some(journal) = Journal::of("controller")? else { return Ok(()) };
         let counting = Counting::start(start.open(ENTRIES)?, journal)?;
         *self.counting.lock().unwrap_or_else(PoisonError::into_inner) = Some(counting);
         Ok(())

@@ -3,12 +3,13 @@
 use std::fmt;
 
 use serde_json::{Map, Value, json};
+use stoa_api::counters::WORKERS;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use crate::capability::{Capability, Facts, Page, Settings, Translated};
 use crate::config::model::Workers;
-use crate::json::{list, number, object, text};
+use crate::json::{list, object, text, with_counters};
 
 const PATH: &str = "/stoa-system:system/workers";
 
@@ -38,22 +39,7 @@ impl Capability for WorkerThreads {
 
     fn metrics(&self, facts: &Facts<'_>, page: &mut Page<'_>) -> fmt::Result {
         let all = facts.workers.unwrap_or_default();
-        type Of = fn(&v1::WorkerState) -> u64;
-        const CROSS_NODE: &str = "Packets received from another NUMA node, each with a copy";
-        let counters: [(&str, &str, &str, Of); 6] = [
-            ("worker_loops", "", "Iterations of the main loop of a worker", |it| it.loops),
-            ("worker_sleeps", "", "Sleeps of a worker", |it| it.sleeps),
-            ("worker_receive", "packets", "Packets that a worker received", |it| it.packets),
-            ("worker_handed_out", "packets", "Packets sent to other workers", |it| it.handed_out),
-            ("worker_handed_in", "packets", "Packets received from other workers", |it| {
-                it.handed_in
-            }),
-            ("worker_cross_node", "packets", CROSS_NODE, |it| it.cross_node),
-        ];
-        for (name, unit, help, of) in counters {
-            let samples = all.iter().map(|it| ([("worker", it.index.to_string())], of(it)));
-            page.counters(name, unit, help, samples)?;
-        }
+        page.table(WORKERS, all.iter(), |it| [("worker", it.index.to_string())])?;
         let busy = all.iter().map(|it| ([("worker", it.index.to_string())], it.busy));
         let help = "Share of the last second that a worker spent on packets";
         page.gauges("worker_busy", "ratio", help, busy)?;
@@ -82,21 +68,16 @@ fn decimal(value: f64) -> Value {
 }
 
 fn worker(worker: &v1::WorkerState) -> Value {
-    object([
+    let described = object([
         ("index", json!(worker.index)),
         ("cpu", u16::try_from(worker.cpu).map_or(Value::Null, |cpu| json!(cpu))),
         ("numa-node", worker.numa_node.map_or(Value::Null, |node| json!(node))),
         ("polling", text(&worker.polling)),
         ("busy", decimal(worker.busy.clamp(0.0, 1.0))),
-        ("loops", number(worker.loops)),
-        ("sleeps", number(worker.sleeps)),
-        ("packets", number(worker.packets)),
         ("vector", decimal(worker.vector)),
-        ("handed-out", number(worker.handed_out)),
-        ("handed-in", number(worker.handed_in)),
-        ("cross-node", number(worker.cross_node)),
         ("queue", list(worker.queues.iter().map(|name| json!(name)))),
-    ])
+    ]);
+    with_counters(described, WORKERS, worker)
 }
 
 /// The desired workers.

@@ -67,11 +67,12 @@ pub fn plugin(tally: &mut Tally, interface: &str, plugin: &str, settings: &[u8])
     tally.add(Kind::Plugins, format!("{interface} {plugin}"), &settings.to_vec());
 }
 
+/// The TTL or hop limit of outer packets where none is configured: IANA's recommended TTL.
+pub const TUNNEL_HOP_LIMIT: u32 = 64;
+
 /// A tunnel.
 pub fn tunnel(tally: &mut Tally, interface: &str, tunnel: v1::Tunnel) {
-    /// IANA's recommended TTL.
-    const HOP_LIMIT: u32 = 64;
-    let hop_limit = if tunnel.hop_limit == 0 { HOP_LIMIT } else { tunnel.hop_limit };
+    let hop_limit = if tunnel.hop_limit == 0 { TUNNEL_HOP_LIMIT } else { tunnel.hop_limit };
     tally.add(Kind::Tunnels, interface.to_owned(), &v1::Tunnel { hop_limit, ..tunnel });
 }
 
@@ -82,9 +83,9 @@ pub fn neighbor(tally: &mut Tally, interface: &str, ip: IpAddr, mac: &[u8]) {
 }
 
 /// Intervals of a BFD session in microseconds where none are configured.
-const BFD_INTERVAL_US: u32 = 300_000;
+pub const BFD_INTERVAL_US: u32 = 300_000;
 /// The same for the detection multiplier.
-const BFD_MULTIPLIER: u32 = 3;
+pub const BFD_MULTIPLIER: u32 = 3;
 
 /// A BFD session of an interface.
 pub fn bfd_session(tally: &mut Tally, interface: &str, session: v1::BfdSession) {

@@ -7,7 +7,6 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 use stoa_api::v1;
-use stoa_warm_restart::probe::Journal;
 use stoa_warm_restart::{Opened, Regions, State};
 use stoa_yang::error::ValidationErrors;
 
@@ -36,11 +35,6 @@ impl<'a> Start<'a> {
     /// The system has not enough memory, or the name is that of another capability.
     pub fn open<S: State>(&mut self, capacity: usize) -> std::io::Result<Opened<S>> {
         self.regions.open(capacity)
-    }
-
-    /// The journal of the test capability.
-    pub(crate) fn journal(&self) -> Option<Journal> {
-        self.regions.journal().cloned()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::config::host_addresses::{
 };
 use crate::config::mac;
 use crate::config::model::{Family, ReversePath};
+use crate::prefix::net_from_proto;
 
 /// Addresses and subnets of the interfaces of a VRF.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,11 +72,7 @@ impl Addressing {
             let table = self.tables.get_mut(&interface.vrf);
             let enabled = family.as_ref().filter(|family| family.enabled);
             let (Some(family), Some(table)) = (enabled, table) else { continue };
-            let nets = family.addresses.iter().filter_map(|it| {
-                let length = u8::try_from(it.prefix_length).ok()?;
-                IpNet::new(stoa_api::text::ip(&it.address)?, length).ok()
-            });
-            for net in nets {
+            for net in family.addresses.iter().filter_map(net_from_proto) {
                 let is_own = table.own.get(&net.addr()).is_some_and(|owner| owner == name);
                 if is_own {
                     table.own.remove(&net.addr());

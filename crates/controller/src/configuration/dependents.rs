@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use stoa_api::text::ip;
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
 use crate::config::others::{Others, device_of, families, tunnel_of};
+use crate::prefix::net_from_proto;
 
 /// An interface with its port.
 type WithPort<'a> = (&'a v1::Interface, Option<&'a v1::Port>);
@@ -25,11 +25,7 @@ pub(super) struct Change<'a> {
 /// The addresses of an interface whose families are enabled, with their prefix lengths.
 pub(super) fn addresses(interface: &v1::Interface) -> impl Iterator<Item = IpNet> {
     let enabled = families(interface).filter(|family| family.enabled);
-    enabled.flat_map(|family| &family.addresses).filter_map(net)
-}
-
-fn net(address: &v1::Address) -> Option<IpNet> {
-    IpNet::new(ip(&address.address)?, u8::try_from(address.prefix_length).ok()?).ok()
+    enabled.flat_map(|family| &family.addresses).filter_map(net_from_proto)
 }
 
 /// What others may need an interface to have or not to have: its kind and its families.

@@ -16,7 +16,7 @@ use crate::config::Translated;
 use crate::config::host_addresses::subnet_router_anycast;
 use crate::config::others::families;
 use crate::config::routes::{FloatingStaticRoutes, Key, StaticNextHop, StaticRoute};
-use crate::prefix::prefix_from_proto;
+use crate::prefix::{net_from_proto, prefix_from_proto};
 use crate::recursion;
 use crate::rib::{self, RouteAnnotation, Routes};
 
@@ -319,10 +319,7 @@ impl Moved {
 fn direct(interface: &v1::Interface) -> BTreeSet<Key> {
     let mut keys = BTreeSet::new();
     for family in families(interface).filter(|family| family.enabled) {
-        for address in &family.addresses {
-            let length = u8::try_from(address.prefix_length).ok();
-            let net = ip(&address.address).zip(length);
-            let Some(Ok(net)) = net.map(|(ip, length)| IpNet::new(ip, length)) else { continue };
+        for net in family.addresses.iter().filter_map(net_from_proto) {
             let mut add = |prefix: IpNet| keys.insert((interface.vrf.as_str().into(), prefix));
             add(net.addr().into());
             add(net.trunc());

@@ -11,6 +11,7 @@ use stoa_yang::error::{ValidationError, ValidationErrors};
 use super::author::{AccessPath, Author, Credential};
 use super::refusal::Refusal;
 use crate::apply::ForwarderConnection;
+use crate::config::interface_path;
 use crate::config::management::{self, Action, Https, Management, User};
 use crate::configuration::Configuration;
 
@@ -218,8 +219,7 @@ fn interface(
         return None;
     }
     let name = &was.name;
-    let quote = if name.contains('\'') { '"' } else { '\'' };
-    let path = format!("/ietf-interfaces:interfaces/interface[name={quote}{name}{quote}]");
+    let path = interface_path(name);
     let Some(is) = new.iter().find(|it| it.name == *name) else {
         return Some((path, format!("the interface {name}, which has {address}, is removed")));
     };

@@ -16,14 +16,8 @@ impl Datastore {
     /// # Errors
     /// All errors of the candidate.
     pub async fn check(&self, author: &Author) -> Result<(Vec<Change>, Vec<String>), Refusal> {
-        let (running, candidate) = {
-            let stores = self.stores();
-            if let Some(conflict) = &stores.conflict {
-                return Err(Refusal::Conflict(conflict.clone()));
-            }
-            drop(stores);
-            (self.tree(Store::Running), self.tree(Store::Candidate))
-        };
+        self.stores().check_conflict()?;
+        let (running, candidate) = (self.tree(Store::Running), self.tree(Store::Candidate));
         let startup = self.inner.startup.clone();
         let validated = tokio::task::spawn_blocking(move || {
             let text = stoa_yang::data::print(&candidate.tree)?;

@@ -268,9 +268,7 @@ impl Datastore {
         let candidate = {
             let stores = self.stores();
             stores.check_lock(author)?;
-            if let Some(conflict) = &stores.conflict {
-                return Err(Refusal::Conflict(conflict.clone()));
-            }
+            stores.check_conflict()?;
             let revision = stores.revision_of(Store::Candidate);
             if commit.if_match.is_some_and(|seen| seen != revision) {
                 return Err(Refusal::Stale);

@@ -9,6 +9,7 @@ use yang5::schema::DataValueType;
 use super::bulk::ENTRY_LIMIT;
 use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
+use crate::config::interface_path;
 
 /// A part of running.
 #[derive(Clone, Debug)]
@@ -84,11 +85,7 @@ fn references(tree: &DataTree<'static>) -> Vec<String> {
     };
     let named = tree.traverse().filter(is_reference).filter_map(|node| node.value_canonical());
     let names: BTreeSet<String> = named.collect();
-    let path = |name: &String| {
-        let quote = if name.contains('\'') { '"' } else { '\'' };
-        format!("/ietf-interfaces:interfaces/interface[name={quote}{name}{quote}]")
-    };
-    names.iter().map(path).collect()
+    names.iter().map(|name| interface_path(name)).collect()
 }
 
 /// The difference of a part, for the tree of which it is a part. The containers above bulk lists are in a part although

@@ -146,6 +146,11 @@ impl Stores {
             _ => Ok(()),
         }
     }
+
+    /// Checks that no change of running conflicts with the candidate.
+    pub(super) fn check_conflict(&self) -> Result<(), Refusal> {
+        self.conflict.clone().map_or(Ok(()), |author| Err(Refusal::Conflict(author)))
+    }
 }
 
 impl Datastore {

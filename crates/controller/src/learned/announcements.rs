@@ -28,10 +28,14 @@ impl Announcements {
     }
 }
 
-/// Whether the announced routes are enough, of each protocol. `has_settled`: a tenth may be missing.
-pub fn covers(announced: &Counts, before: &Counts, has_settled: bool) -> bool {
-    before.iter().all(|(protocol, before)| {
+/// Whether the announced routes are enough, of each kind. `has_settled`: a tenth may be missing.
+pub fn covers<K: Ord>(
+    announced: &BTreeMap<K, u64>,
+    before: &BTreeMap<K, u64>,
+    has_settled: bool,
+) -> bool {
+    before.iter().all(|(kind, before)| {
         let tolerated = if has_settled { before / 10 } else { 0 };
-        announced.get(protocol).copied().unwrap_or(0) >= before - tolerated
+        announced.get(kind).copied().unwrap_or(0) >= before - tolerated
     })
 }

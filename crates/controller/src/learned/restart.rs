@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use stoa_api::v1;
 use tokio::sync::mpsc;
 
+use super::announcements::covers;
 use super::prefixes::Ip6Words;
 use super::run::Runner;
 use super::statics;
 use super::stream::StreamEvent;
-use super::table::{Family, SourceEntry, Table};
+use super::table::Table;
 use crate::apply::ForwarderConnection;
 
 /// Interval between queries of the forwarder.
@@ -48,7 +49,7 @@ fn covers_most_of(received: &Counts, held: &[v1::RouteCount]) -> bool {
                 count.routes;
         }
     }
-    sums.iter().all(|(key, held)| received.get(key).copied().unwrap_or(0) >= held - held / 10)
+    covers(received, &sums, true)
 }
 
 impl Table {
@@ -63,23 +64,14 @@ impl Table {
         let mut counts = Counts::new();
         for held in self.sources.iter().flatten().filter(|held| !statics::is_own(&held.source)) {
             let vrf = held.source.vrf.to_string();
-            for (protocol, routes) in self.by_protocol::<u32>(held) {
+            for (protocol, routes) in self.by_protocol::<u32>(held, true) {
                 *counts.entry((vrf.clone(), 4, protocol)).or_default() += routes;
             }
-            for (protocol, routes) in self.by_protocol::<Ip6Words>(held) {
+            for (protocol, routes) in self.by_protocol::<Ip6Words>(held, true) {
                 *counts.entry((vrf.clone(), 6, protocol)).or_default() += routes;
             }
         }
         counts
-    }
-
-    /// Routes of one family of a route source, by protocol.
-    fn by_protocol<A: Family>(&self, held: &SourceEntry) -> BTreeMap<i32, u64> {
-        let mut routes = BTreeMap::new();
-        for group in A::of(held).iter().filter_map(|item| self.groups.get(item.group)) {
-            *routes.entry(group.protocol.into()).or_default() += 1;
-        }
-        routes
     }
 
     /// The longest time that a route source may take to announce its routes again.

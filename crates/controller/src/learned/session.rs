@@ -20,12 +20,10 @@ const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Table {
     /// The routes of one family of a route source, by protocol. `is_all`: stale ones too.
-    fn counts<A: Family>(&self, at: usize, is_all: bool) -> Counts {
+    pub(super) fn by_protocol<A: Family>(&self, entry: &SourceEntry, is_all: bool) -> Counts {
         let mut counts = Counts::new();
-        let entry = self.sources.get(at).and_then(Option::as_ref);
-        let items = entry.into_iter().flat_map(|entry| A::of(entry).iter());
-        for group in items.filter(|item| is_all || item.is_fresh()).map(|item| item.group) {
-            let Some(group) = self.groups.get(group) else { continue };
+        let items = A::of(entry).iter().filter(|item| is_all || item.is_fresh());
+        for group in items.filter_map(|item| self.groups.get(item.group)) {
             *counts.entry(group.protocol.into()).or_default() += 1;
         }
         counts
@@ -33,7 +31,9 @@ impl Table {
 
     /// A session began: all routes are stale until they are announced again.
     pub(super) fn start_session(&mut self, at: usize, now: Instant) {
-        let (before4, before6) = (self.counts::<u32>(at, true), self.counts::<Ip6Words>(at, true));
+        let Some(entry) = &self.sources[at] else { return };
+        let before4 = self.by_protocol::<u32>(entry, true);
+        let before6 = self.by_protocol::<Ip6Words>(entry, true);
         let Some(entry) = &mut self.sources[at] else { return };
         entry.mark();
         entry.announcements4 = Announcements { before: before4, ..Announcements::default() };
@@ -102,7 +102,7 @@ impl Table {
             return;
         }
         let is_enough = A::of(entry).stale() == 0
-            || covers(&self.counts::<A>(at, false), &announcements.before, has_settled);
+            || covers(&self.by_protocol::<A>(entry, false), &announcements.before, has_settled);
         let Some(entry) = &mut self.sources[at] else { return };
         if is_enough {
             *A::announcements_mut(entry) = Announcements::completed();

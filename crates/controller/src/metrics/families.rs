@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stoa_api::counters::{DROPS, INTERFACES};
+use stoa_api::counters::{DROPS, INTERFACES, NODES};
 use stoa_api::text::mac_text;
 use stoa_api::v1;
 
@@ -73,19 +73,8 @@ pub(super) fn interfaces(page: &mut Page<'_>, all: &[v1::InterfaceState]) -> fmt
 
 /// Graph nodes. A node has no sample for workers that never called it, which are most.
 pub(super) fn nodes(page: &mut Page<'_>, all: &[v1::NodeState]) -> fmt::Result {
-    type Of = fn(&v1::NodeState) -> u64;
-    let counters: [(&str, &str, Of); 3] = [
-        ("vectors", "Calls of a node, each with a vector of packets", |it| it.calls),
-        ("packets", "Packets that a node processed", |it| it.packets),
-        ("cycles", "Cycles of the time stamp counter that a node used", |it| it.cycles),
-    ];
-    let called = || all.iter().filter(|it| it.calls > 0);
-    for (unit, help, of) in counters {
-        let samples = called()
-            .map(|it| ([("node", it.name.clone()), ("worker", it.worker.to_string())], of(it)));
-        page.counters("node", unit, help, samples)?;
-    }
-    Ok(())
+    let called = all.iter().filter(|it| it.calls > 0);
+    page.table(NODES, called, |it| [("node", it.name.clone()), ("worker", it.worker.to_string())])
 }
 
 /// Drops by reason.

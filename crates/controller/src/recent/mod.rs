@@ -14,7 +14,8 @@ use tonic::Status;
 use tonic::transport::Channel;
 
 pub use log::ProgramMessage;
-pub use series::{INTERVAL_S, Points, Rates, SAMPLES};
+use series::SAMPLES;
+pub use series::{INTERVAL_S, Points, Rates};
 use traffic::{Counters, InterfaceSample, Sample, Traffic};
 
 /// The sampler rests this many times as long as a sample took: it takes at most a fiftieth of the forwarder's control

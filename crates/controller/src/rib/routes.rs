@@ -56,9 +56,7 @@ impl Routes {
 
     /// The route to exactly this prefix.
     pub fn get(&self, vrf: &str, prefix: &IpNet) -> Option<&v1::Route> {
-        let address = ip_bytes(prefix.network());
-        let sought = (vrf, address.len(), address.as_slice(), u32::from(prefix.prefix_len()));
-        let (block, at) = self.find(sought);
+        let (block, at) = self.find_prefix(vrf, prefix);
         Some(&self.blocks[block][at.ok()?])
     }
 
@@ -87,9 +85,7 @@ impl Routes {
 
     /// Removes the route to a prefix, if there is one.
     pub fn remove(&mut self, vrf: &str, prefix: &IpNet) {
-        let address = ip_bytes(prefix.network());
-        let sought = (vrf, address.len(), address.as_slice(), u32::from(prefix.prefix_len()));
-        let (block, Ok(at)) = self.find(sought) else { return };
+        let (block, Ok(at)) = self.find_prefix(vrf, prefix) else { return };
         let routes = Arc::make_mut(&mut self.blocks[block]);
         routes.remove(at);
         self.length -= 1;
@@ -111,6 +107,12 @@ impl Routes {
         [rest(self, &others), rest(other, &own)]
     }
 
+    /// As [`Self::find`], of the route to a prefix.
+    fn find_prefix(&self, vrf: &str, prefix: &IpNet) -> (usize, Result<usize, usize>) {
+        let address = ip_bytes(prefix.network());
+        self.find((vrf, address.len(), &address, prefix.prefix_len().into()))
+    }
+
     /// The block that a route belongs to, and its place there: taken, or where it is inserted.
     fn find(&self, sought: Place<'_>) -> (usize, Result<usize, usize>) {
         let after = self
@@ -130,22 +132,13 @@ impl From<Vec<v1::Route>> for Routes {
             routes.sort_by(|one, other| place(one).cmp(&place(other)));
             routes.dedup_by(|next, one| place(next) == place(one));
         }
-        routes.into_iter().collect::<Blocks>().0
-    }
-}
-
-/// Takes routes that are in order.
-struct Blocks(Routes);
-
-impl FromIterator<v1::Route> for Blocks {
-    fn from_iter<T: IntoIterator<Item = v1::Route>>(routes: T) -> Blocks {
-        let (mut routes, mut all) = (routes.into_iter(), Routes::default());
+        let mut all = Routes { length: routes.len(), ..Routes::default() };
+        let mut routes = routes.into_iter();
         loop {
             let block: Vec<v1::Route> = routes.by_ref().take(BLOCK).collect();
             if block.is_empty() {
-                return Blocks(all);
+                return all;
             }
-            all.length += block.len();
             all.blocks.push(Arc::new(block));
         }
     }

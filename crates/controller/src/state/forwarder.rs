@@ -1,7 +1,7 @@
 //! State of the forwarder: stoa-forwarder.
 
 use serde_json::{Map, Value, json};
-use stoa_api::counters::DROPS;
+use stoa_api::counters::{DROPS, NODES};
 use stoa_api::v1;
 
 use super::request::StateRequest;
@@ -57,15 +57,13 @@ fn program(hello: &v1::HelloReply) -> Value {
 }
 
 fn node(node: &v1::NodeState) -> Value {
-    object([
+    let described = object([
         ("name", text(&node.name)),
         ("worker", json!(node.worker)),
         ("description", text(&node.description)),
-        ("calls", number(node.calls)),
-        ("packets", number(node.packets)),
-        ("cycles", number(node.cycles)),
         ("next", list(node.next.iter().map(|name| json!(name)))),
-    ])
+    ]);
+    with_counters(described, NODES, node)
 }
 
 fn drop(drop: &v1::DropState) -> Value {

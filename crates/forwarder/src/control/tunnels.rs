@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use stoa_api::audit::{self, Tally};
+use stoa_api::audit::{self, TUNNEL_HOP_LIMIT, Tally};
 use stoa_api::v1;
 use stoa_ports::{Encapsulation, PortConfig, TunnelConfig};
 
@@ -12,8 +12,8 @@ use super::listing::octets;
 use crate::tunnel::Tunnel;
 use crate::tunnel::writer::TunnelWriter;
 
-/// Default TTL or hop limit of outer packets: IANA's recommended TTL.
-const HOP_LIMIT: u8 = 64;
+/// Default TTL or hop limit of outer packets.
+const HOP_LIMIT: u8 = TUNNEL_HOP_LIMIT as u8;
 
 /// The tunnels as published.
 pub(super) struct PublishedTunnels {

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use stoa_api::audit::{BFD_INTERVAL_US, BFD_MULTIPLIER};
 use stoa_api::v1;
 
 use super::{ValidationErrors, address};
 use crate::bfd::session::Config;
 
 /// Default interval in microseconds, and default multiplier.
-const DEFAULT: (u32, u8) = (300_000, 3);
+const DEFAULT: (u32, u8) = (BFD_INTERVAL_US, BFD_MULTIPLIER as u8);
 /// Shortest interval in microseconds: the control thread has other work as well.
 const MIN_INTERVAL_US: u32 = 10_000;
 
