@@ -1,22 +1,9 @@
 // Problems of route sources: routing daemons that are gone, and their routes, which packets still use.
 import { count, duration, number } from "./figures";
+import type { Protocol } from "./protocols";
 import { ask } from "./server";
 
-export interface SourceSession {
-  type: string;
-  name: string;
-  "stoa-routing:route-source"?: {
-    session?: {
-      open?: boolean;
-      "up-since"?: string;
-      state?: string;
-      reason?: string;
-      "last-refusal"?: string;
-      "stale-routes"?: string;
-      "stale-time-left"?: number;
-    };
-  };
-}
+export type SourceSession = Pick<Protocol, "type" | "name" | "stoa-routing:route-source">;
 
 const PROTOCOLS = "ietf-routing:routing/control-plane-protocols";
 const FIELDS = "control-plane-protocol(type;name;stoa-routing:route-source/session)";

@@ -94,7 +94,7 @@ fn linux_gets_its_own_answers() -> Result<()> {
 }
 
 #[test]
-fn what_is_unreachable_is_told() -> Result<()> {
+fn the_reason_is_named_when_nothing_answers() -> Result<()> {
     let scenario = begin()?;
     let call = |words: &[&str]| scenario.router.call(words);
     let refused = call(&["ping", "198.51.100.1"])?;

@@ -9,6 +9,11 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
+/// Words as they must be typed.
+pub fn joined(words: &[String]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
 /// Splits a line into words. Quotes enclose a word; a backslash escapes the next character.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use stoa_api::v1::{ChangeKind, ConfigurationChange};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
 
-use crate::line::quoted;
+use crate::line::{joined, quoted};
 use crate::words::of_path;
 
 /// Indentation of one level.
@@ -45,20 +45,21 @@ pub fn braces(tree: &DataTree<'_>, path: &str) -> String {
         Top::All(nodes) => {
             let is_own = |node: &&DataNodeRef<'_>| !notes.has_it_all(node);
             ordered(nodes).iter().filter(is_own).for_each(|node| brace(node, 0, &notes, &mut text));
-            for node in &notes.inactive {
-                text.push_str(&format!("/* inactive: {node}; `activate` puts it back */\n"));
-            }
         }
         Top::Part(node) => {
             let children: Vec<_> = node.children().filter(is_shown).collect();
             match children.is_empty() {
                 true => brace(&node, 0, &notes, &mut text),
                 false => {
+                    notes.annotate(&node, "", &mut text);
                     ordered(children).iter().for_each(|node| brace(node, 0, &notes, &mut text))
                 }
             }
         }
         Top::Nothing => {}
+    }
+    for node in notes.inactive_in(&joined(&of_path(path))) {
+        text.push_str(&format!("/* inactive: {node}; `activate` puts it back */\n"));
     }
     text
 }
@@ -140,8 +141,23 @@ impl Notes {
         if self.annotations.is_empty() {
             return None;
         }
-        let words: Vec<_> = of_path(&node.path()).iter().map(|word| quoted(word)).collect();
-        self.annotations.get(&words.join(" "))
+        self.annotations.get(&joined(&of_path(&node.path())))
+    }
+
+    /// Writes the annotation of a node.
+    fn annotate(&self, node: &DataNodeRef<'_>, indent: &str, text: &mut String) {
+        if let Some(annotation) = self.about(node) {
+            text.push_str(&format!("{indent}/* {} */\n", annotation.replace("*/", "* /")));
+        }
+    }
+
+    /// The nodes that are not in effect, at and below this one ("": all).
+    fn inactive_in(&self, above: &str) -> impl Iterator<Item = &String> {
+        let is_below = move |node: &&String| {
+            let rest = node.strip_prefix(above);
+            above.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        self.inactive.iter().filter(is_below)
     }
 }
 
@@ -164,9 +180,7 @@ fn top<'a>(tree: &'a DataTree<'_>, path: &str) -> Top<'a> {
 
 fn brace(node: &DataNodeRef<'_>, depth: usize, notes: &Notes, text: &mut String) {
     let indent = " ".repeat(depth * INDENT);
-    if let Some(annotation) = notes.about(node) {
-        text.push_str(&format!("{indent}/* {} */\n", annotation.replace("*/", "* /")));
-    }
+    notes.annotate(node, &indent, text);
     let children: Vec<_> = node.children().filter(is_shown).collect();
     text.push_str(&indent);
     text.push_str(&title(node));
@@ -199,8 +213,7 @@ pub fn lines(tree: &DataTree<'_>, path: &str) -> String {
         }
         let value = node.value_canonical().filter(|_| is_value);
         words.extend(value.map(|value| plain(&value).to_owned()));
-        let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
-        text.push_str(&format!("set {}\n", words.join(" ")));
+        text.push_str(&format!("set {}\n", joined(&words)));
     };
     match top(tree, path) {
         Top::All(nodes) => {
@@ -219,8 +232,7 @@ pub fn change(change: &ConfigurationChange) -> String {
     if words.last() == value && change.path.contains("[.=") {
         words.pop();
     }
-    let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
-    let words = words.join(" ");
+    let words = joined(&words);
     let quoted_value = |value: &Option<String>| value.as_deref().map(|it| quoted(plain(it)));
     match (change.kind(), quoted_value(&change.old), quoted_value(&change.new)) {
         (ChangeKind::Create, _, Some(new)) => format!("+ {words} {new}"),
@@ -265,6 +277,11 @@ mod tests {
         let expected = "system {\n    /* two * / cores */\n    workers {\n        cpus 1;\n    }\n}\n\
                         /* inactive: vrfs vrf red; `activate` puts it back */\n";
         assert_eq!(braces(&tree, "/"), expected);
+        let one = braces(&tree, "/stoa-system:system/workers");
+        assert_eq!(one, "/* two * / cores */\ncpus 1;\n");
+        let gone = braces(&tree, "/stoa-vrf:vrfs/vrf[name='red']");
+        assert!(gone.starts_with("/* inactive: vrfs vrf red;"), "{gone}");
+        assert!(!braces(&tree, "/stoa-vrf:vrfs/vrf[name='re']").contains("inactive"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use stoa_yang::data::parse;
 use yang5::data::{Data, DataTree};
 use yang5::schema::SchemaNodeKind;
 
-use crate::line::{quoted, split, statements};
+use crate::line::{joined, split, statements};
 use crate::session::{Failure, Session, Which, sets};
 use crate::show;
 use crate::words::{self, Target, of_path};
@@ -82,7 +82,7 @@ fn below(lines: &str, node: &[String]) -> Result<Vec<Vec<String>>, Failure> {
         let words = split(line).unwrap_or_default();
         let rest = words.split_first().filter(|(first, _)| *first == "set");
         let Some(rest) = rest.and_then(|(_, words)| words.strip_prefix(node)) else {
-            let node = line_of(node);
+            let node = joined(node);
             let cause =
                 format!("line {number} of the kept lines does not set `{node}` or a part of it");
             return Err(Failure::Words(cause));
@@ -107,27 +107,28 @@ fn canonical(target: &Target<'static>, path: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
+/// The name of a node in the lists of `stoa-annotations`: as `show` has it, however it was typed.
+fn name_of(target: &Target<'static>, path: &str) -> String {
+    joined(&canonical(target, path).unwrap_or_else(|| target.words.clone()))
+}
+
 fn find(tree: &DataTree<'static>, path: &str) -> bool {
     tree.reference().is_some()
         && !path.contains('\0')
         && tree.find_path(path).is_ok_and(|node| !node.is_default())
 }
 
-fn line_of(words: &[String]) -> String {
-    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-}
-
 fn active(words: &[String]) -> Failure {
-    let line = line_of(words);
+    let line = joined(words);
     Failure::Words(format!("`{line}` is not deactivated: `show deactivated` lists what is"))
 }
 
 fn exists(words: &[String]) -> Failure {
-    Failure::Words(format!("`{}` exists: delete it first", line_of(words)))
+    Failure::Words(format!("`{}` exists: delete it first", joined(words)))
 }
 
 fn missing(words: &[String]) -> Failure {
-    Failure::Words(format!("`{}` is not configured", line_of(words)))
+    Failure::Words(format!("`{}` is not configured", joined(words)))
 }
 
 /// The words of an entry of one of the lists of `stoa-annotations`.
@@ -189,7 +190,7 @@ impl Session {
         if lines.is_empty() {
             return Err(missing(&target.words));
         }
-        let part = entry(INACTIVE, &line_of(&target.words), &["inactive-lines"]);
+        let part = entry(INACTIVE, &name_of(&target, &path), &["inactive-lines"]);
         let place = words::parse(&part)?.path;
         if find(&tree, &place) {
             return Err(Failure::Words("it is not in effect already: `activate` it first".into()));
@@ -205,7 +206,7 @@ impl Session {
     pub async fn activate(&mut self, words: &[String]) -> Result<(), Failure> {
         let (path, target) = (words::to_delete(words)?, words::parse(words)?);
         let tree = self.tree(Which::Store(Store::Candidate)).await?;
-        let part = words::parse(&entry(INACTIVE, &line_of(&target.words), &[]))?.path;
+        let part = words::parse(&entry(INACTIVE, &name_of(&target, &path), &[]))?.path;
         if find(&tree, &path) {
             // Without a deactivated part beside it, "delete it first" would be bad advice.
             return Err(match find(&tree, &part) {
@@ -237,7 +238,7 @@ impl Session {
         if !find(&tree, &target.path) {
             return Err(missing(&target.words));
         }
-        let node = line_of(&target.words);
+        let node = name_of(&target, &target.path);
         let edit = match text.is_empty() {
             true => vec![Edit::Delete(words::to_delete(&entry(ANNOTATIONS, &node, &[]))?)],
             false => sets(&entry(ANNOTATIONS, &node, &["text", &text]))?,
@@ -309,6 +310,11 @@ mod tests {
                 (words::to_delete(&words(line)).unwrap(), words::parse(&words(line)).unwrap());
             let lines = show::lines(&tree, &path);
             let node = canonical(&target, &path).unwrap();
+            // `show` finds notes by the words of the path.
+            let at = tree.find_path(&path).unwrap();
+            if at.schema().kind() != SchemaNodeKind::LeafList {
+                assert_eq!(name_of(&target, &path), joined(&of_path(&at.path())), "{line}");
+            }
             let rests = below(&lines, &node).unwrap_or_else(|error| panic!("{error:?}: {lines}"));
             assert_eq!(rests.len(), count, "{lines}");
             for rest in rests {

@@ -4,6 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
+/// The leaf with lines of `set`: hidden from clients, but a file only has a secret if one of its lines sets one.
+const KEPT_LINES: &str = "inactive-lines";
+
 /// The names of these leaves.
 pub fn names() -> &'static [&'static str] {
     static NAMES: OnceLock<Vec<&'static str>> = OnceLock::new();
@@ -32,7 +35,17 @@ pub fn is_in_json(text: &str) -> bool {
         let after = after.strip_prefix('"').map(str::trim_start);
         before.ends_with(['"', ':']) && after.is_some_and(|after| after.starts_with(':'))
     };
-    names().iter().any(|name| text.match_indices(name).any(|(at, _)| is_member(name, at)))
+    let has = |name: &str| text.match_indices(name).any(|(at, _)| is_member(name, at));
+    let is_set = |name: &str| {
+        let is_word = |at: usize| {
+            text[..at].ends_with([' ', ':']) && text[at + name.len()..].starts_with(' ')
+        };
+        text.match_indices(name).any(|(at, _)| is_word(at))
+    };
+    names().iter().any(|name| match *name {
+        KEPT_LINES => has(name) && names().iter().any(|name| is_set(name)),
+        name => has(name),
+    })
 }
 
 /// A warning if a file with this text contains secrets and others than its owner may access it.
@@ -61,6 +74,7 @@ mod tests {
         for text in [
             r#"{"memif": {"secret": "x"}}"#,
             r#"{"user": [{"stoa-management:password-hash" : "$argon2id$"}]}"#,
+            r#"{"inactive-lines": "set interfaces interface m port memif secret x\n"}"#,
         ] {
             assert!(is_in_json(text), "{text}");
         }
@@ -69,6 +83,7 @@ mod tests {
             r#"{"description": "secret"}"#,
             r#"{"no-secret": 1}"#,
             r#"{"description": "the secret: none"}"#,
+            r#"{"inactive-lines": "set interfaces interface m ipv4 mtu 9000\n"}"#,
         ] {
             assert!(!is_in_json(text), "{text}");
         }

@@ -160,7 +160,7 @@ impl Datastore {
             let Author { name, client, .. } = author;
             // A commit that waits for its confirmation has no number.
             let numbered = (number > 0).then_some(number);
-            tracing::info!(author = name, %client, number = numbered, changes = changes.len(), "committed");
+            tracing::info!(author = name, %client, number = numbered, changed_nodes = changes.len(), "committed");
             self.publish(Event::Changed { author: author.clone(), number, changes });
         }
         for warning in &warnings {

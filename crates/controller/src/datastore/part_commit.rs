@@ -173,7 +173,7 @@ impl Datastore {
         parts.next();
         warnings.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
         let Author { name, client, .. } = author;
-        tracing::info!(author = name, %client, number, changes = changes.len(), "committed");
+        tracing::info!(author = name, %client, number, changed_nodes = changes.len(), "committed");
         if let [validate_ms, write_ms, apply_ms, store_ms] = parts.1[..] {
             tracing::debug!(validate_ms, write_ms, apply_ms, store_ms, "parts of a commit");
         }

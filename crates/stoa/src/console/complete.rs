@@ -143,9 +143,10 @@ fn operational_offers(before: &[String]) -> Vec<Completion> {
     }));
     let global = above.iter().flat_map(|command| command.get_arguments());
     let global = global.filter(|argument| argument.is_global_set());
+    let dashes = if operate::WITH_WORDS.contains(&first) { "" } else { "--" };
     let options = command.get_arguments().chain(global).filter_map(|argument| {
         let help = about_argument(argument);
-        Some(Completion { word: format!("--{}", argument.get_long()?), help })
+        Some(Completion { word: format!("{dashes}{}", argument.get_long()?), help })
     });
     offers.extend(options);
     offers
@@ -236,7 +237,9 @@ fn unknown(line: &str) -> Option<String> {
     let failure = match STATE.with_borrow(Clone::clone) {
         Some(state) => {
             let whole: Vec<String> = state.above.iter().chain(rest).cloned().collect();
-            let is_path = |name: &str| ["set", "delete", "show", "edit"].contains(&name);
+            let is_path = |name: &str| {
+                ["set", "delete", "show", "edit", "activate", "deactivate"].contains(&name)
+            };
             match configure::named(first) {
                 Ok(name) if is_path(name) => return Some(words::parse(&whole).err()?.to_string()),
                 named => named.err()?,
@@ -270,6 +273,7 @@ mod tests {
         assert_eq!(offered(None, "show b"), ["bfd"]);
         assert!(offered(None, "show routes --l").contains(&"--longest-match".to_owned()));
         assert_eq!(offered(None, "show interfaces | m"), ["match"]);
+        assert_eq!(offered(None, "ping 10.0.0.1 sou"), ["source"]);
         let top = || Some(State::default());
         assert_eq!(offered(top(), "se"), ["set"]);
         assert_eq!(offered(top(), "set inter"), ["interfaces"]);

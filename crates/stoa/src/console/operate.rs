@@ -1,10 +1,12 @@
 //! Operational mode: the commands of the shell, each in its own process.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
+use clap::error::ErrorKind;
 use stoa_console::{abbreviation, synonyms};
 
+use super::configure;
 use super::pipe::{self, Pipe};
 use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
@@ -32,22 +34,7 @@ pub const COMMANDS: [(&str, &str); 15] = [
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// Commands whose options are words here: `ping 192.0.2.1 source 10.0.0.1 df`.
-const WITH_WORDS: [&str; 2] = ["ping", "traceroute"];
-/// These options.
-const OPTIONS: [&str; 12] = [
-    "source",
-    "interface",
-    "vrf",
-    "size",
-    "df",
-    "timeout",
-    "count",
-    "interval",
-    "ttl",
-    "hops",
-    "ipv4",
-    "ipv6",
-];
+pub const WITH_WORDS: [&str; 2] = ["ping", "traceroute"];
 
 /// Runs a command; Ctrl-C ends it, not the console.
 pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
@@ -64,7 +51,7 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
         .map_err(|error| Failure::context("cannot find the file of this program", error))?;
     let mut command = Command::new(program);
     match first {
-        name if WITH_WORDS.contains(&name) => command.arg(first).args(rest.iter().map(option)),
+        name if WITH_WORDS.contains(&name) => command.arg(first).args(with_options(name, rest)),
         "monitor" => command.arg("show").args(rest).arg("--watch"),
         _ => command.arg(first).args(rest),
     };
@@ -72,18 +59,55 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     if pipes.contains(&Pipe::Json) {
         command.arg("--json");
     }
+    check(&command)?;
     if first == "capture" && !pipes.is_empty() {
         command.args(text_option(rest)?);
     }
     let failed = |error| Failure::context(first, error);
+    let ended = |status: ExitStatus| match status.success() {
+        true => Ok(()),
+        // The command has said why.
+        false => Err(Failure::Reported(ExitCode::FAILURE)),
+    };
     if pipes.is_empty() {
         // The child is in the same process group, so Ctrl-C reaches both. The console must survive it.
         let _guard = InterruptGuard::new();
-        command.status().map_err(failed)?;
-        return Ok(());
+        return ended(command.status().map_err(failed)?);
     }
     let output = command.stderr(Stdio::inherit()).output().map_err(failed)?;
-    pipe::write(&String::from_utf8_lossy(&output.stdout), pipes, &mut std::io::stdout().lock())
+    let text = String::from_utf8_lossy(&output.stdout);
+    pipe::write(&text, pipes, &mut std::io::stdout().lock())?;
+    ended(output.status)
+}
+
+/// Checks the words of a command before it runs.
+fn check(command: &Command) -> Result<(), Failure> {
+    let words: Vec<String> =
+        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+    let line = std::iter::once("stoa").chain(words.iter().map(String::as_str));
+    match crate::command_line().try_get_matches_from(line) {
+        Err(error)
+            if error.use_stderr()
+                && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand =>
+        {
+            Err(wrong(&error, &words))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why a command is wrong, without what only a shell can use.
+fn wrong(error: &clap::Error, words: &[String]) -> Failure {
+    let text = error.to_string();
+    let cause = text.split("\n\nUsage:").next().unwrap_or_default();
+    let cause = cause.split("\n\nFor more information").next().unwrap_or_default();
+    let cause = cause.trim_start_matches("error: ").trim_end();
+    let cause = cause.replace("\n\n  tip: ", "; ").replace("\n  tip: ", "; ");
+    let fix = match (synonyms::command(words), words.first()) {
+        (Some(usual), _) => format!("use `{usual}`"),
+        (None, first) => format!("`{} ?` lists what can follow", first.map_or("", |it| it)),
+    };
+    Failure::Message(format!("{cause}; {fix}"))
 }
 
 /// Runs `user` in this process, since it reads a password from the standard input of the console.
@@ -97,7 +121,7 @@ fn user(socket: &SocketArgument, words: &[String]) -> Result<(), Failure> {
         Ok(command) => command.execute().map(|_| ()),
         // Help is no error.
         Err(error) if !error.use_stderr() => Ok(crate::show::print(error.to_string().trim_end())?),
-        Err(error) => Err(Failure::Message(error.to_string().trim_end().to_owned())),
+        Err(error) => Err(wrong(&error, &line[1..])),
     }
 }
 
@@ -106,18 +130,33 @@ pub fn named(words: &[String]) -> Result<&'static str, Failure> {
     let first = words.first().map(String::as_str).unwrap_or_default();
     let names = COMMANDS.iter().map(|(name, _)| *name);
     abbreviation::resolve(first, names.clone()).map_err(|several| {
-        let fix = match (synonyms::command(words), several.is_empty()) {
-            (Some(usual), true) => format!("use `{usual}`"),
-            (_, false) => format!("it is ambiguous: use {}", several.join(" or ")),
-            _ => format!("use one of {}", names.collect::<Vec<_>>().join(", ")),
+        let usual = synonyms::command(words).unwrap_or(first);
+        let command = usual.split(' ').next().unwrap_or_default();
+        let fix = match several.is_empty() {
+            false => format!("it is ambiguous: use {}", several.join(" or ")),
+            true if names.clone().any(|name| name == command) => format!("use `{usual}`"),
+            true if configure::COMMANDS.iter().any(|(name, _)| *name == command) => {
+                format!("use `configure` and then `{usual}`")
+            }
+            true if crate::command_line().find_subcommand(command).is_some() => {
+                format!("use `stoa {usual}` in a shell")
+            }
+            true => format!("use one of {}", names.collect::<Vec<_>>().join(", ")),
         };
         Failure::Message(format!("no command \"{first}\"; {fix}"))
     })
 }
 
-/// A word of a line as the command gets it.
-fn option(word: &String) -> String {
-    if OPTIONS.contains(&word.as_str()) { format!("--{word}") } else { word.clone() }
+/// The words of a line as the command gets them: names of its options with dashes.
+fn with_options(command: &str, words: &[String]) -> Vec<String> {
+    let all = crate::command_line();
+    let known = all.find_subcommand(command).into_iter().flat_map(|it| it.get_arguments());
+    let names: Vec<&str> = known.filter_map(|argument| argument.get_long()).collect();
+    let option = |word: &String| match names.contains(&word.as_str()) {
+        true => format!("--{word}"),
+        false => word.clone(),
+    };
+    words.iter().map(option).collect()
 }
 
 /// The option that makes `capture` print text. With filters, its standard output is a pipe, so that it would write

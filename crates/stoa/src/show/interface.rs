@@ -87,7 +87,10 @@ fn lines(
     };
     line("Reason", reason_down(one, all).unwrap_or_default());
     line("On", interfaces::on(one).replace('\n', ", "));
-    line("Details", one.detail.clone());
+    // Of a port that is down, the reason above says it.
+    if one.up || !one.enabled {
+        line("Details", one.detail.clone());
+    }
     line("VRF", if one.vrf.is_empty() { "default".into() } else { one.vrf.clone() });
     line("MTU", format!("{} bytes", one.mtu));
     line("MAC address", if one.mac.is_empty() { String::new() } else { mac_text(&one.mac) });

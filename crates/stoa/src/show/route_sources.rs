@@ -86,9 +86,12 @@ pub(super) fn countdown(route_source: &RouteSourceState) -> Option<String> {
 
 /// How many connections were refused, and why the last one was; `None`: none since the session began.
 pub(super) fn refused(route_source: &RouteSourceState) -> Option<String> {
-    let refused = number(route_source.refused_connections);
+    let count = match route_source.refused_connections {
+        1 => "1 refused connection".to_owned(),
+        count => format!("{} refused connections, the last one", number(count)),
+    };
     let last = &route_source.last_refusal;
-    (!last.is_empty()).then(|| format!("{refused} refused connections, the last one: {last}"))
+    (!last.is_empty()).then(|| format!("{count}: {last}"))
 }
 
 /// Why route sources are not open or have no session, which route was not imported last, how many routes are stale, who

@@ -37,8 +37,16 @@ fn words_are_abbreviated_and_explained_in_the_console() {
     assert!(ambiguous.contains("it is ambiguous: use commit or compare"), "{ambiguous}");
     let unknown = router.fails(&["configure", "no description"]);
     assert!(unknown.contains("use `delete`"), "{unknown}");
-    let unknown = err(&router.console(&["show vlans"]));
-    assert!(unknown.contains("use `stoa show interfaces`"), "{unknown}");
+    let unknown = router.fails(&["show vlans"]);
+    assert!(unknown.contains("use `show interfaces`"), "{unknown}");
+    for line in ["show inventory", "ping 10.1.0.2 repeat 5"] {
+        let text = router.fails(&[line]);
+        assert!(!text.contains("Usage:") && text.contains("?` lists"), "{text}");
+    }
+    let elsewhere = router.fails(&["set interfaces interface lan enabled false"]);
+    assert!(elsewhere.contains("use `configure` and then `set`"), "{elsewhere}");
+    let stopped = router.console(&["show interface eth7", "configure"]);
+    assert!(!stopped.status.success(), "the lines go on after one that failed");
     assert!(out(&router.console(&["tcpdump"])).is_empty());
 }
 
