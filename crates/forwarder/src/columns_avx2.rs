@@ -94,14 +94,15 @@ pub(crate) fn store_some(column: &mut Column<u16>, at: usize, values: __m128i, l
 #[inline]
 pub(crate) unsafe fn load_16(pool: &Pool, places: &[u64; STEP], by: usize) -> [__m256i; 4] {
     let base = pool.base().as_ptr().cast_const();
-    std::array::from_fn(|lane| {
+    let two = |lane: usize| {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let low = _mm_loadu_si128(base.add(places[lane] as usize + by).cast());
             let high = _mm_loadu_si128(base.add(places[lane + 4] as usize + by).cast());
             _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high)
         }
-    })
+    };
+    [two(0), two(1), two(2), two(3)]
 }
 
 /// The 4 bytes of each of 8 packets at offset `by` of their data.

@@ -124,5 +124,8 @@ pub(crate) unsafe fn load_16_at(addresses: &[__m512i; 2]) -> __m512i {
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
 pub(crate) unsafe fn load_words_at(addresses: &[__m512i; 2]) -> [__m512i; 2] {
     // SAFETY: guaranteed by the caller.
-    unsafe { addresses.each_ref().map(|at| join_8(|lane| address(at, lane))) }
+    unsafe {
+        let words = |half: usize| join_8(|lane| address(&addresses[half], lane));
+        [words(0), words(1)]
+    }
 }

@@ -83,17 +83,19 @@ fn classify_8(
             let tag = _mm256_and_si256(tail, word(pattern.mask));
             let to_us = _mm256_and_si256(to_us, _mm256_cmpeq_epi64(tag, word(pattern.tag)));
             let kind = _mm256_srli_epi64::<48>(tail);
-            [0x0800_u16, 0x86dd].map(|ethertype| {
+            let of = |ethertype: u16| {
                 let is = _mm256_cmpeq_epi64(kind, word(ethertype.swap_bytes().into()));
                 _mm256_and_si256(is, to_us)
-            })
+            };
+            [of(0x0800), of(0x86dd)]
         };
         let (low, high) = (half(0, 1), half(2, 3));
         // Packed within halves: lanes 0 to 3, and 4 to 7.
-        [0, 1].map(|family| {
+        let of = |family: usize| {
             let lanes = _mm256_packs_epi32(low[family], high[family]);
             _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u8
-        })
+        };
+        [of(0), of(1)]
     };
     let both = mask_16(ip4 | ip6);
     let by = _mm_and_si128(both, _mm_set1_epi16(pattern.header as i16));

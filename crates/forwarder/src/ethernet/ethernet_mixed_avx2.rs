@@ -247,9 +247,10 @@ unsafe fn load_links(links: &[AtomicU64], index: __m256i) -> [__m256i; 2] {
             let low = _mm_castsi128_pd(_mm_loadl_epi64(link(lane).cast()));
             _mm_castpd_si128(_mm_loadh_pd(low, link(lane + 1).cast()))
         };
-        [0, HALF].map(|lane| {
+        let four = |lane: usize| {
             _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(two(lane)), two(lane + 2))
-        })
+        };
+        [four(0), four(HALF)]
     }
 }
 

@@ -76,7 +76,7 @@ fn read_8(
     assert!(at < vector.len());
     // SAFETY: the vector owns its lanes.
     let heads = unsafe { packets.heads(step) };
-    let [head, tags, behind] = [0, 12, 20].map(|at| heads.words(at / 4));
+    let (head, tags, behind) = (heads.words(0), heads.words(12 / 4), heads.words(20 / 4));
     let readable = packets.inside[step] & pending;
     let length = _mm512_cvtepu16_epi64(step_16(&vector.length, step));
     // Network byte order: a TPID and a TCI, another TPID and TCI.

@@ -36,10 +36,10 @@ fn load_all_addresses<const AT: usize>(vector: &Vector, addresses: &mut [u128; V
             _mm512_broadcast_i64x2(_mm_set_epi64x(0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f));
         // SAFETY: the vector owns its lanes; 8 addresses are two vectors.
         unsafe {
-            let found = packets.quads::<AT>(step).map(|four| _mm512_shuffle_epi8(four, swap));
+            let [first, second] = packets.quads::<AT>(step);
             let to = addresses.as_mut_ptr().cast::<__m512i>();
-            _mm512_storeu_si512(to, found[0]);
-            _mm512_storeu_si512(to.add(1), found[1]);
+            _mm512_storeu_si512(to, _mm512_shuffle_epi8(first, swap));
+            _mm512_storeu_si512(to.add(1), _mm512_shuffle_epi8(second, swap));
         }
         let mut left = in_use & !packets.inside[step];
         while left != 0 {

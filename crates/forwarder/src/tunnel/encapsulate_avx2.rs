@@ -161,7 +161,7 @@ impl Tunnels {
     #[target_feature(enable = "avx2")]
     #[inline]
     unsafe fn load(lines: &[TunnelLine], ids: &[u32; STEP]) -> Self {
-        let fields = std::array::from_fn(|lane| {
+        let two = |lane: usize| {
             // SAFETY: guaranteed by the caller; a line ends with these 16 bytes.
             unsafe {
                 let of = |lane: usize| {
@@ -170,8 +170,8 @@ impl Tunnels {
                 };
                 _mm256_set_m128i(of(lane + 4), of(lane))
             }
-        });
-        let [interface, kinds, sums, rest] = transpose(fields);
+        };
+        let [interface, kinds, sums, rest] = transpose([two(0), two(1), two(2), two(3)]);
         let length = _mm256_and_si256(_mm256_srli_epi32::<16>(rest), word(0xff));
         Self {
             interface,

@@ -87,11 +87,12 @@ fn positions_of(slots: &Slots, keys: __m512i) -> [__m256i; 2] {
     let high = _mm512_mul_epu32(_mm512_srli_epi64::<32>(keys), _mm512_set1_epi64(high));
     let sum = _mm512_add_epi64(low, high);
     let mixed = _mm512_xor_si512(sum, _mm512_srli_epi64::<32>(sum));
-    hash.positions.map(|multiplier| {
+    let position = |multiplier: u32| {
         let product = _mm512_mul_epu32(mixed, _mm512_set1_epi64(multiplier.into()));
         let mask = _mm512_set1_epi64(hash.mask.into());
         _mm512_cvtepi64_epi32(_mm512_and_si512(_mm512_srli_epi64::<32>(product), mask))
-    })
+    };
+    [position(hash.positions[0]), position(hash.positions[1])]
 }
 
 /// The values of 8 keys by the words at their positions.

@@ -264,8 +264,9 @@ unsafe fn ip6_group(
                 // SAFETY: a step is one vector of what was found, and two of addresses; `step8`
                 // as required of the caller.
                 unsafe {
-                    let beyond =
-                        two(window).map(|it| _mm256_andnot_si256(_mm256_srl_epi64(it, right), six));
+                    let beyond = |it| _mm256_andnot_si256(_mm256_srl_epi64(it, right), six);
+                    let [low, high] = two(window);
+                    let beyond = [beyond(low), beyond(high)];
                     let now = _mm256_loadu_si256(found.as_ptr().cast());
                     let now = step8::<u128>(words, now, beyond, two(first));
                     any |= _mm256_movemask_ps(_mm256_castsi256_ps(now));

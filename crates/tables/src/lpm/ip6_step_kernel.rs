@@ -34,8 +34,8 @@ pub(super) fn select(
     right: u32,
 ) -> __m512i {
     let (right, six) = (_mm_cvtsi32_si128(right as i32), _mm512_set1_epi64(63));
-    let beyond = keys.map(|keys| _mm512_andnot_si512(_mm512_srl_epi64(keys, right), six));
-    runs_before::<u128>(chunk, heads, beyond, keys)
+    let beyond = |keys| _mm512_andnot_si512(_mm512_srl_epi64(keys, right), six);
+    runs_before::<u128>(chunk, heads, [beyond(keys[0]), beyond(keys[1])], keys)
 }
 
 /// The lanes of a step of which so many are left.

@@ -165,11 +165,15 @@ unsafe fn ip4_lanes<const N: usize>(
     rest: u32,
     keys: &[[u32; LANES]; N],
 ) -> [__m512i; N] {
-    // SAFETY: as required of the caller; a group is one vector.
-    let (mut found, keys) = unsafe {
-        let found: [__m512i; N] = core::array::from_fn(|group| roots(root, &keys[group]));
-        (found, keys.each_ref().map(|keys| _mm512_loadu_si512(keys.as_ptr().cast())))
-    };
+    let (mut found, mut addresses) = ([_mm512_setzero_si512(); N], [_mm512_setzero_si512(); N]);
+    for group in 0..N {
+        // SAFETY: as required of the caller; a group is one vector.
+        unsafe {
+            found[group] = roots(root, &keys[group]);
+            addresses[group] = _mm512_loadu_si512(keys[group].as_ptr().cast());
+        }
+    }
+    let keys = addresses;
     // Bits 18..24, 24..30 and 30..36 of an address, as shifts to the right and to the left.
     for (right, left) in [(8, 0), (2, 0), (0, 4)] {
         let next = |group: usize| {
@@ -185,7 +189,10 @@ unsafe fn ip4_lanes<const N: usize>(
             break;
         }
     }
-    found.map(|found| or_rest(found, rest))
+    for found in &mut found {
+        *found = or_rest(*found, rest);
+    }
+    found
 }
 
 /// The rest where nothing was found.
@@ -239,12 +246,13 @@ unsafe fn step_down<const N: usize>(
     // for the sake of soundness alone.
     let last = (words.len() - SLACK_WORDS).min(POSITION as usize) as i32;
     let mut any = 0;
-    let mut places: [__m512i; N] = core::array::from_fn(|group| {
+    let mut places = [_mm512_setzero_si512(); N];
+    for group in 0..N {
         let children = _mm512_movepi32_mask(found[group]);
         any |= children;
         let at = _mm512_and_si512(found[group], _mm512_set1_epi32(POSITION as i32));
-        _mm512_maskz_min_epu32(children, at, _mm512_set1_epi32(last))
-    });
+        places[group] = _mm512_maskz_min_epu32(children, at, _mm512_set1_epi32(last));
+    }
     if any == 0 {
         return false;
     }

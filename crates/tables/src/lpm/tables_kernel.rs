@@ -128,6 +128,7 @@ pub(super) fn lookup<K: Key>(
 }
 
 /// The lines of 16 lanes in columns.
+#[derive(Clone, Copy)]
 struct Columns {
     /// Lanes that have a table.
     known: __mmask16,
@@ -140,7 +141,7 @@ struct Columns {
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
 fn columns(lines: &[Line], ids: &[u32; LANES]) -> Columns {
     assert!(lines.len().is_power_of_two());
-    let halves = [0, 8].map(|first: usize| {
+    let half = |first: usize| {
         let slot = |lane: usize| ids[first + lane] as usize & (lines.len() - 1);
         // SAFETY: the size is a power of two, so that each slot has a line: one vector of 32 bytes.
         let two = |lane: usize| unsafe {
@@ -157,10 +158,11 @@ fn columns(lines: &[Line], ids: &[u32; LANES]) -> Columns {
             _mm512_mask_mov_epi64(low, 0xf0, high)
         };
         [word(0), word(1), word(2), word(3)]
-    });
+    };
+    let halves = [half(0), half(8)];
     let of_both = |at: usize| [halves[0][at], halves[1][at]];
     let [low, high] = of_both(3);
-    let upper = [low, high].map(|it| _mm512_srli_epi64::<32>(it));
+    let upper = [_mm512_srli_epi64::<32>(low), _mm512_srli_epi64::<32>(high)];
     // SAFETY: 16 ids are one vector.
     let ids = unsafe { _mm512_loadu_si512(ids.as_ptr().cast()) };
     Columns {
@@ -181,11 +183,19 @@ unsafe fn lookup_groups<K: Key, const N: usize>(
     counted: Counted,
     out: &mut [[u32; LANES]; N],
 ) {
-    let columns: [_; N] = core::array::from_fn(|group| columns(tables.lines(), &ids[group]));
-    let arenas = columns.each_ref().map(|columns| columns.arenas);
+    let mut all = [columns(tables.lines(), &ids[0]); N];
+    for group in 1..N {
+        all[group] = columns(tables.lines(), &ids[group]);
+    }
+    let columns = all;
+    let mut arenas = [columns[0].arenas; N];
+    for group in 1..N {
+        arenas[group] = columns[group].arenas;
+    }
     // 32 bits: IPv4.
     let (mut keys4, mut upper) = ([_mm512_setzero_si512(); N], [[_mm512_setzero_si512(); 2]; N]);
-    let roots: [_; N] = core::array::from_fn(|group| {
+    let mut roots = [[_mm512_setzero_si512(); 2]; N];
+    for group in 0..N {
         let keys = keys[group].as_ptr();
         // SAFETY: 16 IPv4 addresses are one vector; others are IPv6 addresses.
         let index = unsafe {
@@ -194,20 +204,21 @@ unsafe fn lookup_groups<K: Key, const N: usize>(
                 _mm512_srli_epi32::<14>(keys4[group])
             } else {
                 upper[group] = upper_halves(&*keys.cast()).into();
-                let [low, high] = upper[group].map(|upper| _mm512_srli_epi64::<44>(upper));
-                join(low, high)
+                let [low, high] = upper[group];
+                join(_mm512_srli_epi64::<44>(low), _mm512_srli_epi64::<44>(high))
             }
         };
-        let Columns { known, roots, .. } = columns[group];
-        addresses::<2>(roots, _mm512_maskz_mov_epi32(known, index))
-    });
+        let Columns { known, roots: of_group, .. } = columns[group];
+        roots[group] = addresses::<2>(of_group, _mm512_maskz_mov_epi32(known, index));
+    }
     // SAFETY: a known lane's index is the upper bits of a key, and its root has a word for each; other
     // lanes load the first word of some root. See `kernel::ip4_lanes` about writers. The tables keep
     // the arenas readable, whose last positions the lines have.
     let found = unsafe {
-        let mut found: [_; N] = core::array::from_fn(|group| {
-            _mm512_maskz_mov_epi32(columns[group].known, load_16_at(&roots[group]))
-        });
+        let mut found = [_mm512_setzero_si512(); N];
+        for group in 0..N {
+            found[group] = _mm512_maskz_mov_epi32(columns[group].known, load_16_at(&roots[group]));
+        }
         if K::BITS == 32 {
             walk_ip4(&mut found, &keys4, &arenas);
         } else {

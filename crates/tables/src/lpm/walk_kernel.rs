@@ -22,7 +22,7 @@ pub(super) struct ManyArenas {
 pub(super) fn addresses<const SHIFT: u32>(bases: [__m512i; 2], at: __m512i) -> [__m512i; 2] {
     let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(at));
     let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(at));
-    let [low, high] = [low, high].map(|at| _mm512_slli_epi64::<SHIFT>(at));
+    let (low, high) = (_mm512_slli_epi64::<SHIFT>(low), _mm512_slli_epi64::<SHIFT>(high));
     [_mm512_add_epi64(bases[0], low), _mm512_add_epi64(bases[1], high)]
 }
 
@@ -87,9 +87,11 @@ pub(super) unsafe fn walk_ip6<const N: usize>(
     for right in [39, 33, 27, 21, 15, 9, 3] {
         let right = _mm_cvtsi32_si128(right);
         let next = |group: usize| {
-            let keys = upper[group].map(|upper| _mm512_slli_epi64::<1>(upper));
+            let [low, high] = upper[group];
+            let keys = [_mm512_slli_epi64::<1>(low), _mm512_slli_epi64::<1>(high)];
             let six = _mm512_set1_epi64(63);
-            (keys.map(|keys| _mm512_andnot_si512(_mm512_srl_epi64(keys, right), six)), keys)
+            let beyond = |keys| _mm512_andnot_si512(_mm512_srl_epi64(keys, right), six);
+            ([beyond(keys[0]), beyond(keys[1])], keys)
         };
         // SAFETY: as required of the caller.
         if !unsafe { step::<u128, N>(found, arenas, next) } {
@@ -121,13 +123,14 @@ unsafe fn step<K: Key, const N: usize>(
     // -1 runs are before it, and the half-word is in that word: only children are narrow, so that nothing
     // shifts the -1.
     unsafe {
-        let mut words: [[__m512i; 2]; N] = core::array::from_fn(|group| {
+        let mut words = [[_mm512_setzero_si512(); 2]; N];
+        for group in 0..N {
             let children = _mm512_movepi32_mask(found[group]);
             any |= children;
             let at = _mm512_and_si512(found[group], _mm512_set1_epi32(POSITION as i32));
             ats[group] = _mm512_maskz_min_epu32(children, at, arenas[group].last);
-            arenas[group].places_of_words(ats[group])
-        });
+            words[group] = arenas[group].places_of_words(ats[group]);
+        }
         if any == 0 {
             return false;
         }
