@@ -54,6 +54,8 @@ const check = (is, words) => {
 };
 const editedText = () => editor(page, "copy");
 const edit = (words) => editor(page, "paste", words);
+/** The editor has the text of the candidate. */
+const unchanged = () => page.waitForSelector("button.main[disabled]");
 const number = (words) => Number.parseFloat(words);
 
 async function logIn() {
@@ -236,17 +238,19 @@ async function refuse() {
   await page.waitForSelector(".faults .where button");
   check((await text(".faults .where")).includes("prefix-length"), await text(".faults"));
   check(/line \d+, column \d+/.test(await text(".faults .where button")), "the place is named");
-  const marked = () => page.evaluate(() => document.querySelector(".code").shadowRoot.querySelector(".cm-lintRange-error")?.textContent ?? "");
+  const marked = (words) =>
+    page.waitForFunction((it) => document.querySelector(".code").shadowRoot.querySelector(".cm-lintRange-error")?.textContent.includes(it), {}, words);
   await page.locator(".faults .where button").click();
-  check((await marked()).includes("99"), `the place is marked: ${await marked()}`);
+  await marked("99");
   const lines = () => page.evaluate(() => document.querySelector(".code").shadowRoot.querySelectorAll(".cm-lineNumbers .cm-gutterElement").length);
   check((await lines()) > 5, "lines have numbers");
 
   begin("a text that is no JSON is marked, too");
   await edit(wrong.replace('"prefix-length": 99', '"prefix-length" 99'));
   await see("Not valid JSON", ".wrong");
-  check((await marked()).length > 0, "the syntax error is marked");
+  await marked("9");
   await button("Reload").click();
+  await unchanged();
 }
 
 async function order() {
@@ -257,6 +261,7 @@ async function order() {
     const whole = JSON.parse(await editedText());
     const list = rules.map((rule) => ({ name: rule, "module-name": "*", action: "deny" }));
     await edit(JSON.stringify({ ...whole, [name]: { "rule-list": [{ name: "ops", rule: list }] } }, null, 2));
+    await page.waitForFunction(() => !document.body.innerText.includes("Saved in the candidate"));
     await button("Save to candidate").click();
     await see("Saved in the candidate");
     const url = `/restconf/ds/ietf-datastores:candidate/${name}/rule-list=ops`;
@@ -380,9 +385,11 @@ try {
   check(complaints.length === 0, complaints.join("\n"));
   console.log(JSON.stringify({ done: true }));
 } catch (error) {
-  console.error(`while ${step}: ${error.stack}`);
-  console.error(`the page reported: ${complaints.join("\n")}`);
   console.error(await page.evaluate(() => document.body.innerText.slice(0, 2_000)).catch(() => "nothing"));
+  console.error(error.stack);
+  // The cause comes last: the test that ran this shows the last lines.
+  console.error(`the page reported: ${complaints.join("; ") || "nothing"}`);
+  console.error(`while ${step}: ${error.message}`);
   await page.screenshot({ path: join(folder, "last.png") }).catch(() => undefined);
   process.exitCode = 1;
 } finally {

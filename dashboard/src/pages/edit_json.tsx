@@ -1,6 +1,6 @@
 // The whole candidate as JSON, with errors marked at their places.
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { candidate, save } from "../candidate";
 import type { CodeEditor, Mark } from "../code_editor";
 import type { Members } from "../edits";
@@ -50,7 +50,8 @@ function useEditor(text: string, change: (text: string) => void): { room: { curr
       opened?.close();
     };
   }, []);
-  useEffect(() => editor?.setText(text), [editor, text]);
+  // With the buttons, so that a click never finds another text than the one that is shown.
+  useLayoutEffect(() => editor?.setText(text), [editor, text]);
   return { room, editor, problem };
 }
 
@@ -141,7 +142,7 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
           </Notice>
         )}
         <Faults faults={faults} locate={line} />
-        {isSaved && (
+        {isSaved && !isTouched && (
           <Notice mood="good" live>
             Saved in the candidate. <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
           </Notice>
