@@ -62,6 +62,7 @@ impl Scenario {
         let binary = stoa_binary()?;
         let topology = Topology::new(sides)?;
         let router = Router::start(&binary, Some(topology.router()), &configuration.json())?;
+        router.print_last_state();
         let labels: Vec<&str> = sides.iter().map(|side| side.label.as_str()).collect();
         let known = configuration.json().to_string();
         let expected: Vec<&str> =

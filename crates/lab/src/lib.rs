@@ -19,6 +19,7 @@ mod folders;
 mod frr;
 mod host;
 mod interrupt;
+mod last_state;
 pub mod latency;
 pub mod measure;
 mod namespace;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::error::last_lines;
 use crate::folders;
+use crate::last_state::LastState;
 use crate::{Background, Command, LabError, Namespace, Output, Result, Scratch, wait_until};
 
 /// Timeout until the router forwards.
@@ -30,6 +31,8 @@ pub fn stoa_binary() -> Result<PathBuf> {
 /// A running router. Dropping it stops it.
 #[derive(Debug)]
 pub struct Router {
+    /// Before the process, which ends when it is dropped.
+    last_state: LastState,
     process: Background,
     binary: PathBuf,
     scratch: Scratch,
@@ -97,7 +100,8 @@ impl Router {
             command = command.env(name, value);
         }
         let process = command.spawn()?;
-        let router = Self { process, binary: binary.to_owned(), scratch };
+        let last_state = LastState::new(binary.to_owned(), scratch.file("stoa.sock"));
+        let router = Self { last_state, process, binary: binary.to_owned(), scratch };
         router.wait_in_sync()?;
         Ok(router)
     }
@@ -275,12 +279,18 @@ impl Router {
         self.process.log()
     }
 
+    /// Prints its drops, neighbors, interfaces and workers if it is dropped before [`Router::stop`].
+    pub fn print_last_state(&self) {
+        self.last_state.want(true);
+    }
+
     /// Stops it with SIGTERM, as an operator would.
     ///
     /// # Errors
     ///
     /// [`LabError::RouterExited`] when the exit status is not 0.
     pub fn stop(self) -> Result<()> {
+        self.last_state.want(false);
         let (stdout, stderr, status) = self.process.stop()?;
         if status.success() {
             return Ok(());
