@@ -24,7 +24,8 @@ pub fn traceroute(host: &Host, to: IpAddr, more: &[&str]) -> Result<Vec<Hop>> {
     let address = to.to_string();
     let output = host
         .command(Tool::TRACEROUTE)?
-        .args(["-n", "-q", "1", "-w", "2", "-m", "8"])
+        // One probe at a time: with several, traceroute 2.1.2 has missed replies that its kernel had counted.
+        .args(["-n", "-q", "1", "-N", "1", "-w", "2", "-m", "8"])
         .args(more)
         .args([&address])
         .deadline(Duration::from_secs(30))
