@@ -24,6 +24,7 @@ use crate::config::route_sources::RouteSourceConfig;
 use crate::config::routes::{FloatingStaticRoutes, Key};
 use crate::config::{self, host_bits};
 pub use crate::configuration_text::ConfigurationText;
+use crate::linux::peer::unknown_users;
 use crate::rib::{self, RouteAnnotation, Routes};
 use crate::warning::{Warning, interface_node, predicate};
 pub(crate) use part::{Bulk, ChangedInterfaces, ChangedPart, Origin};
@@ -220,7 +221,7 @@ impl Configuration {
             let text = format!("route {prefix}{vrf} is {how}: {}", annotation.reasons.join("; "));
             Warning { text, nodes: vec![route_node(prefix)] }
         };
-        let unknown = self.route_sources.iter().flat_map(|it| it.unknown_users().into_iter().map(|user| {
+        let unknown = self.route_sources.iter().flat_map(|it| unknown_users(it).into_iter().map(|user| {
             let name = &it.source.name;
             let text = format!(
                 "route source {name}: this machine has no user \"{user}\" (peer-user), so no daemon of that name can connect: \
