@@ -10,51 +10,25 @@ use stoa_lab::{
 };
 use stoa_scenarios::pid;
 
-use crate::punt_flood::peer::{NEIGHBOR, Peer};
+use crate::bfd_link::{self, given};
+use crate::punt_flood::peer::Peer;
 
 /// Longest time of one step, for a million routes and a controller without optimisation.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-fn given(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 /// A router with a BFD session on a link over memif, and another port.
 fn configuration(socket: &str, interval: Duration, routes: u64) -> Value {
-    let address = |text: &str| text.parse().expect("an address");
-    let mut made = Configuration::new(&[])
-        .port("link", json!({ "memif": { "socket": socket, "role": "master" } }))
-        .port("away", json!({ "null": {} }))
-        .addresses("link", &[address("198.18.1.1/24")])
-        .addresses("away", &[address("198.18.2.1/24")]);
-    let us = interval.as_micros() as u64;
-    let link = made.interface("link");
-    link["stoa-interfaces:mac-address"] = json!("02:fe:00:00:00:01");
-    link["stoa-bfd:bfd"] = json!({ "session": [{
-        "dest-addr": NEIGHBOR, "desired-min-tx-interval": us, "required-min-rx-interval": us,
-    }] });
-    link["ietf-ip:ipv4"]["neighbor"] =
-        json!([{ "ip": NEIGHBOR, "link-layer-address": "02:00:00:00:00:02" }]);
     let route = |n: u64| {
         let prefix = format!("10.{}.{}.{}/32", n >> 16, n >> 8 & 255, n & 255);
         json!({ "destination-prefix": prefix, "next-hop": { "next-hop-address": "198.18.2.2" } })
     };
     let all: Vec<Value> = (0..routes).map(route).collect();
-    let mut json = made.json();
+    let mut json = bfd_link::configuration(socket, interval).json();
     json["ietf-routing:routing"] = json!({ "control-plane-protocols": { "control-plane-protocol": [{
             "type": "ietf-routing:static", "name": "many",
             "static-routes": { "ietf-ipv4-unicast-routing:ipv4": { "route": all } },
         }] } });
     json
-}
-
-/// The session of the link as the router shows it.
-fn session(router: &Router) -> Result<Value> {
-    let path = "/ietf-interfaces:interfaces/interface[name='link']";
-    let output = router.call(&["show", "state", path])?.ok()?;
-    let state: Value = serde_json::from_str(&output.stdout).expect("JSON");
-    let link = &state["ietf-interfaces:interface"][0];
-    Ok(link["stoa-bfd:bfd"]["session"][0]["session-running"].clone())
 }
 
 /// A router and the peer of its BFD session, which is up.
@@ -65,20 +39,13 @@ fn with_session() -> Result<(Router, Peer, Duration)> {
     let json = configuration(&socket, interval, 0);
     let router = Router::start_in(scratch, &stoa_binary()?, None, &json)?;
     let mut peer = Peer::open(&socket, interval);
-    // BFD begins with one packet a second.
-    let mut waited = 0;
-    while !peer.is_up() && waited < 60 {
-        peer.beside(|| std::thread::sleep(Duration::from_millis(500)));
-        waited += 1;
-    }
-    assert!(peer.is_up(), "{:?}; {}", session(&router)?, router.log());
+    bfd_link::wait_until_up(&router, &mut peer)?;
     Ok((router, peer, interval))
 }
 
 fn assert_alive(router: &Router, peer: &mut Peer, what: &str) -> Result<()> {
-    let bfd = peer.beside(|| session(router))?;
-    assert_eq!((bfd["local-state"].as_str(), peer.downs), (Some("up"), 0), "{what}: {bfd}");
-    assert_eq!(bfd["session-down-count"], "0", "{what}: {bfd}");
+    let session = peer.beside(|| bfd_link::session(router))?;
+    bfd_link::assert_alive(&session, peer, what);
     Ok(())
 }
 

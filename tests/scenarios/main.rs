@@ -7,6 +7,7 @@
 mod af_xdp;
 mod arping;
 mod bfd;
+mod bfd_link;
 mod chaos;
 mod commits;
 mod convergence;

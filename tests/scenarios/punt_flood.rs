@@ -8,36 +8,21 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use stoa_lab::{Configuration, Namespace, Result, Router, Scratch, stoa_binary};
+use stoa_lab::{Namespace, Result, Router, Scratch, stoa_binary};
 use stoa_wire::ethernet::Mac;
 use stoa_wire::{icmp4, ipv4, protocol};
 
+use crate::bfd_link::{self, given};
 use peer::{GATEWAY, NEIGHBOR, Peer, ROUTER, VIRTUAL};
 
 /// Not on any link.
 const FAR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
 
-fn given(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 /// The link has a host interface, a BFD session and a virtual router.
 fn configuration(socket: &str, local: &Namespace, interval: Duration) -> Value {
-    let address = |text: &str| text.parse().expect("an address");
-    let mut made = Configuration::new(&[])
-        .port("link", json!({ "memif": { "socket": socket, "role": "master" } }))
-        .port("away", json!({ "null": {} }))
-        .addresses("link", &[address("198.18.1.1/24")])
-        .addresses("away", &[address("198.18.2.1/24")]);
-    let us = interval.as_micros() as u64;
+    let mut made = bfd_link::configuration(socket, interval);
     let link = made.interface("link");
-    link["stoa-interfaces:mac-address"] = json!("02:fe:00:00:00:01");
     link["stoa-host-interface:host-interface"] = json!({ "netns": local.name() });
-    link["stoa-bfd:bfd"] = json!({ "session": [{
-        "dest-addr": NEIGHBOR, "desired-min-tx-interval": us, "required-min-rx-interval": us,
-    }] });
-    link["ietf-ip:ipv4"]["neighbor"] =
-        json!([{ "ip": NEIGHBOR, "link-layer-address": "02:00:00:00:00:02" }]);
     link["ietf-ip:ipv4"]["ietf-vrrp:vrrp"] = json!({ "vrrp-instance": [{
         "vrid": 51,
         "version": "ietf-vrrp:vrrp-v3",
@@ -96,12 +81,9 @@ fn floods() -> Vec<(&'static str, &'static str, u64, Vec<Vec<u8>>)> {
 
 /// The BFD session and the virtual router of the link.
 fn link_state(router: &Router) -> Result<(Value, Value)> {
-    let path = "/ietf-interfaces:interfaces/interface[name='link']";
-    let output = router.call(&["show", "state", path])?.ok()?;
-    let state: Value = serde_json::from_str(&output.stdout).expect("JSON");
-    let link = &state["ietf-interfaces:interface"][0];
+    let link = bfd_link::state(router)?;
     let vrrp = &link["ietf-ip:ipv4"]["ietf-vrrp:vrrp"]["vrrp-instance"][0];
-    Ok((link["stoa-bfd:bfd"]["session"][0]["session-running"].clone(), vrrp.clone()))
+    Ok((bfd_link::session_of(&link), vrrp.clone()))
 }
 
 fn dropped(router: &Router, class: &str) -> Result<u64> {
@@ -122,13 +104,7 @@ fn sessions_on_the_link_live_under_each_flood() -> Result<()> {
     let router = Router::start_in(scratch, &stoa_binary()?, None, &json)?;
     let mut peer = Peer::open(&socket, interval);
     let host = |n: usize| Ipv4Addr::new(198, 18, 1, 100 + n as u8);
-    // BFD begins with one packet a second.
-    let mut waited = 0;
-    while !peer.is_up() && waited < 60 {
-        peer.beside(|| std::thread::sleep(Duration::from_millis(500)));
-        waited += 1;
-    }
-    assert!(peer.is_up(), "{:?}; {}", link_state(&router)?, router.log());
+    bfd_link::wait_until_up(&router, &mut peer)?;
     let transitions = |vrrp: &Value| vrrp["statistics"]["master-transitions"].clone();
     let before = transitions(&peer.beside(|| link_state(&router))?.1);
     for (n, (name, class, limit, frames)) in floods().into_iter().enumerate() {
@@ -137,8 +113,7 @@ fn sessions_on_the_link_live_under_each_flood() -> Result<()> {
         let dropped = peer.beside(|| dropped(&router, class))?;
         let sent = sent as f64 / time.as_secs_f64();
         println!("{name}: {sent:.0} packets/s; {class}: {dropped} dropped");
-        assert_eq!((bfd["local-state"].as_str(), peer.downs), (Some("up"), 0), "{name}: {bfd}");
-        assert_eq!(bfd["session-down-count"], "0", "{name}: {bfd}");
+        bfd_link::assert_alive(&bfd, &peer, name);
         assert_eq!((vrrp["state"].clone(), transitions(&vrrp)), (json!("backup"), before.clone()));
         // The router asks again every second.
         for _ in 0..50 {

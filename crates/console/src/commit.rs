@@ -78,14 +78,18 @@ impl Commit {
     }
 }
 
+/// The warnings of a commit or a reload as lines.
+pub fn warned(warnings: &[String]) -> impl Iterator<Item = String> {
+    warnings.iter().map(|warning| format!("Warning: {warning}"))
+}
+
 /// The result of `commit check` as text.
 pub fn checked(reply: &v1::CommitReply) -> Vec<String> {
-    let warnings = reply.warnings.iter().map(|warning| format!("Warning: {warning}"));
     let valid = format!(
         "The candidate is valid: {} to commit.",
         changes(show::changes(&reply.changes).len())
     );
-    warnings.chain([valid]).collect()
+    warned(&reply.warnings).chain([valid]).collect()
 }
 
 fn changes(count: usize) -> String {
@@ -95,8 +99,7 @@ fn changes(count: usize) -> String {
 /// The result of a commit as text.
 pub fn report(reply: &v1::CommitReply) -> Vec<String> {
     let applied = reply.applied.unwrap_or_default();
-    let mut lines: Vec<_> =
-        reply.warnings.iter().map(|warning| format!("Warning: {warning}")).collect();
+    let mut lines: Vec<_> = warned(&reply.warnings).collect();
     let kept = match (reply.number, show::changes(&reply.changes).len()) {
         (0, 0) => "Nothing changed.".to_owned(),
         (0, count) => format!("Committed: {}.", changes(count)),

@@ -12,6 +12,8 @@ pub mod completion;
 mod kind;
 pub mod line;
 mod names;
+mod paths;
+pub mod rename;
 pub mod secret;
 pub mod session;
 pub mod show;

@@ -1,4 +1,4 @@
-//! Edits of whole nodes: copy, rename, deactivate, activate and annotate.
+//! Edits of whole nodes: copy, deactivate, activate and annotate. [`crate::rename`] has the edits of `rename`.
 //!
 //! A part that is not in effect, and what is written about a node, are configuration themselves, of the module
 //! `stoa-annotations`: they are committed, rolled back and saved like all other settings.
@@ -15,19 +15,19 @@ use crate::show;
 use crate::words::{self, Target, of_path};
 
 /// The words of the list of parts that are not in effect.
-const INACTIVE: [&str; 2] = ["deactivated", "part"];
+pub(crate) const INACTIVE: [&str; 2] = ["deactivated", "part"];
 
 /// The words of the list of annotations.
-const ANNOTATIONS: [&str; 2] = ["annotations", "annotation"];
+pub(crate) const ANNOTATIONS: [&str; 2] = ["annotations", "annotation"];
 
 /// `copy ENTRY to KEY`: the entry, and the words of the new one.
-struct EntryCopy {
-    from: Target<'static>,
-    to: Target<'static>,
+pub(crate) struct EntryCopy {
+    pub(crate) from: Target<'static>,
+    pub(crate) to: Target<'static>,
 }
 
 impl EntryCopy {
-    fn of(words: &[String]) -> Result<EntryCopy, Failure> {
+    pub(crate) fn of(words: &[String]) -> Result<EntryCopy, Failure> {
         let usage = || {
             Failure::Words(
                 "use a list entry and its new key, such as `interfaces interface eth0 to eth1`"
@@ -39,9 +39,18 @@ impl EntryCopy {
         words::to_delete(old)?;
         let from = words::parse(old)?;
         let node = from.node.clone().filter(|node| node.kind() == SchemaNodeKind::List);
-        let keys = node.ok_or_else(usage)?.list_keys().count();
+        let names: Vec<String> =
+            node.ok_or_else(usage)?.list_keys().map(|key| key.name().to_owned()).collect();
+        let keys = names.len();
         if new.is_empty() || keys == 0 {
             return Err(usage());
+        }
+        if new.len() < keys {
+            let names = names.join(", ");
+            let cause = format!(
+                "an entry of this list has {keys} keys ({names}): give all of them after `to`"
+            );
+            return Err(Failure::Words(cause));
         }
         let to = match new.len() == keys {
             true => {
@@ -58,7 +67,7 @@ impl EntryCopy {
     }
 
     /// The edits that make the new entry.
-    fn edits(&self, tree: &DataTree<'static>) -> Result<Vec<Edit>, Failure> {
+    pub(crate) fn edits(&self, tree: &DataTree<'static>) -> Result<Vec<Edit>, Failure> {
         if find(tree, &self.to.path) {
             return Err(exists(&self.to.words));
         }
@@ -112,7 +121,7 @@ fn name_of(target: &Target<'static>, path: &str) -> String {
     joined(&canonical(target, path).unwrap_or_else(|| target.words.clone()))
 }
 
-fn find(tree: &DataTree<'static>, path: &str) -> bool {
+pub(crate) fn find(tree: &DataTree<'static>, path: &str) -> bool {
     tree.reference().is_some()
         && !path.contains('\0')
         && tree.find_path(path).is_ok_and(|node| !node.is_default())
@@ -127,12 +136,12 @@ fn exists(words: &[String]) -> Failure {
     Failure::Words(format!("`{}` exists: delete it first", joined(words)))
 }
 
-fn missing(words: &[String]) -> Failure {
+pub(crate) fn missing(words: &[String]) -> Failure {
     Failure::Words(format!("`{}` is not configured", joined(words)))
 }
 
 /// The words of an entry of one of the lists of `stoa-annotations`.
-fn entry(list: [&str; 2], node: &str, rest: &[&str]) -> Vec<String> {
+pub(crate) fn entry(list: [&str; 2], node: &str, rest: &[&str]) -> Vec<String> {
     list.iter().chain([&node]).chain(rest).map(|word| (*word).to_owned()).collect()
 }
 
@@ -160,18 +169,6 @@ impl Session {
         let copy = EntryCopy::of(words)?;
         let tree = self.tree(Which::Store(Store::Candidate)).await?;
         self.edit(copy.edits(&tree)?).await
-    }
-
-    /// `rename ENTRY to KEY`. References to the old key stay; a commit names those that have no target.
-    ///
-    /// # Errors
-    /// As [`Self::copy`].
-    pub async fn rename(&mut self, words: &[String]) -> Result<(), Failure> {
-        let copy = EntryCopy::of(words)?;
-        let tree = self.tree(Which::Store(Store::Candidate)).await?;
-        let mut edits = copy.edits(&tree)?;
-        edits.push(Edit::Delete(copy.from.path.clone()));
-        self.edit(edits).await
     }
 
     /// `deactivate NODE`: takes a node out of the configuration and keeps it.

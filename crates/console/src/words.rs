@@ -31,7 +31,7 @@ fn step(node: &SchemaNode<'_>, above: Option<&SchemaNode<'_>>) -> String {
 }
 
 /// A value in quotes, for a path.
-fn quoted(value: &str) -> Result<String, Error> {
+pub(crate) fn quoted(value: &str) -> Result<String, Error> {
     match (value.contains('\''), value.contains('"')) {
         _ if value.contains('\0') => Err(Error::Unquotable { word: value.to_owned() }),
         (false, _) => Ok(format!("'{value}'")),

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_yang::error::{ValidationError, ValidationErrors, counted as counted_errors, one};
 use yang5::data::{DataFormat, DataTree};
@@ -23,11 +24,19 @@ use crate::config::route_sources::RouteSourceConfig;
 use crate::config::routes::{FloatingStaticRoutes, Key};
 use crate::config::{self, host_bits};
 pub use crate::configuration_text::ConfigurationText;
+use crate::linux::peer::unknown_users;
 use crate::rib::{self, RouteAnnotation, Routes};
+use crate::warning::{Warning, interface_node, predicate};
 pub(crate) use part::{Bulk, ChangedInterfaces, ChangedPart, Origin};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
+
+/// The routing protocol instances, of all names.
+const PROTOCOL: &str = "/ietf-routing:routing/control-plane-protocols/control-plane-protocol";
+
+/// The number of workers.
+const WORKERS: &str = "/stoa-system:system/workers/count";
 
 /// Overlapping subnets that are listed.
 const OVERLAPS_LIMIT: usize = 20;
@@ -191,42 +200,52 @@ impl Configuration {
     }
 
     /// Problems that are no errors, such as inactive routes; one line each.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<Warning> {
         let workers = self.desired.workers.as_ref().map_or(1, |workers| workers.count);
         let unused = self.desired.ports.iter().filter(|port| port.software_rss && workers == 1);
         let unused = unused.map(|port| {
             let name = &port.interface;
-            format!(
+            let text = format!(
                 "interface {name}: software-rss does nothing with one worker: raise workers/count"
-            )
+            );
+            let mut warning =
+                Warning::of_interface(name, &["stoa-interfaces:port/software-rss"], text);
+            warning.nodes.push(WORKERS.into());
+            warning
         });
         let annotated =
             self.annotations.iter().filter(|(_, annotation)| !annotation.reasons.is_empty());
         let line = |((vrf, prefix), annotation): (&Key, &RouteAnnotation)| {
             let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
             let how = if annotation.is_inactive { "inactive" } else { "partly active" };
-            format!("route {prefix}{vrf} is {how}: {}", annotation.reasons.join("; "))
+            let text = format!("route {prefix}{vrf} is {how}: {}", annotation.reasons.join("; "));
+            Warning { text, nodes: vec![route_node(prefix)] }
         };
-        let unknown = self.route_sources.iter().flat_map(|it| it.unknown_users().into_iter().map(|user| {
+        let unknown = self.route_sources.iter().flat_map(|it| unknown_users(it).into_iter().map(|user| {
             let name = &it.source.name;
-            format!(
+            let text = format!(
                 "route source {name}: this machine has no user \"{user}\" (peer-user), so no daemon of that name can connect: \
                  create the user, or correct the name"
-            )
+            );
+            Warning { text, nodes: vec![format!("{PROTOCOL}{}", predicate("name", name))] }
         }));
         let found = annotated.map(line).chain(unused).chain(unknown);
         found.chain(self.overlaps()).collect()
     }
 
     /// Connected subnets that overlap.
-    fn overlaps(&self) -> Vec<String> {
+    fn overlaps(&self) -> Vec<Warning> {
         let all = self.addressing.tables().flat_map(|(vrf, table)| {
             let within = if vrf.is_empty() { String::new() } else { format!(" in VRF {vrf}") };
             table.overlaps().map(move |(net, interface, larger, other)| {
-                format!(
+                let part = if net.addr().is_ipv4() { "ietf-ip:ipv4" } else { "ietf-ip:ipv6" };
+                let text = format!(
                     "interface {interface}: its subnet {net} is part of {larger} of interface {other}{within}: packets \
                      to {net} leave by {interface}"
-                )
+                );
+                let mut warning = Warning::of_interface(interface, &[part], text);
+                warning.nodes.push(interface_node(other, part));
+                warning
             })
         });
         all.take(OVERLAPS_LIMIT).collect()
@@ -256,6 +275,13 @@ impl Configuration {
             counted(workers as usize, "worker"),
         )
     }
+}
+
+/// The path of a static route, in any VRF.
+fn route_node(prefix: &IpNet) -> String {
+    let family = if prefix.addr().is_ipv4() { "ipv4" } else { "ipv6" };
+    let key = predicate("destination-prefix", &prefix.to_string());
+    format!("{PROTOCOL}/static-routes/ietf-{family}-unicast-routing:{family}/route{key}")
 }
 
 fn counted(number: usize, what: &str) -> String {

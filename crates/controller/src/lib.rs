@@ -51,4 +51,5 @@ pub mod state;
 pub mod supervise;
 mod test_sequences;
 mod vrrp;
+pub mod warning;
 pub mod workers;

@@ -66,7 +66,8 @@ impl Service {
                 let changed = done.applied.changed || !done.changes.is_empty();
                 let applied = v1::Applied { changed, ..done.applied };
                 tracing::info!(path = name, changed = applied.changed, "configuration reloaded");
-                Ok(v1::ReloadReply { applied: true, what: Some(applied), errors: vec![] })
+                let warnings = configuration::texts(&done.warnings);
+                Ok(v1::ReloadReply { applied: true, what: Some(applied), warnings, errors: vec![] })
             }
             Err(Refusal::Unreachable(reason)) => Err(Status::unavailable(format!(
                 "{reason}. The running configuration stays in effect; check the log, then try again."
@@ -92,7 +93,7 @@ impl Service {
 
 fn refused(errors: Vec<v1::ValidationError>) -> v1::ReloadReply {
     tracing::warn!(errors = errors.len(), "reload refused; the running configuration is unchanged");
-    v1::ReloadReply { applied: false, what: None, errors }
+    v1::ReloadReply { applied: false, errors, ..v1::ReloadReply::default() }
 }
 
 #[tonic::async_trait]

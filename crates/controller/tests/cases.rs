@@ -122,7 +122,7 @@ fn inactive_routes_and_unused_settings_are_warnings() {
     let configuration = configuration.unwrap_or_else(|errors| panic!("{errors:#?}"));
     let summary = configuration.summary();
     assert!(summary.contains("2 static routes (2 inactive)"), "{summary}");
-    let warnings = configuration.warnings().join("\n");
+    let warnings = texts(&configuration).join("\n");
     assert!(
         warnings.contains("interface a: software-rss does nothing with one worker"),
         "{warnings}"
@@ -146,6 +146,10 @@ fn mangled_texts_are_refused_without_a_panic() {
     }
 }
 
+fn texts(configuration: &Configuration) -> Vec<String> {
+    configuration.warnings().iter().map(ToString::to_string).collect()
+}
+
 fn errors_json(errors: &[ValidationError]) -> Value {
     errors
         .iter()
@@ -161,7 +165,7 @@ fn recorded(configuration: &Configuration) -> Value {
     let mut all = serde_json::to_value(&desired).unwrap();
     all["routes"] = desired.routes.iter().map(route).collect();
     all["neighbors"] = desired.neighbors.iter().map(neighbor).collect();
-    all["warnings"] = json!(configuration.warnings());
+    all["warnings"] = json!(texts(configuration));
     all["route-sources"] = configuration.route_sources.iter().map(route_source).collect();
     all
 }

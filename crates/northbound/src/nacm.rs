@@ -222,6 +222,15 @@ impl<'a> Rights<'a> {
         marked.chain(ruled.map(|path| path[length..].to_vec())).collect()
     }
 
+    /// Whether a node may be read with all below it, except for secrets.
+    pub fn may_read_all(&self, steps: &[Step]) -> bool {
+        let may = |below: Vec<Step>| {
+            let whole = [steps, below.as_slice()].concat();
+            is_one_of(SECRETS, &whole) || self.may(Operation::Read, &whole)
+        };
+        self.may(Operation::Read, steps) && self.special_below(steps).into_iter().all(may)
+    }
+
     /// Whether nodes below an unreadable node may be readable: then the path to them is shown.
     pub fn has_rules_below(&self, steps: &[Step]) -> bool {
         let reads = |known: &&PathRule<'_>| covers(&known.rule.access_operations, "read");

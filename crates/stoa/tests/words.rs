@@ -29,8 +29,13 @@ const PRIVATE: [(&[&str], &str); 19] = [
 ];
 
 /// Pairs of words, also joined by a hyphen or in the plural.
-const PHRASES: [(&str, &str); 2] =
-    [("punt budget", "control-plane policer"), ("silent gateway", "BFD-down next hop")];
+const PHRASES: [(&str, &str); 5] = [
+    ("punt budget", "control-plane policer"),
+    ("silent gateway", "BFD-down next hop"),
+    ("event log", "log, events"),
+    ("program log", "log"),
+    ("audit trail", "audit log"),
+];
 
 /// Files that may contain a private word, and the reason.
 const ALLOWED: [(&str, &[&str]); 5] = [

@@ -87,7 +87,7 @@ function Messages(): JSX.Element {
   const query = search.trim().toLowerCase();
   const found = (data ?? []).filter((one) => `${one.program} ${one.target ?? ""} ${one.text ?? ""}`.toLowerCase().includes(query));
   return (
-    <Card title="Log" note="the last messages of controller and forwarder, newest first" wide>
+    <Card title="Log" note="the last messages of controller and forwarder, newest first; stoa show log has older ones" wide>
       <form class="row" onSubmit={(event) => event.preventDefault()}>
         <Field label="Level">
           <select name="level" value={level} onChange={(event) => setLevel(typed(event))}>

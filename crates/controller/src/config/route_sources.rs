@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use nix::unistd::User;
 use stoa_yang::error::ValidationErrors;
 
 use crate::config::model::{self, Interface, Routing};
@@ -45,19 +44,6 @@ pub struct RouteSourceConfig {
 }
 
 impl RouteSourceConfig {
-    /// Users that may connect and that this machine has not: a wrong name keeps the daemon out. The default names two,
-    /// of which most machines have one.
-    pub fn unknown_users(&self) -> Vec<&str> {
-        let is_default = |name: &String| ["frr", "bird"].contains(&name.as_str());
-        if self.peer_users.iter().all(is_default) || self.kind.listen_address().is_none() {
-            return Vec::new();
-        }
-        let is_unknown = |name: &&str| {
-            name.parse::<u32>().is_err() && User::from_name(name).is_ok_and(|it| it.is_none())
-        };
-        self.peer_users.iter().map(String::as_str).filter(is_unknown).collect()
-    }
-
     /// Whether an open route source can keep running with a changed configuration: only preference and stale
     /// time may differ.
     pub fn may_become(&self, other: &RouteSourceConfig) -> bool {
@@ -118,7 +104,7 @@ impl Kind {
     }
 
     /// The address it listens on, if any.
-    fn listen_address(&self) -> Option<(IpAddr, u16)> {
+    pub(crate) fn listen_address(&self) -> Option<(IpAddr, u16)> {
         match self {
             Kind::Fpm { address, port } | Kind::Bgp { address, port, .. } => {
                 Some((*address, *port))
@@ -301,30 +287,5 @@ fn check_conflicts(
             format!("route source \"{name}\" already imports table {table} of that namespace"),
             "Remove one of them, or set another table or namespace.",
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn users_that_do_not_exist_are_named() {
-        let unknown = |users: &[&str], kind: Kind| {
-            let source = Source {
-                name: "x".into(),
-                vrf: "".into(),
-                preference: None,
-                stale_time: Duration::from_secs(1),
-            };
-            let peer_users = users.iter().map(|user| (*user).to_owned()).collect();
-            let config = RouteSourceConfig { source, netns: String::new(), peer_users, kind };
-            config.unknown_users().into_iter().map(str::to_owned).collect::<Vec<_>>()
-        };
-        let fpm = || Kind::Fpm { address: [127, 0, 0, 1].into(), port: 2_620 };
-        assert_eq!(unknown(&["root", "no-such-user", "4711"], fpm()), ["no-such-user"]);
-        assert!(unknown(&["bird", "frr"], fpm()).is_empty(), "the default names two");
-        let netlink = Kind::Netlink { table: 254, receive_buffer: 4_096 };
-        assert!(unknown(&["no-such-user"], netlink).is_empty(), "nobody connects to it");
     }
 }

@@ -8,6 +8,7 @@ use super::difference::{Change, between};
 use super::refusal::{self, Refusal};
 use super::stores::Datastore;
 use crate::configuration::Configuration;
+use crate::warning::Warning;
 
 impl Datastore {
     /// Validates the candidate as a commit does, and changes nothing. Returns its changes and warnings. What only the
@@ -15,7 +16,7 @@ impl Datastore {
     ///
     /// # Errors
     /// All errors of the candidate.
-    pub async fn check(&self, author: &Author) -> Result<(Vec<Change>, Vec<String>), Refusal> {
+    pub async fn check(&self, author: &Author) -> Result<(Vec<Change>, Vec<Warning>), Refusal> {
         self.stores().check_conflict()?;
         let (running, candidate) = (self.tree(Store::Running), self.tree(Store::Candidate));
         let startup = self.inner.startup.clone();

@@ -19,6 +19,7 @@ use super::startup_file::StartupFile;
 use super::stores::{Datastore, Event};
 use super::unconfirmed::Unconfirmed;
 use crate::configuration::Configuration;
+use crate::warning::Warning;
 
 /// The parameters of a commit.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +62,7 @@ pub struct Committed {
     /// The changes of the forwarder.
     pub applied: v1::Applied,
     /// Problems that do not prevent the commit.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// The deadline of its confirmation.
     pub confirm_by: Option<SystemTime>,
 }
@@ -120,7 +121,7 @@ impl Datastore {
             self.set_unconfirmed(Some(Unconfirmed::new(author, within, before, &commit.comment)))?;
         }
         let (kept, mut warnings) = (configuration.text.clone(), configuration.warnings());
-        warnings.extend(files.as_mut().and_then(NewFiles::take_note));
+        warnings.extend(files.as_mut().and_then(NewFiles::take_note).map(Warning::of_machine));
         let core = Core::of(&configuration, &tree)?;
         let mtus = device_mtu::desired(&configuration.desired);
         let applied = match self.inner.connection.commit(configuration).await {
@@ -146,7 +147,7 @@ impl Datastore {
         }
         let confirm_by = self.unconfirmed().map(|unconfirmed| unconfirmed.deadline);
         let is_saved = !waits && not_saved.is_none() && commit.origin.is_saved();
-        warnings.extend(not_saved);
+        warnings.extend(not_saved.map(Warning::of_machine));
         if core.is_some() {
             // Long, and in the files.
             kept.forget();

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use stoa_api::v1;
 
 use crate::apply::ForwarderConnection;
+use crate::warning::Warning;
 
 /// An interface and its configured MTUs of IPv4 and IPv6; 0: none.
 type Mtus = (String, [u32; 2]);
@@ -69,7 +70,7 @@ impl<'a> Known<'a> {
 }
 
 /// A warning for each interface that is up and whose device has a smaller MTU.
-pub(super) async fn warnings(connection: &ForwarderConnection, mtus: &[Mtus]) -> Vec<String> {
+pub(super) async fn warnings(connection: &ForwarderConnection, mtus: &[Mtus]) -> Vec<Warning> {
     if mtus.is_empty() {
         return Vec::new();
     }
@@ -78,16 +79,17 @@ pub(super) async fn warnings(connection: &ForwarderConnection, mtus: &[Mtus]) ->
     compare(mtus, &states)
 }
 
-fn compare(mtus: &[Mtus], states: &[v1::InterfaceState]) -> Vec<String> {
+fn compare(mtus: &[Mtus], states: &[v1::InterfaceState]) -> Vec<Warning> {
     let warning = |(name, mtus): &Mtus| {
         // The larger of both families as far as the device allows.
         let state = states.iter().find(|state| state.name == *name && state.up)?;
         let largest = mtus.iter().copied().max().filter(|mtu| *mtu > state.mtu)?;
-        Some(format!(
+        let text = format!(
             "interface {name}: the MTU {largest} is above that of its device, which limits it to {}: raise the MTU of \
              the device, or configure at most {}",
             state.mtu, state.mtu
-        ))
+        );
+        Some(Warning::of_interface(name, &["ietf-ip:ipv4", "ietf-ip:ipv6"], text))
     };
     mtus.iter().filter_map(warning).collect()
 }
@@ -115,7 +117,7 @@ mod tests {
         };
         let found = compare(&mtus, &[state("a", true), state("b", true)]);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with("interface a: the MTU 9000 is above that of its device"));
+        assert!(found[0].text.starts_with("interface a: the MTU 9000 is above that of its device"));
         assert!(compare(&mtus, &[state("a", false)]).is_empty(), "its device may be missing");
     }
 

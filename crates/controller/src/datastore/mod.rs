@@ -61,6 +61,7 @@ pub use unconfirmed::Unconfirmed;
 use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use crate::running::Running;
+use crate::warning::Warning;
 use candidate::Candidate;
 use history::History;
 use part::Part;
@@ -173,7 +174,7 @@ impl Datastore {
         edits: Vec<Edit>,
         if_match: Option<u64>,
         commit: Commit,
-    ) -> Result<(u64, Vec<String>), Refusal> {
+    ) -> Result<(u64, Vec<Warning>), Refusal> {
         let (own, author) = (self.clone(), author.clone());
         to_completion(async move { own.edit_now(&author, store, edits, if_match, &commit).await })
             .await
@@ -186,7 +187,7 @@ impl Datastore {
         edits: Vec<Edit>,
         if_match: Option<u64>,
         commit: &Commit,
-    ) -> Result<(u64, Vec<String>), Refusal> {
+    ) -> Result<(u64, Vec<Warning>), Refusal> {
         let _one = self.inner.writer.lock().await;
         if store == Store::Startup {
             return Err(refusal::startup_is_read_only());

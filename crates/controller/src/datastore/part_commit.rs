@@ -20,6 +20,7 @@ use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
 use super::stores::{Datastore, Event};
 use crate::configuration::{ChangedPart, Configuration};
+use crate::warning::Warning;
 
 /// What a commit of a part does.
 struct Plan {
@@ -168,7 +169,7 @@ impl Datastore {
             format!("in effect, but not saved: the history cannot be written: {error}")
         });
         let number = if not_saved.is_some() { 0 } else { number };
-        warnings.extend(not_saved);
+        warnings.extend(not_saved.map(Warning::of_machine));
         self.replace_part(author, &part, &changes, number)?;
         parts.next();
         warnings.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::netns;
+use crate::config::route_sources::RouteSourceConfig;
 use crate::route_sources::RouteSourceState;
 
 /// The lists of TCP sockets in the namespace of the calling thread.
@@ -176,6 +177,19 @@ impl Admission {
     }
 }
 
+/// Users that may connect to a route source and that this machine has not: a wrong name keeps the daemon out. The
+/// default names two, of which most machines have one.
+pub fn unknown_users(config: &RouteSourceConfig) -> Vec<&str> {
+    let is_default = |name: &String| ["frr", "bird"].contains(&name.as_str());
+    if config.peer_users.iter().all(is_default) || config.kind.listen_address().is_none() {
+        return Vec::new();
+    }
+    let is_unknown = |name: &&str| {
+        name.parse::<u32>().is_err() && User::from_name(name).is_ok_and(|it| it.is_none())
+    };
+    config.peer_users.iter().map(String::as_str).filter(is_unknown).collect()
+}
+
 /// Waits for a connection, and takes all that wait with it.
 async fn accept(listener: &TcpListener) -> io::Result<Vec<Accepted>> {
     let mut batch = vec![listener.accept().await?];
@@ -246,6 +260,27 @@ fn written(end: SocketAddr, mapped: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::route_sources::{Kind, Source};
+
+    #[test]
+    fn users_that_do_not_exist_are_named() {
+        let unknown = |users: &[&str], kind: Kind| {
+            let source = Source {
+                name: "x".into(),
+                vrf: "".into(),
+                preference: None,
+                stale_time: Duration::from_secs(1),
+            };
+            let peer_users = users.iter().map(|user| (*user).to_owned()).collect();
+            let config = RouteSourceConfig { source, netns: String::new(), peer_users, kind };
+            unknown_users(&config).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let fpm = || Kind::Fpm { address: [127, 0, 0, 1].into(), port: 2_620 };
+        assert_eq!(unknown(&["root", "no-such-user", "4711"], fpm()), ["no-such-user"]);
+        assert!(unknown(&["bird", "frr"], fpm()).is_empty(), "the default names two");
+        let netlink = Kind::Netlink { table: 254, receive_buffer: 4_096 };
+        assert!(unknown(&["no-such-user"], netlink).is_empty(), "nobody connects to it");
+    }
 
     /// An entrance and its address.
     async fn entrance(address: &str) -> (Entrance, Arc<Admission>, SocketAddr) {

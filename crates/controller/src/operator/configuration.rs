@@ -18,6 +18,7 @@ use crate::datastore::{
     self, AccessPath, Author, Change, Client, Commit, Committed, Datastore, Edit, Kind, LockGuard,
     Origin, Refusal, Store,
 };
+use crate::warning::Warning;
 
 /// Longest login name.
 const LOGIN_LIMIT: usize = 64;
@@ -84,6 +85,11 @@ fn change(change: &Change) -> v1::ConfigurationChange {
     v1::ConfigurationChange { kind: kind.into(), path, old, new }
 }
 
+/// Who may use the socket may read everything.
+pub(super) fn texts(warnings: &[Warning]) -> Vec<String> {
+    warnings.iter().map(ToString::to_string).collect()
+}
+
 fn committed(result: Result<Committed, Refusal>) -> v1::CommitReply {
     match result {
         Ok(done) => v1::CommitReply {
@@ -91,7 +97,7 @@ fn committed(result: Result<Committed, Refusal>) -> v1::CommitReply {
             number: done.number,
             changes: done.changes.iter().map(change).collect(),
             applied: Some(done.applied),
-            warnings: done.warnings,
+            warnings: texts(&done.warnings),
             confirm_by_unix_ms: done.confirm_by.map_or(0, unix_ms),
         },
         Err(refusal) => v1::CommitReply { errors: refusal.errors(), ..Default::default() },
@@ -141,7 +147,7 @@ impl Service {
             return match self.datastore.check(&author).await {
                 Ok((changes, warnings)) => v1::CommitReply {
                     changes: changes.iter().map(change).collect(),
-                    warnings,
+                    warnings: texts(&warnings),
                     ..v1::CommitReply::default()
                 },
                 Err(refusal) => {

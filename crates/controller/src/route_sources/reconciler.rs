@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use super::{Kind, RouteSourceConfig, RouteSourceState, RouteSourceStates};
 use crate::apply::ForwarderConnection;
 use crate::learned::{Event, Learned, RouteSource, Source};
+use crate::linux::peer::unknown_users;
 use crate::{bgp_route_source, linux};
 
 /// Reconciles the route sources with the configuration in force.
@@ -148,7 +149,7 @@ impl Reconciler {
             }
         };
         tracing::info!(route_source = name, kind = config.kind.name(), "route source configured");
-        for user in config.unknown_users() {
+        for user in unknown_users(config) {
             tracing::warn!(route_source = name, user, "this machine has no such peer-user");
         }
         OpenRouteSource { config: config.clone(), route_source, state, task }

@@ -81,12 +81,7 @@ fn received_messages(mut stream: TcpStream) -> Vec<(u8, Vec<u8>)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_connection_does_not_replace_one_in_use() {
     let testbed = Testbed::new(false, 1);
-    testbed
-        .wait_until("the route source listens", || {
-            let reason = testbed.state.statistics().reason;
-            if reason == "the daemon has not connected yet" { Ok(()) } else { Err(reason) }
-        })
-        .await;
+    testbed.wait_until_listening().await;
     let mut first = connect(&testbed);
     let begin = [message(1, OPEN), message(4, &[])].concat();
     let some: Vec<u8> = (1..=19).flat_map(|number| update(number, 0)).collect();
@@ -142,12 +137,7 @@ async fn a_second_connection_does_not_replace_one_in_use() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_family_waits_for_its_own_routes_and_repetitions_count_once() {
     let testbed = Testbed::new(false, 1);
-    testbed
-        .wait_until("the route source listens", || {
-            let reason = testbed.state.statistics().reason;
-            if reason == "the daemon has not connected yet" { Ok(()) } else { Err(reason) }
-        })
-        .await;
+    testbed.wait_until_listening().await;
     let begin = [message(1, OPEN), message(4, &[])].concat();
     let ip4: Vec<u8> = (1..=40).flat_map(|number| update(number, 0)).collect();
     let ip6: Vec<u8> = (1..=3).flat_map(update6).collect();
@@ -180,12 +170,7 @@ async fn each_family_waits_for_its_own_routes_and_repetitions_count_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_notification_removes_routes_and_a_lost_connection_does_not() {
     let testbed = Testbed::new(false, 1);
-    testbed
-        .wait_until("the route source listens", || {
-            let reason = testbed.state.statistics().reason;
-            if reason == "the daemon has not connected yet" { Ok(()) } else { Err(reason) }
-        })
-        .await;
+    testbed.wait_until_listening().await;
     let routes =
         [&(1..=9).flat_map(|number| update(number, 0)).collect::<Vec<_>>()[..], &end_of_rib()];
     let open_session = |open: &[u8]| {
@@ -249,12 +234,7 @@ async fn a_notification_removes_routes_and_a_lost_connection_does_not() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_is_refused_with_a_notification() {
     let testbed = Testbed::new(false, 1);
-    testbed
-        .wait_until("the route source listens", || {
-            let reason = testbed.state.statistics().reason;
-            if reason == "the daemon has not connected yet" { Ok(()) } else { Err(reason) }
-        })
-        .await;
+    testbed.wait_until_listening().await;
     let mut stream = connect(&testbed);
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n and so on").unwrap();
     let received_messages = received_messages(stream);

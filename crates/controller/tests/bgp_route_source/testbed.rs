@@ -208,6 +208,15 @@ impl Testbed {
         }
     }
 
+    /// Waits until the route source accepts connections.
+    pub async fn wait_until_listening(&self) {
+        self.wait_until("the route source listens", || {
+            let reason = self.state.statistics().reason;
+            if reason == "the daemon has not connected yet" { Ok(()) } else { Err(reason) }
+        })
+        .await;
+    }
+
     /// The only route source, from the table's point of view.
     pub async fn summary(&self) -> RouteSourceSummary {
         self.learned.route_sources().await.remove(0)

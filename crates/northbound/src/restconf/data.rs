@@ -20,6 +20,7 @@ use super::path::{self, Resource};
 use super::permitted;
 use super::query::{Content, Defaults, Query};
 use super::read::ReadRequest;
+use super::warnings;
 use super::write::{self, Change};
 use crate::nacm::Rights;
 
@@ -267,7 +268,7 @@ async fn change(
             Err(faults) => return Err(faults),
             Ok((created, status, warnings)) => {
                 let mut response = status.into_response();
-                for warning in shown(&warnings, is_whole) {
+                for warning in headers(&warnings::readable(&call, warnings).await) {
                     response.headers_mut().append(header::WARNING, warning);
                 }
                 tags(&call, &datastore.tree(target.store)).add(response.headers_mut());
@@ -287,11 +288,9 @@ const WARNING_LIMIT: usize = 500;
 /// Most warnings of an answer: clients limit the size of all headers together.
 const WARNINGS: usize = 10;
 
-/// The warnings of a commit as headers, for a client that may read everything: they are about the whole configuration
-/// and name what others may not read.
-fn shown(warnings: &[String], is_whole: bool) -> impl Iterator<Item = HeaderValue> {
-    let all = warnings.iter().filter(move |_| is_whole);
-    all.filter_map(|text| warning(text)).take(WARNINGS)
+/// The warnings of a commit as headers.
+fn headers(warnings: &[String]) -> impl Iterator<Item = HeaderValue> {
+    warnings.iter().filter_map(|text| warning(text)).take(WARNINGS)
 }
 
 /// A warning of the commit as a header: code 299, a miscellaneous warning (RFC 7234 5.5).
@@ -331,10 +330,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_few_and_only_for_those_who_may_read_everything() {
+    fn warnings_are_few_headers() {
         let warnings: Vec<String> = (0..50).map(|at| format!("user \"ann{at}\"\n")).collect();
-        let whole: Vec<_> = shown(&warnings, true).collect();
+        let whole: Vec<_> = headers(&warnings).collect();
         assert_eq!((whole.len(), whole[9].to_str().unwrap()), (10, "299 - \"user 'ann9'?\""));
-        assert_eq!(shown(&warnings, false).count(), 0);
     }
 }

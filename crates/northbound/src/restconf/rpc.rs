@@ -18,6 +18,7 @@ use super::operation::{Input, MODULE, OPERATIONS, allow_confirm};
 use super::permitted;
 use super::read_only;
 use super::recent;
+use super::warnings;
 use crate::audit::timestamp;
 use crate::nacm::Rights;
 
@@ -154,10 +155,10 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
             if !allow_commit(call, &datastore, is_plain).await? {
                 return Ok(Some(json!({ "changes": 0 })));
             }
-            Ok(Some(committed(&datastore.commit(&author, commit).await?)))
+            committed(call, datastore.commit(&author, commit).await?).await
         }
-        "confirm" => Ok(Some(committed(&datastore.confirm(&author, &comment).await?))),
-        "cancel" => Ok(Some(committed(&datastore.cancel(&author).await?))),
+        "confirm" => committed(call, datastore.confirm(&author, &comment).await?).await,
+        "cancel" => committed(call, datastore.cancel(&author).await?).await,
         "discard" => {
             datastore.discard(&author).await?;
             Ok(None)
@@ -225,15 +226,16 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
     checked.map_err(|_| Fault::broken("cannot check the rights"))?
 }
 
-fn committed(done: &Committed) -> Value {
-    let mut value = json!({ "changes": done.changes.len(), "warning": done.warnings });
+async fn committed(call: &Call, done: Committed) -> Result<Option<Value>, Faults> {
+    let warnings = warnings::readable(call, done.warnings).await;
+    let mut value = json!({ "changes": done.changes.len(), "warning": warnings });
     if done.number > 0 {
         value["number"] = done.number.to_string().into();
     }
     if let Some(until) = done.confirm_by.filter(|until| *until > SystemTime::now()) {
         value["confirm-by"] = timestamp(until).into();
     }
-    value
+    Ok(Some(value))
 }
 
 /// The output in the encoding of the client.

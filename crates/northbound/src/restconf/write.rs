@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use serde_json::Value;
 use stoa_controller::datastore::{Author, Commit, Datastore, Edit, Store};
+use stoa_controller::warning::Warning;
 use yang5::data::{Data, DataFormat, DataPrinterFlags};
 use yang5::schema::SchemaNodeKind;
 
@@ -345,7 +346,7 @@ pub async fn make(
     store: Store,
     plan: PlannedEdits,
     if_match: Option<u64>,
-) -> Result<(Option<Resource>, StatusCode, Vec<String>), Faults> {
+) -> Result<(Option<Resource>, StatusCode, Vec<Warning>), Faults> {
     let commit = Commit::default();
     let edited = datastore.edit_with_warnings(author, store, plan.edits, if_match, commit).await;
     let (_, warnings) = edited?;

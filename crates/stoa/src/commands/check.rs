@@ -53,7 +53,8 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 .map(ToString::to_string)
                 .collect();
             let summary = configuration.summary();
-            let mut warnings = configuration.warnings();
+            let mut warnings: Vec<String> =
+                configuration.warnings().iter().map(ToString::to_string).collect();
             warnings.extend(configuration.exposed_secrets());
             warnings.extend(workers::missing_cpus(&configuration.desired));
             warnings.extend(route_sources::missing_namespaces(

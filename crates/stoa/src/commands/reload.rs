@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde_json::json;
-use stoa_api::v1::ReloadRequest;
+use serde_json::{Value, json};
+use stoa_api::v1::{ReloadReply, ReloadRequest};
+use stoa_console::commit::warned;
 
 use crate::failure::{Failure, Outcome, plural};
 use crate::operator::{SocketArgument, block_on};
@@ -41,18 +42,8 @@ pub fn execute(arguments: Arguments) -> Outcome {
         let mut client = arguments.socket.connect().await?;
         Ok(client.reload(ReloadRequest { path }).await?.into_inner())
     })?;
-    let applied = reply.what.unwrap_or_default();
     if arguments.json {
-        let answer = json!({
-            "applied": reply.applied,
-            "changed": applied.changed,
-            "ports_opened": applied.ports_opened,
-            "ports_closed": applied.ports_closed,
-            "routes_added": applied.routes_added,
-            "routes_removed": applied.routes_removed,
-            "errors": show::errors(&reply.errors),
-        });
-        show::print(&answer.to_string())?;
+        show::print(&as_json(&reply).to_string())?;
     }
     if !reply.applied {
         if arguments.json {
@@ -65,18 +56,60 @@ pub fn execute(arguments: Arguments) -> Outcome {
         return Err(Failure::ValidationErrors(headline, reply.errors));
     }
     if !arguments.json {
-        let text = if applied.changed {
-            format!(
-                "Reloaded: {} opened, {} closed; {} added, {} removed.",
-                plural(applied.ports_opened as usize, "port"),
-                applied.ports_closed,
-                plural(applied.routes_added as usize, "route"),
-                applied.routes_removed
-            )
-        } else {
-            "Nothing changed.".to_owned()
-        };
-        show::print(&text)?;
+        show::print(&report(&reply).join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(reply: &ReloadReply) -> Value {
+    let applied = reply.what.unwrap_or_default();
+    json!({
+        "applied": reply.applied,
+        "changed": applied.changed,
+        "ports_opened": applied.ports_opened,
+        "ports_closed": applied.ports_closed,
+        "routes_added": applied.routes_added,
+        "routes_removed": applied.routes_removed,
+        "warnings": reply.warnings,
+        "errors": show::errors(&reply.errors),
+    })
+}
+
+/// The result as text: the warnings as those of a commit, then what changed.
+fn report(reply: &ReloadReply) -> Vec<String> {
+    let applied = reply.what.unwrap_or_default();
+    let text = if applied.changed {
+        format!(
+            "Reloaded: {} opened, {} closed; {} added, {} removed.",
+            plural(applied.ports_opened as usize, "port"),
+            applied.ports_closed,
+            plural(applied.routes_added as usize, "route"),
+            applied.routes_removed
+        )
+    } else {
+        "Nothing changed.".to_owned()
+    };
+    warned(&reply.warnings).chain([text]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_api::v1::Applied;
+
+    use super::*;
+
+    #[test]
+    fn warnings_are_printed_as_those_of_a_commit() {
+        let what = Applied { changed: true, routes_added: 2, ..Applied::default() };
+        let warnings = vec!["route 10.0.0.0/8 is inactive: it has no path".to_owned()];
+        let reply =
+            ReloadReply { applied: true, what: Some(what), warnings, ..ReloadReply::default() };
+        let lines = [
+            "Warning: route 10.0.0.0/8 is inactive: it has no path",
+            "Reloaded: 0 ports opened, 0 closed; 2 routes added, 0 removed.",
+        ];
+        assert_eq!(report(&reply), lines);
+        assert_eq!(as_json(&reply)["warnings"], json!(reply.warnings));
+        assert_eq!(report(&ReloadReply::default()), ["Nothing changed."]);
+    }
 }

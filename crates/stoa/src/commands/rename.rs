@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
+use stoa_console::rename;
+
 use crate::failure::Outcome;
 use crate::operator::{SocketArgument, block_on};
+use crate::show;
 
-/// Rename a list entry of the candidate configuration; `stoa commit` applies it
+/// Rename a list entry of the candidate configuration, also where others refer to it; `stoa commit` applies it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa rename interfaces interface eth0 to eth1
@@ -21,7 +24,8 @@ pub struct Arguments {
 /// Edits the candidate.
 pub fn execute(arguments: Arguments) -> Outcome {
     block_on(async {
-        arguments.socket.session().await?.rename(&arguments.words).await?;
+        let references = arguments.socket.session().await?.rename(&arguments.words).await?;
+        show::print(&rename::report(references))?;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -164,7 +164,7 @@ enum Topic {
     History,
     /// The version of the router
     Version,
-    /// The newest lines of the log
+    /// The newest lines of the log: messages of Stoa's processes (`show history` has the commits)
     Log {
         /// Number of lines
         #[arg(long, value_name = "N", default_value_t = 50,

@@ -33,7 +33,7 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Create the first user, an administrator
+    /// Create the first administrator
     Setup(Setup),
     /// Ask for a password and add a user, as one commit
     Add(Add),
@@ -114,14 +114,14 @@ async fn running(session: &mut Session) -> Result<Value, Failure> {
         .map_err(|error| Failure::context("the running configuration is not JSON", error))
 }
 
-/// Creates the first user over the operator's socket. No token is needed: whoever can use the socket can configure
-/// everything.
+/// Creates the first administrator over the operator's socket. No token is needed: whoever can use the socket can
+/// configure everything.
 fn set_up(setup: &Setup) -> Result<(), Failure> {
     // Refuse before the questions, not after them.
     let configuration = block_on(async {
         let mut session = setup.socket.session().await?;
         let configuration = running(&mut session).await?;
-        check_no_user(&configuration)?;
+        check_no_administrator(&configuration, is_root())?;
         check_no_pending_change(&session.history().await?)?;
         Ok(configuration)
     })?;
@@ -134,6 +134,7 @@ fn set_up(setup: &Setup) -> Result<(), Failure> {
             return Err(Failure::Usage(text.into()));
         }
     };
+    check_new(&configuration, &name)?;
     let hash = password::hash(&ask::password()?).map_err(Failure::Message)?;
     let (warnings, status) = block_on(async {
         let warnings = create(&mut setup.socket.session().await?, &name, &hash).await?;
@@ -155,14 +156,26 @@ fn set_up(setup: &Setup) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_no_user(configuration: &Value) -> Result<(), Failure> {
-    match show::users::is_any(configuration) {
-        false => Ok(()),
-        true => Err(Failure::Message(
-            "there are users already (`stoa user list`); to add one, run `stoa user add NAME`"
-                .into(),
-        )),
-    }
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Refuses if there is an administrator. Beside other users, only root makes the first one: their rules may give the
+/// configuration to somebody else.
+fn check_no_administrator(configuration: &Value, is_root: bool) -> Result<(), Failure> {
+    let has_users = show::users::is_any(configuration);
+    let text = match (show::users::has_administrator(configuration), has_users && !is_root) {
+        (true, _) => {
+            "there is an administrator already (`stoa user list`); to add a user, run `stoa user add NAME`, with \
+             `--admin` for another administrator"
+        }
+        (false, true) => {
+            "there are users, but no administrator (`stoa user list`): only root creates one then: run \
+             `sudo stoa user setup`"
+        }
+        (false, false) => return Ok(()),
+    };
+    Err(Failure::Message(text.into()))
 }
 
 /// Refuses if committing the user would also commit or confirm changes of others.
@@ -213,13 +226,15 @@ fn check_new(configuration: &Value, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// Creates the first user in one transaction, under the lock. Returns the warnings of the commit.
+/// Creates the first administrator in one transaction, under the lock. Returns the warnings of the commit.
 async fn create(session: &mut Session, name: &str, hash: &str) -> Result<Vec<String>, Failure> {
     let lock = session.lock().await?;
-    check_no_user(&running(session).await?)?;
+    let configuration = running(session).await?;
+    check_no_administrator(&configuration, is_root())?;
+    check_new(&configuration, name)?;
     let (name, hash) = (name.to_owned(), hash.to_owned());
     let user = NewUser { name, is_admin: true, groups: Vec::new(), hash };
-    let warnings = commit(session, &user, "first user").await?;
+    let warnings = commit(session, &user, "first administrator").await?;
     session.unlock(lock);
     Ok(warnings)
 }
@@ -316,6 +331,27 @@ impl NewUser {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_administrator_may_come_after_other_users() {
+        let of = |users: Value| json!({ "stoa-management:management": { "user": users } });
+        let ann = json!({ "name": "ann", "group": ["noc"] });
+        let root = json!({ "name": "root", "admin": true });
+        let refused = |users: Value, is_root| match check_no_administrator(&of(users), is_root) {
+            Err(Failure::Message(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        for is_root in [true, false] {
+            assert!(check_no_administrator(&of(json!([])), is_root).is_ok());
+            let text = refused(json!([ann, root]), is_root);
+            assert!(text.starts_with("there is an administrator already"), "{text}");
+        }
+        let demoted = json!({ "name": "bob", "admin": false });
+        assert!(check_no_administrator(&of(json!([ann, demoted])), true).is_ok());
+        let text = refused(json!([ann]), false);
+        assert!(text.contains("only root") && text.contains("sudo stoa user setup"), "{text}");
+        assert!(check_new(&of(json!([ann])), "ann").is_err(), "it would get another password");
+    }
 
     #[test]
     fn the_arguments_of_a_user_become_its_configuration() {

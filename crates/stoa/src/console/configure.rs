@@ -5,7 +5,7 @@ use std::io::Write;
 use stoa_api::v1::{CompareRequest, LockReply, Store};
 use stoa_console::commit::{Commit, checked, report};
 use stoa_console::session::{Format, Session, Which};
-use stoa_console::{abbreviation, synonyms, words};
+use stoa_console::{abbreviation, rename, synonyms, words};
 use tokio::runtime::Runtime;
 use tonic::Streaming;
 
@@ -153,7 +153,10 @@ impl ConfigurationMode {
                 runtime.block_on(session.delete(&words))?;
             }
             "copy" => runtime.block_on(session.copy(&words))?,
-            "rename" => runtime.block_on(session.rename(&words))?,
+            "rename" => {
+                let references = runtime.block_on(session.rename(&words))?;
+                show::print(&rename::report(references))?;
+            }
             "deactivate" => runtime.block_on(session.deactivate(&words))?,
             "activate" => runtime.block_on(session.activate(&words))?,
             "annotate" => runtime.block_on(session.annotate(&words))?,

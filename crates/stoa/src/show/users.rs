@@ -18,6 +18,11 @@ pub fn is_any(configuration: &Value) -> bool {
     all(configuration).next().is_some()
 }
 
+/// Whether there is an administrator.
+pub fn has_administrator(configuration: &Value) -> bool {
+    all(configuration).any(|user| user["admin"] == true)
+}
+
 /// The users as JSON.
 pub fn json(configuration: &Value) -> Value {
     let users = all(configuration).map(|user| {
@@ -45,7 +50,11 @@ pub fn text(configuration: &Value, out: &mut dyn Write) -> io::Result<()> {
         let name = user["name"].as_str().unwrap_or_default();
         shown.add_row([name, access, &groups, password].map(Cell::new));
     }
-    super::write(&shown, out)
+    super::write(&shown, out)?;
+    match has_administrator(configuration) {
+        true => Ok(()),
+        false => writeln!(out, "There is no administrator: `sudo stoa user setup` creates one."),
+    }
 }
 
 #[cfg(test)]

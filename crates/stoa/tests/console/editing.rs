@@ -78,6 +78,23 @@ fn nodes_are_copied_renamed_deactivated_and_annotated() {
 }
 
 #[test]
+fn a_rename_follows_references() {
+    let router = Router::start();
+    let shown = router.types(&[
+        "configure",
+        "set vrfs vrf red",
+        "set interfaces interface wan vrf red",
+        "rename vrfs vrf red to blue",
+        "commit",
+        "show interfaces interface wan | match vrf",
+    ]);
+    assert!(shown.contains("Renamed, also in 1 reference.\n"), "{shown}");
+    assert!(shown.contains("Committed and saved") && shown.ends_with("vrf blue;\n"), "{shown}");
+    let again = router.call(&["rename", "vrfs", "vrf", "red", "to", "green"]);
+    assert!(err(&again).contains("`vrfs vrf red` is not configured"), "{}", err(&again));
+}
+
+#[test]
 fn lines_are_loaded_from_the_terminal() {
     let router = Router::start();
     let shown = router.types(&[

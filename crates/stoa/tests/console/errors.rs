@@ -76,6 +76,8 @@ fn overlapping_subnets_and_large_mtus_are_warnings() {
         "Warning: interface lan: the MTU 9000 is above that of its device, which limits it to 1500";
     assert!(shown.contains(mtu), "{shown}");
     assert!(shown.contains("Committed and saved"), "{shown}");
+    let reloaded = router.shows("reload");
+    assert!(reloaded.contains(overlap) && reloaded.contains(mtu), "{reloaded}");
 }
 
 #[test]

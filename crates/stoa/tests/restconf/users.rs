@@ -78,7 +78,7 @@ fn a_script_creates_the_first_user_only() {
     router.wait("the token is gone", || !router.path("stoa.state/setup-token").exists());
 
     let second = err(&router.user(&["setup", "--name", "eve"], "correct horse\n"));
-    assert!(second.contains("there are users already"), "{second}");
+    assert!(second.contains("there is an administrator already"), "{second}");
     let list: Value = serde_json::from_str(&out(&router.user(&["list", "--json"], ""))).unwrap();
     let root = json!({ "name": "root", "admin": true, "groups": [], "password": true });
     assert_eq!(list["users"], json!([root]));
@@ -93,6 +93,20 @@ fn until(screen: &mut impl Read, words: &str) -> String {
         text.push(char::from(byte[0]));
     }
     text
+}
+
+#[test]
+fn the_first_administrator_may_come_after_other_users() {
+    let router = fresh();
+    out(&router.user(&["add", "ann", "--group", "noc"], "correct horse\n"));
+    let list = out(&router.user(&["list"], ""));
+    assert!(list.contains("ann") && list.contains("There is no administrator"), "{list}");
+    let same = err(&router.user(&["setup", "--name", "ann"], "battery staple\n"));
+    assert!(same.contains("there is a user \"ann\" already"), "{same}");
+    out(&router.user(&["setup", "--name", "root"], "battery staple\n"));
+    let list = out(&router.user(&["list"], ""));
+    assert!(list.contains("root") && !list.contains("no administrator"), "{list}");
+    assert_eq!(router.ask("root:battery staple", "GET", "/whoami", &[], "").status, 200);
 }
 
 #[test]
