@@ -10,6 +10,7 @@ use stoa_api::v1;
 use stoa_warm_restart::{Opened, Regions, State};
 use stoa_yang::error::ValidationErrors;
 
+pub use crate::config::others::{InterfaceChange, Others};
 pub use crate::config::settings::Settings;
 pub use crate::config::{Translated, interface_path};
 pub use crate::metrics::page::Page;
@@ -57,6 +58,13 @@ pub trait Capability: Send + Sync {
     /// Then a change of a few interfaces among thousands is translated alone.
     fn is_by_interface(&self) -> bool {
         false
+    }
+
+    /// Whether none of the `others`, the interfaces that are not translated with the one that changes, depends on what
+    /// changes there. `others` are as they are in force. Asked if all capabilities are by interface; otherwise, and
+    /// after `false`, the whole configuration is translated.
+    fn is_independent(&self, _others: &Others<'_>, _change: &InterfaceChange<'_>) -> bool {
+        true
     }
 
     /// Its state of an interface: a member of the entry in `ietf-interfaces`, in RFC 7951 encoding.
