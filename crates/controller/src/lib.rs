@@ -50,5 +50,6 @@ pub mod service;
 pub mod state;
 pub mod supervise;
 mod test_sequences;
+mod tunnels;
 mod vrrp;
 pub mod workers;

@@ -54,7 +54,8 @@ pub trait Capability: Send + Sync {
     /// forwarder needs to know. It gets valid settings: all defaults are filled in.
     fn translate(&self, _: &Settings<'_>, _: &mut Translated, _: &mut ValidationErrors) {}
 
-    /// Whether `translate` looks at each interface by itself, if at any, or with those that its `leafref` leaves name.
+    /// Whether `translate` looks at each interface by itself, if at any, or with those that its `leafref` leaves name;
+    /// or, as a capability of this tree, compares with `settings.others` what has to be unique or present among all.
     /// Then a change of a few interfaces among thousands is translated alone.
     fn is_by_interface(&self) -> bool {
         false

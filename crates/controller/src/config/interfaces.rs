@@ -7,11 +7,11 @@ use stoa_yang::error::ValidationErrors;
 
 use crate::config::addresses::{self, Addressing};
 use crate::config::data_path::interface_path;
+use crate::config::host_interfaces;
 use crate::config::mac;
 use crate::config::model::{Interface, SubInterface, Tag, Tpid};
 use crate::config::others::Others;
 use crate::config::ports::{self, DeviceLocks};
-use crate::config::{host_interfaces, tunnels};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
@@ -69,7 +69,6 @@ pub(crate) fn desired(
         desired.interfaces.push(one);
     }
     host_interfaces::check(interfaces, errors);
-    tunnels::check(interfaces, others, errors);
     address_generators(&mut desired);
     desired.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
     desired

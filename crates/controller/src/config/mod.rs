@@ -21,7 +21,6 @@ mod ports;
 pub mod route_sources;
 pub mod routes;
 pub mod settings;
-mod tunnels;
 pub mod vrf_name;
 
 use std::collections::HashMap;
@@ -33,7 +32,6 @@ use addresses::Addressing;
 pub use data_path::interface_path;
 use management::Management;
 use model::Vrf;
-use others::Others;
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
 use settings::Settings;
@@ -72,15 +70,15 @@ impl Translated {
     }
 }
 
-/// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`. There may be
-/// `others` that are not in the settings, with their addresses.
+/// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`. `addressing` has
+/// the addresses of interfaces that are not in the settings.
 pub(crate) fn translate(
     settings: &mut Settings<'_>,
     given: &[(String, String)],
-    (others, addressing): (&Others<'_>, Addressing),
+    addressing: Addressing,
     errors: &mut ValidationErrors,
 ) -> Translated {
-    let model = &mut settings.model;
+    let Settings { model, others, .. } = settings;
     stoa_yang::unsupported::check(given, errors);
     let interfaces::Desired { ports, interfaces, mut addressing } =
         interfaces::desired(&model.interfaces.interface, (others, addressing), errors);

@@ -94,13 +94,6 @@ impl Others<'_> {
         self.interfaces.is_empty()
     }
 
-    /// Whether one of a VRF has an address, be the family enabled or not.
-    pub fn has_address(&self, vrf: &str, address: &[u8]) -> bool {
-        let has = |family: &v1::Family| family.addresses.iter().any(|own| own.address == address);
-        let mut here = self.interfaces.iter().filter(|it| it.vrf == vrf);
-        here.any(|it| families(it).any(has))
-    }
-
     /// The namespaces of their host interfaces.
     pub fn host_namespaces(&self) -> impl Iterator<Item = &str> {
         self.interfaces.iter().filter_map(|it| Some(it.host_interface.as_ref()?.netns.as_str()))
@@ -114,12 +107,5 @@ impl Others<'_> {
     /// Whether one is in this VRF.
     pub fn are_in(&self, vrf: &str) -> bool {
         self.interfaces.iter().any(|it| it.vrf == vrf)
-    }
-
-    /// Whether one has a tunnel for which this holds, in this VRF.
-    pub fn have_tunnel(&self, vrf: &str, is_it: impl Fn(&v1::Tunnel) -> bool) -> bool {
-        let mut ports = self.ports.iter().filter(|port| tunnel_of(port).is_some_and(&is_it));
-        ports
-            .any(|port| self.interfaces.iter().any(|it| it.name == port.interface && it.vrf == vrf))
     }
 }

@@ -9,7 +9,7 @@ use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
 use crate::capability::list;
-use crate::config::others::{InterfaceChange, Others, device_of, families, tunnel_of};
+use crate::config::others::{InterfaceChange, Others, device_of, families};
 use crate::prefix::net_from_proto;
 
 /// The addresses of an interface whose families are enabled, with their prefix lengths.
@@ -31,7 +31,7 @@ pub(super) fn are_independent(others: &Others<'_>, changes: &[InterfaceChange<'_
         })
 }
 
-/// The same for what capabilities stand on: sub-interfaces, generators, endpoints of tunnels, and devices.
+/// The same for what capabilities stand on: sub-interfaces, generators and devices.
 fn is_independent(others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
     if change.name_of_another_kind().is_some_and(|name| others.have_parent(name)) {
         return false;
@@ -45,33 +45,16 @@ fn is_independent(others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
     {
         return false;
     }
-    keeps_endpoints(others, change)
-        && change.new.is_none_or(|(interface, port)| is_alone(others, interface, port))
+    change.new.is_none_or(|(interface, port)| is_alone(others, interface, port))
 }
 
-/// Whether tunnels keep their endpoints.
-fn keeps_endpoints(others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
-    let is_gone = |it: &(&str, &[u8])| change.addresses_after().all(|other| other != *it);
-    let mut gone = change.addresses_before().filter(is_gone);
-    gone.all(|(vrf, address)| !others.have_tunnel(vrf, |tunnel| tunnel.local == *address))
-}
-
-/// Whether no other has the tags, the endpoints or the device of an interface.
+/// Whether no other has the tags or the device of an interface.
 fn is_alone(others: &Others<'_>, interface: &v1::Interface, port: Option<&v1::Port>) -> bool {
     let has_tags = |it: &&v1::Interface| {
         it.parent == interface.parent && it.outer == interface.outer && it.inner == interface.inner
     };
     if !interface.parent.is_empty() && others.interfaces.iter().any(has_tags) {
         return false;
-    }
-    if let Some(tunnel) = port.and_then(tunnel_of) {
-        let has_ends = |it: &v1::Tunnel| {
-            (&it.local, &it.remote, it.encapsulation)
-                == (&tunnel.local, &tunnel.remote, tunnel.encapsulation)
-        };
-        if others.have_tunnel(&interface.vrf, has_ends) {
-            return false;
-        }
     }
     let host = |it: &v1::Interface| {
         it.host_interface.as_ref().map(|host| (host.netns.clone(), host.device.clone()))
