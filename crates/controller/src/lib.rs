@@ -20,6 +20,7 @@ pub mod datastore;
 pub mod doctor;
 pub mod filter;
 pub mod find_routes;
+mod host_interfaces;
 mod json;
 pub mod kernel_configuration;
 pub mod learned;

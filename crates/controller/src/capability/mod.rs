@@ -13,6 +13,7 @@ use stoa_yang::error::ValidationErrors;
 pub use crate::config::others::{InterfaceChange, Others};
 pub use crate::config::settings::Settings;
 pub use crate::config::{Translated, interface_path};
+use crate::kernel_configuration::KernelConfiguration;
 pub use crate::metrics::page::Page;
 
 /// Why a capability does not start.
@@ -95,6 +96,8 @@ pub trait Capability: Send + Sync {
 pub struct Facts<'a> {
     /// Interfaces, with the state of plugins.
     pub interfaces: &'a [v1::InterfaceState],
+    /// What Linux's tools set on host interfaces.
+    pub kernel_configuration: Option<&'a KernelConfiguration>,
     /// The control-plane policers.
     pub punts: Option<&'a [v1::PuntState]>,
     /// The rules of policy routing.

@@ -9,7 +9,6 @@ pub mod addresses;
 mod data_path;
 pub mod host_addresses;
 pub mod host_bits;
-mod host_interfaces;
 mod interfaces;
 mod mac;
 #[allow(missing_docs)] // named and described in the YANG modules
@@ -17,7 +16,7 @@ pub mod management;
 #[allow(missing_docs)] // named and described in the YANG modules
 pub(crate) mod model;
 pub(crate) mod others;
-mod ports;
+pub(crate) mod ports;
 pub mod route_sources;
 pub mod routes;
 pub mod settings;

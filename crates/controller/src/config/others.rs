@@ -69,17 +69,6 @@ pub fn families(interface: &v1::Interface) -> impl Iterator<Item = &v1::Family> 
     [&interface.ip4, &interface.ip6].into_iter().flatten()
 }
 
-/// The device of a port that has one that host interfaces could have, and its namespace.
-pub fn device_of(port: &v1::Port) -> Option<(&str, &str)> {
-    match &port.driver {
-        Some(
-            Driver::AfPacket(v1::AfPacket { device, netns })
-            | Driver::Tap(v1::Tap { device, netns }),
-        ) => Some((netns, device)),
-        _ => None,
-    }
-}
-
 /// The tunnel of a port.
 pub fn tunnel_of(port: &v1::Port) -> Option<&v1::Tunnel> {
     match &port.driver {

@@ -275,7 +275,7 @@ fn file_name(path: &str) -> &str {
 }
 
 /// Whether this is a name as the type `device-name` of the module describes it.
-pub(super) fn is_device_name(name: &str) -> bool {
+pub(crate) fn is_device_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.+@-".contains(&byte);
     let begins = name.bytes().next().is_some_and(|it| it.is_ascii_alphanumeric() || it == b'_');
     begins && name.len() <= DEVICE_NAME_LIMIT && name.bytes().all(is_plain)

@@ -9,7 +9,7 @@ use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
 use crate::capability::list;
-use crate::config::others::{InterfaceChange, Others, device_of, families};
+use crate::config::others::{InterfaceChange, Others, families};
 use crate::prefix::net_from_proto;
 
 /// The addresses of an interface whose families are enabled, with their prefix lengths.
@@ -31,7 +31,7 @@ pub(super) fn are_independent(others: &Others<'_>, changes: &[InterfaceChange<'_
         })
 }
 
-/// The same for what capabilities stand on: sub-interfaces, generators and devices.
+/// The same for what capabilities stand on: sub-interfaces and generators.
 fn is_independent(others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
     if change.name_of_another_kind().is_some_and(|name| others.have_parent(name)) {
         return false;
@@ -45,28 +45,15 @@ fn is_independent(others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
     {
         return false;
     }
-    change.new.is_none_or(|(interface, port)| is_alone(others, interface, port))
+    change.new.is_none_or(|(interface, _)| has_tags_alone(others, interface))
 }
 
-/// Whether no other has the tags or the device of an interface.
-fn is_alone(others: &Others<'_>, interface: &v1::Interface, port: Option<&v1::Port>) -> bool {
+/// Whether no other has the tags of an interface.
+fn has_tags_alone(others: &Others<'_>, interface: &v1::Interface) -> bool {
     let has_tags = |it: &&v1::Interface| {
         it.parent == interface.parent && it.outer == interface.outer && it.inner == interface.inner
     };
-    if !interface.parent.is_empty() && others.interfaces.iter().any(has_tags) {
-        return false;
-    }
-    let host = |it: &v1::Interface| {
-        it.host_interface.as_ref().map(|host| (host.netns.clone(), host.device.clone()))
-    };
-    let device =
-        |port: &v1::Port| device_of(port).map(|(netns, name)| (netns.to_owned(), name.to_owned()));
-    let (own_host, own_device) = (host(interface), port.and_then(device));
-    let is_taken =
-        |by: &(String, String)| Some(by) == own_host.as_ref() || Some(by) == own_device.as_ref();
-    !others.interfaces.iter().filter_map(|it| host(it)).any(|by| is_taken(&by))
-        && (own_host.is_none()
-            || others.ports.iter().filter_map(|it| device(it)).all(|by| Some(by) != own_host))
+    interface.parent.is_empty() || !others.interfaces.iter().any(has_tags)
 }
 
 /// Whether an address is in one of these subnets.

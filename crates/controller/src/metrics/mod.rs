@@ -82,6 +82,7 @@ impl Collector for Scrape {
             let interfaces = &operational.interfaces;
             let facts = Facts {
                 interfaces,
+                kernel_configuration: Some(&operational.kernel_configuration),
                 punts: Some(&operational.punts),
                 rules: Some(&operational.rules),
                 drops: Some(&operational.drops),
