@@ -1,5 +1,5 @@
-//! The list of capabilities. What several of them stand on (ports, interfaces, addresses, routes, route sources,
-//! management) is in `config`, `state` and `metrics`.
+//! The list of capabilities. What several of them stand on (ports, interfaces, addresses, routes, management) is in `config`,
+//! `state` and `metrics`.
 
 use std::sync::OnceLock;
 
@@ -12,14 +12,15 @@ use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
 use crate::{
-    bfd, cross_connects, host_interfaces, logging, policy, punts, router_advertisement,
-    test_sequences, tunnels, vrrp, workers,
+    bfd, cross_connects, host_interfaces, logging, policy, punts, route_sources,
+    router_advertisement, test_sequences, tunnels, vrrp, workers,
 };
 
 /// The capabilities of this tree.
 static CAPABILITIES: &[&dyn Capability] = &[
     &host_interfaces::HostInterfaces,
     &tunnels::Tunnels,
+    &route_sources::RouteSources,
     &logging::Logging,
     &workers::WorkerThreads,
     &punts::Punts,

@@ -14,7 +14,9 @@ pub use crate::config::others::{InterfaceChange, Others};
 pub use crate::config::settings::Settings;
 pub use crate::config::{Translated, interface_path};
 use crate::kernel_configuration::KernelConfiguration;
+use crate::learned::RouteSourceSummary;
 pub use crate::metrics::page::Page;
+use crate::route_sources::RouteSourceStatistics;
 
 /// Why a capability does not start.
 pub type StartFailure = Box<dyn std::error::Error + Send + Sync>;
@@ -82,22 +84,34 @@ pub trait Capability: Send + Sync {
     /// Adds its other state to the whole, in RFC 7951 encoding.
     fn state(&self, _: &Facts<'_>, _: &mut Map<String, Value>) {}
 
-    /// Adds its metrics.
+    /// Adds its metrics of what the forwarder reports. Not called while the forwarder does not answer.
     ///
     /// # Errors
     /// Those of `page`.
     fn metrics(&self, _: &Facts<'_>, _: &mut Page<'_>) -> fmt::Result {
         Ok(())
     }
+
+    /// Adds its metrics of what the controller knows by itself.
+    ///
+    /// # Errors
+    /// Those of `page`.
+    fn own_metrics(&self, _: &Facts<'_>, _: &mut Page<'_>) -> fmt::Result {
+        Ok(())
+    }
 }
 
-/// What the forwarder reports; what was not requested is `None` or empty.
+/// What the forwarder reports and the controller knows; what was not requested is `None` or empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
     /// Interfaces, with the state of plugins.
     pub interfaces: &'a [v1::InterfaceState],
     /// What Linux's tools set on host interfaces.
     pub kernel_configuration: Option<&'a KernelConfiguration>,
+    /// The route sources: type, name, and statistics of their sessions.
+    pub route_sources: Option<&'a [(&'static str, String, RouteSourceStatistics)]>,
+    /// Their routes; `None` also if the table of learned routes is busy.
+    pub learned_routes: Option<&'a [RouteSourceSummary]>,
     /// The control-plane policers.
     pub punts: Option<&'a [v1::PuntState]>,
     /// The rules of policy routing.

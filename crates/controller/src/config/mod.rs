@@ -17,7 +17,6 @@ pub mod management;
 pub(crate) mod model;
 pub(crate) mod others;
 pub(crate) mod ports;
-pub mod route_sources;
 pub mod routes;
 pub mod settings;
 pub mod vrf_name;
@@ -31,6 +30,7 @@ use addresses::Addressing;
 pub use data_path::interface_path;
 use management::Management;
 use model::Vrf;
+pub use model::route_sources;
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
 use settings::Settings;
@@ -97,8 +97,7 @@ pub(crate) fn translate(
         logging: None,
         rules: Vec::new(),
     };
-    let interfaces = &model.interfaces.interface;
-    let route_sources = route_sources::desired(&model.routing, interfaces, others, errors);
+    let route_sources = Vec::new();
     let (management, access) = (&mut model.management, &mut model.access);
     let (management, access) = (std::mem::take(management), std::mem::take(access));
     let management = management::desired(management, access, errors);

@@ -83,11 +83,6 @@ impl Others<'_> {
         self.interfaces.is_empty()
     }
 
-    /// The namespaces of their host interfaces.
-    pub fn host_namespaces(&self) -> impl Iterator<Item = &str> {
-        self.interfaces.iter().filter_map(|it| Some(it.host_interface.as_ref()?.netns.as_str()))
-    }
-
     /// Whether one is a sub-interface of the interface of this name.
     pub fn have_parent(&self, name: &str) -> bool {
         self.interfaces.iter().any(|it| it.parent == name)
