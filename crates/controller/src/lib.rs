@@ -27,6 +27,7 @@ pub mod learned;
 pub mod linux;
 mod lock;
 mod logging;
+mod management;
 mod merged_routes;
 pub mod metrics;
 mod open_call;

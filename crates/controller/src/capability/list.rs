@@ -1,4 +1,4 @@
-//! The list of capabilities. What several of them stand on (ports, interfaces, addresses, routes, management) is in `config`,
+//! The list of capabilities. What several of them stand on (ports, interfaces, addresses, routes) is in `config`,
 //! `state` and `metrics`.
 
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
 use crate::{
-    bfd, cross_connects, host_interfaces, logging, policy, punts, route_sources,
+    bfd, cross_connects, host_interfaces, logging, management, policy, punts, route_sources,
     router_advertisement, test_sequences, tunnels, vrrp, workers,
 };
 
@@ -21,6 +21,7 @@ static CAPABILITIES: &[&dyn Capability] = &[
     &host_interfaces::HostInterfaces,
     &tunnels::Tunnels,
     &route_sources::RouteSources,
+    &management::ManagementAccess,
     &logging::Logging,
     &workers::WorkerThreads,
     &punts::Punts,
@@ -75,8 +76,8 @@ pub(crate) fn translate_among(
     errors: &mut ValidationErrors,
 ) -> Result<Translated, Vec<ValidationError>> {
     let (others, addressing) = others;
-    let mut settings = Settings::of(valid, others)?;
-    let mut translated = config::translate(&mut settings, &valid.given, addressing, errors);
+    let settings = Settings::of(valid, others)?;
+    let mut translated = config::translate(&settings, &valid.given, addressing, errors);
     all().for_each(|capability| capability.translate(&settings, &mut translated, errors));
     Ok(translated)
 }

@@ -12,8 +12,6 @@ pub mod host_bits;
 mod interfaces;
 mod mac;
 #[allow(missing_docs)] // named and described in the YANG modules
-pub mod management;
-#[allow(missing_docs)] // named and described in the YANG modules
 pub(crate) mod model;
 pub(crate) mod others;
 pub(crate) mod ports;
@@ -30,7 +28,7 @@ use addresses::Addressing;
 pub use data_path::interface_path;
 use management::Management;
 use model::Vrf;
-pub use model::route_sources;
+pub use model::{management, route_sources};
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
 use settings::Settings;
@@ -72,7 +70,7 @@ impl Translated {
 /// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`. `addressing` has
 /// the addresses of interfaces that are not in the settings.
 pub(crate) fn translate(
-    settings: &mut Settings<'_>,
+    settings: &Settings<'_>,
     given: &[(String, String)],
     addressing: Addressing,
     errors: &mut ValidationErrors,
@@ -97,10 +95,7 @@ pub(crate) fn translate(
         logging: None,
         rules: Vec::new(),
     };
-    let route_sources = Vec::new();
-    let (management, access) = (&mut model.management, &mut model.access);
-    let (management, access) = (std::mem::take(management), std::mem::take(access));
-    let management = management::desired(management, access, errors);
-    let kernel_tables = Vec::new();
+    let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
+    let management = Management::default();
     Translated { desired, addressing, statics, floating, route_sources, kernel_tables, management }
 }
