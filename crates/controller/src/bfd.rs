@@ -6,7 +6,9 @@ use stoa_api::text::{ip, ip_text};
 use stoa_api::{date, v1};
 use stoa_yang::error::ValidationErrors;
 
-use crate::capability::{Capability, Settings, Translated, interface_path};
+use crate::capability::{
+    Capability, InterfaceChange, Others, Settings, Translated, interface_path,
+};
 use crate::config::addresses::Addressing;
 use crate::config::host_addresses;
 use crate::config::model::Interface;
@@ -32,6 +34,15 @@ impl Capability for Bfd {
         for (given, desired) in translated.interfaces_of(with_sessions()) {
             desired.bfd.clone_from(&given.bfd.session);
         }
+    }
+
+    /// A neighbour must not be a local address.
+    fn is_independent(&self, others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
+        let has_session = |(vrf, address): (&str, &[u8])| {
+            let mut here = others.interfaces.iter().filter(|it| it.vrf == vrf);
+            here.any(|it| it.bfd.iter().any(|session| session.address == address))
+        };
+        !change.addresses_after().any(has_session)
     }
 
     fn interface_state(&self, state: &v1::InterfaceState) -> Option<(&'static str, Value)> {

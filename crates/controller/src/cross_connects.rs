@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use stoa_yang::error::ValidationErrors;
 
-use crate::capability::{Capability, Settings, Translated, interface_path};
+use crate::capability::{
+    Capability, InterfaceChange, Others, Settings, Translated, interface_path,
+};
 use crate::config::model::Interface;
 
 /// The capability.
@@ -30,6 +32,14 @@ impl Capability for CrossConnects {
         for (given, desired) in translated.interfaces_of(connected()) {
             desired.cross_connect.clone_from(&given.cross_connect);
         }
+    }
+
+    /// Both interfaces must have ports, and the first one neither families nor sub-interfaces.
+    fn is_independent(&self, others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
+        let is_end = |name| others.interfaces.iter().any(|it| it.cross_connect == name);
+        let connected = change.new.filter(|(interface, _)| !interface.cross_connect.is_empty());
+        !change.name_of_another_kind().is_some_and(is_end)
+            && !connected.is_some_and(|(interface, _)| others.have_parent(&interface.name))
     }
 }
 

@@ -10,9 +10,12 @@ use stoa_api::text::{ip_bytes, ip_text};
 use stoa_api::{date, v1};
 use stoa_yang::error::ValidationErrors;
 
-use crate::capability::{Capability, Facts, Settings, Translated, interface_path};
+use crate::capability::{
+    Capability, Facts, InterfaceChange, Others, Settings, Translated, interface_path,
+};
 use crate::config::host_addresses::is_link_local;
 use crate::config::model::{Family, Interface, VirtualRouter};
+use crate::config::others::families;
 use crate::json::{number, object, text, with_counters};
 
 /// The priority of the address owner (RFC 9568 section 5.2.4).
@@ -54,6 +57,19 @@ impl Capability for Vrrp {
                 }
             }
         }
+    }
+
+    /// A tracked interface decides about the priority.
+    fn is_independent(&self, others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
+        let is_tracked = |name: &str| {
+            let mut routers = others
+                .interfaces
+                .iter()
+                .flat_map(|it| families(it))
+                .flat_map(|it| &it.virtual_routers);
+            routers.any(|router| router.tracked.iter().any(|on| on.interface == name))
+        };
+        !change.name_of_another_kind().is_some_and(is_tracked)
     }
 
     fn family_state(

@@ -1,5 +1,5 @@
-//! The list of capabilities. What several of them stand on (ports, interfaces, addresses, tunnels, routes, route
-//! sources, host interfaces, management) is in `config`, `state` and `metrics`.
+//! The list of capabilities. What several of them stand on (ports, interfaces, addresses, routes) is in `config`,
+//! `state` and `metrics`.
 
 use std::sync::OnceLock;
 
@@ -12,12 +12,16 @@ use crate::config::others::Others;
 use crate::config::settings::Settings;
 use crate::config::{self, Translated};
 use crate::{
-    bfd, cross_connects, logging, policy, punts, router_advertisement, test_sequences, vrrp,
-    workers,
+    bfd, cross_connects, host_interfaces, logging, management, policy, punts, route_sources,
+    router_advertisement, test_sequences, tunnels, vrrp, workers,
 };
 
 /// The capabilities of this tree.
 static CAPABILITIES: &[&dyn Capability] = &[
+    &host_interfaces::HostInterfaces,
+    &tunnels::Tunnels,
+    &route_sources::RouteSources,
+    &management::ManagementAccess,
     &logging::Logging,
     &workers::WorkerThreads,
     &punts::Punts,
@@ -71,8 +75,9 @@ pub(crate) fn translate_among(
     others: (&Others<'_>, Addressing),
     errors: &mut ValidationErrors,
 ) -> Result<Translated, Vec<ValidationError>> {
-    let mut settings = Settings::of(valid)?;
-    let mut translated = config::translate(&mut settings, &valid.given, others, errors);
+    let (others, addressing) = others;
+    let settings = Settings::of(valid, others)?;
+    let mut translated = config::translate(&settings, &valid.given, addressing, errors);
     all().for_each(|capability| capability.translate(&settings, &mut translated, errors));
     Ok(translated)
 }

@@ -10,9 +10,13 @@ use stoa_api::v1;
 use stoa_warm_restart::{Opened, Regions, State};
 use stoa_yang::error::ValidationErrors;
 
+pub use crate::config::others::{InterfaceChange, Others};
 pub use crate::config::settings::Settings;
 pub use crate::config::{Translated, interface_path};
+use crate::kernel_configuration::KernelConfiguration;
+use crate::learned::RouteSourceSummary;
 pub use crate::metrics::page::Page;
+use crate::route_sources::RouteSourceStatistics;
 
 /// Why a capability does not start.
 pub type StartFailure = Box<dyn std::error::Error + Send + Sync>;
@@ -53,10 +57,18 @@ pub trait Capability: Send + Sync {
     /// forwarder needs to know. It gets valid settings: all defaults are filled in.
     fn translate(&self, _: &Settings<'_>, _: &mut Translated, _: &mut ValidationErrors) {}
 
-    /// Whether `translate` looks at each interface by itself, if at any, or with those that its `leafref` leaves name.
+    /// Whether `translate` looks at each interface by itself, if at any, or with those that its `leafref` leaves name;
+    /// or, as a capability of this tree, compares with `settings.others` what has to be unique or present among all.
     /// Then a change of a few interfaces among thousands is translated alone.
     fn is_by_interface(&self) -> bool {
         false
+    }
+
+    /// Whether none of the `others`, the interfaces that are not translated with the one that changes, depends on what
+    /// changes there. `others` are as they are in force. Asked if all capabilities are by interface; otherwise, and
+    /// after `false`, the whole configuration is translated.
+    fn is_independent(&self, _others: &Others<'_>, _change: &InterfaceChange<'_>) -> bool {
+        true
     }
 
     /// Its state of an interface: a member of the entry in `ietf-interfaces`, in RFC 7951 encoding.
@@ -72,20 +84,34 @@ pub trait Capability: Send + Sync {
     /// Adds its other state to the whole, in RFC 7951 encoding.
     fn state(&self, _: &Facts<'_>, _: &mut Map<String, Value>) {}
 
-    /// Adds its metrics.
+    /// Adds its metrics of what the forwarder reports. Not called while the forwarder does not answer.
     ///
     /// # Errors
     /// Those of `page`.
     fn metrics(&self, _: &Facts<'_>, _: &mut Page<'_>) -> fmt::Result {
         Ok(())
     }
+
+    /// Adds its metrics of what the controller knows by itself.
+    ///
+    /// # Errors
+    /// Those of `page`.
+    fn own_metrics(&self, _: &Facts<'_>, _: &mut Page<'_>) -> fmt::Result {
+        Ok(())
+    }
 }
 
-/// What the forwarder reports; what was not requested is `None` or empty.
+/// What the forwarder reports and the controller knows; what was not requested is `None` or empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
     /// Interfaces, with the state of plugins.
     pub interfaces: &'a [v1::InterfaceState],
+    /// What Linux's tools set on host interfaces.
+    pub kernel_configuration: Option<&'a KernelConfiguration>,
+    /// The route sources: type, name, and statistics of their sessions.
+    pub route_sources: Option<&'a [(&'static str, String, RouteSourceStatistics)]>,
+    /// Their routes; `None` also if the table of learned routes is busy.
+    pub learned_routes: Option<&'a [RouteSourceSummary]>,
     /// The control-plane policers.
     pub punts: Option<&'a [v1::PuntState]>,
     /// The rules of policy routing.

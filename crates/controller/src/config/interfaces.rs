@@ -11,7 +11,6 @@ use crate::config::mac;
 use crate::config::model::{Interface, SubInterface, Tag, Tpid};
 use crate::config::others::Others;
 use crate::config::ports::{self, DeviceLocks};
-use crate::config::{host_interfaces, tunnels};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
@@ -68,8 +67,6 @@ pub(crate) fn desired(
         let one = one(interface, &path, &mut desired.addressing, errors);
         desired.interfaces.push(one);
     }
-    host_interfaces::check(interfaces, errors);
-    tunnels::check(interfaces, others, errors);
     address_generators(&mut desired);
     desired.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
     desired
@@ -133,7 +130,7 @@ fn one(
         ip4: family(&interface.ip4, "ipv4"),
         ip6: family(&interface.ip6, "ipv6"),
         vrf: interface.vrf.clone(),
-        host_interface: host_interfaces::desired(interface),
+        host_interface: None,
         cross_connect: String::new(),
         bfd: Vec::new(),
         plugins: Vec::new(),

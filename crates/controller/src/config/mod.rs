@@ -9,19 +9,14 @@ pub mod addresses;
 mod data_path;
 pub mod host_addresses;
 pub mod host_bits;
-mod host_interfaces;
 mod interfaces;
 mod mac;
 #[allow(missing_docs)] // named and described in the YANG modules
-pub mod management;
-#[allow(missing_docs)] // named and described in the YANG modules
 pub(crate) mod model;
 pub(crate) mod others;
-mod ports;
-pub mod route_sources;
+pub(crate) mod ports;
 pub mod routes;
 pub mod settings;
-mod tunnels;
 pub mod vrf_name;
 
 use std::collections::HashMap;
@@ -33,7 +28,7 @@ use addresses::Addressing;
 pub use data_path::interface_path;
 use management::Management;
 use model::Vrf;
-use others::Others;
+pub use model::{management, route_sources};
 use route_sources::RouteSourceConfig;
 use routes::{FloatingStaticRoutes, StaticRoutes};
 use settings::Settings;
@@ -72,15 +67,15 @@ impl Translated {
     }
 }
 
-/// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`. There may be
-/// `others` that are not in the settings, with their addresses.
+/// Translates settings, of which `given` are explicit, and adds what is wrong with them to `errors`. `addressing` has
+/// the addresses of interfaces that are not in the settings.
 pub(crate) fn translate(
-    settings: &mut Settings<'_>,
+    settings: &Settings<'_>,
     given: &[(String, String)],
-    (others, addressing): (&Others<'_>, Addressing),
+    addressing: Addressing,
     errors: &mut ValidationErrors,
 ) -> Translated {
-    let model = &mut settings.model;
+    let Settings { model, others, .. } = settings;
     stoa_yang::unsupported::check(given, errors);
     let interfaces::Desired { ports, interfaces, mut addressing } =
         interfaces::desired(&model.interfaces.interface, (others, addressing), errors);
@@ -100,11 +95,7 @@ pub(crate) fn translate(
         logging: None,
         rules: Vec::new(),
     };
-    let interfaces = &model.interfaces.interface;
-    let route_sources = route_sources::desired(&model.routing, interfaces, others, errors);
-    let (management, access) = (&mut model.management, &mut model.access);
-    let (management, access) = (std::mem::take(management), std::mem::take(access));
-    let management = management::desired(management, access, errors);
-    let kernel_tables = Vec::new();
+    let (route_sources, kernel_tables) = (Vec::new(), Vec::new());
+    let management = Management::default();
     Translated { desired, addressing, statics, floating, route_sources, kernel_tables, management }
 }

@@ -9,6 +9,7 @@ mod logging;
 pub mod management;
 mod policy;
 mod ports;
+pub mod route_sources;
 mod system;
 
 pub use bfd::*;
@@ -18,10 +19,10 @@ pub use policy::*;
 pub use ports::*;
 pub use system::*;
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use serde::Deserialize;
 use stoa_api::v1;
+
+use route_sources::RouteSource;
 
 /// The whole configuration.
 #[derive(Debug, Default, Deserialize)]
@@ -211,30 +212,6 @@ pub struct Protocol {
     pub static_routes: StaticRoutes,
     #[serde(rename = "stoa-routing:route-source")]
     pub route_source: Option<RouteSource>,
-}
-
-/// The settings of a route source depend on its type.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct RouteSource {
-    #[serde(default)]
-    pub netns: String,
-    #[serde(default)]
-    pub peer_user: Vec<String>,
-    pub preference: Option<u8>,
-    pub stale_time: u16,
-    pub fpm_address: Option<IpAddr>,
-    pub fpm_port: Option<u16>,
-    pub kernel_table: Option<u32>,
-    pub receive_buffer: Option<u32>,
-    pub bgp_address: Option<IpAddr>,
-    pub bgp_port: Option<u16>,
-    #[serde(rename = "as")]
-    pub asn: Option<u32>,
-    pub router_id: Option<Ipv4Addr>,
-    #[serde(default)]
-    pub add_paths: bool,
-    pub multipath: Option<u8>,
 }
 
 #[derive(Debug, Default, Deserialize)]

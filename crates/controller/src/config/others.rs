@@ -13,20 +13,60 @@ pub struct Others<'a> {
     pub ports: Vec<&'a v1::Port>,
 }
 
+/// An interface with its port.
+pub type WithPort<'a> = (&'a v1::Interface, Option<&'a v1::Port>);
+
+/// An interface that changes.
+#[derive(Clone, Copy, Debug)]
+pub struct InterfaceChange<'a> {
+    /// As it was; `None`: it is new.
+    pub old: Option<WithPort<'a>>,
+    /// As it is now; `None`: it is removed.
+    pub new: Option<WithPort<'a>>,
+}
+
+impl<'a> InterfaceChange<'a> {
+    /// The interface as it was, with its port, and as it is.
+    pub fn both(&self) -> impl Iterator<Item = WithPort<'a>> + use<'a> {
+        [self.old, self.new].into_iter().flatten()
+    }
+
+    /// Its name, if others may need it to have what it had and has no more: its kind or its families.
+    pub fn name_of_another_kind(&self) -> Option<&'a str> {
+        let (old, _) = self.old?;
+        (shape(self.old) != shape(self.new)).then_some(old.name.as_str())
+    }
+
+    /// VRF and address of all that the interface had.
+    pub fn addresses_before(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
+        addresses(self.old)
+    }
+
+    /// VRF and address of all that the interface has.
+    pub fn addresses_after(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
+        addresses(self.new)
+    }
+}
+
+/// What others may need an interface to have or not to have: its kind and its families.
+fn shape(given: Option<WithPort<'_>>) -> Option<(bool, bool, bool, bool)> {
+    given.map(|(interface, port)| {
+        let is_tunnel = port.is_some_and(|port| tunnel_of(port).is_some());
+        (port.is_some(), is_tunnel, interface.ip4.is_some(), interface.ip6.is_some())
+    })
+}
+
+/// VRF and address of all that an interface has, be the family enabled or not.
+fn addresses(given: Option<WithPort<'_>>) -> impl Iterator<Item = (&str, &[u8])> {
+    given.into_iter().flat_map(|(interface, _)| {
+        let addresses = families(interface).flat_map(|family| &family.addresses);
+        addresses.map(|one| (interface.vrf.as_str(), one.address.as_slice()))
+    })
+}
+
 /// Both families of an interface.
 pub fn families(interface: &v1::Interface) -> impl Iterator<Item = &v1::Family> {
     [&interface.ip4, &interface.ip6].into_iter().flatten()
-}
-
-/// The device of a port that has one that host interfaces could have, and its namespace.
-pub fn device_of(port: &v1::Port) -> Option<(&str, &str)> {
-    match &port.driver {
-        Some(
-            Driver::AfPacket(v1::AfPacket { device, netns })
-            | Driver::Tap(v1::Tap { device, netns }),
-        ) => Some((netns, device)),
-        _ => None,
-    }
 }
 
 /// The tunnel of a port.
@@ -43,28 +83,6 @@ impl Others<'_> {
         self.interfaces.is_empty()
     }
 
-    /// Whether one of a VRF has an address, be the family enabled or not.
-    pub fn has_address(&self, vrf: &str, address: &[u8]) -> bool {
-        let has = |family: &v1::Family| family.addresses.iter().any(|own| own.address == address);
-        let mut here = self.interfaces.iter().filter(|it| it.vrf == vrf);
-        here.any(|it| families(it).any(has))
-    }
-
-    /// The namespaces of their host interfaces.
-    pub fn host_namespaces(&self) -> impl Iterator<Item = &str> {
-        self.interfaces.iter().filter_map(|it| Some(it.host_interface.as_ref()?.netns.as_str()))
-    }
-
-    /// Whether one needs the interface of this name: as its parent, for its cross-connect, or for its priority.
-    pub fn refer_to(&self, name: &str) -> bool {
-        self.interfaces.iter().any(|it| {
-            let mut routers = families(it).flat_map(|family| &family.virtual_routers);
-            it.parent == name
-                || it.cross_connect == name
-                || routers.any(|router| router.tracked.iter().any(|on| on.interface == name))
-        })
-    }
-
     /// Whether one is a sub-interface of the interface of this name.
     pub fn have_parent(&self, name: &str) -> bool {
         self.interfaces.iter().any(|it| it.parent == name)
@@ -73,18 +91,5 @@ impl Others<'_> {
     /// Whether one is in this VRF.
     pub fn are_in(&self, vrf: &str) -> bool {
         self.interfaces.iter().any(|it| it.vrf == vrf)
-    }
-
-    /// Whether one has a tunnel for which this holds, in this VRF.
-    pub fn have_tunnel(&self, vrf: &str, is_it: impl Fn(&v1::Tunnel) -> bool) -> bool {
-        let mut ports = self.ports.iter().filter(|port| tunnel_of(port).is_some_and(&is_it));
-        ports
-            .any(|port| self.interfaces.iter().any(|it| it.name == port.interface && it.vrf == vrf))
-    }
-
-    /// Whether one has a BFD session with this address in this VRF.
-    pub fn have_bfd_with(&self, vrf: &str, address: &[u8]) -> bool {
-        let mut here = self.interfaces.iter().filter(|it| it.vrf == vrf);
-        here.any(|it| it.bfd.iter().any(|session| session.address == address))
     }
 }

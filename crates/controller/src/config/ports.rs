@@ -1,6 +1,7 @@
 //! Ports and their drivers. Each device has one port.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use stoa_api::text::ip;
 use stoa_api::v1;
@@ -9,7 +10,6 @@ use stoa_yang::error::ValidationErrors;
 
 use crate::config::mac;
 use crate::config::model::{AfXdp, Generator, KernelDevice, Memif, Port, Role};
-use crate::config::tunnels;
 
 /// Longest name of a network device of Linux, in bytes.
 const DEVICE_NAME_LIMIT: usize = 15;
@@ -107,8 +107,7 @@ pub fn desired(
     } else if let Some(generator) = &port.generator {
         port_of.generator(generator).map(Driver::Generator)
     } else if let Some(given) = &port.tunnel {
-        tunnels::check_ends(given, &port_of.path, port_of.errors);
-        Some(Driver::Tunnel(given.clone()))
+        Some(Driver::Tunnel(port_of.tunnel(given)))
     } else {
         port.null.as_ref().map(|_| Driver::Null(v1::Null {}))
     };
@@ -212,6 +211,29 @@ impl PortChecker<'_> {
         given.clone()
     }
 
+    fn tunnel(&mut self, given: &v1::Tunnel) -> v1::Tunnel {
+        // libyang has checked that both are addresses.
+        let (Some(local), Some(remote)) = (ip(&given.local), ip(&given.remote)) else {
+            return given.clone();
+        };
+        let mut wrong = |leaf: &str, cause: String, fix: &str| {
+            self.errors.add(format!("{}/tunnel/{leaf}", self.path), cause, fix);
+        };
+        for (leaf, end) in [("local", local), ("remote", remote)] {
+            if IpAddr::is_multicast(&end) || end.is_unspecified() {
+                wrong(leaf, format!("{end} is not a unicast address"), "Use a unicast address.");
+            }
+        }
+        if local.is_ipv4() != remote.is_ipv4() {
+            let cause = format!("{local} and {remote} are of different families");
+            wrong("remote", cause, "Use addresses of one family; inner packets may be of either.");
+        } else if local == remote {
+            let cause = format!("{remote} is the local endpoint");
+            wrong("remote", cause, "Use the address of the remote router.");
+        }
+        given.clone()
+    }
+
     fn generator(&mut self, given: &Generator) -> Option<v1::Generator> {
         let path = format!("{}/generator", self.path);
         let v1::Generator { frame, vlan, .. } = given.of;
@@ -253,7 +275,7 @@ fn file_name(path: &str) -> &str {
 }
 
 /// Whether this is a name as the type `device-name` of the module describes it.
-pub(super) fn is_device_name(name: &str) -> bool {
+pub(crate) fn is_device_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.+@-".contains(&byte);
     let begins = name.bytes().next().is_some_and(|it| it.is_ascii_alphanumeric() || it == b'_');
     begins && name.len() <= DEVICE_NAME_LIMIT && name.bytes().all(is_plain)

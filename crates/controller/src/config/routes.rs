@@ -12,7 +12,6 @@ use stoa_yang::error::ValidationErrors;
 use crate::config::addresses::{Addressing, Table};
 use crate::config::host_addresses;
 use crate::config::model::{NextHop, Protocol, Route, Routing, Special};
-use crate::config::route_sources;
 
 /// Maximum next hops of a route.
 pub const PATH_LIMIT: usize = 64;
@@ -63,7 +62,7 @@ pub fn desired(
     let (mut desired, mut floating) = (StaticRoutes::new(), FloatingStaticRoutes::new());
     let mut owners: BTreeMap<(Key, Option<u8>), &str> = BTreeMap::new();
     for protocol in &routing.control_plane_protocols.control_plane_protocol {
-        if route_sources::is_route_source(&protocol.kind) {
+        if protocol.route_source_kind().is_some() {
             continue;
         }
         let place = place(protocol);

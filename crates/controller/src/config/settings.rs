@@ -9,12 +9,15 @@ use stoa_yang::read;
 use yang5::data::{DataNodeRef, DataTree};
 
 use super::model::Model;
+use super::others::Others;
 
 /// The settings of a configuration.
 #[derive(Debug)]
 pub struct Settings<'a> {
     /// The modules of this tree.
     pub(crate) model: Model,
+    /// The interfaces that are not in it, as they are in force.
+    pub(crate) others: &'a Others<'a>,
     tree: &'a DataTree<'a>,
 }
 
@@ -26,13 +29,16 @@ fn interfaces<'a>(tree: &'a DataTree<'a>) -> impl Iterator<Item = DataNodeRef<'a
 }
 
 impl<'a> Settings<'a> {
-    /// The settings of a configuration.
+    /// The settings of a configuration, beside `others`.
     ///
     /// # Errors
     /// When the model does not fit the YANG modules, which is a bug.
-    pub(crate) fn of(valid: &'a Valid<'a>) -> Result<Settings<'a>, Vec<ValidationError>> {
+    pub(crate) fn of(
+        valid: &'a Valid<'a>,
+        others: &'a Others<'a>,
+    ) -> Result<Settings<'a>, Vec<ValidationError>> {
         let model = read::tree(&valid.tree).map_err(|error| bug(&error.to_string()))?;
-        Ok(Settings { model, tree: &valid.tree })
+        Ok(Settings { model, others, tree: &valid.tree })
     }
 
     /// What a module adds to the entries of `ietf-interfaces`, such as `example-filter:filter`, by the names of the
@@ -94,7 +100,8 @@ mod tests {
         ] } });
         let given = stoa_yang::schema().parse(&text.to_string(), DataFormat::JSON).unwrap();
         let valid = stoa_yang::schema().validate(&given).unwrap();
-        let settings = Settings::of(&valid).unwrap();
+        let others = Others::default();
+        let settings = Settings::of(&valid, &others).unwrap();
         let (member, mut errors) = ("stoa-interfaces:sub-interface", ValidationErrors::default());
         let found: HashMap<String, SubInterface> = settings.of_interfaces(member, &mut errors);
         let expected = SubInterface { parent: "a".to_owned() };

@@ -14,13 +14,13 @@ use stoa_yang::error::ValidationErrors;
 use yang5::data::DataNodeRef;
 
 use super::contents::Contents;
-use super::dependents::{Change, are_independent};
+use super::dependents::are_independent;
 use super::routes_of_part::{Held, RoutesOfPart};
 use super::{Configuration, ConfigurationText, Given};
 use crate::capability::list;
 use crate::config::Translated;
 use crate::config::addresses::Addressing;
-use crate::config::others::Others;
+use crate::config::others::{InterfaceChange, Others};
 
 /// Most interfaces of a part that may differ: each is compared with all others.
 const CHANGED_MAX: usize = 64;
@@ -190,7 +190,11 @@ impl Configuration {
     }
 
     /// The interfaces of a part that differ, or whose ports do.
-    fn changes<'a>(&'a self, held: &[&'a v1::Interface], new: &'a v1::Desired) -> Vec<Change<'a>> {
+    fn changes<'a>(
+        &'a self,
+        held: &[&'a v1::Interface],
+        new: &'a v1::Desired,
+    ) -> Vec<InterfaceChange<'a>> {
         let port_of = |desired: &'a v1::Desired, interface: &v1::Interface| {
             desired.ports.iter().find(|port| port.interface == interface.name)
         };
@@ -199,11 +203,11 @@ impl Configuration {
         for old in of_held {
             let now = new.interfaces.iter().find(|it| it.name == old.0.name);
             let now = now.map(|it| (it, port_of(new, it)));
-            changes.push(Change { old: Some(old), new: now });
+            changes.push(InterfaceChange { old: Some(old), new: now });
         }
         let is_new = |it: &&v1::Interface| held.iter().all(|held| held.name != it.name);
         let created = new.interfaces.iter().filter(is_new).map(|it| (it, port_of(new, it)));
-        changes.extend(created.map(|it| Change { old: None, new: Some(it) }));
+        changes.extend(created.map(|it| InterfaceChange { old: None, new: Some(it) }));
         changes.retain(|change| change.old != change.new);
         changes
     }

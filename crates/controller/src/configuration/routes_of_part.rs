@@ -11,10 +11,10 @@ use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 use super::contents::Contents;
-use super::dependents::{Change, addresses, is_in};
+use super::dependents::{addresses, is_in};
 use crate::config::Translated;
 use crate::config::host_addresses::subnet_router_anycast;
-use crate::config::others::families;
+use crate::config::others::{InterfaceChange, families};
 use crate::config::routes::{FloatingStaticRoutes, Key, StaticNextHop, StaticRoute};
 use crate::prefix::{net_from_proto, prefix_from_proto};
 use crate::recursion;
@@ -67,7 +67,7 @@ fn is_recursive(route: &StaticRoute) -> bool {
 
 impl RoutesOfPart<'_> {
     /// All routes; `None`: they take the whole configuration.
-    pub fn merge(&self, changes: &[Change<'_>]) -> Option<Merged> {
+    pub fn merge(&self, changes: &[InterfaceChange<'_>]) -> Option<Merged> {
         let [before, after] = self.contents;
         let moved = Moved::of(changes);
         let is_moved = !moved.is_empty();
@@ -252,14 +252,14 @@ fn gateways(annotation: &RouteAnnotation) -> impl Iterator<Item = IpAddr> {
 }
 
 impl Moved {
-    fn of(changes: &[Change<'_>]) -> Moved {
+    fn of(changes: &[InterfaceChange<'_>]) -> Moved {
         let mut moved = Moved {
             nets: Vec::new(),
             own: Vec::new(),
             interfaces: HashSet::new(),
             direct: BTreeSet::new(),
         };
-        for Change { old, new } in changes {
+        for InterfaceChange { old, new } in changes {
             let both = [old, new].map(|it| it.as_ref().map(|(interface, _)| *interface));
             let [old, new] = both;
             let [before, after] = both.map(|it| it.map(direct).unwrap_or_default());

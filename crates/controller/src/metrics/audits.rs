@@ -4,8 +4,7 @@ use std::fmt;
 
 use stoa_api::audit::Kind;
 
-use super::families::one;
-use super::page::Page;
+use super::page::{Page, one};
 use crate::apply::DesiredAudits;
 
 /// What audits have found, by kind of entries.

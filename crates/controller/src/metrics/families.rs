@@ -6,19 +6,8 @@ use stoa_api::counters::{DROPS, INTERFACES, NODES};
 use stoa_api::text::mac_text;
 use stoa_api::v1;
 
-use super::page::Page;
+use super::page::{Page, float, one};
 use crate::operational_state::OperationalState;
-
-/// A boolean as a gauge.
-pub(super) fn one(is: bool) -> f64 {
-    f64::from(u8::from(is))
-}
-
-/// An integer as a gauge: exact up to 2^53.
-#[allow(clippy::cast_precision_loss)]
-pub(super) fn float(value: u64) -> f64 {
-    value as f64
-}
 
 /// Versions and processes.
 pub(super) fn program(page: &mut Page<'_>, operational: Option<&OperationalState>) -> fmt::Result {

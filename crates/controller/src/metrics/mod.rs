@@ -72,6 +72,12 @@ impl Collector for Scrape {
         let mut page = page::Page::new(encoder);
         families::program(&mut page, self.operational.as_ref())?;
         process::render(&mut page, &self.processes)?;
+        let learned = self.learned.as_ref();
+        let own = Facts {
+            route_sources: Some(&self.route_sources),
+            learned_routes: learned.map(|it| it.route_sources.as_slice()),
+            ..Facts::default()
+        };
         if let Some(operational) = &self.operational {
             families::interfaces(&mut page, &operational.interfaces)?;
             families::nodes(&mut page, &operational.nodes)?;
@@ -79,20 +85,23 @@ impl Collector for Scrape {
             families::routes(&mut page, &operational.route_counts)?;
             families::limits(&mut page, &operational.limits)?;
             families::accounting(&mut page, &operational.conservation)?;
-            let interfaces = &operational.interfaces;
             let facts = Facts {
-                interfaces,
+                interfaces: &operational.interfaces,
+                kernel_configuration: Some(&operational.kernel_configuration),
                 punts: Some(&operational.punts),
                 rules: Some(&operational.rules),
                 drops: Some(&operational.drops),
                 workers: Some(&operational.workers),
+                ..own
             };
             for capability in list::all() {
                 capability.metrics(&facts, &mut page)?;
             }
         }
-        learned::sessions(&mut page, &self.route_sources)?;
-        if let Some(statistics) = &self.learned {
+        for capability in list::all() {
+            capability.own_metrics(&own, &mut page)?;
+        }
+        if let Some(statistics) = learned {
             learned::table(&mut page, statistics)?;
         }
         audits::render(&mut page, &self.audits)?;

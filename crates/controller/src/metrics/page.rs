@@ -12,6 +12,17 @@ use stoa_api::counters::{Counter, Metric};
 /// Writes metric families.
 pub struct Page<'a>(DescriptorEncoder<'a>);
 
+/// A boolean as a gauge.
+pub(crate) fn one(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+/// An integer as a gauge: exact up to 2^53.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn float(value: u64) -> f64 {
+    value as f64
+}
+
 /// "" is no unit.
 fn unit(name: &str) -> Option<Unit> {
     (!name.is_empty()).then(|| Unit::Other(name.to_owned()))

@@ -182,5 +182,8 @@ fn counters_are_as_recorded() {
 fn a_forwarder_that_is_down_is_a_metric() {
     let text = text(Scrape { operational: None, ..scrape() });
     assert!(text.contains("stoa_forwarder_up 0.0") && text.contains("stoa_build_info"), "{text}");
-    assert!(!text.contains("stoa_packets_conserved"));
+    assert!(!text.contains("stoa_packets_conserved") && !text.contains("stoa_worker_busy"));
+    // What the controller knows by itself stays.
+    assert!(text.contains(r#"stoa_route_source_up{route_source="frr",type="fpm"} 1.0"#), "{text}");
+    assert!(text.contains(r#"stoa_route_source_stale_routes{route_source="frr"} 3.0"#), "{text}");
 }

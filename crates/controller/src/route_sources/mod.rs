@@ -1,8 +1,10 @@
-//! Route sources for routing daemons: their lifecycle. `config::route_sources` has their configuration.
+//! Route sources for routing daemons.
 //!
-//! `reconciler` opens and closes them, `state` has their statistics, `comparison` serves audits. The `linux`
-//! module and the BGP session receive routes, `learned` selects among them.
+//! `capability` has their configuration, state and metrics, `reconciler` opens and closes them, `state` has their
+//! counters, `comparison` serves audits. The `linux` module and the BGP session receive routes, `learned` selects among
+//! them.
 
+mod capability;
 mod comparison;
 mod reconciler;
 mod state;
@@ -12,6 +14,8 @@ use std::collections::BTreeMap;
 use stoa_api::v1;
 
 use crate::linux::netns::identity;
+
+pub(crate) use capability::RouteSources;
 
 pub use crate::config::route_sources::{Kind, RouteSourceConfig};
 pub use comparison::{ComparisonRequest, ComparisonRequests, ComparisonResult};

@@ -10,7 +10,6 @@ use stoa_api::v1;
 use super::request::StateRequest;
 use crate::capability;
 use crate::json::{list, object, text, with_counters};
-use crate::kernel_configuration::InterfaceSettings;
 use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
 
@@ -35,7 +34,6 @@ pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> 
                 neighbors: neighbors.get(state.name.as_str()).map_or(&[][..], Vec::as_slice),
                 children: children.get(state.name.as_str()).unwrap_or(&none),
                 is_parent_down: links.get(state.parent.as_str()) == Some(&false),
-                kernel_configuration: operational.kernel_configuration.interfaces.get(&state.name),
             };
             interface(state, &related)
         });
@@ -51,22 +49,12 @@ struct Related<'a> {
     neighbors: &'a [&'a v1::NeighborState],
     children: &'a [&'a str],
     is_parent_down: bool,
-    kernel_configuration: Option<&'a InterfaceSettings>,
-}
-
-fn kernel_configuration(settings: &InterfaceSettings) -> Value {
-    object([
-        ("address", list(settings.addresses.iter().map(|net| json!(net.to_string())))),
-        ("down", json!(settings.is_down)),
-        ("neighbor", list(settings.neighbors.keys().map(|ip| json!(ip.to_string())))),
-    ])
 }
 
 fn interface(state: &v1::InterfaceState, related: &Related<'_>) -> Value {
-    let kind = match (state.parent.is_empty(), state.driver.as_str()) {
-        (false, _) => "iana-if-type:l2vlan",
-        (true, "tunnel") => "iana-if-type:tunnel",
-        (true, _) => "iana-if-type:ethernetCsmacd",
+    let kind = match state.parent.is_empty() {
+        false => "iana-if-type:l2vlan",
+        true => "iana-if-type:ethernetCsmacd",
     };
     let status = match (state.up, related.is_parent_down) {
         (true, _) => "up",
@@ -89,11 +77,6 @@ fn interface(state: &v1::InterfaceState, related: &Related<'_>) -> Value {
         ("lower-layer-if", list(lower.map(|name| json!(name)))),
         ("statistics", statistics(state)),
         ("stoa-interfaces:port-state", port(state)),
-        ("stoa-host-interface:host-interface-state", text(&state.host_interface)),
-        (
-            "stoa-host-interface:kernel-configuration",
-            related.kernel_configuration.map_or(Value::Null, kernel_configuration),
-        ),
         ("ietf-ip:ipv4", family(state, related.neighbors, true)),
         ("ietf-ip:ipv6", family(state, related.neighbors, false)),
     ]);

@@ -96,6 +96,11 @@ pub(crate) fn render(operational: &OperationalState, request: &StateRequest) -> 
     }
     let facts = Facts {
         interfaces: &operational.interfaces,
+        kernel_configuration: request
+            .is(StateSection::Interfaces)
+            .then_some(&*operational.kernel_configuration),
+        route_sources: request.is(StateSection::RouteSources).then_some(&operational.route_sources),
+        learned_routes: Some(&operational.learned_routes),
         punts: request.is(StateSection::Punts).then_some(&operational.punts),
         rules: request.is(StateSection::Rules).then_some(&operational.rules),
         drops: request.is(StateSection::Drops).then_some(&operational.drops),

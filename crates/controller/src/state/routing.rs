@@ -1,16 +1,13 @@
 //! Routing tables: ietf-routing. Each VRF has one RIB of each family.
 
-use serde_json::{Map, Value, json};
-use stoa_api::date;
+use serde_json::{Value, json};
 use stoa_api::text::ip_text;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 use super::request::StateRequest;
 use crate::json::{list, number, object, text};
-use crate::learned::RouteSourceSummary;
 use crate::operational_state::{OperationalState, Routes, StateSection, Table};
-use crate::route_sources::RouteSourceStatistics;
 
 /// The default VRF, which has no name, in the names of RIBs.
 const DEFAULT: &str = "default";
@@ -36,63 +33,11 @@ fn module(family: u32) -> &'static str {
 
 /// `/ietf-routing:routing`.
 pub(super) fn render(operational: &OperationalState, request: &StateRequest) -> Option<Value> {
-    let mut parts = Map::new();
-    if request.is(StateSection::RouteCounts) {
-        let only = request.routes.table.as_ref();
-        let tables = operational.tables().filter(|table| only.is_none_or(|only| only == table));
-        let ribs = list(tables.map(|table| rib(operational, &table, request)));
-        if !ribs.is_null() {
-            parts.insert("ribs".to_owned(), json!({ "rib": ribs }));
-        }
-    }
-    if request.is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
-        let route_sources: Vec<Value> = operational
-            .route_sources
-            .iter()
-            .map(|(kind, name, it)| {
-                let learned = operational.learned_routes.iter().find(|it| it.name == *name);
-                route_source(kind, name, it, learned)
-            })
-            .collect();
-        let route_sources = json!({ "control-plane-protocol": route_sources });
-        parts.insert("control-plane-protocols".to_owned(), route_sources);
-    }
-    (request.is(StateSection::RouteCounts) || request.is(StateSection::RouteSources))
-        .then_some(Value::Object(parts))
-}
-
-fn route_source(
-    kind: &str,
-    name: &str,
-    statistics: &RouteSourceStatistics,
-    learned: Option<&RouteSourceSummary>,
-) -> Value {
-    let of_table = |value: fn(&RouteSourceSummary) -> Value| learned.map_or(Value::Null, value);
-    let since = match statistics.since_unix_s {
-        0 => Value::Null,
-        since => json!(date::of_unix_s(since)),
-    };
-    let session = object([
-        ("open", json!(statistics.is_open)),
-        ("state", of_table(|it| json!(it.session.name()))),
-        ("up-since", since),
-        ("sessions", number(statistics.sessions)),
-        ("updates", number(statistics.updates)),
-        ("withdrawals", number(statistics.withdrawals)),
-        ("malformed", number(statistics.malformed)),
-        ("not-imported", number(statistics.not_imported)),
-        ("resyncs", number(statistics.resyncs)),
-        ("repaired", number(statistics.repaired)),
-        ("ipv4-routes", of_table(|it| number(it.ip4 as u64))),
-        ("ipv6-routes", of_table(|it| number(it.ip6 as u64))),
-        ("waiting-routes", of_table(|it| number(it.waiting))),
-        ("stale-routes", of_table(|it| number(it.stale as u64))),
-        ("stale-time-left", of_table(|it| json!(it.stale_time_left.map(|left| left.as_secs())))),
-        ("refused-connections", number(statistics.refused_connections)),
-        ("last-refusal", text(&statistics.last_refusal)),
-        ("reason", text(&statistics.reason)),
-    ]);
-    json!({ "type": kind, "name": name, "stoa-routing:route-source": { "session": session } })
+    request.is(StateSection::RouteCounts).then_some(())?;
+    let only = request.routes.table.as_ref();
+    let tables = operational.tables().filter(|table| only.is_none_or(|only| only == table));
+    let ribs = list(tables.map(|table| rib(operational, &table, request)));
+    Some(if ribs.is_null() { json!({}) } else { json!({ "ribs": { "rib": ribs } }) })
 }
 
 fn rib(operational: &OperationalState, table: &Table, request: &StateRequest) -> Value {

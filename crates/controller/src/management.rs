@@ -5,16 +5,33 @@
 
 use stoa_yang::error::ValidationErrors;
 
-pub use crate::config::model::management::*;
+use crate::capability::{Capability, Settings, Translated};
+use crate::config::management::{Access, Https, Management};
 
-/// The management settings with the access rules.
-pub fn desired(
-    management: Management,
-    access: Access,
-    errors: &mut ValidationErrors,
-) -> Management {
-    let Https { certificate, key, .. } = &management.https;
-    let unpaired = match (certificate, key) {
+/// The capability.
+pub(crate) struct ManagementAccess;
+
+impl Capability for ManagementAccess {
+    fn is_by_interface(&self) -> bool {
+        true
+    }
+
+    fn translate(
+        &self,
+        settings: &Settings<'_>,
+        translated: &mut Translated,
+        errors: &mut ValidationErrors,
+    ) {
+        let (management, access) = (&settings.model.management, &settings.model.access);
+        check_https(&management.https, errors);
+        check_access(access, errors);
+        translated.management = Management { access: access.clone(), ..management.clone() };
+    }
+}
+
+/// Checks that a certificate and its key are there together.
+fn check_https(https: &Https, errors: &mut ValidationErrors) {
+    let unpaired = match (&https.certificate, &https.key) {
         (Some(_), None) => Some(("certificate", "key")),
         (None, Some(_)) => Some(("key", "certificate")),
         _ => None,
@@ -26,6 +43,10 @@ pub fn desired(
             format!("Set \"{missing}\" too, or remove both: then the server generates them."),
         );
     }
+}
+
+/// Checks that the paths of rules are absolute.
+fn check_access(access: &Access, errors: &mut ValidationErrors) {
     for rule in access.rule_list.iter().flat_map(|list| &list.rule) {
         let Some(path) = &rule.path else { continue };
         if !path.starts_with('/') {
@@ -37,5 +58,4 @@ pub fn desired(
             );
         }
     }
-    Management { access, ..management }
 }
