@@ -141,6 +141,7 @@ fn answers<T: Send + 'static>(list: Vec<T>) -> Response<Answers<T>> {
 impl Forwarder for Instance {
     type ListRoutesStream = Answers<v1::RouteState>;
     type ListNeighborsStream = Answers<v1::NeighborState>;
+    type ListPuntsStream = Answers<v1::ListPuntsReply>;
     type CaptureStream = Answers<v1::CaptureReply>;
 
     async fn hello(
@@ -296,9 +297,9 @@ impl Forwarder for Instance {
     async fn list_punts(
         &self,
         _: Request<v1::ListPuntsRequest>,
-    ) -> Result<Response<v1::ListPuntsReply>, Status> {
+    ) -> Result<Response<Self::ListPuntsStream>, Status> {
         let punt = v1::PuntState { class: "arp".into(), ..v1::PuntState::default() };
-        Ok(Response::new(v1::ListPuntsReply { punts: vec![punt], ..Default::default() }))
+        Ok(answers(vec![v1::ListPuntsReply { punts: vec![punt], ..Default::default() }]))
     }
 
     async fn list_workers(
