@@ -186,6 +186,7 @@ impl Contract for Service {
             started_unix_s: started_unix_s(),
             generation,
             needs_restart: stoa_api::program::is_replaced(),
+            changes_workers: true,
         }))
     }
 
