@@ -29,6 +29,52 @@ pub mod test {
     pub const LINK_KEY: Key = Key::Ethertype(0x88b5);
 }
 
+/// The pages of a listing, added up: class by class, first the sum, then the interfaces.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Of each class the sum, and its interfaces.
+    classes: Vec<(v1::PuntState, Vec<v1::PuntState>)>,
+    /// The classes that go to the controller.
+    pub streams: Vec<v1::PuntStreamState>,
+}
+
+impl Listing {
+    /// Adds the next page.
+    pub fn add(&mut self, page: v1::ListPuntsReply) {
+        let mut place = 0;
+        for row in page.punts {
+            // Mostly that of the row before.
+            if self.classes.get(place).is_none_or(|(sum, _)| sum.class != row.class) {
+                place = self.place_of(&row);
+            }
+            let (sum, rows) = &mut self.classes[place];
+            if row.interface.is_empty() {
+                sum.passed += row.passed;
+                sum.dropped += row.dropped;
+            } else {
+                rows.push(row);
+            }
+        }
+        self.streams.extend(page.streams);
+    }
+
+    /// The place of the class of a row. A new one comes last, with a sum of 0.
+    fn place_of(&mut self, row: &v1::PuntState) -> usize {
+        let known = self.classes.iter().position(|(sum, _)| sum.class == row.class);
+        known.unwrap_or_else(|| {
+            let interface = String::new();
+            let sum = v1::PuntState { interface, passed: 0, dropped: 0, ..row.clone() };
+            self.classes.push((sum, Vec::new()));
+            self.classes.len() - 1
+        })
+    }
+
+    /// All rows.
+    pub fn into_rows(self) -> Vec<v1::PuntState> {
+        self.classes.into_iter().flat_map(|(sum, rows)| [sum].into_iter().chain(rows)).collect()
+    }
+}
+
 /// Which packets a class takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
@@ -82,6 +128,40 @@ impl fmt::Display for Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_add_up_to_one_listing() {
+        let row = |class: &str, interface: &str, passed| v1::PuntState {
+            class: class.into(),
+            interface: interface.into(),
+            passed,
+            dropped: 1,
+            ..v1::PuntState::default()
+        };
+        let page = |passed: u64, names: &[&str], classes: &[&str]| {
+            let of = |class: &&str| {
+                let rows = names.iter().map(|name| row(class, name, passed));
+                [row(class, "", passed)].into_iter().chain(rows).collect::<Vec<_>>()
+            };
+            let punts = classes.iter().flat_map(of).collect();
+            v1::ListPuntsReply { punts, streams: Vec::new() }
+        };
+        let mut all = Listing::default();
+        all.add(page(5, &["a", "b"], &["arp", "bfd"]));
+        all.add(v1::ListPuntsReply {
+            streams: vec![v1::PuntStreamState::default()],
+            ..page(7, &["c"], &["arp", "bfd"])
+        });
+        assert_eq!(all.streams.len(), 1);
+        let rows = all.into_rows().into_iter();
+        let rows: Vec<_> = rows.map(|it| (it.class, it.interface, it.passed, it.dropped)).collect();
+        let rows: Vec<_> =
+            rows.iter().map(|it| (it.0.as_str(), it.1.as_str(), it.2, it.3)).collect();
+        let of = |class: &'static str| {
+            [(class, "", 12, 2), (class, "a", 5, 1), (class, "b", 5, 1), (class, "c", 7, 1)]
+        };
+        assert_eq!(rows, [of("arp"), of("bfd")].concat());
+    }
 
     #[test]
     fn keys_survive_messages_and_wrong_ones_are_none() {

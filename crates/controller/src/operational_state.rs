@@ -4,7 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use stoa_api::v1;
+use stoa_api::v1::forwarder_client::ForwarderClient;
 use tokio_stream::StreamExt;
+use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::apply::ForwarderConnection;
@@ -144,9 +146,7 @@ impl OperationalState {
             when(is(StateSection::Drops), async {
                 client().list_drops(v1::ListDropsRequest {}).await
             }),
-            when(is(StateSection::Punts), async {
-                client().list_punts(v1::ListPuntsRequest {}).await
-            }),
+            when(is(StateSection::Punts), async { all_punts(client()).await.map(Response::new) }),
             when(is(StateSection::Limits), async {
                 client().list_limits(v1::ListLimitsRequest {}).await
             }),
@@ -173,7 +173,7 @@ impl OperationalState {
             workers: workers.workers,
             nodes: nodes.nodes,
             drops: drops.drops,
-            punts: punts.punts,
+            punts: punts.into_rows(),
             limits: limits.limits,
             conservation,
             ..OperationalState::default()
@@ -224,6 +224,18 @@ async fn when<T: Default>(
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Status> {
     if is_desired { call.await.map(Response::into_inner) } else { Ok(T::default()) }
+}
+
+/// The pages of the control-plane policers, added up.
+async fn all_punts(
+    mut client: ForwarderClient<Channel>,
+) -> Result<stoa_api::punts::Listing, Status> {
+    let mut pages = client.list_punts(v1::ListPuntsRequest {}).await?.into_inner();
+    let mut all = stoa_api::punts::Listing::default();
+    while let Some(page) = pages.message().await? {
+        all.add(page);
+    }
+    Ok(all)
 }
 
 /// The first routes of one table; the rest is not transferred.

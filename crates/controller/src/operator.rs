@@ -101,6 +101,7 @@ impl Operator for Service {
     type ShowRoutesStream =
         Pin<Box<dyn Stream<Item = Result<v1::RouteState, Status>> + Send + 'static>>;
     type ShowNeighborsStream = Streaming<v1::NeighborState>;
+    type ShowPuntsStream = Streaming<v1::ListPuntsReply>;
     type CaptureStream = Streaming<v1::CaptureReply>;
     type ProbeStream = ReceiverStream<Result<v1::ProbeReply, Status>>;
     type LockStream = configuration::Locks;
@@ -240,7 +241,7 @@ impl Operator for Service {
     async fn show_punts(
         &self,
         request: Request<v1::ListPuntsRequest>,
-    ) -> Result<Response<v1::ListPuntsReply>, Status> {
+    ) -> Result<Response<Self::ShowPuntsStream>, Status> {
         self.connection.client().list_punts(request.into_inner()).await.map_err(failed)
     }
 

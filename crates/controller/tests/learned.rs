@@ -149,6 +149,12 @@ async fn an_audit_finds_and_repairs_differences() {
     let audit = controller.learned.audit().await;
     assert!(!audit.is_equal());
     assert_eq!(audit.tables.iter().map(|table| table.different).sum::<u64>(), 45);
+    let named: Vec<_> = audit.tables.iter().flat_map(|table| &table.named).collect();
+    assert!((5..=10).contains(&named.len()), "the first of each table: {named:?}");
+    let is_named = |name: &&String| {
+        ["(missing)", "(leads elsewhere)", "(unexpected)"].iter().any(|what| name.ends_with(what))
+    };
+    assert!(named.iter().all(is_named), "{named:?}");
     let audit = controller.learned.audit().await;
     assert!(audit.is_equal(), "{audit:?}");
     assert_eq!(route_count(&record), 22_000);
@@ -165,6 +171,29 @@ async fn an_audit_finds_and_repairs_differences() {
     ] {
         assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn routes_that_no_route_source_wants_are_named_and_removed() {
+    let (_folder, socket) = socket();
+    let record = Record::default();
+    let _fake = Fake::start(&socket, &record);
+    let controller = Controller::start(&socket);
+    let route_source = controller.route_source("frr");
+    controller.learned.expect(vec!["frr".to_owned()]).await;
+    route_source.send(vec![Event::Up, many(1_000, "10.0.0.9"), Event::Complete]).await;
+    until("routes arrive", || route_count(&record) == 1_100).await;
+    let ip6 = u128::from_be_bytes([0x20, 1, 0xd, 0xb8, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let strange = [(4, 0xcb00_7100, 24), (6, ip6, 48)];
+    for (family, address, length) in strange {
+        let mut learned = record.learned.lock().unwrap();
+        learned.routes.insert((String::new(), family, address, length), 1);
+    }
+    let audit = controller.learned.audit().await;
+    let named: Vec<_> = audit.tables.iter().flat_map(|table| table.named.clone()).collect();
+    assert_eq!(named, ["203.0.113.0/24 (unexpected)", "2001:db8:9::/48 (unexpected)"]);
+    assert_eq!(route_count(&record), 1_100);
+    assert!(controller.learned.audit().await.is_equal());
 }
 
 #[tokio::test]

@@ -102,6 +102,29 @@ async fn a_restarted_forwarder_is_configured() {
 }
 
 #[tokio::test]
+async fn workers_and_limits_that_change_are_sent_alone() {
+    let with = |polling: &str| {
+        let interfaces = config(&["10.0.0.1"]);
+        let rest = interfaces.strip_prefix('{').unwrap();
+        format!(r#"{{"stoa-system:system": {{"workers": {{"polling": "{polling}"}}}}, {rest}"#)
+    };
+    for (is_old, changes) in [(false, 1), (true, 0)] {
+        let mut scenario = Scenario::new(&with("adaptive"));
+        *scenario.record.is_old.lock().unwrap() = is_old;
+        let _forwarder = scenario.forwarder();
+        scenario.start();
+        scenario.in_sync().await;
+        assert!(scenario.reload(&with("interrupt")).await.applied);
+        let applied = scenario.applied();
+        let polling = applied.last().unwrap().workers.as_ref().unwrap().polling();
+        assert_eq!((applied.len(), polling), (2, v1::Polling::Interrupt));
+        let sent = *scenario.record.changes.lock().unwrap();
+        assert_eq!(sent, changes, "an old forwarder gets the whole state");
+        scenario.kill().await;
+    }
+}
+
+#[tokio::test]
 async fn a_restarted_controller_resumes_the_running_configuration() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let _forwarder = scenario.forwarder();

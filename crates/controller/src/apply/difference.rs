@@ -10,13 +10,12 @@ use crate::configuration::ChangedInterfaces;
 use crate::rib::Routes;
 
 /// What makes the second state of the first, whose routes lie apart. `changed_interfaces`: the only interfaces that may
-/// differ, if they are known. `None`: only the whole state can be sent, as it changes what is fixed while the forwarder
-/// runs.
+/// differ, if they are known.
 pub(super) fn difference(
     [held, new]: [&Desired; 2],
     [held_routes, new_routes]: [&Routes; 2],
     changed_interfaces: Option<&ChangedInterfaces>,
-) -> Option<DesiredChange> {
+) -> DesiredChange {
     // Field by field, so that a new field cannot be forgotten here. The routes lie apart.
     let Desired {
         workers,
@@ -32,9 +31,6 @@ pub(super) fn difference(
         rules,
         multipath,
     } = new;
-    if held.workers != *workers || held.limits != *limits {
-        return None;
-    }
     let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
     let interfaces = match changed_interfaces {
         Some(ChangedInterfaces { set, removed }) => {
@@ -53,7 +49,7 @@ pub(super) fn difference(
     let vrfs = changes(all(&held.vrfs), all(vrfs), |it| &it.name);
     let punts = changes(all(&held.punts), all(punts), |it| &it.class);
     let all_rules = || v1::Rules { rules: rules.clone() };
-    Some(DesiredChange {
+    DesiredChange {
         generation: 0,
         removed_ports: ports.removed(|it| it.interface.clone()),
         removed_interfaces: interfaces.removed(|it| it.name.clone()),
@@ -76,7 +72,9 @@ pub(super) fn difference(
         logging: logging.clone().filter(|_| held.logging != *logging),
         rules: (held.rules != *rules).then(all_rules),
         multipath: (held.multipath != *multipath).then(|| multipath.unwrap_or_default()),
-    })
+        workers: (held.workers != *workers).then(|| workers.clone().unwrap_or_default()),
+        limits: (held.limits != *limits).then(|| limits.clone().unwrap_or_default()),
+    }
 }
 
 fn all<T>(list: &[T]) -> Vec<&T> {
@@ -135,7 +133,7 @@ mod tests {
     use super::*;
 
     /// The difference of states that contain their routes.
-    fn difference(held: &Desired, new: &Desired) -> Option<DesiredChange> {
+    fn difference(held: &Desired, new: &Desired) -> DesiredChange {
         let routes = [held, new].map(|it| Routes::from(it.routes.clone()));
         super::difference([held, new], [&routes[0], &routes[1]], None)
     }
@@ -228,7 +226,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_held_state_and_the_difference_are_the_new_state(held in desired(), new in desired()) {
-            let change = difference(&held, &new).unwrap();
+            let change = difference(&held, &new);
             let name = |name: &String| name.clone();
             assert_leads!(held, change, new, ports, change.removed_ports.clone(), |it| name(&it.interface));
             assert_leads!(held, change, new, interfaces, change.removed_interfaces.clone(), |it| name(&it.name));
@@ -252,7 +250,7 @@ mod tests {
 
         #[test]
         fn no_difference_is_an_empty_change(held in desired()) {
-            prop_assert_eq!(difference(&held, &held).unwrap(), DesiredChange::default());
+            prop_assert_eq!(difference(&held, &held), DesiredChange::default());
         }
     }
 
@@ -262,18 +260,27 @@ mod tests {
             Desired { routes: (0..12).map(|key| route((key, 0))).collect(), ..Desired::default() };
         let mut new = held.clone();
         new.routes.remove(7);
-        let change = difference(&held, &new).unwrap();
+        let change = difference(&held, &new);
         assert_eq!((change.routes.len(), change.removed_routes.len()), (0, 1));
-        let change = difference(&new, &held).unwrap();
+        let change = difference(&new, &held);
         assert_eq!((change.routes, change.removed_routes.len()), (vec![route((7, 0))], 0));
     }
 
     #[test]
-    fn what_is_fixed_takes_the_whole_state() {
-        let held = Desired::default();
+    fn workers_and_limits_are_sent_when_they_change_and_alone() {
+        let held =
+            Desired { routes: (0..12).map(|key| route((key, 0))).collect(), ..Desired::default() };
         let workers = Some(v1::Workers { count: 2, ..v1::Workers::default() });
-        assert_eq!(difference(&held, &Desired { workers, ..held.clone() }), None);
         let limits = Some(v1::Limits { neighbors: 2, ..v1::Limits::default() });
-        assert_eq!(difference(&held, &Desired { limits, ..held.clone() }), None);
+        let new = Desired { workers: workers.clone(), limits: limits.clone(), ..held.clone() };
+        let only = DesiredChange { workers, limits, ..DesiredChange::default() };
+        assert_eq!(difference(&held, &new), only);
+        assert_eq!(difference(&new, &new), DesiredChange::default());
+        let defaults = DesiredChange {
+            workers: Some(v1::Workers::default()),
+            limits: Some(v1::Limits::default()),
+            ..DesiredChange::default()
+        };
+        assert_eq!(difference(&new, &held), defaults, "absent ones have their defaults");
     }
 }

@@ -88,7 +88,12 @@ impl ForwarderConnection {
             states.map(|it| &it.desired),
             states.map(|it| &it.routes),
             new.origin.changes_from(&held.configuration),
-        )?;
+        );
+        let is_of_workers = change.workers.is_some() || change.limits.is_some();
+        if is_of_workers && !self.state().hello.as_ref().is_some_and(|hello| hello.changes_workers)
+        {
+            return None;
+        }
         let multipath = change.multipath.map(|it| self.multipath(Some(it)));
         let change = v1::DesiredChange { generation: held.generation, multipath, ..change };
         let mut request = Request::new(change);

@@ -5,6 +5,7 @@
 //! different digests are listed route by route and sent again.
 
 use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use stoa_api::{digest, v1};
@@ -25,6 +26,8 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Slices whose routes are listed at a time.
 const SLICES_AT_ONCE: usize = 16;
+/// Different routes of a table that are named.
+const NAMED: usize = 5;
 
 /// The result for one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,8 +40,10 @@ pub struct AuditedTable {
     pub desired: u64,
     /// Learned routes that the forwarder holds.
     pub held: u64,
-    /// Routes that differed.
+    /// Routes that differed: missing, leading elsewhere, or not wanted.
     pub different: u64,
+    /// The first of them, each with what was wrong.
+    pub named: Vec<String>,
     /// Whether the comparison succeeded; it fails while routes keep changing.
     pub is_compared: bool,
 }
@@ -79,6 +84,23 @@ struct Snapshot {
 /// Routes as both sides list them: from prefix to hop.
 type ListedRoutes = HashMap<(u128, u8), u32>;
 
+/// Routes that differ.
+#[derive(Debug, Default)]
+struct Different {
+    /// Their number.
+    routes: u64,
+    /// The first of them, each with what is wrong.
+    named: Vec<String>,
+}
+
+impl Different {
+    fn add(&mut self, more: Self) {
+        self.routes += more.routes;
+        self.named.extend(more.named);
+        self.named.truncate(NAMED);
+    }
+}
+
 impl Learned {
     /// Audits everything periodically, forever.
     pub async fn watch(&self) {
@@ -103,12 +125,13 @@ impl Learned {
             for family in [4, 6] {
                 let table = self.audit_table(&vrf, family).await;
                 if table.different > 0 {
-                    let AuditedTable { vrf, family, different, .. } = &table;
+                    let AuditedTable { vrf, family, different, named, .. } = &table;
+                    let some = named.join("; ");
                     tracing::error!(
                         vrf,
                         family,
                         different,
-                        "learned routes differed in the forwarder; sent them again"
+                        "learned routes differed in the forwarder; sent them again: {some}"
                     );
                 }
                 audit.tables.push(table);
@@ -138,14 +161,14 @@ impl Learned {
             if let Some((here, there)) = self.compare(vrf, family).await {
                 (table.desired, table.held) = (here.sums.rows, there.rows);
                 table.is_compared = true;
-                let mut different = 0;
+                let mut different = Different::default();
                 for slices in here.sums.differing(&there).chunks(SLICES_AT_ONCE) {
                     match self.fix(vrf, family, slices).await {
-                        Some(count) => different += count,
+                        Some(more) => different.add(more),
                         None => table.is_compared = false,
                     }
                 }
-                table.different = different;
+                (table.different, table.named) = (different.routes, different.named);
                 if table.is_compared {
                     return table;
                 }
@@ -190,9 +213,9 @@ impl Learned {
         (!answer.is_changing).then_some(answer)
     }
 
-    /// Compares these slices route by route and sends the differences again. Returns their number, or `None`
-    /// when routes changed meanwhile.
-    async fn fix(&self, vrf: &VrfName, family: u32, slices: &[u32]) -> Option<u64> {
+    /// Compares these slices route by route and sends the differences again. Returns them, or `None` when routes
+    /// changed meanwhile.
+    async fn fix(&self, vrf: &VrfName, family: u32, slices: &[u32]) -> Option<Different> {
         let changes = self.wait_until_drained().await?;
         let held = list_routes(&self.held(vrf, family, slices).await?.runs, family);
         let (vrf, slices) = (vrf.clone(), slices.to_vec());
@@ -259,24 +282,42 @@ impl Table {
         sums
     }
 
-    fn fix<A: Family>(&mut self, vrf: &VrfName, slices: &[u32], mut held: ListedRoutes) -> u64 {
+    /// Sends what differs from the held routes of these slices.
+    fn fix<A: Family>(
+        &mut self,
+        vrf: &VrfName,
+        slices: &[u32],
+        mut held: ListedRoutes,
+    ) -> Different {
         let is_meant =
             |address: u128, length: u8| slices.contains(&(digest::slice(address, length) as u32));
         let winners = self.winners::<A>(vrf).filter(|it| is_meant(it.0, it.1));
         let mut wrong = Vec::new();
         for (address, length, hop) in winners {
-            if held.remove(&(address, length)) != Some(hop) {
-                wrong.push((address, length, Some(hop)));
+            match held.remove(&(address, length)) {
+                Some(here) if here == hop => {}
+                Some(_) => wrong.push((address, length, hop, "leads elsewhere")),
+                None => wrong.push((address, length, hop, "missing")),
             }
         }
-        wrong.extend(held.into_keys().map(|(address, length)| (address, length, None)));
-        let hops: BTreeSet<u32> = wrong.iter().filter_map(|it| it.2).collect();
+        let unexpected =
+            held.into_keys().map(|(address, length)| (address, length, 0, "unexpected"));
+        wrong.extend(unexpected);
+        let hops: BTreeSet<u32> = wrong.iter().map(|it| it.2).filter(|hop| *hop != 0).collect();
         for (id, group) in hops.iter().filter_map(|id| Some((*id, self.groups.get(*id)?))) {
             self.messages.hop(group.hop(id));
         }
-        for (address, length, group) in &wrong {
-            self.messages.route(vrf, A::narrow(*address), *length, group.unwrap_or(0));
+        for (address, length, group, _) in &wrong {
+            self.messages.route(vrf, A::narrow(*address), *length, *group);
         }
-        wrong.len() as u64
+        let name = |(address, length, _, what): &(u128, u8, u32, &str)| {
+            let address: IpAddr = match A::BITS {
+                32 => Ipv4Addr::from_bits(*address as u32).into(),
+                _ => Ipv6Addr::from_bits(*address).into(),
+            };
+            format!("{address}/{length} ({what})")
+        };
+        let named = wrong.iter().take(NAMED).map(name).collect();
+        Different { routes: wrong.len() as u64, named }
     }
 }

@@ -41,6 +41,8 @@ pub struct Record {
     /// Whether repairs are refused; then the whole state repairs what is lost, and otherwise it does not, as a
     /// forwarder compares it with what it has received before.
     pub refuses_repairs: Arc<Mutex<bool>>,
+    /// Whether the forwarder is of a version that takes workers and limits only with a whole state.
+    pub is_old: Arc<Mutex<bool>>,
     instances: Arc<AtomicU64>,
 }
 
@@ -127,6 +129,8 @@ fn changed(mut held: Desired, new: v1::DesiredChange) -> Desired {
     held.reassembly = new.reassembly.or(held.reassembly);
     held.multipath = new.multipath.or(held.multipath);
     held.logging = new.logging.or(held.logging);
+    held.workers = new.workers.or(held.workers);
+    held.limits = new.limits.or(held.limits);
     held.rules = new.rules.map_or(held.rules, |rules| rules.rules);
     held
 }
@@ -141,6 +145,7 @@ fn answers<T: Send + 'static>(list: Vec<T>) -> Response<Answers<T>> {
 impl Forwarder for Instance {
     type ListRoutesStream = Answers<v1::RouteState>;
     type ListNeighborsStream = Answers<v1::NeighborState>;
+    type ListPuntsStream = Answers<v1::ListPuntsReply>;
     type CaptureStream = Answers<v1::CaptureReply>;
 
     async fn hello(
@@ -158,6 +163,7 @@ impl Forwarder for Instance {
             pid: u64::from(std::process::id()),
             started_unix_s: 1_700_000_000,
             needs_restart: false,
+            changes_workers: !*self.record.is_old.lock().unwrap(),
             generation: self.generation.load(Ordering::Relaxed),
         }))
     }
@@ -296,9 +302,9 @@ impl Forwarder for Instance {
     async fn list_punts(
         &self,
         _: Request<v1::ListPuntsRequest>,
-    ) -> Result<Response<v1::ListPuntsReply>, Status> {
+    ) -> Result<Response<Self::ListPuntsStream>, Status> {
         let punt = v1::PuntState { class: "arp".into(), ..v1::PuntState::default() };
-        Ok(Response::new(v1::ListPuntsReply { punts: vec![punt], ..Default::default() }))
+        Ok(answers(vec![v1::ListPuntsReply { punts: vec![punt], ..Default::default() }]))
     }
 
     async fn list_workers(

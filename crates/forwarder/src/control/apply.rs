@@ -200,6 +200,11 @@ impl Forwarder {
         generation: u64,
         mut change: DesiredChange,
     ) -> Result<v1::Applied, ChangeError> {
+        if let Some(held) = self.desired() {
+            let workers = change.workers.as_ref().unwrap_or(&held.workers);
+            let limits = self.limits.with(change.limits.as_ref().unwrap_or(&held.limits));
+            self.check_fixed(workers, limits).map_err(ChangeError::Refused)?;
+        }
         let (Some(state), Some(held), true) =
             (&mut self.state, &mut self.held, generation == self.generation)
         else {

@@ -21,7 +21,7 @@ const SLICE: usize = 512;
 pub(super) type TouchedRoutes = BTreeMap<Slot, BTreeSet<Prefix>>;
 
 /// The desired route to exactly this prefix: a configured one, or that to a broadcast address.
-fn desired_route<'a>(
+pub(super) fn desired_route<'a>(
     desired: &'a DesiredState,
     vrf: &str,
     prefix: &Prefix,

@@ -1,14 +1,14 @@
-//! Listings over the contract: routes page by page, as fast as the client reads, and interfaces.
+//! Listings over the contract, page by page, as fast as the client reads.
 
 use std::time::Duration;
 
 use stoa_api::v1;
+use tokio::sync::mpsc::Sender;
 use tonic::{Code, Status};
 
 use super::Listing;
 use super::apply::Forwarder;
 use super::forwarder_state::ForwarderState;
-use super::punts::PuntRows;
 use super::service::{Service, full};
 
 /// Routes per page: about a millisecond of the control thread.
@@ -20,31 +20,17 @@ const INTERFACES_PAGE: usize = 512;
 /// Neighbours per page: less than a millisecond.
 const NEIGHBORS_PAGE: usize = 1024;
 
-/// Interfaces per page of the control-plane policers, each with some twenty counters: about a millisecond.
+/// Interfaces per page of the control-plane policers, each with some twenty rows: about a millisecond, and less than
+/// two megabytes.
 const PUNTS_PAGE: usize = 512;
+/// Pages of them that wait for the client.
+pub(super) const PUNTS_PAGES: usize = 2;
 
 /// Attempts to get a page while the request queue is full, and the pause before each: ten seconds in all.
 const PAGE_TRIES: u32 = 500;
 const PAGE_PAUSE: Duration = Duration::from_millis(20);
 
 impl Service {
-    /// The next page of a listing and the rest of it; `None` before the first configuration. Retries while
-    /// the request queue is full: a listing in progress is not aborted.
-    async fn page(
-        &self,
-        listing: &Listing,
-    ) -> Result<Option<(Vec<v1::RouteState>, Listing)>, Status> {
-        self.patiently(|| {
-            let mut listing = listing.clone();
-            move |forwarder: &mut Forwarder| {
-                let Some(state) = forwarder.state() else { return Ok(None) };
-                let routes = state.list_more_routes(&mut listing, PAGE);
-                Ok(Some((routes, listing)))
-            }
-        })
-        .await
-    }
-
     /// Runs a function on the control thread, and tries again while the request queue is full.
     async fn patiently<T, A>(&self, action: impl Fn() -> A + Send) -> Result<T, Status>
     where
@@ -87,97 +73,81 @@ impl Service {
         Ok(all)
     }
 
-    /// Sends the neighbours page by page, until the client goes away. One that comes or goes meanwhile may be listed or
-    /// not.
-    pub(super) async fn list_neighbors_to(
+    /// Sends a listing page by page, until it ends or the client goes away. `page` returns the page at a position, and
+    /// the position of the next one. Nothing is listed before the first configuration.
+    async fn send_pages<P, T>(
         &self,
-        sender: &tokio::sync::mpsc::Sender<Result<v1::NeighborState, Status>>,
-    ) {
-        let mut after = None;
-        loop {
-            let page = self.patiently(|| {
+        first: P,
+        page: impl Fn(&mut ForwarderState, P) -> (Vec<T>, Option<P>) + Copy + Send + Sync + 'static,
+        sender: &Sender<Result<T, Status>>,
+    ) where
+        P: Clone + Send + Sync + 'static,
+        T: Send + 'static,
+    {
+        let mut next = Some(first);
+        while let Some(position) = next {
+            let answer = self.patiently(|| {
+                let position = position.clone();
                 move |forwarder: &mut Forwarder| {
-                    let state = forwarder.state();
-                    let page = state.map(|it| it.list_neighbors_after(after, NEIGHBORS_PAGE));
-                    Ok(page.unwrap_or_default())
+                    let page = forwarder.state().map(|state| page(state, position));
+                    Ok(page.unwrap_or_else(|| (Vec::new(), None)))
                 }
             });
-            let (neighbors, last) = match page.await {
-                Ok(page) => page,
+            let rows = match answer.await {
+                Ok((rows, rest)) => {
+                    next = rest;
+                    rows
+                }
                 Err(status) => {
                     // The client may be gone.
                     let _ = sender.send(Err(status)).await;
                     return;
                 }
             };
-            for neighbor in neighbors {
-                if sender.send(Ok(neighbor)).await.is_err() {
+            for row in rows {
+                if sender.send(Ok(row)).await.is_err() {
                     return;
                 }
             }
-            match last {
-                Some(_) => after = last,
-                None => return,
-            }
         }
     }
 
-    /// The control-plane policers, interface by interface, and the punt streams.
-    pub(super) async fn all_punts(&self) -> Result<v1::ListPuntsReply, Status> {
-        let (mut punts, mut first) = (PuntRows::default(), 0);
-        while let Some(from) = self.more_punts(&mut punts, first).await? {
-            first = from;
-        }
-        let streams = self.read(ForwarderState::list_punt_streams).await?;
-        Ok(v1::ListPuntsReply { punts: punts.rows(), streams })
-    }
-
-    /// Adds the next page, from an interface on. Returns where the one after it begins.
-    async fn more_punts(
+    /// Sends the neighbours. One that comes or goes meanwhile may be listed or not.
+    pub(super) async fn list_neighbors_to(
         &self,
-        punts: &mut PuntRows,
-        first: usize,
-    ) -> Result<Option<usize>, Status> {
-        let page = self.patiently(|| {
-            move |forwarder: &mut Forwarder| {
-                let state = forwarder.state();
-                let page = state.map(|it| it.list_punts_from(first, PUNTS_PAGE));
-                Ok(page.unwrap_or_default())
-            }
-        });
-        let (page, next) = page.await?;
-        punts.add(page);
-        Ok(next)
+        sender: &Sender<Result<v1::NeighborState, Status>>,
+    ) {
+        let page = |state: &mut ForwarderState, after| {
+            let (neighbors, last) = state.list_neighbors_after(after, NEIGHBORS_PAGE);
+            (neighbors, last.map(Some))
+        };
+        self.send_pages(None, page, sender).await;
     }
 
-    /// Sends routes page by page, until the listing ends or the client goes away.
+    /// Sends the control-plane policers, some interfaces at a time, and the punt streams with the last of them.
+    pub(super) async fn list_punts_to(&self, sender: &Sender<Result<v1::ListPuntsReply, Status>>) {
+        let page = |state: &mut ForwarderState, first| {
+            let (punts, next) = state.list_punts_from(first, PUNTS_PAGE);
+            let streams = match next {
+                None => state.list_punt_streams(),
+                Some(_) => Vec::new(),
+            };
+            (vec![v1::ListPuntsReply { punts, streams }], next)
+        };
+        self.send_pages(0, page, sender).await;
+    }
+
+    /// Sends routes.
     pub(super) async fn list_routes_to(
         &self,
-        mut listing: Listing,
-        sender: &tokio::sync::mpsc::Sender<Result<v1::RouteState, Status>>,
+        listing: Listing,
+        sender: &Sender<Result<v1::RouteState, Status>>,
     ) {
-        loop {
-            let routes = match self.page(&listing).await {
-                Ok(Some((routes, rest))) => {
-                    listing = rest;
-                    routes
-                }
-                Ok(None) => return,
-                Err(status) => {
-                    // The client may be gone.
-                    let _ = sender.send(Err(status)).await;
-                    return;
-                }
-            };
-            for route in routes {
-                if sender.send(Ok(route)).await.is_err() {
-                    return;
-                }
-            }
-            if listing.is_done() {
-                return;
-            }
-        }
+        let page = |state: &mut ForwarderState, mut listing: Listing| {
+            let routes = state.list_more_routes(&mut listing, PAGE);
+            (routes, (!listing.is_done()).then_some(listing))
+        };
+        self.send_pages(listing, page, sender).await;
     }
 }
 
@@ -185,7 +155,65 @@ impl Service {
 mod tests {
     use super::super::callers::Callers;
     use super::super::control_loop::ControlLoop;
+    use super::super::desired::DesiredState;
     use super::*;
+
+    /// A null port with so many sub-interfaces.
+    fn desired(subs: u32) -> v1::Desired {
+        let workers = v1::Workers {
+            buffers: 1024,
+            polling: v1::Polling::Interrupt.into(),
+            huge_pages: v1::HugePages::Never.into(),
+            ..Default::default()
+        };
+        let driver = Some(v1::port::Driver::Null(v1::Null {}));
+        let port = v1::Port { interface: "a".into(), driver, ..Default::default() };
+        let interface = |name: String| v1::Interface { name, enabled: true, ..Default::default() };
+        let sub = |vid| v1::Interface {
+            parent: "a".into(),
+            outer: Some(v1::Tag { tpid: 0x8100, vid }),
+            ..interface(format!("a.{vid}"))
+        };
+        let interfaces = [interface("a".into())].into_iter().chain((1..=subs).map(sub)).collect();
+        let (workers, ports) = (Some(workers), vec![port]);
+        v1::Desired { workers, ports, interfaces, ..Default::default() }
+    }
+
+    #[tokio::test]
+    async fn policers_are_listed_page_by_page() {
+        let (requests, control_loop) =
+            ControlLoop::new(String::new(), stoa_ports::Folders::default()).unwrap();
+        let thread = std::thread::spawn(move || control_loop.run());
+        let service = Service { requests: requests.clone(), callers: Callers::default() };
+        let desired = DesiredState::parse(&desired(600)).unwrap();
+        let apply = |forwarder: &mut Forwarder| {
+            let applied = forwarder.apply(desired);
+            applied.map_err(|error| Status::internal(format!("{error:?}")))
+        };
+        service.on_control(apply).await.unwrap();
+        let (sender, mut received) = tokio::sync::mpsc::channel(PUNTS_PAGES);
+        let list = async {
+            service.list_punts_to(&sender).await;
+            drop(sender);
+        };
+        let collect = async {
+            let (mut pages, mut all) = (0, stoa_api::punts::Listing::default());
+            while let Some(page) = received.recv().await {
+                pages += 1;
+                all.add(page.unwrap());
+            }
+            (pages, all.into_rows())
+        };
+        let both = async { tokio::join!(list, collect) };
+        let ((), (pages, rows)) =
+            tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
+        assert_eq!(pages, 2, "601 interfaces");
+        let whole = service.read(ForwarderState::list_punts).await.unwrap();
+        assert!(whole.iter().any(|row| row.class == "arp"));
+        assert_eq!(rows, whole);
+        requests.stop();
+        thread.join().unwrap();
+    }
 
     #[tokio::test]
     async fn a_listing_retries_while_the_request_queue_is_full() {

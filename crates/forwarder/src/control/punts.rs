@@ -74,33 +74,6 @@ fn listed_classes() -> impl Iterator<Item = Class> {
     Class::ALL.into_iter().filter(|class| !streamed::is_hidden(*class))
 }
 
-/// Rows of `stoa show punts`, of one page of interfaces or several.
-#[derive(Debug, Default)]
-pub(super) struct PuntRows {
-    /// Of each class the sum, and the interfaces with packets of it.
-    classes: Vec<(v1::PuntState, Vec<v1::PuntState>)>,
-}
-
-impl PuntRows {
-    /// Adds the next page.
-    pub(super) fn add(&mut self, page: PuntRows) {
-        if self.classes.is_empty() {
-            self.classes = page.classes;
-            return;
-        }
-        for ((sum, rows), (more, further)) in self.classes.iter_mut().zip(page.classes) {
-            sum.passed += more.passed;
-            sum.dropped += more.dropped;
-            rows.extend(further);
-        }
-    }
-
-    /// Class by class, first the sum.
-    pub(super) fn rows(self) -> Vec<v1::PuntState> {
-        self.classes.into_iter().flat_map(|(sum, rows)| [sum].into_iter().chain(rows)).collect()
-    }
-}
-
 impl ForwarderState {
     /// Processes the packets from the workers; returns their number.
     pub fn process_punts(&mut self) -> usize {
@@ -187,17 +160,18 @@ impl ForwarderState {
     /// Each class but those for tests: first the sum of all interfaces, then each interface with packets of the class.
     /// The cost grows with the interfaces that have sent packets to the control plane, not with all of them.
     pub fn list_punts(&self) -> Vec<v1::PuntState> {
-        self.list_punts_from(0, usize::MAX).0.rows()
+        self.list_punts_from(0, usize::MAX).0
     }
 
-    /// The same of at most so many interfaces, and the number of the next one, if there are more.
+    /// The same of at most so many interfaces, and the number of the next one, if there are more: a page, which
+    /// [`stoa_api::punts::Listing`] adds to others.
     pub(super) fn list_punts_from(
         &self,
         first: usize,
         at_most: usize,
-    ) -> (PuntRows, Option<usize>) {
+    ) -> (Vec<v1::PuntState>, Option<usize>) {
         let end = first.saturating_add(at_most);
-        let mut all = PuntRows::default();
+        let mut all = Vec::new();
         let counted = self.shared.policers.counted_interfaces();
         let is_on_page = |index: &u32| (first..end).contains(&(*index as usize));
         let interfaces: Vec<u32> = counted.into_iter().filter(is_on_page).collect();
@@ -226,7 +200,8 @@ impl ForwarderState {
                     rows.push(row(&state.name, counters, limit.rate, limit.burst));
                 }
             }
-            all.classes.push((row("", total_of, limit.total, 0), rows));
+            all.push(row("", total_of, limit.total, 0));
+            all.extend(rows);
         }
         (all, (end < self.interfaces.len()).then_some(end))
     }
@@ -246,50 +221,5 @@ impl ForwarderState {
             let name = format!("policer-{}", class.name());
             limit(&name, None, total.into(), sum.dropped, &fix)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_add_up_to_one_listing() {
-        let row = |class: &str, interface: &str, passed| v1::PuntState {
-            class: class.into(),
-            interface: interface.into(),
-            passed,
-            dropped: 1,
-            ..v1::PuntState::default()
-        };
-        let page = |first: u64, names: &[&str]| {
-            let class = |class: &str| {
-                let rows = names.iter().map(|name| row(class, name, first)).collect();
-                (row(class, "", first), rows)
-            };
-            PuntRows { classes: vec![class("arp"), class("bfd")] }
-        };
-        let mut all = PuntRows::default();
-        all.add(page(5, &["a", "b"]));
-        all.add(page(7, &["c"]));
-        let rows: Vec<_> = all
-            .rows()
-            .into_iter()
-            .map(|it| (it.class, it.interface, it.passed, it.dropped))
-            .collect();
-        let line =
-            |class: &str, name: &str, passed, dropped| (class.into(), name.into(), passed, dropped);
-        let expected: Vec<(String, String, u64, u64)> = ["arp", "bfd"]
-            .into_iter()
-            .flat_map(|class| {
-                [
-                    line(class, "", 12, 2),
-                    line(class, "a", 5, 1),
-                    line(class, "b", 5, 1),
-                    line(class, "c", 7, 1),
-                ]
-            })
-            .collect();
-        assert_eq!(rows, expected);
     }
 }

@@ -223,7 +223,12 @@ impl ForwarderState {
     }
 
     /// Whether this is the host route of one of our addresses that is disabled as a duplicate.
-    fn is_disabled_duplicate(&self, slot: Slot, action: &Action, prefix: &Prefix) -> bool {
+    pub(super) fn is_disabled_duplicate(
+        &self,
+        slot: Slot,
+        action: &Action,
+        prefix: &Prefix,
+    ) -> bool {
         matches!(action, Action::Special(SpecialNextHop::Local))
             && self.duplicates().any(|(interface, address)| {
                 address == prefix.0 && self.interface(interface).is_some_and(|it| it.vrf == slot)

@@ -22,7 +22,7 @@ use super::control_loop::Requests;
 use super::desired::{DesiredChange, DesiredState};
 use super::listing::memory;
 use super::log_service::LogService;
-use super::paging::PAGE;
+use super::paging::{PAGE, PUNTS_PAGES};
 use super::refusals::{refused, status_of};
 use super::trace_capture::Reader;
 use super::{Error, Forwarder, ForwarderState, Listing};
@@ -186,6 +186,7 @@ impl Contract for Service {
             started_unix_s: started_unix_s(),
             generation,
             needs_restart: stoa_api::program::is_replaced(),
+            changes_workers: true,
         }))
     }
 
@@ -293,11 +294,16 @@ impl Contract for Service {
         Ok(Response::new(v1::ListDropsReply { drops }))
     }
 
+    type ListPuntsStream = ReceiverStream<Result<v1::ListPuntsReply, Status>>;
+
     async fn list_punts(
         &self,
         _: tonic::Request<v1::ListPuntsRequest>,
-    ) -> Answer<v1::ListPuntsReply> {
-        Ok(Response::new(self.all_punts().await?))
+    ) -> Answer<Self::ListPuntsStream> {
+        let (sender, receiver) = tokio::sync::mpsc::channel(PUNTS_PAGES);
+        let service = self.clone();
+        tokio::spawn(async move { service.list_punts_to(&sender).await });
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
     async fn list_rules(

@@ -274,6 +274,28 @@ fn an_audit_finds_corrupted_routes() {
 }
 
 #[test]
+fn an_audit_finds_a_route_that_no_route_source_wants() {
+    let mut lab = Lab::with(&Setup::three_ports(), LIMITS, |_| Wire::new(1, 8));
+    lab.learn_all(LearnedMessage::first().hop(5, &[EAST]).many(5, 0, 1).completes());
+    let known = (IpAddr::from(0x6400_0000_u32.to_be_bytes()), 24);
+    let strange = (IpAddr::from([203, 0, 113, 0]), 24);
+    assert!(lab.state().add_to_table_only("", strange, known));
+    let held = audit(&mut lab, 4, vec![]);
+    assert_eq!((held.routes, held.is_changing), (2, false));
+    let slice = digest::slice(0xcb00_7100, 24);
+    assert_ne!(held.digests[slice], expected(1, 5)[slice]);
+    let reply = audit(&mut lab, 4, vec![slice as u32]);
+    let packed = reply.runs.iter().flat_map(|run| run.ip4.chunks(5));
+    assert!(packed.into_iter().any(|packed| packed == [203, 0, 113, 0, 24]), "it is listed");
+    // The caller removes it. The other route stays, whatever the next hop had counted.
+    lab.learn_all(LearnedMessage::more().run(0, &["203.0.113.0/24"]));
+    assert_eq!(audit(&mut lab, 4, vec![]).digests, expected(1, 5));
+    lab.learn_all(LearnedMessage::first());
+    assert_eq!(audit(&mut lab, 4, vec![]).routes, 1);
+    assert!(lab.route_to("", [100, 0, 0, 1]).is_some());
+}
+
+#[test]
 fn large_messages_are_processed_in_parts_and_a_new_session_preempts_them() {
     let limits = Limits { routes4: 50_000, ..LIMITS };
     let mut lab = Lab::with(&Setup::three_ports(), limits, |_| Wire::new(1, 8));

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use stoa_api::v1;
+use stoa_engine::worker::Polling;
 use stoa_forwarder::control::desired::{DesiredChange, Family};
 use stoa_forwarder::control::{ChangeError, Limits};
 
@@ -122,6 +123,37 @@ fn a_sub_interface_below_a_cross_connected_interface_is_refused() {
     let refused = send(&mut lab, &change).unwrap_err();
     assert_eq!(refused, ["interface \"west\" is cross-connected, but has sub-interfaces"]);
     assert_eq!(lab.forwarder.desired().cloned(), before);
+}
+
+#[test]
+fn a_change_of_workers_and_limits_is_what_a_whole_state_is() {
+    let mut lab = Lab::new(&Setup::three_ports());
+    let before = lab.forwarder.desired().cloned().unwrap();
+    let kernel = before.workers.kernel.name().to_owned();
+    let running = v1::Workers {
+        count: before.workers.count as u32,
+        buffers: before.workers.buffers,
+        kernel,
+        huge_pages: v1::HugePages::Never.into(),
+        polling: v1::Polling::Interrupt.into(),
+        ..v1::Workers::default()
+    };
+    let workers = |workers| v1::DesiredChange { workers: Some(workers), ..Default::default() };
+    let more = v1::Workers { count: running.count + 1, ..running.clone() };
+    let refused = send(&mut lab, &workers(more)).unwrap_err();
+    assert!(refused[0].contains("fixed while the forwarder runs"), "{refused:?}");
+    let limits = Some(v1::Limits { neighbors: 77, ..v1::Limits::default() });
+    let refused = send(&mut lab, &v1::DesiredChange { limits, ..Default::default() }).unwrap_err();
+    assert!(refused[0].contains("fixed while the forwarder runs"), "{refused:?}");
+    assert_eq!(lab.forwarder.desired(), Some(&before));
+    // Polling is not fixed.
+    let polling = v1::Polling::Polling.into();
+    let applied = send(&mut lab, &workers(v1::Workers { polling, ..running.clone() })).unwrap();
+    assert!(applied.changed);
+    assert_eq!(lab.forwarder.desired().unwrap().workers.polling, Polling::Always);
+    // An absent one is unchanged.
+    send(&mut lab, &v1::DesiredChange::default()).unwrap();
+    assert_eq!(lab.forwarder.desired().unwrap().workers.polling, Polling::Always);
 }
 
 /// The routes through several removed interfaces are named: of each at most 16, found by one walk with pauses.

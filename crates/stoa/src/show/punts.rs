@@ -6,8 +6,8 @@ use std::io::Write;
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
 use stoa_api::counters::PUNTS;
-use stoa_api::punts::Key;
-use stoa_api::v1::{ListPuntsReply, ListPuntsRequest, PuntState, PuntStreamState};
+use stoa_api::punts::{Key, Listing};
+use stoa_api::v1::{ListPuntsRequest, PuntState, PuntStreamState};
 
 use super::{columns, count, counts, table, with_counters, write};
 use crate::failure::Failure;
@@ -15,8 +15,13 @@ use crate::operator::Client;
 
 /// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
-    let ListPuntsReply { punts, streams } =
-        client.show_punts(ListPuntsRequest {}).await?.into_inner();
+    let mut pages = client.show_punts(ListPuntsRequest {}).await?.into_inner();
+    let mut all = Listing::default();
+    while let Some(page) = pages.message().await? {
+        all.add(page);
+    }
+    let streams = std::mem::take(&mut all.streams);
+    let punts = all.into_rows();
     if as_json {
         let list: Vec<Value> = punts.iter().map(json).collect();
         let streams: Vec<Value> = streams.iter().map(stream_json).collect();

@@ -103,6 +103,20 @@ impl ForwarderState {
         all.filter(move |((at, _), _)| *at == slot).map(|((_, prefix), route)| (prefix, route))
     }
 
+    /// The same from a prefix on, up to another one, which is left out; `None`: to the end.
+    pub(in crate::control) fn withdrawn_within(
+        &self,
+        slot: Slot,
+        from: Prefix,
+        until: Option<Prefix>,
+    ) -> impl Iterator<Item = (&Prefix, &Route)> {
+        let all = self.capabilities.bfd.withdrawn.range((slot, from)..);
+        let within = all.take_while(move |((at, prefix), _)| {
+            *at == slot && until.is_none_or(|until| *prefix < until)
+        });
+        within.map(|((_, prefix), route)| (prefix, route))
+    }
+
     /// A desired route that BFD has withdrawn.
     pub(in crate::control) fn withdrawn_route(
         &self,

@@ -19,9 +19,9 @@ pub type Changes<K, V> = BTreeMap<K, Option<V>>;
 /// A change of the desired state. `None` outside of a map: unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DesiredChange {
-    /// The workers; the contract cannot change them.
+    /// The workers.
     pub workers: Option<Workers>,
-    /// Sizes of the tables; the contract cannot change them.
+    /// Sizes of the tables.
     pub limits: Option<LimitOverrides>,
     /// Ports by interface name, and whether they have software RSS.
     pub ports: Changes<String, (PortConfig, bool)>,
@@ -71,6 +71,10 @@ impl DesiredChange {
             &mut errors,
         );
         change.add_removals(message, &mut errors);
+        if message.workers.is_some() {
+            change.workers = Some(super::interface::workers(message.workers.as_ref(), &mut errors));
+        }
+        change.limits = message.limits.as_ref().map(LimitOverrides::from);
         if let Some(reassembly) = &message.reassembly {
             change.set_reassembly(reassembly, &mut errors);
         }

@@ -5,10 +5,11 @@
 //! ([`super::capability`]), the core adds ports, VRFs, interfaces, addresses and routes.
 
 mod call;
+mod repair;
+mod table;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::ops::Bound;
 
 use stoa_api::audit::{self, Kind, Tally};
 use stoa_api::v1;
@@ -17,21 +18,20 @@ use super::apply::{ChangeError, Forwarder};
 use super::capability::CAPABILITIES;
 use super::desired::{DesiredChange, DesiredState, Prefix, message};
 use super::forwarder_state::ForwarderState;
-use super::route_listing::route_message;
+use super::vrfs::{DEFAULT, Slot};
 
 pub(super) use call::punt_defaults;
 
-/// Interfaces in a slice of an audit, and routes: about a millisecond.
+/// Interfaces in a slice of an audit: about a millisecond.
 const INTERFACES: u32 = 128;
-const ROUTES: usize = 1024;
 
 /// Where an audit continues.
 #[derive(Clone, Debug)]
 enum Next {
     /// At this interface.
     Interface(u32),
-    /// In this VRF, after this route.
-    Route(String, Option<Prefix>),
+    /// In the table of this VRF, at this prefix.
+    Route(Slot, Prefix),
     End,
 }
 
@@ -73,8 +73,8 @@ impl Forwarder {
         audit.next = match &audit.next {
             _ if audit.is_changing => Next::End,
             Next::Interface(first) => state.add_interface_entries(*first, &mut audit.tally),
-            Next::Route(vrf, after) => {
-                state.add_route_entries(desired, vrf, *after, &mut audit.tally)
+            Next::Route(slot, from) => {
+                state.add_route_entries(desired, (*slot, *from), &mut audit.tally)
             }
             Next::End => Next::End,
         };
@@ -98,7 +98,12 @@ impl Forwarder {
         generation: u64,
         kinds: &BTreeSet<Kind>,
     ) -> Result<v1::Applied, ChangeError> {
-        self.again(generation, |state, desired| state.entries_of_kinds(desired, kinds))
+        self.again(generation, |state, desired| {
+            if kinds.contains(&Kind::StaticRoutes) {
+                state.repair_tables();
+            }
+            state.entries_of_kinds(desired, kinds)
+        })
     }
 }
 
@@ -134,7 +139,7 @@ impl ForwarderState {
             CAPABILITIES.iter().for_each(|capability| (capability.entries_of)(self, index, tally));
         }
         match end as usize == self.interfaces.len() {
-            true => Next::Route(String::new(), None),
+            true => Next::Route(DEFAULT, table::FIRST),
             false => Next::Interface(end),
         }
     }
@@ -147,35 +152,6 @@ impl ForwarderState {
             IpAddr::V6(ip) => own.ip6.contains(&(ip, length)),
         });
         is_published || self.is_duplicate((index, ip))
-    }
-
-    /// Adds routes after `after`: for each desired one, what the table has.
-    fn add_route_entries(
-        &self,
-        desired: &DesiredState,
-        vrf: &str,
-        after: Option<Prefix>,
-        tally: &mut Tally,
-    ) -> Next {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let all = desired.routes_of(vrf).into_iter();
-        let routes = all.flat_map(|routes| routes.range((from, Bound::Unbounded)));
-        let slot = self.vrfs.slot_of(vrf);
-        let (mut last, mut number) = (None, 0);
-        for (prefix, _) in routes.take(ROUTES) {
-            (last, number) = (Some(*prefix), number + 1);
-            let Some(slot) = slot else { continue };
-            let installed = self.vrfs.route(slot, prefix).map(|installed| &installed.route);
-            let route = installed.or_else(|| self.withdrawn_route(slot, prefix));
-            if let Some(route) = route.and_then(|route| route_message(vrf, prefix, route)) {
-                audit::static_route(tally, route);
-            }
-        }
-        if number == ROUTES {
-            return Next::Route(vrf.to_owned(), last);
-        }
-        let next = desired.vrfs.range::<str, _>((Bound::Excluded(vrf), Bound::Unbounded)).next();
-        next.map_or(Next::End, |(name, _)| Next::Route(name.clone(), None))
     }
 
     /// The keys of all entries of these kinds, desired or running. Interfaces are published and reviewed again.

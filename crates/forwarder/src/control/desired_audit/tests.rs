@@ -1,5 +1,7 @@
 //! A state with entries of each kind, of which one is lost.
 
+mod tables;
+
 use std::sync::Arc;
 
 use stoa_api::v1::port::Driver;

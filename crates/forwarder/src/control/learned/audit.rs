@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use stoa_api::{digest, v1};
 use stoa_delta::Digests;
 
+use super::VrfHop;
 use super::family::Family;
 use crate::control::desired::Prefix;
 use crate::control::forwarder_state::ForwarderState;
@@ -27,6 +28,8 @@ pub struct Audit {
     changes: u64,
     digests: Digests,
     listed: BTreeMap<u32, Vec<u8>>,
+    /// Prefixes by next hop.
+    users: Vec<u32>,
     is_changing: bool,
 }
 
@@ -45,8 +48,11 @@ impl Audit {
         }
     }
 
-    /// Counts a route with the caller's id of its hop, 0 when the hop is of an earlier generation.
-    fn count<K: Family>(&mut self, (prefix, length): (K, u8), hop: u32) {
+    /// Counts a route over a next hop, with the caller's id of its hop; 0 when the hop is of an earlier generation.
+    fn count<K: Family>(&mut self, (prefix, length): (K, u8), next_hop: u32, hop: u32) {
+        if let Some(users) = self.users.get_mut(next_hop as usize) {
+            *users += 1;
+        }
         let slice = digest::slice(prefix.as_u128(), length);
         self.digests.add(slice, digest::route(prefix.as_u128(), length, hop));
         if self.slices[slice] {
@@ -57,7 +63,10 @@ impl Audit {
 
 impl ForwarderState {
     /// A whole audit at once: for tests.
-    pub fn audit_routes(&self, request: &v1::AuditRoutesRequest) -> Option<v1::AuditRoutesReply> {
+    pub fn audit_routes(
+        &mut self,
+        request: &v1::AuditRoutesRequest,
+    ) -> Option<v1::AuditRoutesReply> {
         let mut audit = self.begin_audit(request)?;
         while !self.audit_more(&mut audit) {}
         Some(audit.reply(&request.vrf))
@@ -86,12 +95,13 @@ impl ForwarderState {
             changes: self.capabilities.learned.changes,
             digests: Digests::default(),
             listed: BTreeMap::new(),
+            users: vec![0; self.capabilities.learned.hop_uses.len()],
             is_changing: false,
         })
     }
 
     /// Runs the next slice of an audit; true at its end.
-    pub fn audit_more(&self, audit: &mut Audit) -> bool {
+    pub fn audit_more(&mut self, audit: &mut Audit) -> bool {
         if audit.changes != self.capabilities.learned.changes {
             audit.is_changing = true;
         }
@@ -101,6 +111,9 @@ impl ForwarderState {
                 (Some(from), false) => self.audit_table(audit, from),
                 (None, true) => self.audit_shadowed::<u32>(audit),
                 (None, false) => self.audit_shadowed::<u128>(audit),
+            }
+            if audit.is_done && !audit.is_changing {
+                self.correct_users(audit);
             }
         }
         audit.is_done
@@ -116,7 +129,7 @@ impl ForwarderState {
                 return;
             }
             if self.capabilities.learned.has(value) {
-                audit.count((prefix, length), self.caller_id(value));
+                audit.count((prefix, length), value, self.caller_id(value));
             }
         }
     }
@@ -127,15 +140,48 @@ impl ForwarderState {
             if *slot == audit.slot
                 && let Some(prefix) = K::of(*address)
             {
-                audit.count((prefix, *length), self.caller_id(*next_hop));
+                audit.count((prefix, *length), *next_hop, self.caller_id(*next_hop));
             }
         }
+    }
+
+    /// Sets the numbers of prefixes of next hops to what the table has. They follow the changes of routes, and differ
+    /// where a prefix has come or gone otherwise: a next hop that is in use must not be removed.
+    fn correct_users(&mut self, audit: &Audit) {
+        let learned = &self.capabilities.learned;
+        let wrong = |(next_hop, vrf_hop): (&u32, &VrfHop)| {
+            let users = *audit.users.get(*next_hop as usize)?;
+            let is_meant = (vrf_hop.slot, vrf_hop.is_ip4) == (audit.slot, audit.is_ip4);
+            (is_meant && learned.hop_use(*next_hop).users != users).then_some((*next_hop, users))
+        };
+        let wrong: Vec<(u32, u32)> = learned.vrf_hops.iter().filter_map(wrong).collect();
+        for (next_hop, users) in &wrong {
+            let counted = &mut self.capabilities.learned.hop_use_mut(*next_hop).users;
+            tracing::error!(
+                next_hop,
+                counted,
+                users,
+                "corrected the number of routes of a next hop"
+            );
+            *counted = *users;
+        }
+        let touched: Vec<u32> = wrong.into_iter().map(|(next_hop, _)| next_hop).collect();
+        self.settle_vrf_hops(&touched);
     }
 
     fn caller_id(&self, next_hop: u32) -> u32 {
         let hop = self.capabilities.learned.hop_of(next_hop);
         hop.filter(|hop| hop.generation == self.capabilities.learned.generation)
             .map_or(0, |hop| hop.id)
+    }
+
+    /// Points a prefix to the next hop of another one in the table only, as a bug would: for tests of audits. Returns
+    /// whether there is such a next hop.
+    #[doc(hidden)]
+    pub fn add_to_table_only(&mut self, vrf: &str, prefix: Prefix, of: Prefix) -> bool {
+        let Some(slot) = self.vrfs.slot_of(vrf) else { return false };
+        let hop = self.fib.get(slot, of);
+        hop.is_some_and(|hop| self.fib.insert(slot, prefix, hop).is_ok())
     }
 
     /// Removes a learned route from the table only, as a bug would: for tests of audits. Returns whether it

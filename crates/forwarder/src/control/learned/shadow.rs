@@ -10,6 +10,8 @@ impl ForwarderState {
     pub(in crate::control) fn shadow(&mut self, slot: Slot, prefix: Prefix, former: u32) {
         if self.capabilities.learned.has(former) {
             self.capabilities.learned.shadowed.insert((slot, prefix), former);
+            // An audit in progress may have counted it in the table.
+            self.capabilities.learned.changes += 1;
         }
     }
 
@@ -18,6 +20,7 @@ impl ForwarderState {
         let Some(next_hop) = self.capabilities.learned.shadowed.remove(&(slot, prefix)) else {
             return false;
         };
+        self.capabilities.learned.changes += 1;
         let may_come = !(self.capabilities.learned.is_complete
             && self.capabilities.learned.is_stale(next_hop));
         match may_come.then(|| self.fib.insert(slot, prefix, next_hop)) {
@@ -29,7 +32,6 @@ impl ForwarderState {
         }
         let mut touched = Vec::new();
         self.capabilities.learned.remove_user(next_hop, &mut touched);
-        self.capabilities.learned.changes += 1;
         self.settle_vrf_hops(&touched);
         false
     }
@@ -46,6 +48,7 @@ impl ForwarderState {
             0 => self.capabilities.learned.shadowed.remove(&(slot, prefix)),
             _ => self.capabilities.learned.shadowed.insert((slot, prefix), next_hop),
         };
+        self.capabilities.learned.changes += 1;
         self.capabilities.learned.add_user(next_hop, touched);
         self.capabilities.learned.remove_user(former.unwrap_or(0), touched);
     }

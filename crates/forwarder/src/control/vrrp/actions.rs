@@ -121,6 +121,13 @@ impl ForwarderState {
         self.fib.settle();
     }
 
+    /// The routes that virtual routers have added.
+    pub(in crate::control) fn all_virtual_routes(
+        &self,
+    ) -> impl Iterator<Item = &(crate::control::vrfs::Slot, crate::control::desired::Prefix)> {
+        self.capabilities.vrrp.routers.values().flat_map(|router| &router.routes)
+    }
+
     /// Whether a virtual router added this route, which is not in the desired state.
     pub(in crate::control) fn is_virtual_route(
         &self,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stoa_api::punts::test;
+use stoa_api::punts::{Listing, test};
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::forwarder_server::ForwarderServer;
 use stoa_api::v1::punt_stream_client::PuntStreamClient;
@@ -89,7 +89,12 @@ fn injections(class: &str, interface: &str) -> Request {
 
 async fn streams(channel: &Channel) -> Vec<v1::PuntStreamState> {
     let mut client = ForwarderClient::new(channel.clone());
-    client.list_punts(v1::ListPuntsRequest {}).await.unwrap().into_inner().streams
+    let mut pages = client.list_punts(v1::ListPuntsRequest {}).await.unwrap().into_inner();
+    let mut all = Listing::default();
+    while let Some(page) = pages.message().await.unwrap() {
+        all.add(page);
+    }
+    all.streams
 }
 
 #[tokio::test]
