@@ -1,12 +1,12 @@
 // The form of static routes.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { at, below, copy, entries, save } from "../candidate";
+import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
+import { useSave } from "../form_state";
 import { Card, type Column, Faults, Field, Notice, Table, typed } from "../parts";
 import { family, prefix } from "../prefixes";
 import { link } from "../route";
-import type { Failure } from "../server";
 
 const PROTOCOLS = ["ietf-routing:routing", "control-plane-protocols"];
 /** Maximum number of rows; the JSON has all routes. */
@@ -90,23 +90,12 @@ function remove(whole: Members, row: Row): void {
 export function RouteForm({ whole }: { whole: Members }): JSX.Element {
   const [wish, setWish] = useState(NOTHING);
   const [search, setSearch] = useState("");
-  const [failure, setFailure] = useState<Failure>();
-  const [saved, setSaved] = useState("");
+  const { failure, saved, change } = useSave(whole, "");
   const names = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((it) => String(it["name"]));
   const all = rowsOf(whole);
   const found = all.filter((row) => `${String(row.route["destination-prefix"])} ${hopOf(row.route)} ${String(row.route["description"] ?? "")}`.includes(search.trim()));
-  const change = async (work: (desired: Members) => void, words: string): Promise<void> => {
-    const desired = copy(whole);
-    work(desired);
-    setFailure(undefined);
-    setSaved("");
-    try {
-      await save(whole, desired);
-      setSaved(words);
-      setWish(NOTHING);
-    } catch (error) {
-      setFailure(error as Failure);
-    }
+  const create = async (): Promise<void> => {
+    if (await change(`${wish.prefix} is saved in the candidate.`, (desired) => add(desired, wish))) setWish(NOTHING);
   };
   const wrong = complaint(wish);
   const set = (part: Partial<Wish>): void => setWish({ ...wish, ...part });
@@ -119,7 +108,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
       right: true,
       show: (row) => (
         <button
-          onClick={() => void change((desired) => remove(desired, row), `${String(row.route["destination-prefix"])} is removed from the candidate.`)}
+          onClick={() => void change(`${String(row.route["destination-prefix"])} is removed from the candidate.`, (desired) => remove(desired, row))}
           aria-label={`Remove ${String(row.route["destination-prefix"])}`}
         >
           Remove
@@ -134,7 +123,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
           class="row"
           onSubmit={(event) => {
             event.preventDefault();
-            void change((desired) => add(desired, wish), `${wish.prefix} is saved in the candidate.`);
+            void create();
           }}
         >
           <Field label="Prefix">
