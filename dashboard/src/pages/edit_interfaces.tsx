@@ -5,7 +5,7 @@ import type { Members } from "../edits";
 import { useDraft, useSave } from "../form_state";
 import { Card, Faults, Field, Notice, typed } from "../parts";
 import { NEW_VRF, PORT, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
-import { prefix } from "../prefixes";
+import { canonical, prefix } from "../prefixes";
 import { go, link } from "../route";
 import { VrfFields } from "./new_interface";
 
@@ -36,7 +36,7 @@ function familyOf(one: Members, version: Version): FamilyForm {
   return { forwarding: family?.["forwarding"] === true, addresses };
 }
 
-const formOf = (one: Members): Form => ({
+export const formOf = (one: Members): Form => ({
   enabled: one["enabled"] !== false,
   description: String(one["description"] ?? ""),
   mtu: String(at(one, PORT)?.["mtu"] ?? ""),
@@ -57,7 +57,7 @@ function putLink(whole: Members, one: Members, form: Form): void {
 }
 
 /** Sets the values of the form in the interface; other nodes stay. */
-function put(one: Members, form: Form, before: Form): void {
+export function put(one: Members, form: Form, before: Form): void {
   if (form.enabled !== before.enabled) {
     if (form.enabled) delete one["enabled"];
     else one["enabled"] = false;
@@ -77,8 +77,9 @@ function put(one: Members, form: Form, before: Form): void {
     const old = entries(family, "address");
     const list = texts.map((text) => {
       const read = prefix(text);
-      const known = old.find((it) => it["ip"] === read?.address);
-      return { ...known, ip: read?.address ?? text, "prefix-length": read?.length ?? 0 };
+      const ip = canonical(read?.address ?? text);
+      const known = old.find((it) => it["ip"] === ip);
+      return { ...known, ip, "prefix-length": read?.length ?? 0 };
     });
     if (list.length > 0) family["address"] = list;
     else delete family["address"];

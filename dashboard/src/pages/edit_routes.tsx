@@ -5,7 +5,7 @@ import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
 import { useSave } from "../form_state";
 import { Card, type Column, Faults, Field, Notice, Table, typed } from "../parts";
-import { family, prefix } from "../prefixes";
+import { canonicalPrefix, family, prefix } from "../prefixes";
 import { link } from "../route";
 
 const PROTOCOLS = ["ietf-routing:routing", "control-plane-protocols"];
@@ -47,7 +47,7 @@ interface Wish {
   description: string;
 }
 
-const NOTHING: Wish = { prefix: "", special: "", address: "", interface: "", description: "" };
+export const NOTHING: Wish = { prefix: "", special: "", address: "", interface: "", description: "" };
 
 /** The error in the form. */
 function complaint(wish: Wish): string {
@@ -60,7 +60,7 @@ function complaint(wish: Wish): string {
 }
 
 /** Adds a route to a configuration, or replaces it. */
-function add(whole: Members, wish: Wish): void {
+export function add(whole: Members, wish: Wish): void {
   const version = prefix(wish.prefix)?.family ?? 4;
   const protocols = below(whole, ...PROTOCOLS);
   const list = entries(protocols, "control-plane-protocol");
@@ -73,8 +73,9 @@ function add(whole: Members, wish: Wish): void {
   const hop: Members = wish.special
     ? { "special-next-hop": wish.special }
     : { ...(wish.address && { "next-hop-address": wish.address }), ...(wish.interface && { "outgoing-interface": wish.interface }) };
-  const route: Members = { "destination-prefix": wish.prefix.trim(), ...(wish.description && { description: wish.description }), "next-hop": hop };
-  routes["route"] = [...entries(routes, "route").filter((it) => it["destination-prefix"] !== wish.prefix.trim()), route];
+  const destination = canonicalPrefix(wish.prefix);
+  const route: Members = { "destination-prefix": destination, ...(wish.description && { description: wish.description }), "next-hop": hop };
+  routes["route"] = [...entries(routes, "route").filter((it) => it["destination-prefix"] !== destination), route];
 }
 
 function remove(whole: Members, row: Row): void {
