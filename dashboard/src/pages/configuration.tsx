@@ -10,6 +10,7 @@ import { link, place } from "../route";
 import { CommitForm } from "./commit";
 import { InterfaceForm } from "./edit_interfaces";
 import { JsonEditor } from "./edit_json";
+import { PolicyForms } from "./edit_policy";
 import { RouteForm } from "./edit_routes";
 import { NewInterface } from "./new_interface";
 
@@ -17,6 +18,7 @@ const TABS: [string, string][] = [
   ["interfaces", "Interfaces"],
   ["new", "New interface"],
   ["routes", "Static routes"],
+  ["policy", "Policy rules"],
   ["json", "All as JSON"],
   ["commit", "Changes and commit"],
 ];
@@ -50,6 +52,7 @@ export function Configuration(): JSX.Element {
       {whole && tab === "interfaces" && <InterfaceForm whole={whole} chosen={rest[1] ?? ""} />}
       {whole && tab === "new" && <NewInterface whole={whole} />}
       {whole && tab === "routes" && <RouteForm whole={whole} />}
+      {whole && tab === "policy" && <PolicyForms whole={whole} keys={rest.slice(1)} />}
       {whole && tab === "json" && <JsonEditor whole={whole} />}
       {tab === "commit" && <CommitForm turn={turn} />}
     </>
