@@ -8,6 +8,7 @@ import { Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { link, place } from "../route";
 import { CommitForm } from "./commit";
+import { BfdForms } from "./edit_bfd";
 import { InterfaceForm } from "./edit_interfaces";
 import { JsonEditor } from "./edit_json";
 import { PolicyForms } from "./edit_policy";
@@ -19,6 +20,7 @@ const TABS: [string, string][] = [
   ["new", "New interface"],
   ["routes", "Static routes"],
   ["policy", "Policy rules"],
+  ["bfd", "BFD sessions"],
   ["json", "All as JSON"],
   ["commit", "Changes and commit"],
 ];
@@ -53,6 +55,7 @@ export function Configuration(): JSX.Element {
       {whole && tab === "new" && <NewInterface whole={whole} />}
       {whole && tab === "routes" && <RouteForm whole={whole} />}
       {whole && tab === "policy" && <PolicyForms whole={whole} keys={rest.slice(1)} />}
+      {whole && tab === "bfd" && <BfdForms whole={whole} keys={rest.slice(1)} />}
       {whole && tab === "json" && <JsonEditor whole={whole} />}
       {tab === "commit" && <CommitForm turn={turn} />}
     </>
