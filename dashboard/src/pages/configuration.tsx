@@ -13,6 +13,7 @@ import { InterfaceForm } from "./edit_interfaces";
 import { JsonEditor } from "./edit_json";
 import { PolicyForms } from "./edit_policy";
 import { RouteForm } from "./edit_routes";
+import { VrrpForms } from "./edit_vrrp";
 import { NewInterface } from "./new_interface";
 
 const TABS: [string, string][] = [
@@ -21,6 +22,7 @@ const TABS: [string, string][] = [
   ["routes", "Static routes"],
   ["policy", "Policy rules"],
   ["bfd", "BFD sessions"],
+  ["vrrp", "Virtual routers"],
   ["json", "All as JSON"],
   ["commit", "Changes and commit"],
 ];
@@ -56,6 +58,7 @@ export function Configuration(): JSX.Element {
       {whole && tab === "routes" && <RouteForm whole={whole} />}
       {whole && tab === "policy" && <PolicyForms whole={whole} keys={rest.slice(1)} />}
       {whole && tab === "bfd" && <BfdForms whole={whole} keys={rest.slice(1)} />}
+      {whole && tab === "vrrp" && <VrrpForms whole={whole} keys={rest.slice(1)} />}
       {whole && tab === "json" && <JsonEditor whole={whole} />}
       {tab === "commit" && <CommitForm turn={turn} />}
     </>
