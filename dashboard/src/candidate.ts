@@ -2,6 +2,7 @@
 import { Cell } from "./cell";
 import { type Json, type Members, edits, isSame, lookUp, markOf } from "./edits";
 import { look } from "./events";
+import { commitFaults } from "./field_faults";
 import { type Described, type Model, modelOf, pathOf } from "./model";
 import { type Arrangement, isArranged, moves, obstacle } from "./order";
 import { Failure, ask, user } from "./server";
@@ -25,7 +26,10 @@ async function model(): Promise<Model> {
 export async function load(signal?: AbortSignal): Promise<Members> {
   const answer = (await ask("GET", `${CANDIDATE}?content=config`, undefined, signal)) as Members | undefined;
   const found = (answer?.[ROOT] ?? {}) as Members;
-  if (!isSame(found, candidate.value)) candidate.set(found);
+  if (!isSame(found, candidate.value)) {
+    candidate.set(found);
+    commitFaults.set([]);
+  }
   return candidate.value ?? found;
 }
 

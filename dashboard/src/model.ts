@@ -63,4 +63,5 @@ export function pathOf(url: string, { keys }: Model): string {
   return `/${steps.join("/")}`;
 }
 
-const quoted = (value: string): string => (value.includes("'") ? `"${value}"` : `'${value}'`);
+/** A value in a predicate of a data path. */
+export const quoted = (value: string): string => (value.includes("'") ? `"${value}"` : `'${value}'`);

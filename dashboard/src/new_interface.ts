@@ -1,6 +1,7 @@
 // The interface that the form of new interfaces describes.
 import { at, below, entries } from "./candidate";
 import type { Members } from "./edits";
+import { isBetween } from "./numbers";
 import { family } from "./prefixes";
 
 const INTERFACES = "ietf-interfaces:interfaces";
@@ -115,8 +116,6 @@ export const vrfs = (whole: Members): string[] => entries(at(whole, VRFS), "vrf"
 /** The name of the interface. That of a VLAN follows from its parent and number unless another is entered. */
 export const nameOf = (wish: Wish): string =>
   wish.name.trim() || (wish.kind === "vlan" && wish.parent && wish.vid ? `${wish.parent}.${wish.vid.trim()}${wish.inner.trim() && `.${wish.inner.trim()}`}` : "");
-
-const isBetween = (text: string, low: number, high: number): boolean => /^\d{1,9}$/.test(text.trim()) && Number(text) >= low && Number(text) <= high;
 
 /** The error in a field for an MTU; "": none. */
 export const mtuComplaint = (text: string): string => (text.trim() === "" || isBetween(text, 68, 11_050) ? "" : "Enter an MTU from 68 to 11050, or nothing for the default.");

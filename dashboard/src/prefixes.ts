@@ -31,3 +31,23 @@ export function prefix(text: string): { address: string; length: number; family:
   if (!/^\d{1,3}$/.test(length) || Number(length) > most) return undefined;
   return { address, length: Number(length), family: of };
 }
+
+/**
+ * An address as the router writes it (RFC 5952); any other text stays. The router finds keys by this form: with
+ * another one, a change of the text alone would add and delete the same entry.
+ */
+export function canonical(text: string): string {
+  const address = text.trim();
+  if (family(address) !== 6) return address;
+  const plain = new URL(`http://[${address}]/`).hostname.slice(1, -1);
+  const last = /^(::(?:ffff:)?)([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(plain);
+  if (!last) return plain;
+  const bytes = [last[2], last[3]].flatMap((word = "0") => [Number.parseInt(word, 16) >> 8, Number.parseInt(word, 16) & 255]);
+  return `${last[1] ?? ""}${bytes.join(".")}`;
+}
+
+/** A prefix as the router writes it; any other text stays. */
+export function canonicalPrefix(text: string): string {
+  const [address = "", ...rest] = text.trim().split("/");
+  return [canonical(address), ...rest].join("/");
+}

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
-import { candidate, save } from "../src/candidate";
+import { candidate, load, save } from "../src/candidate";
 import type { Members } from "../src/edits";
+import { commitFaults } from "../src/field_faults";
 import { Failure, user } from "../src/server";
 
 const ordered = { put: { parameters: [{ name: "insert" }] } };
@@ -106,4 +107,15 @@ test("who may not see everything moves nothing", async () => {
   user.set({ user: "bob", admin: false });
   await assert.rejects(save(whole({ rule: [rule("a"), rule("b")] }), whole({ rule: [rule("b"), rule("a")] })), /administrator/);
   assert.deepEqual(asked, []);
+});
+
+test("the errors of a commit are forgotten when the candidate changes", async () => {
+  await load();
+  const faults = [{ path: "/m:top/rule[name='a']", message: "wrong", tag: "" }];
+  commitFaults.set(faults);
+  await load();
+  assert.equal(commitFaults.value, faults);
+  (top["rule"]?.[0] ?? {})["action"] = "deny";
+  await load();
+  assert.deepEqual(commitFaults.value, []);
 });

@@ -5,8 +5,10 @@ import { load } from "../candidate";
 import { useCell } from "../cell";
 import { Changes } from "../changes";
 import { look } from "../events";
+import { commitFaults } from "../field_faults";
 import { count } from "../figures";
 import { Card, Faults, Field, Notice, Waiting, typed } from "../parts";
+import { formLink } from "../form_links";
 import { usePoll } from "../poll";
 import { type Failure, call, routerName, user } from "../server";
 import type { Change } from "../yang";
@@ -20,6 +22,12 @@ const WITHIN: [number, string][] = [
 
 /** Part of the error for a commit that would cut off its author. */
 const CUTS_OFF = "cut off your own access";
+
+/** The link to the form of a node with an error. */
+function toForm(path: string): JSX.Element | undefined {
+  const to = formLink(path);
+  return to === undefined ? undefined : <a href={to}>Edit it in its form</a>;
+}
 
 interface Done {
   number?: string;
@@ -41,14 +49,19 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
     setBusy(true);
     setWrong(undefined);
     setDone(undefined);
+    commitFaults.set([]);
+    let refused: Failure | undefined;
     try {
       setDone(await work());
     } catch (error) {
-      setWrong(error as Failure);
+      refused = error as Failure;
+      setWrong(refused);
     }
     setBusy(false);
     again();
     await Promise.all([look(), load()]).catch(() => undefined);
+    // The forms show them at their fields, until the candidate changes.
+    if (refused) commitFaults.set(refused.faults);
   };
   const commit = (isForced: boolean): void =>
     void act(async () => {
@@ -73,7 +86,7 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
           ))}
         </Notice>
       )}
-      <Faults faults={wrong?.faults ?? []} />
+      <Faults faults={wrong?.faults ?? []} locate={toForm} />
       {wrong?.faults.some((fault) => fault.message.includes(CUTS_OFF)) && (
         <Notice mood="warn">
           Choose “rolled back … unless confirmed” below: without your confirmation, the router rolls back by itself.{" "}

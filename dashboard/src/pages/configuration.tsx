@@ -8,15 +8,21 @@ import { Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { link, place } from "../route";
 import { CommitForm } from "./commit";
+import { BfdForms } from "./edit_bfd";
 import { InterfaceForm } from "./edit_interfaces";
 import { JsonEditor } from "./edit_json";
+import { PolicyForms } from "./edit_policy";
 import { RouteForm } from "./edit_routes";
+import { VrrpForms } from "./edit_vrrp";
 import { NewInterface } from "./new_interface";
 
 const TABS: [string, string][] = [
   ["interfaces", "Interfaces"],
   ["new", "New interface"],
   ["routes", "Static routes"],
+  ["policy", "Policy rules"],
+  ["bfd", "BFD sessions"],
+  ["vrrp", "Virtual routers"],
   ["json", "All as JSON"],
   ["commit", "Changes and commit"],
 ];
@@ -50,6 +56,9 @@ export function Configuration(): JSX.Element {
       {whole && tab === "interfaces" && <InterfaceForm whole={whole} chosen={rest[1] ?? ""} />}
       {whole && tab === "new" && <NewInterface whole={whole} />}
       {whole && tab === "routes" && <RouteForm whole={whole} />}
+      {whole && tab === "policy" && <PolicyForms whole={whole} keys={rest.slice(1)} />}
+      {whole && tab === "bfd" && <BfdForms whole={whole} keys={rest.slice(1)} />}
+      {whole && tab === "vrrp" && <VrrpForms whole={whole} keys={rest.slice(1)} />}
       {whole && tab === "json" && <JsonEditor whole={whole} />}
       {tab === "commit" && <CommitForm turn={turn} />}
     </>

@@ -1,13 +1,12 @@
 // The form of an interface, for frequent changes.
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import { at, below, copy, entries, save } from "../candidate";
+import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
+import { useDraft, useSave } from "../form_state";
 import { Card, Faults, Field, Notice, typed } from "../parts";
 import { NEW_VRF, PORT, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
-import { prefix } from "../prefixes";
+import { canonical, prefix } from "../prefixes";
 import { go, link } from "../route";
-import type { Failure } from "../server";
 import { VrfFields } from "./new_interface";
 
 const INTERFACES = "ietf-interfaces:interfaces";
@@ -37,7 +36,7 @@ function familyOf(one: Members, version: Version): FamilyForm {
   return { forwarding: family?.["forwarding"] === true, addresses };
 }
 
-const formOf = (one: Members): Form => ({
+export const formOf = (one: Members): Form => ({
   enabled: one["enabled"] !== false,
   description: String(one["description"] ?? ""),
   mtu: String(at(one, PORT)?.["mtu"] ?? ""),
@@ -58,7 +57,7 @@ function putLink(whole: Members, one: Members, form: Form): void {
 }
 
 /** Sets the values of the form in the interface; other nodes stay. */
-function put(one: Members, form: Form, before: Form): void {
+export function put(one: Members, form: Form, before: Form): void {
   if (form.enabled !== before.enabled) {
     if (form.enabled) delete one["enabled"];
     else one["enabled"] = false;
@@ -78,8 +77,9 @@ function put(one: Members, form: Form, before: Form): void {
     const old = entries(family, "address");
     const list = texts.map((text) => {
       const read = prefix(text);
-      const known = old.find((it) => it["ip"] === read?.address);
-      return { ...known, ip: read?.address ?? text, "prefix-length": read?.length ?? 0 };
+      const ip = canonical(read?.address ?? text);
+      const known = old.find((it) => it["ip"] === ip);
+      return { ...known, ip, "prefix-length": read?.length ?? 0 };
     });
     if (list.length > 0) family["address"] = list;
     else delete family["address"];
@@ -136,43 +136,14 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
   const name = chosen || String(list[0]?.["name"] ?? "");
   const one = list.find((it) => it["name"] === name);
   const before = one && formOf(one);
-  const mark = JSON.stringify(before);
-  const [form, setForm] = useState<Form | undefined>(before);
-  const [failure, setFailure] = useState<Failure>();
-  const [saved, setSaved] = useState("");
-  // What the form began with: `mark` differs from it when another user changed the interface.
-  const [base, setBase] = useState({ name, mark });
-  const isTouched = base.name === name && JSON.stringify(form) !== base.mark;
-  const reset = (): void => {
-    setForm(before);
-    setBase({ name, mark });
-  };
-  useEffect(() => {
-    // An edited form stays as it is.
-    if (!isTouched || JSON.stringify(form) === mark) reset();
-  }, [name, mark]);
-  useEffect(() => {
-    setSaved("");
-    setFailure(undefined);
-  }, [name]);
+  const { form, set: setForm, isChanged, isStale, reset } = useDraft(name, before);
+  const { failure, saved, change } = useSave(whole, name);
   const create = (
     <a class="button" href={link("configuration", ["new"])}>
       New interface
     </a>
   );
   if (list.length === 0) return <Notice mood="idle">The candidate has no interface. {create}</Notice>;
-  const change = async (words: string, work: (desired: Members) => void): Promise<void> => {
-    const desired = copy(whole);
-    work(desired);
-    setSaved("");
-    setFailure(undefined);
-    try {
-      await save(whole, desired);
-      setSaved(words);
-    } catch (error) {
-      setFailure(error as Failure);
-    }
-  };
   const send = async (event: Event): Promise<void> => {
     event.preventDefault();
     await change(`${name} is saved in the candidate.`, (desired) => {
@@ -182,7 +153,7 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
       putLink(desired, mine, form);
     });
   };
-  const remove = async (): Promise<void> =>
+  const remove = (): Promise<boolean> =>
     change(`${name} is removed from the candidate.`, (desired) => {
       const all = below(desired, INTERFACES);
       all["interface"] = entries(all, "interface").filter((it) => it["name"] !== name);
@@ -217,7 +188,7 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
             {linkWrong && <p class="wrong">{linkWrong}</p>}
             <Addresses version={4} form={form[4]} set={(family) => setForm({ ...form, 4: family })} />
             <Addresses version={6} form={form[6]} set={(family) => setForm({ ...form, 6: family })} />
-            {isTouched && base.mark !== mark && (
+            {isStale && (
               <Notice mood="warn" live>
                 {name} was changed in the candidate meanwhile. Saving replaces what the form has.{" "}
                 <button type="button" class="quiet" onClick={reset}>
@@ -226,7 +197,7 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
               </Notice>
             )}
             <span class="buttons">
-              <button class="main" disabled={isWrong || Boolean(linkWrong) || JSON.stringify(form) === mark}>
+              <button class="main" disabled={isWrong || Boolean(linkWrong) || !isChanged}>
                 Save to candidate
               </button>
               <a class="button" href={link("configuration", ["commit"])}>

@@ -1,12 +1,12 @@
 // The form of static routes.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { at, below, copy, entries, save } from "../candidate";
+import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
+import { useSave } from "../form_state";
 import { Card, type Column, Faults, Field, Notice, Table, typed } from "../parts";
-import { family, prefix } from "../prefixes";
+import { canonicalPrefix, family, prefix } from "../prefixes";
 import { link } from "../route";
-import type { Failure } from "../server";
 
 const PROTOCOLS = ["ietf-routing:routing", "control-plane-protocols"];
 /** Maximum number of rows; the JSON has all routes. */
@@ -47,7 +47,7 @@ interface Wish {
   description: string;
 }
 
-const NOTHING: Wish = { prefix: "", special: "", address: "", interface: "", description: "" };
+export const NOTHING: Wish = { prefix: "", special: "", address: "", interface: "", description: "" };
 
 /** The error in the form. */
 function complaint(wish: Wish): string {
@@ -60,7 +60,7 @@ function complaint(wish: Wish): string {
 }
 
 /** Adds a route to a configuration, or replaces it. */
-function add(whole: Members, wish: Wish): void {
+export function add(whole: Members, wish: Wish): void {
   const version = prefix(wish.prefix)?.family ?? 4;
   const protocols = below(whole, ...PROTOCOLS);
   const list = entries(protocols, "control-plane-protocol");
@@ -73,8 +73,9 @@ function add(whole: Members, wish: Wish): void {
   const hop: Members = wish.special
     ? { "special-next-hop": wish.special }
     : { ...(wish.address && { "next-hop-address": wish.address }), ...(wish.interface && { "outgoing-interface": wish.interface }) };
-  const route: Members = { "destination-prefix": wish.prefix.trim(), ...(wish.description && { description: wish.description }), "next-hop": hop };
-  routes["route"] = [...entries(routes, "route").filter((it) => it["destination-prefix"] !== wish.prefix.trim()), route];
+  const destination = canonicalPrefix(wish.prefix);
+  const route: Members = { "destination-prefix": destination, ...(wish.description && { description: wish.description }), "next-hop": hop };
+  routes["route"] = [...entries(routes, "route").filter((it) => it["destination-prefix"] !== destination), route];
 }
 
 function remove(whole: Members, row: Row): void {
@@ -90,23 +91,12 @@ function remove(whole: Members, row: Row): void {
 export function RouteForm({ whole }: { whole: Members }): JSX.Element {
   const [wish, setWish] = useState(NOTHING);
   const [search, setSearch] = useState("");
-  const [failure, setFailure] = useState<Failure>();
-  const [saved, setSaved] = useState("");
+  const { failure, saved, change } = useSave(whole, "");
   const names = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((it) => String(it["name"]));
   const all = rowsOf(whole);
   const found = all.filter((row) => `${String(row.route["destination-prefix"])} ${hopOf(row.route)} ${String(row.route["description"] ?? "")}`.includes(search.trim()));
-  const change = async (work: (desired: Members) => void, words: string): Promise<void> => {
-    const desired = copy(whole);
-    work(desired);
-    setFailure(undefined);
-    setSaved("");
-    try {
-      await save(whole, desired);
-      setSaved(words);
-      setWish(NOTHING);
-    } catch (error) {
-      setFailure(error as Failure);
-    }
+  const create = async (): Promise<void> => {
+    if (await change(`${wish.prefix} is saved in the candidate.`, (desired) => add(desired, wish))) setWish(NOTHING);
   };
   const wrong = complaint(wish);
   const set = (part: Partial<Wish>): void => setWish({ ...wish, ...part });
@@ -119,7 +109,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
       right: true,
       show: (row) => (
         <button
-          onClick={() => void change((desired) => remove(desired, row), `${String(row.route["destination-prefix"])} is removed from the candidate.`)}
+          onClick={() => void change(`${String(row.route["destination-prefix"])} is removed from the candidate.`, (desired) => remove(desired, row))}
           aria-label={`Remove ${String(row.route["destination-prefix"])}`}
         >
           Remove
@@ -134,7 +124,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
           class="row"
           onSubmit={(event) => {
             event.preventDefault();
-            void change((desired) => add(desired, wish), `${wish.prefix} is saved in the candidate.`);
+            void create();
           }}
         >
           <Field label="Prefix">

@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { copy, save } from "../candidate";
 import type { Members } from "../edits";
+import { TextField } from "../fields";
 import { DRIVERS, type Kind, NEW_VRF, NOTHING, type Wish, add, complaint, nameOf, parents, vrfs } from "../new_interface";
 import { Card, Faults, Field, typed } from "../parts";
 import { go, link } from "../route";
@@ -18,21 +19,6 @@ interface Part {
   wish: Wish;
   set: (part: Partial<Wish>) => void;
 }
-
-/** A text field of the form. */
-const Text = (props: { name: string; label: string; value: string; set: (text: string) => void; hint?: string; isMono?: boolean }): JSX.Element => (
-  <Field label={props.label} {...(props.hint ? { hint: props.hint } : {})}>
-    <input
-      name={props.name}
-      {...(props.isMono ? { class: "mono" } : {})}
-      value={props.value}
-      onInput={(event) => props.set(typed(event))}
-      spellcheck={false}
-      autocapitalize="none"
-      autocomplete="off"
-    />
-  </Field>
-);
 
 function PortFields({ wish, set }: Part): JSX.Element {
   const change = (leaf: string, text: string): void => set({ settings: { ...wish.settings, [leaf]: text } });
@@ -55,7 +41,7 @@ function PortFields({ wish, set }: Part): JSX.Element {
             </select>
           </Field>
         ) : (
-          <Text key={`${wish.driver} ${leaf}`} name={leaf} label={label} {...(hint ? { hint } : {})} value={wish.settings[leaf] ?? ""} set={(text) => change(leaf, text)} isMono />
+          <TextField key={`${wish.driver} ${leaf}`} name={leaf} label={label} {...(hint ? { hint } : {})} value={wish.settings[leaf] ?? ""} set={(text) => change(leaf, text)} isMono />
         ),
       )}
     </>
@@ -73,8 +59,8 @@ function VlanFields({ wish, set, list }: Part & { list: string[] }): JSX.Element
           ))}
         </select>
       </Field>
-      <Text name="vid" label="VLAN" hint="1 to 4094" value={wish.vid} set={(vid) => set({ vid })} isMono />
-      <Text name="inner" label="Inner VLAN (QinQ)" hint="if empty, packets have one tag" value={wish.inner} set={(inner) => set({ inner })} isMono />
+      <TextField name="vid" label="VLAN" hint="1 to 4094" value={wish.vid} set={(vid) => set({ vid })} isMono />
+      <TextField name="inner" label="Inner VLAN (QinQ)" hint="if empty, packets have one tag" value={wish.inner} set={(inner) => set({ inner })} isMono />
       <label class="check">
         <input type="checkbox" checked={wish.isService} onChange={(event) => set({ isService: event.currentTarget.checked })} /> service tag (0x88a8)
       </label>
@@ -91,8 +77,8 @@ function TunnelFields({ wish, set }: Part): JSX.Element {
           <option value="gre">GRE</option>
         </select>
       </Field>
-      <Text name="local" label="Local address" hint="an address of this router" value={wish.local} set={(local) => set({ local })} isMono />
-      <Text name="remote" label="Remote address" hint="that of the other router" value={wish.remote} set={(remote) => set({ remote })} isMono />
+      <TextField name="local" label="Local address" hint="an address of this router" value={wish.local} set={(local) => set({ local })} isMono />
+      <TextField name="remote" label="Remote address" hint="that of the other router" value={wish.remote} set={(remote) => set({ remote })} isMono />
     </>
   );
 }
@@ -109,7 +95,7 @@ export const VrfFields = (props: { list: string[]; vrf: string; newVrf: string; 
         <option value={NEW_VRF}>a new VRF …</option>
       </select>
     </Field>
-    {props.vrf === NEW_VRF && <Text name="new-vrf" label="Name of the new VRF" value={props.newVrf} set={(newVrf) => props.set({ newVrf })} />}
+    {props.vrf === NEW_VRF && <TextField name="new-vrf" label="Name of the new VRF" value={props.newVrf} set={(newVrf) => props.set({ newVrf })} />}
   </>
 );
 
@@ -142,12 +128,12 @@ export function NewInterface({ whole }: { whole: Members }): JSX.Element {
             </label>
           ))}
         </fieldset>
-        <Text name="name" label="Name" value={wish.name} set={(text) => set({ name: text })} {...(wish.kind === "vlan" && name && !wish.name ? { hint: `if empty, ${name}` } : {})} isMono />
+        <TextField name="name" label="Name" value={wish.name} set={(text) => set({ name: text })} {...(wish.kind === "vlan" && name && !wish.name ? { hint: `if empty, ${name}` } : {})} isMono />
         {wish.kind === "port" && <PortFields wish={wish} set={set} />}
         {wish.kind === "vlan" && <VlanFields wish={wish} set={set} list={parents(whole)} />}
         {wish.kind === "tunnel" && <TunnelFields wish={wish} set={set} />}
-        <Text name="description" label="Description" value={wish.description} set={(description) => set({ description })} />
-        {wish.kind !== "vlan" && <Text name="mtu" label="MTU in bytes" hint="if empty, the default of the port" value={wish.mtu} set={(mtu) => set({ mtu })} isMono />}
+        <TextField name="description" label="Description" value={wish.description} set={(description) => set({ description })} />
+        {wish.kind !== "vlan" && <TextField name="mtu" label="MTU in bytes" hint="if empty, the default of the port" value={wish.mtu} set={(mtu) => set({ mtu })} isMono />}
         <VrfFields list={vrfs(whole)} vrf={wish.vrf} newVrf={wish.newVrf} set={set} />
         <label class="check">
           <input type="checkbox" checked={wish.forwards} onChange={(event) => set({ forwards: event.currentTarget.checked })} /> forwards IPv4 and IPv6 packets

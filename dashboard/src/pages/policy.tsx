@@ -3,10 +3,9 @@ import type { JSX } from "preact";
 import { count, number } from "../figures";
 import { Card, type Column, Table, Waiting } from "../parts";
 import { usePoll } from "../poll";
+import { PROTOCOLS } from "../policy_rule";
 import { type PolicyRule, policyRules } from "../protocols";
 import { link } from "../route";
-
-const PROTOCOLS: Record<number, string> = { 1: "ICMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 89: "OSPF", 132: "SCTP" };
 
 /** The conditions of a rule in words. */
 export function conditions(rule: PolicyRule): string[] {
@@ -70,7 +69,7 @@ export function Policy(): JSX.Element {
     <>
       <Waiting failure={failure} data={data} />
       <p class="note">
-        Rules are evaluated in ascending priority, before the table of the VRF. They do not apply to packets for the router itself. <a href={link("configuration", ["json"])}>Edit as JSON</a>
+        Rules are evaluated in ascending priority, before the table of the VRF. They do not apply to packets for the router itself. <a href={link("configuration", ["policy"])}>Edit the rules</a>
       </p>
       {[...groups].map(([name, rules]) => (
         <Card title={name} wide>

@@ -100,7 +100,7 @@ export function Sessions(): JSX.Element {
       <Card title="BGP sessions" note="with routing daemons; sessions between routers are those of the daemon" wide tools={<a href={link("daemons")}>All route sources</a>}>
         <Table caption="BGP sessions" columns={BGP} rows={data.bgp} mark={(one) => one.name} none="No route source of type bgp is configured." />
       </Card>
-      <Card title="BFD sessions" wide>
+      <Card title="BFD sessions" wide tools={<a href={link("configuration", ["bfd"])}>Edit the sessions</a>}>
         <Table caption="BFD sessions" columns={BFD} rows={data.bfd} mark={(one) => `${one.interface} ${one["dest-addr"]}`} none="No BFD session is configured." />
       </Card>
     </>

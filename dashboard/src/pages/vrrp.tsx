@@ -82,7 +82,7 @@ export function Vrrp(): JSX.Element {
   return (
     <>
       <Waiting failure={failure} data={data} />
-      <Card title={`${active} of ${data.length} virtual routers active here`} wide>
+      <Card title={`${active} of ${data.length} virtual routers active here`} wide tools={<a href={link("configuration", ["vrrp"])}>Edit the virtual routers</a>}>
         <Table caption="Virtual routers" columns={COLUMNS} rows={data} mark={(one) => `${one.interface} ${one.family} ${one.vrid}`} none="No virtual router is configured." />
       </Card>
     </>

@@ -1,0 +1,47 @@
+// Leaves of the configuration that forms write.
+import type { Json, Members } from "./edits";
+
+/** Sets a leaf; "" and `undefined` delete it. */
+export function putLeaf(members: Members, name: string, value: Json | undefined): void {
+  if (value === undefined || value === "") delete members[name];
+  else members[name] = value;
+}
+
+/** Sets a leaf with a default if a form changed it from `before`. The default is not written. */
+export function putChanged(members: Members, name: string, value: Json, before: Json, usual: Json): void {
+  if (value !== before) putLeaf(members, name, value === usual ? undefined : value);
+}
+
+/** The text of a leaf; "": it is absent. */
+export const textOf = (members: Members | undefined, name: string): string => String(members?.[name] ?? "");
+
+/** The number of a text; "": none. */
+export const numberOf = (text: string): number | undefined => (text.trim() === "" ? undefined : Number(text));
+
+/** What a form says about its fields. */
+export interface Complaints<F extends string> {
+  /** What is wrong in fields that have a text. */
+  at: Partial<Record<F, string>>;
+  /** The first thing that is missing; "": nothing. */
+  missing: string;
+}
+
+/** Collects complaints: about a field that is empty, or at one that is wrong. */
+export class Review<F extends string> implements Complaints<F> {
+  at: Partial<Record<F, string>> = {};
+  missing = "";
+
+  /** `words`: why the field is wrong; "": it is not. */
+  check(field: F, words: string): void {
+    if (words !== "") this.at[field] ??= words;
+  }
+
+  /** A required text. */
+  require(text: string, words: string): void {
+    if (text.trim() === "") this.missing ||= words;
+  }
+
+  get isClean(): boolean {
+    return this.missing === "" && Object.keys(this.at).length === 0;
+  }
+}

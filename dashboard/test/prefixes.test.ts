@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Members, edits } from "../src/edits";
+import { type Described, modelOf } from "../src/model";
+import { scaled, unscaled } from "../src/numbers";
+import { formOf, put } from "../src/pages/edit_interfaces";
+import { NOTHING, add } from "../src/pages/edit_routes";
+import { canonical, canonicalPrefix } from "../src/prefixes";
+
+const ROUTES = "ietf-routing:routing/control-plane-protocols/control-plane-protocol";
+const paths: Described = {
+  "/restconf/data/ietf-interfaces:interfaces/interface={interface-name}": {},
+  "/restconf/data/ietf-interfaces:interfaces/interface={interface-name}/ietf-ip:ipv6/address={address-ip}": {},
+  [`/restconf/data/${ROUTES}={control-plane-protocol-type},{control-plane-protocol-name}`]: {},
+  [`/restconf/data/${ROUTES}={t},{n}/static-routes/ietf-ipv6-unicast-routing:ipv6/route={route-destination-prefix}`]: {},
+};
+const model = modelOf(paths);
+const copy = (value: Members): Members => JSON.parse(JSON.stringify(value)) as Members;
+
+test("addresses have the form of the router", () => {
+  const forms = ["2001:DB8:0:0::1", "::", "FE80::0001", "::ffff:192.0.2.1", "::192.0.2.1", "2001:db8:0:1:1:1:1:1", " 192.0.2.1 ", "no address"];
+  assert.deepEqual(forms.map(canonical), ["2001:db8::1", "::", "fe80::1", "::ffff:192.0.2.1", "::192.0.2.1", "2001:db8:0:1:1:1:1:1", "192.0.2.1", "no address"]);
+  assert.deepEqual(["2001:DB8::/32", "10.0.0.0/8", "", "x/y"].map(canonicalPrefix), ["2001:db8::/32", "10.0.0.0/8", "", "x/y"]);
+});
+
+test("an address that is only written anew stays", () => {
+  const old: Members = { name: "lan", "ietf-ip:ipv6": { address: [{ ip: "2001:db8::1", "prefix-length": 64 }] } };
+  const before = formOf(old);
+  const desired = copy(old);
+  put(desired, { ...before, 6: { ...before[6], addresses: ["2001:DB8:0::1/48"] } }, before);
+  const interfaces = (one: Members): Members => ({ "ietf-interfaces:interfaces": { interface: [one] } });
+  const found = edits(interfaces(old), interfaces(desired), model);
+  assert.deepEqual(found.remove, []);
+  assert.deepEqual(found.merge, interfaces({ name: "lan", "ietf-ip:ipv6": { address: [{ ip: "2001:db8::1", "prefix-length": 48 }] } }));
+});
+
+test("a route whose prefix is written anew is replaced, and not deleted after", () => {
+  const whole: Members = {};
+  add(whole, { ...NOTHING, prefix: "2001:db8::/32", address: "fe80::1" });
+  const desired = copy(whole);
+  add(desired, { ...NOTHING, prefix: "2001:DB8::/32", address: "fe80::2" });
+  assert.deepEqual(edits(whole, desired, model).remove, []);
+});
+
+test("numbers are read with their decimal places", () => {
+  assert.deepEqual(["1.5", "0.01", "40", "1.005", "-1", "", "1e3"].map((text) => scaled(text, 2)), [150, 1, 4000, undefined, undefined, undefined, undefined]);
+  assert.deepEqual([unscaled(150, 2), unscaled(50_500, 3), unscaled(100, 2)], ["1.5", "50.5", "1"]);
+});
