@@ -125,12 +125,24 @@ fn finish_all(
 ) -> Mixed {
     let mut mixed = Mixed::default();
     let (mut any4, mut any6) = (0, 0);
-    for step in 0..vector.len().div_ceil(STEP) {
+    let steps = vector.len().div_ceil(STEP);
+    // Those of all steps, before the first link is loaded: a load that has to wait for the store of its
+    // index takes longer.
+    let mut indexes = Indexes([[0; STEP]; VECTOR / STEP]);
+    for (step, indexes) in indexes.0.iter_mut().enumerate().take(steps) {
+        let (interface, ..) = interface_8(vector, step * STEP, headers);
+        let index = _mm256_and_si256(interface, _mm256_set1_epi32((links.len() - 1) as i32));
+        // SAFETY: the indexes of a step are one vector.
+        unsafe { _mm256_storeu_si256(indexes.as_mut_ptr().cast(), index) };
+    }
+    for step in 0..steps {
         let pending = pending[step];
         if pending == 0 {
             continue;
         }
-        let (classified, ip6, tagged) = finish_8(vector, step * STEP, pending, headers, links);
+        // SAFETY: the size is a power of two, so that the mask has kept each index inside the table.
+        let link = unsafe { load_links(links, &indexes.0[step]) };
+        let (classified, ip6, tagged) = finish_8(vector, step * STEP, pending, headers, link);
         any4 |= classified & !ip6;
         any6 |= ip6;
         mixed.exceptions[step] = pending & !classified;
@@ -140,7 +152,28 @@ fn finish_all(
     mixed
 }
 
-/// Finishes 8 lanes: returns those that are classified, with IPv6, and with a sub-interface.
+/// By step: the indexes of the links of the lanes' interfaces.
+#[repr(align(64))]
+struct Indexes([[u32; STEP]; VECTOR / STEP]);
+
+/// The interfaces of 8 lanes, the lanes without a sub-interface, and the interfaces of their ports.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn interface_8(vector: &Vector, at: usize, headers: &Headers) -> (__m256i, __mmask8, __m256i) {
+    assert!(at <= VECTOR - STEP);
+    // SAFETY: 8 elements of each column follow `at`.
+    let (found, ports) = unsafe {
+        (
+            _mm256_loadu_si256(headers.found.as_ptr().add(at).cast()),
+            _mm256_loadu_si256(vector.rx_if.as_ptr().add(at).cast()),
+        )
+    };
+    let absent = _mm256_cmpeq_epi32_mask(found, _mm256_set1_epi32(-1));
+    (_mm256_mask_mov_epi32(found, absent, ports), absent, ports)
+}
+
+/// Finishes 8 lanes with these links: returns those that are classified, with IPv6, and with a
+/// sub-interface.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn finish_8(
@@ -148,24 +181,13 @@ fn finish_8(
     at: usize,
     pending: __mmask8,
     headers: &Headers,
-    links: &[AtomicU64],
+    link: __m512i,
 ) -> (__mmask8, __mmask8, __mmask8) {
-    assert!(at <= VECTOR - STEP);
-    // SAFETY: 8 elements of each column follow `at`.
-    let (words, found, ports) = unsafe {
-        (
-            _mm512_loadu_si512(headers.words.as_ptr().add(at).cast()),
-            _mm256_loadu_si256(headers.found.as_ptr().add(at).cast()),
-            _mm256_loadu_si256(vector.rx_if.as_ptr().add(at).cast()),
-        )
-    };
-    let absent = _mm256_cmpeq_epi32_mask(found, _mm256_set1_epi32(-1));
+    let (interface, absent, ports) = interface_8(vector, at, headers);
+    // SAFETY: 8 elements of the column follow `at`, asserted in `interface_8`.
+    let words = unsafe { _mm512_loadu_si512(headers.words.as_ptr().add(at).cast()) };
     let at_port = _mm512_test_epi64_mask(words, all(AT_PORT));
     let ip = _mm512_mask_test_epi64_mask(pending, words, all(IP)) & (at_port | !absent);
-    let interface = _mm256_mask_mov_epi32(found, absent, ports);
-    let index = _mm256_and_si256(interface, _mm256_set1_epi32((links.len() - 1) as i32));
-    // SAFETY: the size is a power of two, so that the mask keeps each index inside the table.
-    let link = unsafe { load_links(links, index) };
     let differs = _mm512_xor_si512(link, words);
     let classified = _mm512_mask_testn_epi64_mask(ip, differs, all(COMPARED));
     let ip6 = _mm512_mask_test_epi64_mask(classified, words, all(IP6));
@@ -193,14 +215,16 @@ fn finish_8(
 /// Each index is inside the table.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-unsafe fn load_links(links: &[AtomicU64], index: __m256i) -> __m512i {
-    let mut at = [0_u32; STEP];
-    // SAFETY: the array is one vector. The caller keeps each index inside the table. The control
-    // thread stores these words atomically while we load them: each is one aligned load of 8 bytes,
-    // which x86-64 performs whole.
+unsafe fn load_links(links: &[AtomicU64], at: &[u32; STEP]) -> __m512i {
+    // SAFETY: the caller keeps each index inside the table. The control thread stores these words
+    // atomically while we load them: each is one aligned load of 8 bytes, which x86-64 performs whole.
+    // The load of an index is volatile: else the compiler may load all at once, and take each out of a
+    // register by two instructions.
     unsafe {
-        _mm256_storeu_si256(at.as_mut_ptr().cast(), index);
-        let link = |lane: usize| links.as_ptr().add(at[lane] as usize);
+        let link = |lane: usize| {
+            let at = std::ptr::from_ref(&at[lane]).read_volatile();
+            links.as_ptr().add(at as usize)
+        };
         let two = |lane: usize| {
             let low = _mm_castsi128_pd(_mm_loadl_epi64(link(lane).cast()));
             _mm_castpd_si128(_mm_loadh_pd(low, link(lane + 1).cast()))

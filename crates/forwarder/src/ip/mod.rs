@@ -62,6 +62,9 @@ mod rewrite_columns_avx512;
 mod rewrite_header_avx512;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
+mod rewrite_places_avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod rewrite_wide_avx2;
 
 use stoa_engine::vector::{Column, LaneSet};

@@ -13,6 +13,7 @@ use stoa_tables::adjacency::AdjacencyLine;
 use super::rewrite::{AHEAD, Counts, Exceptions, HEADER, Left};
 use super::rewrite_columns_avx512::{Columns, Heads, STEP};
 use super::rewrite_header_avx512::{DecrementTtl, Decremented, Frame};
+use super::rewrite_places_avx512::Places;
 
 /// Bytes of a link-layer header without tags, the shortest that [`rewrite_each`] writes.
 pub(super) const UNTAGGED: usize = 14;
@@ -58,26 +59,30 @@ fn uniform<F: DecrementTtl>(
     let length = head.rewrite_len();
     let may_send = head.kind_byte() == sends && length <= AHEAD && length.is_multiple_of(2);
     let frame = Frame::of::<F>(line, length.min(AHEAD));
-    let mut bytes = _mm512_setzero_si512();
-    for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
+    let (mut bytes, mut packets) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+    let mut places = Places::new();
+    let places = places.locate(vector);
+    for (step, (exceptions, places)) in exceptions.iter_mut().zip(places).enumerate() {
         let at = step * STEP;
         let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
         let columns = Columns::load(vector, at);
         let plain = if may_send { in_use } else { 0 };
         let plain = columns.plain(vector.pool(), plain, &heads);
-        // SAFETY: see `Columns::plain`.
-        let mut decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
+        // SAFETY: see `Columns::plain` and `Places`.
+        let mut decremented =
+            unsafe { Decremented::new::<F>(vector.pool(), plain, &columns, places) };
         if frame.is_swapped {
             decremented.swap_halves();
         }
         // SAFETY: the lanes passed `Columns::plain`, and the frame belongs to their adjacency.
-        decremented.for_each(|lane| unsafe { decremented.write(vector.pool(), lane, &frame) });
+        decremented.for_each(|lane| unsafe { decremented.write(lane, &frame) });
         columns.store(vector, at, decremented.lanes, &heads);
         bytes = _mm512_mask_add_epi32(bytes, decremented.lanes, bytes, columns.length);
-        counts.packets += u64::from(decremented.lanes.count_ones());
+        packets = _mm512_mask_add_epi32(packets, decremented.lanes, packets, _mm512_set1_epi32(1));
         *exceptions = in_use & !decremented.lanes;
     }
     counts.bytes += u64::from(_mm512_reduce_add_epi32(bytes) as u32);
+    counts.packets += u64::from(_mm512_reduce_add_epi32(packets) as u32);
     exceptions
 }
 
@@ -99,22 +104,23 @@ fn each_lane<F: DecrementTtl>(
         });
         return left;
     }
-    let exceptions = left.exceptions.iter_mut().enumerate();
-    for (step, exceptions) in exceptions.take(lanes.div_ceil(STEP)) {
+    let mut places = Places::new();
+    let places = places.locate(vector);
+    for (step, (exceptions, places)) in left.exceptions.iter_mut().zip(places).enumerate() {
         let at = step * STEP;
         let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
         let columns = Columns::load(vector, at);
         let (complete, heads) = Heads::each((vector, at), in_use, lines, sends);
         if complete == 0 {
             // Not here: it would take registers from the others.
-            let tunnels = into_tunnels::<F>(vector, at, lines, sends);
+            let tunnels = into_tunnels::<F>((vector, at), places, lines, sends);
             left.tunnels[step] = tunnels;
             *exceptions = in_use & !tunnels;
             continue;
         }
         let plain = columns.plain(vector.pool(), complete, &heads);
-        // SAFETY: see `Columns::plain`.
-        let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
+        // SAFETY: see `Columns::plain` and `Places`.
+        let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns, places) };
         let ids = &vector.adjacency[at..].as_chunks::<STEP>().0[0];
         let headers = heads.header_lengths();
         let added = columns.counted();
@@ -124,8 +130,10 @@ fn each_lane<F: DecrementTtl>(
             let adjacency = ids[lane] as usize;
             let (line, counters) =
                 (lines.get_unchecked(adjacency), counters.get_unchecked(adjacency));
-            let length = if is_untagged { None } else { Some(headers[lane] as usize) };
-            decremented.write_header::<F>(vector.pool(), lane, (line, length));
+            // Volatile: else the compiler takes it out of a register, by two instructions.
+            let length = || std::ptr::from_ref(&headers[lane]).read_volatile() as usize;
+            let length = if is_untagged { None } else { Some(length()) };
+            decremented.write_header::<F>(lane, (line, length));
             add(counters, &added[lane]);
         };
         if heads.are_untagged(decremented.lanes) {
@@ -144,21 +152,21 @@ fn each_lane<F: DecrementTtl>(
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline(never)]
 fn into_tunnels<F: DecrementTtl>(
-    vector: &mut Vector,
-    at: usize,
+    (vector, at): (&mut Vector, usize),
+    places: &[u64; STEP],
     lines: &[AdjacencyLine],
     sends: u8,
 ) -> __mmask16 {
     let in_use = ((1_u32 << (vector.len() - at).min(STEP)) - 1) as __mmask16;
     let columns = Columns::load(vector, at);
-    let (tunnels, heads) = Heads::tunnels((vector, at), in_use, lines, sends);
+    let (tunnels, heads) = Heads::tunnels((&*vector, at), in_use, lines, sends);
     let least = _mm512_set1_epi32(HEADER as i32);
     let tunnels = _mm512_mask_cmpge_epu32_mask(tunnels, columns.length, least);
     let plain = columns.plain(vector.pool(), tunnels, &heads);
-    // SAFETY: see `Columns::plain`.
-    let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns) };
+    // SAFETY: see `Columns::plain` and `Places`.
+    let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns, places) };
     // SAFETY: the lanes passed `Columns::plain`.
-    decremented.for_each(|lane| unsafe { decremented.write_word::<F>(vector.pool(), lane) });
+    decremented.for_each(|lane| unsafe { decremented.write_word::<F>(lane) });
     columns.store(vector, at, decremented.lanes, &heads);
     decremented.lanes
 }

@@ -91,37 +91,46 @@ impl Frame {
 }
 
 /// The decremented words of 16 lanes; those of locally generated packets are as they were.
-pub(super) struct Decremented {
+pub(super) struct Decremented<'a> {
     /// Lanes whose TTL does not expire, or is not decremented.
     pub(super) lanes: __mmask16,
-    /// The start of their IP headers, in bytes from the start of the pool.
-    places: [u64; STEP],
+    /// The start of the pool. Writes to packets do not change this copy, as they might, for all the
+    /// compiler knows, that in the pool.
+    base: *mut u8,
+    /// The start of their IP headers, in bytes from there.
+    places: &'a [u64; STEP],
     /// The words.
     words: [i32; STEP],
 }
 
-impl Decremented {
+/// The place of a lane. Volatile: else the compiler may load those of several lanes at once, and take each
+/// out of a register by two instructions.
+#[inline(always)]
+fn place(places: &[u64; STEP], lane: usize) -> usize {
+    // SAFETY: a place of an array.
+    unsafe { std::ptr::from_ref(&places[lane]).read_volatile() as usize }
+}
+
+impl<'a> Decremented<'a> {
     /// Computes the decremented words of these lanes; does not change the packets.
     ///
     /// # Safety
-    /// The lanes are [`Columns::plain`].
+    /// The lanes are [`Columns::plain`], and their IP headers are at these places.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     pub(super) unsafe fn new<F: DecrementTtl>(
         pool: &Pool,
         lanes: __mmask16,
         columns: &Columns,
+        places: &'a [u64; STEP],
     ) -> Self {
-        let halves = columns.place();
-        let mut decremented = Self { lanes, places: [0; _], words: [0; _] };
-        // SAFETY: the array is two vectors; guaranteed by the caller.
+        let base = pool.base().as_ptr();
+        let mut decremented = Self { lanes, base, places, words: [0; _] };
+        // SAFETY: guaranteed by the caller.
         let word = unsafe {
-            let [low, high] = halves;
-            _mm512_storeu_si512(decremented.places.as_mut_ptr().cast(), low);
-            _mm512_storeu_si512(decremented.places.as_mut_ptr().add(8).cast(), high);
             match lanes {
-                __mmask16::MAX => load_words::<F>(pool, &decremented.places),
-                _ => gather_words::<F>(pool, lanes, halves),
+                __mmask16::MAX => load_words::<F>(base, places),
+                _ => gather_words::<F>(base, lanes, places),
             }
         };
         let own = columns.own(lanes);
@@ -157,10 +166,10 @@ impl Decremented {
     /// # Safety
     /// The lane is in `lanes`.
     #[inline(always)]
-    pub(super) unsafe fn write_word<F: DecrementTtl>(&self, pool: &Pool, lane: usize) {
+    pub(super) unsafe fn write_word<F: DecrementTtl>(&self, lane: usize) {
         // SAFETY: only the header of a packet of this worker is written.
         unsafe {
-            let packet = pool.base().as_ptr().add(self.places[lane] as usize);
+            let packet = self.base.add(place(self.places, lane));
             packet.add(F::WORD).cast::<i32>().write_unaligned(self.words[lane]);
         }
     }
@@ -171,13 +180,12 @@ impl Decremented {
     /// The lane is in `lanes`, and the frame has its link-layer header.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    pub(super) unsafe fn write(&self, pool: &Pool, lane: usize, frame: &Frame) {
+    pub(super) unsafe fn write(&self, lane: usize, frame: &Frame) {
         let word = _mm512_set1_epi32(self.words[lane]);
         let bytes = _mm512_mask_mov_epi16(frame.bytes, frame.word, word);
-        let start = self.places[lane] as usize - frame.length;
         // SAFETY: only headroom and header of a packet of this worker are written.
         unsafe {
-            let start = pool.base().as_ptr().add(start);
+            let start = self.base.wrapping_sub(frame.length).wrapping_add(place(self.places, lane));
             _mm512_mask_storeu_epi8(start.cast(), frame.written, bytes);
         }
     }
@@ -192,7 +200,6 @@ impl Decremented {
     #[inline(always)]
     pub(super) unsafe fn write_header<F: DecrementTtl>(
         &self,
-        pool: &Pool,
         lane: usize,
         (line, length): (&AdjacencyLine, Option<usize>),
     ) {
@@ -201,7 +208,7 @@ impl Decremented {
         // this worker are written.
         unsafe {
             let end = std::ptr::from_ref(line).add(1).cast::<u8>();
-            let packet = pool.base().as_ptr().add(self.places[lane] as usize);
+            let packet = self.base.add(place(self.places, lane));
             let copy = |from: usize| {
                 let bytes = end.sub(from).cast::<u64>().read_unaligned();
                 packet.sub(from).cast::<u64>().write_unaligned(bytes);
@@ -219,14 +226,13 @@ impl Decremented {
 /// The words of all 16 lanes, load by load: that takes less than a gather.
 ///
 /// # Safety
-/// The places are of packets of this pool, with a word in each.
+/// The places are of packets of the pool that begins at `base`, with a word in each.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-unsafe fn load_words<F: DecrementTtl>(pool: &Pool, places: &[u64; STEP]) -> __m512i {
-    let base = pool.base().as_ptr().cast_const();
+unsafe fn load_words<F: DecrementTtl>(base: *const u8, places: &[u64; STEP]) -> __m512i {
     // SAFETY: guaranteed by the caller.
     let word = |lane: usize| unsafe {
-        base.add(places[lane] as usize + F::WORD).cast::<i32>().read_unaligned()
+        base.add(place(places, lane) + F::WORD).cast::<i32>().read_unaligned()
     };
     let four = |lane| _mm_setr_epi32(word(lane), word(lane + 1), word(lane + 2), word(lane + 3));
     let eight = |lane| _mm256_set_m128i(four(lane + 4), four(lane));
@@ -236,18 +242,20 @@ unsafe fn load_words<F: DecrementTtl>(pool: &Pool, places: &[u64; STEP]) -> __m5
 /// The words of some of 16 lanes.
 ///
 /// # Safety
-/// The places of these lanes are of packets of this pool, with a word in each.
+/// The places of these lanes are of packets of the pool that begins at `base`, with a word in each.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 unsafe fn gather_words<F: DecrementTtl>(
-    pool: &Pool,
+    base: *const u8,
     lanes: __mmask16,
-    [low, high]: [__m512i; 2],
+    places: &[u64; STEP],
 ) -> __m512i {
     let zero = _mm256_setzero_si256();
-    // SAFETY: guaranteed by the caller; other lanes are not loaded.
+    // SAFETY: places are two vectors; the rest is guaranteed by the caller. Other lanes are not loaded.
     unsafe {
-        let word = pool.base().as_ptr().add(F::WORD).cast();
+        let low = _mm512_loadu_si512(places.as_ptr().cast());
+        let high = _mm512_loadu_si512(places.as_ptr().add(8).cast());
+        let word = base.add(F::WORD).cast();
         let low = _mm512_mask_i64gather_epi32::<1>(zero, lanes as __mmask8, low, word);
         let high = _mm512_mask_i64gather_epi32::<1>(zero, (lanes >> 8) as __mmask8, high, word);
         _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
