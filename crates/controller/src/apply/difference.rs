@@ -73,7 +73,7 @@ pub(super) fn difference(
         rules: (held.rules != *rules).then(all_rules),
         multipath: (held.multipath != *multipath).then(|| multipath.unwrap_or_default()),
         workers: (held.workers != *workers).then(|| workers.clone().unwrap_or_default()),
-        limits: (held.limits != *limits).then(|| limits.clone().unwrap_or_default()),
+        limits: (held.limits != *limits).then(|| limits.unwrap_or_default()),
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
             Desired { routes: (0..12).map(|key| route((key, 0))).collect(), ..Desired::default() };
         let workers = Some(v1::Workers { count: 2, ..v1::Workers::default() });
         let limits = Some(v1::Limits { neighbors: 2, ..v1::Limits::default() });
-        let new = Desired { workers: workers.clone(), limits: limits.clone(), ..held.clone() };
+        let new = Desired { workers: workers.clone(), limits, ..held.clone() };
         let only = DesiredChange { workers, limits, ..DesiredChange::default() };
         assert_eq!(difference(&held, &new), only);
         assert_eq!(difference(&new, &new), DesiredChange::default());
