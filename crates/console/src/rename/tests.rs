@@ -36,8 +36,8 @@ fn printed(text: &str) -> String {
     print(&parse(text).unwrap()).unwrap()
 }
 
-/// Interfaces, VRRP that tracks one, VRFs, policy rules, routes and an access rule; `@` is the name of an interface, `%`
-/// that of a VRF, `~` that of the list of access rules.
+/// Interfaces, VRFs, policy rules, access rules, annotations and deactivated parts; `@` is the name of an interface,
+/// `%` that of a VRF, `~` that of a list of access rules.
 const NETWORK: &str = r#"{
     "ietf-interfaces:interfaces": {"interface": [
         {"name": "lan", "type": "iana-if-type:ethernetCsmacd", "stoa-vrf:vrf": "%",

@@ -1,5 +1,5 @@
-//! The warnings of a commit for a user: those about nodes that the user may read. They are about the whole configuration,
-//! not about what the user changed.
+//! The warnings of a commit for a user: those about nodes that the user may read. They are about the whole
+//! configuration, not about what the user changed.
 
 use stoa_controller::datastore::Store;
 use stoa_controller::warning::Warning;
