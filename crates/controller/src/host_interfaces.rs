@@ -51,6 +51,9 @@ impl Capability for HostInterfaces {
     fn is_independent(&self, others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
         let Some((interface, port)) = change.new else { return true };
         let (host, device) = (host_of(interface), port.and_then(device_of));
+        if host.is_none() && device.is_none() {
+            return true;
+        }
         let is_taken = |by: Device<'_>| Some(by) == host || Some(by) == device;
         let mut hosts = others.interfaces.iter().filter_map(|it| host_of(it));
         let mut devices = others.ports.iter().filter_map(|it| device_of(it));

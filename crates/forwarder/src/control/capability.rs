@@ -275,6 +275,63 @@ mod tests {
         assert!(core.len() <= CORE_FIELDS, "{} fields: {advice}", core.len());
     }
 
+    /// Fields of the core that have methods for what capabilities need.
+    const CLOSED: [&str; 9] = [
+        "dropped",
+        "index.unpublished",
+        "index.unreviewed",
+        "opener",
+        "placement",
+        "rx_queues",
+        "serviced_ports",
+        "slices",
+        "worker_pool",
+    ];
+    /// Capabilities that reach for one of them: no more.
+    const REACHED: [(&str, &str); 11] = [
+        ("host_interfaces", "opener"),
+        ("host_interfaces", "rx_queues"),
+        ("host_interfaces", "worker_pool"),
+        ("learned", "slices"),
+        ("listing", "dropped"),
+        ("listing", "placement"),
+        ("listing", "rx_queues"),
+        ("listing", "worker_pool"),
+        ("neighbors", "worker_pool"),
+        ("punts", "worker_pool"),
+        ("trace_capture", "worker_pool"),
+    ];
+
+    #[test]
+    fn capabilities_reach_the_core_by_methods() {
+        let list = include_str!("capability.rs").split_once("\ncapabilities! {\n").unwrap().1;
+        let list = list.split_once("\n}").unwrap().0.lines();
+        let modules = list.filter_map(|line| line.split("super::").nth(1)?.split("::").next());
+        let control = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/control");
+        let mut reached = Vec::new();
+        for module in modules {
+            let file = control.join(module).with_extension("rs");
+            let all = match file.exists() {
+                true => vec![fs::read_to_string(file).unwrap()],
+                false => sources(&control.join(module)),
+            };
+            let code = all.iter().filter_map(|source| source.split("#[cfg(test)]\nmod").next());
+            let code: String = code.collect();
+            let is_reached = |field: &&str| {
+                let names = [format!("self.{field}"), format!("state.{field}")];
+                names.iter().any(|name| {
+                    let mut behind = code.split(name.as_str()).skip(1);
+                    behind
+                        .any(|rest| !rest.starts_with(|it: char| it == '_' || it.is_alphanumeric()))
+                })
+            };
+            reached.extend(CLOSED.iter().filter(|it| is_reached(it)).map(|field| (module, *field)));
+        }
+        reached.sort_unstable();
+        let advice = "add a method to the core; if one is reached no more, remove its line";
+        assert_eq!(reached, REACHED, "{advice}");
+    }
+
     #[test]
     fn the_state_of_a_capability_is_private() {
         let list = include_str!("capability.rs").split_once("\ncapabilities! {\n").unwrap().1;

@@ -140,7 +140,7 @@ impl ForwarderState {
         self.capabilities.duplicate_detection.tentative.remove(&key);
         if self.capabilities.duplicate_detection.duplicates.remove(&key) {
             self.deliver_locally(key, SpecialNextHop::Local);
-            self.index.unpublished.insert(key.0);
+            self.publish_again(key.0);
             self.publish_interfaces();
         }
     }
@@ -309,7 +309,7 @@ impl ForwarderState {
             entry.status = AddressStatus::Duplicate;
             self.capabilities.duplicate_detection.tentative.remove(&key);
             self.capabilities.duplicate_detection.duplicates.insert(key);
-            self.index.unpublished.insert(key.0);
+            self.publish_again(key.0);
         }
         let interface = self.interface(key.0).map(|state| state.name.clone());
         tracing::error!(

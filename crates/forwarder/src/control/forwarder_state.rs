@@ -2,6 +2,7 @@
 //! files of this module implement one part each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -266,6 +267,26 @@ impl ForwarderState {
     /// Counts a packet dropped by this thread: dropped once, and not consumed.
     pub(super) fn count_drop(&mut self, reason: Drop) {
         self.dropped.count(reason.reason());
+    }
+
+    /// The same for a number of packets.
+    pub(super) fn count_drops(&mut self, reason: Drop, packets: u64) {
+        self.dropped.count_packets(reason.reason(), packets);
+    }
+
+    /// Counts a packet that this thread made, and then queues or drops.
+    pub(super) fn count_made(&mut self) {
+        self.dropped.count_made();
+    }
+
+    /// Number of workers.
+    pub(super) fn worker_count(&self) -> usize {
+        self.worker_pool.workers.len()
+    }
+
+    /// All indexes of interfaces, those that are not in use among them.
+    pub(super) fn interface_indexes(&self) -> Range<u32> {
+        0..self.interfaces.len() as u32
     }
 
     /// Sends a frame out of an interface.

@@ -102,7 +102,7 @@ fn concerns_rules(step: &Step<'_>) -> bool {
 impl ForwarderState {
     /// Activates the desired rules. Interfaces and VRFs are configured before.
     fn set_rules(&mut self, desired: &DesiredState) {
-        let workers = self.workers.count;
+        let workers = self.worker_count();
         let mut former = std::mem::take(&mut self.capabilities.policy.hits);
         for rule in desired.rules.values().flatten() {
             let hits = former.remove(rule).unwrap_or_else(|| Arc::new(Hits::new(workers)));
@@ -133,7 +133,7 @@ impl ForwarderState {
         if is_same {
             return;
         }
-        for index in 0..self.interfaces.len() as u32 {
+        for index in self.interface_indexes() {
             let vrf = self.interface(index).map(|state| self.vrf_id(state.vrf));
             self.set_rules_feature(index, vrf);
             self.pause(1);
@@ -176,7 +176,7 @@ impl ForwarderState {
             let ports = [rule.source_ports, rule.destination_ports];
             is_deep |= rule.ip_protocol.is_some() || ports.iter().any(Option::is_some);
             let hits = self.capabilities.policy.hits.get(rule).cloned();
-            let hits = hits.unwrap_or_else(|| Arc::new(Hits::new(self.workers.count)));
+            let hits = hits.unwrap_or_else(|| Arc::new(Hits::new(self.worker_count())));
             list.push(Rule { of: self.match_of(rule), action, hits });
         }
         let action = PolicyAction::Table { vrf, suppress_default: false };

@@ -43,6 +43,11 @@ impl ForwarderState {
         former.is_some_and(|former| former.map(|own| groups(&own)).unwrap_or_default() != has)
     }
 
+    /// Has an interface published again with the next changes.
+    pub(super) fn publish_again(&mut self, index: u32) {
+        self.index.unpublished.insert(index);
+    }
+
     /// Has the capabilities review the interfaces that have changed since the last call.
     pub(super) fn review_changed(&mut self) {
         let changed = std::mem::take(&mut self.index.unreviewed);

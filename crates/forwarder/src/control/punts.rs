@@ -78,9 +78,9 @@ impl ForwarderState {
     /// Processes the packets from the workers; returns their number.
     pub fn process_punts(&mut self) -> usize {
         let mut processed = 0;
-        self.capabilities.punts.deferred.capacity = BATCHES[1].1 * self.worker_pool.workers.len();
+        self.capabilities.punts.deferred.capacity = BATCHES[1].1 * self.worker_count();
         for (urgency, batch) in BATCHES {
-            for at in 0..self.worker_pool.workers.len() {
+            for at in 0..self.worker_count() {
                 for _ in 0..batch {
                     let Some(punt) = self.worker_pool.workers[at].punted(urgency) else { break };
                     processed += 1;
@@ -115,7 +115,7 @@ impl ForwarderState {
     /// of them may resolve another neighbour, which needs the same.
     pub(super) fn drain_resolves(&mut self) {
         let (urgency, batch) = BATCHES[1];
-        for at in 0..self.worker_pool.workers.len() {
+        for at in 0..self.worker_count() {
             for _ in 0..batch {
                 if self.capabilities.punts.deferred.capacity == 0 {
                     return;

@@ -32,7 +32,7 @@ impl ForwarderState {
             let tags = state.map(|state| state.desired.tag_keys()).unwrap_or_default();
             if !self.capabilities.vlans.writer.set(*index, base, &tags) {
                 // The next publication tries again.
-                self.index.unpublished.insert(*index);
+                self.publish_again(*index);
             }
             self.pause(1);
         }

@@ -121,7 +121,7 @@ impl ForwarderState {
 
     /// Adds what belongs to some interfaces.
     fn add_interface_entries(&self, first: u32, tally: &mut Tally) -> Next {
-        let end = (first + INTERFACES).min(self.interfaces.len() as u32);
+        let end = (first + INTERFACES).min(self.interface_indexes().end);
         for index in first..end {
             let Some(state) = self.interface(index).filter(|state| !state.is_reserved()) else {
                 continue;
@@ -138,7 +138,7 @@ impl ForwarderState {
             }
             CAPABILITIES.iter().for_each(|capability| (capability.entries_of)(self, index, tally));
         }
-        match end as usize == self.interfaces.len() {
+        match end == self.interface_indexes().end {
             true => Next::Route(DEFAULT, table::FIRST),
             false => Next::Interface(end),
         }
@@ -167,7 +167,7 @@ impl ForwarderState {
         let mut some = DesiredChange::default();
         if of_interfaces {
             (some.ports, some.interfaces) = (all.ports, all.interfaces);
-            for index in 0..self.interfaces.len() as u32 {
+            for index in self.interface_indexes() {
                 if self.interface(index).is_some() {
                     self.index.mark(index);
                 }

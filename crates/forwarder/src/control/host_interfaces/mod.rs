@@ -122,7 +122,7 @@ impl ForwarderState {
             (&self.capabilities.host_interfaces.indexes, self.lowest_host_interface());
         let has_gap = lowest as usize + taken.len() < INTERFACES;
         let gap = has_gap.then(|| (lowest..INTERFACES as u32).rev().find(|at| !taken.contains(at)));
-        let below = lowest.checked_sub(1).filter(|at| *at as usize >= self.interfaces.len());
+        let below = lowest.checked_sub(1).filter(|at| *at >= self.interface_indexes().end);
         gap.flatten().or(below)
     }
 
@@ -140,7 +140,7 @@ impl ForwarderState {
         let config = HostInterfaceConfig {
             device: desired.device.clone(),
             netns: (!desired.netns.is_empty()).then(|| desired.netns.clone()),
-            queues: self.worker_pool.workers.len() as u16,
+            queues: self.worker_count() as u16,
             alias: self.capabilities.host_interfaces.alias.clone(),
         };
         (self.opener.open)(&PortConfig::HostInterface(config), self.pool())
@@ -313,7 +313,7 @@ impl ForwarderState {
         let input = (nodes::graph().nodes().len() + 1 + stoa_ports::input_of("tap")) as u16;
         let node = nodes::graph().index_of(HOST_INTERFACE_ENTRY).unwrap_or(0);
         for (number, queue) in queues.rx.into_iter().enumerate() {
-            let at = number % self.worker_pool.workers.len();
+            let at = number % self.worker_count();
             self.rx_queues.names.push((format!("{}:{number}", queue_name(name)), at));
             let software_rss = None;
             let command = Command::AddRx { interface: index, input, node, queue, software_rss };

@@ -137,7 +137,7 @@ impl ForwarderState {
         let waiting = self.capabilities.neighbors.cache.take_queue(&key).len() as u64;
         let Some(mut entry) = self.capabilities.neighbors.cache.remove(&key) else { return };
         self.shared.known_neighbors.remove(key.0, key.1);
-        self.dropped.count_packets(Drop::LinkDown.reason(), waiting);
+        self.count_drops(Drop::LinkDown, waiting);
         for slot in std::mem::take(&mut entry.routed_in) {
             self.remove_host_prefix(slot, key);
         }
@@ -188,7 +188,7 @@ impl ForwarderState {
                 (entry.deadline, entry.lost) = (now + RETRANSMIT_MS, false);
             });
             let waiting = self.capabilities.neighbors.cache.take_queue(&key).len() as u64;
-            self.dropped.count_packets(Drop::LinkDown.reason(), waiting);
+            self.count_drops(Drop::LinkDown, waiting);
             self.set_adjacency(key, AdjacencyKind::Incomplete);
         }
     }

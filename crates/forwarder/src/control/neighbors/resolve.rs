@@ -26,7 +26,7 @@ impl ForwarderState {
         }
         packet.set_own();
         (packet.tx_if, packet.arg) = (interface, 0);
-        self.dropped.count_made();
+        self.count_made();
         self.resolve(0, packet);
     }
 

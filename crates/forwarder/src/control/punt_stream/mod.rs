@@ -66,9 +66,10 @@ impl ForwarderState {
         subscription: &v1::PuntSubscription,
     ) -> Option<v1::PuntsSubscribed> {
         let Parsed { keys, windows, refused } = subscriptions::parse(subscription);
+        let outbox = &self.capabilities.punt_stream.outbox;
+        let dropped = outbox.lock().subscribe(caller, &windows)?;
+        self.count_drops(Drop::PuntUnsubscribed, dropped);
         let stream = &mut self.capabilities.punt_stream;
-        let dropped = stream.outbox.lock().subscribe(caller, &windows)?;
-        self.dropped.count_packets(Drop::PuntUnsubscribed.reason(), dropped);
         if stream.keys != keys {
             let subscriptions = Subscriptions::new(&keys);
             stream.keys = keys;
@@ -80,10 +81,9 @@ impl ForwarderState {
     /// The call of a caller has ended: drops what waits for it.
     pub fn end_punts(&mut self, caller: u64) {
         let mut contents = self.capabilities.punt_stream.outbox.lock();
-        if contents.is_subscriber(caller) {
-            let waiting = contents.unsubscribe();
-            self.dropped.count_packets(Drop::PuntUnsubscribed.reason(), waiting);
-        }
+        let waiting = if contents.is_subscriber(caller) { contents.unsubscribe() } else { 0 };
+        drop(contents);
+        self.count_drops(Drop::PuntUnsubscribed, waiting);
     }
 
     /// The queues, for the call.
@@ -159,8 +159,8 @@ impl ForwarderState {
     fn punt_stream_state(&self, streamed: &Streamed, state: &StreamState) -> v1::PuntStreamState {
         let Streamed { class, budget, .. } = streamed;
         let StreamState { counters, queued, queued_bytes, is_subscribed } = *state;
-        let interfaces = 0..self.interfaces.len() as u32;
-        let policed = interfaces.map(|it| self.shared.policers.counters(*class, it).dropped);
+        let policed =
+            self.interface_indexes().map(|it| self.shared.policers.counters(*class, it).dropped);
         let keys = self.capabilities.punt_stream.keys.iter();
         v1::PuntStreamState {
             class: class.name().to_owned(),

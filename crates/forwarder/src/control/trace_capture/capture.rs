@@ -147,7 +147,7 @@ impl ForwarderState {
     pub(in crate::control) fn capture_statistics(&self) -> CaptureStatistics {
         let running = self.capabilities.trace_capture.captures.iter().flatten();
         let missed = running.clone().map(Capture::missed).sum::<u64>();
-        let workers = self.worker_pool.workers.len();
+        let workers = self.worker_count();
         CaptureStatistics {
             running: running.clone().count(),
             refused: self.capabilities.trace_capture.refused,

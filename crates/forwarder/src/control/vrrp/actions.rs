@@ -155,7 +155,7 @@ impl ForwarderState {
         let interfaces: Vec<u32> =
             before.union(&self.capabilities.vrrp.published).copied().collect();
         for index in &interfaces {
-            self.index.unpublished.insert(*index);
+            self.publish_again(*index);
             let was_active = self.shared.interface(*index).flags() & VIRTUAL != 0;
             if was_active != self.has_active_virtual(*index) {
                 self.publish_flags(*index);
