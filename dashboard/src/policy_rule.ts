@@ -5,7 +5,7 @@ import type { FieldNode } from "./field_faults";
 import { Review, numberOf, putChanged, putLeaf, textOf } from "./leaves";
 import { quoted } from "./model";
 import { isBetween } from "./numbers";
-import { canonicalPrefix, prefix } from "./prefixes";
+import { canonicalPrefix, prefixComplaint } from "./prefixes";
 
 const ROUTING = "ietf-routing:routing";
 const POLICY = "stoa-policy:policy";
@@ -136,10 +136,8 @@ export function review(wish: RuleWish, whole: Members, before?: RuleKey): Review
   const other = ruleAt(whole, key);
   if (other && !(before && isOf(other, before))) found.check("priority", `There is a rule with priority ${key.priority} already.`);
   const family = wish.family === "ipv4" ? 4 : 6;
-  const example = family === 4 ? "10.0.0.0/8" : "2001:db8::/32";
   for (const field of ["source", "destination"] as const) {
-    const text = wish[field].trim();
-    if (text !== "" && (!text.includes("/") || prefix(text)?.family !== family)) found.check(field, `Enter an IPv${family} prefix, such as ${example}.`);
+    if (wish[field].trim() !== "") found.check(field, prefixComplaint(wish[field], family));
   }
   if (wish.dscp.trim() !== "" && !isBetween(wish.dscp, 0, 63)) found.check("dscp", "Enter a DSCP from 0 to 63.");
   if (wish.protocol.trim() !== "" && protocolOf(wish.protocol) === undefined) found.check("protocol", "Enter a protocol number from 0 to 255, or a name such as TCP.");

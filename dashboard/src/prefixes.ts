@@ -51,3 +51,32 @@ export function canonicalPrefix(text: string): string {
   const [address = "", ...rest] = text.trim().split("/");
   return [canonical(address), ...rest].join("/");
 }
+
+/** The eight words of an IPv6 address, or the four bytes of an IPv4 address. */
+function wordsOf(address: string): number[] {
+  if (family(address) === 4) return address.split(".").map(Number);
+  const plain = new URL(`http://[${address}]/`).hostname.slice(1, -1);
+  const [first = [], last] = plain.split("::").map((half) => half.split(":").filter((word) => word !== "").map((word) => Number.parseInt(word, 16)));
+  return last === undefined ? first : [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
+}
+
+/** The prefix without host bits: "10.0.0.0/8" for "10.1.2.3/8"; `undefined`: the text is no prefix. */
+export function network(text: string): string | undefined {
+  const read = prefix(text);
+  if (!read) return undefined;
+  const size = read.family === 4 ? 8 : 16;
+  const words = wordsOf(read.address).map((word, index) => {
+    const bits = Math.min(size, Math.max(0, read.length - index * size));
+    return word - (word % 2 ** (size - bits));
+  });
+  const address = read.family === 4 ? words.join(".") : canonical(words.map((word) => word.toString(16)).join(":"));
+  return `${address}/${read.length}`;
+}
+
+/** The error in a prefix of a family; "": none. */
+export function prefixComplaint(text: string, version: 4 | 6): string {
+  const read = prefix(text);
+  if (!read || !text.includes("/") || read.family !== version) return `Enter an IPv${version} prefix, such as ${version === 4 ? "10.0.0.0/8" : "2001:db8::/32"}.`;
+  const right = network(text) ?? "";
+  return canonicalPrefix(text) === right ? "" : `${text.trim()} has host bits set: enter ${right}.`;
+}

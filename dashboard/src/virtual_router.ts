@@ -5,7 +5,7 @@ import type { FieldNode } from "./field_faults";
 import { Review, numberOf, putChanged, putLeaf, textOf } from "./leaves";
 import { quoted } from "./model";
 import { isBetween, scaled, unscaled } from "./numbers";
-import { canonical, canonicalPrefix, family, prefix } from "./prefixes";
+import { canonical, canonicalPrefix, family, prefixComplaint } from "./prefixes";
 
 const INTERFACES = "ietf-interfaces:interfaces";
 const VRRP = "ietf-vrrp:vrrp";
@@ -138,9 +138,7 @@ function reviewTracked(wish: RouterWish, found: Review<RouterField>): void {
   for (const field of ["interfaces", "networks"] as const) {
     wish[field].forEach(({ name, lost }, index) => {
       const row = `${field} ${index}` as const;
-      if (field === "networks" && name.trim() !== "" && (!name.includes("/") || prefix(name)?.family !== Number(wish.family))) {
-        found.check(row, `Enter an IPv${wish.family} prefix, such as ${wish.family === "4" ? "0.0.0.0/0" : "::/0"}.`);
-      }
+      if (field === "networks" && name.trim() !== "") found.check(row, prefixComplaint(name, wish.family === "4" ? 4 : 6));
       if (wish[field].slice(0, index).some((other) => name.trim() !== "" && canonicalPrefix(other.name) === canonicalPrefix(name))) found.check(row, "This is already in the list.");
       if (lost.trim() !== "" && !isBetween(lost, 1, 254)) found.check(row, "Enter a decrement from 1 to 254, or nothing for the default of 10.");
     });

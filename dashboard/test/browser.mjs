@@ -5,6 +5,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import puppeteer from "puppeteer-core";
 import { editor } from "./editor.mjs";
+import { forms } from "./forms.mjs";
 
 const [, , url, token, folder] = process.argv;
 const PATIENCE_MS = 20_000;
@@ -349,6 +350,9 @@ async function look() {
     ["workers", "Worker"],
     ["capture", "Maximum packets"],
     ["configuration/routes", "Add a route"],
+    ["configuration/policy/default/ipv4/100", "Change rule 100"],
+    ["configuration/bfd/out/198.18.2.2", "Change BFD session"],
+    ["configuration/vrrp/out/4/51", "Change virtual router 51"],
     ["configuration/new", "VLAN of a port"],
     ["configuration/json", "The whole candidate"],
     ["daemons", "Routes by protocol"],
@@ -372,6 +376,7 @@ try {
   await hour();
   await change();
   await create();
+  await forms(page, { begin, see, go, button, running, check, router });
   await find();
   await refuse();
   await order();

@@ -1,5 +1,6 @@
 // Pictures of the pages for the guide, of a running router: node test/pictures.mjs URL USER PASSWORD FOLDER [SECONDS]
-// It waits SECONDS (40) on the pages with charts. What is edited for the pictures is discarded at the end.
+// It waits SECONDS (40) on the pages with charts. What is saved for the pictures is discarded; the forms are filled in
+// and not saved. INTERFACE and SEARCH name what is shown. With NAMES ("json vrrp-form"), it takes only these pictures.
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import puppeteer from "puppeteer-core";
@@ -27,8 +28,11 @@ const button = (words) => page.locator(`::-p-xpath(//button[normalize-space()="$
 const call = (operation) =>
   page.evaluate((name) => fetch(`/restconf/operations/${name}`, { method: "POST", headers: { "x-stoa-request": "1" } }).then((it) => it.status), operation);
 
+const names = (process.env.NAMES ?? "").split(" ").filter((name) => name !== "");
+
 /** Takes a picture of a place in the page. */
 async function take(name, place, theme, wait, before = async () => undefined) {
+  if (names.length > 0 && !names.includes(name)) return;
   await page.emulateMediaFeatures([
     { name: "prefers-color-scheme", value: theme },
     { name: "prefers-reduced-motion", value: "reduce" },
@@ -40,6 +44,31 @@ async function take(name, place, theme, wait, before = async () => undefined) {
   const path = join(folder, `web-${name}.png`);
   await page.screenshot({ path });
   console.log(`${path}: ${statSync(path).size} bytes`);
+}
+
+const fill = async (values) => {
+  for (const [name, value] of Object.entries(values)) {
+    const place = `[name="${name}"]`;
+    if ((await page.$eval(place, (one) => one.tagName)) === "SELECT") await page.select(place, value);
+    else await page.locator(place).fill(value);
+  }
+};
+
+/** The forms of policy rules, BFD sessions and virtual routers, filled in. */
+async function takeForms() {
+  await take("policy-form", "configuration/policy/new", "light", 1, async () => {
+    await fill({ source: "10.1.0.0/16", protocol: "TCP", "destination-port": "80", description: "Web traffic of the first floor", action: "table", table: "default" });
+  });
+  await take("bfd-form", "configuration/bfd/new", "light", 1, async () => {
+    await fill({ interface: first, peer: "192.0.2.1", transmit: "100", receive: "100", multiplier: "3" });
+  });
+  await take("vrrp-form", "configuration/vrrp/new", "dark", 1, async () => {
+    await fill({ interface: first, vrid: "51", address: "192.0.2.254", priority: "150", interval: "0.2" });
+    await button("Track a network").click();
+    await page.waitForSelector("[name=tracked-network]");
+    await fill({ "tracked-network": "0.0.0.0/0" });
+    await page.evaluate(() => document.querySelector("[name=vrid]").scrollIntoView());
+  });
 }
 
 const first = process.env.INTERFACE ?? "host-a";
@@ -58,13 +87,15 @@ await take("commit", `configuration/interfaces/${first}`, "light", 3, async () =
   await pause(1);
   await page.evaluate(() => void (location.hash = "#/configuration/commit"));
 });
-await call("stoa-datastore:discard");
+if (names.length === 0 || names.includes("commit")) await call("stoa-datastore:discard");
+await take("json", "configuration/json", "light", 3);
+await takeForms();
 await take("history", "history", "dark", 2, async () => {
   await button("Show changes").click().catch(() => undefined);
 });
 await page.setViewport(PHONE);
 await take("phone", "", "dark", 10);
-for (const [name, place] of process.env.ALL ? [["drops", "drops"], ["workers", "workers"], ["neighbors", "neighbors"], ["forms", `configuration/interfaces/${first}`], ["json", "configuration/json"], ["static", "configuration/routes"], ["new", "configuration/new"], ["daemons", "daemons"], ["sessions", "sessions"], ["vrrp", "vrrp"], ["policy", "policy"], ["log", "log"]] : []) {
+for (const [name, place] of process.env.ALL ? [["drops", "drops"], ["workers", "workers"], ["neighbors", "neighbors"], ["forms", `configuration/interfaces/${first}`], ["json", "configuration/json"], ["static", "configuration/routes"], ["new", "configuration/new"], ["rules", "configuration/policy"], ["bfd", "configuration/bfd"], ["routers", "configuration/vrrp"], ["daemons", "daemons"], ["sessions", "sessions"], ["vrrp", "vrrp"], ["policy", "policy"], ["log", "log"]] : []) {
   await page.setViewport(WIDE);
   await take(`${name}-wide`, place, "light", 3);
   await page.setViewport(PHONE);

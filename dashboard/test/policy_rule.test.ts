@@ -94,6 +94,7 @@ test("what is missing or wrong is said", () => {
   assert.deepEqual(words({ priority: "100" }, whole(rule(100, {})), key(100)), []);
   assert.match(words({ source: "2001:db8::/32" }).join(), /IPv4 prefix/);
   assert.match(words({ destination: "10.0.0.1" }).join(), /IPv4 prefix/);
+  assert.match(words({ destination: "10.0.0.1/8" }).join(), /host bits/);
   assert.match(words({ dscp: "64" }).join(), /0 to 63/);
   assert.match(words({ protocol: "carp" }).join(), /protocol number/);
   assert.match(words({ sourcePort: "9-8" }).join(), /port from 1/);

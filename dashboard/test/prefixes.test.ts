@@ -5,7 +5,7 @@ import { type Described, modelOf } from "../src/model";
 import { scaled, unscaled } from "../src/numbers";
 import { formOf, put } from "../src/pages/edit_interfaces";
 import { NOTHING, add } from "../src/pages/edit_routes";
-import { canonical, canonicalPrefix } from "../src/prefixes";
+import { canonical, canonicalPrefix, network, prefixComplaint } from "../src/prefixes";
 
 const ROUTES = "ietf-routing:routing/control-plane-protocols/control-plane-protocol";
 const paths: Described = {
@@ -45,4 +45,14 @@ test("a route whose prefix is written anew is replaced, and not deleted after", 
 test("numbers are read with their decimal places", () => {
   assert.deepEqual(["1.5", "0.01", "40", "1.005", "-1", "", "1e3"].map((text) => scaled(text, 2)), [150, 1, 4000, undefined, undefined, undefined, undefined]);
   assert.deepEqual([unscaled(150, 2), unscaled(50_500, 3), unscaled(100, 2)], ["1.5", "50.5", "1"]);
+});
+
+test("host bits are found", () => {
+  const given = ["10.1.2.3/8", "192.0.2.129/25", "0.0.0.0/0", "2001:DB8:ffff::1/33", "::1/0", "fe80::1/128", "::ffff:10.0.0.1/127", "10.0.0.0/33"];
+  const right = ["10.0.0.0/8", "192.0.2.128/25", "0.0.0.0/0", "2001:db8:8000::/33", "::/0", "fe80::1/128", "::ffff:10.0.0.0/127", undefined];
+  assert.deepEqual(given.map(network), right);
+  // The router clears them without a word: the typed key would not be that of the entry.
+  assert.equal(prefixComplaint(" 10.1.2.3/8", 4), "10.1.2.3/8 has host bits set: enter 10.0.0.0/8.");
+  assert.deepEqual([prefixComplaint("10.0.0.0/8 ", 4), prefixComplaint("2001:DB8::/32", 6)], ["", ""]);
+  assert.match(prefixComplaint("10.0.0.0", 4), /IPv4 prefix/);
 });

@@ -1,6 +1,7 @@
-//! The web page in a browser: the first user is created, an address is changed and committed, a VLAN and a tunnel are
-//! created, counters move, the last hour is shown, an invalid change is refused with its place, a commit is cancelled,
-//! a capture is downloaded, the change is rolled back, the controller restarts under an edited form.
+//! The web page in a browser: the first user is created, an address is changed and committed, a VLAN, a tunnel, a
+//! policy rule, a BFD session and a virtual router are created by their forms, counters move, the last hour is shown,
+//! an invalid change is refused with its place, a commit is cancelled, a capture is downloaded, the change is rolled
+//! back, the controller restarts under an edited form.
 //! `dashboard/test/browser.mjs` controls the browser; this test compares its result with the router.
 
 use std::net::TcpListener;
