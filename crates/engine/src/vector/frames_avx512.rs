@@ -13,7 +13,7 @@ const STEP: usize = 16;
 
 /// How the lanes of a key are found.
 pub(super) enum Keyed<'a> {
-    /// By the bytes that [`lower_bytes`] has written down.
+    /// By the bytes that `lower_bytes` has written down.
     Bytes(u8),
     /// By these values.
     Words(&'a [u32; VECTOR], u32),

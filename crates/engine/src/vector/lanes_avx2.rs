@@ -68,17 +68,57 @@ pub(super) fn equal_32(column: &[u32; VECTOR], value: u32) -> Lanes {
     lanes
 }
 
-/// The places of the lanes of a step in a vector that is to begin with them, and those of their bytes in
-/// a column of 16 bits.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn to_front(some: u8) -> (__m256i, __m128i) {
-    // SAFETY: 8 bytes are loaded.
-    let front = unsafe { _mm_loadl_epi64(FRONT[usize::from(some)].as_ptr().cast()) };
-    // Bytes 2n and 2n + 1 make lane n.
-    let twice = _mm_add_epi8(front, front);
-    let bytes = _mm_unpacklo_epi8(twice, _mm_add_epi8(twice, _mm_set1_epi8(1)));
-    (_mm256_cvtepu8_epi32(front), bytes)
+/// How the lanes of a step from `at` on move to the place `end` of another vector.
+struct Move {
+    at: usize,
+    end: usize,
+    /// The places of the lanes in a vector that is to begin with them.
+    places: __m256i,
+    /// Those of their bytes in a column of 16 bits.
+    bytes: __m128i,
+}
+
+impl Move {
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn of(some: u8, at: usize, end: usize) -> Self {
+        // SAFETY: 8 bytes are loaded.
+        let front = unsafe { _mm_loadl_epi64(FRONT[usize::from(some)].as_ptr().cast()) };
+        // Bytes 2n and 2n + 1 make lane n.
+        let twice = _mm_add_epi8(front, front);
+        let bytes = _mm_unpacklo_epi8(twice, _mm_add_epi8(twice, _mm_set1_epi8(1)));
+        Self { at, end, places: _mm256_cvtepu8_epi32(front), bytes }
+    }
+
+    /// Moves the lanes of a column of 32 bits.
+    ///
+    /// # Safety
+    /// 8 elements follow `at` and `end`.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn wide(&self, from: &[u32; VECTOR], to: &mut [u32; VECTOR]) {
+        // SAFETY: the caller's.
+        unsafe {
+            let values = _mm256_loadu_si256(from.as_ptr().add(self.at).cast());
+            let values = _mm256_permutevar8x32_epi32(values, self.places);
+            _mm256_storeu_si256(to.as_mut_ptr().add(self.end).cast(), values);
+        }
+    }
+
+    /// The same of 16 bits.
+    ///
+    /// # Safety
+    /// 8 elements follow `at` and `end`.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn narrow(&self, from: &[u16; VECTOR], to: &mut [u16; VECTOR]) {
+        // SAFETY: the caller's.
+        unsafe {
+            let values = _mm_loadu_si128(from.as_ptr().add(self.at).cast());
+            let values = _mm_shuffle_epi8(values, self.bytes);
+            _mm_storeu_si128(to.as_mut_ptr().add(self.end).cast(), values);
+        }
+    }
 }
 
 /// Copies lanes to the front of `to`: the columns of [`Carry::Frame`](super::Carry::Frame). Writes down
@@ -92,26 +132,16 @@ pub(super) fn copy_frames(
     let mut end = 0;
     for at in (0..VECTOR).step_by(STEP) {
         let some = (lanes.0[at / WORD] >> (at % WORD)) as u8;
-        let (places, bytes) = to_front(some);
+        let step = Move::of(some, at, end);
         // SAFETY: 8 elements of each column follow `at`, and so they do `end`, which is not beyond it: at
         // most 8 lanes were copied for each step before this one.
         unsafe {
-            let wide = |from: &[u32; VECTOR], to: &mut [u32; VECTOR]| {
-                let values = _mm256_loadu_si256(from.as_ptr().add(at).cast());
-                let values = _mm256_permutevar8x32_epi32(values, places);
-                _mm256_storeu_si256(to.as_mut_ptr().add(end).cast(), values);
-            };
-            wide(&from.buffer, &mut to.buffer);
-            wide(&from.buffer, buffers);
-            wide(&from.tx_if, &mut to.tx_if);
-            let narrow = |from: &[u16; VECTOR], to: &mut [u16; VECTOR]| {
-                let values = _mm_loadu_si128(from.as_ptr().add(at).cast());
-                let values = _mm_shuffle_epi8(values, bytes);
-                _mm_storeu_si128(to.as_mut_ptr().add(end).cast(), values);
-            };
-            narrow(&from.offset, &mut to.offset);
-            narrow(&from.length, &mut to.length);
-            narrow(&from.flags, &mut to.flags);
+            step.wide(&from.buffer, &mut to.buffer);
+            step.wide(&from.buffer, buffers);
+            step.wide(&from.tx_if, &mut to.tx_if);
+            step.narrow(&from.offset, &mut to.offset);
+            step.narrow(&from.length, &mut to.length);
+            step.narrow(&from.flags, &mut to.flags);
         }
         end += some.count_ones() as usize;
     }
@@ -140,25 +170,15 @@ pub(super) unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector)
         }
         // SAFETY: 8 elements of each column follow `at`, and `end`.
         unsafe {
-            let (places, bytes) = to_front(some);
-            let wide = |from: &[u32; VECTOR], to: &mut [u32; VECTOR]| {
-                let values = _mm256_loadu_si256(from.as_ptr().add(at).cast());
-                let values = _mm256_permutevar8x32_epi32(values, places);
-                _mm256_storeu_si256(to.as_mut_ptr().add(end).cast(), values);
-            };
-            wide(&from.buffer, &mut to.buffer);
-            wide(&from.rx_if, &mut to.rx_if);
-            wide(&from.tx_if, &mut to.tx_if);
-            wide(&from.adjacency, &mut to.adjacency);
-            wide(&from.arg, &mut to.arg);
-            let narrow = |from: &[u16; VECTOR], to: &mut [u16; VECTOR]| {
-                let values = _mm_loadu_si128(from.as_ptr().add(at).cast());
-                let values = _mm_shuffle_epi8(values, bytes);
-                _mm_storeu_si128(to.as_mut_ptr().add(end).cast(), values);
-            };
-            narrow(&from.offset, &mut to.offset);
-            narrow(&from.length, &mut to.length);
-            narrow(&from.flags, &mut to.flags);
+            let step = Move::of(some, at, end);
+            step.wide(&from.buffer, &mut to.buffer);
+            step.wide(&from.rx_if, &mut to.rx_if);
+            step.wide(&from.tx_if, &mut to.tx_if);
+            step.wide(&from.adjacency, &mut to.adjacency);
+            step.wide(&from.arg, &mut to.arg);
+            step.narrow(&from.offset, &mut to.offset);
+            step.narrow(&from.length, &mut to.length);
+            step.narrow(&from.flags, &mut to.flags);
             let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
             let gone = _mm256_and_si256(_mm256_set1_epi32(some.into()), bits);
             let gone = _mm256_cmpeq_epi32(gone, bits);

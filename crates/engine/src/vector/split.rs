@@ -65,8 +65,6 @@ pub(crate) struct Split<'a> {
     back: Lanes,
     /// The lanes that moved last and may come back, and their number.
     moved: (Lanes, usize),
-    /// Whether buffers of some lanes did not come back.
-    some_stayed: bool,
     order: &'a mut Order,
     /// Whether keys differ only in their lower bytes: four or eight comparisons find the lanes of one
     /// in place of 16 or 32.
@@ -97,7 +95,7 @@ impl Vector {
         // Lanes are copied: from here on they have one owner, `left`.
         self.len = 0;
         let (left, back, moved) = (Lanes::first_of(len), Lanes::NONE, (Lanes::NONE, 0));
-        Split { vector: self, keys, len, left, back, moved, some_stayed: false, order, are_bytes }
+        Split { vector: self, keys, len, left, back, moved, order, are_bytes }
     }
 }
 
@@ -216,11 +214,10 @@ impl Split<'_> {
     pub(crate) fn take_back(&mut self, to: &mut Vector, pool: &mut PoolCache) {
         let (moved, count) = std::mem::replace(&mut self.moved, (Lanes::NONE, 0));
         let is_same = to.len == count && to.buffer[..count] == self.order.buffers[..count];
-        if is_same && !self.some_stayed {
+        if is_same {
             to.len = 0;
             return self.back.insert_all(&moved);
         }
-        self.some_stayed = true;
         pool.free_from(to, 0);
     }
 

@@ -35,8 +35,12 @@ impl ForwarderState {
     /// IP header.
     fn origin_of(&self, interface: u32, packet: &mut Packet) -> &'static str {
         let arcs = &self.shared.arcs;
-        if let Some((start, is_ip4)) = ip_of(packet.bytes())
-            && (if is_ip4 { &arcs.ip4_origin } else { &arcs.ip6_origin }).has_any(ROUTER)
+        let [has_ip4, has_ip6] =
+            [&arcs.ip4_origin, &arcs.ip6_origin].map(|arc| arc.has_any(ROUTER));
+        // Mostly there are none, and the packet needs no check.
+        if (has_ip4 || has_ip6)
+            && let Some((start, is_ip4)) = ip_of(packet.bytes())
+            && (if is_ip4 { has_ip4 } else { has_ip6 })
             && packet.set_span(usize::from(packet.offset()) + start, packet.bytes().len() - start)
         {
             packet.flags |= flags::FRAMED;

@@ -56,6 +56,7 @@ impl ForwarderState {
 
     /// Number of table entries of interfaces that were written since the start: the cost of changes.
     pub fn interface_writes(&self) -> u64 {
-        self.addresses.writes() + self.capabilities.vlans.writes()
+        let capabilities = &self.capabilities;
+        self.addresses.writes() + capabilities.vlans.writes() + capabilities.tunnels.writes()
     }
 }

@@ -32,6 +32,13 @@ impl Capability for PublishedTunnels {
     }
 }
 
+impl PublishedTunnels {
+    /// Number of table entries that were written since the start.
+    pub(super) fn writes(&self) -> u64 {
+        self.writer.writes()
+    }
+}
+
 impl ForwarderState {
     /// Whether the interface is a tunnel: everything sent to it goes to one endpoint, so it has no
     /// neighbours.

@@ -70,23 +70,6 @@ fn prefix(text: &str) -> (IpAddr, u8) {
     (address.parse().unwrap(), length.parse().unwrap())
 }
 
-fn rule(priority: u32, interface: &str, action: RuleAction) -> Rule {
-    Rule {
-        vrf: String::new(),
-        is_ip4: true,
-        priority,
-        from: None,
-        to: None,
-        interface: interface.to_owned(),
-        dscp: None,
-        ip_protocol: None,
-        source_ports: None,
-        destination_ports: None,
-        action,
-        protocol: 1,
-    }
-}
-
 impl Plan {
     fn state(&self) -> DesiredState {
         let mut setup = Setup::three_ports();
@@ -153,11 +136,13 @@ impl Plan {
         let rules = setup.0.rules.entry((String::new(), true)).or_default();
         if self.rules & 1 != 0 {
             let name = self.subs[1].map_or("", |_| "sub1");
-            rules.push(rule(10, name, RuleAction::Special(SpecialNextHop::Blackhole)));
+            let interface = name.to_owned();
+            let drops = RuleAction::Special(SpecialNextHop::Blackhole);
+            rules.push(Rule { interface, ..rule(10, true, drops) });
         }
         if self.rules & 2 != 0 {
             let table = if self.has_red { "red" } else { "" };
-            rules.push(rule(20, "", RuleAction::Table(table.to_owned(), false)));
+            rules.push(rule(20, true, RuleAction::Table(table.to_owned(), false)));
         }
         setup.0.rules.retain(|_, rules| !rules.is_empty());
         if self.options & 1 != 0 {

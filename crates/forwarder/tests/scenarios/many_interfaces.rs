@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use stoa_forwarder::control::Limits;
 use stoa_forwarder::control::desired::{Family, Interface};
 use stoa_forwarder::shared::SpecialNextHop;
+use stoa_ports::Encapsulation;
 
 use crate::harness::*;
 
@@ -94,6 +95,23 @@ fn one_change_among_thousands_costs_what_changed() {
     assert!(apply(&swapped).0 <= 4, "other tags: one interface is made anew");
     assert!(apply(&all).0 <= 4);
     assert!(passes(&mut lab, 0) && passes(&mut lab, 1) && passes(&mut lab, SUBS - 1));
+}
+
+#[test]
+fn one_tunnel_among_others_costs_one() {
+    let with = |count: u8| {
+        (0..count).fold(Setup::three_ports(), |setup, n| {
+            let ends = (our4(1), Ipv4Addr::new(192, 0, 2, n));
+            setup.tunnel(&format!("tunnel{n}"), 10 + n, ends, Encapsulation::Gre)
+        })
+    };
+    let mut lab = Lab::with(&with(40), LARGE, |_| Wire::new(1, 8));
+    for count in [41, 40] {
+        let (writes, _) = cost(&mut lab, |lab| {
+            lab.apply(&with(count)).unwrap();
+        });
+        assert!((2..=3).contains(&writes), "its addresses and its line: {writes}");
+    }
 }
 
 #[test]

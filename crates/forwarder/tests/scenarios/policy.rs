@@ -32,24 +32,6 @@ fn other() -> RuleAction {
     RuleAction::Table("other".to_owned(), false)
 }
 
-/// A rule that matches all packets.
-pub fn rule(priority: u32, is_ip4: bool, action: RuleAction) -> Rule {
-    Rule {
-        vrf: String::new(),
-        is_ip4,
-        priority,
-        from: None,
-        to: None,
-        interface: String::new(),
-        dscp: None,
-        ip_protocol: None,
-        source_ports: None,
-        destination_ports: None,
-        action,
-        protocol: 1,
-    }
-}
-
 /// Adds a rule of each family.
 fn with(mut setup: Setup, rule_of: impl Fn(bool) -> Rule) -> Setup {
     for is_ip4 in [true, false] {

@@ -8,7 +8,6 @@ use stoa_forwarder::control::desired::RuleAction;
 use stoa_wire::ethernet::Mac;
 use stoa_wire::{icmp6, ipv6, ndp};
 
-use super::policy::rule;
 use crate::harness::*;
 
 const FAR4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);

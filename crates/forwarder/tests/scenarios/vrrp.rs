@@ -22,28 +22,12 @@ pub fn virtual6() -> [Ipv6Addr; 2] {
     ["fe80::51".parse().unwrap(), "2001:db8:1::51".parse().unwrap()]
 }
 
-fn router(addresses: Vec<IpAddr>, priority: u8) -> VirtualRouter {
-    VirtualRouter {
-        vrid: VRID,
-        version: Version::Three,
-        priority,
-        preempt: true,
-        hold_ms: 0,
-        accept: false,
-        interval_cs: 100,
-        addresses,
-        tracked: Vec::new(),
-        networks: Vec::new(),
-        is_logged: true,
-    }
-}
-
 /// "west" has a virtual router of each family.
 pub fn setup(priority: u8, accept: bool) -> Setup {
     let setup = Setup::three_ports();
     setup.with("west", |west| {
-        let four = router(vec![virtual4().into()], priority);
-        let six = router(virtual6().map(IpAddr::from).to_vec(), priority);
+        let four = virtual_router(VRID, priority, vec![virtual4().into()]);
+        let six = virtual_router(VRID, priority, virtual6().map(IpAddr::from).to_vec());
         west.ip4.virtual_routers = vec![VirtualRouter { accept, ..four }];
         west.ip6.virtual_routers = vec![VirtualRouter { accept, ..six }];
     })
@@ -283,7 +267,7 @@ fn accept_mode_controls_local_delivery() {
 fn an_owner_replies_with_the_virtual_mac_address_at_once() {
     let setup = Setup::three_ports().with("west", |west| {
         west.ip4.duplicate_detection = 2;
-        west.ip4.virtual_routers = vec![router(vec![our4(1).into()], vrrp::OWNER)];
+        west.ip4.virtual_routers = vec![virtual_router(VRID, vrrp::OWNER, vec![our4(1).into()])];
     });
     let mut lab = Lab::new(&setup);
     lab.pass_time(Duration::from_millis(100));

@@ -7,9 +7,9 @@ use stoa_api::v1;
 use stoa_forwarder::control::desired::{Family, Prefix, Rule, RuleAction, VirtualRouter};
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::Encapsulation;
-use stoa_wire::vrrp::{self, Version};
+use stoa_wire::vrrp;
 
-use super::setup::{Setup, host4, host6, our4, our6};
+use super::setup::{self, Setup, host4, host6, our4, our6, virtual_router};
 
 /// The ports, in the order of their numbers. The last two are cross-connected.
 pub const PORTS: [&str; 5] = ["west", "east", "north", "left", "right"];
@@ -127,17 +127,7 @@ fn rules(mut setup: Setup, in_default: bool) -> Setup {
         };
         let rule = |priority: u32, vrf: &str, action: RuleAction| Rule {
             vrf: vrf.to_owned(),
-            is_ip4,
-            priority,
-            from: None,
-            to: None,
-            interface: String::new(),
-            dscp: None,
-            ip_protocol: None,
-            source_ports: None,
-            destination_ports: None,
-            action,
-            protocol: 1,
+            ..setup::rule(priority, is_ip4, action)
         };
         let table = |vrf: &str, suppress| RuleAction::Table(vrf.to_owned(), suppress);
         let special = RuleAction::Special;
@@ -176,17 +166,10 @@ fn rules(mut setup: Setup, in_default: bool) -> Setup {
 fn virtual_routers(mut setup: Setup) -> Setup {
     for (which, name) in ["west", "west.100"].into_iter().enumerate() {
         let router = |addresses| VirtualRouter {
-            vrid: VIRTUAL_ROUTERS[which].0,
-            version: Version::Three,
-            priority: 100,
-            preempt: true,
-            hold_ms: 0,
             accept: which == 1,
             interval_cs: 4000,
-            addresses,
-            tracked: Vec::new(),
-            networks: Vec::new(),
             is_logged: false,
+            ..virtual_router(VIRTUAL_ROUTERS[which].0, 100, addresses)
         };
         let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x51 + which as u16);
         setup = setup.with(name, |interface| {

@@ -6,11 +6,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use stoa_engine::pool::HugePages;
 use stoa_engine::worker::Polling;
 use stoa_forwarder::control::desired::{
-    Action, DesiredState, Family, HostInterface, Interface, Path, Prefix, Route, Workers,
+    Action, DesiredState, Family, HostInterface, Interface, Path, Prefix, Route, Rule, RuleAction,
+    VirtualRouter, Workers,
 };
 use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::{Encapsulation, PortConfig, TunnelConfig};
+use stoa_wire::vrrp::Version;
 
 use super::wire;
 
@@ -213,5 +215,40 @@ impl Setup {
     pub fn with(mut self, name: &str, change: impl FnOnce(&mut Interface)) -> Self {
         change(self.0.interfaces.get_mut(name).unwrap());
         self
+    }
+}
+
+/// A rule of the default VRF that matches all packets.
+pub fn rule(priority: u32, is_ip4: bool, action: RuleAction) -> Rule {
+    Rule {
+        vrf: String::new(),
+        is_ip4,
+        priority,
+        from: None,
+        to: None,
+        interface: String::new(),
+        dscp: None,
+        ip_protocol: None,
+        source_ports: None,
+        destination_ports: None,
+        action,
+        protocol: 1,
+    }
+}
+
+/// A virtual router that advertises each second.
+pub fn virtual_router(vrid: u8, priority: u8, addresses: Vec<IpAddr>) -> VirtualRouter {
+    VirtualRouter {
+        vrid,
+        version: Version::Three,
+        priority,
+        preempt: true,
+        hold_ms: 0,
+        accept: false,
+        interval_cs: 100,
+        addresses,
+        tracked: Vec::new(),
+        networks: Vec::new(),
+        is_logged: true,
     }
 }

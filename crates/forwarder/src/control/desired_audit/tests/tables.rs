@@ -12,9 +12,18 @@ fn at(address: &str, length: u8) -> Prefix {
     (address.parse().unwrap(), length)
 }
 
-/// Forwarders of a state with a host route of a neighbour.
+/// A state with connected networks, whose forwarder has a host route of a neighbour.
 fn begin() -> (v1::Desired, Forwarder) {
-    let desired = everything();
+    let mut desired = everything();
+    desired.routes.extend([0, 1].map(|second| {
+        let path = v1::Path { interface: "a".into(), ..v1::Path::default() };
+        v1::Route {
+            prefix: Some(prefix(&[10, second, 0, 0], 24)),
+            protocol: v1::Protocol::Direct.into(),
+            action: Some(Action::Paths(v1::Paths { paths: vec![path] })),
+            ..v1::Route::default()
+        }
+    }));
     let mut forwarder = forwarder(&desired);
     let state = forwarder.state().unwrap();
     assert!(state.fib.get(0, at("10.0.0.2", 32)).is_some(), "a neighbour has a host route");
