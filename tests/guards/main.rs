@@ -4,6 +4,7 @@
 
 mod capabilities;
 mod import_circles;
+mod kernels;
 mod layers;
 mod line_width;
 mod option_page;

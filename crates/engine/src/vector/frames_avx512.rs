@@ -78,6 +78,35 @@ pub(super) fn lower_bytes(column: &[u32; VECTOR], count: usize, bytes: &mut [u8;
     _mm512_test_epi32_mask(odd, _mm512_set1_epi32(!0xff)) == 0
 }
 
+/// The value of the first `count` lanes, if it is the same in all of them.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn same(column: &[u16; VECTOR], count: usize) -> Option<u16> {
+    let (first, mut odd) = (_mm512_set1_epi16(column[0] as i16), 0);
+    for (step, values) in column.as_chunks::<{ 2 * STEP }>().0.iter().enumerate() {
+        let left = count.saturating_sub(2 * STEP * step).min(2 * STEP);
+        let in_use = ((1_u64 << left) - 1) as __mmask32;
+        // SAFETY: a step is one vector.
+        let values = unsafe { _mm512_loadu_si512(values.as_ptr().cast()) };
+        odd |= _mm512_mask_cmpneq_epi16_mask(in_use, values, first);
+    }
+    (odd == 0).then_some(column[0])
+}
+
+/// Gives the first `count` lanes one value, and others up to a step.
+///
+/// # Panics
+/// When there are not so many lanes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn fill(column: &mut [u16; VECTOR], value: u16, count: usize) {
+    for values in &mut column.as_chunks_mut::<{ 2 * STEP }>().0[..count.div_ceil(2 * STEP)] {
+        // SAFETY: a step is one vector.
+        unsafe {
+            _mm512_storeu_si512(values.as_mut_ptr().cast(), _mm512_set1_epi16(value as i16));
+        }
+    }
+}
+
 /// Writes lanes down in order.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,popcnt")]
@@ -127,7 +156,7 @@ fn compress<const TX_IF: bool>(
     (lanes, order): (&Lanes, &mut Order),
     to: &mut Vector,
 ) {
-    let mut end = 0;
+    let (mut end, differs) = (0, (order.offset.is_none(), order.flags.is_none()));
     for at in (0..VECTOR).step_by(2 * STEP) {
         let some = (lanes.0[at / WORD] >> (at % WORD)) as __mmask32;
         // SAFETY: 32 elements of each column follow `at`, and so they do `end`, which is not beyond it:
@@ -153,11 +182,28 @@ fn compress<const TX_IF: bool>(
                 let values = _mm512_maskz_compress_epi16(some, values);
                 _mm512_storeu_si512(to.as_mut_ptr().add(end).cast(), values);
             };
-            narrow(&from.offset, &mut to.offset);
+            if differs.0 {
+                narrow(&from.offset, &mut to.offset);
+            }
             narrow(&from.length, &mut to.length);
-            narrow(&from.flags, &mut to.flags);
+            if differs.1 {
+                narrow(&from.flags, &mut to.flags);
+            }
         }
         end += some.count_ones() as usize;
+    }
+    fill_same(order, end, to);
+}
+
+/// Writes the offset and the flags of `count` lanes, where those of all lanes are the same.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn fill_same(order: &Order, count: usize, to: &mut Vector) {
+    if let Some(offset) = order.offset {
+        fill(&mut to.offset, offset, count);
+    }
+    if let Some(flags) = order.flags {
+        fill(&mut to.flags, flags, count);
     }
 }
 
@@ -173,6 +219,7 @@ fn copy_listed<const TX_IF: bool>(
     to: &mut Vector,
 ) {
     assert!(count <= VECTOR);
+    let differs = (order.offset.is_none(), order.flags.is_none());
     for at in (0..count).step_by(STEP) {
         // SAFETY: 16 elements of the list and of each column follow `at`.
         unsafe {
@@ -195,11 +242,16 @@ fn copy_listed<const TX_IF: bool>(
             let copy = |from: &[u16; VECTOR], to: &mut [u16; VECTOR]| {
                 _mm512_storeu_si512(to.as_mut_ptr().add(at).cast(), pick_16(from, lanes));
             };
-            copy(&from.offset, &mut to.offset);
+            if differs.0 {
+                copy(&from.offset, &mut to.offset);
+            }
             copy(&from.length, &mut to.length);
-            copy(&from.flags, &mut to.flags);
+            if differs.1 {
+                copy(&from.flags, &mut to.flags);
+            }
         }
     }
+    fill_same(order, count, to);
 }
 
 /// The values of 16 lanes of a column, which is eight pairs of vectors: of each pair the

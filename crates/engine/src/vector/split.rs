@@ -37,11 +37,15 @@ pub(crate) struct Order {
     pub(super) keys: [u8; VECTOR],
     /// The buffers of the lanes that moved last.
     pub(super) buffers: [u32; VECTOR],
+    /// The offset and the flags of all lanes, where they are the same: a kernel need not find those of a
+    /// key.
+    pub(super) offset: Option<u16>,
+    pub(super) flags: Option<u16>,
 }
 
 impl Order {
     pub(crate) fn new() -> Self {
-        Self { lanes: [0; _], keys: [0; _], buffers: [0; _] }
+        Self { lanes: [0; _], keys: [0; _], buffers: [0; _], offset: None, flags: None }
     }
 }
 
@@ -87,7 +91,11 @@ impl Vector {
         let are_bytes = match here.width() {
             // SAFETY: the processor has the features.
             #[cfg(target_arch = "x86_64")]
-            Width::Avx512 => unsafe { frames_avx512::lower_bytes(column, len, &mut order.keys) },
+            Width::Avx512 => unsafe {
+                order.offset = frames_avx512::same(&self.offset, len);
+                order.flags = frames_avx512::same(&self.flags, len);
+                frames_avx512::lower_bytes(column, len, &mut order.keys)
+            },
             // The reference compares values of any width at the same pace.
             Width::Plain => false,
             _ => lower_bytes(column, len, &mut order.keys),
@@ -327,12 +335,17 @@ mod tests {
             by_interface: bool,
             most in prop::sample::select(vec![3, usize::MAX]),
             port in prop::sample::select(vec![Port::Copies, Port::TakesOne, Port::TakesAll]),
+            // How many of the first lanes have the same offset, and the same flags.
+            same in prop::sample::select(vec![(0, 0), (VECTOR, 0), (0, VECTOR), (VECTOR, VECTOR), (40, 70)]),
         ) {
             let here = Here::at_most(width);
             let span = groups.end - groups.start;
             let interfaces: Vec<_> = seed.iter().map(|it| far * (groups.start + it % span)).collect();
             let mut cache = PoolCache::new(pool());
             let (mut vector, mut to) = (filled(&mut cache, &interfaces), Vector::new(pool()));
+            let len = vector.len();
+            vector.offset[..len.min(same.0)].fill(700);
+            vector.flags[..len.min(same.1)].fill(900);
             let before: Vec<_> = (0..vector.len()).map(|lane| row(&vector, lane)).collect();
             let mut ports = Column::of(0);
             // What lies beyond the lanes in use are keys, too.

@@ -202,10 +202,11 @@ pub(super) fn store(
 
 /// The bits of all lanes of a vector.
 fn all_lanes(lanes: usize) -> Exceptions {
-    std::array::from_fn(|word| match lanes.saturating_sub(word * 16) {
-        16.. => u16::MAX,
-        some => (1 << some) - 1,
-    })
+    let mut all = [0; _];
+    for (word, all) in all.iter_mut().enumerate() {
+        *all = ((1_u32 << lanes.saturating_sub(word * 16).min(16)) - 1) as u16;
+    }
+    all
 }
 
 /// Whether an adjacency has the expected kind byte and its header length fits the stores below.

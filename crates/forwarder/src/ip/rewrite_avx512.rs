@@ -98,10 +98,10 @@ fn each_lane<F: DecrementTtl>(
     let lines = &lines[..lines.len().min(counters.len())];
     let counters = &counters[..lines.len()];
     if lines.is_empty() {
-        left.exceptions = std::array::from_fn(|step| match lanes.saturating_sub(step * STEP) {
-            STEP.. => u16::MAX,
-            some => (1 << some) - 1,
-        });
+        for (step, exceptions) in left.exceptions.iter_mut().enumerate() {
+            let some = lanes.saturating_sub(step * STEP).min(STEP);
+            *exceptions = ((1_u32 << some) - 1) as __mmask16;
+        }
         return left;
     }
     let mut places = Places::new();

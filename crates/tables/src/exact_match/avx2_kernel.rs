@@ -46,9 +46,9 @@ fn all(slots: &Slots, keys: &[u64], values: &mut [u32]) {
 #[target_feature(enable = "avx2")]
 fn lookup_4(slots: &Slots, keys: __m256i) -> __m128i {
     let hash = &slots.hash;
-    let [low, high] = hash.halves.map(i64::from);
-    let low = _mm256_mul_epu32(keys, _mm256_set1_epi64x(low));
-    let high = _mm256_mul_epu32(_mm256_srli_epi64::<32>(keys), _mm256_set1_epi64x(high));
+    let [low, high] = hash.halves;
+    let low = _mm256_mul_epu32(keys, _mm256_set1_epi64x(low.into()));
+    let high = _mm256_mul_epu32(_mm256_srli_epi64::<32>(keys), _mm256_set1_epi64x(high.into()));
     let sum = _mm256_add_epi64(low, high);
     let mixed = _mm256_xor_si256(sum, _mm256_srli_epi64::<32>(sum));
     // Not a closure, which is not always inlined: the keys would go through memory.

@@ -82,9 +82,9 @@ fn lookup_batch(slots: &Slots, keys: &[[u64; STEP]], values: &mut [[u32; STEP]])
 #[target_feature(enable = "avx512f,avx512vl")]
 fn positions_of(slots: &Slots, keys: __m512i) -> [__m256i; 2] {
     let hash = &slots.hash;
-    let [low, high] = hash.halves.map(i64::from);
-    let low = _mm512_mul_epu32(keys, _mm512_set1_epi64(low));
-    let high = _mm512_mul_epu32(_mm512_srli_epi64::<32>(keys), _mm512_set1_epi64(high));
+    let [low, high] = hash.halves;
+    let low = _mm512_mul_epu32(keys, _mm512_set1_epi64(low.into()));
+    let high = _mm512_mul_epu32(_mm512_srli_epi64::<32>(keys), _mm512_set1_epi64(high.into()));
     let sum = _mm512_add_epi64(low, high);
     let mixed = _mm512_xor_si512(sum, _mm512_srli_epi64::<32>(sum));
     let position = |multiplier: u32| {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::*;
+use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU64;
 
 use super::fib::{LANES, SLACK_WORDS};
@@ -127,19 +128,24 @@ pub(super) fn lookup<K: Key>(
     }
 }
 
-/// The lines of 16 lanes in columns.
-#[derive(Clone, Copy)]
+/// The lines of 16 lanes in columns, but the arenas.
 struct Columns {
     /// Lanes that have a table.
     known: __mmask16,
     roots: [__m512i; 2],
     rests: [__m512i; 2],
-    arenas: ManyArenas,
 }
 
+/// Writes the columns of 16 lanes where they belong: those of a whole vector are 9 KB, too much to be returned
+/// and copied.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
-fn columns(lines: &[Line], ids: &[u32; LANES]) -> Columns {
+fn write_columns(
+    lines: &[Line],
+    ids: &[u32; LANES],
+    columns: &mut MaybeUninit<Columns>,
+    arenas: &mut MaybeUninit<ManyArenas>,
+) {
     assert!(lines.len().is_power_of_two());
     let half = |first: usize| {
         let slot = |lane: usize| ids[first + lane] as usize & (lines.len() - 1);
@@ -165,12 +171,9 @@ fn columns(lines: &[Line], ids: &[u32; LANES]) -> Columns {
     let upper = [_mm512_srli_epi64::<32>(low), _mm512_srli_epi64::<32>(high)];
     // SAFETY: 16 ids are one vector.
     let ids = unsafe { _mm512_loadu_si512(ids.as_ptr().cast()) };
-    Columns {
-        known: _mm512_cmpeq_epi32_mask(join(upper[0], upper[1]), ids),
-        roots: of_both(0),
-        rests: of_both(2),
-        arenas: ManyArenas { words: of_both(1), last: join(low, high) },
-    }
+    let known = _mm512_cmpeq_epi32_mask(join(upper[0], upper[1]), ids);
+    columns.write(Columns { known, roots: of_both(0), rests: of_both(2) });
+    arenas.write(ManyArenas { words: of_both(1), last: join(low, high) });
 }
 
 /// # Safety
@@ -183,15 +186,15 @@ unsafe fn lookup_groups<K: Key, const N: usize>(
     counted: Counted,
     out: &mut [[u32; LANES]; N],
 ) {
-    let mut all = [columns(tables.lines(), &ids[0]); N];
-    for group in 1..N {
-        all[group] = columns(tables.lines(), &ids[group]);
+    let mut columns = [const { MaybeUninit::<Columns>::uninit() }; N];
+    let mut arenas = [const { MaybeUninit::<ManyArenas>::uninit() }; N];
+    for group in 0..N {
+        write_columns(tables.lines(), &ids[group], &mut columns[group], &mut arenas[group]);
     }
-    let columns = all;
-    let mut arenas = [columns[0].arenas; N];
-    for group in 1..N {
-        arenas[group] = columns[group].arenas;
-    }
+    // SAFETY: each of them was written just now.
+    let (columns, arenas) = unsafe {
+        (&*columns.as_ptr().cast::<[Columns; N]>(), &*arenas.as_ptr().cast::<[ManyArenas; N]>())
+    };
     // 32 bits: IPv4.
     let (mut keys4, mut upper) = ([_mm512_setzero_si512(); N], [[_mm512_setzero_si512(); 2]; N]);
     let mut roots = [[_mm512_setzero_si512(); 2]; N];
@@ -208,8 +211,8 @@ unsafe fn lookup_groups<K: Key, const N: usize>(
                 join(_mm512_srli_epi64::<44>(low), _mm512_srli_epi64::<44>(high))
             }
         };
-        let Columns { known, roots: of_group, .. } = columns[group];
-        roots[group] = addresses::<2>(of_group, _mm512_maskz_mov_epi32(known, index));
+        let Columns { known, roots: of_group, .. } = &columns[group];
+        roots[group] = addresses::<2>(*of_group, _mm512_maskz_mov_epi32(*known, index));
     }
     // SAFETY: a known lane's index is the upper bits of a key, and its root has a word for each; other
     // lanes load the first word of some root. See `kernel::ip4_lanes` about writers. The tables keep
@@ -220,9 +223,9 @@ unsafe fn lookup_groups<K: Key, const N: usize>(
             found[group] = _mm512_maskz_mov_epi32(columns[group].known, load_16_at(&roots[group]));
         }
         if K::BITS == 32 {
-            walk_ip4(&mut found, &keys4, &arenas);
+            walk_ip4(&mut found, &keys4, arenas);
         } else {
-            walk_ip6(&mut found, &upper, &arenas);
+            walk_ip6(&mut found, &upper, arenas);
         }
         found
     };
