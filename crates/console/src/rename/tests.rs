@@ -1,3 +1,5 @@
+//! Which references a new name changes, and which names are refused.
+
 use stoa_yang::data::{parse, print};
 
 use super::*;
