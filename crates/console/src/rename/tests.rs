@@ -1,3 +1,5 @@
+//! Renames of a network, compared with the same network by its other names.
+
 use stoa_yang::data::{parse, print};
 
 use super::*;
