@@ -1,4 +1,4 @@
-//! Which references a new name changes, and which names are refused.
+//! Renames of a network, compared with the same network by its other names.
 
 use stoa_yang::data::{parse, print};
 
