@@ -58,10 +58,11 @@ pub fn check(interfaces: &[Interface], others: &Others<'_>, errors: &mut Validat
         if let Some(sub) = &interface.sub_interface
             && tunnels.contains(sub.parent.as_str())
         {
-            errors.add(
+            errors.add_about(
                 format!("{here}/stoa-interfaces:sub-interface/parent"),
                 format!("\"{}\" is a tunnel, which carries no VLAN tags", sub.parent),
                 "Use another tunnel, or the interface of another port.",
+                &[&sub.parent],
             );
         }
         let Some(given) = tunnel(interface) else { continue };
@@ -85,18 +86,20 @@ pub fn check(interfaces: &[Interface], others: &Others<'_>, errors: &mut Validat
         let vrf = interface.vrf.as_str();
         let is_own = |local| own.contains(&(vrf, local));
         if !ip(&given.local).is_some_and(is_own) && !others.has_address(vrf, &given.local) {
-            errors.add(
+            errors.add_about(
                 format!("{here}/stoa-interfaces:port/tunnel/local"),
                 format!("no interface of the same VRF has the address {}", ip_text(&given.local)),
                 "Set local to an address of this router, or add the address to an interface.",
+                &[&ip_text(&given.local)],
             );
         }
         let ends = (&interface.vrf, &given.local, &given.remote, given.encapsulation);
         if let Some(other) = taken.insert(ends, &interface.name) {
-            errors.add(
+            errors.add_about(
                 format!("{here}/stoa-interfaces:port/tunnel"),
                 format!("\"{other}\" has the same endpoints and encapsulation"),
                 "Use another address, VRF or encapsulation for one of them.",
+                &[other],
             );
         }
     }
