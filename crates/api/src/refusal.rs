@@ -31,6 +31,7 @@ pub fn errors(status: &Status) -> Option<Vec<v1::ValidationError>> {
             path: "forwarder".to_owned(),
             cause: status.message().to_owned(),
             fix: "Check the log of the forwarder.".to_owned(),
+            names: Vec::new(),
         }]);
     }
     Some(refusal.errors)
@@ -42,7 +43,7 @@ mod tests {
 
     fn error(path: &str) -> v1::ValidationError {
         let (cause, fix) = ("no such device".into(), "create it".into());
-        v1::ValidationError { path: path.into(), cause, fix }
+        v1::ValidationError { path: path.into(), cause, fix, names: Vec::new() }
     }
 
     #[test]

@@ -59,7 +59,8 @@ fn check(interface: &Interface, addressing: &Addressing, errors: &mut Validation
             format!("{}/stoa-bfd:bfd/session[dest-addr='{peer}']", interface_path(&interface.name));
         let table = addressing.table(&interface.vrf);
         if table.own.contains_key(&peer) {
-            errors.add(place, format!("{peer} is a local address"), "Set the neighbour's address.");
+            let cause = format!("{peer} is a local address");
+            errors.add_about(place, cause, "Set the neighbour's address.", &[&peer]);
             continue;
         }
         let subnets = addressing.subnets(&interface.name, peer.is_ipv6());
@@ -69,10 +70,11 @@ fn check(interface: &Interface, addressing: &Addressing, errors: &mut Validation
             None => false,
         };
         if !is_there {
-            errors.add(
+            errors.add_about(
                 place,
                 format!("{peer} is in no subnet of \"{}\"", interface.name),
                 "Use a neighbour on the link, or add an address of its subnet to the interface.",
+                &[&peer, &interface.name],
             );
         }
     }

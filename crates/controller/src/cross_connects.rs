@@ -58,14 +58,15 @@ fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
         let path = format!("{}/stoa-interfaces:cross-connect", interface_path(name));
         if name == across {
             let cause = format!("\"{name}\" is cross-connected to itself");
-            errors.add(&path, cause, "Use another interface.");
+            errors.add_about(&path, cause, "Use another interface.", &[&name]);
             continue;
         }
         for end in [name, across] {
             let port = by_name.get(end).and_then(|interface| interface.port.as_ref());
             if port.is_none_or(|port| port.tunnel.is_some()) {
                 let cause = format!("\"{end}\" has no port with Ethernet frames");
-                errors.add(&path, cause, "Use interfaces of ports, not of tunnels or VLANs.");
+                let fix = "Use interfaces of ports, not of tunnels or VLANs.";
+                errors.add_about(&path, cause, fix, &[&end]);
             }
         }
         let settings = [
@@ -76,12 +77,13 @@ fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
         for (what, _) in settings.iter().filter(|(_, is_there)| *is_there) {
             let cause =
                 format!("\"{name}\" sends all received frames to \"{across}\", but has {what}");
-            errors.add(&path, cause, format!("Remove {what}: no packet reaches it."));
+            let fix = format!("Remove {what}: no packet reaches it.");
+            errors.add_about(&path, cause, fix, &[&name, &across]);
         }
         if let Some(sub) = sub_interfaces.get(name) {
             let cause =
                 format!("tagged frames of \"{name}\" also go to \"{across}\", not to \"{sub}\"");
-            errors.add(&path, cause, "Remove its sub-interfaces.");
+            errors.add_about(&path, cause, "Remove its sub-interfaces.", &[&name, &across, sub]);
         }
     }
 }

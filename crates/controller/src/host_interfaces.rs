@@ -113,12 +113,12 @@ fn device(interface: &Interface, device: &KernelDevice) -> String {
 
 /// Checks that each host interface has a device of its own with a valid name.
 fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
-    let mut taken: HashMap<(String, String), String> = HashMap::new();
+    let mut taken: HashMap<(String, String), (String, &str)> = HashMap::new();
     for interface in interfaces {
         let Some(port) = &interface.port else { continue };
         for kernel in [&port.af_packet, &port.tap].into_iter().flatten() {
             let key = (kernel.netns.clone(), device(interface, kernel));
-            taken.insert(key, format!("the port of \"{}\"", interface.name));
+            taken.insert(key, (format!("the port of \"{}\"", interface.name), &interface.name));
         }
     }
     for interface in interfaces {
@@ -137,14 +137,16 @@ fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
             );
         }
         let key = (host_interface.netns.clone(), name);
-        if let Some(other) = taken.get(&key) {
-            errors.add(
+        if let Some((other, owner)) = taken.get(&key) {
+            errors.add_about(
                 &place,
                 format!("{other} already uses the device \"{}\" of that namespace", key.1),
                 "Set netns or device: the host interface needs a device of its own.",
+                &[owner, &key.1],
             );
         } else {
-            taken.insert(key, format!("the host interface of \"{}\"", interface.name));
+            let what = format!("the host interface of \"{}\"", interface.name);
+            taken.insert(key, (what, &interface.name));
         }
     }
 }

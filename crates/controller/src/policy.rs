@@ -78,10 +78,11 @@ fn kernel_tables(vrfs: &Vrfs, errors: &mut ValidationErrors) -> Vec<(String, u32
         let Some(table) = vrf.kernel_table else { continue };
         let name = &vrf.of.name;
         if let Some(other) = owners.insert(table, name) {
-            errors.add(
+            errors.add_about(
                 format!("/stoa-vrf:vrfs/vrf[name='{name}']/stoa-policy:kernel-table"),
                 format!("table {table} is already that of \"{other}\""),
                 "Set a different table for each VRF.",
+                &[&table, &other],
             );
         }
     }

@@ -118,6 +118,7 @@ fn without_tun(desired: &v1::Desired, tun: &Path) -> Vec<ValidationError> {
                    (--device /dev/net/tun), or remove the host interface: Stoa answers ARP, neighbour discovery, ping \
                    and traceroute without it."
                 .to_owned(),
+            names: Vec::new(),
         })
         .collect()
 }
@@ -137,6 +138,7 @@ fn missing_of(desired: &v1::Desired, held: u64) -> Vec<ValidationError> {
                     "Run as root (sudo), or once: sudo setcap {}+ep {program}",
                     names.join(",")
                 ),
+                names: Vec::new(),
             });
         }
     }

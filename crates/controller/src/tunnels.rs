@@ -102,10 +102,11 @@ fn check(
         if let Some(sub) = &interface.sub_interface
             && tunnels.contains(sub.parent.as_str())
         {
-            errors.add(
+            errors.add_about(
                 format!("{here}/stoa-interfaces:sub-interface/parent"),
                 format!("\"{}\" is a tunnel, which carries no VLAN tags", sub.parent),
                 "Use another tunnel, or the interface of another port.",
+                &[&sub.parent],
             );
         }
         let Some(given) = interface.port.as_ref().and_then(|port| port.tunnel.as_ref()) else {
@@ -115,18 +116,20 @@ fn check(
         let vrf = interface.vrf.as_str();
         let is_own = |local| own.contains(&(vrf, local));
         if !ip(&given.local).is_some_and(is_own) && !have_address(others, vrf, &given.local) {
-            errors.add(
+            errors.add_about(
                 format!("{here}/stoa-interfaces:port/tunnel/local"),
                 format!("no interface of the same VRF has the address {}", ip_text(&given.local)),
                 "Set local to an address of this router, or add the address to an interface.",
+                &[&ip_text(&given.local)],
             );
         }
         let ends = (vrf, &given.local, &given.remote, given.encapsulation);
         if let Some(other) = taken.insert(ends, &interface.name) {
-            errors.add(
+            errors.add_about(
                 format!("{here}/stoa-interfaces:port/tunnel"),
                 format!("\"{other}\" has the same endpoints and encapsulation"),
                 "Use another address, VRF or encapsulation for one of them.",
+                &[other],
             );
         }
     }

@@ -129,10 +129,11 @@ fn routers(
         check_addresses(&place, is_ip6, &addresses, &own, errors);
         for address in &addresses {
             if let Some(other) = seen.insert(*address, vrid) {
-                errors.add(
+                errors.add_about(
                     &place,
                     format!("{address} already belongs to virtual router {other}"),
                     "Use each address in one virtual router only.",
+                    &[address],
                 );
             }
         }
@@ -206,10 +207,11 @@ fn check_addresses(
         let is_near =
             is_ip6 && is_link_local(*address) || own.iter().any(|net| net.contains(address));
         if !is_near {
-            errors.add(
+            errors.add_about(
                 place,
                 format!("{address} is in no subnet of the interface"),
                 "Use an address of one of its subnets.",
+                &[address],
             );
         }
     }

@@ -79,8 +79,8 @@ async fn a_refused_commit_changes_nothing() {
     assert!(reply.errors.iter().any(|it| it.cause.contains("type")), "{:?}", reply.errors);
     operator.client.discard(v1::DiscardRequest::default()).await.unwrap();
     operator.set_length("25").await;
-    let reason =
-        v1::ValidationError { path: "/x".into(), cause: "no room".into(), fix: "make some".into() };
+    let (path, cause, fix) = ("/x".into(), "no room".into(), "make some".into());
+    let reason = v1::ValidationError { path, cause, fix, names: Vec::new() };
     *scenario.record.refuse.lock().unwrap() = vec![reason];
     let reply = operator.commit(0, false).await;
     assert_eq!(reply.errors[0].cause, "no room");

@@ -60,6 +60,7 @@ async fn a_refused_reload_changes_nothing() {
         path: "port \"if1\"".into(),
         cause: "no buffers".into(),
         fix: "add".into(),
+        ..v1::ValidationError::default()
     };
     scenario.record.refuse.lock().unwrap().push(reason);
     let reply = scenario.reload(&config(&["10.0.0.1", "10.0.1.1"])).await;
@@ -173,6 +174,7 @@ async fn a_refused_first_configuration_ends_the_controller() {
         path: "port \"if0\"".into(),
         cause: "no device".into(),
         fix: "make".into(),
+        ..v1::ValidationError::default()
     };
     scenario.record.refuse.lock().unwrap().push(reason);
     let _forwarder = scenario.forwarder();

@@ -22,6 +22,7 @@ pub struct ValidationErrors {
 struct Counted {
     cause: String,
     fix: String,
+    names: Vec<String>,
     /// The first paths, each with its position among all errors.
     paths: Vec<(usize, String)>,
     count: usize,
@@ -40,6 +41,18 @@ impl ValidationErrors {
         cause: impl Into<String>,
         fix: impl Into<String>,
     ) {
+        self.add_about(path, cause, fix, &[]);
+    }
+
+    /// Adds an error at `path` that may also be due to other nodes: those with these names, addresses or prefixes as a
+    /// key or a value. If one of them was changed, the error is shown there.
+    pub fn add_about(
+        &mut self,
+        path: impl Into<String>,
+        cause: impl Into<String>,
+        fix: impl Into<String>,
+        names: &[&dyn ToString],
+    ) {
         let (path, cause, fix) = (path.into(), cause.into(), fix.into());
         let mut hasher = DefaultHasher::new();
         (&path, &cause, &fix).hash(&mut hasher);
@@ -57,7 +70,8 @@ impl ValidationErrors {
         } else if is_full {
             self.more += 1;
         } else {
-            self.list.push(Counted { cause, fix, paths: vec![(position, path)], count: 1 });
+            let names = names.iter().map(|name| name.to_string()).collect();
+            self.list.push(Counted { cause, fix, names, paths: vec![(position, path)], count: 1 });
         }
     }
 
@@ -74,14 +88,14 @@ impl ValidationErrors {
     /// The errors in the order in which they were added. A last one counts those that are not shown.
     pub fn into_vec(self) -> Vec<ValidationError> {
         let mut errors = Vec::new();
-        for Counted { mut cause, fix, mut paths, count } in self.list {
+        for Counted { mut cause, fix, names, mut paths, count } in self.list {
             if count > Self::PLACES {
                 let next = paths.drain(1..).map(|(_, path)| path).collect::<Vec<_>>().join(" and ");
                 cause.push_str(&format!(" (at {count} places: here, next at {next})"));
             }
             for (position, path) in paths {
-                let error = ValidationError { path, cause: cause.clone(), fix: fix.clone() };
-                errors.push((position, error));
+                let (cause, fix, names) = (cause.clone(), fix.clone(), names.clone());
+                errors.push((position, ValidationError { path, cause, fix, names }));
             }
         }
         errors.sort_by_key(|(position, _)| *position);
@@ -91,6 +105,7 @@ impl ValidationErrors {
                 path: "/".to_owned(),
                 cause: format!("{} more errors are not shown", self.more),
                 fix: "Fix those that are shown first, then check again.".to_owned(),
+                names: Vec::new(),
             });
         }
         errors
@@ -100,8 +115,9 @@ impl ValidationErrors {
 /// The errors, with equal ones at many paths as one with a count.
 pub fn counted(errors: impl IntoIterator<Item = ValidationError>) -> Vec<ValidationError> {
     let mut all = ValidationErrors::default();
-    for ValidationError { path, cause, fix } in errors {
-        all.add(path, cause, fix);
+    for ValidationError { path, cause, fix, names } in errors {
+        let names: Vec<&dyn ToString> = names.iter().map(|name| name as &dyn ToString).collect();
+        all.add_about(path, cause, fix, &names);
     }
     all.into_vec()
 }
@@ -112,7 +128,8 @@ pub fn one(
     cause: impl Into<String>,
     fix: impl Into<String>,
 ) -> Vec<ValidationError> {
-    vec![ValidationError { path: path.into(), cause: cause.into(), fix: fix.into() }]
+    let (path, cause, fix) = (path.into(), cause.into(), fix.into());
+    vec![ValidationError { path, cause, fix, names: Vec::new() }]
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ pub fn errors(context: &Context, reported: &[LibyangError]) -> Vec<ValidationErr
     let mut errors = ValidationErrors::default();
     for (index, error) in reported.iter().enumerate() {
         if !follows(error, &reported[..index]) {
-            errors.add(path(error), cause::of(error), fix(context, error));
+            let target = target(error);
+            let names: Vec<&dyn ToString> = target.iter().map(|it| it as &dyn ToString).collect();
+            errors.add_about(path(error), cause::of(error), fix(context, error), &names);
         }
         errors.add_more(error.more);
     }
@@ -33,6 +35,12 @@ pub fn of_call(
         ..LibyangError::default()
     }];
     errors(context, if reported.is_empty() { &own } else { reported })
+}
+
+/// The value of a reference that has no target.
+fn target(error: &LibyangError) -> Option<&str> {
+    let is_reference = error.message.contains("Invalid leafref value");
+    quoted(&error.message).first().copied().filter(|_| is_reference)
 }
 
 /// Whether a node is missing only because an earlier error refused its value.

@@ -247,10 +247,11 @@ fn connect(
     let within = if vrf.is_empty() { String::new() } else { format!(" in VRF \"{vrf}\"") };
     let table = addressing.tables.entry(vrf).or_default();
     if let Some(other) = table.own.get(&ip) {
-        errors.add(
+        errors.add_about(
             path,
             format!("interface \"{other}\" has the address {ip} already{within}"),
             "Use different addresses for each interface.",
+            &[other, &ip],
         );
         return;
     }
@@ -259,10 +260,11 @@ fn connect(
         return;
     }
     match table.connected.get(&net) {
-        Some(other) if other != interface => errors.add(
+        Some(other) if other != interface => errors.add_about(
             path,
             format!("the subnet {net} is on interface \"{other}\" already{within}"),
             "Use different subnets: packets to a subnet leave by one interface.",
+            &[&net, other],
         ),
         Some(_) => {}
         None => {
@@ -286,10 +288,11 @@ fn neighbors(
         let subnets = addressing.subnets(interface, six).unwrap_or_default();
         let near = six && is_link_local(ip) || subnets.iter().any(|net| net.contains(&ip));
         if !near {
-            errors.add(
+            errors.add_about(
                 &path,
                 format!("{ip} is in no subnet of \"{interface}\""),
                 "Use a neighbour of this link, or add an address of that subnet to the interface.",
+                &[&ip, &interface],
             );
         } else if addressing
             .table(addressing.vrf_of(interface))
@@ -297,10 +300,11 @@ fn neighbors(
             .get(&ip)
             .is_some_and(|owner| owner == interface)
         {
-            errors.add(
+            errors.add_about(
                 &path,
                 format!("{ip} is a local address of \"{interface}\""),
                 "Use the address of the neighbour.",
+                &[&ip, &interface],
             );
         }
         match mac::individual(&given.link_layer_address) {

@@ -186,25 +186,28 @@ fn check_sub<'a>(
 ) {
     let path = format!("{path}/stoa-interfaces:sub-interface");
     match by_name.get(sub.parent.as_str()) {
-        Some(parent) if parent.sub_interface.is_some() => errors.add(
+        Some(parent) if parent.sub_interface.is_some() => errors.add_about(
             format!("{path}/parent"),
             format!("\"{}\" is a sub-interface itself", sub.parent),
             "Use the interface of a port as parent; for two tags set outer and inner.",
+            &[&sub.parent],
         ),
         Some(_) => {}
-        None => errors.add(
+        None => errors.add_about(
             format!("{path}/parent"),
             format!("there is no interface \"{}\"", sub.parent),
             "Define the parent, or use one that is defined.",
+            &[&sub.parent],
         ),
     }
     let key = |tag: Tag| (matches!(tag.tpid, Tpid::SVlan), tag.vid);
     let both = (sub.parent.clone(), key(sub.outer), sub.inner.map(key));
     if let Some(other) = tags.insert(both, &interface.name) {
-        errors.add(
+        errors.add_about(
             format!("{path}/outer"),
             format!("\"{other}\" has the same VLAN of \"{}\"", sub.parent),
             "Use different tags for each sub-interface of a parent.",
+            &[&other, &sub.parent],
         );
     }
 }

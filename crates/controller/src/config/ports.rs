@@ -141,10 +141,11 @@ impl PortChecker<'_> {
         }
         let what = format!("device {name} netns {}", given.netns);
         if let Err(owner) = self.device_locks.lock(what, self.interface) {
-            self.errors.add(
+            self.errors.add_about(
                 path,
                 format!("the device \"{name}\" is the port of interface \"{owner}\" already"),
                 "Use one port for each device; for several networks on one device use sub-interfaces.",
+                &[&name, &owner],
             );
         }
         (name, given.netns.clone())
@@ -166,12 +167,13 @@ impl PortChecker<'_> {
         }
         let what = format!("memif {} {id} {:?}", file_name(socket), given.role);
         if let Err(owner) = self.device_locks.lock(what, self.interface) {
-            self.errors.add(
+            self.errors.add_about(
                 format!("{}/memif", self.path),
                 format!(
                     "socket \"{socket}\" with id {id} is the port of interface \"{owner}\" already"
                 ),
                 "Use another id or another socket.",
+                &[socket, &owner],
             );
         }
         v1::Memif { master: given.role == Role::Master, ..given.of.clone() }
@@ -180,10 +182,11 @@ impl PortChecker<'_> {
     fn dpdk(&mut self, given: &v1::Dpdk) -> v1::Dpdk {
         let name = dpdk_name(&given.device);
         if let Err(owner) = self.device_locks.lock(format!("dpdk {name}"), self.interface) {
-            self.errors.add(
+            self.errors.add_about(
                 format!("{}/dpdk/device", self.path),
                 format!("the device \"{name}\" is the port of interface \"{owner}\" already"),
                 "Use one port for each device; virtual devices differ in the number at the end of their name.",
+                &[&name, &owner],
             );
         }
         given.clone()
@@ -201,10 +204,11 @@ impl PortChecker<'_> {
             }
             let what = format!("pcap output {}", file_name(&given.output));
             if let Err(owner) = self.device_locks.lock(what, self.interface) {
-                self.errors.add(
+                self.errors.add_about(
                     path,
                     format!("interface \"{owner}\" writes to \"{}\" already", given.output),
                     "Use another output file for each port; several may share /dev/null.",
+                    &[&owner, &given.output],
                 );
             }
         }

@@ -95,11 +95,12 @@ pub fn desired(
             let prefix = prefix.trunc();
             let key: Key = (protocol.vrf.as_str().into(), prefix);
             if let Some(other) = owners.insert((key.clone(), route.preference), &protocol.name) {
-                errors.add(
+                errors.add_about(
                     &place,
                     format!("\"{other}\" already has a route to {prefix}"),
                     "Keep one; for several next hops use next-hop-list. For a floating static route, set a \
                      different stoa-routing:preference.",
+                    &[&other, &prefix],
                 );
             }
             let vrf = protocol.vrf.as_str();
@@ -145,7 +146,18 @@ struct At<'a> {
 
 impl At<'_> {
     fn find(&mut self, below: &str, reason: impl Into<String>, fix: impl Into<String>) {
-        self.errors.add(format!("{}{below}", self.place), reason, fix);
+        self.find_about(below, reason, fix, &[]);
+    }
+
+    /// An error that may also be due to nodes with these names.
+    fn find_about(
+        &mut self,
+        below: &str,
+        reason: impl Into<String>,
+        fix: impl Into<String>,
+        names: &[&dyn ToString],
+    ) {
+        self.errors.add_about(format!("{}{below}", self.place), reason, fix, names);
     }
 
     fn table(&self) -> &Table {
@@ -164,18 +176,20 @@ impl At<'_> {
                 "Use a unicast prefix that is neither link-local nor loopback.",
             );
         } else if let Some(interface) = self.table().connected.get(&prefix).cloned() {
-            self.find(
+            self.find_about(
                 "",
                 format!("{prefix} is connected on \"{interface}\", which always wins"),
                 "Remove the route, or the address of that subnet.",
+                &[&prefix, &interface],
             );
         } else if prefix.prefix_len() == prefix.max_prefix_len()
             && let Some(interface) = self.table().own.get(&address).cloned()
         {
-            self.find(
+            self.find_about(
                 "",
                 format!("{address} is a local address, on \"{interface}\""),
                 "Remove the route.",
+                &[&address, &interface],
             );
         }
     }
@@ -257,13 +271,14 @@ impl At<'_> {
             && self.addressing.subnets(interface, six).is_none()
         {
             let family = if six { "IPv6" } else { "IPv4" };
-            self.find(
+            self.find_about(
                 &format!("{below}/outgoing-interface"),
                 format!("{family} is disabled on \"{interface}\""),
                 format!(
                     "Enable {family} there (ietf-ip:ipv{}), or use another interface.",
                     if six { 6 } else { 4 }
                 ),
+                &[&interface],
             );
             return None;
         }
@@ -304,10 +319,11 @@ impl At<'_> {
         // The gateway is in the VRF of the outgoing interface, if there is one.
         let vrf = interface.map_or(self.vrf, |interface| self.addressing.vrf_of(interface));
         if let Some(owner) = self.addressing.table(vrf).own.get(&address).cloned() {
-            self.find(
+            self.find_about(
                 place,
                 format!("{address} is a local address, on \"{owner}\""),
                 "Set the address of the gateway at the other end of the link.",
+                &[&address, &owner],
             );
             return None;
         }
@@ -336,17 +352,20 @@ impl At<'_> {
         let Some((interface, net)) = found else {
             let Some(interface) = interface else { return Some(Link::None) };
             let subnets = self.addressing.table(vrf).some_subnets(six);
-            self.find(
+            self.find_about(
                 place,
                 format!("{address} is in no subnet of \"{interface}\""),
                 format!(
                     "Set a gateway on its link, or remove outgoing-interface. Connected: {subnets}."
                 ),
+                &[&address, &interface],
             );
             return None;
         };
         if let Some(reason) = host_addresses::not_in_subnet(address, &net) {
-            self.find(place, format!("{address} {reason}"), "Set the address of the gateway.");
+            let cause = format!("{address} {reason}");
+            let fix = "Set the address of the gateway.";
+            self.find_about(place, cause, fix, &[&address, &net, &interface]);
             return None;
         }
         Some(Link::Of(interface))

@@ -4,9 +4,6 @@
 //! addresses. What the operator changed may be the other end. Then the error names the change, and says with which node
 //! it conflicts.
 
-use std::net::IpAddr;
-
-use ipnet::IpNet;
 use stoa_yang::error::ValidationError;
 
 use super::difference::Change;
@@ -27,13 +24,13 @@ fn at(changes: &[Change], error: ValidationError) -> ValidationError {
     if place == "/" || changes.iter().any(|change| is_related(&change.path, place)) {
         return error;
     }
-    let names = names(&error.cause);
-    let is_about = |change: &&Change| names.iter().any(|name| has(change, name));
+    let is_about = |change: &&Change| error.names.iter().any(|name| has(change, name));
     let Some(changed) = changes.iter().find(is_about) else { return error };
     ValidationError {
         path: changed.path.clone(),
         cause: format!("this change conflicts with {place}: {}", error.cause),
         fix: error.fix,
+        names: error.names,
     }
 }
 
@@ -45,15 +42,6 @@ fn is_related(one: &str, other: &str) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']))
     };
     is_above(one, other) || is_above(other, one)
-}
-
-/// The names, addresses and prefixes in a cause.
-fn names(cause: &str) -> Vec<&str> {
-    let quoted = cause.split('"').skip(1).step_by(2);
-    let words =
-        cause.split([' ', ',', ';', '(', ')']).map(|word| word.trim_end_matches([':', '.']));
-    let is_address = |word: &&str| word.parse::<IpAddr>().is_ok() || word.parse::<IpNet>().is_ok();
-    quoted.chain(words.filter(is_address)).filter(|name| !name.is_empty()).collect()
 }
 
 /// Whether a change is about a name: a key in its path, or its old or new value.
@@ -74,18 +62,80 @@ mod tests {
         Change { kind, path: path.into(), old: None, new: new.map(str::to_owned) }
     }
 
-    fn error(path: &str, cause: &str) -> ValidationError {
-        ValidationError { path: path.into(), cause: cause.into(), fix: "Fix it.".into() }
+    /// An error that may also be due to nodes with these names.
+    fn error(path: &str, cause: &str, names: &[&str]) -> ValidationError {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        ValidationError { path: path.into(), cause: cause.into(), fix: "Fix it.".into(), names }
     }
 
     #[test]
     fn an_error_names_the_change_and_the_innocent_node() {
         let gone = change(Kind::Delete, &format!("{INTERFACE}[name='wan']"), None);
         let route = "/ietf-routing:routing/x/route[destination-prefix='10.0.0.0/8']/next-hop/outgoing-interface";
-        let found = errors_at(&[gone], vec![error(route, "there is no interface \"wan\"")]);
+        let found =
+            errors_at(&[gone], vec![error(route, "there is no interface \"wan\"", &["wan"])]);
         assert_eq!(found[0].path, format!("{INTERFACE}[name='wan']"));
         let cause = format!("this change conflicts with {route}: there is no interface \"wan\"");
         assert_eq!((found[0].cause.as_str(), found[0].fix.as_str()), (cause.as_str(), "Fix it."));
+    }
+
+    #[test]
+    fn errors_of_a_configuration_have_the_names_of_the_other_nodes() {
+        use std::path::Path;
+
+        use crate::configuration::Configuration;
+
+        let interface = |name: &str, address: &str, rest: &str| {
+            format!(
+                r#"{{"name": "{name}", "type": "iana-if-type:ethernetCsmacd",
+                "stoa-interfaces:port": {{"null": {{}}}}, "ietf-ip:ipv4": {{
+                "address": [{{"ip": "{address}", "prefix-length": 24}}] {rest}}}}}"#
+            )
+        };
+        let neighbor =
+            r#", "neighbor": [{"ip": "10.0.0.9", "link-layer-address": "02:00:00:00:00:09"}]"#;
+        let route = r#", "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [{
+            "type": "ietf-routing:static", "name": "s", "static-routes": {"ietf-ipv4-unicast-routing:ipv4": {
+            "route": [{"destination-prefix": "10.9.0.0/16", "next-hop": {"outgoing-interface": "wan"}}]}}}]}}"#;
+        let address = |name: &str, ip: &str| {
+            format!("{INTERFACE}[name='{name}']/ietf-ip:ipv4/address[ip='{ip}']")
+        };
+        for (one, other, rest, changed) in [
+            (
+                interface("a", "10.0.0.1", ""),
+                interface("b", "10.0.0.1", ""),
+                "",
+                address("a", "10.0.0.1"),
+            ),
+            (
+                interface("a", "10.0.0.1", ""),
+                interface("b", "10.0.0.2", ""),
+                "",
+                address("a", "10.0.0.1"),
+            ),
+            (
+                interface("a", "10.1.0.1", neighbor),
+                interface("b", "10.2.0.1", ""),
+                "",
+                address("a", "10.1.0.1"),
+            ),
+            (
+                interface("a", "10.1.0.1", ""),
+                interface("b", "10.2.0.1", ""),
+                route,
+                format!("{INTERFACE}[name='wan']"),
+            ),
+        ] {
+            let text = format!(
+                r#"{{"ietf-interfaces:interfaces": {{"interface": [{one}, {other}]}}{rest}}}"#
+            );
+            let errors = Configuration::parse(Path::new("x"), text.clone()).unwrap_err();
+            let [error] = &errors[..] else { panic!("{errors:#?}") };
+            let changes = [change(Kind::Replace, &changed, None)];
+            let found = errors_at(&changes, errors.clone());
+            assert_eq!(found[0].path, changed, "{error:?}");
+            assert!(found[0].cause.starts_with("this change conflicts with"), "{found:?}");
+        }
     }
 
     #[test]
@@ -94,15 +144,21 @@ mod tests {
         let other = format!("{INTERFACE}[name='b']/ietf-ip:ipv4/address[ip='10.0.0.1']");
         let changes = [change(Kind::Create, &own, None)];
         let cause = "interface \"a\" has the address 10.0.0.1 already";
-        assert_eq!(errors_at(&changes, vec![error(&other, cause)])[0].path, own);
+        assert_eq!(
+            errors_at(&changes, vec![error(&other, cause, &["a", "10.0.0.1"])])[0].path,
+            own
+        );
+        // The text alone does not name a change.
+        assert_eq!(errors_at(&changes, vec![error(&other, cause, &[])])[0].path, other);
         // It stays where the change is.
         let here = error(
             &format!("{own}/prefix-length"),
             "the subnet 10.0.0.0/24 is on interface \"b\" already",
+            &["10.0.0.0/24", "b"],
         );
         assert_eq!(errors_at(&changes, vec![here.clone()]), [here]);
         // What no change explains stays, too.
-        let unrelated = error(&other, "the interface has neither a port nor a parent");
+        let unrelated = error(&other, "the interface has neither a port nor a parent", &[]);
         assert_eq!(errors_at(&changes, vec![unrelated.clone()]), [unrelated]);
     }
 }

@@ -94,10 +94,11 @@ fn desired(settings: &Settings<'_>, errors: &mut ValidationErrors) -> Vec<RouteS
             break;
         }
         if route_sources.insert(&protocol.name, route_source).is_some() {
-            errors.add(
+            errors.add_about(
                 format!("{path}/name"),
                 format!("another route source is named \"{}\" already", protocol.name),
                 "Give each route source a unique name: routes are listed with it.",
+                &[&protocol.name],
             );
         }
     }
@@ -161,12 +162,13 @@ fn check(
             "" => "the network namespace in which Stoa runs".to_owned(),
             name => format!("network namespace \"{name}\""),
         };
-        errors.add(
+        errors.add_about(
             format!("{path}/netns"),
             format!(
                 "no interface has a host interface in {here}: no route of the daemon could be imported"
             ),
             "Add stoa-host-interface:host-interface with that netns to interfaces, or set netns to the namespace that has them.",
+            &[&route_source.netns],
         );
     }
     let leaf = |what: &str| match route_source.kind {
@@ -212,20 +214,22 @@ fn check_conflicts(
         && port == taken
         && (mine == theirs || mine.is_unspecified() || theirs.is_unspecified())
     {
-        errors.add(
+        errors.add_about(
             format!("{path}/stoa-routing:route-source"),
             format!("route source \"{name}\" already listens on {theirs} port {taken}"),
             "Set a different address or port.",
+            &[name, &theirs],
         );
     }
     if let (Kind::Netlink { table, .. }, Kind::Netlink { table: taken, .. }) =
         (&route_source.kind, &other.kind)
         && table == taken
     {
-        errors.add(
+        errors.add_about(
             format!("{path}/stoa-routing:route-source/kernel-table"),
             format!("route source \"{name}\" already imports table {table} of that namespace"),
             "Remove one of them, or set another table or namespace.",
+            &[name],
         );
     }
 }

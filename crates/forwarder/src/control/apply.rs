@@ -30,6 +30,7 @@ impl ApplyError {
             path: path.into(),
             cause: cause.to_string(),
             fix: fix.to_owned(),
+            ..v1::ValidationError::default()
         };
         Self { errors: vec![error], is_full: false }
     }

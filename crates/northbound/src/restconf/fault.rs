@@ -202,7 +202,7 @@ impl From<Fault> for Faults {
 /// Validation errors of the configuration, each with its cause and fix.
 pub fn of_errors(status: StatusCode, tag: &'static str, errors: Vec<ValidationError>) -> Faults {
     let fault = |error: ValidationError| {
-        let ValidationError { path, cause, fix } = error;
+        let ValidationError { path, cause, fix, .. } = error;
         let place = path.split(" (line ").next().unwrap_or_default();
         // A path that is not a data path goes into the message.
         let before = if is_path(place) || place == "/" { "" } else { place };

@@ -255,7 +255,8 @@ pub(super) struct ValidationErrors(pub(super) Vec<v1::ValidationError>);
 
 impl ValidationErrors {
     pub(super) fn add(&mut self, path: String, cause: impl Into<String>, fix: &str) {
-        self.0.push(v1::ValidationError { path, cause: cause.into(), fix: fix.to_owned() });
+        let (cause, fix) = (cause.into(), fix.to_owned());
+        self.0.push(v1::ValidationError { path, cause, fix, ..v1::ValidationError::default() });
     }
 }
 
