@@ -26,12 +26,8 @@ pub struct ApplyError {
 
 impl ApplyError {
     fn one(path: impl Into<String>, cause: impl ToString, fix: &str) -> Self {
-        let error = v1::ValidationError {
-            path: path.into(),
-            cause: cause.to_string(),
-            fix: fix.to_owned(),
-            ..v1::ValidationError::default()
-        };
+        let (path, cause, fix) = (path.into(), cause.to_string(), fix.to_owned());
+        let error = v1::ValidationError { path, cause, fix, names: Vec::new() };
         Self { errors: vec![error], is_full: false }
     }
 
