@@ -53,7 +53,7 @@ pub async fn of_interface(
     if expression.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let list = connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+    let list = connection.client().list_interfaces(v1::ListInterfacesRequest::default()).await;
     let list = list.map_err(failed)?.into_inner().interfaces;
     let state = list.iter().find(|state| state.name == interface);
     let tags = state.map(|state| state.outer.iter().chain(&state.inner).collect());

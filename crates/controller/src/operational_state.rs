@@ -132,7 +132,7 @@ impl OperationalState {
         let is = |piece| pieces.contains(&piece);
         let (interfaces, route_counts, workers, nodes, drops, punts, limits, conservation) = tokio::try_join!(
             when(is(StateSection::Interfaces), async {
-                client().list_interfaces(v1::ListInterfacesRequest {}).await
+                client().list_interfaces(v1::ListInterfacesRequest::default()).await
             }),
             when(is(StateSection::RouteCounts) || is(StateSection::Routes), async {
                 client().count_routes(v1::CountRoutesRequest {}).await

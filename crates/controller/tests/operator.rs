@@ -19,7 +19,7 @@ async fn the_desired_state_is_applied_and_shown() {
     assert_eq!(status.configuration, scenario.path("stoa.json").display().to_string());
     assert_eq!(status.forwarder.unwrap().version, "fake");
     let mut operator = scenario.operator().await;
-    let interfaces = operator.show_interfaces(v1::ListInterfacesRequest {}).await.unwrap();
+    let interfaces = operator.show_interfaces(v1::ListInterfacesRequest::default()).await.unwrap();
     assert_eq!(interfaces.into_inner().interfaces[0].name, "if0");
     let mut routes =
         operator.show_routes(v1::ListRoutesRequest::default()).await.unwrap().into_inner();

@@ -22,7 +22,7 @@ impl Topic for DscpFilter {
 }
 
 async fn show(query: Query<'_>) -> Result<(), Failure> {
-    let reply = query.client.show_interfaces(ListInterfacesRequest {}).await?.into_inner();
+    let reply = query.client.show_interfaces(ListInterfacesRequest::default()).await?.into_inner();
     let filters = reply.interfaces.iter().filter_map(|it| Some((it, State::of(it)?)));
     if query.json {
         let filters: Vec<Value> = filters.map(json).collect();

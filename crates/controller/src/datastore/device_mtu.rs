@@ -74,15 +74,19 @@ pub(super) async fn warnings(connection: &ForwarderConnection, mtus: &[Mtus]) ->
     if mtus.is_empty() {
         return Vec::new();
     }
-    let listed = connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+    // Not all interfaces because one was changed.
+    let names = mtus.iter().map(|(name, _)| name.clone()).collect();
+    let listed = connection.client().list_interfaces(v1::ListInterfacesRequest { names }).await;
     let states = listed.map(|reply| reply.into_inner().interfaces).unwrap_or_default();
     compare(mtus, &states)
 }
 
 fn compare(mtus: &[Mtus], states: &[v1::InterfaceState]) -> Vec<Warning> {
+    let up = states.iter().filter(|state| state.up).map(|state| (state.name.as_str(), state));
+    let up: HashMap<&str, &v1::InterfaceState> = up.collect();
     let warning = |(name, mtus): &Mtus| {
         // The larger of both families as far as the device allows.
-        let state = states.iter().find(|state| state.name == *name && state.up)?;
+        let state = up.get(name.as_str())?;
         let largest = mtus.iter().copied().max().filter(|mtu| *mtu > state.mtu)?;
         let text = format!(
             "interface {name}: the MTU {largest} is above that of its device, which limits it to {}: raise the MTU of \

@@ -58,7 +58,7 @@ impl Cleared {
         mut client: ForwarderClient<Channel>,
         name: &str,
     ) -> Result<v1::ClearCountersReply, Status> {
-        let listed = client.list_interfaces(v1::ListInterfacesRequest {}).await;
+        let listed = client.list_interfaces(v1::ListInterfacesRequest::default()).await;
         let interfaces = self.clear(name, &listed.map_err(failed)?.into_inner().interfaces);
         if interfaces == 0 && !name.is_empty() {
             return Err(Status::not_found(format!(

@@ -166,7 +166,7 @@ async fn origin_of(
             "{destination} is not the address of a host"
         )));
     }
-    let listed = connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+    let listed = connection.client().list_interfaces(v1::ListInterfacesRequest::default()).await;
     let interfaces = listed.map_err(failed)?.into_inner().interfaces;
     let mut vrf = request.vrf.as_str();
     if !request.interface.is_empty() {

@@ -78,7 +78,8 @@ impl Recent {
 
     async fn sample(&self) -> Result<Sample, Status> {
         let mut client = self.forwarder.clone();
-        let interfaces = client.list_interfaces(v1::ListInterfacesRequest {}).await?.into_inner();
+        let interfaces =
+            client.list_interfaces(v1::ListInterfacesRequest::default()).await?.into_inner();
         let all = client.get_conservation(v1::GetConservationRequest {}).await?.into_inner();
         let interfaces = interfaces.interfaces.into_iter().map(|state| InterfaceSample {
             is_port: state.parent.is_empty(),

@@ -204,8 +204,9 @@ impl Forwarder for Instance {
 
     async fn list_interfaces(
         &self,
-        _: Request<v1::ListInterfacesRequest>,
+        request: Request<v1::ListInterfacesRequest>,
     ) -> Result<Response<v1::ListInterfacesReply>, Status> {
+        let names = request.into_inner().names;
         let held = self.held.lock().unwrap();
         let state = |interface: &v1::Interface| v1::InterfaceState {
             name: interface.name.clone(),
@@ -213,7 +214,8 @@ impl Forwarder for Instance {
             mtu: 1500,
             ..v1::InterfaceState::default()
         };
-        let interfaces = held.interfaces.iter().map(state).collect();
+        let is_asked = |it: &&v1::Interface| names.is_empty() || names.contains(&it.name);
+        let interfaces = held.interfaces.iter().filter(is_asked).map(state).collect();
         Ok(Response::new(v1::ListInterfacesReply { interfaces }))
     }
 

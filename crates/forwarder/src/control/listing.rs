@@ -88,6 +88,14 @@ impl ForwarderState {
         self.list_interfaces_after("", usize::MAX)
     }
 
+    /// The interfaces of these names.
+    pub fn list_interfaces_named(&self, names: &[String]) -> Vec<v1::InterfaceState> {
+        let indexes = names.iter().filter_map(|name| self.index.named(name));
+        indexes
+            .filter_map(|index| Some(self.interface_state(index, self.interface(index)?)))
+            .collect()
+    }
+
     /// At most so many interfaces by name, those whose names follow `after`; "" is before all.
     pub fn list_interfaces_after(&self, after: &str, at_most: usize) -> Vec<v1::InterfaceState> {
         let indexes = self.index.following(after).take(at_most);

@@ -48,9 +48,20 @@ impl Service {
         Err(full())
     }
 
+    /// The interfaces of these names; all where there are none, or more than a page.
+    pub(super) async fn interfaces(
+        &self,
+        names: Vec<String>,
+    ) -> Result<Vec<v1::InterfaceState>, Status> {
+        if names.is_empty() || names.len() > INTERFACES_PAGE {
+            return self.all_interfaces().await;
+        }
+        self.read(move |state| state.list_interfaces_named(&names)).await
+    }
+
     /// All interfaces by name. The control thread does other work between the pages, so an interface that
     /// is added or removed meanwhile may be listed or not.
-    pub(super) async fn all_interfaces(&self) -> Result<Vec<v1::InterfaceState>, Status> {
+    async fn all_interfaces(&self) -> Result<Vec<v1::InterfaceState>, Status> {
         let first = |state: &ForwarderState| state.list_interfaces_after("", INTERFACES_PAGE);
         let mut all = self.read(first).await?;
         let mut is_last = all.len() < INTERFACES_PAGE;

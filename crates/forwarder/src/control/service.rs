@@ -240,9 +240,9 @@ impl Contract for Service {
 
     async fn list_interfaces(
         &self,
-        _: tonic::Request<v1::ListInterfacesRequest>,
+        request: tonic::Request<v1::ListInterfacesRequest>,
     ) -> Answer<v1::ListInterfacesReply> {
-        let interfaces = self.all_interfaces().await?;
+        let interfaces = self.interfaces(request.into_inner().names).await?;
         Ok(Response::new(v1::ListInterfacesReply { interfaces }))
     }
 

@@ -148,6 +148,10 @@ fn the_listing_has_all_interfaces_by_pages_in_order() {
         paged.extend(page.into_iter().map(|one| one.name));
     }
     assert_eq!(paged, all);
+
+    let names = ["sub4711", "none", "sub7"].map(str::to_owned);
+    let named = lab.state().list_interfaces_named(&names);
+    assert_eq!(named.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["sub4711", "sub7"]);
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub(super) async fn watch(app: Arc<AppState>) {
             known = None;
             continue;
         }
-        let request = v1::ListInterfacesRequest {};
+        let request = v1::ListInterfacesRequest::default();
         let asked = app.datastore.connection().client().list_interfaces(request).await;
         // While the forwarder does not answer, the state is unknown; changes are reported afterwards.
         let Ok(reply) = asked else { continue };

@@ -20,7 +20,8 @@ pub async fn show(
     as_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let all = client.show_interfaces(ListInterfacesRequest {}).await?.into_inner().interfaces;
+    let all =
+        client.show_interfaces(ListInterfacesRequest::default()).await?.into_inner().interfaces;
     let one = all.iter().find(|it| it.name == name).ok_or_else(|| unknown(name, &all))?;
     let mut known = neighbors::all(client).await?;
     known.retain(|neighbor| neighbor.interface == name);

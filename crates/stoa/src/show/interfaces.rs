@@ -14,7 +14,7 @@ use crate::operator::Client;
 
 /// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
-    let reply = client.show_interfaces(ListInterfacesRequest {}).await?.into_inner();
+    let reply = client.show_interfaces(ListInterfacesRequest::default()).await?.into_inner();
     if as_json {
         let list: Vec<Value> = reply.interfaces.iter().map(json).collect();
         writeln!(out, "{}", json!({ "interfaces": list }))?;

@@ -15,7 +15,7 @@ use crate::operator::Client;
 /// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let interfaces =
-        client.show_interfaces(ListInterfacesRequest {}).await?.into_inner().interfaces;
+        client.show_interfaces(ListInterfacesRequest::default()).await?.into_inner().interfaces;
     if as_json {
         let list: Vec<Value> = routers(&interfaces).map(json).collect();
         writeln!(out, "{}", json!({ "virtual_routers": list }))?;

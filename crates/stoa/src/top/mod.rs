@@ -99,7 +99,8 @@ pub struct Rates {
 impl Snapshot {
     /// Requests all counters.
     pub async fn fetch(client: &mut Client) -> Result<Snapshot, Failure> {
-        let interfaces = client.show_interfaces(ListInterfacesRequest {}).await?.into_inner();
+        let interfaces =
+            client.show_interfaces(ListInterfacesRequest::default()).await?.into_inner();
         let drops = client.show_drops(ListDropsRequest {}).await?.into_inner();
         let workers = client.show_workers(ListWorkersRequest {}).await?.into_inner();
         let nodes = client.show_nodes(ListNodesRequest {}).await?.into_inner();
