@@ -199,7 +199,7 @@ fn urgent_work_runs_while_a_rollback_waits_for_the_workers() {
     let counted = pauses.clone();
     lab.state().on_pause(Some(Box::new(move |state, _| {
         counted.fetch_add(1, Ordering::Relaxed);
-        state.skip(Duration::from_millis(1));
+        state.skip(Duration::from_millis(10));
     })));
     lab.state().wait_while(|_| {
         asked += 1;
@@ -207,7 +207,8 @@ fn urgent_work_runs_while_a_rollback_waits_for_the_workers() {
     });
     assert_eq!(pauses.load(Ordering::Relaxed), 20, "it ends with the condition");
     let longest = lab.state().longest_slice();
-    assert!((1_000..10_000).contains(&longest), "{longest} us without urgent work");
+    // 200 ms without pauses; the clock of the machine counts, too.
+    assert!((10_000..100_000).contains(&longest), "{longest} us without urgent work");
     // Workers that do not run hold nothing: a rollback waits for none.
     assert!(lab.apply(&Setup::three_ports().port("ghost", 9)).is_err());
     lab.state().on_pause(None);
