@@ -16,7 +16,7 @@ use crate::line::{joined, split, statements};
 use crate::paths::moved;
 use crate::session::{Failure, Session, Which, sets};
 use crate::show;
-use crate::whole::{ANNOTATIONS, EntryCopy, INACTIVE, entry, find, missing};
+use crate::whole::{ANNOTATIONS, EntryCopy, INACTIVE, entry, exists, find, missing};
 use crate::words::{self, Target, of_path, quoted};
 
 /// The type of the path of an access rule (RFC 8341), which is an instance identifier.
@@ -174,7 +174,7 @@ impl Rename {
 
     /// Changes the value of a leaf, of an entry of a leaf-list, or of a key.
     fn refer(&mut self, path: &str, value: &str) -> Result<(), Failure> {
-        let Ok(node) = self.tree.find_path(path) else { return Ok(()) };
+        let node = self.tree.find_path(path).map_err(|_| missing(&of_path(path)))?;
         self.references += 1;
         let schema = node.schema();
         if schema.is_list_key() {
@@ -215,6 +215,7 @@ impl Rename {
     fn annotations(&mut self) -> Result<(), Failure> {
         for (node, text) in self.notes(ANNOTATIONS, "text") {
             let Some(new) = renamed(&self.moves, &node) else { continue };
+            self.check_free(ANNOTATIONS, &new)?;
             self.add(Edit::Delete(words::to_delete(&entry(ANNOTATIONS, &node, &[]))?))?;
             self.add_all(sets(&entry(ANNOTATIONS, &new, &["text", &text]))?)?;
         }
@@ -232,6 +233,7 @@ impl Rename {
             // What others wrote there stays.
             let Ok(edits) = line_edits(&lines) else { continue };
             let mut part = Rename::empty(DataTree::new(stoa_yang::schema().context()));
+            part.moves.clone_from(&self.moves);
             if part.add_all(edits).is_err() {
                 continue;
             }
@@ -240,17 +242,30 @@ impl Rename {
                 true => part.entry(copy).map(drop)?,
                 false => part.leafrefs(&copy.from, old, new)?,
             }
+            part.paths()?;
             if part.edits.is_empty() {
                 continue;
             }
             self.references += part.references;
             let named = renamed(&part.moves, &node).unwrap_or_else(|| node.clone());
+            if named != node {
+                self.check_free(INACTIVE, &named)?;
+            }
             self.add(Edit::Delete(words::to_delete(&entry(INACTIVE, &node, &[]))?))?;
             let path = words::parse(&entry(INACTIVE, &named, &["inactive-lines"]))?.path;
             let value = Some(show::lines(&part.tree, "/"));
             self.add(Edit::Set(SetEdit { path, value }))?;
         }
         Ok(())
+    }
+
+    /// Refuses if something is written about the node of the new name already.
+    fn check_free(&self, list: [&str; 2], node: &str) -> Result<(), Failure> {
+        let words = entry(list, node, &[]);
+        match find(&self.tree, &words::to_delete(&words)?) {
+            true => Err(exists(&words)),
+            false => Ok(()),
+        }
     }
 
     /// The entries of one of the lists of `stoa-annotations`: each node, and the value of the leaf.
@@ -293,7 +308,7 @@ fn with_key(path: &str, key: &str, value: &str) -> Result<EntryCopy, Failure> {
         .node
         .as_ref()
         .map_or(Vec::new(), |list| list.list_keys().map(|key| key.name().to_owned()).collect());
-    let at = names.iter().position(|name| name == key).unwrap_or_default();
+    let at = names.iter().position(|name| name == key).ok_or_else(|| missing(&words))?;
     let mut new = words.clone();
     let at = words.len() - names.len() + at;
     new[at] = value.to_owned();
@@ -350,7 +365,7 @@ impl Session {
 /// The result of `rename` as text.
 pub fn report(references: usize) -> String {
     match references {
-        0 => "Renamed. Nothing refers to it.".to_owned(),
+        0 => "Renamed. No reference to it was found.".to_owned(),
         1 => "Renamed, also in 1 reference.".to_owned(),
         count => format!("Renamed, also in {count} references."),
     }

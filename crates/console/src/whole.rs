@@ -132,7 +132,7 @@ fn active(words: &[String]) -> Failure {
     Failure::Words(format!("`{line}` is not deactivated: `show deactivated` lists what is"))
 }
 
-fn exists(words: &[String]) -> Failure {
+pub(crate) fn exists(words: &[String]) -> Failure {
     Failure::Words(format!("`{}` exists: delete it first", joined(words)))
 }
 

@@ -70,6 +70,8 @@ const NETWORK: &str = r#"{
             "set interfaces interface off sub-interface parent @\nset interfaces interface off vrf %\n"},
         {"node": "routing policy rule % ipv6 3", "inactive-lines":
             "set routing policy rule % ipv6 3 match interface @\n"},
+        {"node": "nacm rule-list last rule off", "inactive-lines":
+            "set nacm rule-list last rule off path \"/ietf-interfaces:interfaces/interface[name='@']\"\n"},
         {"node": "system", "inactive-lines": "hello"}]}
 }"#;
 
@@ -107,8 +109,8 @@ fn all_that_names_an_interface_names_it_by_its_new_name() {
     let (text, count) =
         after(&network("wan", "red", "first"), "interfaces interface wan to uplink");
     assert_eq!(sorted(&text), sorted(&printed(&expected)));
-    // Three leaves of interfaces, two of rules, a path, and two in parts that are not in effect.
-    assert_eq!(count, 8, "{text}");
+    // Three leaves of interfaces, two of rules, a path, and three in parts that are not in effect.
+    assert_eq!(count, 9, "{text}");
 }
 
 #[test]
@@ -148,6 +150,17 @@ fn what_cannot_be_renamed_is_refused() {
     let error = refused(&text, "interfaces interface none to one");
     assert!(error.contains("is not configured"), "{error}");
     assert!(refused(&text, "interfaces to x").contains("use a list entry and its new key"));
+    // What is written about the new name already is not replaced.
+    let note = |list: &str, entry: &str| {
+        let text = text.replace(list, &format!("{list}{entry},"));
+        refused(&text, "interfaces interface wan to uplink")
+    };
+    let error = note("\"annotation\": [", r#"{"node": "interfaces interface uplink ipv4", "text": "of another"}"#);
+    assert!(error.contains("`annotations annotation \"interfaces interface uplink ipv4\"` exists"), "{error}");
+    let lines = "set interfaces interface uplink ipv6 mtu 1300\\n";
+    let part = format!(r#"{{"node": "interfaces interface uplink ipv6", "inactive-lines": "{lines}"}}"#);
+    let error = note("\"part\": [", &part);
+    assert!(error.contains("`deactivated part \"interfaces interface uplink ipv6\"` exists"), "{error}");
     // The rule that its key would make exists, though the VRF does not.
     let taken = text.replace("\"vrf\": \"default\"", "\"vrf\": \"green\"").replace("5,", "10,");
     let error = refused(&taken, "vrfs vrf red to green");

@@ -24,7 +24,11 @@ pub struct Arguments {
 /// Edits the candidate.
 pub fn execute(arguments: Arguments) -> Outcome {
     block_on(async {
-        let references = arguments.socket.session().await?.rename(&arguments.words).await?;
+        let mut session = arguments.socket.session().await?;
+        // The edits are made of what is read.
+        let lock = session.lock().await?;
+        let references = session.rename(&arguments.words).await?;
+        session.unlock(lock);
         show::print(&rename::report(references))?;
         Ok(ExitCode::SUCCESS)
     })

@@ -121,7 +121,7 @@ fn set_up(setup: &Setup) -> Result<(), Failure> {
     let configuration = block_on(async {
         let mut session = setup.socket.session().await?;
         let configuration = running(&mut session).await?;
-        check_no_administrator(&configuration, is_root())?;
+        check_no_administrator(&configuration)?;
         check_no_pending_change(&session.history().await?)?;
         Ok(configuration)
     })?;
@@ -156,26 +156,16 @@ fn set_up(setup: &Setup) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
-}
-
-/// Refuses if there is an administrator. Beside other users, only root makes the first one: their rules may give the
-/// configuration to somebody else.
-fn check_no_administrator(configuration: &Value, is_root: bool) -> Result<(), Failure> {
-    let has_users = show::users::is_any(configuration);
-    let text = match (show::users::has_administrator(configuration), has_users && !is_root) {
-        (true, _) => {
+/// Refuses if there is an administrator. Who may use the socket may do all, also beside users whose rules permit less.
+fn check_no_administrator(configuration: &Value) -> Result<(), Failure> {
+    match show::users::has_administrator(configuration) {
+        true => Err(Failure::Message(
             "there is an administrator already (`stoa user list`); to add a user, run `stoa user add NAME`, with \
              `--admin` for another administrator"
-        }
-        (false, true) => {
-            "there are users, but no administrator (`stoa user list`): only root creates one then: run \
-             `sudo stoa user setup`"
-        }
-        (false, false) => return Ok(()),
-    };
-    Err(Failure::Message(text.into()))
+                .into(),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Refuses if committing the user would also commit or confirm changes of others.
@@ -230,7 +220,7 @@ fn check_new(configuration: &Value, name: &str) -> Result<(), Failure> {
 async fn create(session: &mut Session, name: &str, hash: &str) -> Result<Vec<String>, Failure> {
     let lock = session.lock().await?;
     let configuration = running(session).await?;
-    check_no_administrator(&configuration, is_root())?;
+    check_no_administrator(&configuration)?;
     check_new(&configuration, name)?;
     let (name, hash) = (name.to_owned(), hash.to_owned());
     let user = NewUser { name, is_admin: true, groups: Vec::new(), hash };
@@ -337,19 +327,16 @@ mod tests {
         let of = |users: Value| json!({ "stoa-management:management": { "user": users } });
         let ann = json!({ "name": "ann", "group": ["noc"] });
         let root = json!({ "name": "root", "admin": true });
-        let refused = |users: Value, is_root| match check_no_administrator(&of(users), is_root) {
-            Err(Failure::Message(text)) => text,
-            other => panic!("{other:?}"),
-        };
-        for is_root in [true, false] {
-            assert!(check_no_administrator(&of(json!([])), is_root).is_ok());
-            let text = refused(json!([ann, root]), is_root);
-            assert!(text.starts_with("there is an administrator already"), "{text}");
-        }
         let demoted = json!({ "name": "bob", "admin": false });
-        assert!(check_no_administrator(&of(json!([ann, demoted])), true).is_ok());
-        let text = refused(json!([ann]), false);
-        assert!(text.contains("only root") && text.contains("sudo stoa user setup"), "{text}");
+        for users in [json!([]), json!([ann]), json!([ann, demoted])] {
+            assert!(check_no_administrator(&of(users)).is_ok());
+        }
+        match check_no_administrator(&of(json!([ann, root]))) {
+            Err(Failure::Message(text)) => {
+                assert!(text.starts_with("there is an administrator already"), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
         assert!(check_new(&of(json!([ann])), "ann").is_err(), "it would get another password");
     }
 

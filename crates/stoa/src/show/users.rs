@@ -53,7 +53,7 @@ pub fn text(configuration: &Value, out: &mut dyn Write) -> io::Result<()> {
     super::write(&shown, out)?;
     match has_administrator(configuration) {
         true => Ok(()),
-        false => writeln!(out, "There is no administrator: `sudo stoa user setup` creates one."),
+        false => writeln!(out, "There is no administrator: `stoa user setup` creates one."),
     }
 }
 
