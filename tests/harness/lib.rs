@@ -61,7 +61,7 @@ impl Scenario {
     pub fn with(sides: &[Side], configuration: &Configuration) -> Result<Self> {
         let binary = stoa_binary()?;
         let topology = Topology::new(sides)?;
-        let router = Router::start(&binary, Some(topology.router()), &configuration.json())?;
+        let mut router = Router::start(&binary, Some(topology.router()), &configuration.json())?;
         router.print_last_state();
         let labels: Vec<&str> = sides.iter().map(|side| side.label.as_str()).collect();
         let known = configuration.json().to_string();

@@ -1,7 +1,6 @@
-//! What a router said last, when a scenario ends before it stops the router: the scenario has failed.
+//! The state of a router that a scenario drops before it stops it, because the scenario has failed.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::Command;
@@ -14,24 +13,20 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct LastState {
     binary: PathBuf,
     socket: PathBuf,
-    wanted: AtomicBool,
+    /// Whether it prints.
+    pub(crate) is_printed: bool,
 }
 
 impl LastState {
-    /// Of the router at this socket. It prints nothing unless [`LastState::want`] says so.
+    /// Of the router at this socket. It prints nothing at first.
     pub(crate) fn new(binary: PathBuf, socket: PathBuf) -> Self {
-        Self { binary, socket, wanted: AtomicBool::new(false) }
-    }
-
-    /// Whether the state is printed.
-    pub(crate) fn want(&self, is_wanted: bool) {
-        self.wanted.store(is_wanted, Ordering::Relaxed);
+        Self { binary, socket, is_printed: false }
     }
 }
 
 impl Drop for LastState {
     fn drop(&mut self) {
-        if !*self.wanted.get_mut() {
+        if !self.is_printed {
             return;
         }
         let socket = self.socket.to_string_lossy().into_owned();

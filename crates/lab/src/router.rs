@@ -280,8 +280,8 @@ impl Router {
     }
 
     /// Prints its drops, neighbors, interfaces and workers if it is dropped before [`Router::stop`].
-    pub fn print_last_state(&self) {
-        self.last_state.want(true);
+    pub fn print_last_state(&mut self) {
+        self.last_state.is_printed = true;
     }
 
     /// Stops it with SIGTERM, as an operator would.
@@ -289,8 +289,8 @@ impl Router {
     /// # Errors
     ///
     /// [`LabError::RouterExited`] when the exit status is not 0.
-    pub fn stop(self) -> Result<()> {
-        self.last_state.want(false);
+    pub fn stop(mut self) -> Result<()> {
+        self.last_state.is_printed = false;
         let (stdout, stderr, status) = self.process.stop()?;
         if status.success() {
             return Ok(());

@@ -155,12 +155,22 @@ fn what_cannot_be_renamed_is_refused() {
         let text = text.replace(list, &format!("{list}{entry},"));
         refused(&text, "interfaces interface wan to uplink")
     };
-    let error = note("\"annotation\": [", r#"{"node": "interfaces interface uplink ipv4", "text": "of another"}"#);
-    assert!(error.contains("`annotations annotation \"interfaces interface uplink ipv4\"` exists"), "{error}");
+    let error = note(
+        "\"annotation\": [",
+        r#"{"node": "interfaces interface uplink ipv4", "text": "of another"}"#,
+    );
+    assert!(
+        error.contains("`annotations annotation \"interfaces interface uplink ipv4\"` exists"),
+        "{error}"
+    );
     let lines = "set interfaces interface uplink ipv6 mtu 1300\\n";
-    let part = format!(r#"{{"node": "interfaces interface uplink ipv6", "inactive-lines": "{lines}"}}"#);
+    let part =
+        format!(r#"{{"node": "interfaces interface uplink ipv6", "inactive-lines": "{lines}"}}"#);
     let error = note("\"part\": [", &part);
-    assert!(error.contains("`deactivated part \"interfaces interface uplink ipv6\"` exists"), "{error}");
+    assert!(
+        error.contains("`deactivated part \"interfaces interface uplink ipv6\"` exists"),
+        "{error}"
+    );
     // The rule that its key would make exists, though the VRF does not.
     let taken = text.replace("\"vrf\": \"default\"", "\"vrf\": \"green\"").replace("5,", "10,");
     let error = refused(&taken, "vrfs vrf red to green");

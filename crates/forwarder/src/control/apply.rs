@@ -197,7 +197,9 @@ impl Forwarder {
         generation: u64,
         mut change: DesiredChange,
     ) -> Result<v1::Applied, ChangeError> {
-        if let Some(held) = self.desired() {
+        let is_next = generation == self.generation;
+        let may_be_fixed = is_next && (change.workers.is_some() || change.limits.is_some());
+        if let Some(held) = self.desired().filter(|_| may_be_fixed) {
             let workers = change.workers.as_ref().unwrap_or(&held.workers);
             let limits = self.limits.with(change.limits.as_ref().unwrap_or(&held.limits));
             self.check_fixed(workers, limits).map_err(ChangeError::Refused)?;

@@ -134,7 +134,7 @@ impl ForwarderState {
                 self.discard_changed_bfd_down(*slot, prefix, route.as_deref());
                 let is_stale = route.is_none()
                     && self.vrfs.route(*slot, prefix).is_some()
-                    && !self.is_virtual_route(*slot, prefix);
+                    && !self.restore_virtual_route(*slot, *prefix);
                 if is_stale {
                     self.remove_route(*slot, *prefix);
                     removed += 1;

@@ -104,11 +104,8 @@ impl Service {
                     Ok(page.unwrap_or_else(|| (Vec::new(), None)))
                 }
             });
-            let rows = match answer.await {
-                Ok((rows, rest)) => {
-                    next = rest;
-                    rows
-                }
+            let (rows, rest) = match answer.await {
+                Ok(page) => page,
                 Err(status) => {
                     // The client may be gone.
                     let _ = sender.send(Err(status)).await;
@@ -120,6 +117,7 @@ impl Service {
                     return;
                 }
             }
+            next = rest;
         }
     }
 

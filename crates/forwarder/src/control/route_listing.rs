@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
 
-use super::desired::{Action, Path, Prefix, Route, address, bits, network};
+use super::desired::{Action, FIRST_PREFIX, Path, Prefix, Route, address, bits, network};
 use super::forwarder_state::ForwarderState;
 use super::listing::octets;
 use super::vrfs::{Slot, VrfState};
@@ -30,7 +30,7 @@ const BFD_DOWN: &str = "gateway BFD-down";
 
 /// The first and last position of a table, over prefixes of any length.
 const WHOLE: (Prefix, Prefix) =
-    ((IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), (IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)), u8::MAX));
+    (FIRST_PREFIX, (IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)), u8::MAX));
 
 impl Listing {
     /// A listing by family (4, 6, or 0 for both), prefix or longest match of an address, of one VRF or all.

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use proptest::prelude::*;
+use stoa_api::audit::Kind;
 use stoa_api::v1;
 use stoa_forwarder::bfd::session::Config;
 use stoa_forwarder::control::desired::{DesiredChange, DesiredState, Rule, RuleAction};
@@ -255,6 +256,10 @@ fn run(plans: &[Plan]) -> Result<(), TestCaseError> {
         let changed = change_to(&mut forwarder, state.clone());
         prop_assert!(changed.is_ok(), "{changed:?}");
         prop_assert_eq!(forwarder.desired(), Some(&state));
+        // Each route of the tables is desired, or follows from what is.
+        let held = forwarder.audit_desired(&[]).sum(Kind::StaticRoutes).entries;
+        let routes: usize = state.all_routes().map(|(_, routes)| routes.len()).sum();
+        prop_assert_eq!(held, routes as u64);
         let mut other = fresh();
         other.apply(state).unwrap();
         let (here, expected) = (picture(&mut forwarder), picture(&mut other));

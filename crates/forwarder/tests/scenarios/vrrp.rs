@@ -3,8 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use stoa_api::audit::Kind;
 use stoa_forwarder::control::desired::VirtualRouter;
 use stoa_forwarder::kernel::Kernel;
+use stoa_forwarder::shared::SpecialNextHop;
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::vrrp::{self, Fields, Version};
@@ -261,6 +263,28 @@ fn accept_mode_controls_local_delivery() {
             }
         }
     }
+}
+
+/// A static route to the virtual address takes its place, and gives it back.
+#[test]
+fn the_route_to_a_virtual_address_returns_after_a_static_one() {
+    let mut lab = active(100, true);
+    let pings = |lab: &mut Lab| {
+        lab.forget();
+        lab.send("west", [packet_from(1, &ping4(host4(1), virtual4(), b"here"))]);
+        lab.parsed("west").iter().filter(|it| it.icmp == Some((0, 0))).count()
+    };
+    let unexpected = |lab: &Lab| {
+        let held = lab.forwarder.audit_desired(&[]).sum(Kind::StaticRoutes).entries;
+        let routes = lab.forwarder.desired().unwrap().all_routes();
+        held - routes.map(|(_, routes)| routes.len() as u64).sum::<u64>()
+    };
+    assert_eq!((pings(&mut lab), unexpected(&lab)), (1, 0));
+    let special = SpecialNextHop::Blackhole;
+    lab.apply(&setup(100, true).special_route(virtual4().into(), 32, special)).unwrap();
+    assert_eq!((pings(&mut lab), unexpected(&lab)), (0, 0));
+    lab.apply(&setup(100, true)).unwrap();
+    assert_eq!((pings(&mut lab), unexpected(&lab)), (1, 0));
 }
 
 #[test]

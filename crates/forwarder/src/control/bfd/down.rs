@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use stoa_api::v1;
 
-use crate::control::desired::{Action, Prefix, Route};
+use crate::control::desired::{Action, FIRST_PREFIX, Prefix, Route};
 use crate::control::fib::PathKey;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
@@ -71,6 +71,14 @@ impl ForwarderState {
         count
     }
 
+    /// Withdraws a route as if its gateways were down.
+    #[cfg(test)]
+    pub(in crate::control) fn withdraw(&mut self, slot: Slot, prefix: Prefix) {
+        let route = self.vrfs.route(slot, &prefix).expect("a route").route.clone();
+        self.remove_route(slot, prefix);
+        self.capabilities.bfd.withdrawn.insert((slot, prefix), route);
+    }
+
     fn reinstall_bfd_up(&mut self) -> usize {
         let is_usable = |((_, prefix), route): &(&(Slot, Prefix), &Route)| match &route.action {
             Action::Paths(paths) => !self.is_bfd_down(&self.keys_of(paths, prefix.0.is_ipv4())),
@@ -99,22 +107,18 @@ impl ForwarderState {
         &self,
         slot: Slot,
     ) -> impl Iterator<Item = (&Prefix, &Route)> {
-        let all = self.capabilities.bfd.withdrawn.iter();
-        all.filter(move |((at, _), _)| *at == slot).map(|((_, prefix), route)| (prefix, route))
+        self.withdrawn_from(slot, FIRST_PREFIX)
     }
 
-    /// The same from a prefix on, up to another one, which is left out; `None`: to the end.
-    pub(in crate::control) fn withdrawn_within(
+    /// The same from a prefix on.
+    pub(in crate::control) fn withdrawn_from(
         &self,
         slot: Slot,
         from: Prefix,
-        until: Option<Prefix>,
     ) -> impl Iterator<Item = (&Prefix, &Route)> {
         let all = self.capabilities.bfd.withdrawn.range((slot, from)..);
-        let within = all.take_while(move |((at, prefix), _)| {
-            *at == slot && until.is_none_or(|until| *prefix < until)
-        });
-        within.map(|((_, prefix), route)| (prefix, route))
+        let of_vrf = all.take_while(move |((at, _), _)| *at == slot);
+        of_vrf.map(|((_, prefix), route)| (prefix, route))
     }
 
     /// A desired route that BFD has withdrawn.

@@ -43,6 +43,9 @@ use crate::shared::SpecialNextHop;
 /// A prefix: address without host bits, and length.
 pub type Prefix = (IpAddr, u8);
 
+/// The first prefix of a table with both families.
+pub(super) const FIRST_PREFIX: Prefix = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// The configuration of the workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workers {

@@ -16,7 +16,7 @@ use stoa_api::v1;
 
 use super::apply::{ChangeError, Forwarder};
 use super::capability::CAPABILITIES;
-use super::desired::{DesiredChange, DesiredState, Prefix, message};
+use super::desired::{DesiredChange, DesiredState, FIRST_PREFIX, Prefix, message};
 use super::forwarder_state::ForwarderState;
 use super::vrfs::{DEFAULT, Slot};
 
@@ -139,7 +139,7 @@ impl ForwarderState {
             CAPABILITIES.iter().for_each(|capability| (capability.entries_of)(self, index, tally));
         }
         match end == self.interface_indexes().end {
-            true => Next::Route(DEFAULT, table::FIRST),
+            true => Next::Route(DEFAULT, FIRST_PREFIX),
             false => Next::Interface(end),
         }
     }

@@ -3,8 +3,7 @@
 
 use std::ops::Bound;
 
-use super::table::FIRST;
-use crate::control::desired::Prefix;
+use crate::control::desired::{FIRST_PREFIX, Prefix};
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 
@@ -24,7 +23,7 @@ impl ForwarderState {
 
     /// Removes the entries of a table that no route, neighbour or route source wants.
     fn remove_unexpected(&mut self, slot: Slot) {
-        let mut from = Some(FIRST);
+        let mut from = Some(FIRST_PREFIX);
         while let Some(begin) = from.take() {
             let (mut unexpected, mut visited) = (Vec::new(), 0);
             for (prefix, hop) in self.fib.routes_from(slot, begin) {

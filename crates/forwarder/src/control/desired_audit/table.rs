@@ -1,17 +1,16 @@
 //! The routes of the forwarding tables, each with its reason to be there: a desired route, one that follows from the
-//! configuration, a neighbour, or a learned route. A prefix without a reason is an entry of the audit, too, so that
-//! the two sides differ.
+//! configuration, a neighbour, or a learned route. A prefix without a reason, and one that follows from the configuration
+//! and is lost, is an entry of the audit, too, so that the two sides differ.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr};
 
 use stoa_api::{audit, v1};
 use stoa_tables::next_hop::NextHop;
 
 use super::Next;
 use crate::control::apply_routes::desired_route;
-use crate::control::desired::{Action, DesiredState, Prefix, bits};
+use crate::control::desired::{Action, DesiredState, FIRST_PREFIX, Prefix, bits};
 use crate::control::forwarder_state::{ForwarderState, Installed};
 use crate::control::listing::octets;
 use crate::control::route_listing::route_message;
@@ -22,9 +21,6 @@ use crate::shared::SpecialNextHop;
 const SLICE: usize = 16_384;
 /// Work for a route that is not learned: it is looked up by prefix, and its message is digested.
 const OTHER_ROUTE: usize = 16;
-
-/// The first prefix of a table.
-pub(super) const FIRST: Prefix = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Why a table has an entry.
 enum Reason {
@@ -48,10 +44,18 @@ impl ForwarderState {
         let Some((slot, vrf)) = self.vrfs.iter().find(|(slot, _)| *slot >= from_slot) else {
             return Next::End;
         };
-        let from = if slot == from_slot { from } else { FIRST };
-        let (mut left, mut next) = (SLICE, None);
+        let from = if slot == from_slot { from } else { FIRST_PREFIX };
+        // The table may lack withdrawn and lost routes, which bound the slice as well.
+        let most = SLICE / OTHER_ROUTE;
+        let withdrawn = self.withdrawn_from(slot, from).nth(most).map(|(prefix, _)| *prefix);
+        let running = vrf.routes.range(from..).nth(most).map(|(prefix, _)| *prefix);
+        let until = withdrawn.into_iter().chain(running).min();
+        let (mut left, mut next) = (SLICE, until);
         let mut virtual_routes = None;
         for (prefix, hop) in self.fib.routes_from(slot, from) {
+            if until.is_some_and(|until| prefix >= until) {
+                break;
+            }
             if left == 0 {
                 next = Some(prefix);
                 break;
@@ -62,7 +66,8 @@ impl ForwarderState {
             }
             left = left.saturating_sub(OTHER_ROUTE);
             let is_virtual = |prefix: &Prefix| {
-                let all = virtual_routes.get_or_insert_with(|| self.virtual_routes(slot));
+                let all: &mut HashSet<Prefix> = virtual_routes
+                    .get_or_insert_with(|| self.virtual_routes(slot).copied().collect());
                 all.contains(prefix)
             };
             match self.reason(desired, (slot, vrf), (&prefix, hop), is_virtual) {
@@ -71,17 +76,25 @@ impl ForwarderState {
                 Reason::None => audit::static_route(tally, unexpected(&vrf.name, &prefix)),
             }
         }
+        let is_within = |prefix: &Prefix| next.is_none_or(|next| *prefix < next);
         // In the same slice: a route that BFD withdraws or reinstalls is counted once.
-        for (prefix, route) in self.withdrawn_within(slot, from, next) {
-            let routes = desired.routes_of(&vrf.name);
-            if routes.is_some_and(|routes| routes.contains_key(prefix))
-                && !vrf.routes.contains_key(prefix)
+        for (prefix, route) in self.withdrawn_from(slot, from).take_while(|it| is_within(it.0)) {
+            if !vrf.routes.contains_key(prefix)
                 && let Some(route) = route_message(&vrf.name, prefix, route)
             {
                 audit::static_route(tally, route);
             }
         }
-        next.map_or(Next::Route(slot + 1, FIRST), |prefix| Next::Route(slot, prefix))
+        // A desired route that the table lacks is missed by its entry; one that follows from the configuration has none.
+        for (prefix, _) in vrf.routes.range(from..).take_while(|it| is_within(it.0)) {
+            let hop = self.fib.get(slot, *prefix);
+            let is_lost = hop.is_none_or(|hop| self.capabilities.learned.has(hop));
+            let is_desired = |route| matches!(route, Some(Cow::Borrowed(_)));
+            if is_lost && !is_desired(desired_route(desired, &vrf.name, prefix)) {
+                audit::static_route(tally, unexpected(&vrf.name, prefix));
+            }
+        }
+        next.map_or(Next::Route(slot + 1, FIRST_PREFIX), |prefix| Next::Route(slot, prefix))
     }
 
     /// Why the table has this entry, which is not of a learned route.
@@ -135,15 +148,9 @@ impl ForwarderState {
         let entry = cache.get(&(adjacency.interface, prefix.0));
         entry.is_some_and(|entry| entry.next_hop == hop && entry.routed_in.contains(&slot))
     }
-
-    /// The routes of a VRF that virtual routers have added.
-    fn virtual_routes(&self, slot: Slot) -> HashSet<Prefix> {
-        let all = self.all_virtual_routes().filter(|(at, _)| *at == slot);
-        all.map(|(_, prefix)| *prefix).collect()
-    }
 }
 
-/// The entry of a prefix that nothing wants, or that leads elsewhere than it should.
+/// The entry of a prefix that nothing wants, that is lost, or that leads elsewhere than it should.
 fn unexpected(vrf: &str, (address, length): &Prefix) -> v1::Route {
     let prefix = v1::Prefix { address: octets(*address), length: (*length).into() };
     v1::Route { prefix: Some(prefix), vrf: vrf.to_owned(), ..v1::Route::default() }

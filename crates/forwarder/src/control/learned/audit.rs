@@ -100,7 +100,7 @@ impl ForwarderState {
         })
     }
 
-    /// Runs the next slice of an audit; true at its end.
+    /// Runs the next slice of an audit; true at its end, where it corrects the numbers of prefixes of next hops.
     pub fn audit_more(&mut self, audit: &mut Audit) -> bool {
         if audit.changes != self.capabilities.learned.changes {
             audit.is_changing = true;
@@ -165,8 +165,14 @@ impl ForwarderState {
             );
             *counted = *users;
         }
+        let is_wrong = !wrong.is_empty();
         let touched: Vec<u32> = wrong.into_iter().map(|(next_hop, _)| next_hop).collect();
         self.settle_vrf_hops(&touched);
+        if is_wrong {
+            // Whether a neighbour gets a host route depends on the routes over its link.
+            self.capabilities.neighbors.touch_all();
+            self.review_touched_host_routes();
+        }
     }
 
     fn caller_id(&self, next_hop: u32) -> u32 {

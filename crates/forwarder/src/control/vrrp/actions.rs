@@ -12,10 +12,11 @@ use stoa_wire::{ipv4, ipv6, protocol};
 use super::state_machine::{State, VrrpAction};
 use super::{Key, Router};
 use crate::addresses::{VirtualAddresses, scope};
-use crate::control::desired::{Action, Route};
+use crate::control::desired::{Action, Prefix, Route};
 use crate::control::fib::host;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::listing::unix_s;
+use crate::control::vrfs::Slot;
 use crate::ethernet::interface_flags::VIRTUAL;
 use crate::ethernet::mac_word;
 use crate::neighbor::messages::Link;
@@ -121,24 +122,30 @@ impl ForwarderState {
         self.fib.settle();
     }
 
-    /// The routes that virtual routers have added.
-    pub(in crate::control) fn all_virtual_routes(
-        &self,
-    ) -> impl Iterator<Item = &(crate::control::vrfs::Slot, crate::control::desired::Prefix)> {
+    /// The prefixes of a VRF that lead here because of an active virtual router.
+    pub(in crate::control) fn virtual_routes(&self, slot: Slot) -> impl Iterator<Item = &Prefix> {
+        let of_vrf = self.added_routes().filter(move |(at, _)| *at == slot);
+        let is_running = move |prefix: &&Prefix| {
+            self.vrfs.route(slot, prefix).is_some_and(|it| it.route == route())
+        };
+        of_vrf.map(|(_, prefix)| prefix).filter(is_running)
+    }
+
+    fn added_routes(&self) -> impl Iterator<Item = &(Slot, Prefix)> {
         self.capabilities.vrrp.routers.values().flat_map(|router| &router.routes)
     }
 
-    /// Whether a virtual router added this route, which is not in the desired state.
-    pub(in crate::control) fn is_virtual_route(
-        &self,
-        slot: crate::control::vrfs::Slot,
-        prefix: &crate::control::desired::Prefix,
-    ) -> bool {
-        self.capabilities
-            .vrrp
-            .routers
-            .values()
-            .any(|router| router.routes.contains(&(slot, *prefix)))
+    /// Whether a virtual router has added a route to this prefix. A desired route that has replaced it is not desired
+    /// any more: the route is set again.
+    pub(in crate::control) fn restore_virtual_route(&mut self, slot: Slot, prefix: Prefix) -> bool {
+        if !self.added_routes().any(|it| *it == (slot, prefix)) {
+            return false;
+        }
+        let is_replaced = self.vrfs.route(slot, &prefix).is_some_and(|it| it.route != route());
+        if is_replaced && let Err(full) = self.set_route(slot, prefix, &route()) {
+            tracing::error!(%full, ?prefix, "cannot add the route of a virtual router's address");
+        }
+        true
     }
 
     /// Publishes our virtual addresses to the workers, and announces them on the link.

@@ -90,14 +90,17 @@ fn an_entry_that_only_the_table_lacks_or_has_otherwise_is_set_again() {
     let red = state.vrfs.slot_of("red").unwrap();
     let [elsewhere, lost, neighbor] =
         [(0, at("172.16.0.0", 16)), (red, at("172.18.0.0", 16)), (0, at("10.0.0.2", 32))];
-    let places = [elsewhere, lost, neighbor];
+    let broadcast = (0, at("10.1.0.0", 32));
+    let places = [elsewhere, lost, neighbor, broadcast];
     let before = places.map(|(slot, prefix)| state.fib.get(slot, prefix).unwrap());
     let local = state.fib.special(SpecialNextHop::Local);
     state.fib.insert(0, elsewhere.1, local).unwrap();
     state.fib.remove(red, lost.1);
+    state.fib.remove(0, broadcast.1);
     state.fib.insert(0, neighbor.1, local).unwrap();
     let found = different(&forwarder, &desired);
-    assert_eq!(found, ["10.0.0.2/32", "172.16.0.0/16", "172.18.0.0/16 of VRF red"]);
+    let expected = ["10.0.0.2/32", "10.1.0.0/32", "172.16.0.0/16", "172.18.0.0/16 of VRF red"];
+    assert_eq!(found, expected);
     repair(&mut forwarder);
     assert_eq!(different(&forwarder, &desired), Vec::<String>::new());
     let state = forwarder.state().unwrap();
@@ -112,12 +115,12 @@ fn a_running_route_that_is_not_desired_is_found_and_removed() {
         protocol: v1::Protocol::Static.into(),
         action: crate::control::desired::Action::Special(SpecialNextHop::Blackhole),
     };
-    let stranger = host("192.0.2.99".parse::<IpAddr>().unwrap());
-    forwarder.state().unwrap().set_route(0, stranger, &other).unwrap();
+    let unwanted = host("192.0.2.99".parse::<IpAddr>().unwrap());
+    forwarder.state().unwrap().set_route(0, unwanted, &other).unwrap();
     assert_eq!(different(&forwarder, &desired), ["192.0.2.99/32"]);
     repair(&mut forwarder);
     assert_eq!(different(&forwarder, &desired), Vec::<String>::new());
-    assert_eq!(forwarder.state().unwrap().fib.get(0, stranger), None);
+    assert_eq!(forwarder.state().unwrap().fib.get(0, unwanted), None);
 }
 
 #[test]
@@ -138,4 +141,30 @@ fn a_repair_of_many_routes_pauses_between_slices() {
     let pauses = pauses.lock().unwrap();
     assert!(pauses.iter().all(|items| *items <= 512), "{pauses:?}");
     assert!(pauses.iter().sum::<u32>() >= 4_000, "{pauses:?}");
+}
+
+#[test]
+fn withdrawn_routes_are_audited_in_slices() {
+    let (mut desired, _) = begin();
+    let place = |number: u32| (0x1600_0000 + (number << 8)).to_be_bytes();
+    let route = |number| v1::Route {
+        prefix: Some(prefix(&place(number), 24)),
+        action: Some(Action::Special(v1::Special::Blackhole.into())),
+        ..v1::Route::default()
+    };
+    desired.routes.extend((0..3_000).map(route));
+    let mut forwarder = forwarder(&desired);
+    for number in 0..3_000 {
+        forwarder.state().unwrap().withdraw(0, (place(number).into(), 24));
+    }
+    let (mut audit, mut slices) = (DesiredAudit::listing(&[]), 1);
+    while !forwarder.audit_desired_step(&mut audit) {
+        slices += 1;
+    }
+    assert!(slices >= 4, "{slices} slices");
+    assert_eq!(differences(&forwarder, &desired), []);
+    // One that is not desired would come back with its gateway.
+    let kept = desired.routes.len() - 1;
+    desired.routes.truncate(kept);
+    assert_eq!(different(&forwarder, &desired), ["22.11.183.0/24"]);
 }
