@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_yang::error::{ValidationError, ValidationErrors, counted as counted_errors, one};
 use yang5::data::{DataFormat, DataTree};
 
 use crate::capability::list;
 use crate::config::addresses::Addressing;
+use crate::config::data_path::predicate;
 use crate::config::management::Management;
 use crate::config::route_sources::RouteSourceConfig;
 use crate::config::routes::{FloatingStaticRoutes, Key};
@@ -26,7 +26,7 @@ use crate::config::{self, host_bits};
 pub use crate::configuration_text::ConfigurationText;
 use crate::linux::peer::unknown_users;
 use crate::rib::{self, RouteAnnotation, Routes};
-use crate::warning::{Warning, interface_node, predicate};
+use crate::warning::{Warning, interface_node};
 pub(crate) use part::{Bulk, ChangedInterfaces, ChangedPart, Origin};
 
 /// Largest configuration file, in bytes.
@@ -219,7 +219,8 @@ impl Configuration {
             let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
             let how = if annotation.is_inactive { "inactive" } else { "partly active" };
             let text = format!("route {prefix}{vrf} is {how}: {}", annotation.reasons.join("; "));
-            Warning { text, nodes: vec![route_node(prefix)] }
+            // The reasons tell about routes of other instances, and about VRFs.
+            Warning { text, nodes: vec![PROTOCOL.to_owned()] }
         };
         let unknown = self.route_sources.iter().flat_map(|it| unknown_users(it).into_iter().map(|user| {
             let name = &it.source.name;
@@ -227,7 +228,8 @@ impl Configuration {
                 "route source {name}: this machine has no user \"{user}\" (peer-user), so no daemon of that name can connect: \
                  create the user, or correct the name"
             );
-            Warning { text, nodes: vec![format!("{PROTOCOL}{}", predicate("name", name))] }
+            let node = format!("{PROTOCOL}{}/stoa-routing:route-source/peer-user", predicate("name", name));
+            Warning { text, nodes: vec![node] }
         }));
         let found = annotated.map(line).chain(unused).chain(unknown);
         found.chain(self.overlaps()).collect()
@@ -238,13 +240,14 @@ impl Configuration {
         let all = self.addressing.tables().flat_map(|(vrf, table)| {
             let within = if vrf.is_empty() { String::new() } else { format!(" in VRF {vrf}") };
             table.overlaps().map(move |(net, interface, larger, other)| {
-                let part = if net.addr().is_ipv4() { "ietf-ip:ipv4" } else { "ietf-ip:ipv6" };
+                let family = if net.addr().is_ipv4() { "ietf-ip:ipv4" } else { "ietf-ip:ipv6" };
+                let parts = if vrf.is_empty() { vec![family] } else { vec![family, "stoa-vrf:vrf"] };
                 let text = format!(
                     "interface {interface}: its subnet {net} is part of {larger} of interface {other}{within}: packets \
                      to {net} leave by {interface}"
                 );
-                let mut warning = Warning::of_interface(interface, &[part], text);
-                warning.nodes.push(interface_node(other, part));
+                let mut warning = Warning::of_interface(interface, &parts, text);
+                warning.nodes.extend(parts.iter().map(|part| interface_node(other, part)));
                 warning
             })
         });
@@ -275,13 +278,6 @@ impl Configuration {
             counted(workers as usize, "worker"),
         )
     }
-}
-
-/// The path of a static route, in any VRF.
-fn route_node(prefix: &IpNet) -> String {
-    let family = if prefix.addr().is_ipv4() { "ipv4" } else { "ipv6" };
-    let key = predicate("destination-prefix", &prefix.to_string());
-    format!("{PROTOCOL}/static-routes/ietf-{family}-unicast-routing:{family}/route{key}")
 }
 
 fn counted(number: usize, what: &str) -> String {

@@ -58,7 +58,7 @@ fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
         let path = format!("{}/stoa-interfaces:cross-connect", interface_path(name));
         if name == across {
             let cause = format!("\"{name}\" is cross-connected to itself");
-            errors.add_about(&path, cause, "Use another interface.", &[&name]);
+            errors.add(&path, cause, "Use another interface.");
             continue;
         }
         for end in [name, across] {

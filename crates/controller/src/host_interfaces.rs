@@ -11,12 +11,9 @@ use crate::capability::{
     Capability, Facts, InterfaceChange, Others, Settings, Translated, interface_path,
 };
 use crate::config::model::{Interface, KernelDevice};
-use crate::config::ports::is_device_name;
+use crate::config::ports::{DEVICE_NAME_LIMIT, is_device_name};
 use crate::json::{list, object, text};
 use crate::kernel_configuration::InterfaceSettings;
-
-/// Maximum length of a device name, bytes (IFNAMSIZ without NUL).
-const DEVICE_LIMIT: usize = 15;
 
 /// The capability.
 pub(crate) struct HostInterfaces;
@@ -131,7 +128,7 @@ fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
                 &place,
                 format!("\"{name}\" is not a valid device name in Linux"),
                 format!(
-                    "Set device: 1 to {DEVICE_LIMIT} letters, digits and _ . + @ -, of which the first is a letter, \
+                    "Set device: 1 to {DEVICE_NAME_LIMIT} letters, digits and _ . + @ -, of which the first is a letter, \
                      a digit or _."
                 ),
             );

@@ -82,7 +82,7 @@ fn kernel_tables(vrfs: &Vrfs, errors: &mut ValidationErrors) -> Vec<(String, u32
                 format!("/stoa-vrf:vrfs/vrf[name='{name}']/stoa-policy:kernel-table"),
                 format!("table {table} is already that of \"{other}\""),
                 "Set a different table for each VRF.",
-                &[&table, &other],
+                &[&other],
             );
         }
     }

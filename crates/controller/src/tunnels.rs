@@ -4,7 +4,6 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use serde_json::{Value, json};
 use stoa_api::text::{ip, ip_text};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
@@ -14,10 +13,6 @@ use crate::capability::{
 };
 use crate::config::model::Interface;
 use crate::config::others::{families, tunnel_of};
-
-/// The type of an interface (RFC 7224), and the driver of its port in the state.
-const TYPE: &str = "iana-if-type:tunnel";
-const DRIVER: &str = "tunnel";
 
 /// The capability.
 pub(crate) struct Tunnels;
@@ -56,11 +51,6 @@ impl Capability for Tunnels {
             (&it.local, &it.remote, it.encapsulation)
                 == (&new.local, &new.remote, new.encapsulation)
         })
-    }
-
-    /// The type of an interface whose port is a tunnel.
-    fn interface_state(&self, state: &v1::InterfaceState) -> Option<(&'static str, Value)> {
-        (state.parent.is_empty() && state.driver == DRIVER).then(|| ("type", json!(TYPE)))
     }
 }
 
@@ -188,17 +178,5 @@ mod tests {
             Tunnels.is_independent(&others, &change(None))
         };
         assert!(!keeps("red", 1) && keeps("red", 2) && keeps("", 1));
-    }
-
-    #[test]
-    fn a_tunnel_has_its_type() {
-        let state = |parent: &str, driver: &str| v1::InterfaceState {
-            parent: parent.into(),
-            driver: driver.into(),
-            ..Default::default()
-        };
-        let type_of = |parent, driver| Tunnels.interface_state(&state(parent, driver));
-        assert_eq!(type_of("", "tunnel"), Some(("type", json!("iana-if-type:tunnel"))));
-        assert_eq!((type_of("", "null"), type_of("a", "")), (None, None));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::config::interface_path;
+
 /// A problem that does not prevent a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
@@ -27,33 +29,11 @@ impl Warning {
 
 /// The path of a part of an interface.
 pub(crate) fn interface_node(name: &str, part: &str) -> String {
-    format!("/ietf-interfaces:interfaces/interface{}/{part}", predicate("name", name))
-}
-
-/// The predicate of a key; none for a value that no path can have.
-pub(crate) fn predicate(key: &str, value: &str) -> String {
-    match (value.contains('\''), value.contains('"')) {
-        (false, _) => format!("[{key}='{value}']"),
-        (true, false) => format!("[{key}=\"{value}\"]"),
-        (true, true) => String::new(),
-    }
+    format!("{}/{part}", interface_path(name))
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nodes_of_a_warning_are_paths() {
-        let warning = Warning::of_interface("it's", &["ietf-ip:ipv4"], "wrong".into());
-        let node = "/ietf-interfaces:interfaces/interface[name=\"it's\"]/ietf-ip:ipv4";
-        assert_eq!((warning.nodes, warning.text.as_str()), (vec![node.to_owned()], "wrong"));
-        assert_eq!(predicate("name", "'\""), "");
     }
 }

@@ -70,7 +70,8 @@ impl ValidationErrors {
         } else if is_full {
             self.more += 1;
         } else {
-            let names = names.iter().map(|name| name.to_string()).collect();
+            let names = names.iter().map(|name| name.to_string());
+            let names = names.filter(|name| !name.is_empty()).collect();
             self.list.push(Counted { cause, fix, names, paths: vec![(position, path)], count: 1 });
         }
     }

@@ -6,7 +6,7 @@
 //! nothing here imports a module of the controller outside this folder, but `prefix` (`tests/guards`).
 
 pub mod addresses;
-mod data_path;
+pub(crate) mod data_path;
 pub mod host_addresses;
 pub mod host_bits;
 mod interfaces;

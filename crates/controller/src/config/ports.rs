@@ -12,7 +12,7 @@ use crate::config::mac;
 use crate::config::model::{AfXdp, Generator, KernelDevice, Memif, Port, Role};
 
 /// Longest name of a network device of Linux, in bytes.
-const DEVICE_NAME_LIMIT: usize = 15;
+pub(crate) const DEVICE_NAME_LIMIT: usize = 15;
 
 /// An output that discards packets, for any number of ports.
 const NULL_DEVICE: &str = "/dev/null";

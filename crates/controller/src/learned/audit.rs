@@ -152,6 +152,8 @@ impl Learned {
 
     async fn audit_table(&self, vrf: &VrfName, family: u32) -> AuditedTable {
         let mut table = AuditedTable { vrf: vrf.to_string(), family, ..AuditedTable::default() };
+        // Of all attempts: what one has repaired, the next does not find again.
+        let mut different = Different::default();
         for _ in 0..MAX_ATTEMPTS {
             // Before the resync is complete, stale routes of the previous controller are neither desired nor
             // to be removed.
@@ -161,14 +163,13 @@ impl Learned {
             if let Some((here, there)) = self.compare(vrf, family).await {
                 (table.desired, table.held) = (here.sums.rows, there.rows);
                 table.is_compared = true;
-                let mut different = Different::default();
                 for slices in here.sums.differing(&there).chunks(SLICES_AT_ONCE) {
                     match self.fix(vrf, family, slices).await {
                         Some(more) => different.add(more),
                         None => table.is_compared = false,
                     }
                 }
-                (table.different, table.named) = (different.routes, different.named);
+                (table.different, table.named) = (different.routes, different.named.clone());
                 if table.is_compared {
                     return table;
                 }

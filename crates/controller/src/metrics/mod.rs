@@ -87,7 +87,6 @@ impl Collector for Scrape {
             families::accounting(&mut page, &operational.conservation)?;
             let facts = Facts {
                 interfaces: &operational.interfaces,
-                kernel_configuration: Some(&operational.kernel_configuration),
                 punts: Some(&operational.punts),
                 rules: Some(&operational.rules),
                 drops: Some(&operational.drops),

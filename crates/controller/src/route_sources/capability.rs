@@ -11,7 +11,7 @@ use stoa_yang::error::ValidationErrors;
 use super::state::RouteSourceStatistics as Statistics;
 use crate::capability::{Capability, Facts, Page, Settings, Translated};
 use crate::config::model::Protocol;
-use crate::config::route_sources::{Kind, RouteSourceConfig, Source};
+use crate::config::route_sources::{Kind, MODULE, RouteSourceConfig, Source};
 use crate::json::{number, object, text};
 use crate::learned::{RouteSourceSummary as Summary, Session};
 use crate::metrics::page::{float, one};
@@ -117,7 +117,7 @@ fn parse(
         "netlink" => {
             Kind::Netlink { table: config.kernel_table?, receive_buffer: config.receive_buffer? }
         }
-        _ => {
+        "bgp" => {
             let Some(asn) = config.asn.filter(|asn| *asn != 0) else {
                 errors.add(
                     format!("{path}/stoa-routing:route-source/as"),
@@ -135,6 +135,7 @@ fn parse(
                 multipath: config.multipath?,
             }
         }
+        _ => return None,
     };
     let source = Source {
         name: protocol.name.clone(),
@@ -266,10 +267,7 @@ fn session(kind: &str, name: &str, statistics: &Statistics, learned: Option<&Sum
 /// The sessions with daemons: type, name, statistics.
 fn session_metrics(page: &mut Page<'_>, all: &[(&'static str, String, Statistics)]) -> fmt::Result {
     let labels = |kind: &'static str, name: &str| {
-        [
-            ("route_source", name.to_owned()),
-            ("type", kind.trim_start_matches("stoa-routing:").to_owned()),
-        ]
+        [("route_source", name.to_owned()), ("type", kind.trim_start_matches(MODULE).to_owned())]
     };
     let help = "Whether the route source has a session with a daemon";
     let up = all.iter().map(|(kind, name, it)| (labels(kind, name), one(it.since_unix_s > 0)));

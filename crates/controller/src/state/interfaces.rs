@@ -52,9 +52,10 @@ struct Related<'a> {
 }
 
 fn interface(state: &v1::InterfaceState, related: &Related<'_>) -> Value {
-    let kind = match state.parent.is_empty() {
-        false => "iana-if-type:l2vlan",
-        true => "iana-if-type:ethernetCsmacd",
+    let kind = match (state.parent.is_empty(), state.driver.as_str()) {
+        (false, _) => "iana-if-type:l2vlan",
+        (true, "tunnel") => "iana-if-type:tunnel",
+        (true, _) => "iana-if-type:ethernetCsmacd",
     };
     let status = match (state.up, related.is_parent_down) {
         (true, _) => "up",

@@ -382,17 +382,17 @@ fn a_path_selects_only_its_sections() {
 /// The entry of one interface has its related state.
 #[test]
 fn one_interface_is_listed_alone() {
-    let operational = sample();
+    let mut operational = sample();
     let mut request = StateRequest::at("/ietf-interfaces:interfaces/interface[name='wan.5']");
     let rendered = render(&operational, &request);
     let list = rendered["ietf-interfaces:interfaces"]["interface"].as_array().unwrap();
     assert_eq!((list.len(), &list[0]["lower-layer-if"][0]), (1, &Value::from("wan")));
+    operational.interfaces[0].driver = "tunnel".into();
+    let wan = "/ietf-interfaces:interfaces/interface[name='wan']";
+    let rendered = render(&operational, &StateRequest::at(wan));
+    let kind = &rendered["ietf-interfaces:interfaces"]["interface"][0]["type"];
+    assert_eq!(*kind, "iana-if-type:tunnel");
     request.interface = Some("nobody".into());
-    assert!(
-        tree(&operational, &request)
-            .unwrap()
-            .find_path("/ietf-interfaces:interfaces/interface[name='wan']")
-            .is_err()
-    );
+    assert!(tree(&operational, &request).unwrap().find_path(wan).is_err());
     assert!(tree(&OperationalState::default(), &everything()).is_ok(), "nothing runs yet");
 }

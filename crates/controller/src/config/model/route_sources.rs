@@ -9,7 +9,7 @@ use super::Protocol;
 use crate::config::vrf_name::VrfName;
 
 /// The module of the route sources' protocol types.
-const MODULE: &str = "stoa-routing:";
+pub(crate) const MODULE: &str = "stoa-routing:";
 
 /// The settings of a route source depend on its type.
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,6 @@
 //! Parts and the whole: a configuration that is made of a part equals the whole, validated and translated.
 
+mod edits;
 mod hidden;
 
 use std::collections::BTreeSet;
@@ -10,6 +11,8 @@ use stoa_api::v1;
 use super::super::bulk::{self, Core};
 use super::super::difference::between;
 use super::super::edit::{self, Edit};
+use edits::*;
+
 use super::*;
 use crate::configuration::{Bulk, ChangedPart, Configuration};
 
@@ -69,172 +72,6 @@ const TEXT: &str = r#"{
     {"type": "stoa-routing:fpm", "name": "frr", "stoa-routing:route-source": {"netns": "space"}},
     {"type": "stoa-routing:bgp", "name": "bird", "stoa-routing:route-source":
       {"as": 65000, "router-id": "192.0.2.1"}}]}}}"#;
-
-fn interface(name: &str) -> String {
-    format!("/ietf-interfaces:interfaces/interface[name='{name}']")
-}
-
-fn instance(name: &str) -> String {
-    let all = "/ietf-routing:routing/control-plane-protocols/control-plane-protocol";
-    format!("{all}[type='ietf-routing:static'][name='{name}']")
-}
-
-fn route(name: &str, prefix: &str) -> String {
-    let family = if prefix.contains(':') { "6" } else { "4" };
-    let routes = format!("static-routes/ietf-ipv{family}-unicast-routing:ipv{family}/route");
-    format!("{}/{routes}[destination-prefix='{prefix}']", instance(name))
-}
-
-fn set(path: String, value: &str) -> Edit {
-    Edit::Set { path, value: (!value.is_empty()).then(|| value.to_owned()) }
-}
-
-fn gateway(name: &str, prefix: &str, gateway: &str) -> Edit {
-    set(format!("{}/next-hop/next-hop-address", route(name, prefix)), gateway)
-}
-
-fn length(name: &str, address: &str, length: &str) -> Edit {
-    let family = if address.contains(':') { "6" } else { "4" };
-    let list = format!("{}/ietf-ip:ipv{family}/address[ip='{address}']", interface(name));
-    set(format!("{list}/prefix-length"), length)
-}
-
-fn delete(path: String) -> Edit {
-    Edit::Delete { path }
-}
-
-/// Edits that cost what they change: nothing else depends on them.
-fn cheap() -> Vec<Edit> {
-    let daemon = "/ietf-routing:routing/control-plane-protocols\
-                  /control-plane-protocol[type='stoa-routing:bgp'][name='bird']";
-    let rule = "/ietf-routing:routing/stoa-policy:policy\
-                /rule[vrf='default'][address-family='ipv4'][priority='100']";
-    let router =
-        format!("{}/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance[vrid='7']", interface("lan"));
-    let merged = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "new",
-        "type": "iana-if-type:l2vlan", "stoa-interfaces:sub-interface":
-        {"parent": "wan", "outer": {"vid": 9}}, "ietf-ip:ipv4": {"address":
-        [{"ip": "10.44.0.1", "prefix-length": 24}]}}]}}"#;
-    vec![
-        set(format!("{}/description", interface("lan")), "text"),
-        set(format!("{}/ietf-ip:ipv4/mtu", interface("lan")), "1400"),
-        set(format!("{}/stoa-interfaces:port/mtu", interface("wan")), "1600"),
-        length("lan", "10.77.0.1", "24"),
-        length("wan", "2001:db8:5::1", "64"),
-        length("lan.2", "10.78.0.1", "24"),
-        delete(format!("{}/ietf-ip:ipv4", interface("lan.1"))),
-        Edit::Merge { body: merged.to_owned() },
-        delete(interface("lan.2")),
-        set(format!("{router}/priority"), "77"),
-        set(
-            format!(
-                "{}/stoa-bfd:bfd/session[dest-addr='192.0.2.9']/local-multiplier",
-                interface("lan")
-            ),
-            "5",
-        ),
-        set("/stoa-system:system/stoa-ip:reassembly/packets".to_owned(), "100"),
-        set("/stoa-system:system/punt/class[name='arp']/rate".to_owned(), "77"),
-        set("/stoa-logging:logging/level".to_owned(), "warn"),
-        gateway("s", "10.9.0.0/16", "192.0.2.8"),
-        gateway("s", "10.99.0.0/16", "192.0.2.8"),
-        gateway("r", "10.99.0.0/16", "192.0.2.8"),
-        gateway("s", "2001:db8:a::/48", "2001:db8::7"),
-        set(format!("{}/next-hop/outgoing-interface", route("s", "10.98.0.0/16")), "lan.1"),
-        delete(route("s", "10.9.0.0/16")),
-        delete(route("s", "10.6.0.0/16")),
-        set(format!("{}/stoa-routing:preference", route("s", "10.6.0.0/16")), "10"),
-        set(format!("{daemon}/stoa-routing:route-source/stale-time"), "77"),
-        set(format!("{rule}/match/dscp"), "46"),
-        set("/stoa-management:management/user[name='ann']/admin".to_owned(), "true"),
-    ]
-}
-
-/// Edits on which other entries may depend, or that are invalid.
-fn others() -> Vec<Edit> {
-    let vrf = |name: &str, vrf: &str| set(format!("{}/stoa-vrf:vrf", interface(name)), vrf);
-    let sub = |name: &str| format!("{}/stoa-interfaces:sub-interface", interface(name));
-    let port = |name: &str| format!("{}/stoa-interfaces:port", interface(name));
-    let four = |name: &str| format!("{}/ietf-ip:ipv4", interface(name));
-    let mut all = vec![
-        length("lan", "192.0.2.1", "25"),
-        length("lan", "192.0.2.9", "24"),
-        length("wan", "192.0.2.9", "32"),
-        length("wan", "10.9.0.1", "16"),
-        length("wan", "203.0.113.1", "24"),
-        length("lan.2", "2001:db8::", "48"),
-        length("wan", "2001:db8::5", "48"),
-        length("wan", "fe80::1", "64"),
-        length("lan.1", "198.51.100.1", "32"),
-        delete(format!("{}/address[ip='192.0.2.1']", four("lan"))),
-        delete(format!("{}/address[ip='198.51.100.1']", four("wan"))),
-        delete(four("wan")),
-        delete(four("red")),
-        set(format!("{}/forwarding", four("wan")), "true"),
-        set(format!("{}/ietf-ip:ipv6/forwarding", interface("wan")), "false"),
-        set(format!("{}/enabled", four("wan")), "false"),
-        delete(format!("{}/enabled", four("wan"))),
-        vrf("lan", "red"),
-        vrf("lan.1", "blue"),
-        vrf("red", "blue"),
-        delete(format!("{}/stoa-vrf:vrf", interface("red"))),
-        delete("/stoa-vrf:vrfs/vrf[name='blue']".to_owned()),
-        delete("/stoa-vrf:vrfs/vrf[name='red']".to_owned()),
-        set(format!("{}/stoa-vrf:vrf", instance("s")), "blue"),
-        delete(format!("{}/stoa-vrf:vrf", instance("r"))),
-        set(format!("{}/outer/vid", sub("lan.2")), "1"),
-        set(format!("{}/outer/vid", sub("lan.2")), "3"),
-        set(format!("{}/parent", sub("lan.2")), "one"),
-        set(format!("{}/parent", sub("lan.2")), "wan"),
-        set(format!("{}/parent", sub("lan.2")), "tun"),
-        set(format!("{}/tap/device", port("two")), "t0"),
-        set(format!("{}/tap/device", port("wan")), "h1"),
-        set(format!("{}/stoa-host-interface:host-interface/device", interface("lan")), "t0"),
-        set(format!("{}/stoa-host-interface:host-interface/device", interface("wan")), "h2"),
-        delete(format!("{}/stoa-host-interface:host-interface", interface("host"))),
-        set(format!("{}/stoa-interfaces:cross-connect", interface("lan")), "wan"),
-        set(format!("{}/stoa-interfaces:cross-connect", interface("host")), "wan"),
-        delete(format!("{}/stoa-interfaces:cross-connect", interface("one"))),
-        set(format!("{}/tunnel/remote", port("tun")), "203.0.113.8"),
-        set(format!("{}/tunnel/local", port("tun")), "192.0.2.1"),
-        set(format!("{}/stoa-bfd:bfd/session[dest-addr='10.1.0.9']", interface("lan.1")), ""),
-        length("lan.2", "10.1.0.9", "32"),
-        set(interface("bare"), ""),
-        gateway("s", "10.9.0.0/16", "10.8.0.1"),
-        gateway("s", "10.5.0.0/16", "10.9.0.1"),
-        gateway("s", "10.5.0.0/16", "198.51.100.1"),
-        gateway("r", "10.9.0.0/16", "10.77.0.2"),
-        gateway("t", "10.9.0.0/16", "192.0.2.8"),
-        gateway("s", "198.51.100.0/24", "192.0.2.8"),
-        gateway("s", "2001:db8::/128", "2001:db8::9"),
-        gateway("s", "2001:db8:5::/128", "2001:db8::9"),
-        // Hidden by the direct route of another interface.
-        set(format!("{}/enabled", four("lan.2")), "true"),
-        set(format!("{}/next-hop/outgoing-interface", route("s", "10.1.0.0/24")), "lan.2"),
-        vrf("lan.2", "blue"),
-        gateway("s", "10.77.0.0/24", "192.0.2.8"),
-        gateway("s", "10.44.0.1/32", "192.0.2.8"),
-        set(route("s", "10.4.0.0/16"), ""),
-        set(format!("{}/stoa-routing:preference", route("s", "10.9.0.0/16")), "9"),
-        delete(format!("{}/stoa-routing:preference", route("s", "10.6.0.0/16"))),
-        set(format!("{}/next-hop/special-next-hop", route("s", "10.9.0.0/16")), "prohibit"),
-        set(format!("{}/next-hop/special-next-hop", route("t", "10.3.0.0/16")), "unreachable"),
-        delete(instance("s")),
-        Edit::Remove { path: instance("t") },
-        Edit::Replace {
-            path: route("s", "10.8.0.0/16"),
-            body:
-                r#"{"ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [
-                {"type": "ietf-routing:static", "name": "s", "static-routes":
-                {"ietf-ipv4-unicast-routing:ipv4": {"route": [{"destination-prefix": "10.8.0.0/16",
-                "next-hop": {"next-hop-address": "198.51.100.9"}}]}}}]}}}"#
-                    .to_owned(),
-        },
-    ];
-    let names = ["lan", "wan", "tun", "lan.1", "host", "tap", "red", "one", "two", "new"];
-    all.extend(names.map(|name| delete(interface(name))));
-    all
-}
 
 /// Running, and what it means.
 struct Running {
