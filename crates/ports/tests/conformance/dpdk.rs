@@ -127,8 +127,8 @@ fn dpdk_carries_jumbo_buffers_as_they_are() {
     assert_eq!((pool.free(), pool.jumbo_free()), (4096, u64::from(pool.jumbo_count())));
 }
 
-/// memif, DPDK 22.11 at one end and our own driver at the other. With DPDK at both ends of one process, its interrupt
-/// thread frees messages of a control channel that another thread frees, too: one run of twenty crashed in `rte_free`.
+/// memif, DPDK 22.11 at one end and our own driver at the other. With DPDK at both ends of one process, one run of
+/// twenty crashed in `rte_free`, called by DPDK's interrupt thread for its control channel.
 fn memif(pool: &'static Pool, server_is_dpdk: bool) -> Pair {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("memif.sock").display().to_string();
