@@ -1,6 +1,6 @@
 //! The routes of the forwarding tables, each with its reason to be there: a desired route, one that follows from the
-//! configuration, a neighbour, or a learned route. A prefix without a reason, and one that follows from the configuration
-//! and is lost, is an entry of the audit, too, so that the two sides differ.
+//! configuration, a neighbour, or a learned route. A prefix without a reason, and one that follows from the
+//! configuration and is lost, is an entry of the audit, too, so that the two sides differ.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -85,7 +85,7 @@ impl ForwarderState {
                 audit::static_route(tally, route);
             }
         }
-        // A desired route that the table lacks is missed by its entry; one that follows from the configuration has none.
+        // A desired route that the table lacks is missing as an entry. One that follows from the configuration is none.
         for (prefix, _) in vrf.routes.range(from..).take_while(|it| is_within(it.0)) {
             let hop = self.fib.get(slot, *prefix);
             let is_lost = hop.is_none_or(|hop| self.capabilities.learned.has(hop));
