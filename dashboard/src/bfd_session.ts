@@ -2,12 +2,12 @@
 import { at, below, copy, entries } from "./candidate";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
+import { INTERFACES, interfaceAt, interfacesOf } from "./interface_list";
 import { Review, numberOf, putLeaf, textOf } from "./leaves";
 import { quoted } from "./model";
 import { isBetween, scaled, unscaled } from "./numbers";
 import { canonical, family } from "./prefixes";
 
-const INTERFACES = "ietf-interfaces:interfaces";
 const BFD = "stoa-bfd:bfd";
 /** The limits of intervals in microseconds. */
 const [SHORTEST_US, LONGEST_US] = [10_000, 60_000_000];
@@ -36,8 +36,6 @@ export interface SessionEntry {
   key: SessionKey;
   session: Members;
 }
-
-const interfacesOf = (whole: Members): Members[] => entries(at(whole, INTERFACES), "interface");
 
 /** The sessions of a configuration. */
 export const sessionsOf = (whole: Members): SessionEntry[] =>
@@ -78,13 +76,13 @@ export function review(wish: SessionWish, whole: Members, before?: SessionKey): 
 }
 
 export function remove(whole: Members, key: SessionKey): void {
-  const bfd = at(interfacesOf(whole).find((one) => one["name"] === key.interface), BFD);
+  const bfd = at(interfaceAt(whole, key.interface), BFD);
   if (bfd) bfd["session"] = entries(bfd, "session").filter((one) => canonical(textOf(one, "dest-addr")) !== canonical(key.peer));
 }
 
 /** Adds the session to a configuration, or changes the session `before`. */
 export function put(whole: Members, wish: SessionWish, before?: SessionKey): void {
-  const one = interfacesOf(whole).find((it) => it["name"] === wish.interface);
+  const one = interfaceAt(whole, wish.interface);
   if (!one) return;
   const old = before && sessionAt(whole, before)?.session;
   const session: Members = old ? copy(old) : {};

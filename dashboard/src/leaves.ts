@@ -15,6 +15,9 @@ export function putChanged(members: Members, name: string, value: Json, before: 
 /** The text of a leaf; "": it is absent. */
 export const textOf = (members: Members | undefined, name: string): string => String(members?.[name] ?? "");
 
+/** The names of the entries of a list. */
+export const namesOf = (list: Members[]): string[] => list.map((one) => textOf(one, "name"));
+
 /** The number of a text; "": none. */
 export const numberOf = (text: string): number | undefined => (text.trim() === "" ? undefined : Number(text));
 

@@ -2,12 +2,12 @@
 import { at, below, copy, entries } from "./candidate";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
-import { Review, numberOf, putChanged, putLeaf, textOf } from "./leaves";
+import { INTERFACES, interfaceAt, interfacesOf, isTunnel } from "./interface_list";
+import { Review, namesOf, numberOf, putChanged, putLeaf, textOf } from "./leaves";
 import { quoted } from "./model";
 import { isBetween, scaled, unscaled } from "./numbers";
 import { canonical, canonicalPrefix, family, prefixComplaint } from "./prefixes";
 
-const INTERFACES = "ietf-interfaces:interfaces";
 const VRRP = "ietf-vrrp:vrrp";
 const INSTANCE = "vrrp-instance";
 /** Most addresses of a virtual router, by family. */
@@ -62,13 +62,8 @@ export interface RouterEntry {
 const familyName = (version: Version): string => `ietf-ip:ipv${version}`;
 const listNames = (version: Version): [string, string, string] => [`virtual-ipv${version}-addresses`, `virtual-ipv${version}-address`, `ipv${version}-address`];
 
-const interfacesOf = (whole: Members): Members[] => entries(at(whole, INTERFACES), "interface");
-
 /** Interfaces that can have virtual routers: all but tunnels. */
-export const links = (whole: Members): string[] =>
-  interfacesOf(whole)
-    .filter((one) => at(one, "stoa-interfaces:port", "tunnel") === undefined)
-    .map((one) => textOf(one, "name"));
+export const links = (whole: Members): string[] => namesOf(interfacesOf(whole).filter((one) => !isTunnel(one)));
 
 /** The virtual routers of a configuration. */
 export const routersOf = (whole: Members): RouterEntry[] =>
@@ -196,13 +191,13 @@ function putTimes(router: Members, wish: RouterWish, before: RouterWish): void {
 }
 
 export function remove(whole: Members, key: RouterKey): void {
-  const vrrp = at(interfacesOf(whole).find((one) => one["name"] === key.interface), familyName(key.family), VRRP);
+  const vrrp = at(interfaceAt(whole, key.interface), familyName(key.family), VRRP);
   if (vrrp) vrrp[INSTANCE] = entries(vrrp, INSTANCE).filter((one) => Number(one["vrid"]) !== key.vrid);
 }
 
 /** Adds the virtual router to a configuration, or changes the virtual router `before`. */
 export function put(whole: Members, wish: RouterWish, before?: RouterKey): void {
-  const one = interfacesOf(whole).find((it) => it["name"] === wish.interface);
+  const one = interfaceAt(whole, wish.interface);
   if (!one) return;
   const old = before && routerAt(whole, before);
   const router: Members = old ? copy(old.router) : {};

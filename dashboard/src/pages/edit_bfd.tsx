@@ -1,10 +1,10 @@
 // The forms of BFD sessions.
 import type { JSX } from "preact";
 import { SESSION_NODES, type SessionEntry, type SessionField, type SessionKey, put, remove, review, sessionAt, sessionPath, sessionsOf, wishOf } from "../bfd_session";
-import { at, entries } from "../candidate";
 import type { Members } from "../edits";
 import { ChoiceField, TextField } from "../fields";
 import { type Saving, useDraft, useSave } from "../form_state";
+import { interfaceNames } from "../interface_list";
 import { Card, type Column, Table } from "../parts";
 import { link } from "../route";
 import { EntryForm, NotThere, Saved, useFaults, wrongAt } from "./entry_form";
@@ -20,7 +20,7 @@ function SessionForm({ whole, before, saving }: { whole: Members; before?: Sessi
   const complaints = review(wish, whole, before);
   const found = useFaults(saving, SESSION_NODES, before && sessionPath(before));
   const wrong = (field: SessionField): string | undefined => wrongAt(complaints, found, field);
-  const interfaces = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((one): [string, string] => [String(one["name"]), String(one["name"])]);
+  const interfaces = interfaceNames(whole).map((name): [string, string] => [name, name]);
   return (
     <EntryForm
       title={before ? `Change ${inWords(before)}` : "New BFD session"}

@@ -3,13 +3,13 @@ import type { JSX } from "preact";
 import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
 import { useDraft, useSave } from "../form_state";
+import { INTERFACES, PORT, interfaceAt, interfaceNames } from "../interface_list";
 import { Card, Faults, Field, Notice, typed } from "../parts";
-import { NEW_VRF, PORT, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
+import { NEW_VRF, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
 import { canonical, prefix } from "../prefixes";
 import { go, link } from "../route";
 import { VrfFields } from "./new_interface";
 
-const INTERFACES = "ietf-interfaces:interfaces";
 type Version = 4 | 6;
 const nameOf = (version: Version): string => `ietf-ip:ipv${version}`;
 
@@ -132,9 +132,9 @@ function Addresses(props: { version: Version; form: FamilyForm; set: (form: Fami
 }
 
 export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: string }): JSX.Element {
-  const list = entries(at(whole, INTERFACES), "interface");
-  const name = chosen || String(list[0]?.["name"] ?? "");
-  const one = list.find((it) => it["name"] === name);
+  const names = interfaceNames(whole);
+  const name = chosen || (names[0] ?? "");
+  const one = interfaceAt(whole, name);
   const before = one && formOf(one);
   const { form, set: setForm, isChanged, isStale, reset } = useDraft(name, before);
   const { failure, saved, change } = useSave(whole, name);
@@ -143,11 +143,11 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
       New interface
     </a>
   );
-  if (list.length === 0) return <Notice mood="idle">The candidate has no interface. {create}</Notice>;
+  if (names.length === 0) return <Notice mood="idle">The candidate has no interface. {create}</Notice>;
   const send = async (event: Event): Promise<void> => {
     event.preventDefault();
     await change(`${name} is saved in the candidate.`, (desired) => {
-      const mine = entries(at(desired, INTERFACES), "interface").find((it) => it["name"] === name);
+      const mine = interfaceAt(desired, name);
       if (!mine || !form || !before) return;
       put(mine, form, before);
       putLink(desired, mine, form);
@@ -166,8 +166,8 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
         <Field label="Name">
           <select value={name} onChange={(event) => go(link("configuration", ["interfaces", typed(event)]))}>
             {!one && <option value={name}>{name} (not there)</option>}
-            {list.map((it) => (
-              <option value={String(it["name"])}>{String(it["name"])}</option>
+            {names.map((it) => (
+              <option value={it}>{it}</option>
             ))}
           </select>
         </Field>

@@ -1,9 +1,9 @@
 // The forms of policy rules, in the order of their evaluation.
 import type { JSX } from "preact";
-import { at, entries } from "../candidate";
 import type { Members } from "../edits";
 import { CheckField, ChoiceField, TextField } from "../fields";
 import { type Saving, useDraft, useSave } from "../form_state";
+import { interfaceNames } from "../interface_list";
 import { vrfs } from "../new_interface";
 import { Card, type Column, Faults, Table } from "../parts";
 import { OWN_TABLE, PROTOCOLS, RULE_NODES, type RuleField, type RuleKey, beside, keyOf, move, moveComplaint } from "../policy_rule";
@@ -39,7 +39,6 @@ function RuleForm({ whole, before, saving }: { whole: Members; before?: RuleKey;
   const found = useFaults(saving, RULE_NODES, before && rulePath(before));
   const wrong = (field: RuleField): string | undefined => wrongAt(complaints, found, field);
   const tables = named(["default", ...vrfs(whole)]);
-  const interfaces = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((one) => String(one["name"]));
   const what = inWords(before ?? wishKey(wish, whole));
   return (
     <EntryForm
@@ -78,7 +77,7 @@ function RuleForm({ whole, before, saving }: { whole: Members; before?: RuleKey;
             label="Received by interface"
             value={wish.interface}
             set={(name) => set({ interface: name })}
-            choices={[["", "any"], ...named(interfaces)]}
+            choices={[["", "any"], ...named(interfaceNames(whole))]}
             wrong={wrong("interface")}
           />
           <TextField name="dscp" label="DSCP" hint="0 to 63" value={wish.dscp} set={(dscp) => set({ dscp })} isMono isNumber wrong={wrong("dscp")} />

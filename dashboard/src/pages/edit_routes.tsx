@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
 import { useSave } from "../form_state";
+import { interfaceNames } from "../interface_list";
 import { Card, type Column, Faults, Field, Notice, Table, typed } from "../parts";
 import { canonicalPrefix, family, prefix } from "../prefixes";
 import { link } from "../route";
@@ -92,7 +93,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
   const [wish, setWish] = useState(NOTHING);
   const [search, setSearch] = useState("");
   const { failure, saved, change } = useSave(whole, "");
-  const names = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((it) => String(it["name"]));
+  const names = interfaceNames(whole);
   const all = rowsOf(whole);
   const found = all.filter((row) => `${String(row.route["destination-prefix"])} ${hopOf(row.route)} ${String(row.route["description"] ?? "")}`.includes(search.trim()));
   const create = async (): Promise<void> => {

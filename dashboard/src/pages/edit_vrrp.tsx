@@ -1,9 +1,9 @@
 // The forms of virtual routers.
 import type { JSX } from "preact";
-import { at, entries } from "../candidate";
 import type { Members } from "../edits";
 import { CheckField, ChoiceField, Rows, TextField } from "../fields";
 import { type Saving, useDraft, useSave } from "../form_state";
+import { interfaceNames } from "../interface_list";
 import { Card, type Column, Table, typed } from "../parts";
 import { link } from "../route";
 import { type RouterEntry, type RouterField, type RouterKey, type RouterWish, type Version, addressesOf, links, put, remove } from "../virtual_router";
@@ -156,7 +156,7 @@ function RouterForm({ whole, before, saving }: { whole: Members; before?: Router
   const wrong = (field: RouterField): string | undefined => wrongAt(complaints, found, field);
   const key = { interface: wish.interface, family: wish.family, vrid: Number(wish.vrid) };
   const part = { wish, set, wrong };
-  const interfaces = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((one) => String(one["name"]));
+  const interfaces = interfaceNames(whole);
   return (
     <EntryForm
       title={before ? `Change ${inWords(before)}` : "New virtual router"}
