@@ -1,5 +1,5 @@
 // Leaves of the configuration that forms write.
-import type { Json, Members } from "./edits";
+import { type Json, type Members, isSame } from "./edits";
 
 /** Sets a leaf; "" and `undefined` delete it. */
 export function putLeaf(members: Members, name: string, value: Json | undefined): void {
@@ -10,6 +10,11 @@ export function putLeaf(members: Members, name: string, value: Json | undefined)
 /** Sets a leaf with a default if a form changed it from `before`. The default is not written. */
 export function putChanged(members: Members, name: string, value: Json, before: Json, usual: Json): void {
   if (value !== before) putLeaf(members, name, value === usual ? undefined : value);
+}
+
+/** Deletes a container without members. */
+export function dropEmpty(members: Members, name: string): void {
+  if (isSame(members[name], {})) delete members[name];
 }
 
 /** The text of a leaf; "": it is absent. */

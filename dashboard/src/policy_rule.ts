@@ -2,7 +2,7 @@
 import { at, below, copy, entries } from "./candidate";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
-import { Review, numberOf, putChanged, putLeaf, textOf } from "./leaves";
+import { Review, dropEmpty, numberOf, putChanged, putLeaf, textOf } from "./leaves";
 import { quoted } from "./model";
 import { isBetween } from "./numbers";
 import { canonicalPrefix, prefixComplaint } from "./prefixes";
@@ -162,7 +162,7 @@ function putMatch(rule: Members, wish: RuleWish, before: RuleWish): void {
   // Other forms of the same range stay as they are.
   if (wish.sourcePort !== before.sourcePort) putLeaf(match, "source-port", portsOf(wish.sourcePort));
   if (wish.destinationPort !== before.destinationPort) putLeaf(match, "destination-port", portsOf(wish.destinationPort));
-  if (Object.keys(match).length === 0) delete rule["match"];
+  dropEmpty(rule, "match");
 }
 
 function putAction(rule: Members, wish: RuleWish, before: RuleWish): void {

@@ -3,7 +3,7 @@ import { at, below, copy, entries } from "./candidate";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
 import { INTERFACES, interfaceAt, interfacesOf, isTunnel } from "./interface_list";
-import { Review, namesOf, numberOf, putChanged, putLeaf, textOf } from "./leaves";
+import { Review, dropEmpty, namesOf, numberOf, putChanged, putLeaf, textOf } from "./leaves";
 import { quoted } from "./model";
 import { isBetween, scaled, unscaled } from "./numbers";
 import { canonical, canonicalPrefix, family, prefixComplaint } from "./prefixes";
@@ -174,7 +174,7 @@ function putTracked(router: Members, wish: RouterWish): void {
       .map((row) => ({ [key]: name(row.name), ...(row.lost.trim() !== "" && { "priority-decrement": Number(row.lost) }) }));
   putList(track, "interfaces", "interface", list(wish.interfaces, "interface", (text) => text.trim()));
   putList(track, "networks", "network", list(wish.networks, "prefix", canonicalPrefix));
-  if (Object.keys(track).length === 0) delete router["track"];
+  dropEmpty(router, "track");
 }
 
 function putTimes(router: Members, wish: RouterWish, before: RouterWish): void {
@@ -187,7 +187,7 @@ function putTimes(router: Members, wish: RouterWish, before: RouterWish): void {
   const preempt = below(router, "preempt");
   putChanged(preempt, "enabled", wish.preempt, before.preempt, true);
   putLeaf(preempt, "hold-time", numberOf(wish.hold));
-  if (Object.keys(preempt).length === 0) delete router["preempt"];
+  dropEmpty(router, "preempt");
 }
 
 export function remove(whole: Members, key: RouterKey): void {

@@ -4,6 +4,7 @@ import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
 import { useDraft, useSave } from "../form_state";
 import { INTERFACES, PORT, interfaceAt, interfaceNames } from "../interface_list";
+import { numberOf, putChanged, putLeaf, textOf } from "../leaves";
 import { Card, Faults, Field, Notice, typed } from "../parts";
 import { NEW_VRF, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
 import { canonical, prefix } from "../prefixes";
@@ -32,15 +33,15 @@ interface FamilyForm {
 
 function familyOf(one: Members, version: Version): FamilyForm {
   const family = at(one, nameOf(version));
-  const addresses = entries(family, "address").map((it) => `${String(it["ip"])}/${String(it["prefix-length"])}`);
+  const addresses = entries(family, "address").map((it) => `${textOf(it, "ip")}/${textOf(it, "prefix-length")}`);
   return { forwarding: family?.["forwarding"] === true, addresses };
 }
 
 export const formOf = (one: Members): Form => ({
   enabled: one["enabled"] !== false,
-  description: String(one["description"] ?? ""),
-  mtu: String(at(one, PORT)?.["mtu"] ?? ""),
-  vrf: String(one[VRF] ?? ""),
+  description: textOf(one, "description"),
+  mtu: textOf(at(one, PORT), "mtu"),
+  vrf: textOf(one, VRF),
   newVrf: "",
   4: familyOf(one, 4),
   6: familyOf(one, 6),
@@ -49,31 +50,21 @@ export const formOf = (one: Members): Form => ({
 /** Sets MTU and VRF. */
 function putLink(whole: Members, one: Members, form: Form): void {
   const port = at(one, PORT);
-  if (port && form.mtu.trim() === "") delete port["mtu"];
-  else if (port) port["mtu"] = Number(form.mtu);
-  const vrf = addVrf(whole, form.vrf, form.newVrf);
-  if (vrf === "") delete one[VRF];
-  else one[VRF] = vrf;
+  if (port) putLeaf(port, "mtu", numberOf(form.mtu));
+  putLeaf(one, VRF, addVrf(whole, form.vrf, form.newVrf));
 }
 
 /** Sets the values of the form in the interface; other nodes stay. */
 export function put(one: Members, form: Form, before: Form): void {
-  if (form.enabled !== before.enabled) {
-    if (form.enabled) delete one["enabled"];
-    else one["enabled"] = false;
-  }
-  if (form.description.trim() === "") delete one["description"];
-  else one["description"] = form.description;
+  putChanged(one, "enabled", form.enabled, before.enabled, true);
+  putLeaf(one, "description", form.description.trim() && form.description);
   for (const version of [4, 6] as const) {
     const desired = form[version];
     const texts = desired.addresses.map((text) => text.trim()).filter((text) => text !== "");
     const isThere = at(one, nameOf(version)) !== undefined;
     if (!isThere && texts.length === 0 && !desired.forwarding) continue;
     const family = below(one, nameOf(version));
-    if (desired.forwarding !== before[version].forwarding) {
-      if (desired.forwarding) family["forwarding"] = true;
-      else delete family["forwarding"];
-    }
+    putChanged(family, "forwarding", desired.forwarding, before[version].forwarding, false);
     const old = entries(family, "address");
     const list = texts.map((text) => {
       const read = prefix(text);
@@ -81,8 +72,7 @@ export function put(one: Members, form: Form, before: Form): void {
       const known = old.find((it) => it["ip"] === ip);
       return { ...known, ip, "prefix-length": read?.length ?? 0 };
     });
-    if (list.length > 0) family["address"] = list;
-    else delete family["address"];
+    putLeaf(family, "address", list.length > 0 ? list : undefined);
   }
 }
 

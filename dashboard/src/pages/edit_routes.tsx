@@ -5,6 +5,7 @@ import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
 import { useSave } from "../form_state";
 import { interfaceNames } from "../interface_list";
+import { putLeaf, textOf } from "../leaves";
 import { Card, type Column, Faults, Field, Notice, Table, typed } from "../parts";
 import { canonicalPrefix, family, prefix } from "../prefixes";
 import { link } from "../route";
@@ -21,12 +22,14 @@ interface Row {
   route: Members;
 }
 
+const prefixOf = (row: Row): string => textOf(row.route, "destination-prefix");
+
 /** All static routes of a configuration. */
 function rowsOf(whole: Members): Row[] {
   const protocols = entries(at(whole, ...PROTOCOLS), "control-plane-protocol");
   return protocols.flatMap((protocol) =>
     ([4, 6] as const).flatMap((version) =>
-      entries(at(protocol, "static-routes", familyName(version)), "route").map((route) => ({ protocol: String(protocol["name"]), version, route })),
+      entries(at(protocol, "static-routes", familyName(version)), "route").map((route) => ({ protocol: textOf(protocol, "name"), version, route })),
     ),
   );
 }
@@ -81,12 +84,11 @@ export function add(whole: Members, wish: Wish): void {
 
 function remove(whole: Members, row: Row): void {
   const protocols = entries(at(whole, ...PROTOCOLS), "control-plane-protocol");
-  const mine = protocols.find((it) => String(it["name"]) === row.protocol);
+  const mine = protocols.find((it) => it["name"] === row.protocol);
   const routes = at(mine, "static-routes", familyName(row.version));
   if (!routes) return;
   const left = entries(routes, "route").filter((it) => it["destination-prefix"] !== row.route["destination-prefix"]);
-  if (left.length > 0) routes["route"] = left;
-  else delete routes["route"];
+  putLeaf(routes, "route", left.length > 0 ? left : undefined);
 }
 
 export function RouteForm({ whole }: { whole: Members }): JSX.Element {
@@ -95,23 +97,23 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
   const { failure, saved, change } = useSave(whole, "");
   const names = interfaceNames(whole);
   const all = rowsOf(whole);
-  const found = all.filter((row) => `${String(row.route["destination-prefix"])} ${hopOf(row.route)} ${String(row.route["description"] ?? "")}`.includes(search.trim()));
+  const found = all.filter((row) => `${prefixOf(row)} ${hopOf(row.route)} ${textOf(row.route, "description")}`.includes(search.trim()));
   const create = async (): Promise<void> => {
     if (await change(`${wish.prefix} is saved in the candidate.`, (desired) => add(desired, wish))) setWish(NOTHING);
   };
   const wrong = complaint(wish);
   const set = (part: Partial<Wish>): void => setWish({ ...wish, ...part });
   const columns: Column<Row>[] = [
-    { name: "Prefix", show: (row) => <span class="mono">{String(row.route["destination-prefix"])}</span> },
+    { name: "Prefix", show: (row) => <span class="mono">{prefixOf(row)}</span> },
     { name: "Next hop", show: (row) => <span class="mono">{hopOf(row.route)}</span> },
-    { name: "Description", extra: true, show: (row) => String(row.route["description"] ?? "") },
+    { name: "Description", extra: true, show: (row) => textOf(row.route, "description") },
     {
       name: "",
       right: true,
       show: (row) => (
         <button
-          onClick={() => void change(`${String(row.route["destination-prefix"])} is removed from the candidate.`, (desired) => remove(desired, row))}
-          aria-label={`Remove ${String(row.route["destination-prefix"])}`}
+          onClick={() => void change(`${prefixOf(row)} is removed from the candidate.`, (desired) => remove(desired, row))}
+          aria-label={`Remove ${prefixOf(row)}`}
         >
           Remove
         </button>
@@ -175,7 +177,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
             <input type="search" value={search} onInput={(event) => setSearch(typed(event))} />
           </Field>
         )}
-        <Table caption="Static routes" columns={columns} rows={found.slice(0, ROWS)} mark={(row) => `${row.protocol} ${String(row.route["destination-prefix"])}`} none="No routes." />
+        <Table caption="Static routes" columns={columns} rows={found.slice(0, ROWS)} mark={(row) => `${row.protocol} ${prefixOf(row)}`} none="No routes." />
         {found.length > ROWS && <p class="none">Only the first {ROWS} are shown: use the search for others.</p>}
       </Card>
     </>
