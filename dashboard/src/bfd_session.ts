@@ -5,7 +5,7 @@ import type { FieldNode } from "./field_faults";
 import { INTERFACES, interfaceAt, interfacesOf } from "./interface_list";
 import { Review, numberOf, putLeaf, textOf } from "./leaves";
 import { quoted } from "./model";
-import { isBetween, scaled, unscaled } from "./numbers";
+import { isBetween, isScaledBetween, scaled, unscaled } from "./numbers";
 import { canonical, family } from "./prefixes";
 
 const BFD = "stoa-bfd:bfd";
@@ -63,15 +63,14 @@ export function review(wish: SessionWish, whole: Members, before?: SessionKey): 
   const found = new Review<SessionField>();
   found.require(wish.interface, "Choose the interface to the neighbour.");
   found.require(wish.peer, "Enter the address of the neighbour.");
-  const peer = wish.peer.trim();
-  if (peer !== "" && !family(peer)) found.check("peer", "Enter an IPv4 or IPv6 address.");
+  found.checkText("peer", wish.peer, family(wish.peer.trim()) !== undefined, "Enter an IPv4 or IPv6 address.");
   const other = sessionAt(whole, wish);
   if (other && !(before && isSame(other.key, before))) found.check("peer", `There is a session with ${other.key.peer} on ${wish.interface} already.`);
   for (const field of ["transmit", "receive"] as const) {
-    const us = scaled(wish[field], MS);
-    if (wish[field].trim() !== "" && (us === undefined || us < SHORTEST_US || us > LONGEST_US)) found.check(field, "Enter milliseconds from 10 to 60000, or nothing for the default of 300.");
+    const isRight = isScaledBetween(wish[field], MS, SHORTEST_US, LONGEST_US);
+    found.checkText(field, wish[field], isRight, "Enter milliseconds from 10 to 60000, or nothing for the default of 300.");
   }
-  if (wish.multiplier.trim() !== "" && !isBetween(wish.multiplier, 1, 255)) found.check("multiplier", "Enter a multiplier from 1 to 255, or nothing for the default of 3.");
+  found.checkText("multiplier", wish.multiplier, isBetween(wish.multiplier, 1, 255), "Enter a multiplier from 1 to 255, or nothing for the default of 3.");
   return found;
 }
 

@@ -26,22 +26,21 @@ export const namesOf = (list: Members[]): string[] => list.map((one) => textOf(o
 /** The number of a text; "": none. */
 export const numberOf = (text: string): number | undefined => (text.trim() === "" ? undefined : Number(text));
 
-/** What a form says about its fields. */
-export interface Complaints<F extends string> {
-  /** What is wrong in fields that have a text. */
-  at: Partial<Record<F, string>>;
-  /** The first thing that is missing; "": nothing. */
-  missing: string;
-}
-
-/** Collects complaints: about a field that is empty, or at one that is wrong. */
-export class Review<F extends string> implements Complaints<F> {
+/** Collects the errors of a form: a required field that is empty, and fields with a wrong text. */
+export class Review<F extends string> {
+  /** The first error of each field. */
   at: Partial<Record<F, string>> = {};
+  /** The first required field that is empty; "": none is. */
   missing = "";
 
   /** `words`: why the field is wrong; "": it is not. */
   check(field: F, words: string): void {
     if (words !== "") this.at[field] ??= words;
+  }
+
+  /** A text that is either empty or right. */
+  checkText(field: F, text: string, isRight: boolean, words: string): void {
+    if (text.trim() !== "" && !isRight) this.check(field, words);
   }
 
   /** A required text. */

@@ -132,22 +132,20 @@ export const wishKey = (wish: RuleWish, whole: Members): RuleKey => ({
 export function review(wish: RuleWish, whole: Members, before?: RuleKey): Review<RuleField> {
   const found = new Review<RuleField>();
   const key = wishKey(wish, whole);
-  if (wish.priority.trim() !== "" && !isBetween(wish.priority, 1, LAST)) found.check("priority", `Enter a priority from 1 to ${LAST}.`);
+  found.checkText("priority", wish.priority, isBetween(wish.priority, 1, LAST), `Enter a priority from 1 to ${LAST}.`);
   const other = ruleAt(whole, key);
   if (other && !(before && isOf(other, before))) found.check("priority", `There is a rule with priority ${key.priority} already.`);
   const family = wish.family === "ipv4" ? 4 : 6;
-  for (const field of ["source", "destination"] as const) {
-    if (wish[field].trim() !== "") found.check(field, prefixComplaint(wish[field], family));
-  }
-  if (wish.dscp.trim() !== "" && !isBetween(wish.dscp, 0, 63)) found.check("dscp", "Enter a DSCP from 0 to 63.");
-  if (wish.protocol.trim() !== "" && protocolOf(wish.protocol) === undefined) found.check("protocol", "Enter a protocol number from 0 to 255, or a name such as TCP.");
+  for (const field of ["source", "destination"] as const) found.check(field, prefixComplaint(wish[field], family));
+  found.checkText("dscp", wish.dscp, isBetween(wish.dscp, 0, 63), "Enter a DSCP from 0 to 63.");
+  found.checkText("protocol", wish.protocol, protocolOf(wish.protocol) !== undefined, "Enter a protocol number from 0 to 255, or a name such as TCP.");
   for (const field of ["sourcePort", "destinationPort"] as const) {
-    if (wish[field].trim() !== "" && !portsOf(wish[field])) found.check(field, "Enter a port from 1 to 65535, or a range such as 1024-65535.");
+    found.checkText(field, wish[field], portsOf(wish[field]) !== undefined, "Enter a port from 1 to 65535, or a range such as 1024-65535.");
   }
   if (wish.action === "table") found.require(wish.table, "Choose the table that routes the packets.");
   if (wish.action === "goto") {
     found.require(wish.goto, "Enter the priority at which the evaluation continues.");
-    if (wish.goto.trim() !== "" && !isBetween(wish.goto, key.priority + 1, LAST)) found.check("goto", `Enter a priority greater than ${key.priority}.`);
+    found.checkText("goto", wish.goto, isBetween(wish.goto, key.priority + 1, LAST), `Enter a priority greater than ${key.priority}.`);
   }
   return found;
 }

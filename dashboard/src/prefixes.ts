@@ -73,8 +73,9 @@ export function network(text: string): string | undefined {
   return `${address}/${read.length}`;
 }
 
-/** The error in a prefix of a family; "": none. */
+/** The error in a field for a prefix of a family; "": none. */
 export function prefixComplaint(text: string, version: 4 | 6): string {
+  if (text.trim() === "") return "";
   const read = prefix(text);
   if (!read || !text.includes("/") || read.family !== version) return `Enter an IPv${version} prefix, such as ${version === 4 ? "10.0.0.0/8" : "2001:db8::/32"}.`;
   const right = network(text) ?? "";

@@ -5,7 +5,7 @@ import type { FieldNode } from "./field_faults";
 import { INTERFACES, interfaceAt, interfacesOf, isTunnel } from "./interface_list";
 import { Review, dropEmpty, namesOf, numberOf, putChanged, putLeaf, textOf } from "./leaves";
 import { quoted } from "./model";
-import { isBetween, scaled, unscaled } from "./numbers";
+import { isBetween, isScaledBetween, scaled, unscaled } from "./numbers";
 import { canonical, canonicalPrefix, family, prefixComplaint } from "./prefixes";
 
 const VRRP = "ietf-vrrp:vrrp";
@@ -116,13 +116,12 @@ export function wishOf(entry?: RouterEntry): RouterWish {
 export const versionOf = (wish: RouterWish): "2" | "3" => (wish.family === "6" ? "3" : wish.version);
 
 function reviewAddresses(wish: RouterWish, found: Review<RouterField>): void {
-  const given = wish.addresses.map((text) => text.trim());
+  const given = wish.addresses.map(canonical);
   const used = given.filter((text) => text !== "");
   found.require(used.join(""), "Enter the address that hosts use as their gateway.");
   given.forEach((text, index) => {
-    if (text === "") return;
-    if (family(text) !== Number(wish.family)) found.check(`addresses ${index}`, `Enter an IPv${wish.family} address without a prefix length.`);
-    else if (given.slice(0, index).some((other) => canonical(other) === canonical(text))) found.check(`addresses ${index}`, "This address is already in the list.");
+    found.checkText(`addresses ${index}`, text, family(text) === Number(wish.family), `Enter an IPv${wish.family} address without a prefix length.`);
+    found.checkText(`addresses ${index}`, text, given.indexOf(text) === index, "This address is already in the list.");
   });
   if (used.length > ADDRESSES[wish.family]) found.check("addresses", `A virtual router has at most ${ADDRESSES[wish.family]} IPv${wish.family} addresses.`);
   const isLocal = (text: string): boolean => /^fe[89ab]/i.test(text);
@@ -130,12 +129,12 @@ function reviewAddresses(wish: RouterWish, found: Review<RouterField>): void {
 }
 
 function reviewTracked(wish: RouterWish, found: Review<RouterField>): void {
+  wish.networks.forEach(({ name }, index) => found.check(`networks ${index}`, prefixComplaint(name, wish.family === "4" ? 4 : 6)));
   for (const field of ["interfaces", "networks"] as const) {
+    const names = wish[field].map((row) => canonicalPrefix(row.name));
     wish[field].forEach(({ name, lost }, index) => {
-      const row = `${field} ${index}` as const;
-      if (field === "networks" && name.trim() !== "") found.check(row, prefixComplaint(name, wish.family === "4" ? 4 : 6));
-      if (wish[field].slice(0, index).some((other) => name.trim() !== "" && canonicalPrefix(other.name) === canonicalPrefix(name))) found.check(row, "This is already in the list.");
-      if (lost.trim() !== "" && !isBetween(lost, 1, 254)) found.check(row, "Enter a decrement from 1 to 254, or nothing for the default of 10.");
+      found.checkText(`${field} ${index}`, name, names.indexOf(canonicalPrefix(name)) === index, "This is already in the list.");
+      found.checkText(`${field} ${index}`, lost, isBetween(lost, 1, 254), "Enter a decrement from 1 to 254, or nothing for the default of 10.");
     });
   }
 }
@@ -145,17 +144,14 @@ export function review(wish: RouterWish, whole: Members, before?: RouterKey): Re
   const found = new Review<RouterField>();
   found.require(wish.interface, "Choose the interface that the routers share.");
   found.require(wish.vrid, "Enter the VRID, the same on all routers.");
-  if (wish.vrid.trim() !== "" && !isBetween(wish.vrid, 1, 255)) found.check("vrid", "Enter a VRID from 1 to 255.");
+  found.checkText("vrid", wish.vrid, isBetween(wish.vrid, 1, 255), "Enter a VRID from 1 to 255.");
   const other = routerAt(whole, { interface: wish.interface, family: wish.family, vrid: Number(wish.vrid) });
   if (other && !(before && isSame(other.key, before))) found.check("vrid", `There is a virtual router ${wish.vrid} for IPv${wish.family} on ${wish.interface} already.`);
   reviewAddresses(wish, found);
-  if (wish.priority.trim() !== "" && !isBetween(wish.priority, 1, 254)) found.check("priority", "Enter a priority from 1 to 254, or nothing for the default of 100.");
-  if (wish.hold.trim() !== "" && !isBetween(wish.hold, 0, 65_535)) found.check("hold", "Enter seconds from 0 to 65535, or nothing for the default of 0.");
-  if (wish.interval.trim() !== "") {
-    const centi = scaled(wish.interval, CENTI);
-    if (versionOf(wish) === "2" && !isBetween(wish.interval, 1, 254)) found.check("interval", "Enter seconds from 1 to 254, or nothing for the default of 1.");
-    if (versionOf(wish) === "3" && (centi === undefined || centi < 1 || centi > 4_095)) found.check("interval", "Enter seconds from 0.01 to 40.95, or nothing for the default of 1.");
-  }
+  found.checkText("priority", wish.priority, isBetween(wish.priority, 1, 254), "Enter a priority from 1 to 254, or nothing for the default of 100.");
+  found.checkText("hold", wish.hold, isBetween(wish.hold, 0, 65_535), "Enter seconds from 0 to 65535, or nothing for the default of 0.");
+  if (versionOf(wish) === "2") found.checkText("interval", wish.interval, isBetween(wish.interval, 1, 254), "Enter seconds from 1 to 254, or nothing for the default of 1.");
+  else found.checkText("interval", wish.interval, isScaledBetween(wish.interval, CENTI, 1, 4_095), "Enter seconds from 0.01 to 40.95, or nothing for the default of 1.");
   reviewTracked(wish, found);
   return found;
 }

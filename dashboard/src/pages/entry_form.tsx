@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { useCell } from "../cell";
 import { type FieldNode, type Spread, commitFaults, isAt, spread } from "../field_faults";
 import type { Draft, Saving } from "../form_state";
-import type { Complaints, Review } from "../leaves";
+import type { Review } from "../leaves";
 import { Card, Faults, Notice } from "../parts";
 import { go, link } from "../route";
 
@@ -16,7 +16,7 @@ export function useFaults(saving: Saving, nodes: FieldNode[], path: string | und
 }
 
 /** The error of a field: what is typed wrongly, else what the router said. */
-export const wrongAt = <F extends string>(complaints: Complaints<F>, found: Spread, field: F): string | undefined => complaints.at[field] ?? found.at.get(field);
+export const wrongAt = <F extends string>(complaints: Review<F>, found: Spread, field: F): string | undefined => complaints.at[field] ?? found.at.get(field);
 
 export function EntryForm<T, F extends string>(props: {
   title: string;
