@@ -6,7 +6,7 @@ import type { Fault } from "./server";
 /** A data path, and the field that edits the node and those below it. */
 export type FieldNode = [path: string, field: string];
 
-export interface Spread {
+export interface FieldFaults {
   /** The messages by field. */
   at: Map<string, string>;
   /** Errors of other nodes. */
@@ -42,8 +42,8 @@ function closeness(node: Step[], place: Step[]): number {
 export const isAt = (fault: Fault, path: string): boolean => fault.path !== "" && closeness(steps(path), steps(fault.path)) >= 0;
 
 /** The errors by field. The closest node decides; of equally close ones, the first. */
-export function spread(faults: Fault[], nodes: FieldNode[]): Spread {
-  const found: Spread = { at: new Map(), others: [] };
+export function faultsByField(faults: Fault[], nodes: FieldNode[]): FieldFaults {
+  const found: FieldFaults = { at: new Map(), others: [] };
   const known = nodes.map(([path, field]) => ({ steps: steps(path), field }));
   for (const fault of faults) {
     const place = steps(fault.path);

@@ -15,12 +15,12 @@ const ADDRESSES = { "4": 16, "6": 2 };
 /** Decimal places of seconds in hundredths. */
 const CENTI = 2;
 
-export type Version = "4" | "6";
+export type Family = "4" | "6";
 
-/** A tracked interface or network; `lost` is the decrement of the priority, "": the default. */
+/** A tracked interface or network. While it is down, the priority is less by the decrement; "": the default. */
 export interface Tracked {
   name: string;
-  lost: string;
+  decrement: string;
 }
 
 /** The fields of the form; rows of lists have a number. */
@@ -30,7 +30,7 @@ export type RowField = `${"addresses" | "interfaces" | "networks"} ${number}`;
 /** The values of the form. */
 export interface RouterWish {
   interface: string;
-  family: Version;
+  family: Family;
   vrid: string;
   /** The version of VRRP. */
   version: "2" | "3";
@@ -49,7 +49,7 @@ export interface RouterWish {
 
 export interface RouterKey {
   interface: string;
-  family: Version;
+  family: Family;
   vrid: number;
 }
 
@@ -59,8 +59,8 @@ export interface RouterEntry {
   router: Members;
 }
 
-const familyName = (version: Version): string => `ietf-ip:ipv${version}`;
-const listNames = (version: Version): [string, string, string] => [`virtual-ipv${version}-addresses`, `virtual-ipv${version}-address`, `ipv${version}-address`];
+const familyName = (family: Family): string => `ietf-ip:ipv${family}`;
+const listNames = (family: Family): [string, string, string] => [`virtual-ipv${family}-addresses`, `virtual-ipv${family}-address`, `ipv${family}-address`];
 
 /** Interfaces that can have virtual routers: all but tunnels. */
 export const links = (whole: Members): string[] => namesOf(interfacesOf(whole).filter((one) => !isTunnel(one)));
@@ -68,8 +68,8 @@ export const links = (whole: Members): string[] => namesOf(interfacesOf(whole).f
 /** The virtual routers of a configuration. */
 export const routersOf = (whole: Members): RouterEntry[] =>
   interfacesOf(whole).flatMap((one) =>
-    (["4", "6"] as const).flatMap((version) =>
-      entries(at(one, familyName(version), VRRP), INSTANCE).map((router) => ({ key: { interface: textOf(one, "name"), family: version, vrid: Number(router["vrid"]) }, router })),
+    (["4", "6"] as const).flatMap((family) =>
+      entries(at(one, familyName(family), VRRP), INSTANCE).map((router) => ({ key: { interface: textOf(one, "name"), family, vrid: Number(router["vrid"]) }, router })),
     ),
   );
 
@@ -84,7 +84,7 @@ export function addressesOf({ key, router }: RouterEntry): string[] {
 }
 
 const trackedOf = (router: Members | undefined, container: string, list: string, key: string): Tracked[] =>
-  entries(at(router, "track", container), list).map((one) => ({ name: textOf(one, key), lost: textOf(one, "priority-decrement") }));
+  entries(at(router, "track", container), list).map((one) => ({ name: textOf(one, key), decrement: textOf(one, "priority-decrement") }));
 
 function intervalOf(router: Members | undefined): string {
   const centi = router?.["advertise-interval-centi-sec"];
@@ -132,9 +132,9 @@ function reviewTracked(wish: RouterWish, found: Review<RouterField>): void {
   wish.networks.forEach(({ name }, index) => found.check(`networks ${index}`, prefixComplaint(name, wish.family === "4" ? 4 : 6)));
   for (const field of ["interfaces", "networks"] as const) {
     const names = wish[field].map((row) => canonicalPrefix(row.name));
-    wish[field].forEach(({ name, lost }, index) => {
+    wish[field].forEach(({ name, decrement }, index) => {
       found.checkText(`${field} ${index}`, name, names.indexOf(canonicalPrefix(name)) === index, "This is already in the list.");
-      found.checkText(`${field} ${index}`, lost, isBetween(lost, 1, 254), "Enter a decrement from 1 to 254, or nothing for the default of 10.");
+      found.checkText(`${field} ${index}`, decrement, isBetween(decrement, 1, 254), "Enter a decrement from 1 to 254, or nothing for the default of 10.");
     });
   }
 }
@@ -167,7 +167,7 @@ function putTracked(router: Members, wish: RouterWish): void {
   const list = (rows: Tracked[], key: string, name: (text: string) => string): Members[] =>
     rows
       .filter((row) => row.name.trim() !== "")
-      .map((row) => ({ [key]: name(row.name), ...(row.lost.trim() !== "" && { "priority-decrement": Number(row.lost) }) }));
+      .map((row) => ({ [key]: name(row.name), ...(row.decrement.trim() !== "" && { "priority-decrement": Number(row.decrement) }) }));
   putList(track, "interfaces", "interface", list(wish.interfaces, "interface", (text) => text.trim()));
   putList(track, "networks", "network", list(wish.networks, "prefix", canonicalPrefix));
   dropEmpty(router, "track");

@@ -48,7 +48,7 @@ test("a session is removed alone", () => {
   assert.deepEqual(changed(old, (next) => remove(next, { interface: "lan", peer: "192.0.2.1" })), whole(bfd({ "dest-addr": "192.0.2.2" })));
 });
 
-test("what is missing or wrong is said", () => {
+test("missing and wrong values are errors", () => {
   assert.deepEqual(words({}), []);
   assert.match(words({ interface: "" }).join(), /Choose the interface/);
   assert.match(words({ peer: "" }).join(), /address of the neighbour/);

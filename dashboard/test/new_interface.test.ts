@@ -54,7 +54,7 @@ test("a tunnel has two ends, and a new VRF is made with it", () => {
   assert.deepEqual((one["stoa-vrf:vrfs"] as Members)["vrf"], [{ name: "red" }, { name: "blue" }]);
 });
 
-test("what is missing or wrong is said", () => {
+test("missing and wrong values are errors", () => {
   assert.match(wrong({}), /Enter a name/);
   assert.match(wrong({ name: "lan" }), /already/);
   assert.match(wrong({ name: "wan", driver: "dpdk" }), /PCI address/);

@@ -85,7 +85,7 @@ test("a rule is removed alone", () => {
   assert.deepEqual(desired, whole(rule(200, {})));
 });
 
-test("what is missing or wrong is said", () => {
+test("missing and wrong values are errors", () => {
   assert.deepEqual(words({}), []);
   assert.match(words({ table: "" }).join(), /Choose the table/);
   assert.match(words({ priority: "0" }).join(), /1 to 4294967295/);

@@ -51,7 +51,7 @@ test("host bits are found", () => {
   const given = ["10.1.2.3/8", "192.0.2.129/25", "0.0.0.0/0", "2001:DB8:ffff::1/33", "::1/0", "fe80::1/128", "::ffff:10.0.0.1/127", "10.0.0.0/33"];
   const right = ["10.0.0.0/8", "192.0.2.128/25", "0.0.0.0/0", "2001:db8:8000::/33", "::/0", "fe80::1/128", "::ffff:10.0.0.0/127", undefined];
   assert.deepEqual(given.map(network), right);
-  // The router clears them without a word: the typed key would not be that of the entry.
+  // The router clears them silently: the typed key would not be that of the entry.
   assert.equal(prefixComplaint(" 10.1.2.3/8", 4), "10.1.2.3/8 has host bits set: enter 10.0.0.0/8.");
   assert.deepEqual([prefixComplaint("10.0.0.0/8 ", 4), prefixComplaint("2001:DB8::/32", 6)], ["", ""]);
   assert.match(prefixComplaint("10.0.0.0", 4), /IPv4 prefix/);

@@ -39,8 +39,8 @@ test("a new virtual router has what was entered, and no defaults", () => {
     accept: true,
     interval: "0.2",
     log: true,
-    interfaces: [{ name: "wan", lost: "" }],
-    networks: [{ name: "0.0.0.0/0", lost: "60" }],
+    interfaces: [{ name: "wan", decrement: "" }],
+    networks: [{ name: "0.0.0.0/0", decrement: "60" }],
   });
   const made = changed(whole(), (next) => put(next, all));
   const track = { interfaces: { interface: [{ interface: "wan" }] }, networks: { network: [{ prefix: "0.0.0.0/0", "priority-decrement": 60 }] } };
@@ -78,7 +78,7 @@ test("another VRID is another virtual router; one is removed alone", () => {
   assert.deepEqual(links(old), ["lan", "wan"]);
 });
 
-test("what is missing or wrong is said", () => {
+test("missing and wrong values are errors", () => {
   assert.deepEqual(words({}), []);
   assert.match(words({ interface: "" }).join(), /Choose the interface/);
   assert.match(words({ vrid: "" }).join(), /Enter the VRID/);
@@ -93,7 +93,7 @@ test("what is missing or wrong is said", () => {
   assert.match(words({ hold: "x" }).join(), /0 to 65535/);
   assert.match(words({ interval: "41" }).join(), /0.01 to 40.95/);
   assert.match(words({ version: "2", interval: "0.5" }).join(), /1 to 254/);
-  assert.match(words({ networks: [{ name: "fd00::/8", lost: "" }] }).join(), /IPv4 prefix/);
-  assert.match(words({ interfaces: [{ name: "wan", lost: "255" }] }).join(), /decrement from 1 to 254/);
-  assert.match(words({ interfaces: [{ name: "wan", lost: "" }, { name: "wan", lost: "" }] }).join(), /already in the list/);
+  assert.match(words({ networks: [{ name: "fd00::/8", decrement: "" }] }).join(), /IPv4 prefix/);
+  assert.match(words({ interfaces: [{ name: "wan", decrement: "255" }] }).join(), /decrement from 1 to 254/);
+  assert.match(words({ interfaces: [{ name: "wan", decrement: "" }, { name: "wan", decrement: "" }] }).join(), /already in the list/);
 });

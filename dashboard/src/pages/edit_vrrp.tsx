@@ -6,7 +6,7 @@ import { type Saving, useDraft, useSave } from "../form_state";
 import { interfaceNames } from "../interface_list";
 import { Card, type Column, Table, typed } from "../parts";
 import { link } from "../route";
-import { type RouterEntry, type RouterField, type RouterKey, type RouterWish, type Version, addressesOf, links, put, remove } from "../virtual_router";
+import { type Family, type RouterEntry, type RouterField, type RouterKey, type RouterWish, addressesOf, links, put, remove } from "../virtual_router";
 import { review, routerAt, routerNodes, routerPath, routersOf, versionOf, wishOf } from "../virtual_router";
 import { EntryForm, NotThere, Saved, useFaults, wrongAt } from "./entry_form";
 
@@ -51,10 +51,10 @@ const Addresses = ({ wish, set, wrong }: Part): JSX.Element => (
   />
 );
 
-const lostLabel = (what: string, index: number): string => `Decrement while ${what} ${index + 1} is lost`;
+const decrementLabel = (what: string, index: number): string => `Decrement of tracked ${what} ${index + 1}`;
 
 function TrackedRows({ wish, set, wrong, interfaces }: Part & { interfaces: string[] }): JSX.Element {
-  const lost = (value: string, label: string, change: (text: string) => void): JSX.Element => (
+  const decrement = (value: string, label: string, change: (text: string) => void): JSX.Element => (
     <input class="mono" value={value} aria-label={label} placeholder="10" inputMode="numeric" onInput={(event) => change(typed(event))} autocomplete="off" />
   );
   return (
@@ -64,7 +64,7 @@ function TrackedRows({ wish, set, wrong, interfaces }: Part & { interfaces: stri
         hint="while one is down, the priority is less by its decrement (10)"
         rows={wish.interfaces}
         set={(rows) => set({ interfaces: rows })}
-        empty={{ name: "", lost: "" }}
+        empty={{ name: "", decrement: "" }}
         add="Track an interface"
         nameOf={(row) => row.name}
         wrong={wrong("interfaces")}
@@ -77,7 +77,7 @@ function TrackedRows({ wish, set, wrong, interfaces }: Part & { interfaces: stri
                 <option value={name}>{name}</option>
               ))}
             </select>
-            {lost(row.lost, lostLabel("interface", index), (text) => change({ ...row, lost: text }))}
+            {decrement(row.decrement, decrementLabel("interface", index), (text) => change({ ...row, decrement: text }))}
           </>
         )}
       />
@@ -86,7 +86,7 @@ function TrackedRows({ wish, set, wrong, interfaces }: Part & { interfaces: stri
         hint="while there is no usable route to exactly this prefix, the priority is less by its decrement (10)"
         rows={wish.networks}
         set={(rows) => set({ networks: rows })}
-        empty={{ name: "", lost: "" }}
+        empty={{ name: "", decrement: "" }}
         add="Track a network"
         nameOf={(row) => row.name}
         wrong={wrong("networks")}
@@ -104,7 +104,7 @@ function TrackedRows({ wish, set, wrong, interfaces }: Part & { interfaces: stri
               autocomplete="off"
               {...invalid}
             />
-            {lost(row.lost, lostLabel("network", index), (text) => change({ ...row, lost: text }))}
+            {decrement(row.decrement, decrementLabel("network", index), (text) => change({ ...row, decrement: text }))}
           </>
         )}
       />
@@ -178,7 +178,7 @@ function RouterForm({ whole, before, saving }: { whole: Members; before?: Router
           choices={links(whole).map((name) => [name, name])}
           wrong={wrong("interface")}
         />
-        <ChoiceField name="family" label="Address family" value={wish.family} set={(family) => set({ family: family as Version })} choices={FAMILIES} />
+        <ChoiceField name="family" label="Address family" value={wish.family} set={(family) => set({ family: family as Family })} choices={FAMILIES} />
         <TextField name="vrid" label="VRID" hint="1 to 255, the same on all its routers" value={wish.vrid} set={(vrid) => set({ vrid })} isMono isNumber wrong={wrong("vrid")} />
         {wish.family === "4" && (
           <ChoiceField

@@ -2,21 +2,21 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { useCell } from "../cell";
-import { type FieldNode, type Spread, commitFaults, isAt, spread } from "../field_faults";
+import { type FieldNode, type FieldFaults, commitFaults, isAt, faultsByField } from "../field_faults";
 import type { Draft, Saving } from "../form_state";
 import type { Review } from "../leaves";
 import { Card, Faults, Notice } from "../parts";
 import { go, link } from "../route";
 
 /** The errors of the router in the form of an entry: of the last save, and of a refused commit at `path`. */
-export function useFaults(saving: Saving, nodes: FieldNode[], path: string | undefined): Spread {
+export function useFaults(saving: Saving, nodes: FieldNode[], path: string | undefined): FieldFaults {
   const refused = useCell(commitFaults).filter((fault) => path !== undefined && isAt(fault, path));
   const faults = saving.failure?.faults ?? [];
-  return spread([...faults, ...refused.filter((one) => !faults.some((other) => other.path === one.path && other.message === one.message))], nodes);
+  return faultsByField([...faults, ...refused.filter((one) => !faults.some((other) => other.path === one.path && other.message === one.message))], nodes);
 }
 
-/** The error of a field: what is typed wrongly, else what the router said. */
-export const wrongAt = <F extends string>(complaints: Review<F>, found: Spread, field: F): string | undefined => complaints.at[field] ?? found.at.get(field);
+/** The error of a field: that of the typed text, else that of the router. */
+export const wrongAt = <F extends string>(complaints: Review<F>, found: FieldFaults, field: F): string | undefined => complaints.at[field] ?? found.at.get(field);
 
 export function EntryForm<T, F extends string>(props: {
   title: string;
@@ -24,7 +24,7 @@ export function EntryForm<T, F extends string>(props: {
   tab: string;
   draft: Draft<T>;
   complaints: Review<F>;
-  found: Spread;
+  found: FieldFaults;
   isNew: boolean;
   save: () => Promise<boolean>;
   remove: () => Promise<boolean>;
