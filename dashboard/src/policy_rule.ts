@@ -19,6 +19,13 @@ const LAST = 4_294_967_295;
 /** Protocols by number. Those with a name can be entered by it. */
 export const PROTOCOLS: Record<number, string> = { 1: "ICMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 89: "OSPF", 132: "SCTP" };
 
+/** How packets are refused, in words: by policy rules and by static routes. */
+export const REFUSALS: [string, string][] = [
+  ["blackhole", "are discarded without a word"],
+  ["unreachable", "are answered: unreachable"],
+  ["prohibit", "are answered: prohibited"],
+];
+
 export type RuleField = "vrf" | "family" | "priority" | "description" | "source" | "destination" | "interface" | "dscp" | "protocol" | "sourcePort" | "destinationPort" | "action" | "table" | "goto";
 
 /** The values of the form. */

@@ -189,7 +189,7 @@ async function tell() {
 async function change() {
   begin("an address is changed by the form");
   await go("#/configuration/interfaces/out");
-  const input = 'input[data-family="4"]';
+  const input = "[name=ipv4-address]";
   await page.waitForSelector(input);
   check((await page.$eval(input, (one) => one.value)) === "198.18.2.1/24", "the form shows the address");
   await page.locator(input).fill("198.18.2.9/24");

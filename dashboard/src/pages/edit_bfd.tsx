@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { SESSION_NODES, type SessionEntry, type SessionField, type SessionKey, put, remove, review, sessionAt, sessionPath, sessionsOf, wishOf } from "../bfd_session";
 import type { Members } from "../edits";
-import { ChoiceField, TextField } from "../fields";
+import { ChoiceField, TextField, named } from "../fields";
 import { type Saving, useDraft, useSave } from "../form_state";
 import { interfaceNames } from "../interface_list";
 import { Card, type Column, Table } from "../parts";
@@ -20,7 +20,6 @@ function SessionForm({ whole, before, saving }: { whole: Members; before?: Sessi
   const complaints = review(wish, whole, before);
   const found = useFaults(saving, SESSION_NODES, before && sessionPath(before));
   const wrong = (field: SessionField): string | undefined => wrongAt(complaints, found, field);
-  const interfaces = interfaceNames(whole).map((name): [string, string] => [name, name]);
   return (
     <EntryForm
       title={before ? `Change ${inWords(before)}` : "New BFD session"}
@@ -34,7 +33,7 @@ function SessionForm({ whole, before, saving }: { whole: Members; before?: Sessi
       remove={() => saving.change(`The ${inWords(before ?? wish)} is removed from the candidate.`, (desired) => before && remove(desired, before))}
     >
       <div class="pair">
-        <ChoiceField name="interface" label="Interface" value={wish.interface} set={(name) => set({ interface: name })} choices={interfaces} wrong={wrong("interface")} />
+        <ChoiceField name="interface" label="Interface" value={wish.interface} set={(name) => set({ interface: name })} choices={named(interfaceNames(whole))} wrong={wrong("interface")} />
         <TextField name="peer" label="Address of the neighbour" hint="on the link of the interface" value={wish.peer} set={(peer) => set({ peer })} isMono wrong={wrong("peer")} />
       </div>
       <div class="pair">

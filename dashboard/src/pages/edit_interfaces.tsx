@@ -2,10 +2,11 @@
 import type { JSX } from "preact";
 import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
+import { CheckField, ChoiceField, Input, Rows, TextField, named } from "../fields";
 import { useDraft, useSave } from "../form_state";
 import { INTERFACES, PORT, interfaceAt, interfaceNames } from "../interface_list";
 import { numberOf, putChanged, putLeaf, textOf } from "../leaves";
-import { Card, Faults, Field, Notice, typed } from "../parts";
+import { Card, Faults, Notice } from "../parts";
 import { NEW_VRF, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
 import { canonical, prefix } from "../prefixes";
 import { go, link } from "../route";
@@ -84,42 +85,20 @@ const complaint = (text: string, version: Version): string => {
   return text.includes("/") ? "" : "Add the prefix length, such as /24.";
 };
 
-function Addresses(props: { version: Version; form: FamilyForm; set: (form: FamilyForm) => void }): JSX.Element {
-  const { version, form, set } = props;
-  const change = (index: number, text: string): void => set({ ...form, addresses: form.addresses.map((old, other) => (other === index ? text : old)) });
-  return (
-    <fieldset>
-      <legend>IPv{version}</legend>
-      {form.addresses.map((text, index) => {
-        const wrong = complaint(text, version);
-        return (
-          <div class="address">
-            <input
-              class="mono"
-              value={text}
-              aria-label={`IPv${version} address ${index + 1}`}
-              aria-invalid={wrong !== ""}
-              onInput={(event) => change(index, typed(event))}
-              spellcheck={false}
-              autocapitalize="none"
-              data-family={version}
-            />
-            <button type="button" aria-label={`Remove ${text || "this address"}`} onClick={() => set({ ...form, addresses: form.addresses.filter((_, other) => other !== index) })}>
-              Remove
-            </button>
-            {wrong && <small class="wrong">{wrong}</small>}
-          </div>
-        );
-      })}
-      <button type="button" onClick={() => set({ ...form, addresses: [...form.addresses, ""] })}>
-        Add an IPv{version} address
-      </button>
-      <label class="check">
-        <input type="checkbox" checked={form.forwarding} onChange={(event) => set({ ...form, forwarding: event.currentTarget.checked })} /> forwards IPv{version} packets
-      </label>
-    </fieldset>
-  );
-}
+const Family = ({ version, form, set }: { version: Version; form: FamilyForm; set: (form: FamilyForm) => void }): JSX.Element => (
+  <Rows
+    legend={`IPv${version}`}
+    rows={form.addresses}
+    set={(addresses) => set({ ...form, addresses })}
+    empty=""
+    add={`Add an IPv${version} address`}
+    nameOf={(text) => text || "this address"}
+    wrongAt={(index) => complaint(form.addresses[index] ?? "", version)}
+    show={(text, index, change, invalid) => <Input name={`ipv${version}-address`} value={text} set={change} aria-label={`IPv${version} address ${index + 1}`} isMono {...invalid} />}
+  >
+    <CheckField name={`ipv${version}-forwarding`} label={`forwards IPv${version} packets`} value={form.forwarding} set={(forwarding) => set({ ...form, forwarding })} />
+  </Rows>
+);
 
 export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: string }): JSX.Element {
   const names = interfaceNames(whole);
@@ -153,31 +132,18 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
   return (
     <Card title="Interface" wide tools={create}>
       <form class="column" onSubmit={(event) => void send(event)}>
-        <Field label="Name">
-          <select value={name} onChange={(event) => go(link("configuration", ["interfaces", typed(event)]))}>
-            {!one && <option value={name}>{name} (not there)</option>}
-            {names.map((it) => (
-              <option value={it}>{it}</option>
-            ))}
-          </select>
-        </Field>
+        <ChoiceField name="interface" label="Name" value={name} set={(other) => go(link("configuration", ["interfaces", other]))} choices={named(names)} />
         {form ? (
           <>
-            <label class="check">
-              <input type="checkbox" checked={form.enabled} onChange={(event) => setForm({ ...form, enabled: event.currentTarget.checked })} /> enabled
-            </label>
-            <Field label="Description">
-              <input name="description" value={form.description} onInput={(event) => setForm({ ...form, description: typed(event) })} />
-            </Field>
+            <CheckField name="enabled" label="enabled" value={form.enabled} set={(enabled) => setForm({ ...form, enabled })} />
+            <TextField name="description" label="Description" value={form.description} set={(description) => setForm({ ...form, description })} />
             {one && at(one, PORT) && (
-              <Field label="MTU in bytes" hint="if empty, the default of the port">
-                <input name="mtu" class="mono" value={form.mtu} onInput={(event) => setForm({ ...form, mtu: typed(event) })} inputMode="numeric" autocomplete="off" />
-              </Field>
+              <TextField name="mtu" label="MTU in bytes" hint="if empty, the default of the port" value={form.mtu} set={(mtu) => setForm({ ...form, mtu })} isMono isNumber />
             )}
             <VrfFields list={vrfs(whole)} vrf={form.vrf} newVrf={form.newVrf} set={(part) => setForm({ ...form, ...part })} />
             {linkWrong && <p class="wrong">{linkWrong}</p>}
-            <Addresses version={4} form={form[4]} set={(family) => setForm({ ...form, 4: family })} />
-            <Addresses version={6} form={form[6]} set={(family) => setForm({ ...form, 6: family })} />
+            <Family version={4} form={form[4]} set={(family) => setForm({ ...form, 4: family })} />
+            <Family version={6} form={form[6]} set={(family) => setForm({ ...form, 6: family })} />
             {isStale && (
               <Notice mood="warn" live>
                 {name} was changed in the candidate meanwhile. Saving replaces what the form has.{" "}

@@ -1,12 +1,12 @@
 // The forms of policy rules, in the order of their evaluation.
 import type { JSX } from "preact";
 import type { Members } from "../edits";
-import { CheckField, ChoiceField, TextField } from "../fields";
+import { CheckField, ChoiceField, TextField, named } from "../fields";
 import { type Saving, useDraft, useSave } from "../form_state";
 import { interfaceNames } from "../interface_list";
 import { vrfs } from "../new_interface";
 import { Card, type Column, Faults, Table } from "../parts";
-import { OWN_TABLE, PROTOCOLS, RULE_NODES, type RuleField, type RuleKey, beside, keyOf, move, moveComplaint } from "../policy_rule";
+import { OWN_TABLE, PROTOCOLS, REFUSALS, RULE_NODES, type RuleField, type RuleKey, beside, keyOf, move, moveComplaint } from "../policy_rule";
 import { nextPriority, put, remove, review, ruleAt, rulePath, rulesOf, wishKey, wishOf } from "../policy_rule";
 import type { PolicyRule } from "../protocols";
 import { link } from "../route";
@@ -18,15 +18,8 @@ const FAMILIES: [string, string][] = [
   ["ipv6", "IPv6"],
 ];
 
-const ACTIONS: [string, string][] = [
-  ["table", "are routed by a table"],
-  ["goto", "continue at another rule"],
-  ["blackhole", "are discarded without a word"],
-  ["unreachable", "are answered: unreachable"],
-  ["prohibit", "are answered: prohibited"],
-];
+const ACTIONS: [string, string][] = [["table", "are routed by a table"], ["goto", "continue at another rule"], ...REFUSALS];
 
-const named = (names: string[]): [string, string][] => names.map((name) => [name, name]);
 const linkTo = (key: RuleKey): string => link("configuration", ["policy", key.vrf, key.family, String(key.priority)]);
 const inWords = (key: RuleKey): string => `rule ${key.priority} (${key.family === "ipv4" ? "IPv4" : "IPv6"}, VRF ${key.vrf})`;
 

@@ -3,10 +3,12 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
+import { ChoiceField, TextField, named } from "../fields";
 import { useSave } from "../form_state";
 import { interfaceNames } from "../interface_list";
 import { putLeaf, textOf } from "../leaves";
 import { Card, type Column, Faults, Field, Notice, Table, typed } from "../parts";
+import { REFUSALS } from "../policy_rule";
 import { canonicalPrefix, family, prefix } from "../prefixes";
 import { link } from "../route";
 
@@ -95,7 +97,6 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
   const [wish, setWish] = useState(NOTHING);
   const [search, setSearch] = useState("");
   const { failure, saved, change } = useSave(whole, "");
-  const names = interfaceNames(whole);
   const all = rowsOf(whole);
   const found = all.filter((row) => `${prefixOf(row)} ${hopOf(row.route)} ${textOf(row.route, "description")}`.includes(search.trim()));
   const create = async (): Promise<void> => {
@@ -130,35 +131,21 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
             void create();
           }}
         >
-          <Field label="Prefix">
-            <input class="mono" value={wish.prefix} onInput={(event) => set({ prefix: typed(event) })} placeholder="10.0.0.0/8" spellcheck={false} autocapitalize="none" />
-          </Field>
-          <Field label="Packets">
-            <select value={wish.special} onChange={(event) => set({ special: typed(event) })}>
-              <option value="">go to a next hop</option>
-              <option value="blackhole">are discarded without a word</option>
-              <option value="unreachable">are answered: unreachable</option>
-              <option value="prohibit">are answered: prohibited</option>
-            </select>
-          </Field>
+          <TextField name="prefix" label="Prefix" value={wish.prefix} set={(text) => set({ prefix: text })} placeholder="10.0.0.0/8" isMono />
+          <ChoiceField name="special" label="Packets" value={wish.special} set={(special) => set({ special })} choices={[["", "go to a next hop"], ...REFUSALS]} />
           {wish.special === "" && (
             <>
-              <Field label="Next hop">
-                <input class="mono" value={wish.address} onInput={(event) => set({ address: typed(event).trim() })} placeholder="192.0.2.1" spellcheck={false} autocapitalize="none" />
-              </Field>
-              <Field label="Interface">
-                <select value={wish.interface} onChange={(event) => set({ interface: typed(event) })}>
-                  <option value="">where the next hop is</option>
-                  {names.map((name) => (
-                    <option value={name}>{name}</option>
-                  ))}
-                </select>
-              </Field>
+              <TextField name="address" label="Next hop" value={wish.address} set={(text) => set({ address: text.trim() })} placeholder="192.0.2.1" isMono />
+              <ChoiceField
+                name="interface"
+                label="Interface"
+                value={wish.interface}
+                set={(name) => set({ interface: name })}
+                choices={[["", "where the next hop is"], ...named(interfaceNames(whole))]}
+              />
             </>
           )}
-          <Field label="Description">
-            <input value={wish.description} onInput={(event) => set({ description: typed(event) })} />
-          </Field>
+          <TextField name="description" label="Description" value={wish.description} set={(description) => set({ description })} />
           <button class="main" disabled={wrong !== ""}>
             Save to candidate
           </button>

@@ -1,16 +1,16 @@
 // The forms of virtual routers.
 import type { JSX } from "preact";
 import type { Members } from "../edits";
-import { CheckField, ChoiceField, Rows, TextField } from "../fields";
+import { CheckField, ChoiceField, type Control, Input, Rows, Select, TextField, named } from "../fields";
 import { type Saving, useDraft, useSave } from "../form_state";
 import { interfaceNames } from "../interface_list";
-import { Card, type Column, Table, typed } from "../parts";
+import { Card, type Column, Table } from "../parts";
 import { link } from "../route";
 import { type Family, type RouterEntry, type RouterField, type RouterKey, type RouterWish, addressesOf, links, put, remove } from "../virtual_router";
 import { review, routerAt, routerNodes, routerPath, routersOf, versionOf, wishOf } from "../virtual_router";
 import { EntryForm, NotThere, Saved, useFaults, wrongAt } from "./entry_form";
 
-const FAMILIES: [string, string][] = [
+const FAMILIES: [Family, string][] = [
   ["4", "IPv4"],
   ["6", "IPv6"],
 ];
@@ -35,82 +35,40 @@ const Addresses = ({ wish, set, wrong }: Part): JSX.Element => (
     nameOf={(text) => text}
     wrong={wrong("addresses")}
     wrongAt={(index) => wrong(`addresses ${index}`)}
-    show={(text, index, change, invalid) => (
-      <input
-        class="mono"
-        name="address"
-        value={text}
-        aria-label={`Virtual address ${index + 1}`}
-        onInput={(event) => change(typed(event))}
-        spellcheck={false}
-        autocapitalize="none"
-        autocomplete="off"
-        {...invalid}
-      />
-    )}
+    show={(text, index, change, invalid) => <Input name="address" value={text} set={change} aria-label={`Virtual address ${index + 1}`} isMono {...invalid} />}
   />
 );
 
-const decrementLabel = (what: string, index: number): string => `Decrement of tracked ${what} ${index + 1}`;
-
-function TrackedRows({ wish, set, wrong, interfaces }: Part & { interfaces: string[] }): JSX.Element {
-  const decrement = (value: string, label: string, change: (text: string) => void): JSX.Element => (
-    <input class="mono" value={value} aria-label={label} placeholder="10" inputMode="numeric" onInput={(event) => change(typed(event))} autocomplete="off" />
-  );
-  return (
-    <>
-      <Rows
-        legend="Tracked interfaces"
-        hint="while one is down, the priority is less by its decrement (10)"
-        rows={wish.interfaces}
-        set={(rows) => set({ interfaces: rows })}
-        empty={{ name: "", decrement: "" }}
-        add="Track an interface"
-        nameOf={(row) => row.name}
-        wrong={wrong("interfaces")}
-        wrongAt={(index) => wrong(`interfaces ${index}`)}
-        show={(row, index, change, invalid) => (
-          <>
-            <select name="tracked-interface" value={row.name} aria-label={`Tracked interface ${index + 1}`} onChange={(event) => change({ ...row, name: typed(event) })} {...invalid}>
-              {!interfaces.includes(row.name) && <option value={row.name}>{row.name === "" ? "choose …" : `${row.name} (not there)`}</option>}
-              {interfaces.map((name) => (
-                <option value={name}>{name}</option>
-              ))}
-            </select>
-            {decrement(row.decrement, decrementLabel("interface", index), (text) => change({ ...row, decrement: text }))}
-          </>
-        )}
-      />
-      <Rows
-        legend="Tracked networks"
-        hint="while there is no usable route to exactly this prefix, the priority is less by its decrement (10)"
-        rows={wish.networks}
-        set={(rows) => set({ networks: rows })}
-        empty={{ name: "", decrement: "" }}
-        add="Track a network"
-        nameOf={(row) => row.name}
-        wrong={wrong("networks")}
-        wrongAt={(index) => wrong(`networks ${index}`)}
-        show={(row, index, change, invalid) => (
-          <>
-            <input
-              class="mono"
-              name="tracked-network"
-              value={row.name}
-              aria-label={`Tracked network ${index + 1}`}
-              onInput={(event) => change({ ...row, name: typed(event) })}
-              spellcheck={false}
-              autocapitalize="none"
-              autocomplete="off"
-              {...invalid}
-            />
-            {decrement(row.decrement, decrementLabel("network", index), (text) => change({ ...row, decrement: text }))}
-          </>
-        )}
-      />
-    </>
-  );
-}
+/** Tracked interfaces or networks: `show` shows which one. */
+const TrackedRows = (
+  props: Part & { field: "interfaces" | "networks"; what: "interface" | "network"; legend: string; hint: string; add: string; show: (control: Control<string>) => JSX.Element },
+): JSX.Element => (
+  <Rows
+    legend={props.legend}
+    hint={`${props.hint}, the priority is less by its decrement (10)`}
+    rows={props.wish[props.field]}
+    set={(rows) => props.set({ [props.field]: rows })}
+    empty={{ name: "", decrement: "" }}
+    add={props.add}
+    nameOf={(row) => row.name}
+    wrong={props.wrong(props.field)}
+    wrongAt={(index) => props.wrong(`${props.field} ${index}`)}
+    show={(row, index, change, invalid) => (
+      <>
+        {props.show({ value: row.name, set: (name) => change({ ...row, name }), name: `tracked-${props.what}`, "aria-label": `Tracked ${props.what} ${index + 1}`, ...invalid })}
+        <Input
+          name={`${props.what}-decrement`}
+          value={row.decrement}
+          set={(decrement) => change({ ...row, decrement })}
+          aria-label={`Decrement of tracked ${props.what} ${index + 1}`}
+          placeholder="10"
+          inputMode="decimal"
+          isMono
+        />
+      </>
+    )}
+  />
+);
 
 function Election({ wish, set, wrong }: Part): JSX.Element {
   const version = versionOf(wish);
@@ -156,7 +114,6 @@ function RouterForm({ whole, before, saving }: { whole: Members; before?: Router
   const wrong = (field: RouterField): string | undefined => wrongAt(complaints, found, field);
   const key = { interface: wish.interface, family: wish.family, vrid: Number(wish.vrid) };
   const part = { wish, set, wrong };
-  const interfaces = interfaceNames(whole);
   return (
     <EntryForm
       title={before ? `Change ${inWords(before)}` : "New virtual router"}
@@ -175,17 +132,17 @@ function RouterForm({ whole, before, saving }: { whole: Members; before?: Router
           label="Interface"
           value={wish.interface}
           set={(name) => set({ interface: name })}
-          choices={links(whole).map((name) => [name, name])}
+          choices={named(links(whole))}
           wrong={wrong("interface")}
         />
-        <ChoiceField name="family" label="Address family" value={wish.family} set={(family) => set({ family: family as Family })} choices={FAMILIES} />
+        <ChoiceField name="family" label="Address family" value={wish.family} set={(family) => set({ family })} choices={FAMILIES} />
         <TextField name="vrid" label="VRID" hint="1 to 255, the same on all its routers" value={wish.vrid} set={(vrid) => set({ vrid })} isMono isNumber wrong={wrong("vrid")} />
         {wish.family === "4" && (
           <ChoiceField
             name="version"
             label="Version"
             value={wish.version}
-            set={(version) => set({ version: version as "2" | "3" })}
+            set={(version) => set({ version })}
             choices={[
               ["3", "3 (RFC 9568)"],
               ["2", "2 (RFC 3768)"],
@@ -196,7 +153,24 @@ function RouterForm({ whole, before, saving }: { whole: Members; before?: Router
       </div>
       <Addresses {...part} />
       <Election {...part} />
-      <TrackedRows {...part} interfaces={interfaces} />
+      <TrackedRows
+        {...part}
+        field="interfaces"
+        what="interface"
+        legend="Tracked interfaces"
+        hint="while one is down"
+        add="Track an interface"
+        show={(control) => <Select {...control} choices={named(interfaceNames(whole))} />}
+      />
+      <TrackedRows
+        {...part}
+        field="networks"
+        what="network"
+        legend="Tracked networks"
+        hint="while there is no usable route to exactly this prefix"
+        add="Track a network"
+        show={(control) => <Input {...control} isMono />}
+      />
     </EntryForm>
   );
 }
