@@ -90,7 +90,7 @@ export function BfdForms({ whole, keys }: { whole: Members; keys: string[] }): J
       {name === "new" && keys.length === 1 && <SessionForm key="new" whole={whole} saving={saving} />}
       {chosen && isThere && <SessionForm key={sessionPath(chosen)} whole={whole} before={chosen} saving={saving} />}
       {chosen && !isThere && <NotThere words={inWords(chosen)} tab="bfd" />}
-      <Saved saving={saving} />
+      <Saved words={saving.saved} />
       <Card
         title="BFD sessions"
         note="with neighbours; a session that is down takes their routes out of use"

@@ -10,6 +10,7 @@ import { Card, Faults, Notice } from "../parts";
 import { NEW_VRF, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
 import { canonical, prefix } from "../prefixes";
 import { go, link } from "../route";
+import { Saved, Stale } from "./entry_form";
 import { VrfFields } from "./new_interface";
 
 type Version = 4 | 6;
@@ -105,7 +106,9 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
   const name = chosen || (names[0] ?? "");
   const one = interfaceAt(whole, name);
   const before = one && formOf(one);
-  const { form, set: setForm, isChanged, isStale, reset } = useDraft(name, before);
+  const draft = useDraft(name, before);
+  const { form } = draft;
+  const set = (part: Partial<Form>): void => form && draft.set({ ...form, ...part });
   const { failure, saved, change } = useSave(whole, name);
   const create = (
     <a class="button" href={link("configuration", ["new"])}>
@@ -135,25 +138,18 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
         <ChoiceField name="interface" label="Name" value={name} set={(other) => go(link("configuration", ["interfaces", other]))} choices={named(names)} />
         {form ? (
           <>
-            <CheckField name="enabled" label="enabled" value={form.enabled} set={(enabled) => setForm({ ...form, enabled })} />
-            <TextField name="description" label="Description" value={form.description} set={(description) => setForm({ ...form, description })} />
+            <CheckField name="enabled" label="enabled" value={form.enabled} set={(enabled) => set({ enabled })} />
+            <TextField name="description" label="Description" value={form.description} set={(description) => set({ description })} />
             {one && at(one, PORT) && (
-              <TextField name="mtu" label="MTU in bytes" hint="if empty, the default of the port" value={form.mtu} set={(mtu) => setForm({ ...form, mtu })} isMono isNumber />
+              <TextField name="mtu" label="MTU in bytes" hint="if empty, the default of the port" value={form.mtu} set={(mtu) => set({ mtu })} isMono isNumber />
             )}
-            <VrfFields list={vrfs(whole)} vrf={form.vrf} newVrf={form.newVrf} set={(part) => setForm({ ...form, ...part })} />
+            <VrfFields list={vrfs(whole)} vrf={form.vrf} newVrf={form.newVrf} set={set} />
             {linkWrong && <p class="wrong">{linkWrong}</p>}
-            <Family version={4} form={form[4]} set={(family) => setForm({ ...form, 4: family })} />
-            <Family version={6} form={form[6]} set={(family) => setForm({ ...form, 6: family })} />
-            {isStale && (
-              <Notice mood="warn" live>
-                {name} was changed in the candidate meanwhile. Saving replaces what the form has.{" "}
-                <button type="button" class="quiet" onClick={reset}>
-                  Reload the form
-                </button>
-              </Notice>
-            )}
+            <Family version={4} form={form[4]} set={(family) => set({ 4: family })} />
+            <Family version={6} form={form[6]} set={(family) => set({ 6: family })} />
+            <Stale draft={draft} what={name} />
             <span class="buttons">
-              <button class="main" disabled={isWrong || Boolean(linkWrong) || !isChanged}>
+              <button class="main" disabled={isWrong || Boolean(linkWrong) || !draft.isChanged}>
                 Save to candidate
               </button>
               <a class="button" href={link("configuration", ["commit"])}>
@@ -169,11 +165,7 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
         )}
       </form>
       <Faults faults={failure?.faults ?? []} />
-      {saved && (
-        <Notice mood="good" live>
-          {saved} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
-        </Notice>
-      )}
+      <Saved words={saved} />
     </Card>
   );
 }

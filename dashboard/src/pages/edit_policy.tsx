@@ -185,7 +185,7 @@ export function PolicyForms({ whole, keys }: { whole: Members; keys: string[] })
       {isOpen && <RuleForm key="new" whole={whole} saving={saving} />}
       {chosen && isThere && <RuleForm key={rulePath(chosen)} whole={whole} before={chosen} saving={saving} />}
       {chosen && !isThere && <NotThere words={inWords(chosen)} tab="policy" />}
-      <Saved saving={saving} />
+      <Saved words={saving.saved} />
       {!isOpen && !isThere && <Faults faults={saving.failure?.faults ?? []} />}
       <p class="note">
         Rules are evaluated in ascending priority, before the table of the VRF.{" "}

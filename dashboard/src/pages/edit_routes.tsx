@@ -7,10 +7,10 @@ import { ChoiceField, TextField, named } from "../fields";
 import { useSave } from "../form_state";
 import { interfaceNames } from "../interface_list";
 import { putLeaf, textOf } from "../leaves";
-import { Card, type Column, Faults, Field, Notice, Table, typed } from "../parts";
+import { Card, type Column, Faults, Field, Table, typed } from "../parts";
 import { REFUSALS } from "../policy_rule";
 import { canonicalPrefix, family, prefix } from "../prefixes";
-import { link } from "../route";
+import { Saved } from "./entry_form";
 
 const PROTOCOLS = ["ietf-routing:routing", "control-plane-protocols"];
 /** Maximum number of rows; the JSON has all routes. */
@@ -152,11 +152,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
         </form>
         {wish.prefix !== "" && wrong && <p class="wrong">{wrong}</p>}
         <Faults faults={failure?.faults ?? []} />
-        {saved && (
-          <Notice mood="good" live>
-            {saved} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
-          </Notice>
-        )}
+        <Saved words={saved} />
       </Card>
       <Card title={`${found.length} static routes`} wide>
         {all.length > 10 && (

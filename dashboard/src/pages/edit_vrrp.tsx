@@ -221,7 +221,7 @@ export function VrrpForms({ whole, keys }: { whole: Members; keys: string[] }): 
       {name === "new" && keys.length === 1 && <RouterForm key="new" whole={whole} saving={saving} />}
       {chosen && isThere && <RouterForm key={routerPath(chosen)} whole={whole} before={chosen} saving={saving} />}
       {chosen && !isThere && <NotThere words={inWords(chosen)} tab="vrrp" />}
-      <Saved saving={saving} />
+      <Saved words={saving.saved} />
       <Card
         title="Virtual routers"
         note="gateway addresses that several routers share (VRRP)"

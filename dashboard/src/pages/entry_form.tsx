@@ -49,14 +49,7 @@ export function EntryForm<T, F extends string>(props: {
       <form class="column" ref={form} onSubmit={(event) => (event.preventDefault(), void act(props.save))}>
         {props.children}
         {complaints.missing && <p class="note">{complaints.missing}</p>}
-        {draft.isStale && (
-          <Notice mood="warn" live>
-            This was changed in the candidate meanwhile. Saving replaces what the form has.{" "}
-            <button type="button" class="quiet" onClick={draft.reset}>
-              Reload the form
-            </button>
-          </Notice>
-        )}
+        <Stale draft={draft} what="This" />
         {found.at.size > 0 && (
           <Notice mood="bad">
             {found.at.size === 1 ? "The router refused a value: see its field above." : `The router refused ${found.at.size} values: see their fields above.`}
@@ -81,11 +74,22 @@ export function EntryForm<T, F extends string>(props: {
   );
 }
 
-/** What was saved last, with the way to the commit. */
-export const Saved = ({ saving }: { saving: Saving }): JSX.Element | null =>
-  saving.saved ? (
+/** That another user changed in the candidate what a form edits. */
+export const Stale = ({ draft, what }: { draft: Pick<Draft<unknown>, "isStale" | "reset">; what: string }): JSX.Element | null =>
+  draft.isStale ? (
+    <Notice mood="warn" live>
+      {what} was changed in the candidate meanwhile. Saving replaces what the form has.{" "}
+      <button type="button" class="quiet" onClick={draft.reset}>
+        Reload the form
+      </button>
+    </Notice>
+  ) : null;
+
+/** What was saved last, with the link to the commit; "": nothing. */
+export const Saved = ({ words }: { words: string }): JSX.Element | null =>
+  words ? (
     <Notice mood="good" live>
-      {saving.saved} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
+      {words} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
     </Notice>
   ) : null;
 

@@ -1,13 +1,12 @@
 // The form that creates an interface in the candidate: a port, a VLAN or a tunnel.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { copy, save } from "../candidate";
 import type { Members } from "../edits";
 import { CheckField, ChoiceField, TextField, named } from "../fields";
+import { useSave } from "../form_state";
 import { DRIVERS, type Kind, NEW_VRF, NOTHING, type Wish, add, complaint, nameOf, parents, vrfs } from "../new_interface";
 import { Card, Faults } from "../parts";
 import { go, link } from "../route";
-import type { Failure } from "../server";
 
 const KINDS: [Kind, string][] = [
   ["port", "Port"],
@@ -79,21 +78,13 @@ export const VrfFields = (props: { list: string[]; vrf: string; newVrf: string; 
 
 export function NewInterface({ whole }: { whole: Members }): JSX.Element {
   const [wish, setWish] = useState(NOTHING);
-  const [failure, setFailure] = useState<Failure>();
+  const { failure, change } = useSave(whole, "");
   const set = (part: Partial<Wish>): void => setWish({ ...wish, ...part });
   const wrong = complaint(wish, whole);
   const name = nameOf(wish);
   const send = async (event: Event): Promise<void> => {
     event.preventDefault();
-    const desired = copy(whole);
-    add(desired, wish);
-    setFailure(undefined);
-    try {
-      await save(whole, desired);
-      go(link("configuration", ["interfaces", name]));
-    } catch (error) {
-      setFailure(error as Failure);
-    }
+    if (await change("", (desired) => add(desired, wish))) go(link("configuration", ["interfaces", name]));
   };
   return (
     <Card title="New interface" note="in the candidate; addresses follow in its form" wide>
