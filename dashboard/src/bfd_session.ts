@@ -14,8 +14,6 @@ const [SHORTEST_US, LONGEST_US] = [10_000, 60_000_000];
 /** Decimal places of milliseconds in microseconds. */
 const MS = 3;
 
-export type SessionField = "interface" | "peer" | "transmit" | "receive" | "multiplier";
-
 /** The values of the form. */
 export interface SessionWish {
   interface: string;
@@ -25,6 +23,8 @@ export interface SessionWish {
   receive: string;
   multiplier: string;
 }
+
+export type SessionField = keyof SessionWish;
 
 export interface SessionKey {
   interface: string;

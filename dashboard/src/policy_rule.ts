@@ -26,8 +26,6 @@ export const REFUSALS: [string, string][] = [
   ["prohibit", "are answered: prohibited"],
 ];
 
-export type RuleField = "vrf" | "family" | "priority" | "description" | "source" | "destination" | "interface" | "dscp" | "protocol" | "sourcePort" | "destinationPort" | "action" | "table" | "goto";
-
 /** The values of the form. */
 export interface RuleWish {
   vrf: string;
@@ -50,6 +48,8 @@ export interface RuleWish {
   ignoreDefault: boolean;
   goto: string;
 }
+
+export type RuleField = keyof RuleWish;
 
 export interface RuleKey {
   vrf: string;

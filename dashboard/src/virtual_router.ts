@@ -23,10 +23,6 @@ export interface Tracked {
   decrement: string;
 }
 
-/** The fields of the form; rows of lists have a number. */
-export type RouterField = "interface" | "vrid" | "version" | "addresses" | "priority" | "preempt" | "hold" | "accept" | "interval" | "log" | "interfaces" | "networks" | RowField;
-export type RowField = `${"addresses" | "interfaces" | "networks"} ${number}`;
-
 /** The values of the form. */
 export interface RouterWish {
   interface: string;
@@ -47,11 +43,17 @@ export interface RouterWish {
   networks: Tracked[];
 }
 
+/** The fields of the form; rows of lists have a number. */
+export type RouterField = keyof RouterWish | `${"addresses" | "interfaces" | "networks"} ${number}`;
+
 export interface RouterKey {
   interface: string;
   family: Family;
   vrid: number;
 }
+
+/** The key that a form describes. */
+export const wishKey = (wish: RouterWish): RouterKey => ({ interface: wish.interface, family: wish.family, vrid: Number(wish.vrid) });
 
 /** A virtual router of a configuration. */
 export interface RouterEntry {
@@ -145,7 +147,7 @@ export function review(wish: RouterWish, whole: Members, before?: RouterKey): Re
   found.require(wish.interface, "Choose the interface that the routers share.");
   found.require(wish.vrid, "Enter the VRID, the same on all routers.");
   found.checkText("vrid", wish.vrid, isBetween(wish.vrid, 1, 255), "Enter a VRID from 1 to 255.");
-  const other = routerAt(whole, { interface: wish.interface, family: wish.family, vrid: Number(wish.vrid) });
+  const other = routerAt(whole, wishKey(wish));
   if (other && !(before && isSame(other.key, before))) found.check("vrid", `There is a virtual router ${wish.vrid} for IPv${wish.family} on ${wish.interface} already.`);
   reviewAddresses(wish, found);
   found.checkText("priority", wish.priority, isBetween(wish.priority, 1, 254), "Enter a priority from 1 to 254, or nothing for the default of 100.");
