@@ -64,12 +64,18 @@ const isOf = (rule: Members, key: RuleKey): boolean => {
   return mine.vrf === key.vrf && mine.family === key.family && mine.priority === key.priority;
 };
 
-/** The rules of a configuration, in the order of their evaluation. */
-export const rulesOf = (whole: Members): Members[] =>
-  [...entries(at(whole, ROUTING, POLICY), "rule")].sort((one, other) => {
+/** The VRF and family of a rule in words. */
+export const groupOf = (key: RuleKey): string => `${key.family === "ipv4" ? "IPv4" : "IPv6"}, VRF ${key.vrf}`;
+
+/** Rules in the order of their evaluation. */
+export const inOrder = <T extends Members>(rules: T[]): T[] =>
+  [...rules].sort((one, other) => {
     const [a, b] = [keyOf(one), keyOf(other)];
     return a.vrf.localeCompare(b.vrf) || a.family.localeCompare(b.family) || a.priority - b.priority;
   });
+
+/** The rules of a configuration, in the order of their evaluation. */
+export const rulesOf = (whole: Members): Members[] => inOrder(entries(at(whole, ROUTING, POLICY), "rule"));
 
 export const ruleAt = (whole: Members, key: RuleKey): Members | undefined => rulesOf(whole).find((rule) => isOf(rule, key));
 

@@ -5,12 +5,12 @@ import { CheckField, ChoiceField, TextField, named } from "../fields";
 import type { Saving } from "../form_state";
 import { interfaceNames } from "../interface_list";
 import { vrfs } from "../new_interface";
-import { Card, type Column, Table } from "../parts";
-import { OWN_TABLE, PROTOCOLS, REFUSALS, RULE_NODES, type RuleField, type RuleKey, type RuleWish, beside, keyOf, move, moveComplaint } from "../policy_rule";
+import type { Column } from "../parts";
+import { OWN_TABLE, PROTOCOLS, REFUSALS, RULE_NODES, type RuleField, type RuleKey, type RuleWish, beside, groupOf, keyOf, move, moveComplaint } from "../policy_rule";
 import { nextPriority, put, remove, review, ruleAt, rulePath, rulesOf, wishKey, wishOf } from "../policy_rule";
 import type { PolicyRule } from "../protocols";
 import { Edit, EntryForms, type EntryKind, type FormPart, New, linkTo } from "./entry_form";
-import { action, conditions } from "./policy";
+import { RULE_COLUMNS, RuleTables } from "./policy";
 
 const FAMILIES: [string, string][] = [
   ["ipv4", "IPv4"],
@@ -22,7 +22,7 @@ const ACTIONS: [string, string][] = [["table", "are routed by a table"], ["goto"
 const RULE: EntryKind<RuleKey, Members, RuleWish, RuleField> = {
   tab: "policy",
   name: "rule",
-  inWords: (key) => `rule ${key.priority} (${key.family === "ipv4" ? "IPv4" : "IPv6"}, VRF ${key.vrf})`,
+  inWords: (key) => `rule ${key.priority} (${groupOf(key)})`,
   inShort: (key) => `rule ${key.priority}`,
   toUrl: (key) => [key.vrf, key.family, String(key.priority)],
   fromUrl: ([vrf = "", family = "", priority, ...more]) => (priority !== undefined && more.length === 0 ? { vrf, family, priority: Number(priority) } : undefined),
@@ -84,83 +84,55 @@ const Fields = (part: Part): JSX.Element => {
   );
 };
 
-/** The columns of the list of a VRF and family. */
-const columns = (whole: Members, saving: Saving): Column<Members>[] => {
-  const step = (rule: Members, by: -1 | 1): JSX.Element => {
-    const key = keyOf(rule);
-    const why = moveComplaint(whole, key, by);
-    const words = by < 0 ? "Earlier" : "Later";
-    const done = `The ${RULE.inWords(key)} comes ${words.toLowerCase()} in the candidate.`;
-    return (
-      <button
-        disabled={why !== ""}
-        {...(why && beside(whole, key, by) ? { title: why } : {})}
-        aria-label={`${words}: rule ${key.priority}`}
-        onClick={() => void saving.change(done, (desired) => move(desired, key, by))}
-      >
-        {words}
-      </button>
-    );
-  };
-  return [
-    {
-      name: "Priority",
-      show: (rule) => (
-        <>
-          <a href={linkTo(RULE, keyOf(rule))}>{String(rule["priority"])}</a>
-          {Number(rule["priority"]) >= OWN_TABLE && <small class="under">after the table of the VRF</small>}
-        </>
-      ),
-    },
-    {
-      name: "Packets",
-      show: (rule) => (
-        <>
-          <span class="stack">
-            {conditions(rule as unknown as PolicyRule).map((words) => (
-              <span>{words}</span>
-            ))}
-          </span>
-          {rule["description"] !== undefined && <small class="under">{String(rule["description"])}</small>}
-        </>
-      ),
-    },
-    { name: "Action", show: (rule) => action(rule as unknown as PolicyRule) },
-    {
-      name: "",
-      right: true,
-      show: (rule) => (
-        <span class="buttons">
-          {step(rule, -1)}
-          {step(rule, 1)}
-          <Edit kind={RULE} of={keyOf(rule)} />
-        </span>
-      ),
-    },
-  ];
-};
-
-function RuleList({ whole, saving }: { whole: Members; saving: Saving }): JSX.Element {
-  const groups = new Map<string, Members[]>();
-  for (const rule of rulesOf(whole)) {
-    const key = keyOf(rule);
-    const name = `${key.family === "ipv4" ? "IPv4" : "IPv6"}, VRF ${key.vrf}`;
-    groups.set(name, [...(groups.get(name) ?? []), rule]);
-  }
+/** A button that exchanges the priorities of a rule and the one before (-1) or after (1) it. */
+function Move({ whole, saving, rule, by }: { whole: Members; saving: Saving; rule: RuleKey; by: -1 | 1 }): JSX.Element {
+  const why = moveComplaint(whole, rule, by);
+  const words = by < 0 ? "Earlier" : "Later";
+  const done = `The ${RULE.inWords(rule)} comes ${words.toLowerCase()} in the candidate.`;
   return (
-    <>
-      <p class="note">
-        Rules are evaluated in ascending priority, before the table of the VRF. <New kind={RULE} />
-      </p>
-      {[...groups].map(([name, rules]) => (
-        <Card title={name} wide>
-          <Table caption={`Policy rules, ${name}`} columns={columns(whole, saving)} rows={rules} mark={(rule) => String(rule["priority"])} none="" />
-        </Card>
-      ))}
-      {groups.size === 0 && <p class="none">The candidate has no rule: the destination alone decides.</p>}
-    </>
+    <button
+      disabled={why !== ""}
+      title={why && beside(whole, rule, by) ? why : undefined}
+      aria-label={`${words}: rule ${rule.priority}`}
+      onClick={() => void saving.change(done, (desired) => move(desired, rule, by))}
+    >
+      {words}
+    </button>
   );
 }
+
+const columns = (whole: Members, saving: Saving): Column<PolicyRule>[] => [
+  {
+    name: "Priority",
+    show: (rule) => (
+      <>
+        <a href={linkTo(RULE, keyOf(rule))}>{rule.priority}</a>
+        {rule.priority >= OWN_TABLE && <small class="under">after the table of the VRF</small>}
+      </>
+    ),
+  },
+  ...RULE_COLUMNS,
+  {
+    name: "",
+    right: true,
+    show: (rule) => (
+      <span class="buttons">
+        <Move whole={whole} saving={saving} rule={keyOf(rule)} by={-1} />
+        <Move whole={whole} saving={saving} rule={keyOf(rule)} by={1} />
+        <Edit kind={RULE} of={keyOf(rule)} />
+      </span>
+    ),
+  },
+];
+
+const RuleList = ({ whole, saving }: { whole: Members; saving: Saving }): JSX.Element => (
+  <>
+    <p class="note">
+      Rules are evaluated in ascending priority, before the table of the VRF. <New kind={RULE} />
+    </p>
+    <RuleTables rules={rulesOf(whole) as PolicyRule[]} columns={columns(whole, saving)} none="The candidate has no rule" />
+  </>
+);
 
 export const PolicyForms = ({ whole, segments }: { whole: Members; segments: string[] }): JSX.Element => (
   <EntryForms kind={RULE} whole={whole} segments={segments} fields={Fields} list={(saving) => <RuleList whole={whole} saving={saving} />} />
