@@ -1,10 +1,10 @@
 // The BFD session that its form edits: stoa-bfd.
 import { at, below, copy, entries } from "./candidate";
+import { quoted } from "./data_path";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
 import { INTERFACES, interfaceAt, interfacesOf } from "./interface_list";
 import { Review, numberOf, putLeaf, textOf } from "./leaves";
-import { quoted } from "./model";
 import { isBetween, isScaledBetween, scaled, unscaled } from "./numbers";
 import { canonical, family } from "./prefixes";
 

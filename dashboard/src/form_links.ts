@@ -1,10 +1,10 @@
 // The form that edits a node of the configuration.
-import { steps } from "./json_places";
+import { steps, withoutModule } from "./data_path";
 import { link } from "./route";
 
 /** The link to the form of a data path; `undefined`: there is none. */
 export function formLink(path: string): string | undefined {
-  const nodes = steps(path).map(({ name, keys }) => ({ name: name.split(":").pop() ?? name, keys: new Map(keys) }));
+  const nodes = steps(path).map(({ name, keys }) => ({ name: withoutModule(name), keys: new Map(keys) }));
   const key = (list: string, name: string): string => nodes.find((node) => node.name === list)?.keys.get(name) ?? "";
   const has = (name: string): boolean => nodes.some((node) => node.name === name);
   const to = (tab: string, ...keys: string[]): string => link("configuration", [tab, ...(keys.every((one) => one !== "") ? keys : [])]);

@@ -1,9 +1,9 @@
 // The policy rule that its form edits: stoa-policy.
 import { at, below, copy, entries } from "./candidate";
+import { quoted } from "./data_path";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
 import { Review, dropEmpty, numberOf, putChanged, putLeaf, textOf } from "./leaves";
-import { quoted } from "./model";
 import { isBetween } from "./numbers";
 import { canonicalPrefix, prefixComplaint } from "./prefixes";
 

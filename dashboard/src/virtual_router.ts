@@ -1,10 +1,10 @@
 // The virtual router that its form edits: ietf-vrrp (RFC 8347).
 import { at, below, copy, entries } from "./candidate";
+import { quoted } from "./data_path";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
 import { INTERFACES, interfaceAt, interfacesOf, isTunnel } from "./interface_list";
 import { Review, dropEmpty, namesOf, numberOf, putChanged, putLeaf, textOf } from "./leaves";
-import { quoted } from "./model";
 import { isBetween, isScaledBetween, scaled, unscaled } from "./numbers";
 import { canonical, canonicalPrefix, family, prefixComplaint } from "./prefixes";
 
@@ -18,7 +18,7 @@ const CENTI = 2;
 export type Family = "4" | "6";
 
 /** A tracked interface or network. While it is down, the priority is less by the decrement; "": the default. */
-export interface Tracked {
+interface Tracked {
   name: string;
   decrement: string;
 }

@@ -1,5 +1,6 @@
 // Virtual routers: gateway addresses that several routers share.
 import type { JSX } from "preact";
+import { withoutModule } from "../data_path";
 import { count, number } from "../figures";
 import { Card, type Column, type Mood, State, Table, Waiting } from "../parts";
 import { usePoll } from "../poll";
@@ -7,11 +8,9 @@ import { type VrrpRow, virtualRouters } from "../protocols";
 import { link } from "../route";
 import { since } from "./daemons";
 
-const plain = (identity: string | undefined): string => identity?.split(":").pop() ?? "";
-
 /** The state of a virtual router: its YANG name, and the word of RFC 9568. */
 export function vrrpState(one: VrrpRow): { mood: Mood; words: string } {
-  switch (plain(one.state)) {
+  switch (withoutModule(one.state ?? "")) {
     case "master":
       return { mood: "good", words: "active (master)" };
     case "backup":
@@ -38,7 +37,7 @@ const COLUMNS: Column<VrrpRow>[] = [
       <>
         {one.vrid}
         <small class="under">
-          IPv{one.family}, {plain(one.version).replace("vrrp-v", "version ") || "VRRP"}
+          IPv{one.family}, {withoutModule(one.version ?? "").replace("vrrp-v", "version ") || "VRRP"}
         </small>
       </>
     ),
@@ -48,7 +47,7 @@ const COLUMNS: Column<VrrpRow>[] = [
     name: "State",
     show: (one) => {
       const { mood, words } = vrrpState(one);
-      const reason = plain(one["new-master-reason"]);
+      const reason = withoutModule(one["new-master-reason"] ?? "");
       return (
         <>
           <State mood={mood}>{words}</State>
@@ -78,7 +77,7 @@ const COLUMNS: Column<VrrpRow>[] = [
 export function Vrrp(): JSX.Element {
   const { data, failure } = usePoll(virtualRouters, 1_000, []);
   if (!data) return <Waiting failure={failure} data={data} />;
-  const active = data.filter((one) => plain(one.state) === "master").length;
+  const active = data.filter((one) => withoutModule(one.state ?? "") === "master").length;
   return (
     <>
       <Waiting failure={failure} data={data} />
