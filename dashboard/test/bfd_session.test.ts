@@ -3,21 +3,14 @@ import { test } from "node:test";
 import { type SessionWish, put, remove, review, sessionAt, sessionsOf, wishOf } from "../src/bfd_session";
 import { type Members, edits } from "../src/edits";
 import { modelOf } from "../src/model";
+import { changed, errorsOf } from "./configurations";
 
 const LIST = "/restconf/data/ietf-interfaces:interfaces/interface";
 const model = modelOf({ [`${LIST}={interface-name}`]: {}, [`${LIST}={interface-name}/stoa-bfd:bfd/session={session-dest-addr}`]: {} });
 const bfd = (...sessions: Members[]): Members => ({ "stoa-bfd:bfd": { session: sessions } });
 const whole = (lan: Members = {}, wan: Members = {}): Members => ({ "ietf-interfaces:interfaces": { interface: [{ name: "lan", ...lan }, { name: "wan", ...wan }] } });
-const changed = (old: Members, work: (desired: Members) => void): Members => {
-  const desired = JSON.parse(JSON.stringify(old)) as Members;
-  work(desired);
-  return desired;
-};
 const wish = (part: Partial<SessionWish>): SessionWish => ({ ...wishOf(), interface: "lan", peer: "192.0.2.1", ...part });
-const words = (part: Partial<SessionWish>, old = whole()): string[] => {
-  const found = review(wish(part), old);
-  return [...Object.values(found.at), found.missing].filter((text): text is string => Boolean(text));
-};
+const words = (part: Partial<SessionWish>, old = whole()): string[] => errorsOf(review(wish(part), old));
 
 test("intervals are milliseconds in the form, and microseconds in the router", () => {
   const made = changed(whole(), (next) => put(next, wish({ peer: " 192.0.2.1 ", transmit: "50.5", receive: "100", multiplier: "5" })));

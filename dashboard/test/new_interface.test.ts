@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Members } from "../src/edits";
 import { NEW_VRF, NOTHING, type Wish, add, complaint, nameOf, parents } from "../src/new_interface";
+import { changed } from "./configurations";
 
 const whole: Members = {
   "ietf-interfaces:interfaces": {
@@ -14,11 +15,9 @@ const whole: Members = {
 };
 
 function made(part: Partial<Wish>): Members {
-  const copy = JSON.parse(JSON.stringify(whole)) as Members;
   const wish = { ...NOTHING, ...part };
   assert.equal(complaint(wish, whole), "");
-  add(copy, wish);
-  return copy;
+  return changed(whole, (next) => add(next, wish));
 }
 
 const last = (made: Members): Members => ((made["ietf-interfaces:interfaces"] as Members)["interface"] as Members[])[2] ?? {};

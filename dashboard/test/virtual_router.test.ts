@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { type Members, edits } from "../src/edits";
 import { modelOf } from "../src/model";
 import { type RouterKey, type RouterWish, links, put, remove, review, routerAt, routersOf, wishOf } from "../src/virtual_router";
+import { changed, errorsOf } from "./configurations";
 
 const LIST = "/restconf/data/ietf-interfaces:interfaces/interface";
 const VRRP = `${LIST}={interface-name}/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance`;
@@ -16,17 +17,9 @@ const whole = (lan: Members = { "ietf-ip:ipv4": { forwarding: true } }): Members
   "ietf-interfaces:interfaces": { interface: [{ name: "lan", ...lan }, { name: "wan" }, { name: "tun", "stoa-interfaces:port": { tunnel: {} } }] },
 });
 const addresses = (...list: string[]): Members => ({ "virtual-ipv4-addresses": { "virtual-ipv4-address": list.map((it) => ({ "ipv4-address": it })) } });
-const changed = (old: Members, work: (desired: Members) => void): Members => {
-  const desired = JSON.parse(JSON.stringify(old)) as Members;
-  work(desired);
-  return desired;
-};
 const wish = (part: Partial<RouterWish>): RouterWish => ({ ...wishOf(), interface: "lan", vrid: "51", addresses: ["192.0.2.1"], ...part });
 const key: RouterKey = { interface: "lan", family: "4", vrid: 51 };
-const words = (part: Partial<RouterWish>, old = whole()): string[] => {
-  const found = review(wish(part), old);
-  return [...Object.values(found.at), found.missing].filter((text): text is string => Boolean(text));
-};
+const words = (part: Partial<RouterWish>, old = whole()): string[] => errorsOf(review(wish(part), old));
 const v3 = { version: "ietf-vrrp:vrrp-v3" };
 const v2 = { version: "ietf-vrrp:vrrp-v2" };
 
