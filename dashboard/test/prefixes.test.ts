@@ -1,30 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Members, edits } from "../src/edits";
-import { modelOf } from "../src/model";
+import type { Members } from "../src/edits";
 import { scaled, unscaled } from "../src/numbers";
-import { formOf, put } from "../src/pages/edit_interfaces";
 import { NOTHING, add } from "../src/pages/edit_routes";
 import { canonical, canonicalPrefix, network, prefixComplaint } from "../src/prefixes";
 import { changed } from "./configurations";
-
-const LIST = "/restconf/data/ietf-interfaces:interfaces/interface";
-const model = modelOf({ [`${LIST}={interface-name}`]: {}, [`${LIST}={interface-name}/ietf-ip:ipv6/address={address-ip}`]: {} });
 
 test("addresses have the form of the router", () => {
   const forms = ["2001:DB8:0:0::1", "::", "FE80::0001", "::ffff:192.0.2.1", "::192.0.2.1", "2001:db8:0:1:1:1:1:1", " 192.0.2.1 ", "no address"];
   assert.deepEqual(forms.map(canonical), ["2001:db8::1", "::", "fe80::1", "::ffff:192.0.2.1", "::192.0.2.1", "2001:db8:0:1:1:1:1:1", "192.0.2.1", "no address"]);
   assert.deepEqual(["2001:DB8::/32", "10.0.0.0/8", "", "x/y"].map(canonicalPrefix), ["2001:db8::/32", "10.0.0.0/8", "", "x/y"]);
-});
-
-test("an address that is only written anew stays", () => {
-  const old: Members = { name: "lan", "ietf-ip:ipv6": { address: [{ ip: "2001:db8::1", "prefix-length": 64 }] } };
-  const before = formOf(old);
-  const desired = changed(old, (next) => put(next, { ...before, 6: { ...before[6], addresses: ["2001:DB8:0::1/48"] } }, before));
-  const interfaces = (one: Members): Members => ({ "ietf-interfaces:interfaces": { interface: [one] } });
-  const found = edits(interfaces(old), interfaces(desired), model);
-  assert.deepEqual(found.remove, []);
-  assert.deepEqual(found.merge, interfaces({ name: "lan", "ietf-ip:ipv6": { address: [{ ip: "2001:db8::1", "prefix-length": 48 }] } }));
 });
 
 test("a route whose prefix is written anew is replaced, and not deleted after", () => {

@@ -19,7 +19,7 @@ const whole = (lan: Members = { "ietf-ip:ipv4": { forwarding: true } }): Members
 const addresses = (...list: string[]): Members => ({ "virtual-ipv4-addresses": { "virtual-ipv4-address": list.map((it) => ({ "ipv4-address": it })) } });
 const wish = (part: Partial<RouterWish>): RouterWish => ({ ...wishOf(), interface: "lan", vrid: "51", addresses: ["192.0.2.1"], ...part });
 const key: RouterKey = { interface: "lan", family: "4", vrid: 51 };
-const words = (part: Partial<RouterWish>, old = whole()): string[] => errorsOf(review(wish(part), old));
+const words = (part: Partial<RouterWish>, old = whole(), before?: RouterKey): string[] => errorsOf(review(wish(part), old, before));
 const v3 = { version: "ietf-vrrp:vrrp-v3" };
 const v2 = { version: "ietf-vrrp:vrrp-v2" };
 
@@ -52,6 +52,13 @@ test("version 2 has its own interval and no accept mode; IPv6 has version 3", ()
   assert.deepEqual(six, whole({ "ietf-ip:ipv6": { "ietf-vrrp:vrrp": { "vrrp-instance": [{ vrid: 51, ...v3, "virtual-ipv6-addresses": { "virtual-ipv6-address": list } }] } } }));
 });
 
+test("a virtual router of the other family has addresses of that one", () => {
+  const old = whole(four({ vrid: 51, ...v3, preempt: { enabled: false }, ...addresses("192.0.2.1") }));
+  const six = changed(old, (next) => put(next, { ...wishOf(routerAt(old, key)), family: "6", addresses: ["fe80::1"], preempt: true }, key));
+  const instance = { vrid: 51, ...v3, "virtual-ipv6-addresses": { "virtual-ipv6-address": [{ "ipv6-address": "fe80::1" }] } };
+  assert.deepEqual(six, whole({ ...four(), "ietf-ip:ipv6": { "ietf-vrrp:vrrp": { "vrrp-instance": [instance] } } }));
+});
+
 test("an edited virtual router keeps other nodes, and sends what is different", () => {
   const old = whole(four({ vrid: 51, ...v3, preempt: { enabled: true }, "log-state-change": false, "m:other": 1, ...addresses("192.0.2.1", "192.0.2.2") }));
   const before = wishOf(routerAt(old, key));
@@ -77,6 +84,7 @@ test("missing and wrong values are errors", () => {
   assert.match(words({ vrid: "" }).join(), /Enter the VRID/);
   assert.match(words({ vrid: "256" }).join(), /1 to 255/);
   assert.match(words({}, whole(four({ vrid: 51, ...v3 }))).join(), /already/);
+  assert.deepEqual(words({}, whole(four({ vrid: 51, ...v3 })), key), []);
   assert.match(words({ addresses: [""] }).join(), /gateway/);
   assert.match(words({ addresses: ["192.0.2.1/24"] }).join(), /without a prefix length/);
   assert.match(words({ addresses: ["192.0.2.1", "192.0.2.1"] }).join(), /already in the list/);
