@@ -1,6 +1,6 @@
 // The forms of list entries (policy rules, BFD sessions, virtual routers): one of an entry, above the list.
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { useCell } from "../cell";
 import type { Members } from "../edits";
 import { type FieldFaults, type FieldNode, commitFaults, faultsByField, isAt } from "../field_faults";
@@ -69,9 +69,9 @@ function EntryForm<K, E, W, F extends string>({ kind, whole, before, saving, fie
   const found = useFaults(saving, kind.nodes(wish), path);
   const form = useRef<HTMLFormElement>(null);
   const first = (place: string): void => form.current?.querySelector<HTMLElement>(place)?.focus();
-  // The form opens above a list, which may be long.
-  useEffect(() => first("input, select"), [path]);
-  useEffect(() => {
+  // The form opens above a list, which may be long. The focus moves before anyone can type.
+  useLayoutEffect(() => first("input, select"), [path]);
+  useLayoutEffect(() => {
     if (found.at.size > 0) first("[aria-invalid=true], fieldset[aria-describedby] :is(input, select, button)");
   }, [found.at.size]);
   const back = link("configuration", [kind.tab]);
