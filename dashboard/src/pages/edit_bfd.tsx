@@ -6,7 +6,7 @@ import type { Members } from "../edits";
 import { ChoiceField, TextField, named } from "../fields";
 import { interfaceNames } from "../interface_list";
 import type { Column } from "../parts";
-import { EntryForms, type EntryKind, EntryList, type FormPart, linkTo } from "./entry_form";
+import { type EntryKind, EntryTable, type FormPart, linkTo } from "./entry_form";
 
 const SESSION: EntryKind<SessionKey, SessionEntry, SessionWish, SessionField> = {
   tab: "bfd",
@@ -47,14 +47,8 @@ const COLUMNS: Column<SessionEntry>[] = [
   { name: "Multiplier", right: true, extra: true, show: (one) => wishOf(one).multiplier || "3" },
 ];
 
-export const BfdForms = ({ whole, segments }: { whole: Members; segments: string[] }): JSX.Element => (
-  <EntryForms
-    kind={SESSION}
-    whole={whole}
-    segments={segments}
-    fields={Fields}
-    list={() => (
-      <EntryList kind={SESSION} title="BFD sessions" note="with neighbours; a session that is down takes their routes out of use" columns={COLUMNS} rows={sessionsOf(whole)} />
-    )}
-  />
+const NOTE = "with neighbours; a session that is down takes their routes out of use";
+
+export const BfdForms = (props: { whole: Members; segments: string[] }): JSX.Element => (
+  <EntryTable {...props} kind={SESSION} fields={Fields} title="BFD sessions" note={NOTE} columns={COLUMNS} rows={sessionsOf(props.whole)} />
 );

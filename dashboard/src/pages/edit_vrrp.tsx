@@ -3,10 +3,10 @@ import type { JSX } from "preact";
 import type { Members } from "../edits";
 import { CheckField, ChoiceField, type Control, Input, Rows, Select, TextField, named } from "../fields";
 import { interfaceNames } from "../interface_list";
-import type { Column } from "../parts";
+import { type Column, Stack } from "../parts";
 import { type Family, type RouterEntry, type RouterField, type RouterKey, type RouterWish, addressesOf, links, wishKey } from "../virtual_router";
 import { put, remove, review, routerAt, routerNodes, routerPath, routersOf, versionOf, wishOf } from "../virtual_router";
-import { EntryForms, type EntryKind, EntryList, type FormPart, linkTo } from "./entry_form";
+import { type EntryKind, EntryTable, type FormPart, linkTo } from "./entry_form";
 
 const FAMILIES: [Family, string][] = [
   ["4", "IPv4"],
@@ -141,26 +141,13 @@ const COLUMNS: Column<RouterEntry>[] = [
     ),
   },
   { name: "Interface", show: ({ key }) => key.interface },
-  {
-    name: "Addresses",
-    show: (one) => (
-      <span class="stack mono">
-        {addressesOf(one).map((text) => (
-          <span>{text}</span>
-        ))}
-      </span>
-    ),
-  },
+  { name: "Addresses", show: (one) => <Stack texts={addressesOf(one)} isMono /> },
   { name: "Priority", right: true, show: (one) => wishOf(one).priority || "100" },
   { name: "Tracks", extra: true, show: (one) => [...wishOf(one).interfaces, ...wishOf(one).networks].map((row) => row.name).join(", ") || "–" },
 ];
 
-export const VrrpForms = ({ whole, segments }: { whole: Members; segments: string[] }): JSX.Element => (
-  <EntryForms
-    kind={ROUTER}
-    whole={whole}
-    segments={segments}
-    fields={Fields}
-    list={() => <EntryList kind={ROUTER} title="Virtual routers" note="gateway addresses that several routers share (VRRP)" columns={COLUMNS} rows={routersOf(whole)} />}
-  />
+const NOTE = "gateway addresses that several routers share (VRRP)";
+
+export const VrrpForms = (props: { whole: Members; segments: string[] }): JSX.Element => (
+  <EntryTable {...props} kind={ROUTER} fields={Fields} title="Virtual routers" note={NOTE} columns={COLUMNS} rows={routersOf(props.whole)} />
 );

@@ -155,18 +155,19 @@ export const New = ({ kind }: { kind: { tab: string; name: string } }): JSX.Elem
   </a>
 );
 
-/** The list of all entries. */
-export const EntryList = <K, E extends { key: K }, W, F extends string>(props: { kind: EntryKind<K, E, W, F>; title: string; note: string; columns: Column<E>[]; rows: E[] }): JSX.Element => (
-  <Card title={props.title} note={props.note} wide tools={<New kind={props.kind} />}>
-    <Table
-      caption={props.title}
-      columns={[...props.columns, { name: "", right: true, show: ({ key }) => <Edit kind={props.kind} of={key} /> }]}
-      rows={props.rows}
-      mark={({ key }) => props.kind.path(key)}
-      none={`The candidate has no ${props.kind.name}.`}
-    />
-  </Card>
-);
+/** The forms above a table of all entries. */
+export function EntryTable<K, E extends { key: K }, W, F extends string>(
+  props: FormProps<K, E, W, F> & { segments: string[]; title: string; note: string; columns: Column<E>[]; rows: E[] },
+): JSX.Element {
+  const { kind, title } = props;
+  const edit: Column<E> = { name: "", right: true, show: ({ key }) => <Edit kind={kind} of={key} /> };
+  const list = (): JSX.Element => (
+    <Card title={title} note={props.note} wide tools={<New kind={kind} />}>
+      <Table caption={title} columns={[...props.columns, edit]} rows={props.rows} mark={({ key }) => kind.path(key)} none={`The candidate has no ${kind.name}.`} />
+    </Card>
+  );
+  return <EntryForms {...props} list={list} />;
+}
 
 /** That another user changed in the candidate what a form edits. */
 export const Stale = ({ draft, what }: { draft: Pick<Draft<unknown>, "isStale" | "reset">; what: string }): JSX.Element | null =>

@@ -1,7 +1,7 @@
 // The rules of policy routing.
 import type { JSX } from "preact";
 import { count, number } from "../figures";
-import { Card, type Column, Table, Waiting } from "../parts";
+import { Card, type Column, Stack, Table, Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { PROTOCOLS, groupOf, keyOf } from "../policy_rule";
 import { type PolicyRule, policyRules } from "../protocols";
@@ -40,11 +40,7 @@ export const RULE_COLUMNS: Column<PolicyRule>[] = [
     name: "Packets",
     show: (rule) => (
       <>
-        <span class="stack">
-          {conditions(rule).map((words) => (
-            <span>{words}</span>
-          ))}
-        </span>
+        <Stack texts={conditions(rule)} />
         {rule.description && <small class="under">{rule.description}</small>}
       </>
     ),

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { withoutModule } from "../data_path";
 import { count, number } from "../figures";
-import { Card, type Column, type Mood, State, Table, Waiting } from "../parts";
+import { Card, type Column, type Mood, Stack, State, Table, Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { type VrrpRow, virtualRouters } from "../protocols";
 import { link } from "../route";
@@ -56,16 +56,7 @@ const COLUMNS: Column<VrrpRow>[] = [
       );
     },
   },
-  {
-    name: "Addresses",
-    show: (one) => (
-      <span class="stack mono">
-        {virtualAddresses(one).map((text) => (
-          <span>{text}</span>
-        ))}
-      </span>
-    ),
-  },
+  { name: "Addresses", show: (one) => <Stack texts={virtualAddresses(one)} isMono /> },
   { name: "Priority", right: true, show: (one) => (one["is-owner"] ? "255 (owner)" : String(one.priority ?? "–")) },
   { name: "Last advertisement of", show: (one) => <span class="mono">{one["last-adv-source"] ?? "–"}</span> },
   { name: "Started", show: (one) => since(one["up-datetime"]) },
