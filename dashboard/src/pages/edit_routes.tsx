@@ -93,6 +93,26 @@ function remove(whole: Members, row: Row): void {
   putLeaf(routes, "route", left.length > 0 ? left : undefined);
 }
 
+const RouteFields = ({ whole, wish, set }: { whole: Members; wish: Wish; set: (part: Partial<Wish>) => void }): JSX.Element => (
+  <>
+    <TextField name="prefix" label="Prefix" value={wish.prefix} set={(text) => set({ prefix: text })} placeholder="10.0.0.0/8" isMono />
+    <ChoiceField name="special" label="Packets" value={wish.special} set={(special) => set({ special })} choices={[["", "go to a next hop"], ...REFUSALS]} />
+    {wish.special === "" && (
+      <>
+        <TextField name="address" label="Next hop" value={wish.address} set={(text) => set({ address: text.trim() })} placeholder="192.0.2.1" isMono />
+        <ChoiceField
+          name="interface"
+          label="Interface"
+          value={wish.interface}
+          set={(name) => set({ interface: name })}
+          choices={[["", "where the next hop is"], ...named(interfaceNames(whole))]}
+        />
+      </>
+    )}
+    <TextField name="description" label="Description" value={wish.description} set={(description) => set({ description })} />
+  </>
+);
+
 export function RouteForm({ whole }: { whole: Members }): JSX.Element {
   const [wish, setWish] = useState(NOTHING);
   const [search, setSearch] = useState("");
@@ -131,21 +151,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
             void create();
           }}
         >
-          <TextField name="prefix" label="Prefix" value={wish.prefix} set={(text) => set({ prefix: text })} placeholder="10.0.0.0/8" isMono />
-          <ChoiceField name="special" label="Packets" value={wish.special} set={(special) => set({ special })} choices={[["", "go to a next hop"], ...REFUSALS]} />
-          {wish.special === "" && (
-            <>
-              <TextField name="address" label="Next hop" value={wish.address} set={(text) => set({ address: text.trim() })} placeholder="192.0.2.1" isMono />
-              <ChoiceField
-                name="interface"
-                label="Interface"
-                value={wish.interface}
-                set={(name) => set({ interface: name })}
-                choices={[["", "where the next hop is"], ...named(interfaceNames(whole))]}
-              />
-            </>
-          )}
-          <TextField name="description" label="Description" value={wish.description} set={(description) => set({ description })} />
+          <RouteFields whole={whole} wish={wish} set={set} />
           <button class="main" disabled={wrong !== ""}>
             Save to candidate
           </button>
