@@ -1,20 +1,18 @@
 // The BFD session that its form edits: stoa-bfd.
 import { at, below, copy, entries } from "./candidate";
+import { quoted } from "./data_path";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
+import { INTERFACES, interfaceAt, interfacesOf } from "./interface_list";
 import { Review, numberOf, putLeaf, textOf } from "./leaves";
-import { quoted } from "./model";
-import { isBetween, scaled, unscaled } from "./numbers";
+import { isBetween, isScaledBetween, scaled, unscaled } from "./numbers";
 import { canonical, family } from "./prefixes";
 
-const INTERFACES = "ietf-interfaces:interfaces";
 const BFD = "stoa-bfd:bfd";
 /** The limits of intervals in microseconds. */
 const [SHORTEST_US, LONGEST_US] = [10_000, 60_000_000];
 /** Decimal places of milliseconds in microseconds. */
 const MS = 3;
-
-export type SessionField = "interface" | "peer" | "transmit" | "receive" | "multiplier";
 
 /** The values of the form. */
 export interface SessionWish {
@@ -26,6 +24,8 @@ export interface SessionWish {
   multiplier: string;
 }
 
+export type SessionField = keyof SessionWish;
+
 export interface SessionKey {
   interface: string;
   peer: string;
@@ -36,8 +36,6 @@ export interface SessionEntry {
   key: SessionKey;
   session: Members;
 }
-
-const interfacesOf = (whole: Members): Members[] => entries(at(whole, INTERFACES), "interface");
 
 /** The sessions of a configuration. */
 export const sessionsOf = (whole: Members): SessionEntry[] =>
@@ -65,26 +63,25 @@ export function review(wish: SessionWish, whole: Members, before?: SessionKey): 
   const found = new Review<SessionField>();
   found.require(wish.interface, "Choose the interface to the neighbour.");
   found.require(wish.peer, "Enter the address of the neighbour.");
-  const peer = wish.peer.trim();
-  if (peer !== "" && !family(peer)) found.check("peer", "Enter an IPv4 or IPv6 address.");
+  found.checkText("peer", wish.peer, family(wish.peer.trim()) !== undefined, "Enter an IPv4 or IPv6 address.");
   const other = sessionAt(whole, wish);
   if (other && !(before && isSame(other.key, before))) found.check("peer", `There is a session with ${other.key.peer} on ${wish.interface} already.`);
   for (const field of ["transmit", "receive"] as const) {
-    const us = scaled(wish[field], MS);
-    if (wish[field].trim() !== "" && (us === undefined || us < SHORTEST_US || us > LONGEST_US)) found.check(field, "Enter milliseconds from 10 to 60000, or nothing for the default of 300.");
+    const isRight = isScaledBetween(wish[field], MS, SHORTEST_US, LONGEST_US);
+    found.checkText(field, wish[field], isRight, "Enter milliseconds from 10 to 60000, or nothing for the default of 300.");
   }
-  if (wish.multiplier.trim() !== "" && !isBetween(wish.multiplier, 1, 255)) found.check("multiplier", "Enter a multiplier from 1 to 255, or nothing for the default of 3.");
+  found.checkText("multiplier", wish.multiplier, isBetween(wish.multiplier, 1, 255), "Enter a multiplier from 1 to 255, or nothing for the default of 3.");
   return found;
 }
 
 export function remove(whole: Members, key: SessionKey): void {
-  const bfd = at(interfacesOf(whole).find((one) => one["name"] === key.interface), BFD);
+  const bfd = at(interfaceAt(whole, key.interface), BFD);
   if (bfd) bfd["session"] = entries(bfd, "session").filter((one) => canonical(textOf(one, "dest-addr")) !== canonical(key.peer));
 }
 
 /** Adds the session to a configuration, or changes the session `before`. */
 export function put(whole: Members, wish: SessionWish, before?: SessionKey): void {
-  const one = interfacesOf(whole).find((it) => it["name"] === wish.interface);
+  const one = interfaceAt(whole, wish.interface);
   if (!one) return;
   const old = before && sessionAt(whole, before)?.session;
   const session: Members = old ? copy(old) : {};

@@ -12,11 +12,42 @@ interface Labels {
   wrong?: string | undefined;
 }
 
-/** What makes a control say its error. */
-const invalid = (wrong: string | undefined, id: string): { "aria-invalid"?: boolean; "aria-describedby"?: string } => (wrong ? { "aria-invalid": true, "aria-describedby": id } : {});
+/** The attributes of a control with an error. */
+interface Invalid {
+  "aria-invalid"?: boolean;
+  "aria-describedby"?: string;
+}
+
+const invalid = (wrong: string | undefined, id: string): Invalid => (wrong ? { "aria-invalid": true, "aria-describedby": id } : {});
+
+/** A control without its label. */
+export interface Control<V extends string> extends Invalid {
+  name: string;
+  value: V;
+  set: (value: V) => void;
+  "aria-label"?: string;
+}
+
+/** The values and words of a choice of names. */
+export const named = (names: string[]): [string, string][] => names.map((name) => [name, name]);
+
+/** A text that the browser neither corrects nor completes. */
+export const Input = ({ set, isMono, ...rest }: Control<string> & { isMono?: boolean | undefined; inputMode?: "decimal" | undefined; placeholder?: string | undefined; list?: string }): JSX.Element => (
+  <input {...rest} type="text" class={isMono ? "mono" : undefined} onInput={(event) => set(typed(event))} spellcheck={false} autocapitalize="none" autocomplete="off" />
+);
+
+/** A choice of values with their words. A current value that is none of them stays. */
+export const Select = <V extends string>({ value, set, choices, ...rest }: Control<V> & { choices: [V, string][] }): JSX.Element => (
+  <select {...rest} value={value} onChange={(event) => set(typed(event) as V)}>
+    {!choices.some(([known]) => known === value) && <option value={value}>{value === "" ? "choose …" : `${value} (not there)`}</option>}
+    {choices.map(([known, words]) => (
+      <option value={known}>{words}</option>
+    ))}
+  </select>
+);
 
 /** The error of a field. */
-export const Wrong = ({ id, wrong }: { id?: string; wrong: string | undefined }): JSX.Element | null =>
+const Wrong = ({ id, wrong }: { id?: string; wrong: string | undefined }): JSX.Element | null =>
   wrong ? (
     <small {...(id ? { id } : {})} class="wrong">
       {wrong}
@@ -33,20 +64,20 @@ const Labelled = ({ label, hint, wrong, id, children }: Labels & { id: string; c
 );
 
 /** A text field; `options` are suggestions. */
-export function TextField(props: Labels & { value: string; set: (text: string) => void; isMono?: boolean; isNumber?: boolean; options?: string[] }): JSX.Element {
+export function TextField(
+  props: Labels & { value: string; set: (text: string) => void; isMono?: boolean; isNumber?: boolean; placeholder?: string; options?: string[] },
+): JSX.Element {
   const id = useId();
   return (
     <Labelled {...props} id={`${id}-wrong`}>
-      <input
+      <Input
         name={props.name}
-        {...(props.isMono ? { class: "mono" } : {})}
         value={props.value}
-        onInput={(event) => props.set(typed(event))}
-        spellcheck={false}
-        autocapitalize="none"
-        autocomplete="off"
-        {...(props.isNumber ? { inputMode: "decimal" as const } : {})}
-        {...(props.options ? { type: "text" as const, list: `${id}-options` } : {})}
+        set={props.set}
+        isMono={props.isMono}
+        inputMode={props.isNumber ? "decimal" : undefined}
+        placeholder={props.placeholder}
+        {...(props.options ? { list: `${id}-options` } : {})}
         {...invalid(props.wrong, `${id}-wrong`)}
       />
       {props.options && (
@@ -60,17 +91,11 @@ export function TextField(props: Labels & { value: string; set: (text: string) =
   );
 }
 
-/** A choice of values with their words. A current value that is none of them stays. */
-export function ChoiceField(props: Labels & { value: string; set: (value: string) => void; choices: [string, string][] }): JSX.Element {
+export function ChoiceField<V extends string>(props: Labels & { value: V; set: (value: V) => void; choices: [V, string][] }): JSX.Element {
   const id = useId();
   return (
     <Labelled {...props} id={`${id}-wrong`}>
-      <select name={props.name} value={props.value} onChange={(event) => props.set(typed(event))} {...invalid(props.wrong, `${id}-wrong`)}>
-        {!props.choices.some(([value]) => value === props.value) && <option value={props.value}>{props.value === "" ? "choose …" : `${props.value} (not there)`}</option>}
-        {props.choices.map(([value, words]) => (
-          <option value={value}>{words}</option>
-        ))}
-      </select>
+      <Select name={props.name} value={props.value} set={props.set} choices={props.choices} {...invalid(props.wrong, `${id}-wrong`)} />
     </Labelled>
   );
 }
@@ -97,11 +122,13 @@ export function Rows<T>(props: {
   add: string;
   /** The words for a row in the name of its button. */
   nameOf: (row: T) => string;
-  show: (row: T, index: number, change: (row: T) => void, invalid: { "aria-invalid"?: boolean; "aria-describedby"?: string }) => ComponentChildren;
+  show: (row: T, index: number, change: (row: T) => void, invalid: Invalid) => ComponentChildren;
   wrongAt: (index: number) => string | undefined;
   /** The error of the list. */
   wrong?: string | undefined;
   hint?: string;
+  /** Other fields, below the rows. */
+  children?: ComponentChildren;
 }): JSX.Element {
   const id = useId();
   return (
@@ -121,6 +148,7 @@ export function Rows<T>(props: {
       <button type="button" onClick={() => props.set([...props.rows, props.empty])}>
         {props.add}
       </button>
+      {props.children}
     </fieldset>
   );
 }

@@ -13,8 +13,8 @@ export interface Saving {
 }
 
 /**
- * Changes of the candidate by the form of `name`; "": by a list. What is said of one form is not said in another, but
- * the list says what a form saved.
+ * Changes of the candidate by the form of `name`; "": by a list. A form does not show the messages of another one, but
+ * the list shows what a form saved.
  */
 export function useSave(whole: Members, name: string): Saving {
   const [failure, setFailure] = useState<Failure>();

@@ -1,4 +1,5 @@
 // Positions of data nodes in a JSON text, to show an error of the router at its line.
+import { steps, withoutModule } from "./data_path";
 
 interface Place {
   /** The position of the value in the text. */
@@ -77,26 +78,11 @@ class Reader {
   }
 }
 
-/** The steps of a data path: names with predicates. */
-export function steps(path: string): { name: string; keys: [string, string][] }[] {
-  const found: { name: string; keys: [string, string][] }[] = [];
-  const step = /\/([^/[]+)((?:\[[^=\]]+=(?:'[^']*'|"[^"]*")\])*)/g;
-  for (const [, name = "", predicates = ""] of path.matchAll(step)) {
-    const keys: [string, string][] = [];
-    for (const [, key = "", value = ""] of predicates.matchAll(/\[([^=\]]+)=('[^']*'|"[^"]*")\]/g)) {
-      keys.push([key.trim().split(":").pop() ?? key, value.slice(1, -1)]);
-    }
-    found.push({ name, keys });
-  }
-  return found;
-}
-
 /** The zero-based position of a node in a JSON text, or of its nearest existing ancestor. */
 export function locate(text: string, path: string): number {
   let place = new Reader(text).value();
   for (const { name, keys } of steps(path)) {
-    const plain = name.split(":").pop() ?? name;
-    const next = place.members?.get(name) ?? place.members?.get(plain);
+    const next = place.members?.get(name) ?? place.members?.get(withoutModule(name));
     if (!next) return place.begin;
     place = next;
     if (keys.length > 0) {

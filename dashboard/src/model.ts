@@ -1,5 +1,6 @@
 // Properties of lists from the OpenAPI description (/openapi.json): their keys, whether they are ordered-by user,
 // and the hidden parts of their entries.
+import { quoted, withoutModule } from "./data_path";
 
 /** The names of the keys of a list, by its names from the root: "ietf-interfaces:interfaces/interface". */
 export type Keys = Map<string, string[]>;
@@ -33,7 +34,7 @@ export function modelOf(paths: Described): Model {
     const below = url.slice(DATA.length);
     const [name = "", places] = (below.split("/").pop() ?? "").split("=", 2);
     if (!places) continue;
-    const list = name.split(":").pop() ?? name;
+    const list = withoutModule(name);
     const names = places.split(",").map((place) =>
       place
         .replace(/[{}]/g, "")
@@ -62,6 +63,3 @@ export function pathOf(url: string, { keys }: Model): string {
   });
   return `/${steps.join("/")}`;
 }
-
-/** A value in a predicate of a data path. */
-export const quoted = (value: string): string => (value.includes("'") ? `"${value}"` : `'${value}'`);

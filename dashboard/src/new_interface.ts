@@ -1,12 +1,12 @@
 // The interface that the form of new interfaces describes.
 import { at, below, entries } from "./candidate";
 import type { Members } from "./edits";
+import { INTERFACES, PORT, interfaceAt, interfacesOf, isTunnel } from "./interface_list";
+import { namesOf } from "./leaves";
 import { isBetween } from "./numbers";
 import { family } from "./prefixes";
 
-const INTERFACES = "ietf-interfaces:interfaces";
 const VRFS = "stoa-vrf:vrfs";
-export const PORT = "stoa-interfaces:port";
 export const VRF = "stoa-vrf:vrf";
 /** In place of the name of a VRF: a new one. */
 export const NEW_VRF = "new";
@@ -103,15 +103,10 @@ export const NOTHING: Wish = {
   forwards: true,
 };
 
-const interfacesOf = (whole: Members): Members[] => entries(at(whole, INTERFACES), "interface");
-
 /** Interfaces that can have VLANs: those of ports other than tunnels. */
-export const parents = (whole: Members): string[] =>
-  interfacesOf(whole)
-    .filter((one) => at(one, PORT) !== undefined && at(one, PORT, "tunnel") === undefined)
-    .map((one) => String(one["name"]));
+export const parents = (whole: Members): string[] => namesOf(interfacesOf(whole).filter((one) => at(one, PORT) !== undefined && !isTunnel(one)));
 
-export const vrfs = (whole: Members): string[] => entries(at(whole, VRFS), "vrf").map((one) => String(one["name"]));
+export const vrfs = (whole: Members): string[] => namesOf(entries(at(whole, VRFS), "vrf"));
 
 /** The name of the interface. That of a VLAN follows from its parent and number unless another is entered. */
 export const nameOf = (wish: Wish): string =>
@@ -137,7 +132,7 @@ export function complaint(wish: Wish, whole: Members): string {
   }
   const name = nameOf(wish);
   if (name === "") return "Enter a name.";
-  if (interfacesOf(whole).some((one) => one["name"] === name)) return `There is an interface ${name} already.`;
+  if (interfaceAt(whole, name)) return `There is an interface ${name} already.`;
   if (wish.kind === "port") {
     const fields = DRIVERS[wish.driver]?.fields ?? [];
     const missing = fields.find(({ leaf, isRequired }) => isRequired && !wish.settings[leaf]?.trim());

@@ -15,5 +15,11 @@ export function scaled(text: string, digits: number): number | undefined {
   return Number(`${read[1] ?? ""}${after.padEnd(digits, "0")}`);
 }
 
+/** Whether a text is such a number from `low` to `high` units. */
+export function isScaledBetween(text: string, digits: number, low: number, high: number): boolean {
+  const value = scaled(text, digits);
+  return value !== undefined && value >= low && value <= high;
+}
+
 /** The text of a number in units of the decimal place `digits`: (150, 2) is "1.5". */
 export const unscaled = (value: number, digits: number): string => String(value / 10 ** digits);

@@ -148,6 +148,15 @@ export function Table<T>(props: { caption: string; columns: Column<T>[]; rows: T
   );
 }
 
+/** Texts below each other. */
+export const Stack = ({ texts, isMono }: { texts: string[]; isMono?: boolean }): JSX.Element => (
+  <span class={isMono ? "stack mono" : "stack"}>
+    {texts.map((text) => (
+      <span>{text}</span>
+    ))}
+  </span>
+);
+
 /** A field with its label. */
 export const Field = (props: { label: string; hint?: string; children: ComponentChildren }): JSX.Element => (
   <label class="field">

@@ -1,9 +1,9 @@
 // The policy rule that its form edits: stoa-policy.
 import { at, below, copy, entries } from "./candidate";
+import { quoted } from "./data_path";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
-import { Review, numberOf, putChanged, putLeaf, textOf } from "./leaves";
-import { quoted } from "./model";
+import { Review, dropEmpty, numberOf, putChanged, putLeaf, textOf } from "./leaves";
 import { isBetween } from "./numbers";
 import { canonicalPrefix, prefixComplaint } from "./prefixes";
 
@@ -19,7 +19,12 @@ const LAST = 4_294_967_295;
 /** Protocols by number. Those with a name can be entered by it. */
 export const PROTOCOLS: Record<number, string> = { 1: "ICMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 89: "OSPF", 132: "SCTP" };
 
-export type RuleField = "vrf" | "family" | "priority" | "description" | "source" | "destination" | "interface" | "dscp" | "protocol" | "sourcePort" | "destinationPort" | "action" | "table" | "goto";
+/** How packets are refused, in words: by policy rules and by static routes. */
+export const REFUSALS: [string, string][] = [
+  ["blackhole", "are discarded without a word"],
+  ["unreachable", "are answered: unreachable"],
+  ["prohibit", "are answered: prohibited"],
+];
 
 /** The values of the form. */
 export interface RuleWish {
@@ -44,6 +49,8 @@ export interface RuleWish {
   goto: string;
 }
 
+export type RuleField = keyof RuleWish;
+
 export interface RuleKey {
   vrf: string;
   family: string;
@@ -57,12 +64,18 @@ const isOf = (rule: Members, key: RuleKey): boolean => {
   return mine.vrf === key.vrf && mine.family === key.family && mine.priority === key.priority;
 };
 
-/** The rules of a configuration, in the order of their evaluation. */
-export const rulesOf = (whole: Members): Members[] =>
-  [...entries(at(whole, ROUTING, POLICY), "rule")].sort((one, other) => {
+/** The VRF and family of a rule in words. */
+export const groupOf = (key: RuleKey): string => `${key.family === "ipv4" ? "IPv4" : "IPv6"}, VRF ${key.vrf}`;
+
+/** Rules in the order of their evaluation. */
+export const inOrder = <T extends Members>(rules: T[]): T[] =>
+  [...rules].sort((one, other) => {
     const [a, b] = [keyOf(one), keyOf(other)];
     return a.vrf.localeCompare(b.vrf) || a.family.localeCompare(b.family) || a.priority - b.priority;
   });
+
+/** The rules of a configuration, in the order of their evaluation. */
+export const rulesOf = (whole: Members): Members[] => inOrder(entries(at(whole, ROUTING, POLICY), "rule"));
 
 export const ruleAt = (whole: Members, key: RuleKey): Members | undefined => rulesOf(whole).find((rule) => isOf(rule, key));
 
@@ -132,22 +145,20 @@ export const wishKey = (wish: RuleWish, whole: Members): RuleKey => ({
 export function review(wish: RuleWish, whole: Members, before?: RuleKey): Review<RuleField> {
   const found = new Review<RuleField>();
   const key = wishKey(wish, whole);
-  if (wish.priority.trim() !== "" && !isBetween(wish.priority, 1, LAST)) found.check("priority", `Enter a priority from 1 to ${LAST}.`);
+  found.checkText("priority", wish.priority, isBetween(wish.priority, 1, LAST), `Enter a priority from 1 to ${LAST}.`);
   const other = ruleAt(whole, key);
   if (other && !(before && isOf(other, before))) found.check("priority", `There is a rule with priority ${key.priority} already.`);
   const family = wish.family === "ipv4" ? 4 : 6;
-  for (const field of ["source", "destination"] as const) {
-    if (wish[field].trim() !== "") found.check(field, prefixComplaint(wish[field], family));
-  }
-  if (wish.dscp.trim() !== "" && !isBetween(wish.dscp, 0, 63)) found.check("dscp", "Enter a DSCP from 0 to 63.");
-  if (wish.protocol.trim() !== "" && protocolOf(wish.protocol) === undefined) found.check("protocol", "Enter a protocol number from 0 to 255, or a name such as TCP.");
+  for (const field of ["source", "destination"] as const) found.check(field, prefixComplaint(wish[field], family));
+  found.checkText("dscp", wish.dscp, isBetween(wish.dscp, 0, 63), "Enter a DSCP from 0 to 63.");
+  found.checkText("protocol", wish.protocol, protocolOf(wish.protocol) !== undefined, "Enter a protocol number from 0 to 255, or a name such as TCP.");
   for (const field of ["sourcePort", "destinationPort"] as const) {
-    if (wish[field].trim() !== "" && !portsOf(wish[field])) found.check(field, "Enter a port from 1 to 65535, or a range such as 1024-65535.");
+    found.checkText(field, wish[field], portsOf(wish[field]) !== undefined, "Enter a port from 1 to 65535, or a range such as 1024-65535.");
   }
   if (wish.action === "table") found.require(wish.table, "Choose the table that routes the packets.");
   if (wish.action === "goto") {
     found.require(wish.goto, "Enter the priority at which the evaluation continues.");
-    if (wish.goto.trim() !== "" && !isBetween(wish.goto, key.priority + 1, LAST)) found.check("goto", `Enter a priority greater than ${key.priority}.`);
+    found.checkText("goto", wish.goto, isBetween(wish.goto, key.priority + 1, LAST), `Enter a priority greater than ${key.priority}.`);
   }
   return found;
 }
@@ -162,7 +173,7 @@ function putMatch(rule: Members, wish: RuleWish, before: RuleWish): void {
   // Other forms of the same range stay as they are.
   if (wish.sourcePort !== before.sourcePort) putLeaf(match, "source-port", portsOf(wish.sourcePort));
   if (wish.destinationPort !== before.destinationPort) putLeaf(match, "destination-port", portsOf(wish.destinationPort));
-  if (Object.keys(match).length === 0) delete rule["match"];
+  dropEmpty(rule, "match");
 }
 
 function putAction(rule: Members, wish: RuleWish, before: RuleWish): void {

@@ -32,6 +32,9 @@ export function prefix(text: string): { address: string; length: number; family:
   return { address, length: Number(length), family: of };
 }
 
+/** An IPv6 address in hexadecimal words, compressed. */
+const compressed = (address: string): string => new URL(`http://[${address}]/`).hostname.slice(1, -1);
+
 /**
  * An address as the router writes it (RFC 5952); any other text stays. The router finds keys by this form: with
  * another one, a change of the text alone would add and delete the same entry.
@@ -39,9 +42,9 @@ export function prefix(text: string): { address: string; length: number; family:
 export function canonical(text: string): string {
   const address = text.trim();
   if (family(address) !== 6) return address;
-  const plain = new URL(`http://[${address}]/`).hostname.slice(1, -1);
-  const last = /^(::(?:ffff:)?)([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(plain);
-  if (!last) return plain;
+  const short = compressed(address);
+  const last = /^(::(?:ffff:)?)([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(short);
+  if (!last) return short;
   const bytes = [last[2], last[3]].flatMap((word = "0") => [Number.parseInt(word, 16) >> 8, Number.parseInt(word, 16) & 255]);
   return `${last[1] ?? ""}${bytes.join(".")}`;
 }
@@ -55,8 +58,7 @@ export function canonicalPrefix(text: string): string {
 /** The eight words of an IPv6 address, or the four bytes of an IPv4 address. */
 function wordsOf(address: string): number[] {
   if (family(address) === 4) return address.split(".").map(Number);
-  const plain = new URL(`http://[${address}]/`).hostname.slice(1, -1);
-  const [first = [], last] = plain.split("::").map((half) => half.split(":").filter((word) => word !== "").map((word) => Number.parseInt(word, 16)));
+  const [first = [], last] = compressed(address).split("::").map((half) => half.split(":").filter((word) => word !== "").map((word) => Number.parseInt(word, 16)));
   return last === undefined ? first : [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
 }
 
@@ -73,8 +75,9 @@ export function network(text: string): string | undefined {
   return `${address}/${read.length}`;
 }
 
-/** The error in a prefix of a family; "": none. */
+/** The error in a field for a prefix of a family; "": none. */
 export function prefixComplaint(text: string, version: 4 | 6): string {
+  if (text.trim() === "") return "";
   const read = prefix(text);
   if (!read || !text.includes("/") || read.family !== version) return `Enter an IPv${version} prefix, such as ${version === 4 ? "10.0.0.0/8" : "2001:db8::/32"}.`;
   const right = network(text) ?? "";

@@ -1,4 +1,5 @@
 // Types and reads of the data of routing daemons, BFD, VRRP and policy rules.
+import { inOrder } from "./policy_rule";
 import { ask, call } from "./server";
 
 async function get<T>(path: string, name: string, signal?: AbortSignal): Promise<T | undefined> {
@@ -149,12 +150,13 @@ export async function virtualRouters(signal: AbortSignal): Promise<VrrpRow[]> {
   );
 }
 
-interface Ports {
+type Ports = {
   "lower-port"?: number;
   "upper-port"?: number;
-}
+};
 
-export interface PolicyRule {
+/** Not an interface, so that it is one of the Members of a configuration, too. */
+export type PolicyRule = {
   vrf: string;
   "address-family": "ipv4" | "ipv6";
   priority: number;
@@ -173,13 +175,12 @@ export interface PolicyRule {
   refuse?: string;
   goto?: number;
   statistics?: { packets?: string; octets?: string };
-}
+};
 
 /** The rules of policy routing, in the order of their evaluation. */
 export async function policyRules(signal: AbortSignal): Promise<PolicyRule[]> {
   const found = await get<{ rule?: PolicyRule[] }>("ietf-routing:routing/stoa-policy:policy", "stoa-policy:policy", signal);
-  const list = [...(found?.rule ?? [])];
-  return list.sort((a, b) => a.vrf.localeCompare(b.vrf) || a["address-family"].localeCompare(b["address-family"]) || a.priority - b.priority);
+  return inOrder(found?.rule ?? []);
 }
 
 export interface LogMessage {

@@ -1,13 +1,13 @@
 // The virtual router that its form edits: ietf-vrrp (RFC 8347).
 import { at, below, copy, entries } from "./candidate";
+import { quoted } from "./data_path";
 import type { Members } from "./edits";
 import type { FieldNode } from "./field_faults";
-import { Review, numberOf, putChanged, putLeaf, textOf } from "./leaves";
-import { quoted } from "./model";
-import { isBetween, scaled, unscaled } from "./numbers";
+import { INTERFACES, interfaceAt, interfacesOf, isTunnel } from "./interface_list";
+import { Review, dropEmpty, namesOf, numberOf, putChanged, putLeaf, textOf } from "./leaves";
+import { isBetween, isScaledBetween, scaled, unscaled } from "./numbers";
 import { canonical, canonicalPrefix, family, prefixComplaint } from "./prefixes";
 
-const INTERFACES = "ietf-interfaces:interfaces";
 const VRRP = "ietf-vrrp:vrrp";
 const INSTANCE = "vrrp-instance";
 /** Most addresses of a virtual router, by family. */
@@ -15,22 +15,18 @@ const ADDRESSES = { "4": 16, "6": 2 };
 /** Decimal places of seconds in hundredths. */
 const CENTI = 2;
 
-export type Version = "4" | "6";
+export type Family = "4" | "6";
 
-/** A tracked interface or network; `lost` is the decrement of the priority, "": the default. */
-export interface Tracked {
+/** A tracked interface or network. While it is down, the priority is less by the decrement; "": the default. */
+interface Tracked {
   name: string;
-  lost: string;
+  decrement: string;
 }
-
-/** The fields of the form; rows of lists have a number. */
-export type RouterField = "interface" | "vrid" | "version" | "addresses" | "priority" | "preempt" | "hold" | "accept" | "interval" | "log" | "interfaces" | "networks" | RowField;
-export type RowField = `${"addresses" | "interfaces" | "networks"} ${number}`;
 
 /** The values of the form. */
 export interface RouterWish {
   interface: string;
-  family: Version;
+  family: Family;
   vrid: string;
   /** The version of VRRP. */
   version: "2" | "3";
@@ -47,11 +43,17 @@ export interface RouterWish {
   networks: Tracked[];
 }
 
+/** The fields of the form; rows of lists have a number. */
+export type RouterField = keyof RouterWish | `${"addresses" | "interfaces" | "networks"} ${number}`;
+
 export interface RouterKey {
   interface: string;
-  family: Version;
+  family: Family;
   vrid: number;
 }
+
+/** The key that a form describes. */
+export const wishKey = (wish: RouterWish): RouterKey => ({ interface: wish.interface, family: wish.family, vrid: Number(wish.vrid) });
 
 /** A virtual router of a configuration. */
 export interface RouterEntry {
@@ -59,22 +61,17 @@ export interface RouterEntry {
   router: Members;
 }
 
-const familyName = (version: Version): string => `ietf-ip:ipv${version}`;
-const listNames = (version: Version): [string, string, string] => [`virtual-ipv${version}-addresses`, `virtual-ipv${version}-address`, `ipv${version}-address`];
-
-const interfacesOf = (whole: Members): Members[] => entries(at(whole, INTERFACES), "interface");
+const familyName = (family: Family): string => `ietf-ip:ipv${family}`;
+const listNames = (family: Family): [string, string, string] => [`virtual-ipv${family}-addresses`, `virtual-ipv${family}-address`, `ipv${family}-address`];
 
 /** Interfaces that can have virtual routers: all but tunnels. */
-export const links = (whole: Members): string[] =>
-  interfacesOf(whole)
-    .filter((one) => at(one, "stoa-interfaces:port", "tunnel") === undefined)
-    .map((one) => textOf(one, "name"));
+export const links = (whole: Members): string[] => namesOf(interfacesOf(whole).filter((one) => !isTunnel(one)));
 
 /** The virtual routers of a configuration. */
 export const routersOf = (whole: Members): RouterEntry[] =>
   interfacesOf(whole).flatMap((one) =>
-    (["4", "6"] as const).flatMap((version) =>
-      entries(at(one, familyName(version), VRRP), INSTANCE).map((router) => ({ key: { interface: textOf(one, "name"), family: version, vrid: Number(router["vrid"]) }, router })),
+    (["4", "6"] as const).flatMap((family) =>
+      entries(at(one, familyName(family), VRRP), INSTANCE).map((router) => ({ key: { interface: textOf(one, "name"), family, vrid: Number(router["vrid"]) }, router })),
     ),
   );
 
@@ -89,7 +86,7 @@ export function addressesOf({ key, router }: RouterEntry): string[] {
 }
 
 const trackedOf = (router: Members | undefined, container: string, list: string, key: string): Tracked[] =>
-  entries(at(router, "track", container), list).map((one) => ({ name: textOf(one, key), lost: textOf(one, "priority-decrement") }));
+  entries(at(router, "track", container), list).map((one) => ({ name: textOf(one, key), decrement: textOf(one, "priority-decrement") }));
 
 function intervalOf(router: Members | undefined): string {
   const centi = router?.["advertise-interval-centi-sec"];
@@ -121,13 +118,12 @@ export function wishOf(entry?: RouterEntry): RouterWish {
 export const versionOf = (wish: RouterWish): "2" | "3" => (wish.family === "6" ? "3" : wish.version);
 
 function reviewAddresses(wish: RouterWish, found: Review<RouterField>): void {
-  const given = wish.addresses.map((text) => text.trim());
+  const given = wish.addresses.map(canonical);
   const used = given.filter((text) => text !== "");
   found.require(used.join(""), "Enter the address that hosts use as their gateway.");
   given.forEach((text, index) => {
-    if (text === "") return;
-    if (family(text) !== Number(wish.family)) found.check(`addresses ${index}`, `Enter an IPv${wish.family} address without a prefix length.`);
-    else if (given.slice(0, index).some((other) => canonical(other) === canonical(text))) found.check(`addresses ${index}`, "This address is already in the list.");
+    found.checkText(`addresses ${index}`, text, family(text) === Number(wish.family), `Enter an IPv${wish.family} address without a prefix length.`);
+    found.checkText(`addresses ${index}`, text, given.indexOf(text) === index, "This address is already in the list.");
   });
   if (used.length > ADDRESSES[wish.family]) found.check("addresses", `A virtual router has at most ${ADDRESSES[wish.family]} IPv${wish.family} addresses.`);
   const isLocal = (text: string): boolean => /^fe[89ab]/i.test(text);
@@ -135,12 +131,12 @@ function reviewAddresses(wish: RouterWish, found: Review<RouterField>): void {
 }
 
 function reviewTracked(wish: RouterWish, found: Review<RouterField>): void {
+  wish.networks.forEach(({ name }, index) => found.check(`networks ${index}`, prefixComplaint(name, wish.family === "4" ? 4 : 6)));
   for (const field of ["interfaces", "networks"] as const) {
-    wish[field].forEach(({ name, lost }, index) => {
-      const row = `${field} ${index}` as const;
-      if (field === "networks" && name.trim() !== "") found.check(row, prefixComplaint(name, wish.family === "4" ? 4 : 6));
-      if (wish[field].slice(0, index).some((other) => name.trim() !== "" && canonicalPrefix(other.name) === canonicalPrefix(name))) found.check(row, "This is already in the list.");
-      if (lost.trim() !== "" && !isBetween(lost, 1, 254)) found.check(row, "Enter a decrement from 1 to 254, or nothing for the default of 10.");
+    const names = wish[field].map((row) => canonicalPrefix(row.name));
+    wish[field].forEach(({ name, decrement }, index) => {
+      found.checkText(`${field} ${index}`, name, names.indexOf(canonicalPrefix(name)) === index, "This is already in the list.");
+      found.checkText(`${field} ${index}`, decrement, isBetween(decrement, 1, 254), "Enter a decrement from 1 to 254, or nothing for the default of 10.");
     });
   }
 }
@@ -150,17 +146,14 @@ export function review(wish: RouterWish, whole: Members, before?: RouterKey): Re
   const found = new Review<RouterField>();
   found.require(wish.interface, "Choose the interface that the routers share.");
   found.require(wish.vrid, "Enter the VRID, the same on all routers.");
-  if (wish.vrid.trim() !== "" && !isBetween(wish.vrid, 1, 255)) found.check("vrid", "Enter a VRID from 1 to 255.");
-  const other = routerAt(whole, { interface: wish.interface, family: wish.family, vrid: Number(wish.vrid) });
+  found.checkText("vrid", wish.vrid, isBetween(wish.vrid, 1, 255), "Enter a VRID from 1 to 255.");
+  const other = routerAt(whole, wishKey(wish));
   if (other && !(before && isSame(other.key, before))) found.check("vrid", `There is a virtual router ${wish.vrid} for IPv${wish.family} on ${wish.interface} already.`);
   reviewAddresses(wish, found);
-  if (wish.priority.trim() !== "" && !isBetween(wish.priority, 1, 254)) found.check("priority", "Enter a priority from 1 to 254, or nothing for the default of 100.");
-  if (wish.hold.trim() !== "" && !isBetween(wish.hold, 0, 65_535)) found.check("hold", "Enter seconds from 0 to 65535, or nothing for the default of 0.");
-  if (wish.interval.trim() !== "") {
-    const centi = scaled(wish.interval, CENTI);
-    if (versionOf(wish) === "2" && !isBetween(wish.interval, 1, 254)) found.check("interval", "Enter seconds from 1 to 254, or nothing for the default of 1.");
-    if (versionOf(wish) === "3" && (centi === undefined || centi < 1 || centi > 4_095)) found.check("interval", "Enter seconds from 0.01 to 40.95, or nothing for the default of 1.");
-  }
+  found.checkText("priority", wish.priority, isBetween(wish.priority, 1, 254), "Enter a priority from 1 to 254, or nothing for the default of 100.");
+  found.checkText("hold", wish.hold, isBetween(wish.hold, 0, 65_535), "Enter seconds from 0 to 65535, or nothing for the default of 0.");
+  if (versionOf(wish) === "2") found.checkText("interval", wish.interval, isBetween(wish.interval, 1, 254), "Enter seconds from 1 to 254, or nothing for the default of 1.");
+  else found.checkText("interval", wish.interval, isScaledBetween(wish.interval, CENTI, 1, 4_095), "Enter seconds from 0.01 to 40.95, or nothing for the default of 1.");
   reviewTracked(wish, found);
   return found;
 }
@@ -176,10 +169,10 @@ function putTracked(router: Members, wish: RouterWish): void {
   const list = (rows: Tracked[], key: string, name: (text: string) => string): Members[] =>
     rows
       .filter((row) => row.name.trim() !== "")
-      .map((row) => ({ [key]: name(row.name), ...(row.lost.trim() !== "" && { "priority-decrement": Number(row.lost) }) }));
+      .map((row) => ({ [key]: name(row.name), ...(row.decrement.trim() !== "" && { "priority-decrement": Number(row.decrement) }) }));
   putList(track, "interfaces", "interface", list(wish.interfaces, "interface", (text) => text.trim()));
   putList(track, "networks", "network", list(wish.networks, "prefix", canonicalPrefix));
-  if (Object.keys(track).length === 0) delete router["track"];
+  dropEmpty(router, "track");
 }
 
 function putTimes(router: Members, wish: RouterWish, before: RouterWish): void {
@@ -192,17 +185,17 @@ function putTimes(router: Members, wish: RouterWish, before: RouterWish): void {
   const preempt = below(router, "preempt");
   putChanged(preempt, "enabled", wish.preempt, before.preempt, true);
   putLeaf(preempt, "hold-time", numberOf(wish.hold));
-  if (Object.keys(preempt).length === 0) delete router["preempt"];
+  dropEmpty(router, "preempt");
 }
 
 export function remove(whole: Members, key: RouterKey): void {
-  const vrrp = at(interfacesOf(whole).find((one) => one["name"] === key.interface), familyName(key.family), VRRP);
+  const vrrp = at(interfaceAt(whole, key.interface), familyName(key.family), VRRP);
   if (vrrp) vrrp[INSTANCE] = entries(vrrp, INSTANCE).filter((one) => Number(one["vrid"]) !== key.vrid);
 }
 
 /** Adds the virtual router to a configuration, or changes the virtual router `before`. */
 export function put(whole: Members, wish: RouterWish, before?: RouterKey): void {
-  const one = interfacesOf(whole).find((it) => it["name"] === wish.interface);
+  const one = interfaceAt(whole, wish.interface);
   if (!one) return;
   const old = before && routerAt(whole, before);
   const router: Members = old ? copy(old.router) : {};

@@ -1,23 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type SessionWish, put, remove, review, sessionAt, sessionsOf, wishOf } from "../src/bfd_session";
+import { type SessionKey, type SessionWish, put, remove, review, sessionAt, sessionsOf, wishOf } from "../src/bfd_session";
 import { type Members, edits } from "../src/edits";
 import { modelOf } from "../src/model";
+import { changed, errorsOf } from "./configurations";
 
 const LIST = "/restconf/data/ietf-interfaces:interfaces/interface";
 const model = modelOf({ [`${LIST}={interface-name}`]: {}, [`${LIST}={interface-name}/stoa-bfd:bfd/session={session-dest-addr}`]: {} });
 const bfd = (...sessions: Members[]): Members => ({ "stoa-bfd:bfd": { session: sessions } });
 const whole = (lan: Members = {}, wan: Members = {}): Members => ({ "ietf-interfaces:interfaces": { interface: [{ name: "lan", ...lan }, { name: "wan", ...wan }] } });
-const changed = (old: Members, work: (desired: Members) => void): Members => {
-  const desired = JSON.parse(JSON.stringify(old)) as Members;
-  work(desired);
-  return desired;
-};
 const wish = (part: Partial<SessionWish>): SessionWish => ({ ...wishOf(), interface: "lan", peer: "192.0.2.1", ...part });
-const words = (part: Partial<SessionWish>, old = whole()): string[] => {
-  const found = review(wish(part), old);
-  return [...Object.values(found.at), found.missing].filter((text): text is string => Boolean(text));
-};
+const words = (part: Partial<SessionWish>, old = whole(), before?: SessionKey): string[] => errorsOf(review(wish(part), old, before));
 
 test("intervals are milliseconds in the form, and microseconds in the router", () => {
   const made = changed(whole(), (next) => put(next, wish({ peer: " 192.0.2.1 ", transmit: "50.5", receive: "100", multiplier: "5" })));
@@ -48,12 +41,13 @@ test("a session is removed alone", () => {
   assert.deepEqual(changed(old, (next) => remove(next, { interface: "lan", peer: "192.0.2.1" })), whole(bfd({ "dest-addr": "192.0.2.2" })));
 });
 
-test("what is missing or wrong is said", () => {
+test("missing and wrong values are errors", () => {
   assert.deepEqual(words({}), []);
   assert.match(words({ interface: "" }).join(), /Choose the interface/);
   assert.match(words({ peer: "" }).join(), /address of the neighbour/);
   assert.match(words({ peer: "192.0.2" }).join(), /IPv4 or IPv6/);
   assert.match(words({ peer: "FE80::1" }, whole(bfd({ "dest-addr": "fe80::1" }))).join(), /already/);
+  assert.deepEqual(words({}, whole(bfd({ "dest-addr": "192.0.2.1" })), { interface: "lan", peer: "192.0.2.1" }), []);
   assert.match(words({ transmit: "9.999" }).join(), /10 to 60000/);
   assert.deepEqual(words({ transmit: "60000", receive: "10" }), []);
   assert.match(words({ receive: "10.0001" }).join(), /10 to 60000/);

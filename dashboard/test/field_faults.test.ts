@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isAt, spread } from "../src/field_faults";
+import { isAt, faultsByField } from "../src/field_faults";
 import { formLink } from "../src/form_links";
 import { RULE_NODES, rulePath } from "../src/policy_rule";
 import type { Fault } from "../src/server";
@@ -11,7 +11,7 @@ const fields = (found: { at: Map<string, string> }): [string, string][] => [...f
 const RULE = rulePath({ vrf: "default", family: "ipv4", priority: 100 });
 
 test("an error is at the field of its node, or of the nearest one above it", () => {
-  const found = spread(
+  const found = faultsByField(
     [fault(`${RULE}/match/source-prefix`, "A."), fault(`${RULE}/match/source-port/upper-port`, "B."), fault(`${RULE}/goto`, "C."), fault(RULE, "D."), fault(`${RULE}/match/source-prefix`, "E.")],
     RULE_NODES,
   );
@@ -21,21 +21,21 @@ test("an error is at the field of its node, or of the nearest one above it", () 
 
 test("errors of other nodes, and of none, are not at a field", () => {
   const others = [fault("/ietf-interfaces:interfaces/interface[name='lan']/mtu"), fault(""), fault("/ietf-routing:routing")];
-  const found = spread(others, RULE_NODES);
+  const found = faultsByField(others, RULE_NODES);
   assert.deepEqual([fields(found), found.others], [[], others]);
 });
 
 test("a row of a list has its own errors", () => {
-  const wish = { ...wishOf(), addresses: ["192.0.2.1", "192.0.2.9"], networks: [{ name: "10.0.0.0/8", lost: "" }] };
+  const wish = { ...wishOf(), addresses: ["192.0.2.1", "192.0.2.9"], networks: [{ name: "10.0.0.0/8", decrement: "" }] };
   const base = "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance[vrid='7']";
   const list = `${base}/virtual-ipv4-addresses/virtual-ipv4-address`;
-  const at = (path: string): string | undefined => fields(spread([fault(path)], routerNodes(wish)))[0]?.[0];
+  const at = (path: string): string | undefined => fields(faultsByField([fault(path)], routerNodes(wish)))[0]?.[0];
   assert.equal(at(`${list}[ipv4-address='192.0.2.9']`), "addresses 1");
   assert.equal(at(`${list}[ipv4-address='192.0.2.5']`), "addresses");
   // The key itself is wrong: the router has no entry to name.
   assert.equal(at(`${list}/ipv4-address`), "addresses");
   assert.equal(at(`${base}/track/networks/network[prefix='10.0.0.0/8']/priority-decrement`), "networks 0");
-  // No subnet has an address: said of the virtual router.
+  // No subnet has an address: the error is at the virtual router.
   assert.equal(at(base), "addresses");
   assert.equal(at(base.replace("ipv4", "ipv6")), undefined);
 });

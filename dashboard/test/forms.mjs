@@ -7,9 +7,8 @@ const made = async (running) => ({
   router: (await running("ietf-interfaces:interfaces/interface=in/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance=52?content=config"))["ietf-vrrp:vrrp-instance"]?.[0],
 });
 
-/** An operator at the forms; `tools` are those of the browser. */
-export async function forms(page, { begin, see, go, button, running, check, router }) {
-  const fill = (name, text) => page.locator(`[name=${name}]`).fill(text);
+/** An operator at the forms, with the tools of browser.mjs. */
+export async function forms(page, { begin, see, go, fill, button, running, check, router }) {
   const commit = async () => {
     await go("#/configuration/commit");
     await button(`Commit to ${router}`).click();
@@ -25,7 +24,7 @@ export async function forms(page, { begin, see, go, button, running, check, rout
   await fill("source", "10.1.0.0/16");
   await fill("protocol", "udp");
   await fill("destination-port", "53");
-  await page.select("[name=action]", "prohibit");
+  await fill("action", "prohibit");
   await fill("description", "x".repeat(256));
   await button("Create in the candidate").click();
   check((await errorAt("description")).includes("too long"), await errorAt("description"));
@@ -43,7 +42,7 @@ export async function forms(page, { begin, see, go, button, running, check, rout
 
   begin("a BFD session is created by the form");
   await go("#/configuration/bfd/new");
-  await page.select("[name=interface]", "out");
+  await fill("interface", "out");
   await fill("peer", "198.18.2.3");
   await fill("transmit", "50.5");
   await fill("multiplier", "5");
@@ -52,13 +51,12 @@ export async function forms(page, { begin, see, go, button, running, check, rout
 
   begin("a virtual router is created by the form; what a commit refuses is at its field");
   await go("#/configuration/vrrp/new");
-  await page.select("[name=interface]", "in");
+  await fill("interface", "in");
   await fill("vrid", "52");
   await fill("address", "203.0.113.1");
   await fill("interval", "0.5");
   await button("Track an interface").click();
-  await page.waitForSelector("[name=tracked-interface]");
-  await page.select("[name=tracked-interface]", "out");
+  await fill("tracked-interface", "out");
   await button("Track a network").click();
   await fill("tracked-network", "198.18.2.0/24");
   await button("Create in the candidate").click();

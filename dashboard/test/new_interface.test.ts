@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Members } from "../src/edits";
 import { NEW_VRF, NOTHING, type Wish, add, complaint, nameOf, parents } from "../src/new_interface";
+import { changed } from "./configurations";
 
 const whole: Members = {
   "ietf-interfaces:interfaces": {
@@ -14,11 +15,9 @@ const whole: Members = {
 };
 
 function made(part: Partial<Wish>): Members {
-  const copy = JSON.parse(JSON.stringify(whole)) as Members;
   const wish = { ...NOTHING, ...part };
   assert.equal(complaint(wish, whole), "");
-  add(copy, wish);
-  return copy;
+  return changed(whole, (next) => add(next, wish));
 }
 
 const last = (made: Members): Members => ((made["ietf-interfaces:interfaces"] as Members)["interface"] as Members[])[2] ?? {};
@@ -54,7 +53,7 @@ test("a tunnel has two ends, and a new VRF is made with it", () => {
   assert.deepEqual((one["stoa-vrf:vrfs"] as Members)["vrf"], [{ name: "red" }, { name: "blue" }]);
 });
 
-test("what is missing or wrong is said", () => {
+test("missing and wrong values are errors", () => {
   assert.match(wrong({}), /Enter a name/);
   assert.match(wrong({ name: "lan" }), /already/);
   assert.match(wrong({ name: "wan", driver: "dpdk" }), /PCI address/);

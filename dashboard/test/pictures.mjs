@@ -47,11 +47,7 @@ async function take(name, place, theme, wait, before = async () => undefined) {
 }
 
 const fill = async (values) => {
-  for (const [name, value] of Object.entries(values)) {
-    const place = `[name="${name}"]`;
-    if ((await page.$eval(place, (one) => one.tagName)) === "SELECT") await page.select(place, value);
-    else await page.locator(place).fill(value);
-  }
+  for (const [name, value] of Object.entries(values)) await page.locator(`[name="${name}"]`).fill(value);
 };
 
 /** The forms of policy rules, BFD sessions and virtual routers, filled in. */
@@ -65,7 +61,6 @@ async function takeForms() {
   await take("vrrp-form", "configuration/vrrp/new", "dark", 1, async () => {
     await fill({ interface: first, vrid: "51", address: "192.0.2.254", priority: "150", interval: "0.2" });
     await button("Track a network").click();
-    await page.waitForSelector("[name=tracked-network]");
     await fill({ "tracked-network": "0.0.0.0/0" });
     await page.evaluate(() => document.querySelector("[name=vrid]").scrollIntoView());
   });

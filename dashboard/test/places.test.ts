@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { broken, lineOf, locate, placeOf, steps } from "../src/json_places";
+import { steps } from "../src/data_path";
+import { broken, lineOf, locate, placeOf } from "../src/json_places";
 import { family, prefix } from "../src/prefixes";
 import { link, read } from "../src/route";
 

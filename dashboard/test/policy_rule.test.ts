@@ -3,21 +3,13 @@ import { test } from "node:test";
 import { type Members, edits } from "../src/edits";
 import { modelOf } from "../src/model";
 import { type RuleKey, type RuleWish, move, moveComplaint, nextPriority, put, remove, review, ruleAt, rulesOf, wishOf } from "../src/policy_rule";
+import { changed, errorsOf } from "./configurations";
 
 const model = modelOf({ "/restconf/data/ietf-routing:routing/stoa-policy:policy/rule={rule-vrf},{rule-address-family},{rule-priority}": {} });
 const key = (priority: number): RuleKey => ({ vrf: "default", family: "ipv4", priority });
 const rule = (priority: number, rest: Members): Members => ({ vrf: "default", "address-family": "ipv4", priority, ...rest });
 const whole = (...rules: Members[]): Members => ({ "ietf-routing:routing": { "stoa-policy:policy": { rule: rules } } });
-const copy = (value: Members): Members => JSON.parse(JSON.stringify(value)) as Members;
-const changed = (old: Members, work: (desired: Members) => void): Members => {
-  const desired = copy(old);
-  work(desired);
-  return desired;
-};
-const words = (part: Partial<RuleWish>, old = whole(), before?: RuleKey): string[] => {
-  const found = review({ ...wishOf(), table: "default", ...part }, old, before);
-  return [...Object.values(found.at), found.missing].filter((text): text is string => Boolean(text));
-};
+const words = (part: Partial<RuleWish>, old = whole(), before?: RuleKey): string[] => errorsOf(review({ ...wishOf(), table: "default", ...part }, old, before));
 
 test("a new rule has its conditions, and the next priority", () => {
   const wish: RuleWish = {
@@ -85,7 +77,7 @@ test("a rule is removed alone", () => {
   assert.deepEqual(desired, whole(rule(200, {})));
 });
 
-test("what is missing or wrong is said", () => {
+test("missing and wrong values are errors", () => {
   assert.deepEqual(words({}), []);
   assert.match(words({ table: "" }).join(), /Choose the table/);
   assert.match(words({ priority: "0" }).join(), /1 to 4294967295/);

@@ -1,21 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Members, edits } from "../src/edits";
-import { type Described, modelOf } from "../src/model";
+import type { Members } from "../src/edits";
 import { scaled, unscaled } from "../src/numbers";
-import { formOf, put } from "../src/pages/edit_interfaces";
 import { NOTHING, add } from "../src/pages/edit_routes";
 import { canonical, canonicalPrefix, network, prefixComplaint } from "../src/prefixes";
-
-const ROUTES = "ietf-routing:routing/control-plane-protocols/control-plane-protocol";
-const paths: Described = {
-  "/restconf/data/ietf-interfaces:interfaces/interface={interface-name}": {},
-  "/restconf/data/ietf-interfaces:interfaces/interface={interface-name}/ietf-ip:ipv6/address={address-ip}": {},
-  [`/restconf/data/${ROUTES}={control-plane-protocol-type},{control-plane-protocol-name}`]: {},
-  [`/restconf/data/${ROUTES}={t},{n}/static-routes/ietf-ipv6-unicast-routing:ipv6/route={route-destination-prefix}`]: {},
-};
-const model = modelOf(paths);
-const copy = (value: Members): Members => JSON.parse(JSON.stringify(value)) as Members;
+import { changed } from "./configurations";
 
 test("addresses have the form of the router", () => {
   const forms = ["2001:DB8:0:0::1", "::", "FE80::0001", "::ffff:192.0.2.1", "::192.0.2.1", "2001:db8:0:1:1:1:1:1", " 192.0.2.1 ", "no address"];
@@ -23,23 +12,11 @@ test("addresses have the form of the router", () => {
   assert.deepEqual(["2001:DB8::/32", "10.0.0.0/8", "", "x/y"].map(canonicalPrefix), ["2001:db8::/32", "10.0.0.0/8", "", "x/y"]);
 });
 
-test("an address that is only written anew stays", () => {
-  const old: Members = { name: "lan", "ietf-ip:ipv6": { address: [{ ip: "2001:db8::1", "prefix-length": 64 }] } };
-  const before = formOf(old);
-  const desired = copy(old);
-  put(desired, { ...before, 6: { ...before[6], addresses: ["2001:DB8:0::1/48"] } }, before);
-  const interfaces = (one: Members): Members => ({ "ietf-interfaces:interfaces": { interface: [one] } });
-  const found = edits(interfaces(old), interfaces(desired), model);
-  assert.deepEqual(found.remove, []);
-  assert.deepEqual(found.merge, interfaces({ name: "lan", "ietf-ip:ipv6": { address: [{ ip: "2001:db8::1", "prefix-length": 48 }] } }));
-});
-
 test("a route whose prefix is written anew is replaced, and not deleted after", () => {
-  const whole: Members = {};
-  add(whole, { ...NOTHING, prefix: "2001:db8::/32", address: "fe80::1" });
-  const desired = copy(whole);
-  add(desired, { ...NOTHING, prefix: "2001:DB8::/32", address: "fe80::2" });
-  assert.deepEqual(edits(whole, desired, model).remove, []);
+  const made = (old: Members, prefix: string, address: string): Members => changed(old, (next) => add(next, { ...NOTHING, prefix, address }));
+  const old = made({}, "2001:db8::/32", "fe80::1");
+  assert.deepEqual(made(old, "2001:DB8::/32", "fe80::2"), made({}, "2001:db8::/32", "fe80::2"));
+  assert.match(JSON.stringify(old), /"destination-prefix":"2001:db8::\/32".*"next-hop-address":"fe80::1"/);
 });
 
 test("numbers are read with their decimal places", () => {
@@ -51,7 +28,7 @@ test("host bits are found", () => {
   const given = ["10.1.2.3/8", "192.0.2.129/25", "0.0.0.0/0", "2001:DB8:ffff::1/33", "::1/0", "fe80::1/128", "::ffff:10.0.0.1/127", "10.0.0.0/33"];
   const right = ["10.0.0.0/8", "192.0.2.128/25", "0.0.0.0/0", "2001:db8:8000::/33", "::/0", "fe80::1/128", "::ffff:10.0.0.0/127", undefined];
   assert.deepEqual(given.map(network), right);
-  // The router clears them without a word: the typed key would not be that of the entry.
+  // The router clears them silently: the typed key would not be that of the entry.
   assert.equal(prefixComplaint(" 10.1.2.3/8", 4), "10.1.2.3/8 has host bits set: enter 10.0.0.0/8.");
   assert.deepEqual([prefixComplaint("10.0.0.0/8 ", 4), prefixComplaint("2001:DB8::/32", 6)], ["", ""]);
   assert.match(prefixComplaint("10.0.0.0", 4), /IPv4 prefix/);

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { type Members, edits } from "../src/edits";
 import { modelOf } from "../src/model";
 import { type RouterKey, type RouterWish, links, put, remove, review, routerAt, routersOf, wishOf } from "../src/virtual_router";
+import { changed, errorsOf } from "./configurations";
 
 const LIST = "/restconf/data/ietf-interfaces:interfaces/interface";
 const VRRP = `${LIST}={interface-name}/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance`;
@@ -16,17 +17,9 @@ const whole = (lan: Members = { "ietf-ip:ipv4": { forwarding: true } }): Members
   "ietf-interfaces:interfaces": { interface: [{ name: "lan", ...lan }, { name: "wan" }, { name: "tun", "stoa-interfaces:port": { tunnel: {} } }] },
 });
 const addresses = (...list: string[]): Members => ({ "virtual-ipv4-addresses": { "virtual-ipv4-address": list.map((it) => ({ "ipv4-address": it })) } });
-const changed = (old: Members, work: (desired: Members) => void): Members => {
-  const desired = JSON.parse(JSON.stringify(old)) as Members;
-  work(desired);
-  return desired;
-};
 const wish = (part: Partial<RouterWish>): RouterWish => ({ ...wishOf(), interface: "lan", vrid: "51", addresses: ["192.0.2.1"], ...part });
 const key: RouterKey = { interface: "lan", family: "4", vrid: 51 };
-const words = (part: Partial<RouterWish>, old = whole()): string[] => {
-  const found = review(wish(part), old);
-  return [...Object.values(found.at), found.missing].filter((text): text is string => Boolean(text));
-};
+const words = (part: Partial<RouterWish>, old = whole(), before?: RouterKey): string[] => errorsOf(review(wish(part), old, before));
 const v3 = { version: "ietf-vrrp:vrrp-v3" };
 const v2 = { version: "ietf-vrrp:vrrp-v2" };
 
@@ -39,8 +32,8 @@ test("a new virtual router has what was entered, and no defaults", () => {
     accept: true,
     interval: "0.2",
     log: true,
-    interfaces: [{ name: "wan", lost: "" }],
-    networks: [{ name: "0.0.0.0/0", lost: "60" }],
+    interfaces: [{ name: "wan", decrement: "" }],
+    networks: [{ name: "0.0.0.0/0", decrement: "60" }],
   });
   const made = changed(whole(), (next) => put(next, all));
   const track = { interfaces: { interface: [{ interface: "wan" }] }, networks: { network: [{ prefix: "0.0.0.0/0", "priority-decrement": 60 }] } };
@@ -57,6 +50,13 @@ test("version 2 has its own interval and no accept mode; IPv6 has version 3", ()
   const six = changed(whole({}), (next) => put(next, wish({ family: "6", version: "2", addresses: ["FE80::1", "2001:db8::1"] })));
   const list = [{ "ipv6-address": "fe80::1" }, { "ipv6-address": "2001:db8::1" }];
   assert.deepEqual(six, whole({ "ietf-ip:ipv6": { "ietf-vrrp:vrrp": { "vrrp-instance": [{ vrid: 51, ...v3, "virtual-ipv6-addresses": { "virtual-ipv6-address": list } }] } } }));
+});
+
+test("a virtual router of the other family has addresses of that one", () => {
+  const old = whole(four({ vrid: 51, ...v3, preempt: { enabled: false }, ...addresses("192.0.2.1") }));
+  const six = changed(old, (next) => put(next, { ...wishOf(routerAt(old, key)), family: "6", addresses: ["fe80::1"], preempt: true }, key));
+  const instance = { vrid: 51, ...v3, "virtual-ipv6-addresses": { "virtual-ipv6-address": [{ "ipv6-address": "fe80::1" }] } };
+  assert.deepEqual(six, whole({ ...four(), "ietf-ip:ipv6": { "ietf-vrrp:vrrp": { "vrrp-instance": [instance] } } }));
 });
 
 test("an edited virtual router keeps other nodes, and sends what is different", () => {
@@ -78,12 +78,13 @@ test("another VRID is another virtual router; one is removed alone", () => {
   assert.deepEqual(links(old), ["lan", "wan"]);
 });
 
-test("what is missing or wrong is said", () => {
+test("missing and wrong values are errors", () => {
   assert.deepEqual(words({}), []);
   assert.match(words({ interface: "" }).join(), /Choose the interface/);
   assert.match(words({ vrid: "" }).join(), /Enter the VRID/);
   assert.match(words({ vrid: "256" }).join(), /1 to 255/);
   assert.match(words({}, whole(four({ vrid: 51, ...v3 }))).join(), /already/);
+  assert.deepEqual(words({}, whole(four({ vrid: 51, ...v3 })), key), []);
   assert.match(words({ addresses: [""] }).join(), /gateway/);
   assert.match(words({ addresses: ["192.0.2.1/24"] }).join(), /without a prefix length/);
   assert.match(words({ addresses: ["192.0.2.1", "192.0.2.1"] }).join(), /already in the list/);
@@ -93,7 +94,7 @@ test("what is missing or wrong is said", () => {
   assert.match(words({ hold: "x" }).join(), /0 to 65535/);
   assert.match(words({ interval: "41" }).join(), /0.01 to 40.95/);
   assert.match(words({ version: "2", interval: "0.5" }).join(), /1 to 254/);
-  assert.match(words({ networks: [{ name: "fd00::/8", lost: "" }] }).join(), /IPv4 prefix/);
-  assert.match(words({ interfaces: [{ name: "wan", lost: "255" }] }).join(), /decrement from 1 to 254/);
-  assert.match(words({ interfaces: [{ name: "wan", lost: "" }, { name: "wan", lost: "" }] }).join(), /already in the list/);
+  assert.match(words({ networks: [{ name: "fd00::/8", decrement: "" }] }).join(), /IPv4 prefix/);
+  assert.match(words({ interfaces: [{ name: "wan", decrement: "255" }] }).join(), /decrement from 1 to 254/);
+  assert.match(words({ interfaces: [{ name: "wan", decrement: "" }, { name: "wan", decrement: "" }] }).join(), /already in the list/);
 });

@@ -56,9 +56,9 @@ export function Configuration(): JSX.Element {
       {whole && tab === "interfaces" && <InterfaceForm whole={whole} chosen={rest[1] ?? ""} />}
       {whole && tab === "new" && <NewInterface whole={whole} />}
       {whole && tab === "routes" && <RouteForm whole={whole} />}
-      {whole && tab === "policy" && <PolicyForms whole={whole} keys={rest.slice(1)} />}
-      {whole && tab === "bfd" && <BfdForms whole={whole} keys={rest.slice(1)} />}
-      {whole && tab === "vrrp" && <VrrpForms whole={whole} keys={rest.slice(1)} />}
+      {whole && tab === "policy" && <PolicyForms whole={whole} segments={rest.slice(1)} />}
+      {whole && tab === "bfd" && <BfdForms whole={whole} segments={rest.slice(1)} />}
+      {whole && tab === "vrrp" && <VrrpForms whole={whole} segments={rest.slice(1)} />}
       {whole && tab === "json" && <JsonEditor whole={whole} />}
       {tab === "commit" && <CommitForm turn={turn} />}
     </>

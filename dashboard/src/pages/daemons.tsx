@@ -1,5 +1,6 @@
 // Routing daemons: the route sources through which they export routes, and what the tables hold of each protocol.
 import type { JSX } from "preact";
+import { withoutModule } from "../data_path";
 import { count, counted, duration, moment, number } from "../figures";
 import { Card, type Column, type Mood, Notice, State, Table, Waiting } from "../parts";
 import { usePoll } from "../poll";
@@ -107,7 +108,7 @@ interface Count {
 
 const countsOf = (list: Rib[]): Count[] =>
   list.flatMap((rib) =>
-    (rib["stoa-routing:route-counts"]?.protocol ?? []).map((one) => ({ rib: rib.name, protocol: one.name.split(":").pop() ?? one.name, routes: number(one.routes) })),
+    (rib["stoa-routing:route-counts"]?.protocol ?? []).map((one) => ({ rib: rib.name, protocol: withoutModule(one.name), routes: number(one.routes) })),
   );
 
 const COUNTS: Column<Count>[] = [

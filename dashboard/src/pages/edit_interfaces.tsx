@@ -2,14 +2,17 @@
 import type { JSX } from "preact";
 import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
+import { CheckField, ChoiceField, Input, Rows, TextField, named } from "../fields";
 import { useDraft, useSave } from "../form_state";
-import { Card, Faults, Field, Notice, typed } from "../parts";
-import { NEW_VRF, PORT, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
+import { INTERFACES, PORT, interfaceAt, interfaceNames } from "../interface_list";
+import { numberOf, putChanged, putLeaf, textOf } from "../leaves";
+import { Card, Faults, Notice } from "../parts";
+import { NEW_VRF, VRF, addVrf, mtuComplaint, vrfComplaint, vrfs } from "../new_interface";
 import { canonical, prefix } from "../prefixes";
 import { go, link } from "../route";
+import { Saved, Stale } from "./entry_form";
 import { VrfFields } from "./new_interface";
 
-const INTERFACES = "ietf-interfaces:interfaces";
 type Version = 4 | 6;
 const nameOf = (version: Version): string => `ietf-ip:ipv${version}`;
 
@@ -32,15 +35,15 @@ interface FamilyForm {
 
 function familyOf(one: Members, version: Version): FamilyForm {
   const family = at(one, nameOf(version));
-  const addresses = entries(family, "address").map((it) => `${String(it["ip"])}/${String(it["prefix-length"])}`);
+  const addresses = entries(family, "address").map((it) => `${textOf(it, "ip")}/${textOf(it, "prefix-length")}`);
   return { forwarding: family?.["forwarding"] === true, addresses };
 }
 
 export const formOf = (one: Members): Form => ({
   enabled: one["enabled"] !== false,
-  description: String(one["description"] ?? ""),
-  mtu: String(at(one, PORT)?.["mtu"] ?? ""),
-  vrf: String(one[VRF] ?? ""),
+  description: textOf(one, "description"),
+  mtu: textOf(at(one, PORT), "mtu"),
+  vrf: textOf(one, VRF),
   newVrf: "",
   4: familyOf(one, 4),
   6: familyOf(one, 6),
@@ -49,31 +52,21 @@ export const formOf = (one: Members): Form => ({
 /** Sets MTU and VRF. */
 function putLink(whole: Members, one: Members, form: Form): void {
   const port = at(one, PORT);
-  if (port && form.mtu.trim() === "") delete port["mtu"];
-  else if (port) port["mtu"] = Number(form.mtu);
-  const vrf = addVrf(whole, form.vrf, form.newVrf);
-  if (vrf === "") delete one[VRF];
-  else one[VRF] = vrf;
+  if (port) putLeaf(port, "mtu", numberOf(form.mtu));
+  putLeaf(one, VRF, addVrf(whole, form.vrf, form.newVrf));
 }
 
 /** Sets the values of the form in the interface; other nodes stay. */
 export function put(one: Members, form: Form, before: Form): void {
-  if (form.enabled !== before.enabled) {
-    if (form.enabled) delete one["enabled"];
-    else one["enabled"] = false;
-  }
-  if (form.description.trim() === "") delete one["description"];
-  else one["description"] = form.description;
+  putChanged(one, "enabled", form.enabled, before.enabled, true);
+  putLeaf(one, "description", form.description.trim() && form.description);
   for (const version of [4, 6] as const) {
     const desired = form[version];
     const texts = desired.addresses.map((text) => text.trim()).filter((text) => text !== "");
     const isThere = at(one, nameOf(version)) !== undefined;
     if (!isThere && texts.length === 0 && !desired.forwarding) continue;
     const family = below(one, nameOf(version));
-    if (desired.forwarding !== before[version].forwarding) {
-      if (desired.forwarding) family["forwarding"] = true;
-      else delete family["forwarding"];
-    }
+    putChanged(family, "forwarding", desired.forwarding, before[version].forwarding, false);
     const old = entries(family, "address");
     const list = texts.map((text) => {
       const read = prefix(text);
@@ -81,8 +74,7 @@ export function put(one: Members, form: Form, before: Form): void {
       const known = old.find((it) => it["ip"] === ip);
       return { ...known, ip, "prefix-length": read?.length ?? 0 };
     });
-    if (list.length > 0) family["address"] = list;
-    else delete family["address"];
+    putLeaf(family, "address", list.length > 0 ? list : undefined);
   }
 }
 
@@ -94,60 +86,40 @@ const complaint = (text: string, version: Version): string => {
   return text.includes("/") ? "" : "Add the prefix length, such as /24.";
 };
 
-function Addresses(props: { version: Version; form: FamilyForm; set: (form: FamilyForm) => void }): JSX.Element {
-  const { version, form, set } = props;
-  const change = (index: number, text: string): void => set({ ...form, addresses: form.addresses.map((old, other) => (other === index ? text : old)) });
-  return (
-    <fieldset>
-      <legend>IPv{version}</legend>
-      {form.addresses.map((text, index) => {
-        const wrong = complaint(text, version);
-        return (
-          <div class="address">
-            <input
-              class="mono"
-              value={text}
-              aria-label={`IPv${version} address ${index + 1}`}
-              aria-invalid={wrong !== ""}
-              onInput={(event) => change(index, typed(event))}
-              spellcheck={false}
-              autocapitalize="none"
-              data-family={version}
-            />
-            <button type="button" aria-label={`Remove ${text || "this address"}`} onClick={() => set({ ...form, addresses: form.addresses.filter((_, other) => other !== index) })}>
-              Remove
-            </button>
-            {wrong && <small class="wrong">{wrong}</small>}
-          </div>
-        );
-      })}
-      <button type="button" onClick={() => set({ ...form, addresses: [...form.addresses, ""] })}>
-        Add an IPv{version} address
-      </button>
-      <label class="check">
-        <input type="checkbox" checked={form.forwarding} onChange={(event) => set({ ...form, forwarding: event.currentTarget.checked })} /> forwards IPv{version} packets
-      </label>
-    </fieldset>
-  );
-}
+const Family = ({ version, form, set }: { version: Version; form: FamilyForm; set: (form: FamilyForm) => void }): JSX.Element => (
+  <Rows
+    legend={`IPv${version}`}
+    rows={form.addresses}
+    set={(addresses) => set({ ...form, addresses })}
+    empty=""
+    add={`Add an IPv${version} address`}
+    nameOf={(text) => text || "this address"}
+    wrongAt={(index) => complaint(form.addresses[index] ?? "", version)}
+    show={(text, index, change, invalid) => <Input name={`ipv${version}-address`} value={text} set={change} aria-label={`IPv${version} address ${index + 1}`} isMono {...invalid} />}
+  >
+    <CheckField name={`ipv${version}-forwarding`} label={`forwards IPv${version} packets`} value={form.forwarding} set={(forwarding) => set({ ...form, forwarding })} />
+  </Rows>
+);
 
 export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: string }): JSX.Element {
-  const list = entries(at(whole, INTERFACES), "interface");
-  const name = chosen || String(list[0]?.["name"] ?? "");
-  const one = list.find((it) => it["name"] === name);
+  const names = interfaceNames(whole);
+  const name = chosen || (names[0] ?? "");
+  const one = interfaceAt(whole, name);
   const before = one && formOf(one);
-  const { form, set: setForm, isChanged, isStale, reset } = useDraft(name, before);
+  const draft = useDraft(name, before);
+  const { form } = draft;
+  const set = (part: Partial<Form>): void => form && draft.set({ ...form, ...part });
   const { failure, saved, change } = useSave(whole, name);
   const create = (
     <a class="button" href={link("configuration", ["new"])}>
       New interface
     </a>
   );
-  if (list.length === 0) return <Notice mood="idle">The candidate has no interface. {create}</Notice>;
+  if (names.length === 0) return <Notice mood="idle">The candidate has no interface. {create}</Notice>;
   const send = async (event: Event): Promise<void> => {
     event.preventDefault();
     await change(`${name} is saved in the candidate.`, (desired) => {
-      const mine = entries(at(desired, INTERFACES), "interface").find((it) => it["name"] === name);
+      const mine = interfaceAt(desired, name);
       if (!mine || !form || !before) return;
       put(mine, form, before);
       putLink(desired, mine, form);
@@ -163,41 +135,21 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
   return (
     <Card title="Interface" wide tools={create}>
       <form class="column" onSubmit={(event) => void send(event)}>
-        <Field label="Name">
-          <select value={name} onChange={(event) => go(link("configuration", ["interfaces", typed(event)]))}>
-            {!one && <option value={name}>{name} (not there)</option>}
-            {list.map((it) => (
-              <option value={String(it["name"])}>{String(it["name"])}</option>
-            ))}
-          </select>
-        </Field>
+        <ChoiceField name="interface" label="Name" value={name} set={(other) => go(link("configuration", ["interfaces", other]))} choices={named(names)} />
         {form ? (
           <>
-            <label class="check">
-              <input type="checkbox" checked={form.enabled} onChange={(event) => setForm({ ...form, enabled: event.currentTarget.checked })} /> enabled
-            </label>
-            <Field label="Description">
-              <input name="description" value={form.description} onInput={(event) => setForm({ ...form, description: typed(event) })} />
-            </Field>
+            <CheckField name="enabled" label="enabled" value={form.enabled} set={(enabled) => set({ enabled })} />
+            <TextField name="description" label="Description" value={form.description} set={(description) => set({ description })} />
             {one && at(one, PORT) && (
-              <Field label="MTU in bytes" hint="if empty, the default of the port">
-                <input name="mtu" class="mono" value={form.mtu} onInput={(event) => setForm({ ...form, mtu: typed(event) })} inputMode="numeric" autocomplete="off" />
-              </Field>
+              <TextField name="mtu" label="MTU in bytes" hint="if empty, the default of the port" value={form.mtu} set={(mtu) => set({ mtu })} isMono isNumber />
             )}
-            <VrfFields list={vrfs(whole)} vrf={form.vrf} newVrf={form.newVrf} set={(part) => setForm({ ...form, ...part })} />
+            <VrfFields list={vrfs(whole)} vrf={form.vrf} newVrf={form.newVrf} set={set} />
             {linkWrong && <p class="wrong">{linkWrong}</p>}
-            <Addresses version={4} form={form[4]} set={(family) => setForm({ ...form, 4: family })} />
-            <Addresses version={6} form={form[6]} set={(family) => setForm({ ...form, 6: family })} />
-            {isStale && (
-              <Notice mood="warn" live>
-                {name} was changed in the candidate meanwhile. Saving replaces what the form has.{" "}
-                <button type="button" class="quiet" onClick={reset}>
-                  Reload the form
-                </button>
-              </Notice>
-            )}
+            <Family version={4} form={form[4]} set={(family) => set({ 4: family })} />
+            <Family version={6} form={form[6]} set={(family) => set({ 6: family })} />
+            <Stale draft={draft} what={name} />
             <span class="buttons">
-              <button class="main" disabled={isWrong || Boolean(linkWrong) || !isChanged}>
+              <button class="main" disabled={isWrong || Boolean(linkWrong) || !draft.isChanged}>
                 Save to candidate
               </button>
               <a class="button" href={link("configuration", ["commit"])}>
@@ -213,11 +165,7 @@ export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: strin
         )}
       </form>
       <Faults faults={failure?.faults ?? []} />
-      {saved && (
-        <Notice mood="good" live>
-          {saved} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
-        </Notice>
-      )}
+      <Saved words={saved} />
     </Card>
   );
 }

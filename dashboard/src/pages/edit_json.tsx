@@ -8,6 +8,7 @@ import { broken, lineEnd, locate, placeOf } from "../json_places";
 import { Card, Faults, Notice } from "../parts";
 import { link } from "../route";
 import type { Failure } from "../server";
+import { Saved } from "./entry_form";
 
 const shown = (whole: Members): string => JSON.stringify(whole, null, 2);
 
@@ -142,11 +143,7 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
           </Notice>
         )}
         <Faults faults={faults} locate={line} />
-        {isSaved && !isTouched && (
-          <Notice mood="good" live>
-            Saved in the candidate. <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
-          </Notice>
-        )}
+        <Saved words={isSaved && !isTouched ? "Saved in the candidate." : ""} />
         {disordered.length > 0 && <Disordered paths={disordered} line={line} />}
         <span class="buttons">
           <button class="main" disabled={wrong !== undefined || !isTouched}>

@@ -3,10 +3,14 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { at, below, entries } from "../candidate";
 import type { Members } from "../edits";
+import { ChoiceField, TextField, named } from "../fields";
 import { useSave } from "../form_state";
-import { Card, type Column, Faults, Field, Notice, Table, typed } from "../parts";
+import { interfaceNames } from "../interface_list";
+import { putLeaf, textOf } from "../leaves";
+import { Card, type Column, Faults, Field, Table, typed } from "../parts";
+import { REFUSALS } from "../policy_rule";
 import { canonicalPrefix, family, prefix } from "../prefixes";
-import { link } from "../route";
+import { Saved } from "./entry_form";
 
 const PROTOCOLS = ["ietf-routing:routing", "control-plane-protocols"];
 /** Maximum number of rows; the JSON has all routes. */
@@ -20,12 +24,14 @@ interface Row {
   route: Members;
 }
 
+const prefixOf = (row: Row): string => textOf(row.route, "destination-prefix");
+
 /** All static routes of a configuration. */
 function rowsOf(whole: Members): Row[] {
   const protocols = entries(at(whole, ...PROTOCOLS), "control-plane-protocol");
   return protocols.flatMap((protocol) =>
     ([4, 6] as const).flatMap((version) =>
-      entries(at(protocol, "static-routes", familyName(version)), "route").map((route) => ({ protocol: String(protocol["name"]), version, route })),
+      entries(at(protocol, "static-routes", familyName(version)), "route").map((route) => ({ protocol: textOf(protocol, "name"), version, route })),
     ),
   );
 }
@@ -80,37 +86,55 @@ export function add(whole: Members, wish: Wish): void {
 
 function remove(whole: Members, row: Row): void {
   const protocols = entries(at(whole, ...PROTOCOLS), "control-plane-protocol");
-  const mine = protocols.find((it) => String(it["name"]) === row.protocol);
+  const mine = protocols.find((it) => it["name"] === row.protocol);
   const routes = at(mine, "static-routes", familyName(row.version));
   if (!routes) return;
   const left = entries(routes, "route").filter((it) => it["destination-prefix"] !== row.route["destination-prefix"]);
-  if (left.length > 0) routes["route"] = left;
-  else delete routes["route"];
+  putLeaf(routes, "route", left.length > 0 ? left : undefined);
 }
+
+const RouteFields = ({ whole, wish, set }: { whole: Members; wish: Wish; set: (part: Partial<Wish>) => void }): JSX.Element => (
+  <>
+    <TextField name="prefix" label="Prefix" value={wish.prefix} set={(text) => set({ prefix: text })} placeholder="10.0.0.0/8" isMono />
+    <ChoiceField name="special" label="Packets" value={wish.special} set={(special) => set({ special })} choices={[["", "go to a next hop"], ...REFUSALS]} />
+    {wish.special === "" && (
+      <>
+        <TextField name="address" label="Next hop" value={wish.address} set={(text) => set({ address: text.trim() })} placeholder="192.0.2.1" isMono />
+        <ChoiceField
+          name="interface"
+          label="Interface"
+          value={wish.interface}
+          set={(name) => set({ interface: name })}
+          choices={[["", "where the next hop is"], ...named(interfaceNames(whole))]}
+        />
+      </>
+    )}
+    <TextField name="description" label="Description" value={wish.description} set={(description) => set({ description })} />
+  </>
+);
 
 export function RouteForm({ whole }: { whole: Members }): JSX.Element {
   const [wish, setWish] = useState(NOTHING);
   const [search, setSearch] = useState("");
   const { failure, saved, change } = useSave(whole, "");
-  const names = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((it) => String(it["name"]));
   const all = rowsOf(whole);
-  const found = all.filter((row) => `${String(row.route["destination-prefix"])} ${hopOf(row.route)} ${String(row.route["description"] ?? "")}`.includes(search.trim()));
+  const found = all.filter((row) => `${prefixOf(row)} ${hopOf(row.route)} ${textOf(row.route, "description")}`.includes(search.trim()));
   const create = async (): Promise<void> => {
     if (await change(`${wish.prefix} is saved in the candidate.`, (desired) => add(desired, wish))) setWish(NOTHING);
   };
   const wrong = complaint(wish);
   const set = (part: Partial<Wish>): void => setWish({ ...wish, ...part });
   const columns: Column<Row>[] = [
-    { name: "Prefix", show: (row) => <span class="mono">{String(row.route["destination-prefix"])}</span> },
+    { name: "Prefix", show: (row) => <span class="mono">{prefixOf(row)}</span> },
     { name: "Next hop", show: (row) => <span class="mono">{hopOf(row.route)}</span> },
-    { name: "Description", extra: true, show: (row) => String(row.route["description"] ?? "") },
+    { name: "Description", extra: true, show: (row) => textOf(row.route, "description") },
     {
       name: "",
       right: true,
       show: (row) => (
         <button
-          onClick={() => void change(`${String(row.route["destination-prefix"])} is removed from the candidate.`, (desired) => remove(desired, row))}
-          aria-label={`Remove ${String(row.route["destination-prefix"])}`}
+          onClick={() => void change(`${prefixOf(row)} is removed from the candidate.`, (desired) => remove(desired, row))}
+          aria-label={`Remove ${prefixOf(row)}`}
         >
           Remove
         </button>
@@ -127,46 +151,14 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
             void create();
           }}
         >
-          <Field label="Prefix">
-            <input class="mono" value={wish.prefix} onInput={(event) => set({ prefix: typed(event) })} placeholder="10.0.0.0/8" spellcheck={false} autocapitalize="none" />
-          </Field>
-          <Field label="Packets">
-            <select value={wish.special} onChange={(event) => set({ special: typed(event) })}>
-              <option value="">go to a next hop</option>
-              <option value="blackhole">are discarded without a word</option>
-              <option value="unreachable">are answered: unreachable</option>
-              <option value="prohibit">are answered: prohibited</option>
-            </select>
-          </Field>
-          {wish.special === "" && (
-            <>
-              <Field label="Next hop">
-                <input class="mono" value={wish.address} onInput={(event) => set({ address: typed(event).trim() })} placeholder="192.0.2.1" spellcheck={false} autocapitalize="none" />
-              </Field>
-              <Field label="Interface">
-                <select value={wish.interface} onChange={(event) => set({ interface: typed(event) })}>
-                  <option value="">where the next hop is</option>
-                  {names.map((name) => (
-                    <option value={name}>{name}</option>
-                  ))}
-                </select>
-              </Field>
-            </>
-          )}
-          <Field label="Description">
-            <input value={wish.description} onInput={(event) => set({ description: typed(event) })} />
-          </Field>
+          <RouteFields whole={whole} wish={wish} set={set} />
           <button class="main" disabled={wrong !== ""}>
             Save to candidate
           </button>
         </form>
         {wish.prefix !== "" && wrong && <p class="wrong">{wrong}</p>}
         <Faults faults={failure?.faults ?? []} />
-        {saved && (
-          <Notice mood="good" live>
-            {saved} <a href={link("configuration", ["commit"])}>Review the changes and commit.</a>
-          </Notice>
-        )}
+        <Saved words={saved} />
       </Card>
       <Card title={`${found.length} static routes`} wide>
         {all.length > 10 && (
@@ -174,7 +166,7 @@ export function RouteForm({ whole }: { whole: Members }): JSX.Element {
             <input type="search" value={search} onInput={(event) => setSearch(typed(event))} />
           </Field>
         )}
-        <Table caption="Static routes" columns={columns} rows={found.slice(0, ROWS)} mark={(row) => `${row.protocol} ${String(row.route["destination-prefix"])}`} none="No routes." />
+        <Table caption="Static routes" columns={columns} rows={found.slice(0, ROWS)} mark={(row) => `${row.protocol} ${prefixOf(row)}`} none="No routes." />
         {found.length > ROWS && <p class="none">Only the first {ROWS} are shown: use the search for others.</p>}
       </Card>
     </>

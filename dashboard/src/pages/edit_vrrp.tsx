@@ -1,28 +1,42 @@
 // The forms of virtual routers.
 import type { JSX } from "preact";
-import { at, entries } from "../candidate";
 import type { Members } from "../edits";
-import { CheckField, ChoiceField, Rows, TextField } from "../fields";
-import { type Saving, useDraft, useSave } from "../form_state";
-import { Card, type Column, Table, typed } from "../parts";
-import { link } from "../route";
-import { type RouterEntry, type RouterField, type RouterKey, type RouterWish, type Version, addressesOf, links, put, remove } from "../virtual_router";
-import { review, routerAt, routerNodes, routerPath, routersOf, versionOf, wishOf } from "../virtual_router";
-import { EntryForm, NotThere, Saved, useFaults, wrongAt } from "./entry_form";
+import { CheckField, ChoiceField, type Control, Input, Rows, Select, TextField, named } from "../fields";
+import { interfaceNames } from "../interface_list";
+import { type Column, Stack } from "../parts";
+import { type Family, type RouterEntry, type RouterField, type RouterKey, type RouterWish, addressesOf, links, wishKey } from "../virtual_router";
+import { put, remove, review, routerAt, routerNodes, routerPath, routersOf, versionOf, wishOf } from "../virtual_router";
+import { type EntryKind, EntryTable, type FormPart, linkTo } from "./entry_form";
 
-const FAMILIES: [string, string][] = [
+const FAMILIES: [Family, string][] = [
   ["4", "IPv4"],
   ["6", "IPv6"],
 ];
 
-const inWords = (key: RouterKey): string => `virtual router ${key.vrid} for IPv${key.family} on ${key.interface}`;
-const linkTo = (key: RouterKey): string => link("configuration", ["vrrp", key.interface, key.family, String(key.vrid)]);
+/** Versions of VRRP. */
+const VERSIONS: [RouterWish["version"], string][] = [
+  ["3", "3 (RFC 9568)"],
+  ["2", "2 (RFC 3768)"],
+];
 
-interface Part {
-  wish: RouterWish;
-  set: (part: Partial<RouterWish>) => void;
-  wrong: (field: RouterField) => string | undefined;
-}
+const ROUTER: EntryKind<RouterKey, RouterEntry, RouterWish, RouterField> = {
+  tab: "vrrp",
+  name: "virtual router",
+  inWords: (key) => `virtual router ${key.vrid} for IPv${key.family} on ${key.interface}`,
+  inShort: (key) => `virtual router ${key.vrid}`,
+  toUrl: (key) => [key.interface, key.family, String(key.vrid)],
+  fromUrl: ([name = "", family, vrid, ...more]) => (vrid !== undefined && more.length === 0 ? { interface: name, family: family === "6" ? "6" : "4", vrid: Number(vrid) } : undefined),
+  path: routerPath,
+  find: routerAt,
+  wishOf,
+  wishKey,
+  nodes: routerNodes,
+  review,
+  put,
+  remove,
+};
+
+type Part = FormPart<RouterWish, RouterField>;
 
 const Addresses = ({ wish, set, wrong }: Part): JSX.Element => (
   <Rows
@@ -35,178 +49,91 @@ const Addresses = ({ wish, set, wrong }: Part): JSX.Element => (
     nameOf={(text) => text}
     wrong={wrong("addresses")}
     wrongAt={(index) => wrong(`addresses ${index}`)}
-    show={(text, index, change, invalid) => (
-      <input
-        class="mono"
-        name="address"
-        value={text}
-        aria-label={`Virtual address ${index + 1}`}
-        onInput={(event) => change(typed(event))}
-        spellcheck={false}
-        autocapitalize="none"
-        autocomplete="off"
-        {...invalid}
-      />
+    show={(text, index, change, invalid) => <Input name="address" value={text} set={change} aria-label={`Virtual address ${index + 1}`} isMono {...invalid} />}
+  />
+);
+
+/** Tracked interfaces or networks: `show` shows which one. */
+const TrackedRows = (
+  props: Part & { list: "interfaces" | "networks"; what: "interface" | "network"; legend: string; hint: string; add: string; show: (control: Control<string>) => JSX.Element },
+): JSX.Element => (
+  <Rows
+    legend={props.legend}
+    hint={`${props.hint}, the priority is less by its decrement (10)`}
+    rows={props.wish[props.list]}
+    set={(rows) => props.set({ [props.list]: rows })}
+    empty={{ name: "", decrement: "" }}
+    add={props.add}
+    nameOf={(row) => row.name}
+    wrong={props.wrong(props.list)}
+    wrongAt={(index) => props.wrong(`${props.list} ${index}`)}
+    show={(row, index, change, invalid) => (
+      <>
+        {props.show({ value: row.name, set: (name) => change({ ...row, name }), name: `tracked-${props.what}`, "aria-label": `Tracked ${props.what} ${index + 1}`, ...invalid })}
+        <Input
+          name={`${props.what}-decrement`}
+          value={row.decrement}
+          set={(decrement) => change({ ...row, decrement })}
+          aria-label={`Decrement of tracked ${props.what} ${index + 1}`}
+          placeholder="10"
+          inputMode="decimal"
+          isMono
+        />
+      </>
     )}
   />
 );
 
-const lostLabel = (what: string, index: number): string => `Decrement while ${what} ${index + 1} is lost`;
+const Election = ({ wish, field }: Part): JSX.Element => (
+  <>
+    <div class="pair">
+      <TextField {...field("priority")} label="Priority" hint="1 to 254, the highest is active; if empty, 100" isMono isNumber />
+      <TextField {...field("interval")} label="Advertisement every (s)" hint={versionOf(wish) === "2" ? "1 to 254; if empty, 1" : "0.01 to 40.95; if empty, 1"} isMono isNumber />
+      <TextField {...field("hold")} label="Preempt after (s)" hint="if empty, at once" isMono isNumber />
+    </div>
+    <CheckField {...field("preempt")} label="preempt: take over from a router with a lower priority" />
+    {versionOf(wish) === "3" && <CheckField {...field("accept")} label="accept: answer pings to the addresses" />}
+    <CheckField {...field("log")} label="log changes of state" />
+  </>
+);
 
-function TrackedRows({ wish, set, wrong, interfaces }: Part & { interfaces: string[] }): JSX.Element {
-  const lost = (value: string, label: string, change: (text: string) => void): JSX.Element => (
-    <input class="mono" value={value} aria-label={label} placeholder="10" inputMode="numeric" onInput={(event) => change(typed(event))} autocomplete="off" />
-  );
-  return (
-    <>
-      <Rows
-        legend="Tracked interfaces"
-        hint="while one is down, the priority is less by its decrement (10)"
-        rows={wish.interfaces}
-        set={(rows) => set({ interfaces: rows })}
-        empty={{ name: "", lost: "" }}
-        add="Track an interface"
-        nameOf={(row) => row.name}
-        wrong={wrong("interfaces")}
-        wrongAt={(index) => wrong(`interfaces ${index}`)}
-        show={(row, index, change, invalid) => (
-          <>
-            <select name="tracked-interface" value={row.name} aria-label={`Tracked interface ${index + 1}`} onChange={(event) => change({ ...row, name: typed(event) })} {...invalid}>
-              {!interfaces.includes(row.name) && <option value={row.name}>{row.name === "" ? "choose …" : `${row.name} (not there)`}</option>}
-              {interfaces.map((name) => (
-                <option value={name}>{name}</option>
-              ))}
-            </select>
-            {lost(row.lost, lostLabel("interface", index), (text) => change({ ...row, lost: text }))}
-          </>
-        )}
-      />
-      <Rows
-        legend="Tracked networks"
-        hint="while there is no usable route to exactly this prefix, the priority is less by its decrement (10)"
-        rows={wish.networks}
-        set={(rows) => set({ networks: rows })}
-        empty={{ name: "", lost: "" }}
-        add="Track a network"
-        nameOf={(row) => row.name}
-        wrong={wrong("networks")}
-        wrongAt={(index) => wrong(`networks ${index}`)}
-        show={(row, index, change, invalid) => (
-          <>
-            <input
-              class="mono"
-              name="tracked-network"
-              value={row.name}
-              aria-label={`Tracked network ${index + 1}`}
-              onInput={(event) => change({ ...row, name: typed(event) })}
-              spellcheck={false}
-              autocapitalize="none"
-              autocomplete="off"
-              {...invalid}
-            />
-            {lost(row.lost, lostLabel("network", index), (text) => change({ ...row, lost: text }))}
-          </>
-        )}
-      />
-    </>
-  );
-}
-
-function Election({ wish, set, wrong }: Part): JSX.Element {
-  const version = versionOf(wish);
-  return (
-    <>
-      <div class="pair">
-        <TextField
-          name="priority"
-          label="Priority"
-          hint="1 to 254, the highest is active; if empty, 100"
-          value={wish.priority}
-          set={(priority) => set({ priority })}
-          isMono
-          isNumber
-          wrong={wrong("priority")}
-        />
-        <TextField
-          name="interval"
-          label="Advertisement every (s)"
-          hint={version === "2" ? "1 to 254; if empty, 1" : "0.01 to 40.95; if empty, 1"}
-          value={wish.interval}
-          set={(interval) => set({ interval })}
-          isMono
-          isNumber
-          wrong={wrong("interval")}
-        />
-        <TextField name="hold" label="Preempt after (s)" hint="if empty, at once" value={wish.hold} set={(hold) => set({ hold })} isMono isNumber wrong={wrong("hold")} />
-      </div>
-      <CheckField name="preempt" label="preempt: take over from a router with a lower priority" value={wish.preempt} set={(preempt) => set({ preempt })} wrong={wrong("preempt")} />
-      {version === "3" && <CheckField name="accept" label="accept: answer pings to the addresses" value={wish.accept} set={(accept) => set({ accept })} wrong={wrong("accept")} />}
-      <CheckField name="log" label="log changes of state" value={wish.log} set={(log) => set({ log })} wrong={wrong("log")} />
-    </>
-  );
-}
-
-/** The form of the virtual router `before`, or of a new one. */
-function RouterForm({ whole, before, saving }: { whole: Members; before?: RouterKey; saving: Saving }): JSX.Element {
-  const draft = useDraft(before ? routerPath(before) : "", wishOf(before && routerAt(whole, before)));
-  const wish = draft.form;
-  const set = (part: Partial<RouterWish>): void => draft.set({ ...wish, ...part });
-  const complaints = review(wish, whole, before);
-  const found = useFaults(saving, routerNodes(wish), before && routerPath(before));
-  const wrong = (field: RouterField): string | undefined => wrongAt(complaints, found, field);
-  const key = { interface: wish.interface, family: wish.family, vrid: Number(wish.vrid) };
-  const part = { wish, set, wrong };
-  const interfaces = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((one) => String(one["name"]));
-  return (
-    <EntryForm
-      title={before ? `Change ${inWords(before)}` : "New virtual router"}
-      tab="vrrp"
-      draft={draft}
-      complaints={complaints}
-      found={found}
-      isNew={before === undefined}
-      what={before ? `virtual router ${before.vrid}` : ""}
-      save={() => saving.change(`The ${inWords(key)} is saved in the candidate.`, (desired) => put(desired, wish, before))}
-      remove={() => saving.change(`The ${inWords(before ?? key)} is removed from the candidate.`, (desired) => before && remove(desired, before))}
-    >
-      <div class="pair">
-        <ChoiceField
-          name="interface"
-          label="Interface"
-          value={wish.interface}
-          set={(name) => set({ interface: name })}
-          choices={links(whole).map((name) => [name, name])}
-          wrong={wrong("interface")}
-        />
-        <ChoiceField name="family" label="Address family" value={wish.family} set={(family) => set({ family: family as Version })} choices={FAMILIES} />
-        <TextField name="vrid" label="VRID" hint="1 to 255, the same on all its routers" value={wish.vrid} set={(vrid) => set({ vrid })} isMono isNumber wrong={wrong("vrid")} />
-        {wish.family === "4" && (
-          <ChoiceField
-            name="version"
-            label="Version"
-            value={wish.version}
-            set={(version) => set({ version: version as "2" | "3" })}
-            choices={[
-              ["3", "3 (RFC 9568)"],
-              ["2", "2 (RFC 3768)"],
-            ]}
-            wrong={wrong("version")}
-          />
-        )}
-      </div>
-      <Addresses {...part} />
-      <Election {...part} />
-      <TrackedRows {...part} interfaces={interfaces} />
-    </EntryForm>
-  );
-}
+const Fields = (part: Part): JSX.Element => (
+  <>
+    <div class="pair">
+      <ChoiceField {...part.field("interface")} label="Interface" choices={named(links(part.whole))} />
+      <ChoiceField {...part.field("family")} label="Address family" choices={FAMILIES} />
+      <TextField {...part.field("vrid")} label="VRID" hint="1 to 255, the same on all its routers" isMono isNumber />
+      {part.wish.family === "4" && <ChoiceField {...part.field("version")} label="Version" choices={VERSIONS} />}
+    </div>
+    <Addresses {...part} />
+    <Election {...part} />
+    <TrackedRows
+      {...part}
+      list="interfaces"
+      what="interface"
+      legend="Tracked interfaces"
+      hint="while one is down"
+      add="Track an interface"
+      show={(control) => <Select {...control} choices={named(interfaceNames(part.whole))} />}
+    />
+    <TrackedRows
+      {...part}
+      list="networks"
+      what="network"
+      legend="Tracked networks"
+      hint="while there is no usable route to exactly this prefix"
+      add="Track a network"
+      show={(control) => <Input {...control} isMono />}
+    />
+  </>
+);
 
 const COLUMNS: Column<RouterEntry>[] = [
   {
     name: "Virtual router",
     show: (one) => (
       <>
-        <a href={linkTo(one.key)}>{one.key.vrid}</a>
+        <a href={linkTo(ROUTER, one.key)}>{one.key.vrid}</a>
         <small class="under">
           IPv{one.key.family}, version {wishOf(one).version}
         </small>
@@ -214,52 +141,13 @@ const COLUMNS: Column<RouterEntry>[] = [
     ),
   },
   { name: "Interface", show: ({ key }) => key.interface },
-  {
-    name: "Addresses",
-    show: (one) => (
-      <span class="stack mono">
-        {addressesOf(one).map((text) => (
-          <span>{text}</span>
-        ))}
-      </span>
-    ),
-  },
+  { name: "Addresses", show: (one) => <Stack texts={addressesOf(one)} isMono /> },
   { name: "Priority", right: true, show: (one) => wishOf(one).priority || "100" },
   { name: "Tracks", extra: true, show: (one) => [...wishOf(one).interfaces, ...wishOf(one).networks].map((row) => row.name).join(", ") || "–" },
-  {
-    name: "",
-    right: true,
-    show: ({ key }) => (
-      <a class="button" href={linkTo(key)} aria-label={`Edit the ${inWords(key)}`}>
-        Edit
-      </a>
-    ),
-  },
 ];
 
-export function VrrpForms({ whole, keys }: { whole: Members; keys: string[] }): JSX.Element {
-  const saving = useSave(whole, keys.join(" "));
-  const [name = "", family = "", vrid = ""] = keys;
-  const chosen: RouterKey | undefined = keys.length === 3 ? { interface: name, family: family === "6" ? "6" : "4", vrid: Number(vrid) } : undefined;
-  const isThere = chosen !== undefined && routerAt(whole, chosen) !== undefined;
-  return (
-    <>
-      {name === "new" && keys.length === 1 && <RouterForm key="new" whole={whole} saving={saving} />}
-      {chosen && isThere && <RouterForm key={routerPath(chosen)} whole={whole} before={chosen} saving={saving} />}
-      {chosen && !isThere && <NotThere words={inWords(chosen)} tab="vrrp" />}
-      <Saved saving={saving} />
-      <Card
-        title="Virtual routers"
-        note="gateway addresses that several routers share (VRRP)"
-        wide
-        tools={
-          <a class="button" href={link("configuration", ["vrrp", "new"])}>
-            New virtual router
-          </a>
-        }
-      >
-        <Table caption="Virtual routers" columns={COLUMNS} rows={routersOf(whole)} mark={({ key }) => `${key.interface} ${key.family} ${key.vrid}`} none="The candidate has no virtual router." />
-      </Card>
-    </>
-  );
-}
+const NOTE = "gateway addresses that several routers share (VRRP)";
+
+export const VrrpForms = (props: { whole: Members; segments: string[] }): JSX.Element => (
+  <EntryTable {...props} kind={ROUTER} fields={Fields} title="Virtual routers" note={NOTE} columns={COLUMNS} rows={routersOf(props.whole)} />
+);

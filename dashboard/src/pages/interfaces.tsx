@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { bitRate, number, packetRate } from "../figures";
-import { Card, type Column, Field, type Mood, State, Table, Waiting, typed } from "../parts";
+import { Card, type Column, Field, type Mood, Stack, State, Table, Waiting, typed } from "../parts";
 import { usePoll } from "../poll";
 import { Meter } from "../rates";
 import { link } from "../route";
@@ -92,16 +92,7 @@ export function Interfaces(): JSX.Element {
     },
     { name: "State", show: (one) => <State mood={stateOf(one).mood}>{stateOf(one).words}</State> },
     { name: "Last hour", show: (one) => <Sparkline rates={sparks.get(one.name)} /> },
-    {
-      name: "Addresses",
-      show: (one) => (
-        <span class="stack mono">
-          {addressesOf(one).map((text) => (
-            <span>{text}</span>
-          ))}
-        </span>
-      ),
-    },
+    { name: "Addresses", show: (one) => <Stack texts={addressesOf(one)} isMono /> },
     { name: "Received", right: true, show: (one) => <span class="stack">{rate(one, "in-bits", bitRate)}<small>{rate(one, "in", packetRate)}</small></span> },
     { name: "Sent", right: true, show: (one) => <span class="stack">{rate(one, "out-bits", bitRate)}<small>{rate(one, "out", packetRate)}</small></span> },
     { name: "Dropped", right: true, show: (one) => rate(one, "drops", packetRate) },

@@ -1,9 +1,9 @@
 // The rules of policy routing.
 import type { JSX } from "preact";
 import { count, number } from "../figures";
-import { Card, type Column, Table, Waiting } from "../parts";
+import { Card, type Column, Stack, Table, Waiting } from "../parts";
 import { usePoll } from "../poll";
-import { PROTOCOLS } from "../policy_rule";
+import { PROTOCOLS, groupOf, keyOf } from "../policy_rule";
 import { type PolicyRule, policyRules } from "../protocols";
 import { link } from "../route";
 
@@ -34,22 +34,42 @@ export function action(rule: PolicyRule): string {
   return `table ${rule.table ?? "–"}${rule["ignore-default"] ? ", without its default route" : ""}`;
 }
 
-const COLUMNS: Column<PolicyRule>[] = [
-  { name: "Priority", show: (rule) => String(rule.priority) },
+/** What a rule matches and does. */
+export const RULE_COLUMNS: Column<PolicyRule>[] = [
   {
     name: "Packets",
     show: (rule) => (
       <>
-        <span class="stack">
-          {conditions(rule).map((words) => (
-            <span>{words}</span>
-          ))}
-        </span>
+        <Stack texts={conditions(rule)} />
         {rule.description && <small class="under">{rule.description}</small>}
       </>
     ),
   },
   { name: "Action", show: action },
+];
+
+/** The rules, in a table for each VRF and family. */
+export function RuleTables({ rules, columns, none }: { rules: PolicyRule[]; columns: Column<PolicyRule>[]; none: string }): JSX.Element {
+  const groups = new Map<string, PolicyRule[]>();
+  for (const rule of rules) {
+    const name = groupOf(keyOf(rule));
+    groups.set(name, [...(groups.get(name) ?? []), rule]);
+  }
+  return (
+    <>
+      {[...groups].map(([name, list]) => (
+        <Card title={name} wide>
+          <Table caption={`Policy rules, ${name}`} columns={columns} rows={list} mark={(rule) => String(rule.priority)} none="" />
+        </Card>
+      ))}
+      {rules.length === 0 && <p class="none">{none}: the destination alone decides.</p>}
+    </>
+  );
+}
+
+const COLUMNS: Column<PolicyRule>[] = [
+  { name: "Priority", show: (rule) => String(rule.priority) },
+  ...RULE_COLUMNS,
   {
     name: "Matched",
     right: true,
@@ -60,23 +80,13 @@ const COLUMNS: Column<PolicyRule>[] = [
 export function Policy(): JSX.Element {
   const { data, failure } = usePoll(policyRules, 2_000, []);
   if (!data) return <Waiting failure={failure} data={data} />;
-  const groups = new Map<string, PolicyRule[]>();
-  for (const rule of data) {
-    const name = `${rule["address-family"] === "ipv4" ? "IPv4" : "IPv6"}, VRF ${rule.vrf}`;
-    groups.set(name, [...(groups.get(name) ?? []), rule]);
-  }
   return (
     <>
       <Waiting failure={failure} data={data} />
       <p class="note">
         Rules are evaluated in ascending priority, before the table of the VRF. They do not apply to packets for the router itself. <a href={link("configuration", ["policy"])}>Edit the rules</a>
       </p>
-      {[...groups].map(([name, rules]) => (
-        <Card title={name} wide>
-          <Table caption={`Policy rules, ${name}`} columns={COLUMNS} rows={rules} mark={(rule) => String(rule.priority)} none="" />
-        </Card>
-      ))}
-      {data.length === 0 && <p class="none">No rule is configured: the destination alone decides.</p>}
+      <RuleTables rules={data} columns={COLUMNS} none="No rule is configured" />
     </>
   );
 }

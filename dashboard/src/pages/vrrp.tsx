@@ -1,17 +1,16 @@
 // Virtual routers: gateway addresses that several routers share.
 import type { JSX } from "preact";
+import { withoutModule } from "../data_path";
 import { count, number } from "../figures";
-import { Card, type Column, type Mood, State, Table, Waiting } from "../parts";
+import { Card, type Column, type Mood, Stack, State, Table, Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { type VrrpRow, virtualRouters } from "../protocols";
 import { link } from "../route";
 import { since } from "./daemons";
 
-const plain = (identity: string | undefined): string => identity?.split(":").pop() ?? "";
-
 /** The state of a virtual router: its YANG name, and the word of RFC 9568. */
 export function vrrpState(one: VrrpRow): { mood: Mood; words: string } {
-  switch (plain(one.state)) {
+  switch (withoutModule(one.state ?? "")) {
     case "master":
       return { mood: "good", words: "active (master)" };
     case "backup":
@@ -38,7 +37,7 @@ const COLUMNS: Column<VrrpRow>[] = [
       <>
         {one.vrid}
         <small class="under">
-          IPv{one.family}, {plain(one.version).replace("vrrp-v", "version ") || "VRRP"}
+          IPv{one.family}, {withoutModule(one.version ?? "").replace("vrrp-v", "version ") || "VRRP"}
         </small>
       </>
     ),
@@ -48,7 +47,7 @@ const COLUMNS: Column<VrrpRow>[] = [
     name: "State",
     show: (one) => {
       const { mood, words } = vrrpState(one);
-      const reason = plain(one["new-master-reason"]);
+      const reason = withoutModule(one["new-master-reason"] ?? "");
       return (
         <>
           <State mood={mood}>{words}</State>
@@ -57,16 +56,7 @@ const COLUMNS: Column<VrrpRow>[] = [
       );
     },
   },
-  {
-    name: "Addresses",
-    show: (one) => (
-      <span class="stack mono">
-        {virtualAddresses(one).map((text) => (
-          <span>{text}</span>
-        ))}
-      </span>
-    ),
-  },
+  { name: "Addresses", show: (one) => <Stack texts={virtualAddresses(one)} isMono /> },
   { name: "Priority", right: true, show: (one) => (one["is-owner"] ? "255 (owner)" : String(one.priority ?? "–")) },
   { name: "Last advertisement of", show: (one) => <span class="mono">{one["last-adv-source"] ?? "–"}</span> },
   { name: "Started", show: (one) => since(one["up-datetime"]) },
@@ -78,7 +68,7 @@ const COLUMNS: Column<VrrpRow>[] = [
 export function Vrrp(): JSX.Element {
   const { data, failure } = usePoll(virtualRouters, 1_000, []);
   if (!data) return <Waiting failure={failure} data={data} />;
-  const active = data.filter((one) => plain(one.state) === "master").length;
+  const active = data.filter((one) => withoutModule(one.state ?? "") === "master").length;
   return (
     <>
       <Waiting failure={failure} data={data} />

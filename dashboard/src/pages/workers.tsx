@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import { number, packetRate, percent } from "../figures";
-import { Bar, Card, type Column, Table, Waiting } from "../parts";
+import { Bar, Card, type Column, Stack, Table, Waiting } from "../parts";
 import { usePoll } from "../poll";
 import { Meter } from "../rates";
 import { type Worker, workers } from "../yang";
@@ -42,7 +42,7 @@ export function Workers(): JSX.Element {
     { name: "Handed out", right: true, extra: true, show: (one) => shown(one, "handed-out", "pkt/s") },
     { name: "Handed in", right: true, extra: true, show: (one) => shown(one, "handed-in", "pkt/s") },
     { name: "Cross-node", right: true, extra: true, show: (one) => shown(one, "cross-node", "pkt/s") },
-    { name: "Queues", extra: true, show: (one) => <span class="stack mono">{(one.queue ?? []).map((name) => <span>{name}</span>)}</span> },
+    { name: "Queues", extra: true, show: (one) => <Stack texts={one.queue ?? []} isMono /> },
   ];
   return (
     <>
