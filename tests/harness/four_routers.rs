@@ -222,6 +222,18 @@ impl FourRouters {
         Ok(Stream { pings: [start(false)?, start(true)?], begun: Instant::now() })
     }
 
+    /// Watches the Linux routes of the local daemon and of the providers until [`RouteMonitor::deleted`] ends it.
+    ///
+    /// # Errors
+    /// When `ip monitor` cannot be started.
+    pub fn monitor_routes(&self) -> Result<RouteMonitor> {
+        let watched = [&self.local, self.around(AROUND[0]), self.around(AROUND[1])];
+        let start = |namespace: &&Namespace| {
+            namespace.command(Tool::IP)?.args(["-o", "monitor", "route"]).spawn()
+        };
+        Ok(RouteMonitor(watched.iter().map(start).collect::<Result<_>>()?))
+    }
+
     /// Sets the link to the preferred provider down and up again, and prints how many pings were lost.
     ///
     /// # Errors
@@ -247,6 +259,23 @@ impl FourRouters {
     /// When one of the checks fails.
     pub fn end(self) -> Result<()> {
         self.scenario.end()
+    }
+}
+
+/// Running `ip monitor route`, one for each watched routing table.
+#[derive(Debug)]
+pub struct RouteMonitor(Vec<Background>);
+
+impl RouteMonitor {
+    /// The routes of the pings that a daemon removed from Linux; packets have no path meanwhile.
+    #[must_use]
+    pub fn deleted(self) -> Vec<String> {
+        let printed: Vec<String> = self.0.iter().map(Background::stdout).collect();
+        let is_deleted = |line: &&str| {
+            let route = line.strip_prefix("Deleted ").and_then(|rest| rest.split(' ').next());
+            route.is_some_and(|route| INTERNET.contains(&route) || INSIDE.contains(&route))
+        };
+        printed.iter().flat_map(|one| one.lines()).filter(is_deleted).map(str::to_owned).collect()
     }
 }
 

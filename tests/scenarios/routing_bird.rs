@@ -13,6 +13,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Maximum interruption after a failure that all routers detect.
 const FAIL_OVER: Duration = Duration::from_secs(10);
 
+/// Attempts: BIRD 2.0 on a busy machine may remove a route at the end of a graceful restart and set it again seconds
+/// later.
+const RESTARTS: usize = 4;
+
 /// Common to all four routers. BIRD's kernel protocol keeps routes during a restart.
 const ALL: &str = "log stderr all;\ngraceful restart wait 20;\nprotocol device { scan time 1; }\n\
                    protocol bfd { interface \"*\" { interval 100 ms; multiplier 3; }; }\n";
@@ -124,6 +128,27 @@ fn start_around(routers: &FourRouters, bird: &Bird) -> Result<[Bird; 3]> {
     Ok(around)
 }
 
+/// Restarts BIRD while packets pass, and returns the routes that the daemons removed from Linux meanwhile. If there are
+/// none, Stoa has lost no packet.
+fn restart(routers: &FourRouters, bird: &mut Bird) -> Result<Vec<String>> {
+    let monitor = routers.monitor_routes()?;
+    let stream = routers.stream()?;
+    bird.restart_gracefully()?;
+    for protocol in ["provider1_4", "provider1_6"] {
+        bird.wait_for(&format!("show protocols {protocol}"), &["Established"], PATIENCE)?;
+    }
+    routers.wait_passes("provider-1", PATIENCE)?;
+    std::thread::sleep(Duration::from_secs(3));
+    let lost = stream.lost()?;
+    let deleted = monitor.deleted();
+    assert!(
+        lost == [0, 0] || !deleted.is_empty(),
+        "{lost:?} packets were lost while Linux retained all routes; BIRD:\n{}",
+        bird.log(),
+    );
+    Ok(deleted)
+}
+
 #[test]
 fn provider_failover_and_bird_restart() -> Result<()> {
     let routers = FourRouters::begin(|netns| {
@@ -136,15 +161,18 @@ fn provider_failover_and_bird_restart() -> Result<()> {
 
     routers.fail_over_and_back(FAIL_OVER, PATIENCE)?;
 
-    // BIRD restarts; Stoa and the providers retain its routes. The router inside does not: at the end of its graceful
-    // restart, BIRD 2.0 flushes its external LSAs and originates them again up to a second later.
+    // The router inside does not retain routes: at the end of its graceful restart, BIRD 2.0 flushes its external LSAs
+    // and originates them again up to a second later.
     routers.add_static_route_inside()?;
-    let stream = routers.stream()?;
-    bird.restart_gracefully()?;
-    bird.wait_for("show protocols", &["provider1_4", "Established"], PATIENCE)?;
-    routers.wait_passes("provider-1", PATIENCE)?;
-    std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(stream.lost()?, [0, 0], "no packet is lost during the restart of BIRD");
+    let mut deleted = Vec::new();
+    for _ in 0..RESTARTS {
+        deleted = restart(&routers, &mut bird)?;
+        if deleted.is_empty() {
+            break;
+        }
+        println!("BIRD removed routes during its graceful restart: {deleted:#?}");
+    }
+    assert!(deleted.is_empty(), "none of {RESTARTS} restarts of BIRD was graceful: {deleted:#?}");
     drop((bird, around));
     routers.end()
 }
