@@ -267,16 +267,21 @@ impl FourRouters {
 pub struct RouteMonitor(Vec<Background>);
 
 impl RouteMonitor {
-    /// The routes of the pings that a daemon removed from Linux; packets have no path meanwhile.
+    /// The routes of the pings that Linux deleted, as `ip monitor` printed them. A replaced route is not among them.
     #[must_use]
     pub fn deleted(self) -> Vec<String> {
-        let printed: Vec<String> = self.0.iter().map(Background::stdout).collect();
-        let is_deleted = |line: &&str| {
-            let route = line.strip_prefix("Deleted ").and_then(|rest| rest.split(' ').next());
-            route.is_some_and(|route| INTERNET.contains(&route) || INSIDE.contains(&route))
-        };
-        printed.iter().flat_map(|one| one.lines()).filter(is_deleted).map(str::to_owned).collect()
+        self.0.iter().flat_map(|one| deleted_routes(&one.stdout())).collect()
     }
+}
+
+/// The routes of the pings among those that `ip monitor` printed as deleted.
+fn deleted_routes(printed: &str) -> Vec<String> {
+    let is_of_pings = |route: &&str| {
+        let destination = route.split(' ').next().unwrap_or_default();
+        INTERNET.contains(&destination) || INSIDE.contains(&destination)
+    };
+    let deleted = printed.lines().filter_map(|line| line.strip_prefix("Deleted "));
+    deleted.filter(is_of_pings).map(str::to_owned).collect()
 }
 
 /// Running pings of both families.
@@ -349,4 +354,14 @@ fn a_late_answer_is_not_lost() {
         no answer yet for icmp_seq=4\n";
     let pings = Pings::of(printed);
     assert_eq!((pings.last(), pings.lost_until(3), pings.lost_until(4)), (4, 1, 2));
+}
+
+#[test]
+fn only_deleted_routes_of_the_pings_are_found() {
+    let printed = "192.0.2.1 via 198.18.2.2 dev provider-2 proto bird metric 32 \n\
+        Deleted 2001:db8:3::/64 dev inside proto bird metric 32 pref medium\n\
+        Deleted 192.0.2.129 proto bird metric 32 \\\tnexthop via 198.18.1.2 dev provider-1 weight 1 \n\
+        Deleted 203.0.113.1 via 198.18.3.2 dev inside proto bird metric 32 \n";
+    let expected = "203.0.113.1 via 198.18.3.2 dev inside proto bird metric 32 ";
+    assert_eq!(deleted_routes(printed), [expected]);
 }

@@ -13,8 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Maximum interruption after a failure that all routers detect.
 const FAIL_OVER: Duration = Duration::from_secs(10);
 
-/// Attempts: BIRD 2.0 on a busy machine may remove a route at the end of a graceful restart and set it again seconds
-/// later.
+/// Attempts until a restart of BIRD is graceful. Once, on a busy machine, 4 s of IPv4 pings were lost; whether BIRD had
+/// deleted a route was not observed then.
 const RESTARTS: usize = 4;
 
 /// Common to all four routers. BIRD's kernel protocol keeps routes during a restart.
@@ -128,9 +128,9 @@ fn start_around(routers: &FourRouters, bird: &Bird) -> Result<[Bird; 3]> {
     Ok(around)
 }
 
-/// Restarts BIRD while packets pass, and returns the routes that the daemons removed from Linux meanwhile. If there are
-/// none, Stoa has lost no packet.
-fn restart(routers: &FourRouters, bird: &mut Bird) -> Result<Vec<String>> {
+/// Restarts BIRD while packets pass, and returns whether that was graceful: Linux deleted no route of the pings. A
+/// graceful restart must lose no ping.
+fn restart(routers: &FourRouters, bird: &mut Bird) -> Result<bool> {
     let monitor = routers.monitor_routes()?;
     let stream = routers.stream()?;
     bird.restart_gracefully()?;
@@ -141,12 +141,12 @@ fn restart(routers: &FourRouters, bird: &mut Bird) -> Result<Vec<String>> {
     std::thread::sleep(Duration::from_secs(3));
     let lost = stream.lost()?;
     let deleted = monitor.deleted();
-    assert!(
-        lost == [0, 0] || !deleted.is_empty(),
-        "{lost:?} packets were lost while Linux retained all routes; BIRD:\n{}",
-        bird.log(),
-    );
-    Ok(deleted)
+    if deleted.is_empty() {
+        assert_eq!(lost, [0, 0], "pings were lost while Linux had their routes; {}", bird.log());
+    } else {
+        println!("not graceful: {lost:?} pings were lost; Linux deleted {deleted:#?}");
+    }
+    Ok(deleted.is_empty())
 }
 
 #[test]
@@ -164,15 +164,12 @@ fn provider_failover_and_bird_restart() -> Result<()> {
     // The router inside does not retain routes: at the end of its graceful restart, BIRD 2.0 flushes its external LSAs
     // and originates them again up to a second later.
     routers.add_static_route_inside()?;
-    let mut deleted = Vec::new();
-    for _ in 0..RESTARTS {
-        deleted = restart(&routers, &mut bird)?;
-        if deleted.is_empty() {
+    for attempt in 1..=RESTARTS {
+        if restart(&routers, &mut bird)? {
             break;
         }
-        println!("BIRD removed routes during its graceful restart: {deleted:#?}");
+        assert!(attempt < RESTARTS, "none of {RESTARTS} restarts of BIRD was graceful");
     }
-    assert!(deleted.is_empty(), "none of {RESTARTS} restarts of BIRD was graceful: {deleted:#?}");
     drop((bird, around));
     routers.end()
 }
