@@ -59,8 +59,19 @@ impl Scenario {
     /// # Errors
     /// Errors of the lab.
     pub fn with(sides: &[Side], configuration: &Configuration) -> Result<Self> {
+        Self::between(Topology::new(sides)?, sides, configuration)
+    }
+
+    /// Starts the router between these hosts with this configuration.
+    ///
+    /// # Errors
+    /// Errors of the lab.
+    pub fn between(
+        topology: Topology,
+        sides: &[Side],
+        configuration: &Configuration,
+    ) -> Result<Self> {
         let binary = stoa_binary()?;
-        let topology = Topology::new(sides)?;
         let mut router = Router::start(&binary, Some(topology.router()), &configuration.json())?;
         router.print_last_state();
         let labels: Vec<&str> = sides.iter().map(|side| side.label.as_str()).collect();

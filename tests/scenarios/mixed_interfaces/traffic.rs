@@ -12,7 +12,7 @@ use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, se
 use nix::unistd::Pid;
 use pcap_file::pcap::PcapReader;
 use serde_json::Value;
-use stoa_lab::{Background, Configuration, Host, Result, Side, Tool, wait_until};
+use stoa_lab::{Background, Configuration, Host, Result, Side, Tool, Topology, wait_until};
 use stoa_scenarios::{Scenario, pid};
 
 use super::frames::{Frame, Interface, number};
@@ -45,14 +45,17 @@ impl Mixture {
         let sides = ports.iter().map(|port| Side::new(port, &[])).collect::<Result<Vec<_>>>()?;
         let plain = Configuration::new(&sides);
         let configuration = interfaces.iter().fold(plain, |made, one| one.add_to(made));
-        let scenario = Scenario::with(&sides, &change(configuration))?;
+        let topology = Topology::new(&sides)?;
+        for port in &ports {
+            // Before the router starts: it would receive the MLD reports of a link that comes up.
+            topology.host(port).namespace().sysctl("ipv6/conf/eth0/disable_ipv6", "1")?;
+        }
+        let scenario = Scenario::between(topology, &sides, &change(configuration))?;
         let names: Vec<String> = interfaces.iter().map(Interface::name).collect();
         scenario.router.wait_up(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
         let (mut senders, mut macs) = (BTreeMap::new(), BTreeMap::new());
         for port in ports {
-            let host = scenario.host(port);
-            host.namespace().sysctl("ipv6/conf/eth0/disable_ipv6", "1")?;
-            senders.insert(port, Sender::open(host)?);
+            senders.insert(port, Sender::open(scenario.host(port))?);
             macs.insert(port, parse_mac(&scenario.topology.router_mac(port)?));
         }
         Ok(Self { scenario, senders, macs })
