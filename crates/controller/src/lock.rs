@@ -1,13 +1,14 @@
 //! The lock files that allow one Stoa on a socket, and one on a state folder. A lock ends with its process.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::libc::O_NOFOLLOW;
 
 use crate::supervise::EXIT_TIMEOUT;
 use crate::supervise::error::{Error, system};
@@ -18,6 +19,8 @@ const OF_STATE: &str = "lock";
 const OF_WRITER: &str = "writer.lock";
 /// Longest time that a controller whose supervisor was killed takes to save and exit.
 const WRITER_TIMEOUT: Duration = EXIT_TIMEOUT;
+/// Mode of a lock file. Whoever can open it can lock it: another user would keep Stoa from starting.
+const MODE: u32 = 0o640;
 /// Interval of attempts to take the lock of a writer.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -114,7 +117,9 @@ fn lock(path: &Path) -> std::io::Result<Locked> {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o644)
+            .mode(MODE)
+            // The folder of a socket may be one in which others can create links.
+            .custom_flags(O_NOFOLLOW)
             .open(path)?;
         let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(file) => file,
@@ -131,6 +136,8 @@ fn lock(path: &Path) -> std::io::Result<Locked> {
         if !std::fs::metadata(path).is_ok_and(|present| present.ino() == locked) {
             continue;
         }
+        // A killed process of an earlier version leaves one that everybody can open.
+        let _ = file.set_permissions(Permissions::from_mode(MODE));
         let pid = std::process::id().to_string();
         file.set_len(0)?;
         file.rewind()?;
@@ -194,6 +201,39 @@ mod tests {
         std::fs::write(&left, std::process::id().to_string()).unwrap();
         assert_eq!(holder(&socket), None);
         drop(Lock::take(&socket).unwrap());
+    }
+
+    /// Whether a file has no right that `mode` lacks.
+    fn is_within(mode: u32, path: &Path) -> bool {
+        std::fs::metadata(path).unwrap().mode() & 0o777 & !mode == 0
+    }
+
+    #[test]
+    fn other_users_cannot_take_a_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let [socket, state] = ["stoa.sock", "stoa.state"].map(|name| folder.path().join(name));
+        let file = of_socket(&socket);
+        // The file of a killed process of an earlier version.
+        std::fs::write(&file, "1").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let _locks = (
+            Lock::take(&socket).unwrap(),
+            Lock::take_state(&state).unwrap(),
+            Lock::take_writer(&state).unwrap(),
+        );
+        for file in [file, state.join(OF_STATE), state.join(OF_WRITER)] {
+            assert!(is_within(MODE, &file), "{}", file.display());
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_lock_is_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let [socket, other] = ["stoa.sock", "other"].map(|name| folder.path().join(name));
+        std::fs::write(&other, "of another program").unwrap();
+        std::os::unix::fs::symlink(&other, of_socket(&socket)).unwrap();
+        assert!(Lock::take(&socket).is_err());
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "of another program");
     }
 
     #[test]

@@ -26,12 +26,10 @@ fn at(changes: &[Change], error: ValidationError) -> ValidationError {
     }
     let is_about = |change: &&Change| error.names.iter().any(|name| has(change, name));
     let Some(changed) = changes.iter().find(is_about) else { return error };
-    ValidationError {
-        path: changed.path.clone(),
-        cause: format!("this change conflicts with {place}: {}", error.cause),
-        fix: error.fix,
-        names: error.names,
-    }
+    let cause = format!("this change conflicts with {place}: {}", error.cause);
+    // The text tells about this node, too.
+    let names = error.names.iter().cloned().chain([place.to_owned()]).collect();
+    ValidationError { path: changed.path.clone(), cause, fix: error.fix, names }
 }
 
 /// Whether one path is that of the other or leads to it.
@@ -77,6 +75,7 @@ mod tests {
         assert_eq!(found[0].path, format!("{INTERFACE}[name='wan']"));
         let cause = format!("this change conflicts with {route}: there is no interface \"wan\"");
         assert_eq!((found[0].cause.as_str(), found[0].fix.as_str()), (cause.as_str(), "Fix it."));
+        assert_eq!(found[0].names, ["wan", route]);
     }
 
     #[test]

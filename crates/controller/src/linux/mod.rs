@@ -224,11 +224,13 @@ impl Reconciler {
         let mut names = vec![String::new()];
         let entries = std::fs::read_dir(netns::DIRECTORY).into_iter().flatten().flatten();
         names.extend(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+        let places: Vec<(Place<'_>, &Namespace)> =
+            desired.iter().map(|(name, it)| ((name.as_str(), netns::identity(name)), it)).collect();
         for name in names {
             // A namespace that cannot be entered has nothing to sweep.
             let Ok(handle) = NamespaceHandle::open(&name) else { continue };
-            let known = desired.get(&name);
-            match handle.sweep(known, &self.alias).await {
+            let known = devices_in((&name, netns::identity(&name)), &places);
+            match handle.sweep(&known, &self.alias).await {
                 Ok(0) => {}
                 Ok(count) => {
                     tracing::info!(namespace = name, count, "stale host interfaces removed")
@@ -238,5 +240,47 @@ impl Reconciler {
                 }
             }
         }
+    }
+}
+
+/// A name of a network namespace, and its identity, if it exists.
+type Place<'a> = (&'a str, Option<(u64, u64)>);
+
+/// The desired devices of a namespace. It may have several names: the one in which Stoa runs may have a name, too.
+fn devices_in<'a>(
+    (name, identity): Place<'_>,
+    desired: &[(Place<'_>, &'a Namespace)],
+) -> BTreeSet<&'a str> {
+    let is_same = |other: &Place<'_>| other.0 == name || identity.is_some() && other.1 == identity;
+    let same = desired.iter().filter(|(other, _)| is_same(other));
+    same.flat_map(|(_, namespace)| namespace.devices.keys().map(String::as_str)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_with_two_names_keeps_the_devices_of_both() {
+        let of = |device: &str| {
+            let devices = [(device.to_owned(), desired::Device::default())];
+            Namespace { devices: devices.into(), ..Namespace::default() }
+        };
+        let (own, named, blue, gone) = (of("lan"), of("wan"), of("x"), of("y"));
+        // Stoa runs in "red".
+        let red = Some((4, 1));
+        let desired = [
+            (("", red), &own),
+            (("red", red), &named),
+            (("blue", Some((4, 2))), &blue),
+            (("gone", None), &gone),
+        ];
+        let devices = |name, identity| Vec::from_iter(devices_in((name, identity), &desired));
+        assert_eq!(devices("", red), ["lan", "wan"]);
+        assert_eq!(devices("red", red), ["lan", "wan"]);
+        assert_eq!(devices("another name of red", red), ["lan", "wan"]);
+        assert_eq!(devices("blue", Some((4, 2))), ["x"]);
+        assert_eq!(devices("gone", None), ["y"]);
+        assert_eq!(devices("other", None), [""; 0]);
     }
 }

@@ -106,10 +106,10 @@ impl NamespaceHandle {
     }
 
     /// Removes our devices that are not desired; returns their number.
-    pub async fn sweep(&self, desired: Option<&Namespace>, alias: &str) -> Result<usize, Error> {
+    pub async fn sweep(&self, desired: &BTreeSet<&str>, alias: &str) -> Result<usize, Error> {
         let mut count = 0;
         for (name, state) in self.devices(alias).await? {
-            if desired.is_none_or(|desired| !desired.devices.contains_key(&name)) {
+            if !desired.contains(name.as_str()) {
                 let removed = self.handle.link().del(state.index).execute().await;
                 removed.map_err(refused(format!("remove {name}")))?;
                 count += 1;

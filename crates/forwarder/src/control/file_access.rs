@@ -1,8 +1,9 @@
 //! What the forwarder may open: by Landlock, it writes to the folders of its ports and to a few devices, and reads
 //! what drivers and libraries need.
 //!
-//! The configuration, the state folder with keys, tokens and the audit log, and the operator's socket belong to the
-//! controller: a forwarder that an attacker has taken over must not change them.
+//! The configuration and the state folder with keys, tokens and the audit log belong to the controller: a forwarder
+//! that an attacker has taken over must not change these files. Landlock does not decide who connects to a Unix
+//! socket: see the known limits in SECURITY.md.
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;

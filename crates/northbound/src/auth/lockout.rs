@@ -19,6 +19,9 @@ const DELAY_LIMIT: Duration = Duration::from_secs(15 * 60);
 const FORGET: Duration = Duration::from_secs(60 * 60);
 /// Maximum number of entries.
 const ENTRIES_LIMIT: usize = 8_192;
+/// Maximum length of the name of a user. Longer ones, which nobody has, count together: a stranger chooses what is
+/// stored.
+const NAME_BYTES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Failures {
@@ -41,7 +44,7 @@ impl Lockout {
     /// The remaining delay of the user from this address.
     pub fn wait(&self, user: &str, from: IpAddr, now: Instant) -> Option<Duration> {
         let (entries, from) = (self.entries(), client(from));
-        let keys = [(Some(user.to_owned()), from), (None, from)];
+        let keys = [key(user, from), (None, from)];
         let waits = keys.iter().filter_map(|key| entries.get(key)).map(|one| one.until);
         waits.max().and_then(|until| until.checked_duration_since(now)).filter(|it| !it.is_zero())
     }
@@ -60,7 +63,7 @@ impl Lockout {
             entries.retain(|_, one| one.last > middle);
         }
         let from = client(from);
-        let keys = [((Some(user.to_owned()), from), FREE), ((None, from), FREE_ADDRESS)];
+        let keys = [(key(user, from), FREE), ((None, from), FREE_ADDRESS)];
         let mut longest = Duration::ZERO;
         for (key, free) in keys {
             let entry = entries.entry(key).or_insert(Failures { count: 0, last: now, until: now });
@@ -81,8 +84,14 @@ impl Lockout {
 
     /// The user logged in from there, so earlier failures were typing errors.
     pub fn succeeded(&self, user: &str, from: IpAddr) {
-        self.entries().remove(&(Some(user.to_owned()), client(from)));
+        self.entries().remove(&key(user, client(from)));
     }
+}
+
+/// The entry of a user from a client.
+fn key(user: &str, from: IpAddr) -> (Option<String>, IpAddr) {
+    let name = if user.len() <= NAME_BYTES { user } else { "" };
+    (Some(name.to_owned()), from)
 }
 
 #[cfg(test)]
@@ -128,6 +137,24 @@ mod tests {
         }
         assert!(lockout.wait("ann", "2001:db8::99".parse().unwrap(), now).is_some());
         assert_eq!(lockout.wait("ann", "2001:db8:0:1::1".parse().unwrap(), now), None);
+    }
+
+    #[test]
+    fn long_names_take_no_memory_and_are_delayed_together() {
+        let lockout = Lockout::default();
+        let now = Instant::now();
+        let long = |number: u32| format!("{number}{}", "x".repeat(1 << 16));
+        let delays: Vec<u64> =
+            (0..6).map(|it| lockout.failed(&long(it), HERE, now).as_secs()).collect();
+        assert_eq!(delays, [0, 0, 0, 1, 2, 4]);
+        assert!(lockout.wait(&long(7), HERE, now).is_some());
+        let longest = "a".repeat(NAME_BYTES);
+        assert_eq!(lockout.wait(&longest, HERE, now), None, "a user may have this name");
+        lockout.failed(&longest, HERE, now);
+        let names = lockout.entries();
+        let names: Vec<usize> =
+            names.keys().flat_map(|(name, _)| name.as_ref().map(String::len)).collect();
+        assert!(names.len() == 2 && names.iter().all(|length| *length <= NAME_BYTES), "{names:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::status;
 use crate::nacm::Rights;
 use crate::restconf::fault::Fault;
 use crate::restconf::operation::MODULE;
+use crate::restconf::refusals;
 
 /// Default confirmation timeout.
 const WITHIN: Duration = Duration::from_secs(600);
@@ -135,6 +136,7 @@ impl Service {
             true => datastore.confirm(author, "").await,
             false => datastore.cancel(author).await,
         };
-        done.map(|_| ()).map_err(status::of_refusal)
+        let done = refusals::readable(&self.app, &caller.identity, done.map(drop)).await;
+        done.map_err(status::of_refusal)
     }
 }

@@ -24,6 +24,7 @@ use crate::restconf::operation::MODULE;
 use crate::restconf::path::{Resource, data_path};
 use crate::restconf::permitted;
 use crate::restconf::query::Content;
+use crate::restconf::refusals;
 use crate::server::app_state::AppState;
 
 /// Maximum number of operations in a Set.
@@ -161,11 +162,11 @@ async fn transaction(
         let snapshot = datastore.tree(Store::Running);
         confirm::none_waits(datastore)?;
         let revision = snapshot.revision;
-        let (app, caller) = (Arc::clone(&service.app), caller.clone());
+        let (app, asking) = (Arc::clone(&service.app), caller.clone());
         let (request, is_plain) = (Arc::clone(request), commit.confirm_within.is_none());
         let (turns, user) = (&service.app.turns, caller.identity.name.clone());
         let looked =
-            turns.run(&user, move || planned(&app, &caller, &request, &snapshot, is_plain));
+            turns.run(&user, move || planned(&app, &asking, &request, &snapshot, is_plain));
         let broken = |_| Status::internal("the change failed");
         let Some(edits) = looked.await.map_err(broken)?? else { return Ok(false) };
         // The change applies to the data that it was checked against; otherwise the check is repeated.
@@ -174,7 +175,10 @@ async fn transaction(
         match done {
             Ok(_) => return Ok(true),
             Err(Refusal::Stale) if turn < TRIES => {}
-            Err(refusal) => return Err(status::of_refusal(refusal)),
+            refused => {
+                let refused = refusals::readable(&service.app, &caller.identity, refused).await;
+                return refused.map(|_| true).map_err(status::of_refusal);
+            }
         }
     }
     Err(Status::new(

@@ -14,7 +14,8 @@ pub(super) const DENY_WRITE: &[&[&str]] = &[
     &[INTERFACES, INTERFACE, "stoa-host-interface:host-interface"],
     &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:netns"],
     &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:peer-user"],
-    &["stoa-logging:logging", "stoa-logging:syslog", "stoa-logging:unix-socket"],
+    // Its servers receive the log, which only administrators may read.
+    &["stoa-logging:logging", "stoa-logging:syslog"],
     // An administrator who activates a part makes its lines effective.
     &["stoa-annotations:deactivated"],
     // Users and RADIUS servers make administrators, whom no rule restricts.

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use stoa_controller::datastore::{Datastore, Snapshot, Store};
+use stoa_controller::datastore::{Datastore, Refusal, Snapshot, Store};
 use stoa_controller::state;
 use yang5::data::DataTree;
 use yang5::schema::SchemaNodeKind;
@@ -20,6 +20,7 @@ use super::path::{self, Resource};
 use super::permitted;
 use super::query::{Content, Defaults, Query};
 use super::read::ReadRequest;
+use super::refusals;
 use super::warnings;
 use super::write::{self, Change};
 use crate::nacm::Rights;
@@ -260,12 +261,16 @@ async fn change(
         let if_match = (is_asked || is_bound).then_some(snapshot.revision);
         match write::make(&datastore, &author, target.store, made, if_match).await {
             // Without a condition of the client, a conflict only repeats the check.
-            Err(faults) if faults.status() == StatusCode::PRECONDITION_FAILED && !is_asked => {
+            Err(Refusal::Stale) if !is_asked => {
                 if turn >= TRIES {
                     break;
                 }
             }
-            Err(faults) => return Err(faults),
+            Err(refusal) => {
+                let refused =
+                    refusals::readable::<Response>(&call.app, &call.identity, Err(refusal));
+                return Ok(refused.await?);
+            }
             Ok((created, status, warnings)) => {
                 let mut response = status.into_response();
                 for warning in headers(&warnings::readable(&call, warnings).await) {

@@ -1,8 +1,8 @@
 //! RESTCONF (RFC 8040): the datastores as resources, and `/ds/` of RFC 8527.
 //!
 //! A `call` is a request of an authenticated client. `path` and `query` parse requests, `read` reads, `body`,
-//! `permitted` and `write` change, `rpc` calls operations (`operation`), `warnings` are those of commits, `library`
-//! describes the schema, `streams` sends events, and `fault` formats errors.
+//! `permitted` and `write` change, `rpc` calls operations (`operation`), `warnings` are those of commits, `refusals`
+//! those of changes, `library` describes the schema, `streams` sends events, and `fault` formats errors.
 
 pub mod body;
 mod call;
@@ -20,6 +20,7 @@ pub mod query;
 pub mod read;
 mod read_only;
 mod recent;
+pub mod refusals;
 pub mod rpc;
 mod streams;
 #[cfg(test)]

@@ -95,18 +95,19 @@ pub fn interface(name: &str) -> Vec<Step> {
 
 /// The steps to the counters of an interface.
 pub fn statistics(name: &str) -> Vec<Step> {
-    let module = "ietf-interfaces".to_owned();
-    let last = Step { module, name: "statistics".to_owned(), keys: Vec::new() };
-    interface(name).into_iter().chain([last]).collect()
+    below(interface(name), "ietf-interfaces", "statistics")
+}
+
+/// The steps to a node below others.
+pub fn below(mut steps: Vec<Step>, module: &str, name: &str) -> Vec<Step> {
+    steps.push(Step { module: module.to_owned(), name: name.to_owned(), keys: Vec::new() });
+    steps
 }
 
 /// The steps to the accounting of all packets.
 pub fn conservation() -> Vec<Step> {
-    let step = |name: &str| {
-        let module = "stoa-forwarder".to_owned();
-        Step { module, name: name.to_owned(), keys: Vec::new() }
-    };
-    vec![step("forwarder"), step("conservation")]
+    let module = "stoa-forwarder";
+    below(below(Vec::new(), module, "forwarder"), module, "conservation")
 }
 
 /// The steps to the routes of a table.

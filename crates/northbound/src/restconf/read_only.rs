@@ -108,7 +108,7 @@ pub async fn find_routes(call: &Call, input: &Input) -> Result<Value, Faults> {
     // A search reveals routes, so it needs the right to read them.
     let management = call.app.management();
     let rights = Rights::of(&call.identity, &management);
-    if !rights.may(Operation::Read, &path::routes(&search.table)) {
+    if !may_find_routes(&rights, &search.table) {
         return Err(Fault::forbidden(at("table")).into());
     }
     let found = find_routes::find(call.app.datastore.connection(), &search).await;
@@ -120,6 +120,29 @@ pub async fn find_routes(call: &Call, input: &Input) -> Result<Value, Faults> {
             Error::Unreachable(_) => unavailable(words),
         }
     })
+}
+
+/// Whether a client may read all that a search tells about the routes of a table: their nodes, which are of several
+/// modules.
+fn may_find_routes(rights: &Rights<'_>, table: &str) -> bool {
+    let route = path::below(path::routes(table), "ietf-routing", "route");
+    let of_route = |(module, name): (&str, &str)| path::below(route.clone(), module, name);
+    rights.may_read_all(&path::routes(table))
+        && nodes_of_routes(table).iter().all(|node| rights.may(Operation::Read, &of_route(*node)))
+}
+
+/// Modules and names of nodes of a route, of each module that has some.
+fn nodes_of_routes(table: &str) -> [(&'static str, &'static str); 4] {
+    let family = match table.starts_with("ipv6") {
+        true => "ietf-ipv6-unicast-routing",
+        false => "ietf-ipv4-unicast-routing",
+    };
+    [
+        (family, "destination-prefix"),
+        ("ietf-routing", "next-hop"),
+        ("ietf-routing", "source-protocol"),
+        ("stoa-routing", "state"),
+    ]
 }
 
 fn net(text: &str) -> Option<IpNet> {
@@ -150,4 +173,47 @@ pub async fn capture(call: &Call, input: &Input) -> Result<Value, Faults> {
         _ => Fault::value(status.message()).at(at("filter")).into(),
     })?;
     Ok(json!({ "url": asked.url() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::with_denied;
+
+    /// Whether a user may search both tables to whom one rule denies to read `path`, or all of `module`.
+    fn may(module: &str, path: Option<&str>) -> [bool; 2] {
+        with_denied(module, path, |rights| {
+            ["ipv4-default", "ipv6-default"].map(|table| may_find_routes(rights, table))
+        })
+    }
+
+    #[test]
+    fn a_search_needs_the_right_to_all_that_it_tells_about_routes() {
+        let rib = "/ietf-routing:routing/ribs/rib";
+        assert_eq!(may("ietf-interfaces", None), [true, true]);
+        assert_eq!(may("*", Some(&format!("{rib}[name='ipv4-default']"))), [false, true]);
+        for below in ["routes", "routes/route", "routes/route/next-hop/outgoing-interface"] {
+            assert_eq!(may("*", Some(&format!("{rib}/{below}"))), [false, false], "{below}");
+        }
+        let one = "routes/route[destination-prefix='10.0.0.0/8']";
+        assert_eq!(may("*", Some(&format!("{rib}[name='ipv4-default']/{one}"))), [false, true]);
+        assert_eq!(may("stoa-routing", None), [false, false]);
+        assert_eq!(may("ietf-ipv6-unicast-routing", None), [true, false]);
+    }
+
+    #[test]
+    fn nodes_of_routes_are_those_of_the_modules() {
+        let route = path::below(path::routes("ipv4-default"), "ietf-routing", "route");
+        for (module, name) in
+            ["ipv4", "ipv6"].into_iter().flat_map(|family| nodes_of_routes(family))
+        {
+            let steps = path::below(route.clone(), module, name);
+            let (first, below) = steps.split_first().unwrap();
+            let top = path::top(&first.module, &first.name);
+            let found = below.iter().try_fold(top.unwrap(), |above, step| {
+                path::child(&above, &step.module, &step.name)
+            });
+            assert!(found.is_some(), "{module}:{name}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use stoa_controller::recent::{INTERVAL_S, Points, Rates, TrafficHistory};
 use super::call::Call;
 use super::fault::{Fault, Faults};
 use super::operation::Input;
-use super::path::{self, Step};
+use super::path;
 use crate::audit::timestamp;
 use crate::nacm::{Operation, Rights};
 
@@ -48,19 +48,14 @@ pub fn traffic_history(call: &Call, input: &Input) -> Result<Value, Faults> {
 /// Whether all counters may be read that the history of an interface comes from.
 fn may_read_traffic(rights: &Rights<'_>, interface: &str) -> bool {
     COUNTERS.iter().all(|(module, name)| {
-        let counter = below(path::statistics(interface), module, name);
+        let counter = path::below(path::statistics(interface), module, name);
         rights.may(Operation::Read, &counter)
     })
 }
 
 /// The same for the dropped packets of the sum of all interfaces.
 fn may_read_drops(rights: &Rights<'_>) -> bool {
-    rights.may(Operation::Read, &below(path::conservation(), "stoa-forwarder", "dropped"))
-}
-
-fn below(mut steps: Vec<Step>, module: &str, name: &str) -> Vec<Step> {
-    steps.push(Step { module: module.to_owned(), name: name.to_owned(), keys: Vec::new() });
-    steps
+    rights.may(Operation::Read, &path::below(path::conservation(), "stoa-forwarder", "dropped"))
 }
 
 fn shown(history: &TrafficHistory) -> Value {
@@ -121,34 +116,15 @@ pub async fn log_messages(call: &Call, input: &Input) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use stoa_controller::config::management::Management;
-
     use super::*;
-    use crate::auth::{Identity, Proof};
+    use crate::restconf::path::Step;
+    use crate::tests::with_denied;
 
     /// Rights of a user to whom one rule denies to read `path`, or all of `module`.
     fn denied(module: &str, path: Option<&str>) -> (bool, bool) {
-        let mut rule = json!({ "name": "x", "module-name": module, "access-operations": "read",
-            "action": "deny" });
-        if let Some(path) = path {
-            rule["path"] = path.into();
-        }
-        let access = json!({
-            "enable-nacm": true, "read-default": "permit", "write-default": "deny",
-            "exec-default": "permit", "enable-external-groups": true,
-            "rule-list": [{ "name": "all", "group": ["*"], "rule": [rule] }]
-        });
-        let access = serde_json::from_value(access).unwrap();
-        let management = Management { access, ..Management::default() };
-        let identity = Identity {
-            name: "ann".into(),
-            groups: Vec::new(),
-            is_admin: false,
-            proof: Proof::Password,
-            digest: String::new(),
-        };
-        let rights = Rights::of(&identity, &management);
-        (may_read_traffic(&rights, "lan"), may_read_drops(&rights))
+        with_denied(module, path, |rights| {
+            (may_read_traffic(rights, "lan"), may_read_drops(rights))
+        })
     }
 
     #[test]
@@ -177,9 +153,12 @@ mod tests {
             path::parse(&names).is_ok_and(|it| it.steps == steps)
         };
         for (module, name) in COUNTERS {
-            assert!(is_known(&below(path::statistics("lan"), module, name)), "{module}:{name}");
+            assert!(
+                is_known(&path::below(path::statistics("lan"), module, name)),
+                "{module}:{name}"
+            );
         }
-        assert!(is_known(&below(path::conservation(), "stoa-forwarder", "dropped")));
+        assert!(is_known(&path::below(path::conservation(), "stoa-forwarder", "dropped")));
     }
 
     #[test]

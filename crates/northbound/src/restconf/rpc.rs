@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 use stoa_api::v1::ValidationError;
-use stoa_controller::datastore::{Commit, Committed, Datastore, Store, visit};
+use stoa_controller::datastore::{Commit, Committed, Datastore, Refusal, Store, visit};
 use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterFlags, DataTree};
 
 use super::body;
@@ -18,6 +18,7 @@ use super::operation::{Input, MODULE, OPERATIONS, allow_confirm};
 use super::permitted;
 use super::read_only;
 use super::recent;
+use super::refusals;
 use super::warnings;
 use crate::audit::timestamp;
 use crate::nacm::Rights;
@@ -155,10 +156,10 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
             if !allow_commit(call, &datastore, is_plain).await? {
                 return Ok(Some(json!({ "changes": 0 })));
             }
-            committed(call, datastore.commit(&author, commit).await?).await
+            committed(call, datastore.commit(&author, commit).await).await
         }
-        "confirm" => committed(call, datastore.confirm(&author, &comment).await?).await,
-        "cancel" => committed(call, datastore.cancel(&author).await?).await,
+        "confirm" => committed(call, datastore.confirm(&author, &comment).await).await,
+        "cancel" => committed(call, datastore.cancel(&author).await).await,
         "discard" => {
             datastore.discard(&author).await?;
             Ok(None)
@@ -226,7 +227,8 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
     checked.map_err(|_| Fault::broken("cannot check the rights"))?
 }
 
-async fn committed(call: &Call, done: Committed) -> Result<Option<Value>, Faults> {
+async fn committed(call: &Call, done: Result<Committed, Refusal>) -> Result<Option<Value>, Faults> {
+    let done = refusals::readable(&call.app, &call.identity, done).await?;
     let warnings = warnings::readable(call, done.warnings).await;
     let mut value = json!({ "changes": done.changes.len(), "warning": warnings });
     if done.number > 0 {

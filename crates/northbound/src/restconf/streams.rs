@@ -151,7 +151,7 @@ impl Subscriber {
                 ("stoa-datastore", "changed", content)
             }
             StreamEvent::Interface(link) => {
-                if !rights.may(Operation::Read, &path::interface(&link.name)) {
+                if !may_see(&rights, &link.name) {
                     return None;
                 }
                 let status = if link.is_up { "up" } else { "down" };
@@ -175,6 +175,12 @@ impl Subscriber {
             ),
         })
     }
+}
+
+/// Whether the client may read whether an interface is up.
+fn may_see(rights: &Rights<'_>, interface: &str) -> bool {
+    let status = path::below(path::interface(interface), "ietf-interfaces", "oper-status");
+    rights.may(Operation::Read, &status)
 }
 
 /// The content of a change of running. A large one is cut: every subscriber may have to store it.
@@ -246,6 +252,19 @@ mod tests {
     use crate::auth::Proof;
     use stoa_controller::config::management::Management;
     use stoa_controller::datastore::Kind;
+
+    #[test]
+    fn link_changes_need_the_right_to_the_status() {
+        let may = |path: &str| {
+            let may = |rights: &Rights<'_>| ["lan", "wan"].map(|name| may_see(rights, name));
+            crate::tests::with_denied("*", Some(path), may)
+        };
+        let lan = "/ietf-interfaces:interfaces/interface[name='lan']";
+        assert_eq!(may(lan), [false, true]);
+        assert_eq!(may(&format!("{lan}/oper-status")), [false, true]);
+        assert_eq!(may("/ietf-interfaces:interfaces/interface/oper-status"), [false, false]);
+        assert_eq!(may(&format!("{lan}/description")), [true, true]);
+    }
 
     #[test]
     fn an_event_is_small_whatever_changed() {

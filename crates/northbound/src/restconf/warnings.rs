@@ -60,10 +60,9 @@ fn may_read(path: &str, tree: &DataTree<'static>, rights: &Rights<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use stoa_controller::config::management::Management;
 
     use super::*;
-    use crate::auth::{Identity, Proof};
+    use crate::tests::with_rules;
 
     const TEXT: &str = r#"{"ietf-interfaces:interfaces": {"interface": [
             {"name": "lan", "type": "iana-if-type:ethernetCsmacd", "ietf-ip:ipv4": {"mtu": 1400}},
@@ -96,22 +95,8 @@ mod tests {
 
     /// What a user sees of all the warnings with these rules; without one, all may be read if `default` permits it.
     fn seen(default: &str, rules: Value) -> Vec<String> {
-        let access = serde_json::from_value(json!({
-            "enable-nacm": true, "read-default": default, "write-default": "deny", "exec-default": "permit",
-            "enable-external-groups": true,
-            "groups": { "group": [{ "name": "ops", "user-name": ["ann"] }] },
-            "rule-list": [{ "name": "of-ops", "group": ["ops"], "rule": rules }]
-        }));
-        let management = Management { access: access.unwrap(), ..Management::default() };
-        let identity = Identity {
-            name: "ann".into(),
-            groups: Vec::new(),
-            is_admin: false,
-            proof: Proof::Password,
-            digest: String::new(),
-        };
         let tree = stoa_yang::data::parse(TEXT).unwrap();
-        of_user(&warnings(), &tree, &Rights::of(&identity, &management))
+        with_rules(default, rules, |rights| of_user(&warnings(), &tree, rights))
     }
 
     fn rule(path: &str, action: &str) -> Value {

@@ -2,7 +2,7 @@
 
 use http::{Method, StatusCode};
 use serde_json::Value;
-use stoa_controller::datastore::{Author, Commit, Datastore, Edit, Store};
+use stoa_controller::datastore::{Author, Commit, Datastore, Edit, Refusal, Store};
 use stoa_controller::warning::Warning;
 use yang5::data::{Data, DataFormat, DataPrinterFlags};
 use yang5::schema::SchemaNodeKind;
@@ -121,7 +121,7 @@ impl Change<'_> {
         let plan = match (&self.insert, &edit) {
             (Some(insert), Edit::Create { path, body }) => {
                 if is_there(datastore, store, path) {
-                    return Err(stoa_controller::datastore::Refusal::Exists(path.clone()).into());
+                    return Err(Refusal::Exists(path.clone()).into());
                 }
                 self.inserted(datastore, store, insert, &target, body)?
             }
@@ -316,7 +316,7 @@ fn above(
 }
 
 fn missing(resource: &Resource) -> Faults {
-    stoa_controller::datastore::Refusal::Missing(resource.data_path()).into()
+    Refusal::Missing(resource.data_path()).into()
 }
 
 /// Whether the node of the body is the node of the URL. Values can have several forms, so both are compared in the
@@ -346,7 +346,7 @@ pub async fn make(
     store: Store,
     plan: PlannedEdits,
     if_match: Option<u64>,
-) -> Result<(Option<Resource>, StatusCode, Vec<Warning>), Faults> {
+) -> Result<(Option<Resource>, StatusCode, Vec<Warning>), Refusal> {
     let commit = Commit::default();
     let edited = datastore.edit_with_warnings(author, store, plan.edits, if_match, commit).await;
     let (_, warnings) = edited?;

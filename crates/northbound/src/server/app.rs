@@ -11,13 +11,16 @@ use axum::routing::{any, get, post};
 use http::StatusCode;
 use http::header::{self, HeaderValue};
 
-use super::app_state::{AppState, answer_denied, failure};
+use super::app_state::{AppState, answer_denied, failure, peer};
+use crate::audit::AuditRecord;
 use crate::auth::Peer;
 use crate::capture;
 use crate::gnmi;
+use crate::nacm::{Operation, Rights};
 use crate::restconf;
 use crate::restconf::fault::{Fault, Faults};
 use crate::restconf::media::Media;
+use crate::restconf::path;
 use crate::web;
 
 mod login;
@@ -47,14 +50,44 @@ pub fn router(app: &Arc<AppState>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// `GET /metrics`: all metrics, for every authenticated user.
+/// Data that metrics are made of, by module and name.
+const IN_METRICS: [(&str, &str); 3] = [
+    ("ietf-interfaces", "interfaces"),
+    ("ietf-routing", "routing"),
+    ("stoa-forwarder", "forwarder"),
+];
+/// Modules of nodes below that metrics are made of as well.
+const MODULES_IN_METRICS: [&str; 5] =
+    ["ietf-ip", "ietf-vrrp", "stoa-bfd", "stoa-interfaces", "stoa-routing"];
+
+/// `GET /metrics`: all metrics, for users who may read what they are made of.
 async fn metrics(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
-    if let Err(denied) = app.identify(&parts).await {
-        return answer_denied(&parts, &denied);
+    let identity = match app.identify(&parts).await {
+        Ok(identity) => identity,
+        Err(denied) => return answer_denied(&parts, &denied),
+    };
+    if !may_read_metrics(&Rights::of(&identity, &app.management())) {
+        let (user, from) = (identity.name.as_str(), Some(peer(&parts).address));
+        let (what, result) = ("GET /metrics", "forbidden");
+        let record = AuditRecord { user, from, client: "metrics", what, result };
+        app.audit.write_result(false, &record);
+        let words = "access denied: metrics need the right to read all of interfaces, routing and forwarder, \
+                     see ietf-netconf-acm:nacm";
+        return failure(StatusCode::FORBIDDEN, words);
     }
     let page = stoa_controller::metrics::render(app.datastore.connection()).await;
     ([(header::CONTENT_TYPE, stoa_controller::metrics::CONTENT_TYPE)], page).into_response()
+}
+
+/// Whether nothing that metrics are made of is hidden from a client.
+fn may_read_metrics(rights: &Rights<'_>) -> bool {
+    let top = |module, name| path::below(Vec::new(), module, name);
+    // A rule without a path hides all nodes of a module.
+    let of_modules = MODULES_IN_METRICS.into_iter().map(|module| top(module, ""));
+    rights.is_whole()
+        || IN_METRICS.into_iter().all(|(module, name)| rights.may_read_all(&top(module, name)))
+            && of_modules.into_iter().all(|any| rights.may(Operation::Read, &any))
 }
 
 /// Runs for every request: rate limit, cross-site check, security headers of the response.

@@ -142,7 +142,7 @@ pub async fn who_am_i(State(app): State<Arc<AppState>>, request: Request) -> Res
     }
 }
 
-/// `POST /setup`: creates the first user, an administrator. The setup token is in the log.
+/// `POST /setup`: creates the first user, an administrator. The setup token is in a file of the state folder.
 pub async fn set_up(State(app): State<Arc<AppState>>, request: Request) -> Response {
     let (parts, input) = match read::<SetUp>(&app, request).await {
         Ok(read) => read,

@@ -157,3 +157,24 @@ async fn cross_site_requests_and_forms_are_refused() {
     let refused = testbed.router.clone().oneshot(request).await.unwrap();
     assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
+
+#[test]
+fn metrics_need_the_right_to_all_that_they_tell() {
+    let may = |module, path| crate::tests::with_denied(module, path, may_read_metrics);
+    assert!(may("stoa-logging", None) && may("*", Some("/stoa-management:management")));
+    for path in [
+        "/ietf-interfaces:interfaces/interface[name='lan']",
+        "/ietf-interfaces:interfaces/interface/oper-status",
+        "/ietf-routing:routing/ribs/rib/routes/route",
+        "/stoa-forwarder:forwarder/drops",
+    ] {
+        assert!(!may("*", Some(path)), "{path}");
+    }
+    let all = MODULES_IN_METRICS.into_iter().chain(IN_METRICS.map(|(module, _)| module));
+    for module in all {
+        assert!(!may(module, None), "{module}");
+        let known = stoa_yang::schema().context().get_module_implemented(module);
+        assert!(known.is_some(), "{module}");
+    }
+    assert!(!crate::tests::with_rules("deny", json!([]), may_read_metrics));
+}
