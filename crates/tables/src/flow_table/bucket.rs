@@ -22,7 +22,7 @@ pub(super) const WORDS: usize = 8;
 /// Turns of a spin before a writer gives up: many times what a change takes.
 const TURNS: u32 = if cfg!(loom) { 4 } else { 256 };
 /// Where the references begin.
-const REFERENCES: usize = 3;
+pub(super) const REFERENCES: usize = 3;
 const LOCKED: u64 = 1;
 /// One more key away from home.
 const AWAY: u64 = 1 << 1;

@@ -23,6 +23,10 @@
 //! **Memory.** Everything is allocated at the start, refers to others by number and never by address, and is
 //! touched only when it is used. Bytes of a flow, all in: 96 IPv4, 128 translated, 128 IPv6.
 
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod avx2_hash_kernel;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod avx2_kernel;
 mod bucket;
 mod expire;
 mod free;

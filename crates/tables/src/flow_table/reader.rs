@@ -116,17 +116,21 @@ impl FlowReader {
     /// shortest of the slices.
     #[inline]
     pub fn lookup_ip4(&self, keys: &Columns4<'_>, found: &mut [Match]) {
-        match self.kernel {
-            _ => lookup_scalar(&self.memory, |lane| canonical_ip4(keys, lane), found),
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        if self.kernel >= Kernel::Avx2 && super::avx2_kernel::lookup(&self.memory, keys, found) {
+            return;
         }
+        lookup_scalar(&self.memory, |lane| canonical_ip4(keys, lane), found);
     }
 
     /// Looks up IPv6 packets, as [`Self::lookup_ip4`] does.
     #[inline]
     pub fn lookup_ip6(&self, keys: &Columns6<'_>, found: &mut [Match]) {
-        match self.kernel {
-            _ => lookup_scalar(&self.memory, |lane| canonical_ip6(keys, lane), found),
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        if self.kernel >= Kernel::Avx2 && super::avx2_kernel::lookup(&self.memory, keys, found) {
+            return;
         }
+        lookup_scalar(&self.memory, |lane| canonical_ip6(keys, lane), found);
     }
 }
 
