@@ -6,7 +6,6 @@ use core::arch::x86_64::*;
 
 use super::hash::Hash;
 use super::key::{CONTEXT, IS_IP6, REVERSED};
-use super::reader::{Columns4, Columns6};
 use crate::flow_hash::{FIRST, SECOND};
 
 /// Lanes of a vector.
@@ -22,76 +21,27 @@ pub(super) struct Keys {
     pub(super) addresses: [[__m256i; 4]; 2],
 }
 
-/// Columns of packets of one family.
-pub(super) trait Columns {
-    /// Whether they are IPv4.
-    const IS_IP4: bool;
+/// Columns of IPv4 packets: sources, destinations, ports, contexts.
+pub(super) const IP4: usize = 4;
+/// Columns of IPv6 packets: the words of the sources, those of the destinations, ports, contexts.
+pub(super) const IP6: usize = 10;
 
-    /// Lanes that all columns have.
-    fn lanes(&self) -> usize;
-
-    /// The keys of eight lanes from `at` on; those past the end are keys of zeros.
-    fn keys(&self, at: usize) -> Keys;
-}
-
-impl Columns for Columns4<'_> {
-    const IS_IP4: bool = true;
-
-    fn lanes(&self) -> usize {
-        let ends = self.sources.len().min(self.destinations.len());
-        ends.min(self.ports.len()).min(self.contexts.len())
-    }
-
-    #[inline(always)]
-    fn keys(&self, at: usize) -> Keys {
-        // SAFETY: the caller's processor has AVX2; see `lookup`.
-        unsafe {
-            keys_ip4([
-                load(self.sources, at),
-                load(self.destinations, at),
-                load(self.ports, at),
-                load(self.contexts, at),
-            ])
-        }
-    }
-}
-
-impl Columns for Columns6<'_> {
-    const IS_IP4: bool = false;
-
-    fn lanes(&self) -> usize {
-        let columns = self.sources.iter().chain(&self.destinations);
-        let ends = columns.map(|column| column.len()).min().unwrap_or(0);
-        ends.min(self.ports.len()).min(self.contexts.len())
-    }
-
-    #[inline(always)]
-    fn keys(&self, at: usize) -> Keys {
-        let ([a, b, c, d], [e, f, g, h]) = (self.sources, self.destinations);
-        // SAFETY: the caller's processor has AVX2; see `lookup`.
-        unsafe {
-            let sources = [load(a, at), load(b, at), load(c, at), load(d, at)];
-            let destinations = [load(e, at), load(f, at), load(g, at), load(h, at)];
-            keys_ip6(sources, destinations, load(self.ports, at), load(self.contexts, at))
-        }
-    }
-}
-
-/// Eight members of a column from `at` on; zeros past the end.
+/// The keys of eight lanes from `at` on.
+///
+/// # Safety
+/// All columns have these lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load(column: &[u32], at: usize) -> __m256i {
-    let from = column.get(at..).unwrap_or(&[]);
-    let mut padded = [0; STEP];
-    let from = match from.first_chunk::<STEP>() {
-        Some(whole) => whole,
-        None => {
-            padded[..from.len()].copy_from_slice(from);
-            &padded
-        }
-    };
-    // SAFETY: the array is one vector.
-    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+pub(super) unsafe fn keys<const COLUMNS: usize>(columns: &[&[u32]; COLUMNS], at: usize) -> Keys {
+    // SAFETY: guaranteed by the caller.
+    let load =
+        |column: usize| unsafe { _mm256_loadu_si256(columns[column].as_ptr().add(at).cast()) };
+    if COLUMNS == IP4 {
+        return keys_ip4([load(0), load(1), load(2), load(3)]);
+    }
+    let sources = [load(0), load(1), load(2), load(3)];
+    let destinations = [load(4), load(5), load(6), load(7)];
+    keys_ip6(sources, destinations, load(8), load(9))
 }
 
 #[inline]

@@ -1,18 +1,18 @@
-//! The look-up kernel for x86-64 with AVX2: 64 packets in passes, so that their cache misses overlap.
+//! The look-up kernel for x86-64 with AVX2: packets in groups and passes, so that their cache misses overlap.
 //!
 //! 1. Hash the keys, 8 at once; prefetch the home buckets.
 //! 2. Compare signatures, those of a bucket in one instruction; prefetch the flows. A key that is not at home
-//!    may be away: prefetch its other bucket.
-//! 3. The same in the other buckets.
-//! 4. Compare keys.
+//!    may be away: look in its other bucket, which is prefetched first.
+//! 3. Compare keys.
 //!
-//! What remains, one of 2^16 keys, goes through the scalar code. As in the other kernels, the entry point
-//! checks the CPU itself, so calling it is always sound.
+//! While a group is in one pass, the next one is in the pass before: each prefetch has the time of two other
+//! passes. What remains, one of 2^16 keys, goes through the scalar code. As in the other kernels, the entry
+//! point checks the CPU itself, so calling it is always sound.
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::*;
 
-use super::avx2_hash_kernel::{Columns, Keys, STEP, places};
+use super::avx2_hash_kernel::{IP4, Keys, STEP, keys, places};
 use super::bucket::{Bucket, REFERENCES, Reference, SLOTS, WORDS};
 use super::key::{ADDRESS_WORDS, CONTEXT, Canonical, KEY_WORDS, REVERSED};
 use super::line::SECOND;
@@ -22,15 +22,17 @@ use super::reader::{Match, find};
 use crate::lpm::Kernel;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// Packets of a pass.
-const GROUP: usize = 64;
+/// Packets of a group.
+pub(super) const GROUP: usize = 32;
+/// Passes.
+const PASSES: usize = 3;
 /// No flow has this id.
 const ABSENT: u32 = u32::MAX;
 
-/// The keys of a group of packets and where they belong.
+/// The keys of a group of packets and where they belong. IPv4 has no `ADDRESSES`, IPv6 as many as packets.
 #[repr(align(32))]
-struct Group {
-    addresses: [[u32; ADDRESS_WORDS]; GROUP],
+struct Group<const ADDRESSES: usize> {
+    addresses: [[u32; ADDRESS_WORDS]; ADDRESSES],
     words: [[u32; KEY_WORDS]; GROUP],
     homes: [u32; GROUP],
     signatures: [u32; GROUP],
@@ -38,66 +40,130 @@ struct Group {
     candidates: [u32; GROUP],
 }
 
+/// What the passes read.
+#[derive(Clone, Copy)]
+struct Arrays<'a> {
+    memory: &'a Memory,
+    buckets: &'a [[AtomicU64; WORDS]],
+    lines: &'a [[AtomicU32; LINE_WORDS]],
+    addresses: &'a [[AtomicU32; ADDRESS_WORDS]],
+}
+
 /// Looks up packets; `false`, and nothing is done, on a CPU without AVX2.
-pub(super) fn lookup<C: Columns>(memory: &Memory, columns: &C, found: &mut [Match]) -> bool {
-    let lanes = columns.lanes().min(found.len());
+pub(super) fn lookup<const COLUMNS: usize, const ADDRESSES: usize>(
+    memory: &Memory,
+    columns: &[&[u32]; COLUMNS],
+    found: &mut [Match],
+) -> bool {
     if !Kernel::Avx2.is_available() {
         return false;
     }
-    let mut group = Group {
-        addresses: [[0; _]; GROUP],
+    let lanes = columns.iter().map(|column| column.len()).min().unwrap_or(0).min(found.len());
+    let found = &mut found[..lanes];
+    // The last group as if it were whole.
+    let whole = lanes / GROUP * GROUP;
+    let (mut padded, mut tail) = ([[0; GROUP]; COLUMNS], *columns);
+    if whole < lanes {
+        for (padded, column) in padded.iter_mut().zip(columns) {
+            padded[..lanes - whole].copy_from_slice(&column[whole..lanes]);
+        }
+        for (tail, padded) in tail.iter_mut().zip(&padded) {
+            *tail = padded;
+        }
+    }
+    let arrays = Arrays {
+        memory,
+        buckets: memory.index.words(),
+        lines: memory.lines(),
+        addresses: memory.addresses(),
+    };
+    assert!(arrays.buckets.len() == memory.index.hash.buckets as usize);
+    // SAFETY: the CPU has the features, checked above. The columns have the lanes of all whole groups, the
+    // padded ones a whole group.
+    unsafe { lookup_all::<COLUMNS, ADDRESSES>(arrays, columns, &tail, found) }
+    true
+}
+
+/// # Safety
+/// All columns have the lanes of the whole groups of `found`; the tail has a group.
+#[target_feature(enable = "bmi1,bmi2,avx2")]
+unsafe fn lookup_all<const COLUMNS: usize, const ADDRESSES: usize>(
+    arrays: Arrays<'_>,
+    columns: &[&[u32]; COLUMNS],
+    tail: &[&[u32]; COLUMNS],
+    found: &mut [Match],
+) {
+    let mut groups = [const { Group::<ADDRESSES>::EMPTY }; PASSES];
+    let whole = found.len() / GROUP;
+    let count = found.len().div_ceil(GROUP);
+    for step in 0..count + PASSES - 1 {
+        if step < count {
+            let group = &mut groups[step % PASSES];
+            // SAFETY: guaranteed by the caller.
+            unsafe {
+                if step < whole {
+                    hash::<COLUMNS, ADDRESSES>(arrays, columns, step * GROUP, group);
+                } else {
+                    hash::<COLUMNS, ADDRESSES>(arrays, tail, 0, group);
+                }
+            }
+        }
+        if (1..=count).contains(&step) {
+            compare_signatures(arrays, &mut groups[(step - 1) % PASSES]);
+        }
+        if let Some(at) = step.checked_sub(PASSES - 1) {
+            let group = &groups[at % PASSES];
+            for (lane, found) in found[at * GROUP..].iter_mut().take(GROUP).enumerate() {
+                *found = compare_key(arrays, group, lane);
+            }
+        }
+    }
+}
+
+impl<const ADDRESSES: usize> Group<ADDRESSES> {
+    const EMPTY: Self = Self {
+        addresses: [[0; _]; ADDRESSES],
         words: [[0; _]; GROUP],
         homes: [0; GROUP],
         signatures: [0; GROUP],
         candidates: [0; GROUP],
     };
-    for (at, found) in found[..lanes].chunks_mut(GROUP).enumerate() {
-        // SAFETY: the CPU has the features, checked just now.
-        unsafe { lookup_group(memory, columns, at * GROUP, &mut group, found) }
-    }
-    true
 }
 
+/// The first pass, over the lanes from `from` on.
+///
 /// # Safety
-/// The CPU has AVX2.
+/// All columns have a group of lanes there.
+#[inline]
 #[target_feature(enable = "bmi1,bmi2,avx2")]
-unsafe fn lookup_group<C: Columns>(
-    memory: &Memory,
-    columns: &C,
+unsafe fn hash<const COLUMNS: usize, const ADDRESSES: usize>(
+    arrays: Arrays<'_>,
+    columns: &[&[u32]; COLUMNS],
     from: usize,
-    group: &mut Group,
-    found: &mut [Match],
+    group: &mut Group<ADDRESSES>,
 ) {
-    let lanes = found.len().min(GROUP);
-    let buckets = memory.index.words();
-    assert!(buckets.len() == memory.index.hash.buckets as usize);
-    for at in (0..lanes).step_by(STEP) {
-        let keys = columns.keys(from + at);
-        store_keys::<C>(group, at, &keys);
-        let [homes, signatures] = if C::IS_IP4 {
-            places::<true>(&memory.index.hash, &keys)
-        } else {
-            places::<false>(&memory.index.hash, &keys)
-        };
-        // SAFETY: `at` is a multiple of 8 below 64.
+    for at in (0..GROUP).step_by(STEP) {
+        // SAFETY: guaranteed by the caller.
+        let keys = unsafe { keys(columns, from + at) };
+        store_keys(group, at, &keys);
+        let hash = &arrays.memory.index.hash;
+        let [homes, signatures] =
+            if COLUMNS == IP4 { places::<true>(hash, &keys) } else { places::<false>(hash, &keys) };
+        // SAFETY: `at` is a multiple of 8 below the size of a group.
         unsafe {
             _mm256_storeu_si256(group.homes.as_mut_ptr().add(at).cast(), homes);
             _mm256_storeu_si256(group.signatures.as_mut_ptr().add(at).cast(), signatures);
         }
         for home in &group.homes[at..at + STEP] {
-            prefetch(buckets, *home as usize);
+            prefetch(arrays.buckets, *home as usize);
         }
-    }
-    compare_signatures::<C>(memory, buckets, group, lanes);
-    for (lane, found) in found.iter_mut().enumerate() {
-        *found = compare_key::<C>(memory, group, lane);
     }
 }
 
 /// Stores the keys of eight lanes one behind the other.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn store_keys<C: Columns>(group: &mut Group, at: usize, keys: &Keys) {
+fn store_keys<const ADDRESSES: usize>(group: &mut Group<ADDRESSES>, at: usize, keys: &Keys) {
     let store = |to: *mut u32, stride: usize, columns: [__m256i; 4]| {
         let [a, b, c, d] = columns;
         let (low_ab, low_cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
@@ -118,33 +184,28 @@ fn store_keys<C: Columns>(group: &mut Group, at: usize, keys: &Keys) {
         }
     };
     store(group.words[at..at + STEP].as_mut_ptr().cast(), KEY_WORDS, keys.words);
-    if !C::IS_IP4 {
-        let to: *mut u32 = group.addresses[at..at + STEP].as_mut_ptr().cast();
+    if let Some(to) = group.addresses.get_mut(at..at + STEP) {
+        let to: *mut u32 = to.as_mut_ptr().cast();
         store(to, ADDRESS_WORDS, keys.addresses[0]);
         store(to.wrapping_add(4), ADDRESS_WORDS, keys.addresses[1]);
     }
 }
 
-/// Finds the candidates of all lanes.
+/// The second pass: finds the candidates of all lanes.
 #[inline]
 #[target_feature(enable = "bmi1,bmi2,avx2")]
-fn compare_signatures<C: Columns>(
-    memory: &Memory,
-    buckets: &[[AtomicU64; WORDS]],
-    group: &mut Group,
-    lanes: usize,
-) {
+fn compare_signatures<const ADDRESSES: usize>(arrays: Arrays<'_>, group: &mut Group<ADDRESSES>) {
     let (mut away, mut count) = ([0_u8; GROUP], 0);
-    for lane in 0..lanes {
-        let bucket = &buckets[group.homes[lane] as usize];
+    for lane in 0..GROUP {
+        let bucket = &arrays.buckets[group.homes[lane] as usize];
         let candidate = candidate(bucket, group.signatures[lane]);
         group.candidates[lane] = candidate;
         if candidate != ABSENT {
-            prefetch_flow::<C>(memory, candidate);
+            prefetch_flow::<ADDRESSES>(arrays, candidate);
         } else if Bucket(bucket).header().has_away() {
             let signature = group.signatures[lane] as u16;
-            let other = memory.index.hash.other(group.homes[lane], signature);
-            prefetch(buckets, other as usize);
+            let other = arrays.memory.index.hash.other(group.homes[lane], signature);
+            prefetch(arrays.buckets, other as usize);
             group.homes[lane] = other;
             away[count] = lane as u8;
             count += 1;
@@ -152,11 +213,11 @@ fn compare_signatures<C: Columns>(
     }
     for lane in &away[..count] {
         let lane = usize::from(*lane);
-        let bucket = &buckets[group.homes[lane] as usize];
+        let bucket = &arrays.buckets[group.homes[lane] as usize];
         let candidate = candidate(bucket, group.signatures[lane]);
         group.candidates[lane] = candidate;
         if candidate != ABSENT {
-            prefetch_flow::<C>(memory, candidate);
+            prefetch_flow::<ADDRESSES>(arrays, candidate);
         }
     }
 }
@@ -183,35 +244,39 @@ fn candidate(bucket: &[AtomicU64; WORDS], signature: u32) -> u32 {
 
 #[inline]
 #[target_feature(enable = "bmi1,bmi2,avx2")]
-fn prefetch_flow<C: Columns>(memory: &Memory, candidate: u32) {
+fn prefetch_flow<const ADDRESSES: usize>(arrays: Arrays<'_>, candidate: u32) {
     let reference = Reference(candidate);
-    prefetch(memory.lines(), reference.flow() as usize);
-    if !C::IS_IP4 {
-        let at = memory.address_at(reference.flow(), reference.is_second());
-        prefetch(memory.addresses(), at);
+    prefetch(arrays.lines, reference.flow() as usize);
+    if ADDRESSES > 0 {
+        let at = arrays.memory.address_at(reference.flow(), reference.is_second());
+        prefetch(arrays.addresses, at);
     }
 }
 
-/// What a lane has found.
+/// The third pass: what a lane has found.
 #[inline]
 #[target_feature(enable = "bmi1,bmi2,avx2")]
-fn compare_key<C: Columns>(memory: &Memory, group: &Group, lane: usize) -> Match {
+fn compare_key<const ADDRESSES: usize>(
+    arrays: Arrays<'_>,
+    group: &Group<ADDRESSES>,
+    lane: usize,
+) -> Match {
     let candidate = group.candidates[lane];
     if candidate == ABSENT {
         return Match::NONE;
     }
     let reference = Reference(candidate);
-    let Some(line) = memory.lines().get(reference.flow() as usize) else { return Match::NONE };
+    let Some(line) = arrays.lines.get(reference.flow() as usize) else { return Match::NONE };
     let difference = difference(line, reference.is_second(), &group.words[lane]);
     let all = _mm_setr_epi32(-1, -1, -1, (!REVERSED).cast_signed());
     let mut is_equal = _mm_testz_si128(difference, all) == 1;
-    if !C::IS_IP4 && is_equal {
-        let at = memory.address_at(reference.flow(), reference.is_second());
-        let own = memory.addresses().get(at);
+    if ADDRESSES > 0 && is_equal {
+        let at = arrays.memory.address_at(reference.flow(), reference.is_second());
+        let own = arrays.addresses.get(at);
         is_equal = own.is_some_and(|own| has_addresses(own, &group.addresses[lane]));
     }
     if !is_equal {
-        return find_again(memory, group, lane);
+        return find_again(arrays, group, lane);
     }
     let is_reversed = _mm_movemask_ps(_mm_castsi128_ps(difference)) >> CONTEXT != 0;
     Match::new(reference, is_reversed)
@@ -244,6 +309,11 @@ fn has_addresses(own: &[AtomicU32; ADDRESS_WORDS], key: &[u32; ADDRESS_WORDS]) -
 /// Another key of the bucket has the same signature, or the candidate has been replaced just now.
 #[cold]
 #[inline(never)]
-fn find_again(memory: &Memory, group: &Group, lane: usize) -> Match {
-    find(memory, &Canonical { words: group.words[lane], addresses: group.addresses[lane] })
+fn find_again<const ADDRESSES: usize>(
+    arrays: Arrays<'_>,
+    group: &Group<ADDRESSES>,
+    lane: usize,
+) -> Match {
+    let addresses = group.addresses.get(lane).copied().unwrap_or([0; _]);
+    find(arrays.memory, &Canonical { words: group.words[lane], addresses })
 }

@@ -78,6 +78,20 @@ impl Header {
     }
 }
 
+/// The 16-bit lanes of a word that are equal to a signature, as bits.
+#[inline(always)]
+fn equal_lanes(word: u64, signature: u16) -> u32 {
+    /// The lowest bit of each lane, and all but the highest.
+    const LOWEST: u64 = 0x0001_0001_0001_0001;
+    const LOWER: u64 = 0x7fff_7fff_7fff_7fff;
+    let difference = word ^ LOWEST * u64::from(signature);
+    // The highest bit of each lane: set where the lane is not 0, without a carry between lanes.
+    let differs = ((difference & LOWER) + LOWER | difference) & !LOWER;
+    let is_equal = (differs ^ !LOWER) >> 15;
+    // Lane `n` comes to bit 48 + n.
+    (is_equal.wrapping_mul(1 << 48 | 1 << 33 | 1 << 18 | 1 << 3) >> 48) as u32 & 0xf
+}
+
 /// The words of a bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Bucket<'a>(pub(super) &'a [AtomicU64; WORDS]);
@@ -92,13 +106,8 @@ impl Bucket<'_> {
     #[inline(always)]
     pub(super) fn slots_of(self, signature: u16) -> u32 {
         let words = [self.0[0].load(Acquire), self.0[1].load(Acquire), self.0[2].load(Acquire)];
-        let mut found = 0;
-        for slot in 0..SLOTS {
-            let lane = slot + 2;
-            let is_it = (words[lane / 4] >> (lane % 4 * 16)) as u16 == signature;
-            found |= u32::from(is_it) << slot;
-        }
-        found
+        let [head, middle, tail] = words.map(|word| equal_lanes(word, signature));
+        head >> 2 | middle << 2 | tail << 6
     }
 
     #[inline(always)]
@@ -183,5 +192,23 @@ impl Bucket<'_> {
         let now = self.0[0].load(Relaxed);
         let header = (now & HEADER).wrapping_add(MOVED) & HEADER;
         self.0[0].store(now & !HEADER | header, Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lanes_are_compared_one_by_one(
+            lanes in prop::array::uniform4(prop_oneof![0..3_u16, any::<u16>()]),
+            signature in prop_oneof![0..3_u16, any::<u16>()],
+        ) {
+            let word = lanes.iter().rev().fold(0, |all, lane| all << 16 | u64::from(*lane));
+            let expected = (0..4).filter(|lane| lanes[*lane] == signature);
+            prop_assert_eq!(equal_lanes(word, signature), expected.map(|lane| 1 << lane).sum::<u32>());
+        }
     }
 }

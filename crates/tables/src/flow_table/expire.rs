@@ -5,8 +5,19 @@ use super::line::FlowEntry;
 use super::owner::FlowOwner;
 use super::prefetch;
 
-/// Flows that are looked at together, so that their cache misses overlap.
-const BATCH: usize = 32;
+/// Flows that are in work at once: each stage waits so many flows for the memory that the one before has
+/// prefetched. The lists themselves are read one flow ahead.
+const STAGE: usize = 8;
+/// Flows between the first stage and the last; a power of two.
+const RING: usize = 2 * STAGE;
+
+/// What is known of a flow that is due.
+#[derive(Clone, Copy)]
+struct Due {
+    id: u32,
+    /// Where the key of a flow that has ended belongs.
+    ended: Option<Place>,
+}
 
 impl FlowOwner {
     /// Looks at flows that are due by tick `now`, at most `most` of them. A flow without a packet for the
@@ -22,59 +33,65 @@ impl FlowOwner {
         most: usize,
         mut collected: impl FnMut(&FlowEntry<'_>),
     ) -> bool {
-        let mut left = most;
-        while left > 0 {
-            let mut batch = [0; BATCH];
-            let room = left.min(BATCH);
-            let count = self.wheel.take(self.memory.records(), now, &mut batch[..room]);
-            self.look(&batch[..count], now, timeouts, &mut collected);
-            if count < room {
-                return false;
+        let mut ring = [Due { id: 0, ended: None }; RING];
+        let (mut taken, mut step) = (0, 0);
+        let mut has_more = true;
+        while has_more || step < taken + RING {
+            if step >= RING && step - RING < taken {
+                self.finish(ring[step % RING], now, &mut collected);
             }
-            left -= count;
+            let next = if taken < most && has_more {
+                self.wheel.pop(self.memory.records(), now)
+            } else {
+                None
+            };
+            match next {
+                Some(id) => {
+                    self.memory.prefetch_keys(id);
+                    ring[step % RING] = Due { id, ended: None };
+                    taken += 1;
+                }
+                None => has_more = false,
+            }
+            if step >= STAGE && step - STAGE < taken {
+                let due = &mut ring[(step - STAGE) % RING];
+                due.ended = self.look(due.id, now, timeouts);
+            }
+            step += 1;
         }
         self.wheel.is_due(now)
     }
 
-    /// Collects or schedules flows that are in no list.
-    fn look(
-        &mut self,
-        due: &[u32],
-        now: u32,
-        timeouts: &[u32; 256],
-        collected: &mut impl FnMut(&FlowEntry<'_>),
-    ) {
-        for id in due {
-            self.memory.prefetch_keys(*id);
+    /// Schedules a flow that is in no list, or tells where its key belongs when it has ended.
+    #[inline(always)]
+    fn look(&mut self, id: u32, now: u32, timeouts: &[u32; 256]) -> Option<Place> {
+        let entry = FlowEntry::new(&self.memory, id);
+        let timeout = timeouts[usize::from(entry.class())];
+        // The clock of another worker may be ahead.
+        let idle = now.wrapping_sub(entry.seen()).cast_signed().max(0).cast_unsigned();
+        // One that is not live was never complete.
+        if entry.is_live() && (timeout == u32::MAX || idle < timeout) {
+            self.schedule(id, now.wrapping_add(timeout.saturating_sub(idle).min(1 << 30)));
+            return None;
         }
-        let mut dead = [(0, Place { home: 0, signature: 0 }); BATCH];
-        let mut count = 0;
-        for id in due {
-            let entry = FlowEntry::new(&self.memory, *id);
-            let timeout = timeouts[usize::from(entry.class())];
-            // The clock of another worker may be ahead.
-            let idle = now.wrapping_sub(entry.seen()).cast_signed().max(0).cast_unsigned();
-            // One that is not live was never complete.
-            if entry.is_live() && (timeout == u32::MAX || idle < timeout) {
-                self.schedule(*id, now.wrapping_add(timeout.saturating_sub(idle).min(1 << 30)));
-                continue;
-            }
-            let place = self.memory.index.hash.place(&entry.canonical(false));
-            prefetch(self.memory.index.words(), place.home as usize);
-            dead[count] = (*id, place);
-            count += 1;
-        }
-        for (id, place) in &dead[..count] {
-            match self.unpublish(*id, *place) {
-                Ok(()) => {
-                    let entry = FlowEntry::new(&self.memory, *id);
-                    if entry.is_live() {
-                        collected(&entry);
-                    }
-                    self.retire(*id);
+        let place = self.memory.index.hash.place(&entry.canonical(false));
+        prefetch(self.memory.index.words(), place.home as usize);
+        Some(place)
+    }
+
+    /// Collects a flow that has ended.
+    #[inline(always)]
+    fn finish(&mut self, due: Due, now: u32, collected: &mut impl FnMut(&FlowEntry<'_>)) {
+        let Some(place) = due.ended else { return };
+        match self.unpublish(due.id, place) {
+            Ok(()) => {
+                let entry = FlowEntry::new(&self.memory, due.id);
+                if entry.is_live() {
+                    collected(&entry);
                 }
-                Err(_) => self.schedule(*id, now.wrapping_add(1)),
+                self.retire(due.id);
             }
+            Err(_) => self.schedule(due.id, now.wrapping_add(1)),
         }
     }
 }

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use super::lists::Heads;
 use super::memory::{Kind, Memory};
+use super::prefetch;
 use super::wheel;
 
 /// Grace periods that are told apart; what is removed later waits for the last one.
@@ -61,6 +62,10 @@ impl Ids {
         if let Some(id) = heads.first(wheel::free(self.kind as usize)) {
             heads.unlink(memory.records(), id);
             self.free -= 1;
+            if let Some(next) = heads.first(wheel::free(self.kind as usize)) {
+                prefetch(memory.records(), next as usize);
+                prefetch(memory.lines(), next as usize);
+            }
             return Some(id);
         }
         self.fresh.next()

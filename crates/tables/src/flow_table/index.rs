@@ -277,3 +277,96 @@ fn move_key(from: Bucket<'_>, slot: usize, target: Bucket<'_>, to: usize) -> boo
     from.clear(slot);
     true
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use core::sync::atomic::Ordering::Relaxed;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::sync::AtomicU32;
+
+    /// An index of three buckets.
+    fn index() -> Index {
+        Index::new(&Secret([7; 64]), 25).expect("memory")
+    }
+
+    /// A place whose home is `home` and whose other bucket is `other`, one of several.
+    fn place(index: &Index, home: u32, other: u32, number: usize) -> Place {
+        let is_it = |signature: &u16| index.hash.other(home, *signature) == other;
+        let signature = (1..u16::MAX).filter(is_it).nth(number).expect("a signature");
+        Place { home, signature }
+    }
+
+    /// Explores as many switches between threads as find the faults that these tests are about.
+    fn explore(test: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(test);
+    }
+
+    fn insert(index: &Index, place: Place, flow: u32) {
+        let inserted = index.insert(place, Reference::new(flow, false), |_| false);
+        assert_eq!(inserted, Ok(None));
+    }
+
+    /// A key goes to its other bucket and back: a reader finds it at any moment.
+    #[test]
+    fn a_moving_key_is_found() {
+        explore(|| {
+            let index = Arc::new(index());
+            let moving = place(&index, 0, 1, 0);
+            insert(&index, moving, 100);
+            for number in 0..SLOTS - 1 {
+                insert(&index, place(&index, 0, 0, number), 200 + number as u32);
+                insert(&index, place(&index, 1, 1, number), 300 + number as u32);
+            }
+            let reader = Arc::clone(&index);
+            let thread = loom::thread::spawn(move || {
+                let found = reader.find(moving, |reference| reference.flow() == 100);
+                assert!(found.is_some());
+            });
+            // Drives it out of its home, which is full of keys that have no other bucket.
+            insert(&index, place(&index, 0, 0, SLOTS), 250);
+            let removed = index.remove(place(&index, 0, 0, 0), Reference::new(200, false));
+            assert_eq!(removed, Ok(true));
+            // And out of the other one, too.
+            insert(&index, place(&index, 1, 1, SLOTS), 350);
+            thread.join().expect("no panic");
+            let found = index.find(moving, |reference| reference.flow() == 100);
+            assert_eq!(found.map(Reference::is_away), Some(false));
+        });
+    }
+
+    /// Two workers create one flow at once: one of them, and both agree which. Whoever finds it sees its key.
+    #[test]
+    fn a_key_is_inserted_once_and_published_whole() {
+        explore(|| {
+            let index = Arc::new(index());
+            let keys = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+            let key = place(&index, 0, 1, 0);
+            let create = |index: Arc<Index>, keys: Arc<[AtomicU32; 2]>, flow: u32| {
+                keys[flow as usize].store(9, Relaxed);
+                let is_key = |found: Reference| {
+                    assert_eq!(keys[found.flow() as usize].load(Relaxed), 9);
+                    true
+                };
+                loop {
+                    match index.insert(key, Reference::new(flow, false), is_key) {
+                        Ok(existing) => return existing.map_or(flow, Reference::flow),
+                        Err(refused) => assert_eq!(refused, FlowError::Contended),
+                    }
+                    crate::sync::wait();
+                }
+            };
+            let other = {
+                let (index, keys) = (Arc::clone(&index), Arc::clone(&keys));
+                loom::thread::spawn(move || create(index, keys, 1))
+            };
+            let mine = create(Arc::clone(&index), Arc::clone(&keys), 0);
+            let other = other.join().expect("no panic");
+            assert_eq!(mine, other);
+            assert_eq!(index.find(key, |_| true).map(Reference::flow), Some(mine));
+        });
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+use super::avx2_kernel as kernel;
 use super::bucket::Reference;
 use super::key::{Canonical, FlowKey};
 use super::line::{Direction, FlowEntry};
@@ -117,8 +119,11 @@ impl FlowReader {
     #[inline]
     pub fn lookup_ip4(&self, keys: &Columns4<'_>, found: &mut [Match]) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
-        if self.kernel >= Kernel::Avx2 && super::avx2_kernel::lookup(&self.memory, keys, found) {
-            return;
+        if self.kernel >= Kernel::Avx2 {
+            let columns = [keys.sources, keys.destinations, keys.ports, keys.contexts];
+            if kernel::lookup::<4, 0>(&self.memory, &columns, found) {
+                return;
+            }
         }
         lookup_scalar(&self.memory, |lane| canonical_ip4(keys, lane), found);
     }
@@ -127,8 +132,12 @@ impl FlowReader {
     #[inline]
     pub fn lookup_ip6(&self, keys: &Columns6<'_>, found: &mut [Match]) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
-        if self.kernel >= Kernel::Avx2 && super::avx2_kernel::lookup(&self.memory, keys, found) {
-            return;
+        if self.kernel >= Kernel::Avx2 {
+            let ([a, b, c, d], [e, f, g, h]) = (keys.sources, keys.destinations);
+            let columns = [a, b, c, d, e, f, g, h, keys.ports, keys.contexts];
+            if kernel::lookup::<10, { kernel::GROUP }>(&self.memory, &columns, found) {
+                return;
+            }
         }
         lookup_scalar(&self.memory, |lane| canonical_ip6(keys, lane), found);
     }

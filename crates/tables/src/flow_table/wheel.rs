@@ -6,6 +6,7 @@
 
 use super::lists::Heads;
 use super::memory::{KINDS, RECORD_WORDS};
+use super::prefetch;
 use crate::sync::AtomicU32;
 
 /// Ticks of a turn of the wheel.
@@ -14,7 +15,9 @@ const WORDS: usize = (TICKS / u64::BITS) as usize;
 /// The list of the free ids of the first kind.
 const FREE: u32 = 2 * TICKS;
 const RETIRED: u32 = FREE + KINDS as u32;
-const LISTS: u32 = RETIRED + KINDS as u32;
+/// A list that is always empty.
+const NEVER: u32 = RETIRED + KINDS as u32;
+const LISTS: u32 = NEVER + 1;
 
 /// How far a flow has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,8 @@ pub(super) struct Wheel {
     occupied: [[u64; WORDS]; 2],
     /// The next tick whose flows are looked at.
     next: u32,
+    /// The list of this tick that is being emptied, or [`NEVER`].
+    open: u32,
 }
 
 /// The list of free ids of a kind.
@@ -51,7 +56,7 @@ type Records = [[AtomicU32; RECORD_WORDS]];
 impl Wheel {
     pub(super) fn new(now: u32) -> Self {
         let next = now.wrapping_add(1);
-        Self { heads: Heads::new(LISTS), occupied: [[0; WORDS]; 2], next }
+        Self { heads: Heads::new(LISTS), occupied: [[0; WORDS]; 2], next, open: NEVER }
     }
 
     /// Ticks from the next one to `tick`; negative when it is earlier.
@@ -82,18 +87,25 @@ impl Wheel {
         self.occupied[age as usize][(slot / u64::BITS) as usize] &= !bit;
     }
 
-    /// Takes out flows that are due by tick `now`, the earliest first; returns how many.
-    pub(super) fn take(&mut self, records: &Records, now: u32, due: &mut [u32]) -> usize {
-        let mut count = 0;
-        while count < due.len() && self.ahead(now) >= 0 {
-            let Some(list) = self.next_list(now) else { break };
-            while let (Some(id), Some(place)) = (self.heads.first(list), due.get_mut(count)) {
-                *place = id;
-                count += 1;
-                self.unlink(records, id);
+    /// Takes out a flow that is due by tick `now`, the earliest first, and prefetches what the next one needs.
+    #[inline(always)]
+    pub(super) fn pop(&mut self, records: &Records, now: u32) -> Option<u32> {
+        let id = match self.heads.first(self.open) {
+            Some(id) => id,
+            None => {
+                self.open = NEVER;
+                if self.ahead(now) < 0 {
+                    return None;
+                }
+                self.open = self.next_list(now)?;
+                self.heads.first(self.open)?
             }
+        };
+        self.unlink(records, id);
+        if let Some(next) = self.heads.first(self.open) {
+            prefetch(records, next as usize);
         }
-        count
+        Some(id)
     }
 
     /// The first list that is not empty, up to tick `now`; the wheel goes on to its tick, or past `now`.
