@@ -69,6 +69,19 @@ pub struct Flow<Address> {
     pub protocol: u8,
 }
 
+impl<Address: Copy> Flow<Address> {
+    /// The other direction: both ends exchanged.
+    pub const fn reversed(&self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+            protocol: self.protocol,
+        }
+    }
+}
+
 impl Flow<u32> {
     /// Hash in which direction matters.
     #[inline(always)]

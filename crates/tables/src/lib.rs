@@ -1,5 +1,5 @@
-//! The lookup tables: longest-prefix match, exact match, next hops, adjacencies, token buckets, timers, flow
-//! hashes.
+//! The lookup tables: longest-prefix match, exact match, flows, next hops, adjacencies, token buckets,
+//! timers, flow hashes.
 //!
 //! Tables do not depend on packets. Workers read them without locks while one writer changes them
 //! in place: every shared cell is an atomic word in an arena that is allocated once (zeroed, and
@@ -14,8 +14,10 @@
 #![deny(unsafe_code)]
 
 pub mod adjacency;
+mod aligned;
 pub mod exact_match;
 pub mod flow_hash;
+pub mod flow_table;
 pub mod grace;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod load_kernel;

@@ -37,3 +37,12 @@ impl<T> Deref for Cells<T> {
         &self.0
     }
 }
+
+/// Lets another thread go on, in a spin.
+#[inline]
+pub(crate) fn wait() {
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}

@@ -6,57 +6,16 @@ use std::sync::Arc;
 
 use super::chunk::{CHILD, Chunk, POSITION, chunk_words, position, step};
 use super::key::{Key, STRIDE};
+use crate::aligned::{Aligned, Region};
 use crate::sync::{AtomicU32, AtomicU64, zeroed};
 
 /// Words of an arena: so many positions a word can name, and all halves of its words are within
 /// the 31 bits of a SIMD gather.
 pub(crate) const MAX_LOOKUP_WORDS: usize = POSITION as usize + 1;
-/// Where the root array and the first page of the arena begin: at a multiple of a huge page, so that
-/// these hold them whole, and of a cache line. Loom creates each cell.
-const ALIGN: usize = if cfg!(any(loom, miri)) { 64 } else { 2 << 20 };
 /// Words after the last page, so that reading a chunk at any position stays inside.
 pub(crate) const SLACK_WORDS: usize = 40;
 /// Addresses that walk down together, so that their cache misses overlap.
 pub(crate) const LANES: usize = 16;
-
-/// A stretch of a table's memory, to advise the system about huge pages. It begins and ends at a
-/// multiple of their size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// Its first byte.
-    pub start: *const u8,
-    /// Its length in bytes, including what is not used yet.
-    pub bytes: usize,
-}
-
-/// Cells that begin at a multiple of [`ALIGN`] bytes, somewhere in an allocation: an aligned one would
-/// clear, and so touch, all of them.
-#[derive(Debug)]
-struct Aligned<T> {
-    cells: Box<[T]>,
-    range: core::ops::Range<usize>,
-}
-
-impl<T> Aligned<T> {
-    /// Zeroed cells; the last of them may share its huge page with nothing else.
-    fn new(count: usize, zeroed: impl FnOnce(usize) -> Option<Box<[T]>>) -> Option<Self> {
-        let whole = (count * size_of::<T>()).next_multiple_of(ALIGN);
-        let cells = zeroed((whole + ALIGN) / size_of::<T>())?;
-        let skew = cells.as_ptr().addr().wrapping_neg() % ALIGN / size_of::<T>();
-        Some(Self { cells, range: skew..skew + count })
-    }
-
-    #[inline(always)]
-    fn get(&self) -> &[T] {
-        self.cells.get(self.range.clone()).unwrap_or(&[])
-    }
-
-    fn region(&self) -> Region {
-        let cells = self.get();
-        let bytes = size_of_val(cells).next_multiple_of(ALIGN);
-        Region { start: cells.as_ptr().cast(), bytes }
-    }
-}
 
 /// How a batch is looked up, from the narrowest to the widest; all kernels give the same answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

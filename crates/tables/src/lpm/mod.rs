@@ -28,7 +28,7 @@ mod ip6_kernel;
 mod ip6_step_kernel;
 mod iter;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
-mod kernel;
+pub(crate) mod kernel;
 mod key;
 mod rib;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -41,8 +41,9 @@ mod update;
 mod walk_kernel;
 mod writer;
 
+pub use crate::aligned::Region;
 pub use bulk::{Outcome, Refused};
-pub use fib::{Kernel, LpmReader, Region};
+pub use fib::{Kernel, LpmReader};
 pub use iter::Routes;
 pub use key::Key;
 pub use tables::{Counted, LpmTables};

@@ -3,12 +3,13 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use super::fib::{Fib, LpmReader, MAX_LOOKUP_WORDS, Region};
+use super::fib::{Fib, LpmReader, MAX_LOOKUP_WORDS};
 use super::iter::{Occupied, Routes};
 use super::key::{Key, STRIDE};
 use super::rib::{NO_NODE, Rib, SLOTS, prefix_index};
 use super::update::Step;
 use super::{Limit, LpmCapacity, LpmError, MAX_VALUE};
+use crate::aligned::Region;
 use crate::grace::{Reclaim, Retired};
 use crate::pages::Pages;
 

@@ -1,0 +1,247 @@
+//! The memory of a flow table: arrays of words, by the number of the flow.
+//!
+//! | array | bytes | for | content |
+//! |---|---:|---|---|
+//! | lines | 64 | each flow | see [`line`](super::line) |
+//! | records | 24 | each flow | list, start, rule, owner, zone pair, upper parts of the counters |
+//! | counters | 24 | translated flows | counters, whose place in the line the second key has; two spare words |
+//! | addresses | 32 | each IPv6 key | both addresses |
+//!
+//! The ids of each kind are one range, so that each array has members only for the kinds that need it.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::hash::Secret;
+use super::index::Index;
+use super::key::ADDRESS_WORDS;
+use super::{FlowError, prefetch};
+use crate::aligned::{Aligned, Region};
+use crate::sync::{AtomicU32, AtomicU64, zeroed};
+
+/// Words of a line.
+pub(super) const LINE_WORDS: usize = 16;
+/// Words of a record.
+pub(super) const RECORD_WORDS: usize = 6;
+/// Words of the counters of a translated flow.
+pub(super) const COUNTER_WORDS: usize = 6;
+/// Kinds of flows.
+pub(super) const KINDS: usize = 4;
+/// The most owners of a table.
+pub(super) const OWNERS_MAX: usize = 256;
+/// The most flows of a table.
+const FLOWS_MAX: u64 = (1 << 30) - 1;
+
+/// What memory a flow needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// An IPv4 flow.
+    Ip4,
+    /// A flow whose packets are IPv4, with a second key.
+    TranslatedIp4,
+    /// An IPv6 flow.
+    Ip6,
+    /// A flow with a second key whose first or second key is IPv6.
+    TranslatedIp6,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; KINDS] = [Self::Ip4, Self::TranslatedIp4, Self::Ip6, Self::TranslatedIp6];
+}
+
+/// How many flows of each kind a table can hold. What is not used costs address space only, and 8 bytes of
+/// the index for each key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCapacity {
+    /// Of [`Kind::Ip4`].
+    pub ip4: u32,
+    /// Of [`Kind::TranslatedIp4`].
+    pub translated_ip4: u32,
+    /// Of [`Kind::Ip6`].
+    pub ip6: u32,
+    /// Of [`Kind::TranslatedIp6`].
+    pub translated_ip6: u32,
+}
+
+impl FlowCapacity {
+    fn by_kind(&self) -> [u32; KINDS] {
+        [self.ip4, self.translated_ip4, self.ip6, self.translated_ip6]
+    }
+
+    /// Keys of all flows.
+    fn keys(&self) -> u64 {
+        let [ip4, translated_ip4, ip6, translated_ip6] = self.by_kind().map(u64::from);
+        ip4 + 2 * translated_ip4 + ip6 + 2 * translated_ip6
+    }
+}
+
+/// The counts of one owner, for others to read, in a cache line of their own.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Counts {
+    pub(super) live: AtomicU32,
+    pub(super) young: AtomicU32,
+}
+
+/// The arrays; see the [module](self).
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) index: Index,
+    lines: Aligned<AtomicU32>,
+    records: Aligned<AtomicU32>,
+    counters: Aligned<AtomicU32>,
+    addresses: Aligned<AtomicU32>,
+    /// Where the ids of each kind begin; where the last one's end.
+    bounds: [u32; KINDS + 1],
+    /// Ids of each kind that no owner has had yet begin here, relative to the kind.
+    pub(super) fresh: [AtomicU32; KINDS],
+    /// Runs of ids that owners have given back; see [`free`](super::free).
+    pub(super) returned: [AtomicU64; KINDS],
+    pub(super) counts: Box<[Counts]>,
+    /// How many owners there are.
+    pub(super) owners: AtomicU32,
+}
+
+impl Memory {
+    pub(super) fn new(capacity: &FlowCapacity, secret: &Secret) -> Result<Self, FlowError> {
+        let kinds = capacity.by_kind();
+        let flows: u64 = kinds.iter().map(|kind| u64::from(*kind)).sum();
+        let refused = FlowError::Capacity(flows);
+        if flows > FLOWS_MAX {
+            return Err(refused);
+        }
+        let mut bounds = [0; KINDS + 1];
+        for (kind, count) in kinds.into_iter().enumerate() {
+            bounds[kind + 1] = bounds[kind] + count;
+        }
+        let words = |count: u64, words: usize| {
+            let count = usize::try_from(count).ok()?.checked_mul(words)?;
+            Aligned::new(count, zeroed)
+        };
+        let [_, translated_ip4, ip6, translated_ip6] = kinds.map(u64::from);
+        let all = || {
+            Some(Self {
+                index: Index::new(secret, capacity.keys())?,
+                lines: words(flows, LINE_WORDS)?,
+                records: words(flows, RECORD_WORDS)?,
+                counters: words(translated_ip4 + translated_ip6, COUNTER_WORDS)?,
+                addresses: words(ip6 + 2 * translated_ip6, ADDRESS_WORDS)?,
+                bounds,
+                fresh: [0, 0, 0, 0].map(AtomicU32::new),
+                returned: [0, 0, 0, 0].map(AtomicU64::new),
+                counts: (0..OWNERS_MAX)
+                    .map(|_| Counts { live: AtomicU32::new(0), young: AtomicU32::new(0) })
+                    .collect(),
+                owners: AtomicU32::new(0),
+            })
+        };
+        all().ok_or(refused)
+    }
+
+    /// Number of ids.
+    #[inline(always)]
+    pub(super) fn ids(&self) -> u32 {
+        self.bounds[KINDS]
+    }
+
+    pub(super) fn has_several_owners(&self) -> bool {
+        self.owners.load(Relaxed) > 1
+    }
+
+    /// The ids of a kind.
+    pub(super) fn ids_of(&self, kind: Kind) -> core::ops::Range<u32> {
+        self.bounds[kind as usize]..self.bounds[kind as usize + 1]
+    }
+
+    #[inline(always)]
+    pub(super) fn kind(&self, id: u32) -> Kind {
+        match () {
+            () if id < self.bounds[1] => Kind::Ip4,
+            () if id < self.bounds[2] => Kind::TranslatedIp4,
+            () if id < self.bounds[3] => Kind::Ip6,
+            () => Kind::TranslatedIp6,
+        }
+    }
+
+    /// All lines.
+    #[inline(always)]
+    pub(super) fn lines(&self) -> &[[AtomicU32; LINE_WORDS]] {
+        self.lines.get().as_chunks().0
+    }
+
+    #[inline(always)]
+    pub(super) fn line(&self, id: u32) -> &[AtomicU32; LINE_WORDS] {
+        &self.lines()[id as usize]
+    }
+
+    /// All records.
+    #[inline(always)]
+    pub(super) fn records(&self) -> &[[AtomicU32; RECORD_WORDS]] {
+        self.records.get().as_chunks().0
+    }
+
+    #[inline(always)]
+    pub(super) fn record(&self, id: u32) -> &[AtomicU32; RECORD_WORDS] {
+        &self.records()[id as usize]
+    }
+
+    /// The counters of a translated flow.
+    #[inline(always)]
+    pub(super) fn counters(&self, id: u32) -> Option<&[AtomicU32; COUNTER_WORDS]> {
+        let [_, ip4, ip6, translated_ip6, _] = self.bounds;
+        let at = match self.kind(id) {
+            Kind::TranslatedIp4 => id - ip4,
+            Kind::TranslatedIp6 => id - translated_ip6 + (ip6 - ip4),
+            Kind::Ip4 | Kind::Ip6 => return None,
+        };
+        self.counters.get().as_chunks().0.get(at as usize)
+    }
+
+    /// All addresses of IPv6 keys.
+    #[inline(always)]
+    pub(super) fn addresses(&self) -> &[[AtomicU32; ADDRESS_WORDS]] {
+        self.addresses.get().as_chunks().0
+    }
+
+    /// Which of the addresses are those of a key; past the end for ids of IPv4 flows.
+    #[inline(always)]
+    pub(super) fn address_at(&self, id: u32, is_second: bool) -> usize {
+        let [_, _, ip6, translated_ip6, _] = self.bounds;
+        if id < ip6 {
+            return usize::MAX;
+        }
+        let pairs = id.saturating_sub(translated_ip6);
+        (id - ip6) as usize + pairs as usize + usize::from(is_second)
+    }
+
+    /// Prefetches what holds the keys of a flow.
+    #[inline(always)]
+    pub(super) fn prefetch_keys(&self, id: u32) {
+        prefetch(self.lines(), id as usize);
+        prefetch(self.addresses(), self.address_at(id, false));
+    }
+
+    /// The stretches of memory, for advice about huge pages.
+    pub(super) fn regions(&self) -> [Region; 5] {
+        let Self { index, lines, records, counters, addresses, .. } = self;
+        let rest = [lines, records, counters, addresses];
+        let [lines, records, counters, addresses] = rest.map(|array| array.region());
+        [index.region(), lines, records, counters, addresses]
+    }
+
+    /// Bytes of all arrays if all of them is in use.
+    pub(super) fn bytes(&self) -> usize {
+        let words = [&self.lines, &self.records, &self.counters, &self.addresses];
+        let words: usize = words.iter().map(|array| size_of_val(array.get())).sum();
+        words + size_of_val(self.index.words())
+    }
+
+    /// Sums of the counts of all owners: live flows, and those of them that are young.
+    pub(super) fn totals(&self) -> [u64; 2] {
+        let sum = |of: fn(&Counts) -> &AtomicU32| {
+            self.counts.iter().map(|counts| u64::from(of(counts).load(Relaxed))).sum()
+        };
+        [sum(|counts| &counts.live), sum(|counts| &counts.young)]
+    }
+}

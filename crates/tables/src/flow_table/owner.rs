@@ -1,0 +1,414 @@
+//! The side of a worker that owns flows: creating, timing out and removing them.
+
+use std::sync::Arc;
+
+use super::FlowError;
+use super::bucket::Reference;
+use super::free::Ids;
+use super::hash::{Place, Secret};
+use super::key::{Canonical, FlowKey};
+use super::line::{FlowEntry, LIVE, SETTLED, TCP_WORDS};
+use super::memory::{FlowCapacity, Kind, Memory, OWNERS_MAX};
+use super::reader::{FlowReader, Match, compare};
+use super::wheel::{Age, Wheel};
+use crate::Reclaim;
+use crate::aligned::Region;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Young flows that [`FlowOwner::evict_candidate`] looks at, at most.
+const EVICT_LOOKS: u32 = 64;
+
+/// A flow table; see the [module](super).
+#[derive(Debug)]
+pub struct FlowTable {
+    memory: Arc<Memory>,
+    owned: Box<[bool]>,
+}
+
+impl FlowTable {
+    /// An empty table.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::Capacity`].
+    pub fn new(capacity: &FlowCapacity, secret: &Secret) -> Result<Self, FlowError> {
+        let memory = Arc::new(Memory::new(capacity, secret)?);
+        Ok(Self { memory, owned: vec![false; OWNERS_MAX].into() })
+    }
+
+    /// A reader.
+    pub fn reader(&self) -> FlowReader {
+        FlowReader::new(Arc::clone(&self.memory))
+    }
+
+    /// The owner with a number, which begins at tick `now`; `None`: somebody has it already.
+    pub fn owner(&mut self, number: u8, now: u32) -> Option<FlowOwner> {
+        let is_owned = &mut self.owned[usize::from(number)];
+        if core::mem::replace(is_owned, true) {
+            return None;
+        }
+        self.memory.owners.fetch_add(1, Relaxed);
+        Some(FlowOwner {
+            memory: Arc::clone(&self.memory),
+            number,
+            wheel: Wheel::new(now),
+            ids: Kind::ALL.map(Ids::new),
+            live: 0,
+            young: 0,
+        })
+    }
+
+    /// Flows of all owners.
+    pub fn live(&self) -> u64 {
+        self.memory.totals()[0]
+    }
+
+    /// Flows of all owners that are not settled: half open, or of one packet.
+    pub fn young(&self) -> u64 {
+        self.memory.totals()[1]
+    }
+
+    /// Bytes of the table when it is full.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// The memory that look-ups read, for advice about huge pages.
+    pub fn regions(&self) -> [Region; 5] {
+        self.memory.regions()
+    }
+}
+
+/// A flow to create.
+#[derive(Clone, Copy, Debug)]
+pub struct NewFlow {
+    /// The key of its first packet.
+    pub key: FlowKey,
+    /// The key of its replies, when they do not have the reversed one.
+    pub reply_key: Option<FlowKey>,
+    /// The epoch of the policy.
+    pub epoch: u16,
+    /// The timeout class.
+    pub class: u8,
+    /// Its flags; [`SETTLED`] among them for flows that are never evicted.
+    pub flags: u8,
+    /// The rule that admitted it, below 2^24.
+    pub rule: u32,
+    /// The pair of zones.
+    pub zone_pair: u16,
+    /// The state of TCP.
+    pub tcp: [u32; TCP_WORDS],
+}
+
+impl NewFlow {
+    /// A flow with zeros for everything but its keys.
+    pub fn new(key: FlowKey, reply_key: Option<FlowKey>) -> Self {
+        Self { key, reply_key, epoch: 0, class: 0, flags: 0, rule: 0, zone_pair: 0, tcp: [0; _] }
+    }
+
+    fn kind(&self) -> Kind {
+        match (self.key.is_ip6(), self.reply_key) {
+            (false, None) => Kind::Ip4,
+            (true, None) => Kind::Ip6,
+            (false, Some(reply)) if !reply.is_ip6() => Kind::TranslatedIp4,
+            (_, Some(_)) => Kind::TranslatedIp6,
+        }
+    }
+}
+
+/// What came of creating a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// A new flow with this id.
+    New(u32),
+    /// There is a flow with the key of the first packet.
+    Existing(Match),
+}
+
+/// The flows of one worker.
+#[derive(Debug)]
+pub struct FlowOwner {
+    pub(super) memory: Arc<Memory>,
+    number: u8,
+    pub(super) wheel: Wheel,
+    ids: [Ids; Kind::ALL.len()],
+    live: u32,
+    young: u32,
+}
+
+impl FlowOwner {
+    /// Its number, which its flows have.
+    pub fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// Flows of this owner.
+    pub fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// Flows of this owner that are not settled.
+    pub fn young(&self) -> u32 {
+        self.young
+    }
+
+    /// How many flows of a kind this owner could create now, others creating none.
+    pub fn available(&self, kind: Kind) -> u32 {
+        self.ids[kind as usize].available(&self.memory)
+    }
+
+    /// A flow by its id.
+    ///
+    /// # Panics
+    ///
+    /// The table has no such id.
+    #[inline(always)]
+    pub fn entry(&self, id: u32) -> FlowEntry<'_> {
+        FlowEntry::new(&self.memory, id)
+    }
+
+    /// Creates a flow whose first packet came at tick `now`, to be looked at at tick `look`.
+    ///
+    /// # Errors
+    ///
+    /// All but [`FlowError::Capacity`] and [`FlowError::NotOwned`].
+    pub fn create(&mut self, flow: &NewFlow, now: u32, look: u32) -> Result<Created, FlowError> {
+        let kind = flow.kind();
+        let ids = &mut self.ids[kind as usize];
+        let Some(id) = ids.take(&self.memory, &mut self.wheel.heads) else {
+            // A packet of a flow that exists is not refused.
+            let found = super::reader::find(&self.memory, &Canonical::new(&flow.key));
+            let limit = self.memory.ids_of(kind).len() as u32;
+            let full = FlowError::Full { kind, limit };
+            return if found.is_some() { Ok(Created::Existing(found)) } else { Err(full) };
+        };
+        let first = Canonical::new(&flow.key);
+        let second = flow.reply_key.map(|key| Canonical::new(&key));
+        self.write(id, flow, [Some(&first), second.as_ref()], now);
+        match self.publish(id, &first, second.as_ref()) {
+            Ok(None) => {}
+            Ok(Some(existing)) => return Ok(Created::Existing(existing)),
+            Err(refused) => return Err(refused),
+        }
+        let is_settled = flow.flags & SETTLED != 0;
+        let age = if is_settled { Age::Settled } else { Age::Young };
+        self.wheel.schedule(self.memory.records(), id, look, age);
+        self.count(1, i32::from(!is_settled));
+        Ok(Created::New(id))
+    }
+
+    /// Writes all fields of a flow that nobody can find yet.
+    #[inline(always)]
+    fn write(&self, id: u32, flow: &NewFlow, keys: [Option<&Canonical>; 2], now: u32) {
+        let entry = FlowEntry::new(&self.memory, id);
+        entry.clear_counters();
+        for (key, is_second) in keys.into_iter().zip([false, true]) {
+            if let Some(key) = key {
+                entry.set_key(key, is_second);
+            }
+        }
+        entry.set_tcp(flow.tcp);
+        entry.set_seen(now);
+        entry.set_record(now, self.number, flow.rule, flow.zone_pair);
+        entry.set_verdict(flow.epoch, flow.class, flow.flags | LIVE);
+    }
+
+    /// Puts the keys of a flow in the index: the second one first, as it is the one that may be taken.
+    fn publish(
+        &mut self,
+        id: u32,
+        first: &Canonical,
+        second: Option<&Canonical>,
+    ) -> Result<Option<Match>, FlowError> {
+        let memory = Arc::as_ref(&self.memory);
+        let insert = |key: &Canonical, is_second: bool| {
+            let place = memory.index.hash.place(key);
+            let is_key = |reference| compare(memory, key, reference).is_some();
+            memory.index.insert(place, Reference::new(id, is_second), is_key)
+        };
+        let heads = &mut self.wheel.heads;
+        let ids = &mut self.ids[memory.kind(id) as usize];
+        let entry = FlowEntry::new(memory, id);
+        if let Some(second) = second {
+            match insert(second, true) {
+                Ok(None) => {}
+                taken => {
+                    entry.set_dead();
+                    ids.give_back(memory, heads, id);
+                    let found = super::reader::find(memory, first);
+                    return match taken {
+                        _ if found.is_some() => Ok(Some(found)),
+                        Ok(_) => Err(FlowError::ReplyKeyTaken),
+                        Err(refused) => Err(refused),
+                    };
+                }
+            }
+        }
+        let inserted = insert(first, false);
+        if let Ok(None) = inserted {
+            return Ok(None);
+        }
+        entry.set_dead();
+        match second {
+            // Somebody may have found it by this key.
+            Some(second) => {
+                let place = memory.index.hash.place(second);
+                match memory.index.remove(place, Reference::new(id, true)) {
+                    Ok(_) => ids.retire(memory, heads, id),
+                    // The next look removes the key.
+                    Err(_) => {
+                        let look = self.wheel.tick();
+                        self.wheel.schedule(memory.records(), id, look, Age::Settled);
+                    }
+                }
+            }
+            None => ids.give_back(memory, heads, id),
+        }
+        let is_reversed = |found| compare(memory, first, found).unwrap_or(false);
+        inserted.map(|found| found.map(|found| Match::new(found, is_reversed(found))))
+    }
+
+    /// Checks that a flow is live and this owner's.
+    #[inline(always)]
+    fn own(&self, id: u32) -> Result<FlowEntry<'_>, FlowError> {
+        let refused = FlowError::NotOwned { id, owner: self.number };
+        if id >= self.memory.ids() {
+            return Err(refused);
+        }
+        let entry = FlowEntry::new(&self.memory, id);
+        let is_own = entry.is_live() && entry.owner() == self.number;
+        if is_own { Ok(entry) } else { Err(refused) }
+    }
+
+    #[inline(always)]
+    fn count(&mut self, live: i32, young: i32) {
+        self.live = self.live.wrapping_add_signed(live);
+        self.young = self.young.wrapping_add_signed(young);
+        let counts = &self.memory.counts[usize::from(self.number)];
+        counts.live.store(self.live, Relaxed);
+        counts.young.store(self.young, Relaxed);
+    }
+
+    /// Removes a flow at once. Its id is free after a grace period; until then whoever holds it finds the
+    /// fields as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::NotOwned`]; [`FlowError::Contended`]: the flow is still there, call again.
+    pub fn remove(&mut self, id: u32) -> Result<(), FlowError> {
+        let key = self.own(id)?.canonical(false);
+        self.unpublish(id, self.memory.index.hash.place(&key))?;
+        self.wheel.unlink(self.memory.records(), id);
+        self.retire(id);
+        Ok(())
+    }
+
+    /// Takes the keys of a flow out of the index, of which the first belongs to `place`.
+    #[inline(always)]
+    pub(super) fn unpublish(&self, id: u32, place: Place) -> Result<(), FlowError> {
+        let entry = FlowEntry::new(&self.memory, id);
+        let index = &self.memory.index;
+        index.remove(place, Reference::new(id, false))?;
+        if entry.has_second() {
+            let place = index.hash.place(&entry.canonical(true));
+            index.remove(place, Reference::new(id, true))?;
+        }
+        Ok(())
+    }
+
+    /// A flow that is in no list and no longer in the index waits for a grace period.
+    #[inline(always)]
+    pub(super) fn retire(&mut self, id: u32) {
+        let entry = FlowEntry::new(&self.memory, id);
+        let (is_live, is_young) = (entry.is_live(), entry.flags() & SETTLED == 0);
+        entry.set_dead();
+        let kind = self.memory.kind(id) as usize;
+        self.ids[kind].retire(&self.memory, &mut self.wheel.heads, id);
+        self.count(-i32::from(is_live), -i32::from(is_live && is_young));
+    }
+
+    /// Both ends have agreed to the flow: it is not evicted any more.
+    pub fn settle(&mut self, id: u32) -> Result<(), FlowError> {
+        let entry = self.own(id)?;
+        let flags = entry.flags();
+        if flags & SETTLED == 0 {
+            entry.set_verdict(entry.epoch(), entry.class(), flags | SETTLED);
+            self.count(0, -1);
+        }
+        Ok(())
+    }
+
+    /// Sets the flags of a flow that are free for users of the table.
+    pub fn set_flags(&mut self, id: u32, flags: u8) -> Result<(), FlowError> {
+        let entry = self.own(id)?;
+        let kept = entry.flags() & (SETTLED | LIVE);
+        entry.set_verdict(entry.epoch(), entry.class(), flags & !(SETTLED | LIVE) | kept);
+        Ok(())
+    }
+
+    /// A flow has been judged anew: by the policy of this epoch, this rule admits it.
+    pub fn judge(&mut self, id: u32, epoch: u16, rule: u32) -> Result<(), FlowError> {
+        let entry = self.own(id)?;
+        entry.set_verdict(epoch, entry.class(), entry.flags());
+        entry.set_rule(self.number, rule);
+        Ok(())
+    }
+
+    /// Sets the timeout class of a flow, which is looked at by [`Self::expire`] as before. For a class with
+    /// a longer timeout.
+    pub fn set_class(&mut self, id: u32, class: u8) -> Result<(), FlowError> {
+        let entry = self.own(id)?;
+        entry.set_verdict(entry.epoch(), class, entry.flags());
+        Ok(())
+    }
+
+    /// Sets the timeout class of a flow, and has it looked at at tick `look`. For a class with a shorter
+    /// timeout, as after a FIN.
+    pub fn set_class_until(&mut self, id: u32, class: u8, look: u32) -> Result<(), FlowError> {
+        self.set_class(id, class)?;
+        self.wheel.unlink(self.memory.records(), id);
+        self.schedule(id, look);
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn schedule(&mut self, id: u32, look: u32) {
+        let is_settled = FlowEntry::new(&self.memory, id).flags() & SETTLED != 0;
+        let age = if is_settled { Age::Settled } else { Age::Young };
+        self.wheel.schedule(self.memory.records(), id, look, age);
+    }
+
+    /// The flow to evict when others need its place: of those that are not settled, one that would expire
+    /// first. It stays until it is removed. `None`: there is none among the first few, or at all.
+    pub fn evict_candidate(&mut self) -> Option<u32> {
+        for _ in 0..EVICT_LOOKS {
+            let id = self.wheel.earliest(Age::Young)?;
+            if FlowEntry::new(&self.memory, id).flags() & SETTLED == 0 {
+                return Some(id);
+            }
+            // It has been settled since it was scheduled.
+            let look = self.wheel.tick();
+            self.wheel.unlink(self.memory.records(), id);
+            self.wheel.schedule(self.memory.records(), id, look, Age::Settled);
+        }
+        None
+    }
+}
+
+impl Reclaim for FlowOwner {
+    fn retire_mark(&mut self, epoch: u64) {
+        for ids in &mut self.ids {
+            ids.mark(&self.wheel.heads, epoch);
+        }
+    }
+
+    fn reclaim(&mut self, safe_epoch: u64) {
+        for ids in &mut self.ids {
+            ids.reclaim(&self.memory, &mut self.wheel.heads, safe_epoch);
+        }
+    }
+
+    fn pending(&self) -> usize {
+        self.ids.iter().map(Ids::pending).sum()
+    }
+}
