@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 pub mod adjacency;
+pub mod classifier;
 pub mod exact_match;
 pub mod flow_hash;
 pub mod grace;

@@ -32,14 +32,14 @@ pub struct Region {
 /// Cells that begin at a multiple of [`ALIGN`] bytes, somewhere in an allocation: an aligned one would
 /// clear, and so touch, all of them.
 #[derive(Debug)]
-struct Aligned<T> {
+pub(crate) struct Aligned<T> {
     cells: Box<[T]>,
     range: core::ops::Range<usize>,
 }
 
 impl<T> Aligned<T> {
     /// Zeroed cells; the last of them may share its huge page with nothing else.
-    fn new(count: usize, zeroed: impl FnOnce(usize) -> Option<Box<[T]>>) -> Option<Self> {
+    pub(crate) fn new(count: usize, zeroed: impl FnOnce(usize) -> Option<Box<[T]>>) -> Option<Self> {
         let whole = (count * size_of::<T>()).next_multiple_of(ALIGN);
         let cells = zeroed((whole + ALIGN) / size_of::<T>())?;
         let skew = cells.as_ptr().addr().wrapping_neg() % ALIGN / size_of::<T>();
@@ -47,11 +47,11 @@ impl<T> Aligned<T> {
     }
 
     #[inline(always)]
-    fn get(&self) -> &[T] {
+    pub(crate) fn get(&self) -> &[T] {
         self.cells.get(self.range.clone()).unwrap_or(&[])
     }
 
-    fn region(&self) -> Region {
+    pub(crate) fn region(&self) -> Region {
         let cells = self.get();
         let bytes = size_of_val(cells).next_multiple_of(ALIGN);
         Region { start: cells.as_ptr().cast(), bytes }

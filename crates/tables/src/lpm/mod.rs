@@ -42,6 +42,7 @@ mod walk_kernel;
 mod writer;
 
 pub use bulk::{Outcome, Refused};
+pub(crate) use fib::Aligned;
 pub use fib::{Kernel, LpmReader, Region};
 pub use iter::Routes;
 pub use key::Key;
