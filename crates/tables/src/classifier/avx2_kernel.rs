@@ -11,10 +11,12 @@
 
 use core::arch::x86_64::*;
 use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering;
 
 use super::arena::Arena;
 use super::build::VISITS;
-use super::layout::{LINE, NO_ENTRY, Word};
+use super::columns::COLUMNS;
+use super::layout::{Field, LINE, NO_ENTRY, Word};
 use super::pattern::{Family, IP4, IP6};
 use super::reader::lookup_scalar;
 use super::{BLOCK, LANES};
@@ -22,8 +24,9 @@ use crate::sync::AtomicU64;
 
 /// All spills that the lanes can have left to visit.
 const SPILLS: usize = LANES * VISITS as usize;
-/// Words of eight bytes of a family's columns, values or masks.
+/// One word of all keys.
 type Column = [u32; LANES];
+type Keys = [Column; COLUMNS];
 
 fn has_avx2() -> bool {
     !cfg!(miri) && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2")
@@ -33,7 +36,7 @@ fn has_avx2() -> bool {
 pub(super) fn lookup_ip4(
     arena: &Arena,
     root: Word,
-    keys: &[Column; 6],
+    keys: &Keys,
     lanes: usize,
     ids: &mut [u32; LANES],
 ) {
@@ -49,7 +52,7 @@ pub(super) fn lookup_ip4(
 pub(super) fn lookup_ip6(
     arena: &Arena,
     root: Word,
-    keys: &[Column; 12],
+    keys: &Keys,
     lanes: usize,
     ids: &mut [u32; LANES],
 ) {
@@ -66,170 +69,238 @@ const fn is_of(family: &Family, words: usize, basic: usize) -> bool {
 }
 const _: () = assert!(is_of(&IP4, 6, 4) && is_of(&IP6, 12, 6));
 
-/// A list of lanes and what each of them has.
-struct List<T, const N: usize> {
-    lanes: [MaybeUninit<u8>; N],
-    things: [MaybeUninit<T>; N],
-    len: usize,
+/// Elements that are written before they are read.
+type Uninit<T, const N: usize> = [MaybeUninit<T>; N];
+
+/// Where the lanes are. Lengths are beside the lists, in registers: they would be loaded again after
+/// each store to a list.
+struct Lists {
+    /// The positions of the words to read next, and the lanes.
+    nodes: Uninit<u32, LANES>,
+    node_lanes: Uninit<u8, LANES>,
+    /// Words of leaves.
+    leaves: Uninit<Word, LANES>,
+    leaf_lanes: Uninit<u8, LANES>,
+    /// The positions of what leads to spills that are left to visit.
+    spills: Uninit<u32, SPILLS>,
+    spill_lanes: Uninit<u8, SPILLS>,
 }
 
-impl<T: Copy, const N: usize> List<T, N> {
-    #[inline(always)]
-    fn new() -> Self {
-        Self { lanes: [const { MaybeUninit::uninit() }; N], things: [const { MaybeUninit::uninit() }; N], len: 0 }
-    }
+#[derive(Clone, Copy, Default)]
+struct Lengths {
+    nodes: usize,
+    leaves: usize,
+    spills: usize,
+}
 
-    /// Writes an element and makes the list longer if it `counts`. Full lists stay as they are.
-    #[inline(always)]
-    fn push(&mut self, lane: usize, thing: T, counts: bool) {
-        if self.len < N {
-            self.lanes[self.len].write(lane as u8);
-            self.things[self.len].write(thing);
-            self.len += usize::from(counts);
-        }
-    }
+/// The element at a place of two lists.
+///
+/// # Safety
+/// Both were written there.
+#[inline(always)]
+unsafe fn get<T: Copy, const N: usize>(
+    (things, lanes): (&Uninit<T, N>, &Uninit<u8, N>),
+    at: usize,
+) -> (usize, T) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { (usize::from(lanes[at % N].assume_init()) % LANES, things[at % N].assume_init()) }
+}
 
-    /// # Safety
-    /// The list was longer than `at` once.
+impl Lists {
+    /// Takes a lane to where a word leads: all lists get it, one becomes longer.
     #[inline(always)]
-    unsafe fn get(&self, at: usize) -> (usize, T) {
-        // SAFETY: all elements before the greatest length were written.
-        unsafe { (usize::from(self.lanes[at].assume_init()) % LANES, self.things[at].assume_init()) }
+    fn push(&mut self, keys: &Keys, cells: &[AtomicU64], (lane, word): (usize, Word), lengths: &mut Lengths) {
+        // A leaf leads to some position, too; it is not used.
+        let child = word.child(|at| keys[at % COLUMNS][lane % LANES]);
+        self.nodes[lengths.nodes % LANES].write(child as u32);
+        self.node_lanes[lengths.nodes % LANES].write(lane as u8);
+        lengths.nodes += usize::from(word.is_node());
+        self.leaves[lengths.leaves % LANES].write(word);
+        self.leaf_lanes[lengths.leaves % LANES].write(lane as u8);
+        lengths.leaves += usize::from(word.is_leaf());
+        self.spills[lengths.spills % SPILLS].write(word.position() as u32);
+        self.spill_lanes[lengths.spills % SPILLS].write(lane as u8);
+        lengths.spills += usize::from(word.has_spill());
+        prefetch(cells, if word.is_node() { child } else { word.position() });
     }
 }
 
-/// Where the lanes are.
-struct Walk<'a, const WORDS: usize> {
-    cells: &'a [AtomicU64],
-    keys: &'a [Column; WORDS],
-    /// Positions of the words to read next.
-    nodes: List<u32, LANES>,
-    leaves: List<Word, LANES>,
-    /// Positions of nodes whose spills are left to visit.
-    spills: List<u32, SPILLS>,
+#[inline(always)]
+fn prefetch(cells: &[AtomicU64], position: usize) {
+    let address = cells.as_ptr().wrapping_add(position).cast();
+    // SAFETY: a prefetch of any address is sound.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
 }
 
-impl<const WORDS: usize> Walk<'_, WORDS> {
-    /// Takes a lane to where a word leads.
-    #[inline(always)]
-    fn step(&mut self, lane: usize, word: Word) {
-        // A leaf leads somewhere, too, but the list does not become longer.
-        let child = word.child(|at| self.keys[at.min(WORDS - 1)][lane]);
-        self.nodes.push(lane, child as u32, word.is_node());
-        self.leaves.push(lane, word, word.is_leaf());
-        let has_spill = word.is_node() & word.has_spill();
-        self.spills.push(lane, word.position() as u32, has_spill);
-        self.prefetch(if word.is_node() { child } else { word.position() });
-    }
-
-    /// Prefetches the line of a position.
-    #[inline(always)]
-    fn prefetch(&self, position: usize) {
-        let address = self.cells.as_ptr().wrapping_add(position).cast();
-        // SAFETY: a prefetch of any address is sound.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
-    }
-
-    /// The word at a position; empty beyond the cells.
-    #[inline(always)]
-    fn word(&self, position: usize) -> u64 {
-        self.cells.get(position).map_or(0, |cell| cell.load(core::sync::atomic::Ordering::Relaxed))
-    }
-
-    /// Takes all lanes at nodes one level down.
-    #[inline(always)]
-    fn pass(&mut self) {
-        let count = core::mem::take(&mut self.nodes.len);
-        for at in 0..count {
-            // SAFETY: the list was that long.
-            let (lane, position) = unsafe { self.nodes.get(at) };
-            self.step(lane, Word(self.word(position as usize)));
-        }
-    }
+/// The word at a position; empty beyond the cells.
+#[inline(always)]
+fn load(cells: &[AtomicU64], position: usize) -> u64 {
+    cells.get(position).map_or(0, |cell| cell.load(Ordering::Relaxed))
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn lookup<const WORDS: usize, const BASIC: usize, const RANGES: u32>(
     cells: &[AtomicU64],
     root: Word,
-    keys: &[Column; WORDS],
+    keys: &Keys,
     lanes: usize,
     ids: &mut [u32; LANES],
 ) {
     let mut best = [NO_ENTRY; LANES];
-    let (nodes, leaves, spills) = (List::new(), List::new(), List::new());
-    let mut walk = Walk { cells, keys, nodes, leaves, spills };
-    for lane in 0..lanes.min(LANES) {
-        walk.step(lane, root);
-    }
+    let mut lists = Lists {
+        nodes: [const { MaybeUninit::uninit() }; LANES],
+        node_lanes: [const { MaybeUninit::uninit() }; LANES],
+        leaves: [const { MaybeUninit::uninit() }; LANES],
+        leaf_lanes: [const { MaybeUninit::uninit() }; LANES],
+        spills: [const { MaybeUninit::uninit() }; SPILLS],
+        spill_lanes: [const { MaybeUninit::uninit() }; SPILLS],
+    };
+    let mut lengths = start(root, keys, &mut lists, lanes.min(LANES));
     loop {
-        while walk.nodes.len > 0 {
-            walk.pass();
+        while lengths.nodes > 0 {
+            lengths = pass(cells, keys, &mut lists, lengths);
         }
-        while walk.leaves.len > 0 {
-            compare::<WORDS, BASIC, RANGES>(&mut walk, &mut best);
+        while lengths.leaves > 0 {
+            let count = lengths.leaves;
+            lengths.leaves =
+                compare::<WORDS, BASIC, RANGES>(cells, keys, &mut lists, count, &mut best);
         }
-        // As many spills as the lists have places for.
-        while walk.spills.len > 0 && walk.nodes.len < LANES {
-            walk.spills.len -= 1;
-            // SAFETY: the list was longer just now.
-            let (lane, header) = unsafe { walk.spills.get(walk.spills.len) };
-            let least = walk.word(header as usize + 1);
-            walk.nodes.push(lane, header, least < best[lane]);
-        }
-        if walk.nodes.len == 0 {
+        if lengths.spills == 0 {
             break;
         }
+        lengths = visit_spills(cells, &mut lists, lengths, &best);
     }
     for (id, best) in ids.iter_mut().zip(&best).take(lanes) {
         *id = *best as u32;
     }
 }
 
-/// Compares all lanes at leaves with one block each; those that find nothing stay in the list, with the
-/// rest of their leaf.
+/// Takes all lanes to where the root leads, eight at once.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn start(root: Word, keys: &Keys, lists: &mut Lists, lanes: usize) -> Lengths {
+    let mut lengths = Lengths::default();
+    for lane in 0..LANES {
+        lists.node_lanes[lane].write(lane as u8);
+        lists.leaf_lanes[lane].write(lane as u8);
+        lists.leaves[lane].write(root);
+    }
+    if root.is_leaf() {
+        lengths.leaves = lanes;
+    }
+    if root.has_spill() {
+        for lane in 0..lanes {
+            lists.spills[lane].write(root.position() as u32);
+            lists.spill_lanes[lane].write(lane as u8);
+        }
+        lengths.spills = lanes;
+    }
+    if root.is_node() {
+        let [first, second] = root.fields();
+        let above = _mm_cvtsi32_si128(first.bits.into());
+        for step in 0..LANES / BLOCK {
+            let part = |field: Field| {
+                let column = &keys[usize::from(field.word) % COLUMNS];
+                // SAFETY: the column has eight words for each step.
+                let words = unsafe { _mm256_loadu_si256(column.as_ptr().add(step * BLOCK).cast()) };
+                let words = _mm256_srl_epi32(words, _mm_cvtsi32_si128(field.shift.into()));
+                _mm256_and_si256(words, _mm256_set1_epi32((1 << field.bits) - 1))
+            };
+            let child = _mm256_or_si256(part(first), _mm256_sll_epi32(part(second), above));
+            let child = _mm256_add_epi32(child, _mm256_set1_epi32(root.position() as i32));
+            // SAFETY: the list has eight places for each step.
+            unsafe { _mm256_storeu_si256(lists.nodes.as_mut_ptr().add(step * BLOCK).cast(), child) };
+        }
+        lengths.nodes = lanes;
+    }
+    lengths
+}
+
+/// Takes all lanes at nodes one level down.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn pass(cells: &[AtomicU64], keys: &Keys, lists: &mut Lists, lengths: Lengths) -> Lengths {
+    let mut next = Lengths { nodes: 0, ..lengths };
+    for at in 0..lengths.nodes.min(LANES) {
+        // SAFETY: all elements before the length were written.
+        let (lane, position) = unsafe { get((&lists.nodes, &lists.node_lanes), at) };
+        lists.push(keys, cells, (lane, Word(load(cells, position as usize))), &mut next);
+    }
+    next
+}
+
+/// Takes as many spills as there are places for from the end of the list, but for those behind what was
+/// found.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn visit_spills(
+    cells: &[AtomicU64],
+    lists: &mut Lists,
+    mut lengths: Lengths,
+    best: &[u64; LANES],
+) -> Lengths {
+    for _ in 0..lengths.spills.min(LANES) {
+        lengths.spills -= 1;
+        // SAFETY: the list was longer, and an element is written before it becomes longer.
+        let (lane, position) = unsafe { get((&lists.spills, &lists.spill_lanes), lengths.spills) };
+        let header = (position as usize).saturating_sub(LINE);
+        lists.nodes[lengths.nodes % LANES].write(header as u32);
+        lists.node_lanes[lengths.nodes % LANES].write(lane as u8);
+        lengths.nodes += usize::from(load(cells, header + 1) < best[lane]);
+    }
+    lengths
+}
+
+/// Compares all lanes at leaves with one block each. Those that find nothing stay in the list, with the
+/// rest of their leaf. Returns how many.
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn compare<const WORDS: usize, const BASIC: usize, const RANGES: u32>(
-    walk: &mut Walk<'_, WORDS>,
+    cells: &[AtomicU64],
+    keys: &Keys,
+    lists: &mut Lists,
+    count: usize,
     best: &mut [u64; LANES],
-) {
-    let count = core::mem::take(&mut walk.leaves.len);
-    for at in 0..count {
-        // SAFETY: the list was that long.
-        let (lane, leaf) = unsafe { walk.leaves.get(at) };
+) -> usize {
+    let mut next = 0;
+    for at in 0..count.min(LANES) {
+        // SAFETY: all elements before the length were written.
+        let (lane, leaf) = unsafe { get((&lists.leaves, &lists.leaf_lanes), at) };
         let words = if leaf.is_extended() { WORDS } else { BASIC };
         let block = leaf.position();
-        let Some(block) = walk.cells.get(block..block + (words + 1) * LINE) else { continue };
-        let mut differ = compare_words::<RANGES>(walk.keys, lane, block, 0, BASIC);
+        let Some(block) = cells.get(block..block + (words + 1) * LINE) else { continue };
+        let mut differ = compare_words::<RANGES, 0, BASIC>(keys, lane, block);
         if leaf.is_extended() {
-            let more = compare_words::<RANGES>(walk.keys, lane, block, BASIC, WORDS);
+            // Only constants beyond `BASIC`: an array of words would not be unrolled.
+            let more = compare_words::<RANGES, BASIC, WORDS>(keys, lane, block);
             differ = _mm256_or_si256(differ, more);
         }
         let equal = _mm256_cmpeq_epi32(differ, _mm256_setzero_si256());
         let equal = _mm256_movemask_ps(_mm256_castsi256_ps(equal)) as u32;
         // Not beyond the block where there is none.
         let first = equal.trailing_zeros() as usize % BLOCK;
-        let entry = block[words * LINE + first].load(core::sync::atomic::Ordering::Relaxed);
+        let entry = block[words * LINE + first].load(Ordering::Relaxed);
         let entry = if equal != 0 { entry } else { NO_ENTRY };
         best[lane] = best[lane].min(entry);
         let rest = leaf.after_block(words + 1);
-        walk.leaves.push(lane, rest, equal == 0 && rest.is_leaf());
+        lists.leaves[next].write(rest);
+        lists.leaf_lanes[next].write(lane as u8);
+        next += usize::from((equal == 0) & rest.is_leaf());
     }
+    next
 }
 
-/// Bits that are set in the lanes of rules that the key does not meet, from one word to another.
+/// Bits that are set in the lanes of rules that the key does not meet, by the words from one to another.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-fn compare_words<const RANGES: u32>(
-    keys: &[Column],
+fn compare_words<const RANGES: u32, const FROM: usize, const TO: usize>(
+    keys: &Keys,
     lane: usize,
     block: &[AtomicU64],
-    from: usize,
-    to: usize,
 ) -> __m256i {
     let mut differ = _mm256_setzero_si256();
-    assert!(block.len() >= to * LINE && keys.len() >= to);
-    for word in from..to {
+    assert!(block.len() >= TO * LINE && keys.len() >= TO);
+    for word in FROM..TO {
         let key = _mm256_set1_epi32(keys[word][lane] as i32);
         // SAFETY: the block has eight cells for each word, asserted above. They were written before
         // the word that led here, and are not changed while a reader can reach them.

@@ -15,6 +15,9 @@ pub(super) const VISITS: u32 = 16;
 /// The most nodes on the way to a leaf, spills not counted.
 const DEPTH: u32 = 12;
 
+/// The least budget of a part, as a multiple of its rules: what cuts need that copy nearly nothing.
+const LEAST_BUDGET: f32 = 1.25;
+
 /// How many of its visits a node's spill may take.
 pub(super) fn spill_visits(visits: u32) -> u32 {
     (visits * 5 / 8).max(1)
@@ -23,7 +26,7 @@ pub(super) fn spill_visits(visits: u32) -> u32 {
 /// Places for rules that a tree of so many may take, in blocks that may be partly empty.
 pub(super) fn budget(rules: usize, generosity: f32) -> f32 {
     let rules = rules.max(BLOCK) as f32;
-    generosity * rules * (1.0 + 2.0 * (1000.0 / rules).min(1.0))
+    generosity * rules * (1.0 + 1.5 * (1000.0 / rules).min(1.0))
 }
 
 /// Builds one tree.
@@ -91,7 +94,7 @@ impl Builder<'_> {
         let all: f32 = distinct.keys().map(|list| places(list.len())).sum();
         let all = all + if spilled.is_empty() { 0.0 } else { places(spilled.len()) };
         let limits_of = |rules: usize, visits: u32| Limits {
-            budget: (limits.budget / all).max(1.0) * places(rules),
+            budget: (limits.budget / all).max(LEAST_BUDGET) * places(rules),
             visits,
             depth: limits.depth - 1,
         };

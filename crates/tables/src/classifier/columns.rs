@@ -73,10 +73,14 @@ pub const fn place(interface: u16, vlan: u16) -> u32 {
     (interface as u32) << 16 | vlan as u32
 }
 
-/// The columns of `WORDS` words of the keys. A graph node fills them column by column.
+/// Columns of a family: more than it has words, so that a kernel need not check which one it reads.
+pub(super) const COLUMNS: usize = 16;
+
+/// The columns of `WORDS` words of the keys; those beyond are not used. A graph node fills them column
+/// by column.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub struct Columns<const WORDS: usize>(pub [[u32; LANES]; WORDS]);
+pub struct Columns<const WORDS: usize>(pub [[u32; LANES]; COLUMNS]);
 
 /// Keys of IPv4 packets.
 pub type Ip4Columns = Columns<6>;
@@ -85,7 +89,7 @@ pub type Ip6Columns = Columns<12>;
 
 impl<const WORDS: usize> Default for Columns<WORDS> {
     fn default() -> Self {
-        Self([[0; LANES]; WORDS])
+        Self([[0; LANES]; COLUMNS])
     }
 }
 

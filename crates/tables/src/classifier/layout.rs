@@ -1,11 +1,14 @@
 //! Words of the tree, and what they lead to, bit by bit: all that a kernel depends on.
 //!
 //! ```text
-//! 0                                    nothing
-//! bit 62: a leaf    bits 0..30: its first line; bit 30: all words; bits 32..52: blocks
-//! bit 63: a node    bits 0..30: its first line; bit 30: with a spill;
-//!                   bits 32..37, 37..42, 42..46: shift, bits and word of its first field;
-//!                   bits 46..51, 51..56, 56..60: those of its second one
+//! 0              nothing
+//! bit 0          a node; bit 1: a leaf
+//! bit 2          of a leaf: its blocks have all words
+//! bits 3..31     the first line of a leaf, or that of a node's children
+//! bit 31         of a node: with a spill
+//! bits 32..52    of a leaf: blocks
+//! bits 36..50    of a node: shift (5), bits (5) and word (4) of its first field
+//! bits 50..64    of a node: those of its second field
 //! ```
 //!
 //! A *line* is 64 bytes of the arena. A block has one line for each word of its rules: eight values,
@@ -14,8 +17,8 @@
 //! patterns that no packet matches.
 //!
 //! A node is an array of words, one for each value of its first field and, above these bits, of its
-//! second one. A line before it leads to its spill if there is one: the word of the spill, the smallest
-//! entry in it (or a smaller one), and how many [visits](super::build::VISITS) it may take.
+//! second one. The line before it leads to its spill if there is one: the word of the spill, the
+//! smallest entry in it (or a smaller one), and how many [visits](super::build::VISITS) it may take.
 
 use super::BLOCK;
 use super::pattern::Family;
@@ -23,15 +26,20 @@ use super::pattern::Family;
 /// 64-bit words of a line.
 pub(super) const LINE: usize = 8;
 /// The greatest line that a word can name.
-pub(super) const MAX_LINES: usize = 1 << 30;
+pub(super) const MAX_LINES: usize = 1 << 28;
 /// The most bits of the two fields of a node.
 pub(super) const MAX_BITS: u32 = 14;
 /// The entry of nothing.
 pub(super) const NO_ENTRY: u64 = u64::MAX;
 
-const LEAF: u64 = 1 << 62;
-const NODE: u64 = 1 << 63;
-const FLAG: u64 = 1 << 30;
+const NODE: u64 = 1;
+const LEAF: u64 = 1 << 1;
+const EXTENDED: u64 = 1 << 2;
+const POSITION: u64 = (MAX_LINES as u64 - 1) << 3;
+const SPILL: u64 = 1 << 31;
+const BLOCKS: u32 = 32;
+/// Where the fields begin.
+const FIELDS: [u32; 2] = [36, 50];
 
 /// A run of bits in a word of the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,15 +62,17 @@ impl Word {
 
     pub(super) fn leaf(line: u32, blocks: usize, is_extended: bool) -> Self {
         debug_assert!(blocks < 1 << 20);
-        Self(LEAF | u64::from(line) | if is_extended { FLAG } else { 0 } | (blocks as u64) << 32)
+        let flag = if is_extended { EXTENDED } else { 0 };
+        Self(LEAF | u64::from(line) << 3 | flag | (blocks as u64) << BLOCKS)
     }
 
+    /// A node whose memory begins at a line.
     pub(super) fn node(line: u32, fields: [Field; 2], has_spill: bool) -> Self {
         let [first, second] = fields.map(|field| {
             u64::from(field.shift) | u64::from(field.bits) << 5 | u64::from(field.word) << 10
         });
-        let flag = if has_spill { FLAG } else { 0 };
-        Self(NODE | u64::from(line) | flag | first << 32 | second << 46)
+        let (flag, line) = if has_spill { (SPILL, line + 1) } else { (0, line) };
+        Self(NODE | u64::from(line) << 3 | flag | first << FIELDS[0] | second << FIELDS[1])
     }
 
     #[inline(always)]
@@ -75,45 +85,51 @@ impl Word {
         self.0 & LEAF != 0
     }
 
-    /// The position of its first word in the arena.
+    /// The position in the arena of a leaf's first block, or of a node's first child.
     #[inline(always)]
     pub(super) fn position(self) -> usize {
-        (self.0 as u32 & (MAX_LINES as u32 - 1)) as usize * LINE
+        (self.0 & POSITION) as usize
     }
 
-    /// Its first line.
+    /// The position of the line that leads to a node's spill.
+    #[inline(always)]
+    pub(super) fn header(self) -> usize {
+        self.position() - LINE
+    }
+
+    /// The first line of its memory.
     pub(super) fn line(self) -> u32 {
-        self.0 as u32 & (MAX_LINES as u32 - 1)
+        (self.position() / LINE) as u32 - u32::from(self.has_spill())
     }
 
     /// Of a leaf: whether its blocks have all words of the family.
     #[inline(always)]
     pub(super) fn is_extended(self) -> bool {
-        self.0 & FLAG != 0
+        self.0 & EXTENDED != 0
     }
 
-    /// Of a node: whether a line for the spill is before its children.
+    /// Whether it is a node with a spill.
     #[inline(always)]
     pub(super) fn has_spill(self) -> bool {
-        self.0 & FLAG != 0
+        self.0 & SPILL != 0
     }
 
     /// Blocks of a leaf.
     #[inline(always)]
     pub(super) fn blocks(self) -> usize {
-        (self.0 >> 32) as usize & ((1 << 20) - 1)
+        (self.0 >> BLOCKS) as usize & ((1 << 20) - 1)
     }
 
     /// The leaf without its first block, whose lines are given; empty after the last one.
     #[inline(always)]
     pub(super) fn after_block(self, lines: usize) -> Self {
-        if self.blocks() > 1 { Self(self.0 + lines as u64 - (1 << 32)) } else { Self::EMPTY }
+        if self.blocks() > 1 { Self(self.0 + ((lines as u64) << 3) - (1 << BLOCKS)) } else { Self::EMPTY }
     }
 
     /// The fields of a node.
     #[inline(always)]
     pub(super) fn fields(self) -> [Field; 2] {
-        [32, 46].map(|from| {
+        FIELDS.map(|from| {
             let bits = (self.0 >> from) as u32;
             Field {
                 shift: (bits & 31) as u8,
@@ -129,23 +145,18 @@ impl Word {
         1 << (first.bits + second.bits)
     }
 
-    /// The position of a node's first child.
-    #[inline(always)]
-    pub(super) fn first_child(self) -> usize {
-        self.position() + if self.has_spill() { LINE } else { 0 }
-    }
-
-    /// The position of the child of a node that a key leads to.
+    /// The position of the child of a node that a key leads to; that of any word is no node is one, too.
     #[inline(always)]
     pub(super) fn child(self, key: impl Fn(usize) -> u32) -> usize {
+        // Shifts count modulo 32.
         let part = |from: u32| {
-            let bits = (self.0 >> from) as u32;
-            // Shifts count modulo 32.
-            let word = key((bits >> 10 & 15) as usize).wrapping_shr(bits);
-            word & !u32::MAX.wrapping_shl(bits >> 5)
+            let word = key((self.0 >> (from + 10) & 15) as usize);
+            word.wrapping_shr((self.0 >> from) as u32)
+                & !u32::MAX.wrapping_shl((self.0 >> (from + 5)) as u32)
         };
-        let first_bits = (self.0 >> 37) as u32;
-        self.first_child() + (part(32) | part(46).wrapping_shl(first_bits)) as usize
+        let first_bits = (self.0 >> (FIELDS[0] + 5)) as u32;
+        let child = part(FIELDS[0]) | part(FIELDS[1]).wrapping_shl(first_bits);
+        self.position() + child as usize
     }
 }
 

@@ -82,7 +82,7 @@ fn find(arena: &Arena, family: &Family, root: Word, key: impl Fn(usize) -> u32) 
         while word.is_node() {
             if word.has_spill() {
                 debug_assert!(left < spills.len());
-                spills[left % spills.len()] = word.position();
+                spills[left % spills.len()] = word.header();
                 left += 1;
             }
             word = Word(arena.get(word.child(&key)));
@@ -108,7 +108,7 @@ fn find(arena: &Arena, family: &Family, root: Word, key: impl Fn(usize) -> u32) 
 }
 
 /// The first entry in a block that a key meets.
-fn find_in_block(
+pub(super) fn find_in_block(
     arena: &Arena,
     family: &Family,
     block: usize,

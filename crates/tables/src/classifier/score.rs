@@ -7,22 +7,33 @@
 use super::BLOCK;
 use super::arena::Item;
 use super::cut::Places;
-use super::layout::{Field, MAX_BITS};
+use super::layout::{Field, MAX_BITS, blocks};
 use super::pattern::Family;
 
 /// Rules that a large node's candidates are tried on.
 const SAMPLE: usize = 4096;
 /// Children that are counted for one rule; more are taken as spread over all.
 const NARROW: u32 = 16;
+/// Children of a node, as a multiple of its rules.
+const WIDEST: usize = 8;
 /// Lengths of fields to try.
 const LENGTHS: [u8; 11] = [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 14];
 /// Lengths of the two fields of a node to try.
-const PAIRS: [(u8, u8); 9] =
-    [(1, 1), (2, 2), (3, 3), (2, 4), (4, 2), (4, 4), (6, 3), (5, 5), (7, 7)];
+const PAIRS: [(u8, u8); 12] = [
+    (1, 1), (2, 2), (3, 3), (2, 4), (4, 2), (4, 4), (6, 3), (3, 6), (5, 5), (8, 4), (6, 6), (7, 7),
+];
 /// Estimated cycles of a step down, of a leaf, and of going to a spill.
-const STEP: f32 = 4.0;
-const LEAF: f32 = 11.0;
-const SPILL: f32 = 6.0;
+const STEP: f32 = 12.0;
+const LEAF: f32 = 12.0;
+const SPILL: f32 = 12.0;
+/// Of doubling the rules: there are more steps, and more spills.
+const SEARCH: f32 = 13.0;
+/// Of using up the memory, which nodes below need as well.
+const MEMORY: f32 = 25.0;
+/// Spills are visited unless an earlier rule was found: so often.
+const VISITED: f32 = 0.75;
+/// And of one more block of a leaf, of which half are compared if a rule is met.
+const BLOCK_STEP: f32 = 8.0;
 
 /// A node to be.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +67,12 @@ fn search(rules: f32) -> f32 {
     }
     // The logarithm, near enough.
     let log = blocks.to_bits() as f32 / (1 << 23) as f32 - 127.0;
-    LEAF + 2.5 * log
+    (LEAF + STEP + SEARCH * log).min(LEAF + BLOCK_STEP * (blocks - 1.0))
+}
+
+/// Estimated cycles of a leaf of so many rules: a key that meets one is compared with half of the blocks.
+fn leaf(rules: usize) -> f32 {
+    LEAF + BLOCK_STEP * (blocks(rules) - 1) as f32
 }
 
 /// A run of bits that belongs together: a word, or one of two numbers in it.
@@ -79,7 +95,7 @@ impl Chooser {
         let sample: Vec<&Item> =
             node.list.iter().step_by(step).map(|at| &node.items[*at as usize]).collect();
         let gains = self.gains(&sample);
-        let most = (2 * node.list.len()).max(4).ilog2().min(MAX_BITS) as u8;
+        let most = (WIDEST * node.list.len()).ilog2().min(MAX_BITS) as u8;
         let mut best: Option<(f32, Cut)> = None;
         // The best cost of each dimension that has any gain.
         let mut singles: Vec<(f32, (usize, u8, u8))> = Vec::new();
@@ -107,7 +123,7 @@ impl Chooser {
                 }
             }
         }
-        best.map(|(_, cut)| cut)
+        best.filter(|(cost, _)| *cost < leaf(node.list.len())).map(|(_, cut)| cut)
     }
 
     /// The gain of each bit of each word.
@@ -158,15 +174,17 @@ impl Chooser {
         }
         let n = node.list.len() as f32;
         let mut spilled = 0.0;
+        let narrow = scale * histogram.iter().map(|count| *count as f32).sum::<f32>();
         let mut open: f32 = wide.iter().map(|(_, sum)| sum / children as f32).sum();
         // First all rules are copied to their children; then fewer and fewer of the widest.
         for class in (0..=MAX_BITS as usize).rev() {
             let (count, sum) = wide[class];
             if count > 0.0 || class == 0 {
+                let entries = narrow + open * children as f32;
                 let found = estimate(histogram, scale, open, node);
-                if let Some(cost) = found {
+                if let Some(cost) = found.filter(|_| entries <= 4.0 * node.budget) {
                     let fits = spilled == 0.0 || node.can_spill && spilled < 0.95 * n;
-                    let cost = cost + if spilled > 0.0 { SPILL + search(spilled) } else { 0.0 };
+                    let cost = cost + if spilled > 0.0 { SPILL + VISITED * search(spilled) } else { 0.0 };
                     let widest = 1_u32 << class;
                     return fits.then_some((cost, Cut { fields, widest }));
                 }
@@ -177,7 +195,7 @@ impl Chooser {
         // The narrow ones alone, which `estimate` has refused if there were no others.
         let cost = estimate(histogram, scale, open.max(0.0), node).filter(|_| node.can_spill)?;
         let cut = Cut { fields, widest: NARROW.min(children as u32 - 1) };
-        (spilled < 0.95 * n).then_some((cost + SPILL + search(spilled), cut))
+        (spilled < 0.95 * n).then_some((cost + SPILL + VISITED * search(spilled), cut))
     }
 }
 
@@ -201,15 +219,14 @@ fn estimate(histogram: &[u32], scale: f32, open: f32, node: &Node) -> Option<f32
         most = most.max(open);
     }
     let n = node.list.len() as f32;
-    // Nodes below need some of the memory, too.
-    let is_last = most <= BLOCK as f32;
-    let allowed = if is_last { node.budget } else { (node.budget * n.max(8.0)).sqrt() };
     // The array of children counts as well: five words are a line, as a rule is.
-    let array = histogram.len() as f32 / 5.0;
-    if all == 0.0 || most >= 0.95 * n || places + array > allowed {
+    let places = places + histogram.len() as f32 / 5.0;
+    if all == 0.0 || most >= 0.95 * n || places > node.budget {
         return None;
     }
-    Some(STEP + cost / all + 0.3 * (places + array) / n)
+    let is_last = most <= BLOCK as f32;
+    let share = (places / n).max(1.0).log2() / (node.budget / n).max(1.01).log2();
+    Some(STEP + cost / all + if is_last { 0.2 } else { 1.0 } * MEMORY * share)
 }
 
 fn better(best: &mut Option<(f32, Cut)>, tried: Option<(f32, Cut)>) {

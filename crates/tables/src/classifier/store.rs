@@ -71,14 +71,17 @@ impl Store {
 
     /// The children of a node.
     pub(super) fn children(&self, node: Word) -> Vec<Word> {
-        let first = node.first_child();
+        let first = node.position();
         (first..first + node.children()).map(|at| Word(self.arena.get(at))).collect()
     }
 
     /// The word of a node's spill, the smallest entry there, and the visits that it may take.
     pub(super) fn spill(&self, node: Word) -> Option<(Word, u64, u32)> {
-        let [word, entry, visits] = [0, 1, 2].map(|at| self.arena.get(node.position() + at));
-        node.has_spill().then_some((Word(word), entry, visits as u32))
+        if !node.has_spill() {
+            return None;
+        }
+        let [word, entry, visits] = [0, 1, 2].map(|at| self.arena.get(node.header() + at));
+        Some((Word(word), entry, visits as u32))
     }
 
     /// A node.
@@ -93,10 +96,10 @@ impl Store {
         let node = Word::node(line, fields, spill.is_some());
         if let Some((word, entry, visits)) = spill {
             let header = [word.0, entry, visits.into()];
-            header.iter().enumerate().for_each(|(at, it)| self.arena.set(node.position() + at, *it));
+            header.iter().enumerate().for_each(|(at, it)| self.arena.set(node.header() + at, *it));
         }
         for (at, child) in children.iter().enumerate() {
-            self.arena.set(node.first_child() + at, child.0);
+            self.arena.set(node.position() + at, child.0);
         }
         Ok(node)
     }

@@ -265,6 +265,33 @@ impl Classifier {
         format!("{s:?}")
     }
 
+    /// TEMP: steps, blocks, spills pushed, spills visited
+    pub fn count(&self, key: impl Fn(usize) -> u32) -> [usize; 4] {
+        let a = &self.store.arena;
+        let mut n = [0; 4];
+        let mut best = u64::MAX;
+        let mut todo = vec![self.roots[0]];
+        let mut heads: Vec<usize> = vec![];
+        loop {
+            while let Some(mut w) = todo.pop() {
+                while w.is_node() {
+                    n[0] += 1;
+                    if w.has_spill() { heads.push(w.header()); n[2] += 1; }
+                    w = Word(a.get(w.child(&key)));
+                }
+                while w.is_leaf() {
+                    n[1] += 1;
+                    let lines = super::layout::block_lines(&IP4, w.is_extended());
+                    let f = super::reader::find_in_block(a, &IP4, w.position(), lines, &key);
+                    best = best.min(f);
+                    w = if f == u64::MAX { w.after_block(lines) } else { Word::EMPTY };
+                }
+            }
+            let Some(h) = heads.pop() else { return n };
+            if a.get(h + 1) < best { n[3] += 1; todo.push(Word(a.get(h))); }
+        }
+    }
+
     fn most_rules(&self) -> usize {
         self.capacity.rules.min(ClassifierCapacity::MAX_RULES)
     }
@@ -310,9 +337,7 @@ fn walk(store: &Store, word: Word, depth: usize, s: &mut Stat) {
     if word.is_node() {
         s.nodes += 1; s.children += word.children();
         if let Some((spill, ..)) = store.spill(word) { s.spills += 1; 
-            if depth < 3 { println!("{:indent$}{:?} spill {:?}", "", word.fields(), spill.fields(), indent = depth * 2); }
             walk(store, spill, depth, s) }
-        else if depth < 1 { println!("{:?}", word.fields()); }
         let mut seen = std::collections::HashSet::new();
         for c in store.children(word) { if c != Word::EMPTY && seen.insert(c) { walk(store, c, depth + 1, s) } }
     }
