@@ -168,7 +168,7 @@ fn lookup<const WORDS: usize, const BASIC: usize, const RANGES: u32>(
         if lengths.spills == 0 {
             break;
         }
-        lengths = visit_spills(cells, &mut lists, lengths, &best);
+        lengths = visit_spills(cells, keys, &mut lists, lengths, &best);
     }
     for (id, best) in ids.iter_mut().zip(&best).take(lanes) {
         *id = *best as u32;
@@ -230,25 +230,28 @@ fn pass(cells: &[AtomicU64], keys: &Keys, lists: &mut Lists, lengths: Lengths) -
 }
 
 /// Takes as many spills as there are places for from the end of the list, but for those behind what was
-/// found.
+/// found, and goes to where they lead.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn visit_spills(
     cells: &[AtomicU64],
+    keys: &Keys,
     lists: &mut Lists,
-    mut lengths: Lengths,
+    lengths: Lengths,
     best: &[u64; LANES],
 ) -> Lengths {
-    for _ in 0..lengths.spills.min(LANES) {
-        lengths.spills -= 1;
-        // SAFETY: the list was longer, and an element is written before it becomes longer.
-        let (lane, position) = unsafe { get((&lists.spills, &lists.spill_lanes), lengths.spills) };
+    let rest = lengths.spills.saturating_sub(LANES);
+    // What is pushed overwrites only what was read.
+    let mut next = Lengths { spills: rest, ..lengths };
+    for at in rest..lengths.spills {
+        // SAFETY: all elements before the length were written.
+        let (lane, position) = unsafe { get((&lists.spills, &lists.spill_lanes), at) };
         let header = (position as usize).saturating_sub(LINE);
-        lists.nodes[lengths.nodes % LANES].write(header as u32);
-        lists.node_lanes[lengths.nodes % LANES].write(lane as u8);
-        lengths.nodes += usize::from(load(cells, header + 1) < best[lane]);
+        let word = load(cells, header);
+        let is_before = load(cells, header + 1) < best[lane];
+        lists.push(keys, cells, (lane, Word(if is_before { word } else { 0 })), &mut next);
     }
-    lengths
+    next
 }
 
 /// Compares all lanes at leaves with one block each. Those that find nothing stay in the list, with the

@@ -43,12 +43,14 @@ pub(super) struct Builder<'a> {
 pub(super) struct Limits {
     pub(super) budget: f32,
     pub(super) visits: u32,
-    pub(super) depth: u32,
+    depth: u32,
+    /// Rather a large leaf than more memory.
+    is_strict: bool,
 }
 
 impl Limits {
-    pub(super) fn new(budget: f32, visits: u32) -> Self {
-        Self { budget, visits, depth: DEPTH }
+    pub(super) fn new(budget: f32, visits: u32, is_strict: bool) -> Self {
+        Self { budget, visits, depth: DEPTH, is_strict }
     }
 }
 
@@ -93,10 +95,15 @@ impl Builder<'_> {
         let places = |rules: usize| rules.max(BLOCK) as f32;
         let all: f32 = distinct.keys().map(|list| places(list.len())).sum();
         let all = all + if spilled.is_empty() { 0.0 } else { places(spilled.len()) };
+        if limits.is_strict && all > limits.budget.max(LEAST_BUDGET * list.len() as f32) {
+            // The estimate was wrong. Parts of parts could take many times the memory.
+            return self.leaf(list);
+        }
         let limits_of = |rules: usize, visits: u32| Limits {
             budget: (limits.budget / all).max(LEAST_BUDGET) * places(rules),
             visits,
             depth: limits.depth - 1,
+            is_strict: limits.is_strict,
         };
         let mut built: HashMap<&[u32], Word> = HashMap::with_capacity(distinct.len());
         let mut children = Vec::with_capacity(by_child.starts.len() - 1);

@@ -14,6 +14,9 @@ use super::pattern::Family;
 const SAMPLE: usize = 4096;
 /// Children that are counted for one rule; more are taken as spread over all.
 const NARROW: u32 = 16;
+/// Nodes of more rules copy none that belong to many children: each of them would meet the same ones
+/// again.
+const COPY_WIDE: usize = 1000;
 /// Children of a node, as a multiple of its rules.
 const WIDEST: usize = 8;
 /// Lengths of fields to try.
@@ -182,7 +185,8 @@ impl Chooser {
             if count > 0.0 || class == 0 {
                 let entries = narrow + open * children as f32;
                 let found = estimate(histogram, scale, open, node);
-                if let Some(cost) = found.filter(|_| entries <= 4.0 * node.budget) {
+                let is_copied = class as u32 <= NARROW.ilog2() || node.list.len() <= COPY_WIDE;
+                if let Some(cost) = found.filter(|_| is_copied && entries <= 4.0 * node.budget) {
                     let fits = spilled == 0.0 || node.can_spill && spilled < 0.95 * n;
                     let cost = cost + if spilled > 0.0 { SPILL + VISITED * search(spilled) } else { 0.0 };
                     let widest = 1_u32 << class;

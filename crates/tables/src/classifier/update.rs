@@ -83,7 +83,7 @@ impl Updater<'_> {
         let has_grown = items.len() > BLOCK && (items.len() - 1).is_power_of_two();
         if has_grown && matches!(change, Change::Insert(_)) {
             let list: Vec<u32> = (0..items.len() as u32).collect();
-            let limits = Limits::new(budget(items.len(), GENEROSITY), visits);
+            let limits = Limits::new(budget(items.len(), GENEROSITY), visits, true);
             let (store, family, chooser) = (&mut *self.store, self.family, &mut *self.chooser);
             return Builder { store, family, chooser, items }.tree(&list, limits);
         }

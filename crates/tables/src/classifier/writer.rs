@@ -17,7 +17,8 @@ use crate::grace::Reclaim;
 use crate::lpm::Region;
 
 const FAMILIES: [&Family; 2] = [&IP4, &IP6];
-/// Places for rules, as a multiple of them: what is tried in turn while memory does not suffice.
+/// Places for rules, as a multiple of them: what is tried in turn while memory does not suffice. The last
+/// one never takes much more than the rules themselves.
 const GENEROSITIES: [f32; 3] = [4.0, 2.0, 1.0];
 
 /// Bytes of a classifier.
@@ -155,7 +156,8 @@ impl Classifier {
             let list: Vec<u32> = (0..items.len() as u32).collect();
             let (store, chooser) = (&mut self.store, &mut self.choosers[number]);
             let mut builder = Builder { store, family, chooser, items: &items };
-            let limits = Limits::new(budget(items.len(), generosity), VISITS);
+            let is_strict = generosity <= 1.0;
+            let limits = Limits::new(budget(items.len(), generosity), VISITS, is_strict);
             roots[number] = builder.tree(&list, limits)?;
         }
         Ok(roots)
