@@ -15,6 +15,7 @@
 
 pub mod adjacency;
 mod aligned;
+pub mod classifier;
 pub mod exact_match;
 pub mod flow_hash;
 pub mod flow_table;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod analyse;
+pub mod classify;
 mod clock;
 pub mod compare;
 pub mod forward;

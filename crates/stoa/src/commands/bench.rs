@@ -1,5 +1,6 @@
 //! `stoa bench`: measures this program on this machine.
 
+mod classify;
 mod convergence;
 mod delta;
 mod forward;
@@ -19,6 +20,7 @@ use crate::failure::Outcome;
   stoa bench forward                      Cycles per packet: IPv4, one route, smallest frames
   stoa bench forward --family ip6 --routes 100000 --destinations random
   stoa bench forward --workers 2 --seconds 5 --json
+  stoa bench classify                     The packet classifier without packets
   stoa bench latency                      Round trips through Stoa, Linux and a wire (needs root)
   stoa bench convergence --daemon bird    Time until a daemon's routes carry traffic (needs root)
   stoa bench interfaces --interfaces 60000  Time of one change among many sub-interfaces
@@ -35,6 +37,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    Classify(classify::Arguments),
     Convergence(convergence::Arguments),
     #[command(hide = true)]
     Delta(delta::Arguments),
@@ -49,6 +52,7 @@ enum Action {
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
     match arguments.action {
+        Action::Classify(arguments) => classify::execute(arguments),
         Action::Convergence(arguments) => convergence::execute(arguments),
         Action::Delta(arguments) => delta::execute(arguments),
         Action::Forward(arguments) => forward::execute(arguments),

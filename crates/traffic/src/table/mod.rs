@@ -169,7 +169,8 @@ pub fn kernel(name: &str) -> Result<Kernel, String> {
     if kernel.is_available() { Ok(kernel) } else { Err(format!("this processor has no {name}")) }
 }
 
-fn name(kernel: Kernel) -> &'static str {
+/// Its name.
+pub(crate) fn name(kernel: Kernel) -> &'static str {
     match kernel {
         Kernel::Scalar => "scalar",
         Kernel::Bits => "bits",
@@ -323,7 +324,8 @@ fn timed(work: impl FnOnce() -> Result<(), LpmError>) -> Result<f64, LpmError> {
     Ok(if seconds > 0.0 { seconds } else { elapsed.max(1e-9) })
 }
 
-fn on_cpu() -> Option<f64> {
+/// Seconds for which this thread has had a processor.
+pub(crate) fn on_cpu() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
 }

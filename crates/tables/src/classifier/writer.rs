@@ -1,0 +1,346 @@
+//! The writer's side of a classifier: the rules by id, and the trees of both families.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::arena::{Arena, Item};
+use super::build::{Builder, Limits, VISITS, budget};
+use super::layout::{LINE, MAX_LINES, Word};
+use super::pattern::{Family, IP4, IP6, Pattern};
+use super::reader::ClassifierReader;
+use super::rule::Rule;
+use super::score::Chooser;
+use super::store::Store;
+use super::update::{Change, Updater};
+use super::{ClassifierCapacity, ClassifierError, ClassifierLimit, NO_RULE};
+use crate::grace::Reclaim;
+use crate::aligned::Region;
+
+const FAMILIES: [&Family; 2] = [&IP4, &IP6];
+/// Places for rules, as a multiple of them: what is tried in turn while memory does not suffice. The last
+/// one never takes much more than the rules themselves.
+const GENEROSITIES: [f32; 3] = [4.0, 2.0, 1.0];
+
+/// Bytes of a classifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassifierMemory {
+    /// What look-ups read now.
+    pub lookup_bytes: usize,
+    /// All lines that were ever used.
+    pub touched_bytes: usize,
+    /// The writer's bookkeeping, roughly.
+    pub bookkeeping_bytes: usize,
+}
+
+/// A rule as it was given.
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    rank: u32,
+    rule: Rule,
+}
+
+/// A classifier; see the [module](super).
+///
+/// Readers see changes after [`Self::publish`]. Memory that they replace is used again after a grace
+/// period, see [`Reclaim`].
+#[derive(Debug)]
+pub struct Classifier {
+    store: Store,
+    choosers: [Chooser; 2],
+    roots: [Word; 2],
+    rules: HashMap<u32, Stored>,
+    capacity: ClassifierCapacity,
+    changes: usize,
+}
+
+impl Classifier {
+    /// A classifier without rules; `None` when the system refuses the address space.
+    pub fn new(capacity: ClassifierCapacity) -> Option<Self> {
+        let lines = (capacity.lookup_bytes / (LINE * size_of::<u64>())).min(MAX_LINES);
+        Some(Self {
+            store: Store::new(Arena::new(lines)?, lines as u32),
+            choosers: FAMILIES.map(Chooser::new),
+            roots: [Word::EMPTY; 2],
+            rules: HashMap::new(),
+            capacity,
+            changes: 0,
+        })
+    }
+
+    /// A reader. It sees all that is published, now and later.
+    pub fn reader(&self) -> ClassifierReader {
+        ClassifierReader::new(Arc::clone(&self.store.arena))
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Rules that were inserted or removed since the trees were built from all rules. Changes cost
+    /// look-ups some speed: after about as many as a quarter of the rules, [`Self::rebuild`].
+    pub fn changes(&self) -> usize {
+        self.changes
+    }
+
+    /// The rank and the rule with this id.
+    pub fn get(&self, id: u32) -> Option<(u32, &Rule)> {
+        self.rules.get(&id).map(|stored| (stored.rank, &stored.rule))
+    }
+
+    /// Replaces all rules: (id, rank, rule). A packet meets the rule with the smallest rank, and of
+    /// equal ranks the one with the smallest id. Leave gaps between ranks for rules that come later.
+    ///
+    /// # Errors
+    ///
+    /// An invalid rule, an id that occurs twice, or a limit that is reached; nothing was changed.
+    pub fn replace_all(
+        &mut self,
+        rules: impl IntoIterator<Item = (u32, u32, Rule)>,
+    ) -> Result<(), ClassifierError> {
+        let mut all = HashMap::new();
+        for (id, rank, rule) in rules {
+            check(id, &rule)?;
+            if all.insert(id, Stored { rank, rule }).is_some() {
+                return Err(ClassifierError::Present(id));
+            }
+            if all.len() > self.most_rules() {
+                return Err(ClassifierError::Full(ClassifierLimit::Rules));
+            }
+        }
+        let former = std::mem::replace(&mut self.rules, all);
+        let built = self.rebuild();
+        if built.is_err() {
+            self.rules = former;
+        }
+        built
+    }
+
+    /// Builds the trees anew, which takes up to some seconds with 100,000s of rules. Readers go on with
+    /// the former ones until the next publication; both need memory until the grace period ends.
+    ///
+    /// # Errors
+    ///
+    /// The look-up memory is exhausted; nothing was changed.
+    pub fn rebuild(&mut self) -> Result<(), ClassifierError> {
+        let mut result = Ok([Word::EMPTY; 2]);
+        for generosity in GENEROSITIES {
+            result = self.build(generosity);
+            if result.is_ok() {
+                break;
+            }
+            self.store.undo();
+        }
+        let roots = result?;
+        for (family, root) in FAMILIES.into_iter().zip(self.roots) {
+            self.store.release_tree(family, root);
+        }
+        self.store.finish();
+        (self.roots, self.changes) = (roots, 0);
+        Ok(())
+    }
+
+    fn build(&mut self, generosity: f32) -> Result<[Word; 2], ClassifierError> {
+        let mut roots = [Word::EMPTY; 2];
+        for (number, family) in FAMILIES.into_iter().enumerate() {
+            let is_in = |stored: &&Stored| stored.rule.families()[number];
+            let item = |(id, stored): (&u32, &Stored)| item(*id, stored, family);
+            let mut items: Vec<Item> =
+                self.rules.iter().filter(|(_, stored)| is_in(stored)).map(item).collect();
+            items.sort_unstable_by_key(|item| item.entry);
+            let list: Vec<u32> = (0..items.len() as u32).collect();
+            let (store, chooser) = (&mut self.store, &mut self.choosers[number]);
+            let mut builder = Builder { store, family, chooser, items: &items };
+            let is_strict = generosity <= 1.0;
+            let limits = Limits::new(budget(items.len(), generosity), VISITS, is_strict);
+            roots[number] = builder.tree(&list, limits)?;
+        }
+        Ok(roots)
+    }
+
+    /// Adds a rule; see [`Self::replace_all`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::replace_all`].
+    pub fn insert(&mut self, id: u32, rank: u32, rule: &Rule) -> Result<(), ClassifierError> {
+        check(id, rule)?;
+        if self.rules.contains_key(&id) {
+            return Err(ClassifierError::Present(id));
+        }
+        if self.rules.len() >= self.most_rules() {
+            return Err(ClassifierError::Full(ClassifierLimit::Rules));
+        }
+        let new = Stored { rank, rule: *rule };
+        self.change(id, None, Some(&new))?;
+        self.rules.insert(id, new);
+        Ok(())
+    }
+
+    /// Removes a rule.
+    ///
+    /// # Errors
+    ///
+    /// There is no such rule, or no memory for what must be copied; nothing was changed.
+    pub fn remove(&mut self, id: u32) -> Result<(), ClassifierError> {
+        let former = *self.rules.get(&id).ok_or(ClassifierError::Absent(id))?;
+        self.change(id, Some(&former), None)?;
+        self.rules.remove(&id);
+        Ok(())
+    }
+
+    /// Changes the rank or the rule of an id.
+    ///
+    /// # Errors
+    ///
+    /// There is no such rule, and as [`Self::replace_all`].
+    pub fn replace(&mut self, id: u32, rank: u32, rule: &Rule) -> Result<(), ClassifierError> {
+        let former = *self.rules.get(&id).ok_or(ClassifierError::Absent(id))?;
+        check(id, rule)?;
+        let new = Stored { rank, rule: *rule };
+        self.change(id, Some(&former), Some(&new))?;
+        self.rules.insert(id, new);
+        Ok(())
+    }
+
+    /// Makes a change in both trees, or in none.
+    fn change(
+        &mut self,
+        id: u32,
+        former: Option<&Stored>,
+        new: Option<&Stored>,
+    ) -> Result<(), ClassifierError> {
+        let mut roots = self.roots;
+        let mut all = || -> Result<(), ClassifierError> {
+            for (number, family) in FAMILIES.into_iter().enumerate() {
+                let (store, chooser) = (&mut self.store, &mut self.choosers[number]);
+                let mut updater = Updater { store, family, chooser };
+                let is_in = |stored: &&Stored| stored.rule.families()[number];
+                if let Some(former) = former.filter(is_in) {
+                    let item = item(id, former, family);
+                    roots[number] = updater.change(roots[number], Change::Remove(&item))?;
+                }
+                if let Some(new) = new.filter(is_in) {
+                    let item = item(id, new, family);
+                    roots[number] = updater.change(roots[number], Change::Insert(&item))?;
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = all() {
+            self.store.undo();
+            return Err(error);
+        }
+        self.store.finish();
+        self.roots = roots;
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// Shows all changes since the last publication to readers: each batch of look-ups sees all or none
+    /// of those of its family. The next epoch may be marked then; see [`crate::grace`].
+    pub fn publish(&mut self) {
+        self.store.publish(self.roots);
+    }
+
+    /// Bytes in use.
+    pub fn memory(&self) -> ClassifierMemory {
+        let [lookup_bytes, touched_bytes, maps] = self.store.bytes();
+        let bookkeeping_bytes = maps + self.rules.capacity() * size_of::<(u32, Stored)>();
+        ClassifierMemory { lookup_bytes, touched_bytes, bookkeeping_bytes }
+    }
+
+    /// The look-up memory, to advise the system about huge pages.
+    pub fn region(&self) -> Region {
+        self.store.arena.region()
+    }
+
+    /// TEMP
+    pub fn statistics(&self) -> String {
+        let mut s = Stat::default();
+        walk(&self.store, self.roots[0], 0, &mut s);
+        format!("{s:?}")
+    }
+
+    /// TEMP: steps, blocks, spills pushed, spills visited
+    pub fn count(&self, key: impl Fn(usize) -> u32) -> [usize; 4] {
+        let a = &self.store.arena;
+        let mut n = [0; 4];
+        let mut best = u64::MAX;
+        let mut todo = vec![self.roots[0]];
+        let mut heads: Vec<usize> = vec![];
+        loop {
+            while let Some(mut w) = todo.pop() {
+                while w.is_node() {
+                    n[0] += 1;
+                    if w.has_spill() { heads.push(w.header()); n[2] += 1; }
+                    w = Word(a.get(w.child(&key)));
+                }
+                while w.is_leaf() {
+                    n[1] += 1;
+                    let lines = super::layout::block_lines(&IP4, w.is_extended());
+                    let f = super::reader::find_in_block(a, &IP4, w.position(), lines, &key);
+                    best = best.min(f);
+                    w = if f == u64::MAX { w.after_block(lines) } else { Word::EMPTY };
+                }
+            }
+            let Some(h) = heads.pop() else { return n };
+            if a.get(h + 1) < best { n[3] += 1; todo.push(Word(a.get(h))); }
+        }
+    }
+
+    fn most_rules(&self) -> usize {
+        self.capacity.rules.min(ClassifierCapacity::MAX_RULES)
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn most_visits(&self) -> u32 {
+        let most = |root: Word| super::update::most_visits(&self.store, root);
+        self.roots.map(most).into_iter().max().unwrap_or(0)
+    }
+}
+
+impl Reclaim for Classifier {
+    fn retire_mark(&mut self, epoch: u64) {
+        self.store.retire_mark(epoch);
+    }
+
+    fn reclaim(&mut self, safe_epoch: u64) {
+        self.store.reclaim(safe_epoch);
+    }
+
+    fn pending(&self) -> usize {
+        self.store.pending()
+    }
+}
+
+fn check(id: u32, rule: &Rule) -> Result<(), ClassifierError> {
+    if id == NO_RULE {
+        return Err(ClassifierError::IdOutOfRange);
+    }
+    rule.check().map_err(|error| ClassifierError::Rule { id, error })
+}
+
+fn item(id: u32, stored: &Stored, family: &Family) -> Item {
+    let entry = u64::from(stored.rank) << 32 | u64::from(id);
+    Item { entry, pattern: Pattern::of(&stored.rule, family) }
+}
+
+#[derive(Default, Debug)]
+struct Stat { nodes: usize, children: usize, leaves: usize, blocks: usize, rules: usize, spills: usize, depth: usize, most: usize, extended: usize }
+fn walk(store: &Store, word: Word, depth: usize, s: &mut Stat) {
+    s.depth = s.depth.max(depth);
+    if word.is_leaf() { s.leaves += 1; s.blocks += word.blocks(); s.most = s.most.max(word.blocks()); s.extended += usize::from(word.is_extended()); s.rules += store.arena.read_leaf(&IP4, word).len(); }
+    if word.is_node() {
+        s.nodes += 1; s.children += word.children();
+        if let Some((spill, ..)) = store.spill(word) { s.spills += 1; 
+            walk(store, spill, depth, s) }
+        let mut seen = std::collections::HashSet::new();
+        for c in store.children(word) { if c != Word::EMPTY && seen.insert(c) { walk(store, c, depth + 1, s) } }
+    }
+}
