@@ -16,9 +16,7 @@ const ICMP: u8 = 4;
 
 /// The state of a flow without connection: one byte, of which each value is valid, so that it can lie in memory that
 /// several workers share.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Exchange(u8);
 

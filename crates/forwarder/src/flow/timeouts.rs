@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn only_established_connections_are_never_given_up() {
-        let kept: Vec<_> = Class::ALL.into_iter().filter(|class| class.surrender().is_none()).collect();
+        let kept: Vec<_> =
+            Class::ALL.into_iter().filter(|class| class.surrender().is_none()).collect();
         assert_eq!(kept, [Class::TcpEstablished, Class::TcpHalfClosed]);
         assert!(Class::TcpReset.surrender() < Class::TcpOpening.surrender());
         assert!(Class::TcpOpening.surrender() < Class::TcpTimeWait.surrender());

@@ -12,8 +12,7 @@ impl Tcp {
     /// acknowledgement that has passed up to the end of the data that has passed. Elsewhere in the window it is for
     /// the receiver to challenge, and beyond it is refused.
     pub(super) fn reset(&self, from: Direction, segment: &Segment, options: Options) -> Step {
-        let (sender, receiver) =
-            (&self.sides[from as usize], &self.sides[from.reverse() as usize]);
+        let (sender, receiver) = (&self.sides[from as usize], &self.sides[from.reverse() as usize]);
         let sequence = segment.sequence;
         let is_early = matches!(self.phase, SYN_SENT | SYN_CROSSED | SYN_RECEIVED);
         if self.answers_pending_syn(from, segment) {
@@ -45,12 +44,10 @@ impl Tcp {
     fn refuses_syn(&self, from: Direction, segment: &Segment) -> bool {
         let (side, ack) = (&self.sides[from.reverse() as usize], segment.acknowledgement);
         // After a SYN-ACK, the acknowledgement has been seen once.
-        let first = if self.phase == SYN_RECEIVED { side.acked.wrapping_sub(1) } else { side.acked };
+        let first =
+            if self.phase == SYN_RECEIVED { side.acked.wrapping_sub(1) } else { side.acked };
         let is_opener = from == Direction::Reply || self.phase == SYN_CROSSED;
-        segment.flags & ACK != 0
-            && is_opener
-            && is_after(ack, first)
-            && !is_after(ack, side.end)
+        segment.flags & ACK != 0 && is_opener && is_after(ack, first) && !is_after(ack, side.end)
     }
 
     /// A reset with a sequence number that the receiver may await.

@@ -73,7 +73,8 @@ impl Side {
         let scale = syn.scale.unwrap_or(0).min(SCALE_MAX);
         let options =
             [(syn.scale.is_some(), SCALED), (syn.sack, SACK), (syn.timestamps, TIMESTAMPS)];
-        let flags = options.into_iter().fold(0, |flags, (is, bit)| flags | if is { bit } else { 0 });
+        let flags =
+            options.into_iter().fold(0, |flags, (is, bit)| flags | if is { bit } else { 0 });
         // The window of a SYN has no scale (RFC 7323 section 2.2).
         let window = u32::from(syn.window).div_ceil(1 << scale) as u16;
         Self { end: syn.end(), acked: syn.sequence, window, scale, flags }

@@ -31,7 +31,8 @@ fn weather() -> impl Strategy<Value = Weather> {
 
 fn scripts() -> impl Strategy<Value = Script> {
     let scale = prop_oneof![1 => Just(None), 3 => (0..9_u8).prop_map(Some)];
-    let capacity = prop_oneof![2 => 1..5_000_u32, 2 => 5_000..80_000_u32, 1 => 80_000..2_000_000_u32];
+    let capacity =
+        prop_oneof![2 => 1..5_000_u32, 2 => 5_000..80_000_u32, 1 => 80_000..2_000_000_u32];
     let bytes = prop_oneof![1 => Just(0_u32), 3 => 1..40_000_u32, 1 => 40_000..1_000_000_u32];
     let abort = prop::option::of((any::<bool>(), 0..200_u32));
     (
@@ -43,24 +44,30 @@ fn scripts() -> impl Strategy<Value = Script> {
         (any::<bool>(), 0..100_u32),
         (100..9_000_u32, abort),
     )
-        .prop_map(|(seed, weather, scales, capacities, bytes, (crossed, reads), (mss, abort))| Script {
-            seed,
-            weather,
-            scales,
-            capacities,
-            bytes,
-            mss,
-            is_simultaneous: crossed && seed % 4 == 0,
-            reads: reads + 1,
-            abort,
-        })
+        .prop_map(
+            |(seed, weather, scales, capacities, bytes, (crossed, reads), (mss, abort))| Script {
+                seed,
+                weather,
+                scales,
+                capacities,
+                bytes,
+                mss,
+                is_simultaneous: crossed && seed % 4 == 0,
+                reads: reads + 1,
+                abort,
+            },
+        )
 }
 
 fn world(script: &Script) -> World {
     let mut random = Random(script.seed ^ 0x5555);
     let mut host = |side: usize| {
         // Numbers that wrap soon, in half of the runs.
-        let iss = if random.is(50) { 0_u32.wrapping_sub(random.below(100_000)) } else { random.next() << 1 };
+        let iss = if random.is(50) {
+            0_u32.wrapping_sub(random.below(100_000))
+        } else {
+            random.next() << 1
+        };
         let mut host = Host::new(iss, script.scales[side], script.capacities[side], script.mss);
         host.to_send = script.bytes[side];
         // Transmissions that take too long are cut.
@@ -83,7 +90,16 @@ fn run(script: &Script) {
         world.hosts[1].connect(world.now, &mut out);
         // Where the flow begins with the other side, the direction is not that of the model.
         let first = world.hosts[0].iss;
-        world.track(Direction::Original, Segment { flags: SYN, sequence: first, window: 100, scale: script.scales[0], ..Segment::default() });
+        world.track(
+            Direction::Original,
+            Segment {
+                flags: SYN,
+                sequence: first,
+                window: 100,
+                scale: script.scales[0],
+                ..Segment::default()
+            },
+        );
         world.send(Direction::Reply, out);
     } else {
         world.hosts[1].state = State::Listen;

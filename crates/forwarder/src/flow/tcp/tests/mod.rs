@@ -6,7 +6,6 @@ mod clauses;
 mod endings;
 mod host;
 mod model;
-mod openings;
 mod random;
 
 use super::*;
@@ -57,7 +56,13 @@ impl Flow {
     }
 
     /// The verdict about a segment without data.
-    pub(super) fn verdict(&mut self, from: Direction, flags: u8, sequence: u32, ack: u32) -> Verdict {
+    pub(super) fn verdict(
+        &mut self,
+        from: Direction,
+        flags: u8,
+        sequence: u32,
+        ack: u32,
+    ) -> Verdict {
         self.pass(from, &segment(from, flags, sequence, ack))
     }
 
@@ -67,7 +72,13 @@ impl Flow {
     }
 
     /// A segment with data.
-    pub(super) fn data(&mut self, from: Direction, sequence: u32, ack: u32, payload: u32) -> Verdict {
+    pub(super) fn data(
+        &mut self,
+        from: Direction,
+        sequence: u32,
+        ack: u32,
+        payload: u32,
+    ) -> Verdict {
         self.pass(from, &Segment { payload, ..segment(from, ACK, sequence, ack) })
     }
 

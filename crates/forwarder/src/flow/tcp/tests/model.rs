@@ -11,7 +11,8 @@ pub(super) struct Random(pub(super) u64);
 
 impl Random {
     pub(super) fn next(&mut self) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as u32
     }
 
@@ -41,6 +42,9 @@ enum Place {
     BehindTracker,
 }
 
+/// A segment at the tracker: when, from where, what, the verdict, the state afterwards, and the states of the hosts.
+type Judged = (u64, Direction, Segment, Verdict, Option<Tcp>, [State; 2]);
+
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) hosts: [Host; 2],
@@ -53,11 +57,9 @@ pub(super) struct World {
     on_the_way: BTreeMap<(u64, u64), (Direction, Place, Segment)>,
     serial: u64,
     /// The last segments at the tracker, for messages.
-    pub(super) log: Vec<String>,
+    log: Vec<Judged>,
     /// Segments of hosts that were refused.
-    pub(super) refused: Vec<String>,
-    pub(super) last_accepted: u64,
-    pub(super) is_attacked: bool,
+    pub(super) refused: Vec<Judged>,
 }
 
 impl World {
@@ -74,8 +76,6 @@ impl World {
             serial: 0,
             log: Vec::new(),
             refused: Vec::new(),
-            last_accepted: 0,
-            is_attacked: false,
         }
     }
 
@@ -140,14 +140,21 @@ impl World {
             };
         }
         match verdict {
+            Verdict::Drop(_) if self.is_void(from, &segment) => {}
             Verdict::Drop(_) => self.refused.extend(self.log.last().cloned()),
             _ => self.launch(from, Place::BehindTracker, segment),
         }
     }
 
+    /// Whether a segment is a reset that its receiver ignores.
+    fn is_void(&self, from: Direction, segment: &Segment) -> bool {
+        let receiver = &self.hosts[from.reverse() as usize];
+        let is_reset = segment.flags & RST != 0;
+        is_reset && receiver.state != State::SynSent && receiver.rcv_nxt != segment.sequence
+    }
+
     /// An attacker's segment meets the tracker, and the host behind it.
     pub(super) fn forge(&mut self, from: Direction, segment: Segment) {
-        self.is_attacked = true;
         if self.twin.is_none() {
             self.twin = self.tracker;
         }
@@ -175,22 +182,19 @@ impl World {
             }
         };
         let states = self.hosts.each_ref().map(|host| host.state);
-        let line = format!("{} {from:?} {segment:?} -> {verdict:?}\n  {next:?} {states:?}", self.now);
         if self.log.len() > 1_000 {
             self.log.clear();
         }
-        self.log.push(line);
+        self.log.push((self.now, from, *segment, verdict, next, states));
         self.tracker = next;
-        if verdict == Verdict::Accept {
-            self.last_accepted = self.now;
-        }
         verdict
     }
 
     /// The last lines of the log, for a message.
     pub(super) fn story(&self) -> String {
         let from = self.log.len().saturating_sub(14);
-        format!("{}\n{:#?}", self.log[from..].join("\n"), self.hosts)
+        let lines: Vec<_> = self.log[from..].iter().map(|line| format!("{line:?}")).collect();
+        format!("{}\n{:#?}", lines.join("\n"), self.hosts)
     }
 
     /// The class of the flow; `None`: there is none.
@@ -204,13 +208,18 @@ impl World {
         let [a, b] = &self.hosts;
         // Where both have sent their FIN, one repeats something until the end (RFC 5382 section 2.1: closing).
         let has_fin = |host: &Host| {
-            matches!(host.state, State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck)
+            matches!(
+                host.state,
+                State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck
+            )
         };
         if a.is_synchronized() && b.is_synchronized() && !(has_fin(a) && has_fin(b)) {
             assert!(is_kept, "a live connection in {:?}\n{}", self.class(), self.story());
         }
-        let is_dead = |host: &Host| matches!(host.state, State::Closed | State::TimeWait | State::Listen);
-        let was_told = a.was_reset || b.was_reset || a.state == State::TimeWait || b.state == State::TimeWait;
+        let is_dead =
+            |host: &Host| matches!(host.state, State::Closed | State::TimeWait | State::Listen);
+        let was_told =
+            a.was_reset || b.was_reset || a.state == State::TimeWait || b.state == State::TimeWait;
         if is_dead(a) && is_dead(b) && was_told {
             assert!(!is_kept, "a dead connection in {:?}\n{}", self.class(), self.story());
         }
