@@ -148,7 +148,7 @@ impl Tcp {
     /// The state after a segment with ACK that is inside of all limits; FIN is not regarded yet.
     ///
     /// - It begins at most where the sender may send, and ends at least where late and repeated segments can.
-    /// - It acknowledges at most what the other side has sent, and at least that less some windows (RFC 5961 section 5).
+    /// - It acknowledges at most what the other side has sent, and at least that less some windows (RFC 5961 5).
     ///
     /// The largest window ever offered stands for the one that came with the highest acknowledgement.
     #[inline(always)]
