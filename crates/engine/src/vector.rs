@@ -5,6 +5,7 @@
 //! to exactly one place. That is why packets are conserved by construction.
 
 mod beside;
+mod fields;
 mod flow;
 #[cfg(target_arch = "x86_64")]
 mod frames_avx512;
@@ -22,6 +23,7 @@ pub use crate::column::Column;
 use crate::drops::Reason;
 use crate::packet::Packet;
 use crate::pool::{HEADROOM, Pool, SLOT};
+pub use fields::Fields;
 pub(crate) use lanes::Lanes;
 pub use lanes::Lanes as LaneSet;
 pub use lend::Spare;

@@ -19,13 +19,6 @@ impl Vector {
         }
         self.beside.flows.insert(hashes)
     }
-
-    /// To be called by a node that changes addresses, protocol or ports of a packet, or makes another
-    /// packet of it.
-    #[inline(always)]
-    pub fn forget_flow(&mut self) {
-        self.beside.known &= !FLOW;
-    }
 }
 
 #[cfg(all(test, not(loom), not(miri)))]

@@ -16,6 +16,9 @@ mod column_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod column_avx512;
+pub mod exchange;
+pub mod tcp;
+pub mod timeouts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

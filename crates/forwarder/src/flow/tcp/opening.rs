@@ -1,0 +1,225 @@
+//! SYNs and SYN-ACKs, and the acknowledgements that complete an opening (RFC 9293 sections 3.5 and 3.10.7.3).
+
+use super::window::{ACK_SEEN, Side, agree, is_after};
+use super::{
+    CLOSING, Direction, ESTABLISHED, Events, Options, Refusal, SYN_CROSSED, SYN_RECEIVED, SYN_SENT,
+    Segment, Step, TIME_WAIT, Tcp, Verdict, pending,
+};
+use stoa_wire::tcp::flag::ACK;
+
+/// How long a SYN has to be pending before it replaces a connection that seems alive, in units of 64 ms: 1.9 s. A host
+/// that is alive has answered it by a challenge acknowledgement before.
+const PATIENCE: u16 = 30;
+
+/// Whether `ack` acknowledges the SYN of a side, and not more than it has sent.
+fn is_answer(ack: u32, side: &Side) -> bool {
+    is_after(ack, side.acked) && !is_after(ack, side.end)
+}
+
+impl Tcp {
+    /// A SYN without ACK.
+    pub(super) fn syn(&self, from: Direction, segment: &Segment, now: u16) -> Step {
+        let mut state = *self;
+        let this = &self.sides[from as usize];
+        let sequence = segment.sequence;
+        match (self.phase, from) {
+            (SYN_SENT, Direction::Original) => {
+                let this = &mut state.sides[0];
+                this.widen(segment);
+                if sequence != this.acked {
+                    // Another attempt, or a forged one: the SYN-ACK will tell.
+                    (state.pending, state.mark) = (pending::SYN, sequence);
+                } else if is_after(segment.end(), this.end) {
+                    this.end = segment.end();
+                }
+                state.accept(Events::default())
+            }
+            (SYN_SENT, Direction::Reply) => {
+                state.sides[1] = Side::of_syn(segment);
+                agree(&mut state.sides);
+                state.phase = SYN_CROSSED;
+                state.accept(Events::default())
+            }
+            // A repetition; before and after an acknowledgement.
+            (SYN_CROSSED | SYN_RECEIVED, _)
+                if sequence == this.acked || sequence.wrapping_add(1) == this.acked =>
+            {
+                state.accept(Events::default())
+            }
+            // The initial sequence number is beyond all of the old connection (RFC 9293 section 3.6.1).
+            (TIME_WAIT, _) if !is_after(this.end, sequence) => {
+                Step { state, verdict: Verdict::Replace, events: Events::default() }
+            }
+            (SYN_CROSSED..=TIME_WAIT, _) => self.syn_again(from, sequence, now),
+            _ => Step { state, verdict: Verdict::Replace, events: Events::default() },
+        }
+    }
+
+    /// A SYN for a connection that seems alive (RFC 5961 section 4): whoever is alive answers it by a challenge
+    /// acknowledgement, which takes the mark away. A host that has forgotten the connection answers it by a SYN-ACK or
+    /// a reset; then the next SYN replaces the connection.
+    fn syn_again(&self, from: Direction, sequence: u32, now: u16) -> Step {
+        let mut state = *self;
+        let kind = pending::SYN | from as u8;
+        let waited = now.wrapping_sub(self.since);
+        let is_same = self.pending & !pending::ANSWERED == kind;
+        if self.pending == kind | pending::ANSWERED
+            && (waited >= PATIENCE || self.phase == TIME_WAIT)
+        {
+            return Step { state, verdict: Verdict::Replace, events: Events::default() };
+        }
+        if self.pending & !1 == pending::SYN_ACK {
+            return state.challenge();
+        }
+        let is_known = is_same && (self.mark == sequence || self.pending & pending::ANSWERED != 0);
+        if !is_known {
+            (state.pending, state.since) = (kind, now);
+        }
+        state.mark = sequence;
+        state.challenge()
+    }
+
+    /// Whether a segment answers the SYN of the other side that is pending.
+    pub(super) fn answers_pending_syn(&self, from: Direction, segment: &Segment) -> bool {
+        self.pending & !pending::ANSWERED == pending::SYN | from.reverse() as u8
+            && segment.flags & ACK != 0
+            && segment.acknowledgement == self.mark.wrapping_add(1)
+    }
+
+    /// A SYN with ACK.
+    pub(super) fn syn_ack(&self, from: Direction, segment: &Segment, options: Options) -> Step {
+        match (self.phase, from) {
+            (SYN_SENT, Direction::Original) => self.refuse(Refusal::NoConnection),
+            (SYN_SENT, Direction::Reply) => self.answer(segment),
+            (SYN_RECEIVED, Direction::Reply) => self.answer_again(segment),
+            (SYN_RECEIVED, Direction::Original) => self.complete(from, segment, options),
+            (SYN_CROSSED, _) => self.answer_crossed(from, segment),
+            _ if self.answers_pending_syn(from, segment) => {
+                let mut state = *self;
+                state.pending |= pending::ANSWERED;
+                state.refuse(Refusal::Reopening)
+            }
+            // Repeated, because the acknowledgement was lost. Its window has no scale: it changes nothing.
+            _ => match self.follow(from, segment, options) {
+                Ok(_) => self.accept(Events::default()),
+                Err(reason) => self.refuse(reason),
+            },
+        }
+    }
+
+    /// The SYN-ACK for the SYN, or for one with another sequence number that came later.
+    fn answer(&self, segment: &Segment) -> Step {
+        let mut state = *self;
+        let ack = segment.acknowledgement;
+        if !is_answer(ack, &self.sides[0]) {
+            if !self.answers_pending_syn(Direction::Reply, segment) {
+                // Of an old connection: the host answers it by a reset (RFC 9293 section 3.5.1).
+                return state.challenge();
+            }
+            let this = &mut state.sides[0];
+            state.mark = this.acked;
+            (this.acked, this.end) = (self.mark, ack);
+        }
+        state.sides[0].acked = ack;
+        state.sides[1] = Side::of_syn(segment).with(ACK_SEEN);
+        agree(&mut state.sides);
+        state.phase = SYN_RECEIVED;
+        state.accept(Events::default())
+    }
+
+    /// A further SYN-ACK: repeated; with another sequence number, from a server without memory; or for the other one
+    /// of two SYNs.
+    fn answer_again(&self, segment: &Segment) -> Step {
+        let mut state = *self;
+        let [this, that] = &mut state.sides;
+        let ack = segment.acknowledgement;
+        if self.answers_pending_syn(Direction::Reply, segment) {
+            state.mark = this.acked.wrapping_sub(1);
+            (this.acked, this.end) = (ack, ack);
+            *that = Side::of_syn(segment).with(ACK_SEEN);
+            agree(&mut state.sides);
+            return state.accept(Events::default());
+        }
+        if is_after(this.acked, ack) || is_after(ack, this.end) {
+            return state.challenge();
+        }
+        if segment.sequence != that.acked {
+            (state.pending, state.mark) = (pending::SYN_ACK | 1, segment.sequence);
+        }
+        if that.scale == segment.scale.unwrap_or(0) {
+            that.widen(segment);
+        }
+        this.acked = ack;
+        state.accept(Events::default())
+    }
+
+    /// The SYN-ACK of one of two sides that have both sent a SYN.
+    fn answer_crossed(&self, from: Direction, segment: &Segment) -> Step {
+        let mut state = *self;
+        let ack = segment.acknowledgement;
+        let other = &mut state.sides[from.reverse() as usize];
+        let has_acked = self.sides[from as usize].flags & ACK_SEEN != 0;
+        if !is_answer(ack, other) && !(has_acked && ack == other.acked) {
+            return self.challenge();
+        }
+        other.acked = ack;
+        let this = &mut state.sides[from as usize];
+        let is_same = segment.sequence == this.acked || segment.end() == this.end;
+        // An acceptable acknowledgement proves this sequence number, and no SYN can.
+        if !is_same {
+            *this = Side::of_syn(segment);
+            agree(&mut state.sides);
+        }
+        state.finish(from, Events::default())
+    }
+
+    /// An acknowledgement, with or without data, before both sides have sent one; also the SYN-ACK of an opener whose
+    /// SYN and that of the other side have crossed unseen.
+    pub(super) fn complete(&self, from: Direction, segment: &Segment, options: Options) -> Step {
+        let mut state = *self;
+        let ack = segment.acknowledgement;
+        if self.phase == SYN_SENT {
+            return match from {
+                // The SYN-ACK went another way.
+                Direction::Original if options.liberal => {
+                    state.sides[1] = Side { acked: ack, end: ack, ..Side::UNKNOWN };
+                    state.phase = ESTABLISHED;
+                    state.carry(from, segment, options, Events::ESTABLISHED)
+                }
+                Direction::Original => self.refuse(Refusal::NoConnection),
+                // Of an old connection, or sent behind a SYN-ACK that comes later.
+                Direction::Reply => self.challenge(),
+            };
+        }
+        let other = &mut state.sides[from.reverse() as usize];
+        let has_acked = self.sides[from as usize].flags & ACK_SEEN != 0;
+        if !has_acked && !is_answer(ack, other) && !options.liberal {
+            let is_other = self.pending == pending::SYN_ACK | from.reverse() as u8
+                && ack == self.mark.wrapping_add(1);
+            if !is_other {
+                return self.refuse(Refusal::BadAcknowledgement);
+            }
+            (other.acked, other.end) = (self.mark, ack);
+        }
+        let before = state.sides[from as usize];
+        match state.follow(from, segment, options) {
+            Ok(followed) => state = followed,
+            Err(reason) => return self.refuse(reason),
+        }
+        state.note_fin(from, segment, &before);
+        state.finish(from, Events::default())
+    }
+
+    /// One side has sent an acceptable acknowledgement: if both have, the connection is open.
+    fn finish(mut self, from: Direction, mut events: Events) -> Step {
+        self.sides[from as usize].flags |= ACK_SEEN;
+        if self.sides.iter().all(|side| side.flags & ACK_SEEN != 0) {
+            events = events.and(Events::ESTABLISHED);
+            self.pending = pending::NONE;
+            let fins = self.fins();
+            self.phase = if fins == 2 { CLOSING } else { ESTABLISHED };
+            events = if fins != 0 { events.and(Events::HALF_CLOSED) } else { events };
+        }
+        self.accept(events)
+    }
+}

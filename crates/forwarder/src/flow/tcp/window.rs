@@ -1,0 +1,196 @@
+//! Limits of sequence and acknowledgement numbers, as what has passed allows them.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::segment::{Direction, Segment};
+use super::{Options, Refusal, Tcp};
+use stoa_wire::tcp::flag::{FIN, SYN};
+
+/// Bits of [`Side::flags`]: it has sent its FIN, whose end is [`Side::end`].
+pub(super) const FIN_SEEN: u8 = 1;
+/// It has sent an acceptable acknowledgement.
+pub(super) const ACK_SEEN: u8 = 2;
+/// Its SYN had the option window scale.
+pub(super) const SCALED: u8 = 4;
+/// Its SYN had the option SACK permitted.
+pub(super) const SACK: u8 = 8;
+/// Its SYN had the option timestamps.
+pub(super) const TIMESTAMPS: u8 = 16;
+/// More of its data may have passed than was seen.
+pub(super) const UNCERTAIN: u8 = 32;
+
+/// The largest window scale (RFC 7323 section 2.3).
+const SCALE_MAX: u8 = 14;
+/// How far behind late segments and acknowledgements may be, at least: the largest window without scale.
+const SMALLEST: u32 = 65_535;
+/// How many windows late segments may be behind. A host repeats what is one window behind; a network that reorders
+/// delivers what was sent longer ago. Hosts ignore it, but some of it has data that no other segment has.
+const LATE: u32 = 4;
+/// The most that it is, in bytes.
+const LATE_MAX: u32 = 1 << 30;
+/// What a sender may have sent beyond the window: a probe of one byte (RFC 9293 section 3.8.6.1), and a FIN.
+const BEYOND: u32 = 2;
+/// What it may repeat before its first byte that is not acknowledged: keep-alives (RFC 9293 section 3.8.4).
+const BEFORE: u32 = 1;
+
+/// One side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Side {
+    /// Number of the first byte that it has not sent yet.
+    pub(super) end: u32,
+    /// The highest acknowledgement that the other side has sent; before the first one, the number of its SYN.
+    pub(super) acked: u32,
+    /// The largest window that it has ever offered, in units of its scale.
+    pub(super) window: u16,
+    /// The scale of its windows.
+    pub(super) scale: u8,
+    /// Bits.
+    pub(super) flags: u8,
+}
+
+/// Whether `a` follows `b` (RFC 9293 section 3.4).
+#[inline(always)]
+pub(super) const fn is_after(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+/// The later of two.
+#[inline(always)]
+pub(super) const fn later(a: u32, b: u32) -> u32 {
+    if is_after(a, b) { a } else { b }
+}
+
+impl Side {
+    /// It has sent nothing yet.
+    pub(super) const CLOSED: Self = Self { end: 0, acked: 0, window: 0, scale: 0, flags: 0 };
+    /// Nothing is known of its windows: it may have offered the largest one.
+    pub(super) const UNKNOWN: Self =
+        Self { end: 0, acked: 0, window: u16::MAX, scale: SCALE_MAX, flags: UNCERTAIN };
+
+    /// It has sent this SYN or SYN-ACK.
+    pub(super) fn of_syn(syn: &Segment) -> Self {
+        let scale = syn.scale.unwrap_or(0).min(SCALE_MAX);
+        let options =
+            [(syn.scale.is_some(), SCALED), (syn.sack, SACK), (syn.timestamps, TIMESTAMPS)];
+        let flags =
+            options.into_iter().fold(0, |flags, (is, bit)| flags | if is { bit } else { 0 });
+        // The window of a SYN has no scale (RFC 7323 section 2.2).
+        let window = u32::from(syn.window).div_ceil(1 << scale) as u16;
+        Self { end: syn.end(), acked: syn.sequence, window, scale, flags }
+    }
+
+    /// The same with more flags.
+    pub(super) const fn with(self, flags: u8) -> Self {
+        Self { flags: self.flags | flags, ..self }
+    }
+
+    /// Takes over the options and the window of another SYN, so that they hold for both.
+    pub(super) fn widen(&mut self, syn: &Segment) {
+        let other = Self::of_syn(syn);
+        let bytes = self.bytes().max(other.bytes());
+        self.scale = self.scale.max(other.scale);
+        self.window = bytes.div_ceil(1 << self.scale).min(u16::MAX.into()) as u16;
+        self.flags |= other.flags;
+    }
+
+    /// The largest window that it has ever offered, in bytes, below 2^30.
+    #[inline(always)]
+    fn bytes(&self) -> u32 {
+        u32::from(self.window) << self.scale.min(SCALE_MAX)
+    }
+
+    /// Windows have no scale: the other side has not offered the option.
+    fn unscale(&mut self) {
+        self.window = self.bytes().min(u16::MAX.into()) as u16;
+        self.scale = 0;
+    }
+}
+
+/// Scales count only if both SYNs have the option (RFC 7323 section 2.2).
+pub(super) fn agree(sides: &mut [Side; 2]) {
+    if sides.iter().any(|side| side.flags & SCALED == 0) {
+        sides.iter_mut().for_each(Side::unscale);
+    }
+}
+
+impl Side {
+    /// The end of what it may send.
+    #[inline(always)]
+    fn limit(&self, receiver: &Self) -> u32 {
+        self.acked.wrapping_add(receiver.bytes())
+    }
+
+    /// Where the oldest bytes that may still come from it begin; `receiver` takes them or acknowledges them.
+    #[inline(always)]
+    fn oldest(&self, receiver: &Self) -> u32 {
+        let late = receiver.bytes().max(SMALLEST).saturating_mul(LATE).min(LATE_MAX);
+        self.end.wrapping_sub(late + BEYOND + BEFORE)
+    }
+
+    /// Whether it may send what begins and ends so: where it may send new bytes, or repeats what it has sent.
+    #[inline(always)]
+    pub(super) fn may_send(&self, receiver: &Self, start: u32, end: u32) -> bool {
+        let is_beyond = is_after(start, self.limit(receiver)) & is_after(start, self.end);
+        !is_beyond & !is_after(self.oldest(receiver), end)
+    }
+
+    /// Whether the receiver may acknowledge up to there.
+    #[inline(always)]
+    fn may_be_acked(&self, receiver: &Self, up_to: u32) -> bool {
+        let is_beyond = is_after(up_to, self.end)
+            && (self.flags & UNCERTAIN == 0 || is_after(up_to, self.limit(receiver)));
+        !is_beyond & !is_after(self.oldest(receiver), up_to)
+    }
+}
+
+impl Tcp {
+    /// The state after a segment with ACK that is inside of all limits; FIN is not regarded yet.
+    ///
+    /// - It begins at most where the sender may send, and ends at least where late and repeated segments can.
+    /// - It acknowledges at most what the other side has sent, and at least that less some windows (RFC 5961 5).
+    ///
+    /// The largest window ever offered stands for the one that came with the highest acknowledgement.
+    #[inline(always)]
+    pub(super) fn follow(
+        &self,
+        from: Direction,
+        segment: &Segment,
+        options: Options,
+    ) -> Result<Self, Refusal> {
+        let (sender, receiver) = (self.sides[from as usize], self.sides[from.reverse() as usize]);
+        let (end, ack) = (segment.end(), segment.acknowledgement);
+        if !options.liberal {
+            if !sender.may_send(&receiver, segment.sequence, end) {
+                return Err(Refusal::OutOfWindow);
+            }
+            if !receiver.may_be_acked(&sender, ack) {
+                return Err(Refusal::BadAcknowledgement);
+            }
+        }
+        let mut state = *self;
+        let most = if options.liberal { end } else { sender.limit(&receiver).wrapping_add(BEYOND) };
+        let this = &mut state.sides[from as usize];
+        this.end = later(this.end, if is_after(end, most) { most } else { end });
+        // That of a SYN has no scale.
+        let window = if segment.flags & SYN == 0 { segment.window } else { 0 };
+        this.window = this.window.max(window);
+        let that = &mut state.sides[from.reverse() as usize];
+        that.acked = later(that.acked, ack);
+        // Only if more has passed than was seen.
+        that.end = later(that.end, ack);
+        Ok(state)
+    }
+
+    /// Regards the FIN of a segment that [`Self::follow`] has accepted; `before` is its sender as it was.
+    pub(super) fn note_fin(&mut self, from: Direction, segment: &Segment, before: &Side) {
+        let this = &mut self.sides[from as usize];
+        if is_after(this.end, before.end) {
+            // Data beyond a FIN: it was none of this host.
+            this.flags &= !FIN_SEEN;
+        }
+        if segment.flags & FIN != 0 && segment.end() == this.end {
+            this.flags |= FIN_SEEN;
+        }
+    }
+}

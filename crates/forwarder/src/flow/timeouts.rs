@@ -1,0 +1,141 @@
+//! How long a flow without packets stays in the flow table: the class that a tracker gives it, and the time of each
+//! class.
+
+/// Classes of flows with a timeout each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Class {
+    /// TCP, before both ends have acknowledged each other (RFC 5382 section 5: partially open).
+    TcpOpening,
+    /// TCP, open in both directions.
+    TcpEstablished,
+    /// TCP after the FIN of one end: the other one may send as long as it likes.
+    TcpHalfClosed,
+    /// TCP after the FIN of both ends, of which one is not yet acknowledged.
+    TcpClosing,
+    /// TCP after both FINs were acknowledged: the last acknowledgement may have been lost.
+    TcpTimeWait,
+    /// TCP after a reset.
+    TcpReset,
+    /// UDP and UDP-Lite in one direction only.
+    UdpNew,
+    /// UDP and UDP-Lite in both directions.
+    UdpReplied,
+    /// ICMP queries (RFC 5508).
+    Icmp,
+    /// Other protocols in one direction only.
+    OtherNew,
+    /// Other protocols in both directions.
+    OtherReplied,
+}
+
+impl Class {
+    /// All classes, ordered so that `ALL[class as usize] == class`.
+    pub const ALL: [Self; 11] = [
+        Self::TcpOpening,
+        Self::TcpEstablished,
+        Self::TcpHalfClosed,
+        Self::TcpClosing,
+        Self::TcpTimeWait,
+        Self::TcpReset,
+        Self::UdpNew,
+        Self::UdpReplied,
+        Self::Icmp,
+        Self::OtherNew,
+        Self::OtherReplied,
+    ];
+
+    /// Which flows a table that is nearly full gives up first: those with the lowest number. `None`: it never gives up
+    /// such a flow before its time, because a live connection would end.
+    ///
+    /// Resets come first, then flows that only one side has tried to open, then what is ending anyway. TIME-WAIT comes
+    /// last of TCP: without it a repeated FIN meets no flow.
+    pub const fn surrender(self) -> Option<u8> {
+        match self {
+            Self::TcpReset => Some(0),
+            Self::TcpOpening => Some(1),
+            Self::UdpNew | Self::OtherNew => Some(2),
+            Self::Icmp => Some(3),
+            Self::TcpTimeWait => Some(4),
+            Self::TcpClosing => Some(5),
+            Self::UdpReplied | Self::OtherReplied => Some(6),
+            Self::TcpEstablished | Self::TcpHalfClosed => None,
+        }
+    }
+
+    /// The shortest timeout that the RFCs allow, in seconds; 1 where they say nothing.
+    pub const fn minimum(self) -> u32 {
+        match self {
+            // RFC 5382 REQ-5; RFC 7857 section 2.1 for both transitory phases, section 2.2 for resets.
+            Self::TcpEstablished | Self::TcpHalfClosed => 2 * 3600 + 4 * 60,
+            Self::TcpOpening | Self::TcpClosing | Self::TcpTimeWait | Self::TcpReset => 4 * 60,
+            // RFC 4787 REQ-5.
+            Self::UdpNew | Self::UdpReplied => 2 * 60,
+            // RFC 5508 REQ-1.
+            Self::Icmp => 60,
+            Self::OtherNew | Self::OtherReplied => 1,
+        }
+    }
+
+    /// The timeout unless another one is set, in seconds: the minimum of the RFC, or what it recommends.
+    pub const fn default_timeout(self) -> u32 {
+        match self {
+            // RFC 4787 REQ-5 recommends 5 minutes for UDP; other protocols have no RFC.
+            Self::UdpNew | Self::UdpReplied | Self::OtherNew | Self::OtherReplied => 5 * 60,
+            class => class.minimum(),
+        }
+    }
+}
+
+/// The timeout of each class, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts([u32; Class::ALL.len()]);
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self(Class::ALL.map(Class::default_timeout))
+    }
+}
+
+impl Timeouts {
+    /// The timeout of a class, in seconds, at least 1.
+    #[inline(always)]
+    pub const fn of(&self, class: Class) -> u32 {
+        self.0[class as usize]
+    }
+
+    /// Sets the timeout of a class, in seconds. It may be below the [minimum](Class::minimum) of the RFCs, which a
+    /// caller can warn of; 0 becomes 1.
+    pub const fn set(&mut self, class: Class, seconds: u32) {
+        self.0[class as usize] = if seconds == 0 { 1 } else { seconds };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_no_shorter_than_the_rfcs_allow() {
+        let mut timeouts = Timeouts::default();
+        for (index, class) in Class::ALL.into_iter().enumerate() {
+            assert_eq!(class as usize, index);
+            assert!(timeouts.of(class) >= class.minimum(), "{class:?}");
+        }
+        assert_eq!(timeouts.of(Class::TcpEstablished), 7440);
+        assert_eq!(timeouts.of(Class::TcpTimeWait), 240);
+        assert_eq!(timeouts.of(Class::UdpReplied), 300);
+        assert_eq!(timeouts.of(Class::Icmp), 60);
+        timeouts.set(Class::Icmp, 0);
+        assert_eq!(timeouts.of(Class::Icmp), 1);
+    }
+
+    #[test]
+    fn only_established_connections_are_never_given_up() {
+        let kept: Vec<_> =
+            Class::ALL.into_iter().filter(|class| class.surrender().is_none()).collect();
+        assert_eq!(kept, [Class::TcpEstablished, Class::TcpHalfClosed]);
+        assert!(Class::TcpReset.surrender() < Class::TcpOpening.surrender());
+        assert!(Class::TcpOpening.surrender() < Class::TcpTimeWait.surrender());
+    }
+}
