@@ -7,7 +7,7 @@
 
 use core::arch::x86_64::*;
 
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// Sixteen positions in memory, or eight addresses. Loads from it are volatile: else the compiler takes
 /// positions out of registers where it can, by two shuffles each.
@@ -44,6 +44,58 @@ pub(crate) unsafe fn join_16(from: impl Fn(usize) -> *const u8) -> __m512i {
         _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(four(lane)), four(lane + 4))
     };
     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(eight(0)), eight(8))
+}
+
+/// The 32 bits that an array has at eight positions.
+///
+/// # Safety
+/// The array contains each position; see [`join_16`] about writers.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) unsafe fn load_8_halves(array: *const AtomicU32, positions: &[u32; 8]) -> __m256i {
+    // SAFETY: guaranteed by the caller.
+    unsafe { join_8_halves(|lane| array.wrapping_add(position_in(positions, lane)).cast()) }
+}
+
+/// The 32 bits that `from` has for each of eight lanes.
+///
+/// # Safety
+/// As for [`join_16`].
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) unsafe fn join_8_halves(from: impl Fn(usize) -> *const u8) -> __m256i {
+    // SAFETY: guaranteed by the caller.
+    let one = |lane: usize| unsafe { _mm_loadu_si32(from(lane)) };
+    let two = |lane: usize| _mm_unpacklo_epi32(one(lane), one(lane + 1));
+    let four = |lane: usize| _mm_unpacklo_epi64(two(lane), two(lane + 2));
+    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(four(0)), four(4))
+}
+
+/// The words that an array has at four of eight positions.
+///
+/// # Safety
+/// As for [`load_8_halves`].
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(crate) unsafe fn load_4(
+    array: *const AtomicU64,
+    positions: &[u32; 8],
+    which: [usize; 4],
+) -> __m256i {
+    let word = |at: usize| array.wrapping_add(position_in(positions, which[at]));
+    // SAFETY: guaranteed by the caller.
+    let two = |at: usize| unsafe {
+        let low = _mm_castsi128_pd(_mm_loadl_epi64(word(at).cast()));
+        _mm_castpd_si128(_mm_loadh_pd(low, word(at + 1).cast()))
+    };
+    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(two(0)), two(2))
+}
+
+/// See [`position`].
+#[inline(always)]
+pub(crate) fn position_in(positions: &[u32; 8], lane: usize) -> usize {
+    // SAFETY: a reference to one of them; a load from a reference can be volatile.
+    unsafe { core::ptr::from_ref(&positions[lane]).read_volatile() as usize }
 }
 
 /// The 64 bits that `from` has for each of eight lanes.

@@ -5,10 +5,11 @@
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::*;
+use core::mem::MaybeUninit;
 
 use super::reader::lookup_scalar;
 use super::slots::{MAX_KEY, MAX_VALUE, Slots, VALUE_BITS};
-use crate::sync::AtomicU64;
+use crate::load_kernel::load_4;
 
 /// Keys of a step.
 const STEP: usize = 4;
@@ -27,33 +28,70 @@ pub(super) fn lookup(slots: &Slots, keys: &[u64], values: &mut [u32]) {
     unsafe { all(slots, &keys[..lanes], &mut values[..lanes]) }
 }
 
+/// Steps whose positions are computed before the first word is loaded: a load that has to wait for the
+/// store of its position takes longer.
+const BATCH: usize = 64;
+
 #[target_feature(enable = "avx2")]
 fn all(slots: &Slots, keys: &[u64], values: &mut [u32]) {
     let (keys, rest) = keys.as_chunks::<STEP>();
     let (values, rest_values) = values.as_chunks_mut::<STEP>();
-    for (keys, values) in keys.iter().zip(values) {
-        // SAFETY: the arrays are one vector each.
-        unsafe {
-            let keys = _mm256_loadu_si256(keys.as_ptr().cast());
-            _mm_storeu_si128(values.as_mut_ptr().cast(), lookup_4(slots, keys));
-        }
+    for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
+        lookup_batch(slots, keys, values);
     }
     lookup_scalar(slots, rest, rest_values);
 }
 
-/// The values of 4 keys.
+/// The values of the keys of up to [`BATCH`] steps.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn lookup_4(slots: &Slots, keys: __m256i) -> __m128i {
+fn lookup_batch(slots: &Slots, keys: &[[u64; STEP]], values: &mut [[u32; STEP]]) {
+    assert!(slots.words().len() > slots.hash.mask as usize);
+    let mut positions = [const { MaybeUninit::<[u32; 2 * STEP]>::uninit() }; BATCH];
+    let positions = &mut positions[..keys.len()];
+    for (keys, positions) in keys.iter().zip(positions.iter_mut()) {
+        // SAFETY: both are one vector.
+        unsafe {
+            let keys = _mm256_loadu_si256(keys.as_ptr().cast());
+            _mm256_storeu_si256(positions.as_mut_ptr().cast(), positions_of(slots, keys));
+        }
+    }
+    // SAFETY: each of them was stored just now.
+    let positions = unsafe { positions.assume_init_ref() };
+    for ((keys, values), positions) in keys.iter().zip(values).zip(positions) {
+        // SAFETY: the arrays are one vector each. The mask has kept each position among the words,
+        // asserted above.
+        unsafe {
+            let keys = _mm256_loadu_si256(keys.as_ptr().cast());
+            let words = slots.words().as_ptr();
+            let words =
+                [load_4(words, positions, [0, 2, 4, 6]), load_4(words, positions, [1, 3, 5, 7])];
+            _mm_storeu_si128(values.as_mut_ptr().cast(), values_of(keys, words));
+        }
+    }
+}
+
+/// The first and the second position of each of 4 keys.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn positions_of(slots: &Slots, keys: __m256i) -> __m256i {
     let hash = &slots.hash;
     let [low, high] = hash.halves;
     let low = _mm256_mul_epu32(keys, _mm256_set1_epi64x(low.into()));
     let high = _mm256_mul_epu32(_mm256_srli_epi64::<32>(keys), _mm256_set1_epi64x(high.into()));
     let sum = _mm256_add_epi64(low, high);
     let mixed = _mm256_xor_si256(sum, _mm256_srli_epi64::<32>(sum));
-    // Not a closure, which is not always inlined: the keys would go through memory.
-    let first = words_at(slots, mixed, hash.positions[0]);
-    let second = words_at(slots, mixed, hash.positions[1]);
+    // In the upper halves.
+    let product = |multiplier: u32| _mm256_mul_epu32(mixed, _mm256_set1_epi64x(multiplier.into()));
+    let (first, second) = (product(hash.positions[0]), product(hash.positions[1]));
+    let both = _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(first), second);
+    _mm256_and_si256(both, _mm256_set1_epi32(hash.mask as i32))
+}
+
+/// The values of 4 keys by the words at their positions.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn values_of(keys: __m256i, [first, second]: [__m256i; 2]) -> __m128i {
     let is_first = _mm256_cmpeq_epi64(_mm256_srli_epi64::<{ VALUE_BITS as i32 }>(first), keys);
     let is_second = _mm256_cmpeq_epi64(_mm256_srli_epi64::<{ VALUE_BITS as i32 }>(second), keys);
     let word = _mm256_blendv_epi8(second, first, is_first);
@@ -65,39 +103,4 @@ fn lookup_4(slots: &Slots, keys: __m256i) -> __m128i {
     let value = _mm256_or_si256(value, _mm256_xor_si256(found, _mm256_set1_epi64x(-1)));
     let lower = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6);
     _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(value, lower))
-}
-
-/// The words at one of the two positions of 4 keys.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn words_at(slots: &Slots, mixed: __m256i, multiplier: u32) -> __m256i {
-    let words = slots.words();
-    assert!(words.len() > slots.hash.mask as usize);
-    let product = _mm256_mul_epu32(mixed, _mm256_set1_epi64x(multiplier.into()));
-    let mask = _mm256_set1_epi64x(slots.hash.mask.into());
-    let at = _mm256_and_si256(_mm256_srli_epi64::<32>(product), mask);
-    // SAFETY: the mask keeps each position among the words, asserted above.
-    unsafe { load_4(words, at) }
-}
-
-/// The words at 4 positions: two loads to a vector of 16 bytes, which take less time than a gather.
-///
-/// # Safety
-/// Each position is that of a word.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn load_4(words: &[AtomicU64], at: __m256i) -> __m256i {
-    let mut positions = [0_u64; STEP];
-    // SAFETY: the array is one vector. The caller keeps the positions among the words. The writer
-    // stores these words atomically while we load them: each is one aligned load of 8 bytes, which
-    // x86-64 performs whole.
-    unsafe {
-        _mm256_storeu_si256(positions.as_mut_ptr().cast(), at);
-        let word = |lane: usize| words.as_ptr().add(positions[lane] as usize);
-        let two = |lane: usize| {
-            let low = _mm_castsi128_pd(_mm_loadl_epi64(word(lane).cast()));
-            _mm_castpd_si128(_mm_loadh_pd(low, word(lane + 1).cast()))
-        };
-        _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(two(0)), two(2))
-    }
 }

@@ -174,7 +174,7 @@ impl Key for u128 {
         keys: &[Self],
         out: &mut [u32],
     ) {
-        super::avx2_kernel::lookup_ip6(root, words, rest, keys, out);
+        super::ip6_avx2_kernel::lookup(root, words, rest, keys, out);
     }
 }
 

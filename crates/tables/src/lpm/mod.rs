@@ -23,6 +23,8 @@ mod bulk;
 mod chunk;
 mod fib;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
+mod ip6_avx2_kernel;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod ip6_kernel;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod ip6_step_kernel;
