@@ -136,8 +136,17 @@ impl<'a> Rights<'a> {
     /// Whether the rules permit it for this node alone, and whether a rule with a path decided.
     fn decide(&self, operation: Operation, steps: &[Step]) -> (bool, bool) {
         let Some(last) = steps.last() else { return (true, false) };
+        // A rule for all, or for a node above, does not mean the secrets below.
+        let needs_own_rule = operation == Operation::Read && is_one_of(SECRETS, steps);
+        let is_own = |known: &PathRule<'_>| {
+            known.rule.action == Action::Deny
+                || known.rule_path.as_ref().is_some_and(|path| is_one_of(SECRETS, path))
+        };
         let fits = |known: &&PathRule<'_>| {
             let PathRule { rule, rule_path } = known;
+            if needs_own_rule && !is_own(known) {
+                return false;
+            }
             let is_data = rule.rpc_name.is_none() && rule.notification_name.is_none();
             is_data
                 && is_for(&rule.module_name, &last.module)

@@ -283,3 +283,39 @@ fn a_secret_of_a_port_needs_a_rule() {
     assert!(may_hold_secret(&[]) && may_hold_secret(&steps(secret)[..2]));
     assert!(!may_hold_secret(&steps(LAN)));
 }
+
+#[test]
+fn a_rule_for_more_does_not_show_secrets() {
+    let secret = "ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port/memif/secret";
+    let rule = |path: Option<&str>, action: &str| {
+        let mut rule =
+            json!({ "name": "x", "module-name": "*", "access-operations": "*", "action": action });
+        if let Some(path) = path {
+            rule["path"] = path.into();
+        }
+        rule
+    };
+    let may = |rules: Value, raw: &str| {
+        let management = with_rules(rules);
+        let rights = Rights::of(&user("ann", false), &management);
+        [Operation::Read, Operation::Update].map(|operation| rights.may(operation, &steps(raw)))
+    };
+    let (interfaces, users) = ("/ietf-interfaces:interfaces", "/stoa-management:management/user");
+    let memif = format!("{interfaces}/interface/stoa-interfaces:port/memif");
+    let (own_secret, own_hash) = (format!("{memif}/secret"), format!("{users}/password-hash"));
+    for (raw, above, own) in [
+        (secret, vec![None, Some(interfaces), Some(&memif)], &own_secret),
+        (HASH, vec![None, Some(users)], &own_hash),
+    ] {
+        for path in above {
+            assert_eq!(may(json!([rule(path, "permit")]), raw), [false, true], "{path:?}");
+            let both = json!([rule(path, "permit"), rule(Some(own), "permit")]);
+            assert_eq!(may(both, raw), [true, true], "{path:?}");
+            let denied = json!([rule(path, "deny"), rule(Some(own), "permit")]);
+            assert_eq!(may(denied, raw), [false, false], "{path:?}");
+        }
+        assert_eq!(may(json!([rule(Some(own), "permit")]), raw), [true, true]);
+    }
+    let lan = "ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port/memif/socket";
+    assert_eq!(may(json!([rule(None, "permit")]), lan), [true, true], "others are as before");
+}
