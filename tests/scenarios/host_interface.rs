@@ -64,6 +64,8 @@ print('done')
 #[test]
 fn programs_of_the_router_communicate_through_it() -> Result<()> {
     let (scenario, local) = begin()?;
+    let shown = scenario.router.show("interfaces")?.to_string();
+    assert!(shown.contains("host-a up") && !shown.contains("refused by Linux"), "{shown}");
     for to in ["198.18.1.2", "198.18.2.2", "2001:db8:1::2", "2001:db8:2::2"] {
         ping(&local, to)?;
     }

@@ -133,13 +133,27 @@ impl fmt::Display for v1::Path {
 
 impl fmt::Display for v1::ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  cause: {}\n  fix:   {}", self.path, self.cause, self.fix)
+        // "/" says nothing: the error is about no node.
+        if self.path != "/" {
+            writeln!(f, "{}", self.path)?;
+        }
+        write!(f, "  cause: {}\n  fix:   {}", self.cause, self.fix)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_about_no_node_has_no_path() {
+        let of = |path: &str| {
+            let error = v1::ValidationError { path: path.into(), ..v1::ValidationError::default() };
+            error.to_string()
+        };
+        assert!(of("/a:b").starts_with("/a:b\n  cause: "), "{}", of("/a:b"));
+        assert!(of("/").starts_with("  cause: "), "{}", of("/"));
+    }
 
     #[test]
     fn names_are_ordered_by_their_numbers() {

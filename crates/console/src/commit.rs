@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use stoa_api::v1;
 
 use crate::session::Failure;
-use crate::show;
+use crate::{abbreviation, show};
 
 /// The arguments of `commit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,25 +24,37 @@ pub struct Commit {
     pub is_check: bool,
 }
 
+/// The words of `commit`.
+const WORDS: [&str; 6] = ["confirmed", "comment", "overwrite", "force", "cancel", "check"];
+
 /// Default time for the confirmation.
 const CONFIRM_MINUTES: u32 = 10;
 
 impl Commit {
     /// Parses the arguments: `confirmed [MINUTES]`, `comment TEXT`, `overwrite`, `force`, `cancel`, `check`.
-    /// A comment needs no quotes if it comes last.
+    /// Any unique beginning of a word is enough. A comment needs no quotes if it comes last.
     ///
     /// # Errors
     /// For an unknown or incomplete argument.
     pub fn of(words: &[String]) -> Result<Commit, Failure> {
+        let whole = |word: &String| {
+            abbreviation::resolve(word, WORDS.into_iter()).map_or(word.clone(), str::to_owned)
+        };
+        Commit::parse(words, &whole)
+    }
+
+    /// Parses the arguments, of which `whole` gives the unabbreviated word.
+    fn parse(words: &[String], whole: &dyn Fn(&String) -> String) -> Result<Commit, Failure> {
         let mut commit = Commit::default();
         let mut words = words.iter().peekable();
         while let Some(word) = words.next() {
-            match word.as_str() {
+            match whole(word).as_str() {
                 "comment" => {
                     let missing = || Failure::Words("\"comment\" needs a text".into());
                     commit.comment = words.next().ok_or_else(missing)?.clone();
                     let rest: Vec<String> = words.clone().cloned().collect();
-                    if Commit::of(&rest).is_err() {
+                    // Words of a text are no abbreviations.
+                    if Commit::parse(&rest, &String::clone).is_err() {
                         commit.comment = format!("{} {}", commit.comment, rest.join(" "));
                         break;
                     }
@@ -150,7 +162,10 @@ mod tests {
         assert!(of("check").unwrap().is_check);
         assert_eq!(of("comment new uplink to the core").unwrap().comment, "new uplink to the core");
         assert!(of("comment uplink force").unwrap().is_forced);
-        for wrong in ["confirmed 0", "confirmed 1441", "comment", "now", "check force"] {
+        assert_eq!(of("confirm 5 comm a").unwrap(), of("confirmed 5 comment a").unwrap());
+        assert_eq!(of("comment add a check for c").unwrap().comment, "add a check for c");
+        assert_eq!(of("comment uplink f").unwrap().comment, "uplink f");
+        for wrong in ["confirmed 0", "confirmed 1441", "comment", "now", "co 5", "check force"] {
             assert!(matches!(of(wrong), Err(Failure::Words(_))), "{wrong}");
         }
     }

@@ -22,6 +22,10 @@ use crate::words::{self, Target, of_path, quoted};
 /// The type of the path of an access rule (RFC 8341), which is an instance identifier.
 const RULE_PATH: &str = "node-instance-identifier";
 
+/// The entries that are interfaces, and the drivers whose `device` is by default the name of the interface.
+const INTERFACES: &str = "/ietf-interfaces:interfaces/interface[";
+const LINUX_DRIVERS: [&str; 4] = ["auto", "af-packet", "af-xdp", "tap"];
+
 /// A data path before and after.
 #[derive(Clone, Debug)]
 struct Move {
@@ -86,9 +90,25 @@ impl Rename {
         self.add(Edit::Delete(old.path.clone()))?;
         self.add_all(after)?;
         let new = self.place(&copy.to)?;
+        self.keep_device(&old, &new)?;
         self.moves.push(Move { from: old.path, to: new.path });
         self.leafrefs(&copy.from, &old.keys, &new.keys)?;
         Ok((old.keys, new.keys))
+    }
+
+    /// Names the device of an interface that had it by the name of the interface: the device keeps its name in Linux.
+    fn keep_device(&mut self, old: &Place, new: &Place) -> Result<(), Failure> {
+        if !new.path.starts_with(INTERFACES) {
+            return Ok(());
+        }
+        for driver in LINUX_DRIVERS {
+            let driver = format!("{}/stoa-interfaces:port/{driver}", new.path);
+            let path = format!("{driver}/device");
+            if find(&self.tree, &driver) && !find(&self.tree, &path) {
+                self.add(Edit::Set(SetEdit { path, value: old.keys.first().cloned() }))?;
+            }
+        }
+        Ok(())
     }
 
     fn place(&self, target: &Target<'static>) -> Result<Place, Failure> {

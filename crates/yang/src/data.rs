@@ -121,6 +121,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_refused_value_has_an_example_also_as_a_key() {
+        let fix = |path: &str, value: Option<&str>| {
+            let mut tree = parse("{}").unwrap();
+            let (made, errors) = collect_errors(|| tree.new_path(path, value, false).map(drop));
+            invalid(&made.unwrap_err(), &errors)[0].fix.clone()
+        };
+        let lan = "/ietf-interfaces:interfaces/interface[name='lan']";
+        let address = format!("{lan}/ietf-ip:ipv4/address[ip='fd00::1']");
+        assert_eq!(fix(&address, None), "Write an IPv4 address such as 10.0.0.1.");
+        assert_eq!(fix(&format!("{lan}/enabled"), Some("no")), "Write true or false.");
+    }
+
+    #[test]
     fn the_text_of_a_difference_makes_the_new_tree() {
         let rule = |name: &str, action: &str| {
             format!(r#"{{"name": "{name}", "action": "{action}", "comment": "{name}"}}"#)

@@ -120,6 +120,9 @@ fn fix(context: &Context, error: &LibyangError) -> String {
     if let Some(example) = example(context, error) {
         return format!("Write {example}.");
     }
+    if message.starts_with("Invalid boolean value") {
+        return "Write true or false.".into();
+    }
     if message.starts_with("When condition") {
         return identities::when_fix(message).into();
     }
@@ -178,7 +181,9 @@ fn example(context: &Context, error: &LibyangError) -> Option<&'static str> {
     if !message.starts_with("Unsatisfied pattern") && !message.starts_with("Failed to") {
         return None;
     }
-    let kind = find(context, &without_keys(&error.data_path))?.leaf_type()?.typedef_name()?;
+    // The value of a key is refused before its entry has a data path.
+    let place = if error.data_path.is_empty() { &error.schema_path } else { &error.data_path };
+    let kind = find(context, &without_keys(place))?.leaf_type()?.typedef_name()?;
     let kind = kind.rsplit(':').next()?;
     EXAMPLES.iter().find(|(name, _)| *name == kind).map(|(_, example)| *example)
 }

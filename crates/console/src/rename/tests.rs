@@ -176,3 +176,19 @@ fn what_cannot_be_renamed_is_refused() {
     let error = refused(&taken, "vrfs vrf red to green");
     assert!(error.contains("`routing policy rule green ipv4 10` exists"), "{error}");
 }
+
+#[test]
+fn a_renamed_interface_keeps_its_device() {
+    let network = |name: &str, device: &str| {
+        format!(
+            r#"{{"ietf-interfaces:interfaces": {{"interface": [
+            {{"name": "{name}", "type": "iana-if-type:ethernetCsmacd",
+              "stoa-interfaces:port": {{"af-packet": {{{device}}}}}}}]}}}}"#
+        )
+    };
+    let renamed = |text: &str| after(text, "interfaces interface eth0 to lan").0;
+    let named = |name: &str| network(name, r#""device": "eth0""#);
+    assert_eq!(renamed(&network("eth0", "")), printed(&named("lan")));
+    let other = |name: &str| network(name, r#""device": "eth5""#);
+    assert_eq!(renamed(&other("eth0")), printed(&other("lan")));
+}

@@ -7,19 +7,17 @@ use stoa_api::v1;
 use crate::apply::ForwarderConnection;
 use crate::warning::Warning;
 
-/// An interface and its configured MTUs of IPv4 and IPv6; 0: none.
-type Mtus = (String, [u32; 2]);
+/// An interface and its configured MTUs of IPv4, of IPv6 and of its port; 0: none.
+type Mtus = (String, [u32; 3]);
 
-fn of(interface: &v1::Interface) -> [u32; 2] {
-    let of = |family: &Option<v1::Family>| family.as_ref().map_or(0, |family| family.mtu);
-    [of(&interface.ip4), of(&interface.ip6)]
-}
+/// The parts of an interface that have these MTUs.
+const PARTS: [&str; 3] = ["ietf-ip:ipv4", "ietf-ip:ipv6", "stoa-interfaces:port"];
 
 /// The interfaces with a configured MTU.
 pub(super) fn desired(desired: &v1::Desired) -> Vec<Mtus> {
-    let all = desired.interfaces.iter().map(|it| (it, of(it)));
-    let all = all.filter(|(_, mtus)| *mtus != [0, 0]);
-    all.map(|(it, mtus)| (it.name.clone(), mtus)).collect()
+    let known = Known::of(desired);
+    let all = desired.interfaces.iter().map(|it| (it.name.clone(), known.of_interface(it)));
+    all.filter(|(_, mtus)| *mtus != [0; 3]).collect()
 }
 
 /// Those of which the MTU or the port is not as `held`.
@@ -58,8 +56,14 @@ impl<'a> Known<'a> {
         }
     }
 
-    fn mtus(&self, name: &str) -> Option<[u32; 2]> {
-        self.interfaces.get(name).map(|it| of(it))
+    fn mtus(&self, name: &str) -> Option<[u32; 3]> {
+        self.interfaces.get(name).map(|it| self.of_interface(it))
+    }
+
+    fn of_interface(&self, interface: &v1::Interface) -> [u32; 3] {
+        let of = |family: &Option<v1::Family>| family.as_ref().map_or(0, |family| family.mtu);
+        let port = self.ports.get(interface.name.as_str()).map_or(0, |port| port.mtu);
+        [of(&interface.ip4), of(&interface.ip6), port]
     }
 
     /// The port of an interface, or of its parent.
@@ -85,7 +89,7 @@ fn compare(mtus: &[Mtus], states: &[v1::InterfaceState]) -> Vec<Warning> {
     let up = states.iter().filter(|state| state.up).map(|state| (state.name.as_str(), state));
     let up: HashMap<&str, &v1::InterfaceState> = up.collect();
     let warning = |(name, mtus): &Mtus| {
-        // The larger of both families as far as the device allows.
+        // The largest of them as far as the device allows.
         let state = up.get(name.as_str())?;
         let largest = mtus.iter().copied().max().filter(|mtu| *mtu > state.mtu)?;
         let text = format!(
@@ -93,7 +97,7 @@ fn compare(mtus: &[Mtus], states: &[v1::InterfaceState]) -> Vec<Warning> {
              the device, or configure at most {}",
             state.mtu, state.mtu
         );
-        Some(Warning::of_interface(name, &["ietf-ip:ipv4", "ietf-ip:ipv6"], text))
+        Some(Warning::of_interface(name, &PARTS, text))
     };
     mtus.iter().filter_map(warning).collect()
 }
@@ -110,18 +114,22 @@ mod tests {
             ip4: family(mtu),
             ..v1::Interface::default()
         };
-        let interfaces = vec![interface("a", 9000), interface("b", 1500), interface("c", 0)];
-        let mtus = desired(&v1::Desired { interfaces, ..v1::Desired::default() });
-        assert_eq!(mtus.len(), 2);
+        let port = v1::Port { interface: "d".into(), mtu: 9001, ..v1::Port::default() };
+        let names = [("a", 9000), ("b", 1500), ("c", 0), ("d", 0)];
+        let interfaces = names.map(|(name, mtu)| interface(name, mtu)).to_vec();
+        let mtus =
+            desired(&v1::Desired { interfaces, ports: vec![port], ..v1::Desired::default() });
+        assert_eq!(mtus.len(), 3);
         let state = |name: &str, up| v1::InterfaceState {
             name: name.into(),
             up,
             mtu: 1500,
             ..v1::InterfaceState::default()
         };
-        let found = compare(&mtus, &[state("a", true), state("b", true)]);
-        assert_eq!(found.len(), 1, "{found:?}");
+        let found = compare(&mtus, &[state("a", true), state("b", true), state("d", true)]);
+        assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].text.starts_with("interface a: the MTU 9000 is above that of its device"));
+        assert!(found[1].text.contains("interface d: the MTU 9001"), "of its port: {found:?}");
         assert!(compare(&mtus, &[state("a", false)]).is_empty(), "its device may be missing");
     }
 

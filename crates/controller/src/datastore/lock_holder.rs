@@ -21,6 +21,12 @@ impl std::fmt::Display for LockHolder {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.since.elapsed().unwrap_or_default().as_secs();
         let LockHolder { name, client, .. } = self;
-        write!(out, "{name} ({client}) has locked the configuration for {seconds} s")
+        match seconds {
+            0..120 => write!(out, "{name} ({client}) has locked the configuration for {seconds} s"),
+            _ => {
+                let minutes = seconds / 60;
+                write!(out, "{name} ({client}) has locked the configuration for {minutes} min")
+            }
+        }
     }
 }

@@ -56,7 +56,10 @@ impl Refusal {
         let cause = self.to_string();
         let (path, fix) = match self {
             Refusal::Invalid(errors) | Refusal::AccessLost(errors) => return errors,
-            Refusal::Locked(_) => ("/".into(), "Wait until the lock is released."),
+            Refusal::Locked(_) => (
+                "/".into(),
+                "Wait until the lock is released: by a console when it leaves configuration mode or ends.",
+            ),
             Refusal::Exists(path) => (path, "Change it instead, or delete it first."),
             Refusal::Missing(path) => (path, "Check the path with `stoa show configuration`."),
             Refusal::Stale => ("/".into(), "Read the datastore again and repeat the change."),

@@ -17,7 +17,7 @@ pub type NextHop = (String, Option<IpAddr>, u8);
 pub struct Namespace {
     /// Devices of host interfaces with the addresses of their interfaces.
     pub devices: BTreeMap<String, Device>,
-    /// Routes through them, other than those of their addresses.
+    /// Routes through them of the VRFs that they are in, other than those of their addresses.
     pub routes: BTreeMap<IpNet, Vec<NextHop>>,
 }
 
@@ -46,10 +46,11 @@ fn network(bytes: &[u8], length: u32) -> Option<IpNet> {
 pub fn namespaces(configuration: &Configuration) -> BTreeMap<String, Namespace> {
     let desired = &configuration.desired;
     let mut namespaces: BTreeMap<String, Namespace> = BTreeMap::new();
-    let mut host_interfaces: HashMap<&str, &v1::HostInterface> = HashMap::new();
+    // With the VRF of the interface.
+    let mut host_interfaces: HashMap<&str, (&str, &v1::HostInterface)> = HashMap::new();
     for interface in &desired.interfaces {
         let Some(host_interface) = &interface.host_interface else { continue };
-        host_interfaces.insert(&interface.name, host_interface);
+        host_interfaces.insert(&interface.name, (&interface.vrf, host_interface));
         let families = [&interface.ip4, &interface.ip6].into_iter().flatten();
         let given = families.filter(|family| family.enabled).flat_map(|family| &family.addresses);
         let device = Device {
@@ -70,9 +71,13 @@ pub fn namespaces(configuration: &Configuration) -> BTreeMap<String, Namespace> 
         };
         let Some(prefix) = network(&prefix.address, prefix.length) else { continue };
         for path in &paths.paths {
-            let Some(host_interface) = host_interfaces.get(path.interface.as_str()) else {
+            let Some((vrf, host_interface)) = host_interfaces.get(path.interface.as_str()) else {
                 continue;
             };
+            // A route that leaks into this VRF is for packets of another one, not for programs on the router.
+            if *vrf != route.vrf {
+                continue;
+            }
             let share = path.weight.clamp(1, 255) as u8;
             let next_hop = (host_interface.device.clone(), address(&path.next_hop), share);
             let namespace = namespaces.entry(host_interface.netns.clone()).or_default();
@@ -106,8 +111,15 @@ mod tests {
               "ietf-ipv4-unicast-routing:ipv4": {"route": [
                 {"destination-prefix": "0.0.0.0/0", "next-hop": {"next-hop-address": "10.0.0.9"}},
                 {"destination-prefix": "10.9.0.0/16", "next-hop": {"next-hop-address": "10.0.1.9"}}
+              ]}}},
+            {"type": "ietf-routing:static", "name": "t", "stoa-vrf:vrf": "blue", "static-routes": {
+              "ietf-ipv4-unicast-routing:ipv4": {"route": [
+                {"destination-prefix": "10.8.0.0/16", "next-hop": {"outgoing-interface": "wan0"}},
+                {"destination-prefix": "0.0.0.0/0",
+                 "next-hop": {"next-hop-address": "10.0.0.8", "outgoing-interface": "wan0"}}
               ]}}}
-          ]}}
+          ]}},
+          "stoa-vrf:vrfs": {"vrf": [{"name": "blue"}]}
         }"#;
         let configuration =
             Configuration::parse(std::path::Path::new("test"), text.to_owned()).unwrap();
@@ -118,7 +130,7 @@ mod tests {
         assert!(device.link_local);
         let texts: Vec<String> = device.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["10.0.0.1/24", "fd00::1/64"]);
-        // Routes through interfaces without a host interface are omitted.
+        // Routes through interfaces without a host interface, and those of other VRFs, are omitted.
         let gateway = "10.0.0.9".parse().ok();
         let desired =
             BTreeMap::from([("0.0.0.0/0".parse().unwrap(), vec![("w".into(), gateway, 1)])]);

@@ -242,18 +242,19 @@ impl Port for AfPacket {
 
     fn detail(&self) -> String {
         let (name, place) = (self.follower.name(), self.follower.place());
-        let state = match &self.down {
-            Some(reason) => reason.clone(),
-            None => {
-                let linux = self.linux.as_ref().map(Linux::words).unwrap_or_default();
-                format!("index {}{linux}", self.last.index)
-            }
-        };
+        match &self.down {
+            // Most reasons name the device.
+            Some(reason) if place.is_empty() && reason.contains(name) => return reason.clone(),
+            Some(reason) => return format!("{name}{place}: {reason}"),
+            None => {}
+        }
+        let linux = self.linux.as_ref().map(Linux::words).unwrap_or_default();
         let refused = self.shared.refused.load(Ordering::Relaxed);
         let refused = match refused {
             0 => String::new(),
             frames => format!(", {frames} frames refused by the device"),
         };
-        format!("{name}{place}: {state}, ring of {} frames{refused}", ring::SLOTS)
+        let index = self.last.index;
+        format!("{name}{place}: index {index}{linux}, ring of {} frames{refused}", ring::SLOTS)
     }
 }

@@ -1,6 +1,10 @@
 //! What Linux must not do by itself on a host interface: we answer ARP and neighbour discovery for the
 //! addresses that both have (Documentation/networking/ip-sysctl.rst).
 
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+
 /// Settings below `/proc/sys/net/FAMILY/conf/DEVICE`, and why.
 const SETTINGS: &[(&str, &str, &str)] = &[
     // ARP requests are answered by us, and are not passed up; this is the second lock.
@@ -37,7 +41,27 @@ pub(super) fn apply(device: &str) -> usize {
         let file = format!("/proc/sys/net/{family}/conf/{device}/{setting}");
         // In a container these are often read-only, and right already.
         let is_set = || std::fs::read_to_string(&file).is_ok_and(|text| text.trim() == *value);
-        std::fs::write(&file, value).is_err() && !is_set()
+        set(Path::new(&file), value).is_err() && !is_set()
     };
     SETTINGS.iter().filter(refused).count()
+}
+
+/// Writes a setting without truncating its file: the rules of the forwarder (Landlock) permit writing there alone.
+fn set(file: &Path, value: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).open(file)?.write_all(value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_written_without_truncating_or_creating_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("accept_ra");
+        assert!(set(&file, "0").is_err(), "it does not exist");
+        std::fs::write(&file, "1\n").unwrap();
+        set(&file, "0").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "0\n");
+    }
 }

@@ -20,8 +20,8 @@ use crate::show;
   stoa ping 192.0.2.1 --size 1472 --df       Whether packets of 1,500 bytes get through
   stoa ping fe80::1%eth0
 
-Ctrl-C ends it. The exit code is 0 if the destination replied. Round-trip times are those between the
-request and the answer in the forwarder.")]
+Ctrl-C ends it. The exit code is 0 if the destination replied. Round-trip times are those between
+the request and the answer in the forwarder.")]
 pub struct Arguments {
     #[command(flatten)]
     options: Options,

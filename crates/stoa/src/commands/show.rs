@@ -64,6 +64,7 @@ enum Topic {
         name: Option<String>,
     },
     /// Routes: prefixes and their next hops
+    #[command(alias = "route")]
     Routes {
         #[command(flatten)]
         selection: RouteSelection,

@@ -64,7 +64,12 @@ impl ConsoleCompleter {
     }
 
     /// Configuration mode.
-    fn configuration_offers(&mut self, before: &[String], state: &State) -> Vec<Completion> {
+    fn configuration_offers(
+        &mut self,
+        before: &[String],
+        state: &State,
+        part: &str,
+    ) -> Vec<Completion> {
         let Some((command, rest)) = before.split_first() else {
             return listed(&configure::COMMANDS);
         };
@@ -98,11 +103,33 @@ impl ConsoleCompleter {
                 _ => Vec::new(),
             },
             "user" => listed(&[("add", "Ask for a password and add a user to the candidate")]),
-            "run" => operational_offers(rest),
+            "rollback" => match rest {
+                [] => listed(&[("<number>", "Number of commits to go back: BACK in `history`")]),
+                _ => Vec::new(),
+            },
+            "run" => self.operational_offers(rest, part),
             _ => Vec::new(),
         }
     }
+
+    /// Operational mode: the commands of the shell with their subcommands, options, and names of interfaces.
+    fn operational_offers(&mut self, before: &[String], part: &str) -> Vec<Completion> {
+        let mut offers = commands_offers(before, part);
+        if offers.iter().any(|offer| INTERFACES.contains(&offer.word.as_str())) {
+            let names = self.tree().map(|tree| completion::configured(tree, INTERFACE_NAMES));
+            let names = names.unwrap_or_default().into_iter();
+            let named = names.map(|word| Completion { word, help: "configured".into() });
+            offers.splice(0..0, named);
+        }
+        offers
+    }
 }
+
+/// Placeholders of names of interfaces.
+const INTERFACES: [&str; 2] = ["<name>", "<interface>"];
+
+/// The path of the interfaces of a configuration.
+const INTERFACE_NAMES: &str = "/ietf-interfaces:interfaces/interface";
 
 fn listed(words: &[(&str, &str)]) -> Vec<Completion> {
     words
@@ -111,8 +138,8 @@ fn listed(words: &[(&str, &str)]) -> Vec<Completion> {
         .collect()
 }
 
-/// Operational mode: the commands of the shell with their subcommands and options.
-fn operational_offers(before: &[String]) -> Vec<Completion> {
+/// The commands of the shell with their subcommands and options.
+fn commands_offers(before: &[String], part: &str) -> Vec<Completion> {
     let Some((_, rest)) = before.split_first() else { return listed(&operate::COMMANDS) };
     let first = match operate::named(before).unwrap_or_default() {
         "monitor" => "show",
@@ -143,8 +170,10 @@ fn operational_offers(before: &[String]) -> Vec<Completion> {
     }));
     let global = above.iter().flat_map(|command| command.get_arguments());
     let global = global.filter(|argument| argument.is_global_set());
-    let dashes = if operate::WITH_WORDS.contains(&first) { "" } else { "--" };
+    let has_words = operate::WITH_WORDS.contains(&first) && !part.starts_with('-');
     let options = command.get_arguments().chain(global).filter_map(|argument| {
+        let is_word = has_words && operate::is_word(command, argument);
+        let dashes = if is_word { "" } else { "--" };
         let help = about_argument(argument);
         Some(Completion { word: format!("{dashes}{}", argument.get_long()?), help })
     });
@@ -153,7 +182,7 @@ fn operational_offers(before: &[String]) -> Vec<Completion> {
 }
 
 /// The subcommand that a word means.
-fn below<'a>(command: &'a clap::Command, word: &str) -> Option<&'a clap::Command> {
+pub fn below<'a>(command: &'a clap::Command, word: &str) -> Option<&'a clap::Command> {
     let is_it = |found: &&clap::Command| {
         let names = std::iter::once(found.get_name()).chain(found.get_all_aliases());
         !found.is_hide_set() && names.into_iter().any(|name| name.starts_with(word))
@@ -216,8 +245,8 @@ impl ConsoleCompleter {
                     return (begin, Vec::new());
                 };
                 match STATE.with_borrow(Clone::clone) {
-                    Some(state) => self.configuration_offers(&before, &state),
-                    None => operational_offers(&before),
+                    Some(state) => self.configuration_offers(&before, &state, part),
+                    None => self.operational_offers(&before, part),
                 }
             }
         };
@@ -274,10 +303,13 @@ mod tests {
         assert!(offered(None, "show routes --l").contains(&"--longest-match".to_owned()));
         assert_eq!(offered(None, "show interfaces | m"), ["match"]);
         assert_eq!(offered(None, "ping 10.0.0.1 sou"), ["source"]);
+        assert_eq!(offered(None, "show ip route vr"), ["vrf"]);
+        assert_eq!(offered(None, "show interfaces ")[0], "<name>");
         let top = || Some(State::default());
         assert_eq!(offered(top(), "se"), ["set"]);
         assert_eq!(offered(top(), "set inter"), ["interfaces"]);
         assert_eq!(offered(top(), "commit conf"), ["confirmed"]);
+        assert_eq!(offered(top(), "rollback "), ["<number>"]);
         assert_eq!(offered(top(), "load "), ["merge", "replace"]);
         assert_eq!(offered(top(), "load merge "), ["terminal", "<file>"]);
         assert!(offered(top(), "run show int").contains(&"interfaces".to_owned()));

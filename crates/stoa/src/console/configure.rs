@@ -9,6 +9,7 @@ use stoa_console::{abbreviation, rename, synonyms, words};
 use tokio::runtime::Runtime;
 use tonic::Streaming;
 
+use super::operate;
 use super::pipe::{self, Pipe};
 use crate::ask;
 use crate::commands::NewUser;
@@ -48,8 +49,10 @@ pub const COMMANDS: [(&str, &str); 21] = [
 pub fn named(word: &str) -> Result<&'static str, Failure> {
     let names = COMMANDS.iter().map(|(name, _)| *name);
     abbreviation::resolve(word, names.clone()).map_err(|several| {
+        let mut operational = operate::COMMANDS.iter().map(|(name, _)| *name);
         let fix = match (synonyms::configuration(word), several.is_empty()) {
             (Some(usual), true) => format!("use `{usual}`"),
+            (None, true) if operational.any(|name| name == word) => format!("use `run {word}`"),
             (_, false) => format!("it is ambiguous: use {}", several.join(" or ")),
             _ => {
                 let names = names.collect::<Vec<_>>().join(", ");
@@ -266,6 +269,16 @@ impl ConfigurationMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_of_operational_mode_are_run() {
+        let refused = |word: &str| match named(word) {
+            Err(Failure::Message(text)) => text,
+            other => panic!("{word}: {other:?}"),
+        };
+        assert!(refused("status").ends_with("use `run status`"));
+        assert!(refused("no").ends_with("use `delete`"));
+    }
 
     #[test]
     fn load_needs_the_way_to_load() {

@@ -1,13 +1,15 @@
 //! Operational mode: the commands of the shell, each in its own process.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 
-use clap::error::ErrorKind;
+use clap::ArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use stoa_console::{abbreviation, synonyms};
 
-use super::configure;
 use super::pipe::{self, Pipe};
+use super::{complete, configure};
 use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
 
@@ -33,8 +35,11 @@ pub const COMMANDS: [(&str, &str); 15] = [
 /// Names of standard output.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// Commands whose options are words here: `ping 192.0.2.1 source 10.0.0.1 df`.
-pub const WITH_WORDS: [&str; 2] = ["ping", "traceroute"];
+/// Commands whose options are words here: `ping 192.0.2.1 source 10.0.0.1 df`, `show ip route vrf red`.
+pub const WITH_WORDS: [&str; 3] = ["ping", "traceroute", "show"];
+
+/// Topics that take words of their own, such as those of the configuration.
+const OWN_WORDS: [&str; 2] = ["configuration", "state"];
 
 /// Runs a command; Ctrl-C ends it, not the console.
 pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
@@ -52,13 +57,16 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     let mut command = Command::new(program);
     match first {
         name if WITH_WORDS.contains(&name) => command.arg(first).args(with_options(name, rest)),
-        "monitor" => command.arg("show").args(rest).arg("--watch"),
+        "monitor" => command.arg("show").args(with_options("show", rest)).arg("--watch"),
         _ => command.arg(first).args(rest),
     };
     command.env("STOA_SOCKET", socket.path());
-    if pipes.contains(&Pipe::Json) {
-        command.arg("--json");
+    check(&command)?;
+    if pipes.contains(&Pipe::Compare) && is_configuration(&command) {
+        let others: Vec<Pipe> = pipes.iter().filter(|it| **it != Pipe::Compare).cloned().collect();
+        return run(socket, &["compare".to_owned()], &others);
     }
+    command.args(format_options(pipes, is_configuration(&command))?);
     check(&command)?;
     if first == "capture" && !pipes.is_empty() {
         command.args(text_option(rest)?);
@@ -98,6 +106,9 @@ fn check(command: &Command) -> Result<(), Failure> {
 
 /// Why a command is wrong, without what only a shell can use.
 fn wrong(error: &clap::Error, words: &[String]) -> Failure {
+    if let Some(text) = unknown(error, words) {
+        return Failure::Message(text);
+    }
     let text = error.to_string();
     let cause = text.split("\n\nUsage:").next().unwrap_or_default();
     let cause = cause.split("\n\nFor more information").next().unwrap_or_default();
@@ -108,6 +119,28 @@ fn wrong(error: &clap::Error, words: &[String]) -> Failure {
         (None, first) => format!("`{} ?` lists what can follow", first.map_or("", |it| it)),
     };
     Failure::Message(format!("{cause}; {fix}"))
+}
+
+/// The message about an unknown word below a command.
+fn unknown(error: &clap::Error, words: &[String]) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let before = &words[..words.iter().position(|it| it == word)?];
+    let near = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(near)) => near.as_slice(),
+        _ => &[],
+    };
+    let before = before.join(" ");
+    let fix = match (synonyms::command(words), near) {
+        (Some(usual), _) => format!("use `{usual}`"),
+        (None, []) => format!("`{before} ?` lists what can follow"),
+        (None, near) => {
+            let near: Vec<String> = near.iter().map(|near| format!("`{before} {near}`")).collect();
+            format!("use {}; `{before} ?` lists what can follow", near.join(" or "))
+        }
+    };
+    Some(format!("there is no `{before} {word}`: {fix}"))
 }
 
 /// Runs `user` in this process, since it reads a password from the standard input of the console.
@@ -147,14 +180,61 @@ pub fn named(words: &[String]) -> Result<&'static str, Failure> {
     })
 }
 
+/// Whether a command shows a configuration.
+fn is_configuration(command: &Command) -> bool {
+    let line = std::iter::once(OsStr::new("stoa")).chain(command.get_args());
+    let Ok(matches) = crate::command_line().try_get_matches_from(line) else { return false };
+    let show = matches.subcommand_matches("show");
+    show.and_then(ArgMatches::subcommand_name) == Some("configuration")
+}
+
+/// The options for the filters that choose a format. Only configurations have XML and lines of `set`.
+fn format_options(pipes: &[Pipe], is_configuration: bool) -> Result<Vec<&'static str>, Failure> {
+    let option = |pipe: &Pipe| {
+        let (name, option) = match pipe {
+            Pipe::Json => return Some(Ok("--json")),
+            Pipe::Xml => ("xml", "--xml"),
+            Pipe::Set => ("set", "--set"),
+            Pipe::Compare => ("compare", ""),
+            Pipe::Match(_) | Pipe::Except(_) | Pipe::Count => return None,
+        };
+        Some(match is_configuration {
+            true => Ok(option),
+            false => Err(Failure::Message(format!(
+                "`| {name}` is for configurations, such as `show configuration | {name}`"
+            ))),
+        })
+    };
+    pipes.iter().filter_map(option).collect()
+}
+
+/// Whether an option of a command is a word here.
+pub fn is_word(command: &clap::Command, argument: &clap::Arg) -> bool {
+    !argument.is_global_set() && !OWN_WORDS.contains(&command.get_name())
+}
+
 /// The words of a line as the command gets them: names of its options with dashes.
 fn with_options(command: &str, words: &[String]) -> Vec<String> {
     let all = crate::command_line();
-    let known = all.find_subcommand(command).into_iter().flat_map(|it| it.get_arguments());
-    let names: Vec<&str> = known.filter_map(|argument| argument.get_long()).collect();
-    let option = |word: &String| match names.contains(&word.as_str()) {
-        true => format!("--{word}"),
-        false => word.clone(),
+    let Some(mut at) = all.find_subcommand(command) else { return words.to_vec() };
+    let mut is_value = false;
+    let option = |word: &String| {
+        if std::mem::take(&mut is_value) {
+            return word.clone();
+        }
+        if let Some(below) = complete::below(at, word) {
+            at = below;
+            return word.clone();
+        }
+        let named = |it: &&clap::Arg| {
+            it.get_long().is_some_and(|name| name == word.trim_start_matches('-'))
+        };
+        let Some(argument) = at.get_arguments().find(named) else { return word.clone() };
+        is_value = argument.get_action().takes_values();
+        match !word.starts_with('-') && is_word(at, argument) {
+            true => format!("--{word}"),
+            false => word.clone(),
+        }
     };
     words.iter().map(option).collect()
 }
@@ -214,11 +294,54 @@ impl Drop for InterruptGuard {
 mod tests {
     use super::*;
 
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn options_of_topics_are_words() {
+        let of = |line: &str| {
+            let line = words(line);
+            with_options(&line[0], &line[1..]).join(" ")
+        };
+        assert_eq!(of("ping 10.0.0.1 count 3 df"), "10.0.0.1 --count 3 --df");
+        assert_eq!(of("show ip ro vrf red protocol bgp"), "ip ro --vrf red --protocol bgp");
+        assert_eq!(of("show routes vrf audit inactive"), "routes --vrf audit --inactive");
+        assert_eq!(of("show routes --vrf vrf summary"), "routes --vrf vrf summary");
+        assert_eq!(of("show drops all"), "drops --all");
+        let part = "configuration vrfs vrf set";
+        assert_eq!(of(&format!("show {part}")), part, "the configuration has words of its own");
+    }
+
+    #[test]
+    fn formats_are_those_of_configurations() {
+        let pipes = [Pipe::Set, Pipe::Count];
+        assert_eq!(format_options(&pipes, true).ok(), Some(vec!["--set"]));
+        assert!(matches!(format_options(&pipes, false), Err(Failure::Message(_))));
+        assert_eq!(format_options(&[Pipe::Json], false).ok(), Some(vec!["--json"]));
+        let shows = |line: &str| is_configuration(Command::new("stoa").args(words(line)));
+        assert!(shows("show configuration interfaces") && shows("sh run"));
+        assert!(!shows("show interfaces") && !shows("reload"));
+    }
+
+    #[test]
+    fn an_unknown_word_is_named_with_what_is_before_it() {
+        let of = |line: &str| {
+            let mut command = Command::new("stoa");
+            match check(command.args(words(line))) {
+                Err(Failure::Message(text)) => text,
+                other => panic!("{line}: {other:?}"),
+            }
+        };
+        assert_eq!(of("show vlans"), "there is no `show vlans`: use `show interfaces`");
+        assert_eq!(of("show ip qq"), "there is no `show ip qq`: `show ip ?` lists what can follow");
+        let near = "there is no `show droops`: use `show drops`; `show ?` lists what can follow";
+        assert_eq!(of("show droops"), near);
+    }
+
     #[test]
     fn filters_get_text_of_a_capture() {
-        let option = |line: &str| {
-            text_option(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
-        };
+        let option = |line: &str| text_option(&words(line));
         assert_eq!(option("eth0 -c 2").ok(), Some(Some("--lines")));
         assert_eq!(option("eth0 --lines").ok(), Some(None));
         assert_eq!(option("eth0 --write a.pcapng").ok(), Some(None));

@@ -10,6 +10,9 @@ use super::{duration, interfaces, neighbors, number, unix_s};
 use crate::failure::Failure;
 use crate::operator::Client;
 
+/// What other routers call the table of all interfaces: `show ip interface brief`, `show interfaces terse`.
+const TABLE_NAMES: [&str; 3] = ["brief", "terse", "summary"];
+
 /// Names that an error lists.
 const NAMES_LIMIT: usize = 20;
 
@@ -22,7 +25,11 @@ pub async fn show(
 ) -> Result<(), Failure> {
     let all =
         client.show_interfaces(ListInterfacesRequest::default()).await?.into_inner().interfaces;
-    let one = all.iter().find(|it| it.name == name).ok_or_else(|| unknown(name, &all))?;
+    let one = all.iter().find(|it| it.name == name);
+    if one.is_none() && TABLE_NAMES.contains(&name) {
+        return interfaces::show(client, as_json, out).await;
+    }
+    let one = one.ok_or_else(|| unknown(name, &all))?;
     let mut known = neighbors::all(client).await?;
     known.retain(|neighbor| neighbor.interface == name);
     if as_json {
@@ -101,7 +108,10 @@ fn lines(
     for (at, address) in one.addresses.iter().enumerate() {
         line(if at == 0 { "Addresses" } else { "" }, interfaces::with_state(address));
     }
-    let packets = |packets, bytes| format!("{} packets, {} bytes", number(packets), number(bytes));
+    let packets = |packets, bytes| {
+        let noun = if packets == 1 { "packet" } else { "packets" };
+        format!("{} {noun}, {} bytes", number(packets), number(bytes))
+    };
     line("Received", packets(one.rx_packets, one.rx_bytes));
     line("Sent", packets(one.tx_packets, one.tx_bytes));
     let [after, device, before] = [one.rx_drops, one.rx_missed, one.tx_drops].map(number);
@@ -151,6 +161,7 @@ mod tests {
         let one = InterfaceState {
             mtu: 1500,
             rx_packets: 1_234,
+            tx_packets: 1,
             tx_drops: 5,
             cleared_unix_s: 90,
             changed_unix_s: 40,
@@ -168,6 +179,7 @@ mod tests {
             "Reason          there is no link",
             "MTU             1500 bytes",
             "Received        1,234 packets, 0 bytes",
+            "Sent            1 packet, 0 bytes",
             "0 by the device, 5 to send",
             "Counters        cleared 10 s ago",
             "Neighbours      10.1.0.2 - incomplete",

@@ -73,8 +73,29 @@ fn commands_have_their_usual_names() {
     assert!(router.shows("show version").starts_with(concat!("Stoa ", env!("CARGO_PKG_VERSION"))));
     assert!(router.shows("show run").contains("interface lan {"));
     assert!(router.shows("show log --lines 100").contains("lan"), "the log is the file of stderr");
-    let same = router.types(&["sh int lan", "sh ip ro", "sh ver"]);
+    let same = router.types(&["sh int lan", "sh ip ro", "sh ver", "show route 10.1.0.1"]);
     assert!(same.contains("Interface lan is up") && same.contains("10.1.0.0/24"), "{same}");
+    assert!(router.shows("show ip interface brief").contains("10.1.0.1/24"));
+    let of_vrf = router.types(&["show ip route vrf default protocol direct"]);
+    assert!(of_vrf.contains("10.1.0.0/24"), "{of_vrf}");
+}
+
+#[test]
+fn formats_of_a_configuration_are_filters_in_both_modes() {
+    let router = Router::start();
+    let set = "set interfaces interface lan type ethernetCsmacd\n";
+    for line in ["show configuration | display set", "sh run interfaces | set"] {
+        let shown = router.types(&[line]);
+        assert!(shown.contains(set), "{line}: {shown}");
+        let same = router.types(&["configure", &format!("run {line}")]);
+        assert_eq!(same, shown, "{line}");
+    }
+    assert!(router.types(&["show configuration | display xml"]).contains("<interfaces xmlns"));
+    let change = "set interfaces interface lan description office";
+    let compared = router.types(&["configure", change, "exit", "show configuration | compare"]);
+    assert!(compared.contains("+ interfaces interface lan description office"), "{compared}");
+    let refused = router.fails(&["show interfaces | display set"]);
+    assert!(refused.contains("`| set` is for configurations"), "{refused}");
 }
 
 /// The sum of a counter of the interfaces in the metrics.
