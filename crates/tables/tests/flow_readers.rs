@@ -152,7 +152,7 @@ fn read(epochs: &Epochs, thread: usize, reader: &FlowReader) {
 #[test]
 fn owners_and_readers_at_once() {
     let capacity = FlowCapacity { ip4: CAPACITY, ..FlowCapacity::default() };
-    let secret = Secret(std::array::from_fn(|at| at as u8 * 37));
+    let secret = Secret(std::array::from_fn(|at| (at as u8).wrapping_mul(37)));
     let mut table = FlowTable::new(&capacity, &secret).unwrap();
     let mut owners: Vec<FlowOwner> =
         (0..OWNERS).map(|number| table.owner(number as u8, 0).unwrap()).collect();

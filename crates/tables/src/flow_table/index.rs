@@ -345,7 +345,7 @@ mod loom_tests {
             let index = Arc::new(index());
             let keys = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
             let key = place(&index, 0, 1, 0);
-            let create = |index: Arc<Index>, keys: Arc<[AtomicU32; 2]>, flow: u32| {
+            let create = move |index: Arc<Index>, keys: Arc<[AtomicU32; 2]>, flow: u32| {
                 keys[flow as usize].store(9, Relaxed);
                 let is_key = |found: Reference| {
                     assert_eq!(keys[found.flow() as usize].load(Relaxed), 9);
