@@ -9,6 +9,7 @@
 mod analyse;
 mod clock;
 pub mod compare;
+pub mod flow_table;
 pub mod forward;
 pub mod generate;
 pub mod interfaces;

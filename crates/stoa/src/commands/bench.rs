@@ -2,6 +2,7 @@
 
 mod convergence;
 mod delta;
+mod flow;
 mod forward;
 mod interfaces;
 mod latency;
@@ -25,6 +26,7 @@ use crate::failure::Outcome;
   stoa bench overload                     Forwarding rate beyond the capacity
   stoa bench software-rss                 One queue shared by two workers
   stoa bench table                        The routing table without packets
+  stoa bench flow                         The flow table without packets
 
 Cycles are those of the time stamp counter. Compare them within one run rather than between
 machines.")]
@@ -38,6 +40,7 @@ enum Action {
     Convergence(convergence::Arguments),
     #[command(hide = true)]
     Delta(delta::Arguments),
+    Flow(flow::Arguments),
     Forward(forward::Arguments),
     Interfaces(interfaces::Arguments),
     Latency(latency::Arguments),
@@ -51,6 +54,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
     match arguments.action {
         Action::Convergence(arguments) => convergence::execute(arguments),
         Action::Delta(arguments) => delta::execute(arguments),
+        Action::Flow(arguments) => flow::execute(arguments),
         Action::Forward(arguments) => forward::execute(arguments),
         Action::Interfaces(arguments) => interfaces::execute(arguments),
         Action::Latency(arguments) => latency::execute(arguments),

@@ -169,7 +169,7 @@ pub fn kernel(name: &str) -> Result<Kernel, String> {
     if kernel.is_available() { Ok(kernel) } else { Err(format!("this processor has no {name}")) }
 }
 
-fn name(kernel: Kernel) -> &'static str {
+pub(crate) fn name(kernel: Kernel) -> &'static str {
     match kernel {
         Kernel::Scalar => "scalar",
         Kernel::Bits => "bits",
