@@ -288,7 +288,7 @@ mod loom_tests {
 
     /// An index of three buckets.
     fn index() -> Index {
-        Index::new(&Secret([7; 64]), 25).expect("memory")
+        Index::new(&Secret([7; 64]), 5).expect("memory")
     }
 
     /// A place whose home is `home` and whose other bucket is `other`, one of several.
