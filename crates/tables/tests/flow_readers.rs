@@ -13,7 +13,7 @@ use stoa_tables::flow_table::{
 
 const OWNERS: usize = 2;
 const READERS: usize = 2;
-const ROUNDS: u32 = if cfg!(miri) { 30 } else { 60_000 };
+const ROUNDS: u32 = if cfg!(miri) { 30 } else { 20_000 };
 /// Flows of each owner that stay, and keys that come and go.
 const STABLE: u32 = if cfg!(miri) { 6 } else { 60 };
 const CHANGING: u32 = if cfg!(miri) { 8 } else { 80 };
