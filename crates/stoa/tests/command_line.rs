@@ -306,6 +306,23 @@ fn bench_table_measures_or_names_the_wrong_option() {
 }
 
 #[test]
+fn bench_flow_measures_or_names_the_wrong_option() {
+    let command = ["bench", "flow", "--flows", "1000", "--rounds", "1"];
+    let output = stoa(&[&command[..], &["--translated", "--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let figures: Value = serde_json::from_str(&out(&output)).unwrap();
+    for field in ["cycles_per_lookup", "creates_per_second", "bytes_per_flow"] {
+        assert!(figures[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {figures}");
+    }
+    let output = stoa(&[&command[..], &["--family", "ip6"]].concat());
+    assert!(out(&output).contains("cycles per look-up"), "{}", out(&output));
+    for wrong in [["--flows", "0"], ["--flows", "16000001"], ["--kernel", "sse"]] {
+        let output = stoa(&[&["bench", "flow"][..], &wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", err(&output));
+    }
+}
+
+#[test]
 fn help_has_examples() {
     for command in ["run", "check", "reload", "status", "show", "completions"] {
         let output = stoa(&[command, "--help"]);

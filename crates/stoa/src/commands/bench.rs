@@ -3,6 +3,7 @@
 mod classify;
 mod convergence;
 mod delta;
+mod flow;
 mod forward;
 mod interfaces;
 mod latency;
@@ -27,6 +28,7 @@ use crate::failure::Outcome;
   stoa bench overload                     Forwarding rate beyond the capacity
   stoa bench software-rss                 One queue shared by two workers
   stoa bench table                        The routing table without packets
+  stoa bench flow                         The flow table without packets
 
 Cycles are those of the time stamp counter. Compare them within one run rather than between
 machines.")]
@@ -41,6 +43,7 @@ enum Action {
     Convergence(convergence::Arguments),
     #[command(hide = true)]
     Delta(delta::Arguments),
+    Flow(flow::Arguments),
     Forward(forward::Arguments),
     Interfaces(interfaces::Arguments),
     Latency(latency::Arguments),
@@ -55,6 +58,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         Action::Classify(arguments) => classify::execute(arguments),
         Action::Convergence(arguments) => convergence::execute(arguments),
         Action::Delta(arguments) => delta::execute(arguments),
+        Action::Flow(arguments) => flow::execute(arguments),
         Action::Forward(arguments) => forward::execute(arguments),
         Action::Interfaces(arguments) => interfaces::execute(arguments),
         Action::Latency(arguments) => latency::execute(arguments),

@@ -23,10 +23,8 @@ pub(super) struct Keys {
 
 /// Columns of IPv4 packets: sources, destinations, ports, contexts.
 pub(super) const IP4: usize = 4;
-/// Columns of IPv6 packets: the words of the sources, those of the destinations, ports, contexts.
-pub(super) const IP6: usize = 10;
-
-/// The keys of eight lanes from `at` on.
+/// The keys of eight lanes from `at` on. IPv6 packets have ten columns: the words of the sources, those of the
+/// destinations, ports, contexts.
 ///
 /// # Safety
 /// All columns have these lanes.

@@ -15,8 +15,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::sync::{AtomicU64, wait};
 
-/// Slots of a bucket.
-pub(super) const SLOTS: usize = 10;
+/// Slots of a bucket; a few for loom, which fills them anew for each order that it tries.
+pub(super) const SLOTS: usize = if cfg!(loom) { 2 } else { 10 };
 /// Words of a bucket.
 pub(super) const WORDS: usize = 8;
 /// Turns of a spin before a writer gives up: many times what a change takes.
@@ -107,7 +107,7 @@ impl Bucket<'_> {
     pub(super) fn slots_of(self, signature: u16) -> u32 {
         let words = [self.0[0].load(Acquire), self.0[1].load(Acquire), self.0[2].load(Acquire)];
         let [head, middle, tail] = words.map(|word| equal_lanes(word, signature));
-        head >> 2 | middle << 2 | tail << 6
+        (head >> 2 | middle << 2 | tail << 6) & ((1 << SLOTS) - 1)
     }
 
     #[inline(always)]

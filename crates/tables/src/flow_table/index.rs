@@ -138,23 +138,21 @@ impl Index {
     }
 
     /// Takes the lock of a second bucket; gives that of the first one back for a while when it is the
-    /// second in order.
+    /// second in order. Without success neither is held.
     fn lock_other(&self, home: u32, other: u32) -> Result<Both<'_>, FlowError> {
-        let both = Both {
-            index: self,
-            home: self.bucket(home),
-            other: self.bucket(other),
-            at: [home, other],
-        };
-        if both.other.try_lock() || (other > home && both.other.lock()) {
-            return Ok(both);
+        let at = [home, other];
+        let (home, other) = (self.bucket(home), self.bucket(other));
+        // Unlocks both when it is dropped.
+        let both = || Both { index: self, home, other, at };
+        if other.try_lock() || (at[1] > at[0] && other.lock()) {
+            return Ok(both());
         }
-        both.home.unlock();
-        if other < home && both.other.lock() {
-            if both.home.lock() {
-                return Ok(both);
+        home.unlock();
+        if at[1] < at[0] && other.lock() {
+            if home.lock() {
+                return Ok(both());
             }
-            both.other.unlock();
+            other.unlock();
         }
         Err(FlowError::Contended)
     }
@@ -286,9 +284,32 @@ mod loom_tests {
     use super::*;
     use crate::sync::AtomicU32;
 
+    /// Two workers want both buckets at once, in opposite orders: what they lock, and give back, is theirs.
+    #[test]
+    fn locks_in_opposite_orders_are_given_back() {
+        explore(|| {
+            let index = Arc::new(index());
+            let ends = [(0, 1), (1, 0)].map(|(home, other)| place(&index, home, other, 0));
+            let other = {
+                let index = Arc::clone(&index);
+                loom::thread::spawn(move || lock_both(&index, ends[1]))
+            };
+            lock_both(&index, ends[0]);
+            other.join().expect("no panic");
+            assert!(index.bucket(0).try_lock() && index.bucket(1).try_lock());
+        });
+    }
+
+    fn lock_both(index: &Index, place: Place) {
+        let other = index.hash.other(place.home, place.signature);
+        if index.bucket(place.home).lock() {
+            drop(index.lock_other(place.home, other));
+        }
+    }
+
     /// An index of three buckets.
     fn index() -> Index {
-        Index::new(&Secret([7; 64]), 25).expect("memory")
+        Index::new(&Secret([7; 64]), 5).expect("memory")
     }
 
     /// A place whose home is `home` and whose other bucket is `other`, one of several.
@@ -345,7 +366,7 @@ mod loom_tests {
             let index = Arc::new(index());
             let keys = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
             let key = place(&index, 0, 1, 0);
-            let create = |index: Arc<Index>, keys: Arc<[AtomicU32; 2]>, flow: u32| {
+            let create = move |index: Arc<Index>, keys: Arc<[AtomicU32; 2]>, flow: u32| {
                 keys[flow as usize].store(9, Relaxed);
                 let is_key = |found: Reference| {
                     assert_eq!(keys[found.flow() as usize].load(Relaxed), 9);

@@ -14,7 +14,8 @@ use serde::Serialize;
 use stoa_engine::{VECTOR, clock, heap};
 use stoa_tables::Reclaim;
 use stoa_tables::flow_table::{
-    Created, FlowCapacity, FlowError, FlowKey, FlowOwner, FlowReader, FlowTable, Match, NewFlow, Secret,
+    Created, FlowCapacity, FlowError, FlowKey, FlowOwner, FlowReader, FlowTable, Match, NewFlow,
+    Secret,
 };
 use stoa_tables::lpm::Kernel;
 
@@ -191,7 +192,19 @@ impl Bench {
         let workload = *workload;
         let (next, packets) = (Vec::new(), Packets::default());
         let now = 0;
-        Ok(Self { workload, table, owner, reader, random, timeouts, capacity, per_tick, now, next, packets })
+        Ok(Self {
+            workload,
+            table,
+            owner,
+            reader,
+            random,
+            timeouts,
+            capacity,
+            per_tick,
+            now,
+            next,
+            packets,
+        })
     }
 
     /// Runs until as many flows end as begin.
@@ -211,7 +224,9 @@ impl Bench {
     fn prepare(&mut self) {
         let Self { next, random, workload, per_tick, .. } = self;
         next.clear();
-        next.extend((0..*per_tick).map(|_| keys::flow(random, workload.is_ip6, workload.is_translated)));
+        next.extend(
+            (0..*per_tick).map(|_| keys::flow(random, workload.is_ip6, workload.is_translated)),
+        );
         self.packets.clear();
         self.next.iter().for_each(|(key, _)| self.packets.push(key));
     }
@@ -254,7 +269,8 @@ impl Bench {
                 self.tick()?;
                 cycles += clock::tsc() - begin;
                 // Twice the created ones, and those by which the collected ones were more.
-                changed += i64::from(2 * self.per_tick) + i64::from(before) - i64::from(self.owner.live());
+                changed +=
+                    i64::from(2 * self.per_tick) + i64::from(before) - i64::from(self.owner.live());
             }
             best = best.min(2.0 * cycles as f64 / changed as f64);
         }
