@@ -21,6 +21,7 @@ pub mod fields;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod fields_avx2;
+pub mod fragments;
 pub mod tcp;
 pub mod timeouts;
 
