@@ -17,6 +17,11 @@ mod column_avx2;
 #[allow(unsafe_code)]
 mod column_avx512;
 pub mod exchange;
+pub mod fields;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod fields_avx2;
+pub mod fragments;
 pub mod tcp;
 pub mod timeouts;
 

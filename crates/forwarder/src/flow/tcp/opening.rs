@@ -44,6 +44,7 @@ impl Tcp {
             (SYN_CROSSED | SYN_RECEIVED, _)
                 if sequence == this.acked || sequence.wrapping_add(1) == this.acked =>
             {
+                state.sides[from as usize].offer(segment);
                 state.accept(Events::default())
             }
             // The initial sequence number is beyond all of the old connection (RFC 9293 section 3.6.1).
@@ -99,9 +100,9 @@ impl Tcp {
                 state.pending |= pending::ANSWERED;
                 state.refuse(Refusal::Reopening)
             }
-            // Repeated, because the acknowledgement was lost. Its window has no scale: it changes nothing.
+            // Repeated, because the acknowledgement was lost.
             _ => match self.follow(from, segment, options) {
-                Ok(_) => self.accept(Events::default()),
+                Ok(state) => state.accept(Events::default()),
                 Err(reason) => self.refuse(reason),
             },
         }
@@ -146,9 +147,7 @@ impl Tcp {
         if segment.sequence != that.acked {
             (state.pending, state.mark) = (pending::SYN_ACK | 1, segment.sequence);
         }
-        if that.scale == segment.scale.unwrap_or(0) {
-            that.widen(segment);
-        }
+        that.offer(segment);
         this.acked = ack;
         state.accept(Events::default())
     }
@@ -165,8 +164,10 @@ impl Tcp {
         other.acked = ack;
         let this = &mut state.sides[from as usize];
         let is_same = segment.sequence == this.acked || segment.end() == this.end;
-        // An acceptable acknowledgement proves this sequence number, and no SYN can.
-        if !is_same {
+        if is_same {
+            this.offer(segment);
+        } else {
+            // An acceptable acknowledgement proves this sequence number, and no SYN can.
             *this = Side::of_syn(segment);
             agree(&mut state.sides);
         }

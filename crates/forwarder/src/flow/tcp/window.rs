@@ -89,9 +89,20 @@ impl Side {
     pub(super) fn widen(&mut self, syn: &Segment) {
         let other = Self::of_syn(syn);
         let bytes = self.bytes().max(other.bytes());
-        self.scale = self.scale.max(other.scale);
+        self.scale = self.scale.max(other.scale).min(SCALE_MAX);
         self.window = bytes.div_ceil(1 << self.scale).min(u16::MAX.into()) as u16;
         self.flags |= other.flags;
+    }
+
+    /// Takes over the window of a segment. That of a SYN has no scale (RFC 7323 section 2.2).
+    #[inline(always)]
+    pub(super) fn offer(&mut self, segment: &Segment) {
+        let window = if segment.flags & SYN == 0 {
+            segment.window
+        } else {
+            segment.window.div_ceil(1 << self.scale.min(SCALE_MAX))
+        };
+        self.window = self.window.max(window);
     }
 
     /// The largest window that it has ever offered, in bytes, below 2^30.
@@ -172,9 +183,7 @@ impl Tcp {
         let most = if options.liberal { end } else { sender.limit(&receiver).wrapping_add(BEYOND) };
         let this = &mut state.sides[from as usize];
         this.end = later(this.end, if is_after(end, most) { most } else { end });
-        // That of a SYN has no scale.
-        let window = if segment.flags & SYN == 0 { segment.window } else { 0 };
-        this.window = this.window.max(window);
+        this.offer(segment);
         let that = &mut state.sides[from.reverse() as usize];
         that.acked = later(that.acked, ack);
         // Only if more has passed than was seen.

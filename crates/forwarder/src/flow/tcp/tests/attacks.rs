@@ -219,6 +219,14 @@ proptest! {
         let begun = world.now;
         while world.hosts[1].received != 5_000 || world.hosts[0].state != State::Established {
             world.tick(10, 3);
+            if world.hosts[0].state == State::Closed {
+                // Refused in the moment in which nobody listened.
+                world.hosts[0] = fresh();
+                world.hosts[0].to_send = 5_000;
+                let mut out = Vec::new();
+                world.hosts[0].connect(world.now, &mut out);
+                world.send(Original, out);
+            }
             let host = &mut world.hosts[1];
             if host.state == State::Closed {
                 // The server accepts the next one.

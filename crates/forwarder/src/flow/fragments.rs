@@ -1,0 +1,340 @@
+//! Fragments follow their first one: a bounded table of what was decided about the first fragment of a packet, for
+//! those that have no ports. It keeps no packets and looks at no data.
+//!
+//! - Fragments come in any order. One before the first is told to wait ([`Fate::Wait`]); the caller may keep a few such
+//!   packets by the number of the entry, and send them behind the first one, or drop them.
+//! - A fragment that overlaps what has passed is dropped, so that hosts never see two versions of a byte. After an
+//!   overlap that is no repetition, nothing of the packet passes any more (RFC 5722, RFC 8200 section 4.5).
+//! - An entry ends when all of its packet has passed, after its time, or when another one needs its place: those that
+//!   wait for a first fragment give way before others, older ones before younger ones.
+
+#[cfg(test)]
+mod tests;
+
+/// Entries of which one is chosen for a key.
+const WAYS: usize = 8;
+/// Gaps that a packet may have at a time, and one: each fragment that arrives out of order makes one.
+const RANGES: usize = 8;
+/// Packets that may wait for one first fragment.
+pub const WAITING_MAX: u8 = 8;
+
+/// What identifies the fragments of a packet (RFC 791, RFC 8200 section 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The virtual router.
+    pub vrf: u32,
+    /// Source address; IPv4 as an IPv4-mapped IPv6 address.
+    pub source: u128,
+    /// Destination address.
+    pub destination: u128,
+    /// Protocol of the IPv4 header; 0 for IPv6, whose fragments need not name the same one.
+    pub protocol: u8,
+    /// Identification.
+    pub identification: u32,
+}
+
+/// Which part of its packet a fragment is, in units of 8 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins, 0..=8,191.
+    pub start: u16,
+    /// Where it ends: above `start`, rounded up.
+    pub end: u16,
+    /// No more fragments follow.
+    pub is_last: bool,
+}
+
+/// What happens to a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate<V> {
+    /// It follows the first one.
+    Follow(V),
+    /// The first one has not come. `entry` is the number of its entry; `is_new`: this is the first fragment of an
+    /// entry, so that packets kept by this number before are of another packet.
+    Wait {
+        /// The number, below [`Fragments::capacity`].
+        entry: u32,
+        /// The entry is new.
+        is_new: bool,
+    },
+    /// Drop it.
+    Drop(Refusal),
+}
+
+/// What became of a first fragment that was not dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct First {
+    /// The number of the entry.
+    pub entry: u32,
+    /// Packets that wait for it: to be sent now.
+    pub waiting: u8,
+    /// The entry is new: packets kept by this number before are of another packet.
+    pub is_new: bool,
+}
+
+/// Why a fragment is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// It repeats or overlaps what has passed, or its packet had an overlap.
+    Overlap,
+    /// It is empty, beyond 65,535 bytes, or beyond the last one.
+    BadRange,
+    /// Too many gaps, or too many that wait.
+    Scattered,
+    /// Its source has too many packets of which fragments are missing.
+    SourceLimit,
+}
+
+/// States of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State<V> {
+    Free,
+    Waiting(u8),
+    Known(V),
+    Poisoned,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<V> {
+    key: Key,
+    /// When it was made.
+    born: u64,
+    state: State<V>,
+    /// What has passed, in order and apart from each other; the first `count` are in use.
+    ranges: [(u16, u16); RANGES],
+    count: u8,
+    /// The end of the packet; 0: not known.
+    end: u16,
+    source: u32,
+}
+
+/// The table. `V` is what was decided about the first fragment: a verdict, a translation. One owner; nothing is
+/// allocated after construction.
+pub struct Fragments<V> {
+    entries: Box<[Entry<V>]>,
+    /// Entries of each source. Sources share a number by chance, and then a limit.
+    sources: Box<[u16]>,
+    limit: u16,
+    lifetime: u64,
+    seed: [u64; 2],
+    swept: usize,
+}
+
+/// Both halves of a product, mixed.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+impl<V: Copy> Fragments<V> {
+    /// A table of at least `capacity` entries, a power of two from 8 on, of which each source may have `limit`. An
+    /// entry lives for `lifetime` of the unit in which the caller counts (RFC 8200 section 4.5: 60 seconds at most).
+    /// `seed` is random and secret, so that nobody chooses who shares a place with whom.
+    pub fn new(capacity: usize, limit: u16, lifetime: u64, seed: [u64; 2]) -> Self {
+        let capacity = capacity.clamp(WAYS, 1 << 24).next_power_of_two();
+        let key = Key { vrf: 0, source: 0, destination: 0, protocol: 0, identification: 0 };
+        let (ranges, state) = ([(0, 0); RANGES], State::Free);
+        let free = Entry { key, born: 0, state, ranges, count: 0, end: 0, source: 0 };
+        Self {
+            entries: vec![free; capacity].into_boxed_slice(),
+            sources: vec![0; capacity].into_boxed_slice(),
+            limit,
+            lifetime,
+            seed: [seed[0] | 1, seed[1] | 1],
+            swept: 0,
+        }
+    }
+
+    /// Entries in all.
+    pub fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Entries in use, expired ones included.
+    pub fn len(&self) -> usize {
+        self.entries.iter().filter(|entry| !matches!(entry.state, State::Free)).count()
+    }
+
+    /// Whether no entry is in use.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A first fragment, about which `value` was decided.
+    ///
+    /// # Errors
+    /// It is to be dropped.
+    pub fn first(&mut self, key: &Key, piece: Piece, value: V, now: u64) -> Result<First, Refusal> {
+        let (at, is_new) = self.enter(key, piece, now)?;
+        let entry = &mut self.entries[at];
+        let waiting = if let State::Waiting(count) = entry.state { count } else { 0 };
+        entry.state = State::Known(value);
+        self.finish(at);
+        Ok(First { entry: at as u32, waiting, is_new })
+    }
+
+    /// A fragment that is not the first one.
+    pub fn later(&mut self, key: &Key, piece: Piece, now: u64) -> Fate<V> {
+        let (at, is_new) = match self.enter(key, piece, now) {
+            Ok(found) => found,
+            Err(reason) => return Fate::Drop(reason),
+        };
+        match &mut self.entries[at].state {
+            State::Known(value) => {
+                let value = *value;
+                self.finish(at);
+                Fate::Follow(value)
+            }
+            State::Waiting(count) => {
+                *count += 1;
+                Fate::Wait { entry: at as u32, is_new }
+            }
+            // `enter` has refused them.
+            State::Free | State::Poisoned => Fate::Drop(Refusal::Overlap),
+        }
+    }
+
+    /// Frees expired entries among the next `most`, and tells the number of each, so that packets that were kept for it
+    /// can be dropped.
+    pub fn sweep(&mut self, now: u64, most: usize, mut expired: impl FnMut(u32)) {
+        for _ in 0..most.min(self.entries.len()) {
+            let at = self.swept;
+            self.swept = (at + 1) % self.entries.len();
+            if self.is_expired(at, now) && !matches!(self.entries[at].state, State::Free) {
+                self.free(at);
+                expired(at as u32);
+            }
+        }
+    }
+
+    fn hash(&self, key: &Key) -> (u64, u64) {
+        let [one, two] = self.seed;
+        let words = |address: u128| ((address >> 64) as u64, address as u64);
+        let ((a, b), (c, d)) = (words(key.source), words(key.destination));
+        let source = fold(fold(a ^ one, two) ^ b, one) ^ u64::from(key.vrf);
+        let source = fold(source ^ two, one);
+        let rest = u64::from(key.protocol) << 32 | u64::from(key.identification);
+        let whole = fold(fold(source ^ c, two) ^ d, one);
+        (source, fold(whole ^ rest, two))
+    }
+
+    fn is_expired(&self, at: usize, now: u64) -> bool {
+        now.saturating_sub(self.entries[at].born) >= self.lifetime
+    }
+
+    /// Finds or makes the entry of a fragment and notes its range; the entry, and whether it is new.
+    fn enter(&mut self, key: &Key, piece: Piece, now: u64) -> Result<(usize, bool), Refusal> {
+        if piece.start >= piece.end || piece.end > 1 << 13 {
+            return Err(Refusal::BadRange);
+        }
+        let (source, hash) = self.hash(key);
+        let start = hash as usize % (self.entries.len() / WAYS) * WAYS;
+        let found = (start..start + WAYS).find(|at| {
+            let entry = &self.entries[*at];
+            entry.key == *key && !matches!(entry.state, State::Free)
+        });
+        if let Some(at) = found.filter(|at| !self.is_expired(*at, now)) {
+            let waits = matches!(self.entries[at].state, State::Waiting(WAITING_MAX..));
+            if waits && piece.start != 0 {
+                return Err(Refusal::Scattered);
+            }
+            return self.entries[at].note(piece).map(|()| (at, false));
+        }
+        found.into_iter().for_each(|at| self.free(at));
+        let source = source as usize % self.sources.len();
+        let at = self.place(start, now);
+        let leaving = &self.entries[at];
+        let is_own = !matches!(leaving.state, State::Free) && leaving.source as usize == source;
+        if self.sources[source] - u16::from(is_own) >= self.limit {
+            return Err(Refusal::SourceLimit);
+        }
+        self.free(at);
+        self.sources[source] += 1;
+        let (ranges, state) = ([(0, 0); RANGES], State::Waiting(0));
+        let source = source as u32;
+        self.entries[at] = Entry { key: *key, born: now, state, ranges, count: 0, end: 0, source };
+        self.entries[at].note(piece).map(|()| (at, true))
+    }
+
+    /// Which entry of a set is free, or gives way.
+    fn place(&self, start: usize, now: u64) -> usize {
+        let rank = |at: usize| match self.entries[at].state {
+            State::Free => 0,
+            _ if self.is_expired(at, now) => 1,
+            State::Waiting(_) => 2,
+            State::Poisoned | State::Known(_) => 3,
+        };
+        let age = |at: usize| (rank(at), self.entries[at].born);
+        (start..start + WAYS).min_by_key(|at| age(*at)).unwrap_or(start)
+    }
+
+    fn free(&mut self, at: usize) {
+        let entry = &mut self.entries[at];
+        if !matches!(entry.state, State::Free) {
+            let count = &mut self.sources[entry.source as usize];
+            *count = count.saturating_sub(1);
+        }
+        entry.state = State::Free;
+    }
+
+    /// Frees the entry if all of its packet has passed.
+    fn finish(&mut self, at: usize) {
+        let entry = &self.entries[at];
+        if entry.count == 1 && entry.end != 0 && entry.ranges[0] == (0, entry.end) {
+            self.free(at);
+        }
+    }
+}
+
+impl<V> Entry<V> {
+    /// Notes what a fragment covers.
+    fn note(&mut self, piece: Piece) -> Result<(), Refusal> {
+        let Piece { start, end, is_last } = piece;
+        if matches!(self.state, State::Poisoned) {
+            return Err(Refusal::Overlap);
+        }
+        let used = usize::from(self.count);
+        let ranges = &mut self.ranges[..used];
+        if ranges.iter().any(|range| range.0 <= start && end <= range.1) {
+            // A repetition, as far as can be seen.
+            return Err(Refusal::Overlap);
+        }
+        if ranges.iter().any(|range| start < range.1 && range.0 < end) {
+            self.state = State::Poisoned;
+            return Err(Refusal::Overlap);
+        }
+        let covered = ranges.last().map_or(0, |range| range.1);
+        let is_beyond = self.end != 0 && (end > self.end || is_last);
+        if is_beyond || is_last && end < covered {
+            self.state = State::Poisoned;
+            return Err(Refusal::BadRange);
+        }
+        self.insert(start, end)?;
+        self.end = if is_last { end } else { self.end };
+        Ok(())
+    }
+
+    /// Adds a range that overlaps none, and joins those that touch.
+    fn insert(&mut self, start: u16, end: u16) -> Result<(), Refusal> {
+        let used = usize::from(self.count);
+        let at = self.ranges[..used].iter().position(|range| range.0 > start).unwrap_or(used);
+        let joins_left = at > 0 && self.ranges[at - 1].1 == start;
+        let joins_right = at < used && self.ranges[at].0 == end;
+        match (joins_left, joins_right) {
+            (true, true) => {
+                self.ranges[at - 1].1 = self.ranges[at].1;
+                self.ranges.copy_within(at + 1..used, at);
+                self.count -= 1;
+            }
+            (true, false) => self.ranges[at - 1].1 = end,
+            (false, true) => self.ranges[at].0 = start,
+            (false, false) if used == RANGES => return Err(Refusal::Scattered),
+            (false, false) => {
+                self.ranges.copy_within(at..used, at + 1);
+                self.ranges[at] = (start, end);
+                self.count += 1;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! The table against a naive model, and its limits under load.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::{BTreeSet, HashMap};
+
+fn key(source: u128, identification: u32) -> Key {
+    Key { vrf: 0, source, destination: 9, protocol: 17, identification }
+}
+
+fn piece(start: u16, end: u16, is_last: bool) -> Piece {
+    Piece { start, end, is_last }
+}
+
+/// A packet of which fragments have come: all units that have passed, one by one.
+#[derive(Default)]
+struct Model {
+    born: u64,
+    units: BTreeSet<u16>,
+    end: Option<u16>,
+    value: Option<u32>,
+    waiting: u8,
+    is_poisoned: bool,
+}
+
+impl Model {
+    fn gaps(&self) -> usize {
+        self.units.iter().filter(|unit| **unit == 0 || !self.units.contains(&(**unit - 1))).count()
+    }
+
+    fn note(&mut self, piece: Piece) -> Result<(), Refusal> {
+        let new: BTreeSet<u16> = (piece.start..piece.end).collect();
+        let shared = new.intersection(&self.units).count();
+        if self.is_poisoned || shared == new.len() {
+            return Err(Refusal::Overlap);
+        }
+        if shared > 0 {
+            self.is_poisoned = true;
+            return Err(Refusal::Overlap);
+        }
+        let last = self.units.last().map_or(0, |unit| unit + 1);
+        let is_beyond = self.end.is_some_and(|end| piece.end > end || piece.is_last);
+        if is_beyond || piece.is_last && piece.end < last {
+            self.is_poisoned = true;
+            return Err(Refusal::BadRange);
+        }
+        self.units.extend(&new);
+        if self.gaps() > RANGES {
+            new.iter().for_each(|unit| assert!(self.units.remove(unit)));
+            return Err(Refusal::Scattered);
+        }
+        self.end = if piece.is_last { Some(piece.end) } else { self.end };
+        Ok(())
+    }
+
+    fn is_whole(&self) -> bool {
+        self.value.is_some() && self.end.is_some_and(|end| self.units.len() == usize::from(end))
+    }
+}
+
+proptest! {
+    #[test]
+    fn fragments_fare_as_in_a_naive_model(
+        steps in prop::collection::vec((0..4_u32, 0..24_u16, 1..6_u16, any::<u8>(), 0..8_u64), 1..200),
+    ) {
+        // So large that nothing gives way.
+        let mut table = Fragments::new(1024, 100, 60, [5, 7]);
+        let mut models: HashMap<u32, Model> = HashMap::new();
+        let mut now = 0;
+        for (identification, start, length, chance, pause) in steps {
+            now += pause / 7;
+            let is_last = chance % 5 == 0;
+            let piece = piece(start, start + length, is_last);
+            models.retain(|_, model| now - model.born < 60);
+            let model = models.entry(identification).or_insert(Model { born: now, ..Model::default() });
+            let is_full = model.value.is_none() && !model.is_poisoned && model.waiting == WAITING_MAX;
+            let noted = if is_full && start != 0 { Err(Refusal::Scattered) } else { model.note(piece) };
+            let key = key(1, identification);
+            if start == 0 {
+                let value = u32::from(chance);
+                let found = table.first(&key, piece, value, now);
+                prop_assert_eq!(found.map(|first| first.waiting), noted.map(|()| model.waiting));
+                if noted.is_ok() {
+                    (model.value, model.waiting) = (Some(value), 0);
+                }
+            } else {
+                let expected = match (noted, model.value) {
+                    (Err(reason), _) => Fate::Drop(reason),
+                    (Ok(()), Some(value)) => Fate::Follow(value),
+                    (Ok(()), None) => {
+                        model.waiting += 1;
+                        Fate::Wait { entry: 0, is_new: false }
+                    }
+                };
+                match (table.later(&key, piece, now), expected) {
+                    (Fate::Wait { .. }, Fate::Wait { .. }) => {}
+                    (found, expected) => prop_assert_eq!(found, expected),
+                }
+            }
+            if model.is_whole() {
+                models.remove(&identification);
+            }
+        }
+    }
+
+    /// Many packets of few sources in a small table: limits hold, and nothing follows a first fragment of another.
+    #[test]
+    fn a_full_table_stays_sound(
+        steps in prop::collection::vec((0..6_u8, 0..40_u32, 0..4_u16, 0..3_u64), 1..400),
+        limit in 1..12_u16,
+    ) {
+        let mut table = Fragments::new(16, limit, 20, [1, 2]);
+        let mut firsts: HashMap<Key, BTreeSet<u32>> = HashMap::new();
+        let mut now = 0;
+        for (number, (source, identification, start, pause)) in (0_u32..).zip(steps) {
+            now += pause;
+            let key = key(source.into(), identification);
+            let piece = piece(start * 2, start * 2 + 2, start == 3);
+            if start == 0 {
+                if table.first(&key, piece, number, now).is_ok() {
+                    firsts.entry(key).or_default().insert(number);
+                }
+            } else if let Fate::Follow(value) = table.later(&key, piece, now) {
+                prop_assert!(firsts.get(&key).is_some_and(|values| values.contains(&value)));
+            }
+            prop_assert!(table.len() <= table.capacity());
+            let used = table.sources.iter().map(|count| usize::from(*count)).sum::<usize>();
+            prop_assert_eq!(used, table.len());
+            prop_assert!(table.sources.iter().all(|count| *count <= limit));
+            table.sweep(now, 1, |_| {});
+        }
+        table.sweep(now + 20, 16, |_| {});
+        prop_assert!(table.is_empty());
+    }
+}
+
+#[test]
+fn packets_wait_for_the_first_fragment() {
+    let mut table = Fragments::new(8, 10, 60, [3, 4]);
+    let waits = table.later(&key(1, 1), piece(10, 20, true), 0);
+    let Fate::Wait { entry, is_new: true } = waits else { panic!("{waits:?}") };
+    assert_eq!(
+        table.later(&key(1, 1), piece(5, 10, false), 0),
+        Fate::Wait { entry, is_new: false }
+    );
+    let first = table.first(&key(1, 1), piece(0, 5, false), 'a', 1);
+    assert_eq!(first, Ok(First { entry, waiting: 2, is_new: false }));
+    assert!(table.is_empty(), "all has passed");
+    // Its time is over: packets that were kept are of no use.
+    table.later(&key(1, 2), piece(10, 20, true), 100);
+    let mut expired = Vec::new();
+    table.sweep(159, 8, |entry| expired.push(entry));
+    table.sweep(160, 8, |entry| expired.push(entry));
+    assert_eq!(expired.len(), 1);
+}
+
+#[test]
+fn overlaps_and_bad_ranges_are_refused() {
+    let mut table = Fragments::new(8, 10, 60, [3, 4]);
+    let drop = |reason| Fate::Drop(reason);
+    assert!(table.first(&key(1, 1), piece(0, 10, false), 'a', 0).is_ok());
+    assert_eq!(table.later(&key(1, 1), piece(2, 8, false), 0), drop(Refusal::Overlap));
+    assert_eq!(table.later(&key(1, 1), piece(10, 12, false), 0), Fate::Follow('a'), "a repetition");
+    assert_eq!(table.later(&key(1, 1), piece(11, 13, false), 0), drop(Refusal::Overlap));
+    assert_eq!(
+        table.later(&key(1, 1), piece(20, 30, false), 0),
+        drop(Refusal::Overlap),
+        "poisoned"
+    );
+    for bad in [piece(5, 5, true), piece(8_190, 8_193, true)] {
+        assert_eq!(table.later(&key(1, 2), bad, 0), drop(Refusal::BadRange));
+    }
+}
