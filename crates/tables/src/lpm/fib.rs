@@ -39,7 +39,10 @@ pub(crate) struct Aligned<T> {
 
 impl<T> Aligned<T> {
     /// Zeroed cells; the last of them may share its huge page with nothing else.
-    pub(crate) fn new(count: usize, zeroed: impl FnOnce(usize) -> Option<Box<[T]>>) -> Option<Self> {
+    pub(crate) fn new(
+        count: usize,
+        zeroed: impl FnOnce(usize) -> Option<Box<[T]>>,
+    ) -> Option<Self> {
         let whole = (count * size_of::<T>()).next_multiple_of(ALIGN);
         let cells = zeroed((whole + ALIGN) / size_of::<T>())?;
         let skew = cells.as_ptr().addr().wrapping_neg() % ALIGN / size_of::<T>();
