@@ -319,6 +319,32 @@ fn bench_flow_measures_or_names_the_wrong_option() {
     for wrong in [["--flows", "0"], ["--flows", "16000001"], ["--kernel", "sse"]] {
         let output = stoa(&[&["bench", "flow"][..], &wrong].concat());
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", err(&output));
+        assert!(out(&output).is_empty() && !err(&output).is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn bench_classify_measures_or_names_the_wrong_option() {
+    let command = ["bench", "classify", "--rules", "firewall:100", "--distinct", "500"];
+    let output = stoa(&[&command[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let figures: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&figures["rules"], &figures["set"]), (&100.into(), &"firewall:100".into()));
+    for field in ["cycles_per_lookup", "build_seconds", "update_ms", "bytes_per_rule"] {
+        assert!(figures[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {figures}");
+    }
+    let output = stoa(&[&command[..], &["--family", "ip6", "--keys", "random"]].concat());
+    assert!(out(&output).contains("cycles per look-up"), "{}", out(&output));
+    for wrong in [
+        &["--rules", "acl:0"][..],
+        &["--rules", "list:5"],
+        &["--keys", "all"],
+        &["--distinct", "0"],
+        &["--kernel", "sse"],
+    ] {
+        let output = stoa(&[&["bench", "classify"], wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", err(&output));
+        assert!(out(&output).is_empty() && !err(&output).is_empty(), "{wrong:?}");
     }
 }
 

@@ -1,12 +1,12 @@
 //! The classifier against a linear walk over the rules, over random rules, changes and packets.
 
 use proptest::prelude::*;
+use stoa_tables::Reclaim;
 use stoa_tables::classifier::{
     Classifier, ClassifierCapacity, ClassifierError, ClassifierLimit, FlowState, Fragment,
     Ip4Columns, Ip6Columns, Key, LANES, NO_RULE, Prefix, Range, Rule, RuleError,
 };
 use stoa_tables::lpm::Kernel;
-use stoa_tables::Reclaim;
 
 /// What a packet of either family has; the upper bits of an IPv6 address are those of an IPv4 address.
 type Packet = Key<u128>;
@@ -16,7 +16,8 @@ fn meets(rule: &Rule, packet: &Packet, is_ip6: bool) -> bool {
     let is_in = |prefix: Option<Prefix>, address: u128| match prefix {
         None => true,
         Some(Prefix::Ip4 { address: network, len }) => {
-            !is_ip6 && (0..u32::from(len)).all(|bit| (network ^ address as u32) >> (31 - bit) & 1 == 0)
+            !is_ip6
+                && (0..u32::from(len)).all(|bit| (network ^ address as u32) >> (31 - bit) & 1 == 0)
         }
         Some(Prefix::Ip6 { address: network, len }) => {
             is_ip6 && (0..u32::from(len)).all(|bit| (network ^ address) >> (127 - bit) & 1 == 0)
@@ -25,8 +26,9 @@ fn meets(rule: &Rule, packet: &Packet, is_ip6: bool) -> bool {
     let is_within = |range: Range, number: u16| (range.first..=range.last).contains(&number);
     let needs_ports = [rule.source_ports, rule.destination_ports] != [Range::ANY; 2];
     let needs_first = needs_ports || rule.tcp_flags_mask != 0;
-    let of_other_family =
-        |prefix: Option<Prefix>| prefix.is_some_and(|it| matches!(it, Prefix::Ip6 { .. }) != is_ip6);
+    let of_other_family = |prefix: Option<Prefix>| {
+        prefix.is_some_and(|it| matches!(it, Prefix::Ip6 { .. }) != is_ip6)
+    };
     is_in(rule.source, packet.source)
         && is_in(rule.destination, packet.destination)
         && !of_other_family(rule.source)
@@ -46,7 +48,8 @@ fn meets(rule: &Rule, packet: &Packet, is_ip6: bool) -> bool {
 
 /// Rules by rank and id; the first one that a packet meets.
 fn walk(model: &[(u32, u32, Rule)], packet: &Packet, is_ip6: bool) -> u32 {
-    let first = model.iter().filter(|(.., rule)| meets(rule, packet, is_ip6)).min_by_key(|it| (it.0, it.1));
+    let first =
+        model.iter().filter(|(.., rule)| meets(rule, packet, is_ip6)).min_by_key(|it| (it.0, it.1));
     first.map_or(NO_RULE, |(_, id, _)| *id)
 }
 
@@ -72,7 +75,15 @@ fn prefix() -> impl Strategy<Value = Option<Prefix>> {
 }
 
 fn number() -> impl Strategy<Value = u16> {
-    prop_oneof![Just(0_u16), Just(1023), Just(1024), Just(443), Just(u16::MAX), 0..200_u16, any::<u16>()]
+    prop_oneof![
+        Just(0_u16),
+        Just(1023),
+        Just(1024),
+        Just(443),
+        Just(u16::MAX),
+        0..200_u16,
+        any::<u16>()
+    ]
 }
 
 fn range() -> impl Strategy<Value = Range> {
@@ -157,10 +168,23 @@ fn agree(
                 let Packet { protocol, source_port, destination_port, tcp_flags, .. } = *packet;
                 let Packet { dscp, fragment, length, interface, vlan, state, .. } = *packet;
                 let (source, destination) = (packet.source as u32, packet.destination as u32);
-                ip4.set(lane, &Key {
-                    source, destination, protocol, source_port, destination_port, tcp_flags, dscp,
-                    fragment, length, interface, vlan, state,
-                });
+                ip4.set(
+                    lane,
+                    &Key {
+                        source,
+                        destination,
+                        protocol,
+                        source_port,
+                        destination_port,
+                        tcp_flags,
+                        dscp,
+                        fragment,
+                        length,
+                        interface,
+                        vlan,
+                        state,
+                    },
+                );
             }
             let mut ids = [[7; LANES]; 2];
             reader.lookup_ip4(&ip4, packets.len(), &mut ids[0]);
@@ -276,14 +300,20 @@ fn invalid_rules_are_refused() {
         (Rule { source: ip4(1, 31), ..tcp }, RuleError::HostBitsSet),
         (Rule { source: ip4(1, 33), ..tcp }, RuleError::LengthOutOfRange(33)),
         (Rule { source: ip4(0, 0), destination: ip6, ..tcp }, RuleError::MixedFamilies),
-        (Rule { lengths: Range { first: 2, last: 1 }, ..tcp }, RuleError::UpsideDown { first: 2, last: 1 }),
+        (
+            Rule { lengths: Range { first: 2, last: 1 }, ..tcp },
+            RuleError::UpsideDown { first: 2, last: 1 },
+        ),
         (Rule { source_ports: port, protocol: None, ..tcp }, RuleError::PortsWithoutProtocol),
         (Rule { tcp_flags_mask: 2, protocol: Some(17), ..tcp }, RuleError::FlagsWithoutTcp),
         (Rule { tcp_flags: 2, ..tcp }, RuleError::FlagsBeyondMask),
         (Rule { dscp: Some(64), ..tcp }, RuleError::DscpOutOfRange(64)),
         (Rule { vlan: Some(4096), ..tcp }, RuleError::VlanOutOfRange(4096)),
         (Rule { states: 0, ..tcp }, RuleError::NothingMeets),
-        (Rule { fragments: Fragment::Later.bit(), source_ports: port, ..tcp }, RuleError::NothingMeets),
+        (
+            Rule { fragments: Fragment::Later.bit(), source_ports: port, ..tcp },
+            RuleError::NothingMeets,
+        ),
     ];
     let mut classifier = Classifier::new(ClassifierCapacity::for_rules(2)).unwrap();
     for (rule, error) in wrong {
@@ -295,11 +325,8 @@ fn invalid_rules_are_refused() {
 
 #[test]
 fn limits_are_named_and_nothing_changes() {
-    let rule = |port: u16| Rule {
-        protocol: Some(6),
-        source_ports: Range::one(port),
-        ..Rule::default()
-    };
+    let rule =
+        |port: u16| Rule { protocol: Some(6), source_ports: Range::one(port), ..Rule::default() };
     let mut classifier = Classifier::new(ClassifierCapacity::for_rules(2)).unwrap();
     assert_eq!(classifier.remove(1), Err(ClassifierError::Absent(1)));
     classifier.insert(1, 0, &rule(1)).unwrap();
@@ -339,8 +366,17 @@ fn rules_that_nothing_tells_apart_take_bounded_memory() {
     assert!(classifier.memory().lookup_bytes < 2048 * count, "{:?}", classifier.memory());
     let mut keys = Ip4Columns::default();
     let key = Key {
-        source: 1, destination: 2, protocol: 17, source_port: 33, destination_port: 40_000,
-        tcp_flags: 0, dscp: 0, fragment: Fragment::No, length: 30, interface: 0, vlan: 0,
+        source: 1,
+        destination: 2,
+        protocol: 17,
+        source_port: 33,
+        destination_port: 40_000,
+        tcp_flags: 0,
+        dscp: 0,
+        fragment: Fragment::No,
+        length: 30,
+        interface: 0,
+        vlan: 0,
         state: FlowState::New,
     };
     keys.set(0, &key);

@@ -46,10 +46,23 @@ fn keys() -> Ip4Columns {
     let mut keys = Ip4Columns::default();
     for lane in 0..LANES {
         let destination = 0x0a00_0000 | (lane as u32 % RULES) << 8 | 5;
-        keys.set(lane, &Key {
-            source: 1, destination, protocol: 6, source_port: 1, destination_port: 2, tcp_flags: 0,
-            dscp: 0, fragment: Fragment::No, length: 40, interface: 0, vlan: 0, state: FlowState::New,
-        });
+        keys.set(
+            lane,
+            &Key {
+                source: 1,
+                destination,
+                protocol: 6,
+                source_port: 1,
+                destination_port: 2,
+                tcp_flags: 0,
+                dscp: 0,
+                fragment: Fragment::No,
+                length: 40,
+                interface: 0,
+                vlan: 0,
+                state: FlowState::New,
+            },
+        );
     }
     keys
 }

@@ -83,7 +83,8 @@ impl Arena {
             let item = |lane: usize| items.get(lane).copied().unwrap_or(&none);
             for word in 0..lines - 1 {
                 for pair in 0..BLOCK / 2 {
-                    let [low, high] = [item(2 * pair), item(2 * pair + 1)].map(|item| &item.pattern);
+                    let [low, high] =
+                        [item(2 * pair), item(2 * pair + 1)].map(|item| &item.pattern);
                     let join = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
                     let at = at + word * LINE + pair;
                     self.set(at, join(low.values[word], high.values[word]));

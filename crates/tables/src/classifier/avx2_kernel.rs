@@ -109,7 +109,13 @@ unsafe fn get<T: Copy, const N: usize>(
 impl Lists {
     /// Takes a lane to where a word leads: all lists get it, one becomes longer.
     #[inline(always)]
-    fn push(&mut self, keys: &Keys, cells: &[AtomicU64], (lane, word): (usize, Word), lengths: &mut Lengths) {
+    fn push(
+        &mut self,
+        keys: &Keys,
+        cells: &[AtomicU64],
+        (lane, word): (usize, Word),
+        lengths: &mut Lengths,
+    ) {
         // A leaf leads to some position, too; it is not used.
         let child = word.child(|at| keys[at % COLUMNS][lane % LANES]);
         self.nodes[lengths.nodes % LANES].write(child as u32);
@@ -209,7 +215,9 @@ fn start(root: Word, keys: &Keys, lists: &mut Lists, lanes: usize) -> Lengths {
             let child = _mm256_or_si256(part(first), _mm256_sll_epi32(part(second), above));
             let child = _mm256_add_epi32(child, _mm256_set1_epi32(root.position() as i32));
             // SAFETY: the list has eight places for each step.
-            unsafe { _mm256_storeu_si256(lists.nodes.as_mut_ptr().add(step * BLOCK).cast(), child) };
+            unsafe {
+                _mm256_storeu_si256(lists.nodes.as_mut_ptr().add(step * BLOCK).cast(), child)
+            };
         }
         lengths.nodes = lanes;
     }

@@ -20,7 +20,7 @@ const LEAST_BUDGET: f32 = 1.25;
 
 /// How many of its visits a node's spill may take.
 pub(super) fn spill_visits(visits: u32) -> u32 {
-    (visits * 5 / 8).max(1)
+    (visits * 5 / 8).max(visits.saturating_sub(5)).max(1)
 }
 
 /// Places for rules that a tree of so many may take, in blocks that may be partly empty.
@@ -68,12 +68,8 @@ impl Builder<'_> {
         if list.len() <= BLOCK || limits.depth == 0 {
             return self.leaf(list);
         }
-        let node = Node {
-            items: self.items,
-            list,
-            budget: limits.budget,
-            can_spill: limits.visits > 1,
-        };
+        let node =
+            Node { items: self.items, list, budget: limits.budget, can_spill: limits.visits > 1 };
         match self.chooser.choose(&node) {
             Some(cut) => self.node(list, cut, limits),
             None => self.leaf(list),
@@ -88,6 +84,11 @@ impl Builder<'_> {
     fn node(&mut self, list: &[u32], cut: Cut, limits: Limits) -> Result<Word, ClassifierError> {
         let by_child = self.distribute(list, &cut);
         let spilled = &by_child.spilled;
+        // A sample may have shown none that spills.
+        let is_refused = !spilled.is_empty() && (limits.visits < 2 || spilled.len() == list.len());
+        if is_refused {
+            return self.leaf(list);
+        }
         let visits = if spilled.is_empty() { 1 } else { spill_visits(limits.visits) };
         let below = limits.visits.saturating_sub(visits).max(1);
         let distinct: HashMap<&[u32], ()> =

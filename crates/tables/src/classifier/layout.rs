@@ -123,7 +123,11 @@ impl Word {
     /// The leaf without its first block, whose lines are given; empty after the last one.
     #[inline(always)]
     pub(super) fn after_block(self, lines: usize) -> Self {
-        if self.blocks() > 1 { Self(self.0 + ((lines as u64) << 3) - (1 << BLOCKS)) } else { Self::EMPTY }
+        if self.blocks() > 1 {
+            Self(self.0 + ((lines as u64) << 3) - (1 << BLOCKS))
+        } else {
+            Self::EMPTY
+        }
     }
 
     /// The fields of a node.

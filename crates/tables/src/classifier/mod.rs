@@ -29,8 +29,6 @@ mod rule;
 mod score;
 mod space;
 mod store;
-#[cfg(all(test, not(loom)))]
-mod tests;
 mod update;
 mod writer;
 
@@ -72,7 +70,9 @@ impl ClassifierCapacity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClassifierError {
     /// A limit of the classifier is reached.
-    #[error("no space: the limit of {0} is reached; remove rules or raise the classifier's capacity")]
+    #[error(
+        "no space: the limit of {0} is reached; remove rules or raise the classifier's capacity"
+    )]
     Full(ClassifierLimit),
     /// The rule cannot be met, or contradicts itself.
     #[error("rule {id}: {error}")]

@@ -99,7 +99,9 @@ impl Pattern {
             }
             Some(Prefix::Ip6 { address, len }) => {
                 let mask = !u128::MAX.checked_shr(len.into()).unwrap_or(0);
-                for (word, both) in ip6.into_iter().zip(ip6_words(address).into_iter().zip(ip6_words(mask))) {
+                for (word, both) in
+                    ip6.into_iter().zip(ip6_words(address).into_iter().zip(ip6_words(mask)))
+                {
                     self.set(word, both);
                 }
             }

@@ -108,7 +108,7 @@ fn find(arena: &Arena, family: &Family, root: Word, key: impl Fn(usize) -> u32) 
 }
 
 /// The first entry in a block that a key meets.
-pub(super) fn find_in_block(
+fn find_in_block(
     arena: &Arena,
     family: &Family,
     block: usize,

@@ -14,16 +14,24 @@ use super::pattern::Family;
 const SAMPLE: usize = 4096;
 /// Children that are counted for one rule; more are taken as spread over all.
 const NARROW: u32 = 16;
-/// Nodes of more rules copy none that belong to many children: each of them would meet the same ones
-/// again.
-const COPY_WIDE: usize = 1000;
 /// Children of a node, as a multiple of its rules.
 const WIDEST: usize = 8;
 /// Lengths of fields to try.
 const LENGTHS: [u8; 11] = [1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 14];
 /// Lengths of the two fields of a node to try.
 const PAIRS: [(u8, u8); 12] = [
-    (1, 1), (2, 2), (3, 3), (2, 4), (4, 2), (4, 4), (6, 3), (3, 6), (5, 5), (8, 4), (6, 6), (7, 7),
+    (1, 1),
+    (2, 2),
+    (3, 3),
+    (2, 4),
+    (4, 2),
+    (4, 4),
+    (6, 3),
+    (3, 6),
+    (5, 5),
+    (8, 4),
+    (6, 6),
+    (7, 7),
 ];
 /// Estimated cycles of a step down, of a leaf, and of going to a spill.
 const STEP: f32 = 12.0;
@@ -32,7 +40,7 @@ const SPILL: f32 = 12.0;
 /// Of doubling the rules: there are more steps, and more spills.
 const SEARCH: f32 = 13.0;
 /// Of using up the memory, which nodes below need as well.
-const MEMORY: f32 = 25.0;
+const MEMORY: f32 = 15.0;
 /// Spills are visited unless an earlier rule was found: so often.
 const VISITED: f32 = 0.75;
 /// And of one more block of a leaf, of which half are compared if a rule is met.
@@ -103,22 +111,23 @@ impl Chooser {
         // The best cost of each dimension that has any gain.
         let mut singles: Vec<(f32, (usize, u8, u8))> = Vec::new();
         for dimension in dimensions(self.family) {
-            let mut least = f32::MAX;
+            let mut cheapest = f32::MAX;
             for bits in LENGTHS.into_iter().filter(|bits| *bits <= most) {
                 let Some(field) = window(&gains, dimension, bits) else { break };
                 let tried = self.try_cut([field, Field::default()], &sample, node);
-                least = least.min(tried.map_or(f32::MAX, |(cost, _)| cost));
+                cheapest = cheapest.min(tried.map_or(f32::MAX, |(cost, _)| cost));
                 better(&mut best, tried);
             }
-            if least < f32::MAX {
-                singles.push((least, dimension));
+            if cheapest < f32::MAX {
+                singles.push((cheapest, dimension));
             }
         }
         singles.sort_by(|one, other| one.0.total_cmp(&other.0));
         singles.truncate(3);
         for (at, (_, one)) in singles.iter().enumerate() {
             for (_, other) in &singles[at + 1..] {
-                for (bits, more) in PAIRS.into_iter().filter(|pair| pair.0 + pair.1 <= most) {
+                let fits = |(bits, more): &(u8, u8)| bits + more <= most;
+                for (bits, more) in PAIRS.into_iter().filter(fits) {
                     let fields = (window(&gains, *one, bits), window(&gains, *other, more));
                     if let (Some(one), Some(other)) = fields {
                         better(&mut best, self.try_cut([one, other], &sample, node));
@@ -175,32 +184,39 @@ impl Chooser {
                 (*count, *sum) = (*count + scale, *sum + scale * len as f32);
             }
         }
-        let n = node.list.len() as f32;
         let mut spilled = 0.0;
+        // Alike children are stored once.
+        let most_entries = 3.0 * node.budget;
         let narrow = scale * histogram.iter().map(|count| *count as f32).sum::<f32>();
         let mut open: f32 = wide.iter().map(|(_, sum)| sum / children as f32).sum();
         // First all rules are copied to their children; then fewer and fewer of the widest.
         for class in (0..=MAX_BITS as usize).rev() {
             let (count, sum) = wide[class];
-            if count > 0.0 || class == 0 {
+            if count > 0.0 {
                 let entries = narrow + open * children as f32;
-                let found = estimate(histogram, scale, open, node);
-                let is_copied = class as u32 <= NARROW.ilog2() || node.list.len() <= COPY_WIDE;
-                if let Some(cost) = found.filter(|_| is_copied && entries <= 4.0 * node.budget) {
-                    let fits = spilled == 0.0 || node.can_spill && spilled < 0.95 * n;
-                    let cost = cost + if spilled > 0.0 { SPILL + VISITED * search(spilled) } else { 0.0 };
-                    let widest = 1_u32 << class;
-                    return fits.then_some((cost, Cut { fields, widest }));
+                let cost = estimate(histogram, scale, open, node);
+                if let Some(cost) = cost.filter(|_| entries <= most_entries) {
+                    return with_spill(cost, spilled, node)
+                        .map(|cost| (cost, Cut { fields, widest: 1 << class }));
                 }
                 spilled += count;
                 open -= sum / children as f32;
             }
         }
-        // The narrow ones alone, which `estimate` has refused if there were no others.
-        let cost = estimate(histogram, scale, open.max(0.0), node).filter(|_| node.can_spill)?;
+        // The narrow ones alone.
+        let cost = estimate(histogram, scale, 0.0, node).filter(|_| narrow <= most_entries)?;
         let cut = Cut { fields, widest: NARROW.min(children as u32 - 1) };
-        (spilled < 0.95 * n).then_some((cost + SPILL + VISITED * search(spilled), cut))
+        with_spill(cost, spilled, node).map(|cost| (cost, cut))
     }
+}
+
+/// The estimated cost with so many rules in a spill, if that is possible and helps.
+fn with_spill(cost: f32, spilled: f32, node: &Node) -> Option<f32> {
+    if spilled == 0.0 {
+        return Some(cost);
+    }
+    let fits = node.can_spill && spilled < 0.95 * node.list.len() as f32;
+    fits.then_some(cost + SPILL + VISITED * search(spilled))
 }
 
 /// The estimated cost of going to a child and searching it, weighted by the rules there; `None` if that

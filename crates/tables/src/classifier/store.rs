@@ -56,7 +56,11 @@ impl Store {
     }
 
     /// A leaf of rules in ascending order of entries.
-    pub(super) fn leaf(&mut self, family: &Family, items: &[&Item]) -> Result<Word, ClassifierError> {
+    pub(super) fn leaf(
+        &mut self,
+        family: &Family,
+        items: &[&Item],
+    ) -> Result<Word, ClassifierError> {
         debug_assert!(items.is_sorted_by_key(|item| item.entry));
         if items.is_empty() {
             return Ok(Word::EMPTY);

@@ -78,7 +78,12 @@ impl Updater<'_> {
     }
 
     /// A leaf, or a node in its place when it has grown much.
-    fn leaf(&mut self, items: &[Item], change: Change, visits: u32) -> Result<Word, ClassifierError> {
+    fn leaf(
+        &mut self,
+        items: &[Item],
+        change: Change,
+        visits: u32,
+    ) -> Result<Word, ClassifierError> {
         // Rules that nothing tells apart are not tried again each time.
         let has_grown = items.len() > BLOCK && (items.len() - 1).is_power_of_two();
         if has_grown && matches!(change, Change::Insert(_)) {
@@ -183,15 +188,4 @@ impl Updater<'_> {
             }
         }
     }
-}
-
-/// How many visits a node's children and its spill may take at most; for tests.
-#[cfg(all(test, not(loom)))]
-pub(super) fn most_visits(store: &Store, word: Word) -> u32 {
-    if !word.is_node() {
-        return 1;
-    }
-    let spill = store.spill(word).map_or(0, |(word, ..)| most_visits(store, word));
-    let children = store.children(word);
-    spill + children.into_iter().map(|word| most_visits(store, word)).max().unwrap_or(1)
 }

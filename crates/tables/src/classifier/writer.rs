@@ -260,48 +260,8 @@ impl Classifier {
         self.store.arena.region()
     }
 
-    /// TEMP
-    pub fn statistics(&self) -> String {
-        let mut s = Stat::default();
-        walk(&self.store, self.roots[0], 0, &mut s);
-        format!("{s:?}")
-    }
-
-    /// TEMP: steps, blocks, spills pushed, spills visited
-    pub fn count(&self, key: impl Fn(usize) -> u32) -> [usize; 4] {
-        let a = &self.store.arena;
-        let mut n = [0; 4];
-        let mut best = u64::MAX;
-        let mut todo = vec![self.roots[0]];
-        let mut heads: Vec<usize> = vec![];
-        loop {
-            while let Some(mut w) = todo.pop() {
-                while w.is_node() {
-                    n[0] += 1;
-                    if w.has_spill() { heads.push(w.header()); n[2] += 1; }
-                    w = Word(a.get(w.child(&key)));
-                }
-                while w.is_leaf() {
-                    n[1] += 1;
-                    let lines = super::layout::block_lines(&IP4, w.is_extended());
-                    let f = super::reader::find_in_block(a, &IP4, w.position(), lines, &key);
-                    best = best.min(f);
-                    w = if f == u64::MAX { w.after_block(lines) } else { Word::EMPTY };
-                }
-            }
-            let Some(h) = heads.pop() else { return n };
-            if a.get(h + 1) < best { n[3] += 1; todo.push(Word(a.get(h))); }
-        }
-    }
-
     fn most_rules(&self) -> usize {
         self.capacity.rules.min(ClassifierCapacity::MAX_RULES)
-    }
-
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn most_visits(&self) -> u32 {
-        let most = |root: Word| super::update::most_visits(&self.store, root);
-        self.roots.map(most).into_iter().max().unwrap_or(0)
     }
 }
 
@@ -329,18 +289,4 @@ fn check(id: u32, rule: &Rule) -> Result<(), ClassifierError> {
 fn item(id: u32, stored: &Stored, family: &Family) -> Item {
     let entry = u64::from(stored.rank) << 32 | u64::from(id);
     Item { entry, pattern: Pattern::of(&stored.rule, family) }
-}
-
-#[derive(Default, Debug)]
-struct Stat { nodes: usize, children: usize, leaves: usize, blocks: usize, rules: usize, spills: usize, depth: usize, most: usize, extended: usize }
-fn walk(store: &Store, word: Word, depth: usize, s: &mut Stat) {
-    s.depth = s.depth.max(depth);
-    if word.is_leaf() { s.leaves += 1; s.blocks += word.blocks(); s.most = s.most.max(word.blocks()); s.extended += usize::from(word.is_extended()); s.rules += store.arena.read_leaf(&IP4, word).len(); }
-    if word.is_node() {
-        s.nodes += 1; s.children += word.children();
-        if let Some((spill, ..)) = store.spill(word) { s.spills += 1; 
-            walk(store, spill, depth, s) }
-        let mut seen = std::collections::HashSet::new();
-        for c in store.children(word) { if c != Word::EMPTY && seen.insert(c) { walk(store, c, depth + 1, s) } }
-    }
 }

@@ -63,7 +63,8 @@ pub fn within<A: Address>(rule: &Rule, random: &mut Random) -> Key<A> {
     };
     let flags = [0x10, 0x18, 0x02, 0x12, 0x11][random.below(5)];
     let flags = flags & !rule.tcp_flags_mask | rule.tcp_flags;
-    let fragment = if rule.fragments & Fragment::No.bit() != 0 { Fragment::No } else { Fragment::Later };
+    let fragment =
+        if rule.fragments & Fragment::No.bit() != 0 { Fragment::No } else { Fragment::Later };
     let states = [FlowState::Established, FlowState::New, FlowState::Untracked];
     let is_admitted = |state: &FlowState| rule.states & state.bit() != 0;
     let state = states[random.below(3)];

@@ -125,9 +125,9 @@ const CHAIN: Model = Model {
 
 /// Ports of services, the frequent ones first.
 const SERVICES: [u16; 40] = [
-    443, 80, 22, 53, 25, 161, 123, 3389, 8080, 21, 110, 143, 993, 995, 587, 389, 636, 445, 139, 135, 1433,
-    3306, 5432, 1521, 5060, 5061, 514, 69, 179, 1812, 1813, 500, 4500, 1194, 8443, 9100, 6514, 2049, 111,
-    873,
+    443, 80, 22, 53, 25, 161, 123, 3389, 8080, 21, 110, 143, 993, 995, 587, 389, 636, 445, 139,
+    135, 1433, 3306, 5432, 1521, 5060, 5061, 514, 69, 179, 1812, 1813, 500, 4500, 1194, 8443, 9100,
+    6514, 2049, 111, 873,
 ];
 
 /// A network under which a set's prefixes lie: 128 bits, of IPv4 the upper 32.
@@ -152,12 +152,21 @@ impl Pool {
             })
             .map(|(address, len)| (cut(address, len), len))
             .collect();
-        let lengths: [u8; 8] =
-            if is_ip6 { [48, 56, 56, 60, 64, 64, 64, 64] } else { [20, 22, 24, 24, 24, 26, 28, 29] };
+        let lengths: [u8; 8] = if is_ip6 {
+            [48, 56, 56, 60, 64, 64, 64, 64]
+        } else {
+            [20, 22, 24, 24, 24, 26, 28, 29]
+        };
         let one = |random: &mut Random| {
             let (network, within) = organisations[random.zipf(organisations.len())];
             let len = match random.below(100) {
-                share if share < hosts => if is_ip6 { 128 } else { 32 },
+                share if share < hosts => {
+                    if is_ip6 {
+                        128
+                    } else {
+                        32
+                    }
+                }
                 share if share < hosts + 4 => within,
                 _ => lengths[random.below(lengths.len())].max(within),
             };
@@ -243,7 +252,13 @@ fn transport(rule: &mut Rule, model: &Model, is_ip6: bool, random: &mut Random) 
     let protocol = match random.below(100) {
         0..70 => 6,
         70..92 => 17,
-        92..97 => if is_ip6 { 58 } else { 1 },
+        92..97 => {
+            if is_ip6 {
+                58
+            } else {
+                1
+            }
+        }
         97 => 50,
         98 => 47,
         _ => 89,

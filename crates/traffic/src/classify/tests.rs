@@ -38,7 +38,11 @@ fn results_are_plausible() {
             let workload = Workload { rules, keys, distinct, kernel: Kernel::Scalar };
             for figures in [run::<u32>(&workload, |_| ()), run::<u128>(&workload, |_| ())] {
                 let figures = figures.unwrap();
-                assert_eq!((figures.rules, figures.unmatched), (300, 0.0), "the last rule admits all");
+                assert_eq!(
+                    (figures.rules, figures.unmatched),
+                    (300, 0.0),
+                    "the last rule admits all"
+                );
                 assert!(figures.cycles_per_lookup > 0.0 && figures.bytes_per_rule > 0.0);
                 assert!(figures.update_ms_most >= figures.update_ms);
             }

@@ -85,7 +85,10 @@ fn text(figures: &Figures) -> String {
         (figures.cycles_per_lookup, "cycles per look-up".to_owned()),
         (figures.build_seconds, "seconds to build it".to_owned()),
         (figures.update_ms, format!("milliseconds for one rule more or less (at most {most:.2})")),
-        (figures.bytes_per_rule, format!("bytes per rule in the look-up structure ({mebibytes:.1} MiB)")),
+        (
+            figures.bytes_per_rule,
+            format!("bytes per rule in the look-up structure ({mebibytes:.1} MiB)"),
+        ),
         (figures.unmatched * 100.0, "% of the keys meet no rule".to_owned()),
     ];
     let Figures { family, set, keys, kernel, .. } = figures;
