@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use stoa_api::v1;
 
 use crate::apply::ForwarderConnection;
+use crate::configuration::Configuration;
 use crate::warning::Warning;
 
 /// An interface and its configured MTUs of IPv4 and IPv6; 0: none.
@@ -15,56 +16,58 @@ fn of(interface: &v1::Interface) -> [u32; 2] {
     [of(&interface.ip4), of(&interface.ip6)]
 }
 
+/// An interface with its configured MTUs, if there are any.
+fn configured(interface: &v1::Interface) -> Option<Mtus> {
+    let mtus = of(interface);
+    (mtus != [0, 0]).then(|| (interface.name.clone(), mtus))
+}
+
 /// The interfaces with a configured MTU.
-pub(super) fn desired(desired: &v1::Desired) -> Vec<Mtus> {
-    let all = desired.interfaces.iter().map(|it| (it, of(it)));
-    let all = all.filter(|(_, mtus)| *mtus != [0, 0]);
-    all.map(|(it, mtus)| (it.name.clone(), mtus)).collect()
+pub(super) fn desired(configuration: &Configuration) -> Vec<Mtus> {
+    configuration.interfaces.iter().filter_map(configured).collect()
 }
 
 /// Those of which the MTU or the port is not as `held`.
-pub(super) fn changed(held: &v1::Desired, new: &v1::Desired) -> Vec<Mtus> {
-    let mut all = desired(new);
-    if !all.is_empty() {
-        let (before, after) = (Known::of(held), Known::of(new));
-        all.retain(|(name, mtus)| {
-            before.mtus(name) != Some(*mtus) || before.port(name) != after.port(name)
-        });
+pub(super) fn changed(held: &Configuration, new: &Configuration) -> Vec<Mtus> {
+    let (before, after) = (Known::of(held), Known::of(new));
+    let is_changed = |(name, mtus): &Mtus| {
+        before.mtus(name) != Some(*mtus) || before.port(name) != after.port(name)
+    };
+    if held.desired.ports != new.desired.ports {
+        return desired(new).into_iter().filter(is_changed).collect();
     }
-    all
+    let [_, apart] = held.interfaces.apart(&new.interfaces);
+    apart.into_iter().filter_map(configured).filter(is_changed).collect()
 }
 
 /// Those whose port is as `held`: of other devices, the forwarder knows nothing yet.
-pub(super) fn on_held_ports(held: &v1::Desired, new: &v1::Desired) -> Vec<Mtus> {
+pub(super) fn on_held_ports(held: &Configuration, new: &Configuration) -> Vec<Mtus> {
     let mut all = desired(new);
-    if !all.is_empty() {
-        let (before, after) = (Known::of(held), Known::of(new));
-        all.retain(|(name, _)| before.port(name) == after.port(name));
-    }
+    let (before, after) = (Known::of(held), Known::of(new));
+    all.retain(|(name, _)| before.port(name) == after.port(name));
     all
 }
 
-/// The interfaces and ports of a configuration by name.
+/// The interfaces of a configuration, and its ports by name.
 struct Known<'a> {
-    interfaces: HashMap<&'a str, &'a v1::Interface>,
+    configuration: &'a Configuration,
     ports: HashMap<&'a str, &'a v1::Port>,
 }
 
 impl<'a> Known<'a> {
-    fn of(desired: &'a v1::Desired) -> Known<'a> {
-        Known {
-            interfaces: desired.interfaces.iter().map(|it| (it.name.as_str(), it)).collect(),
-            ports: desired.ports.iter().map(|it| (it.interface.as_str(), it)).collect(),
-        }
+    fn of(configuration: &'a Configuration) -> Known<'a> {
+        let ports = &configuration.desired.ports;
+        let ports = ports.iter().map(|it| (it.interface.as_str(), it)).collect();
+        Known { configuration, ports }
     }
 
     fn mtus(&self, name: &str) -> Option<[u32; 2]> {
-        self.interfaces.get(name).map(|it| of(it))
+        self.configuration.interfaces.named(name).map(of)
     }
 
     /// The port of an interface, or of its parent.
     fn port(&self, name: &str) -> Option<&'a v1::Port> {
-        let parent = self.interfaces.get(name).map(|it| it.parent.as_str());
+        let parent = self.configuration.interfaces.named(name).map(|it| it.parent.as_str());
         self.ports.get(parent.filter(|it| !it.is_empty()).unwrap_or(name)).copied()
     }
 }
@@ -102,6 +105,12 @@ fn compare(mtus: &[Mtus], states: &[v1::InterfaceState]) -> Vec<Warning> {
 mod tests {
     use super::*;
 
+    fn configuration(interfaces: Vec<v1::Interface>, ports: Vec<v1::Port>) -> Configuration {
+        let empty = Configuration::parse(std::path::Path::new("t"), "{}".to_owned()).unwrap();
+        let desired = v1::Desired { ports, ..v1::Desired::default() };
+        Configuration { desired, interfaces: interfaces.into(), ..empty }
+    }
+
     #[test]
     fn an_mtu_above_that_of_the_device_is_a_warning() {
         let family = |mtu| Some(v1::Family { mtu, ..v1::Family::default() });
@@ -111,7 +120,7 @@ mod tests {
             ..v1::Interface::default()
         };
         let interfaces = vec![interface("a", 9000), interface("b", 1500), interface("c", 0)];
-        let mtus = desired(&v1::Desired { interfaces, ..v1::Desired::default() });
+        let mtus = desired(&configuration(interfaces, Vec::new()));
         assert_eq!(mtus.len(), 2);
         let state = |name: &str, up| v1::InterfaceState {
             name: name.into(),
@@ -136,16 +145,13 @@ mod tests {
                 ip6: Some(v1::Family { mtu, ..v1::Family::default() }),
                 ..v1::Interface::default()
             };
-            v1::Desired {
-                interfaces: vec![
-                    interface("a", "", mtu),
-                    interface("b", "", 9000),
-                    interface("b.1", "b", 9000),
-                    interface("c", "", 9000),
-                ],
-                ports: vec![port("a", 0), port("b", port_mtu), port("c", 0)],
-                ..v1::Desired::default()
-            }
+            let interfaces = vec![
+                interface("a", "", mtu),
+                interface("b", "", 9000),
+                interface("b.1", "b", 9000),
+                interface("c", "", 9000),
+            ];
+            configuration(interfaces, vec![port("a", 0), port("b", port_mtu), port("c", 0)])
         };
         let names = |all: Vec<Mtus>| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let held = desired(1500, 1500);
@@ -153,7 +159,8 @@ mod tests {
         assert_eq!(names(changed(&held, &desired(1600, 1500))), ["a"]);
         assert_eq!(names(changed(&held, &desired(1500, 1600))), ["b", "b.1"]);
         assert!(names(changed(&held, &desired(0, 1500))).is_empty(), "it has none");
-        assert_eq!(names(changed(&v1::Desired::default(), &held)), ["a", "b", "b.1", "c"]);
+        let none = configuration(Vec::new(), Vec::new());
+        assert_eq!(names(changed(&none, &held)), ["a", "b", "c", "b.1"]);
         assert_eq!(names(on_held_ports(&held, &desired(1600, 1600))), ["a", "c"]);
     }
 }

@@ -44,10 +44,9 @@ fn network(bytes: &[u8], length: u32) -> Option<IpNet> {
 
 /// The desired state of each namespace; "" is the controller's own.
 pub fn namespaces(configuration: &Configuration) -> BTreeMap<String, Namespace> {
-    let desired = &configuration.desired;
     let mut namespaces: BTreeMap<String, Namespace> = BTreeMap::new();
     let mut host_interfaces: HashMap<&str, &v1::HostInterface> = HashMap::new();
-    for interface in &desired.interfaces {
+    for interface in configuration.interfaces.iter() {
         let Some(host_interface) = &interface.host_interface else { continue };
         host_interfaces.insert(&interface.name, host_interface);
         let families = [&interface.ip4, &interface.ip6].into_iter().flatten();

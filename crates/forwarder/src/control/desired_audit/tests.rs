@@ -205,7 +205,12 @@ fn forwarder(desired: &v1::Desired) -> Forwarder {
 }
 
 fn desired_tally(desired: &v1::Desired) -> Tally {
-    audit::desired(desired, &desired.routes, &call::punt_defaults(), &Kind::ALL)
+    audit::desired(
+        desired,
+        (&desired.interfaces, &desired.routes),
+        &call::punt_defaults(),
+        &Kind::ALL,
+    )
 }
 
 /// What differs, by kind and key.
