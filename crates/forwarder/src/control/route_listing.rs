@@ -230,9 +230,9 @@ impl ForwarderState {
         prefix: &Prefix,
     ) -> bool {
         matches!(action, Action::Special(SpecialNextHop::Local))
-            && self.duplicates().any(|(interface, address)| {
-                address == prefix.0 && self.interface(interface).is_some_and(|it| it.vrf == slot)
-            })
+            && self
+                .with_duplicate(prefix.0)
+                .any(|interface| self.interface(interface).is_some_and(|it| it.vrf == slot))
     }
 
     /// Packets and bytes to the known neighbours within a prefix over paths without a gateway.
