@@ -75,6 +75,14 @@ export function network(text: string): string | undefined {
   return `${address}/${read.length}`;
 }
 
+/** The error about host bits in a destination, in the words of the router; "": there are none. */
+export function hostBitsComplaint(text: string): string {
+  const [read, right] = [prefix(text), network(text)];
+  if (!read || right === undefined || canonicalPrefix(text) === right) return "";
+  const host = `${canonical(read.address)}/${read.family === 4 ? 32 : 128}`;
+  return `The destination ${text.trim()} has host bits set. Write ${right} for the network, or ${host} for this address alone.`;
+}
+
 /** The error in a field for a prefix of a family; "": none. */
 export function prefixComplaint(text: string, version: 4 | 6): string {
   if (text.trim() === "") return "";

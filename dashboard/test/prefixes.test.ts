@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Members } from "../src/edits";
 import { scaled, unscaled } from "../src/numbers";
-import { NOTHING, add } from "../src/pages/edit_routes";
+import { NOTHING, add, complaint } from "../src/pages/edit_routes";
 import { canonical, canonicalPrefix, network, prefixComplaint } from "../src/prefixes";
 import { changed } from "./configurations";
 
@@ -17,6 +17,14 @@ test("a route whose prefix is written anew is replaced, and not deleted after", 
   const old = made({}, "2001:db8::/32", "fe80::1");
   assert.deepEqual(made(old, "2001:DB8::/32", "fe80::2"), made({}, "2001:db8::/32", "fe80::2"));
   assert.match(JSON.stringify(old), /"destination-prefix":"2001:db8::\/32".*"next-hop-address":"fe80::1"/);
+});
+
+test("a static route with host bits is refused with the prefixes that may be meant", () => {
+  const of = (prefix: string): string => complaint({ ...NOTHING, prefix, special: "blackhole" });
+  assert.equal(of(" 10.1.2.3/8"), "The destination 10.1.2.3/8 has host bits set. Write 10.0.0.0/8 for the network, or 10.1.2.3/32 for this address alone.");
+  assert.match(of("2001:DB8::1/32"), /Write 2001:db8::\/32 for the network, or 2001:db8::1\/128 for this address alone/);
+  assert.deepEqual(["10.0.0.0/8", "2001:DB8::/32", "192.0.2.1/32", "0.0.0.0/0"].map(of), ["", "", "", ""]);
+  assert.match(of("10.0.0.0"), /Enter a prefix/);
 });
 
 test("numbers are read with their decimal places", () => {

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use crate::{read, root};
 
 const LIST: &str = "crates/controller/src/capability/list.rs";
-const CONFIG: [&str; 13] = [
+const CONFIG: [&str; 15] = [
     "addresses",
+    "blocks",
     "data_path",
     "host_addresses",
     "host_bits",
@@ -19,6 +20,7 @@ const CONFIG: [&str; 13] = [
     "ports",
     "routes",
     "settings",
+    "shared_map",
     "vrf_name",
 ];
 const STATE: [&str; 7] = ["forwarder", "interfaces", "mod", "path", "request", "routing", "tests"];

@@ -267,21 +267,40 @@ impl FourRouters {
 pub struct RouteMonitor(Vec<Background>);
 
 impl RouteMonitor {
-    /// The routes of the pings that Linux deleted, as `ip monitor` printed them. A replaced route is not among them.
+    /// The routes of the pings that Linux deleted, by family, as `ip monitor` printed them. A replaced route is not
+    /// among them.
     #[must_use]
-    pub fn deleted(self) -> Vec<String> {
-        self.0.iter().flat_map(|one| deleted_routes(&one.stdout())).collect()
+    pub fn deleted(self) -> [Vec<String>; 2] {
+        let printed: Vec<String> = self.0.iter().map(Background::stdout).collect();
+        [false, true]
+            .map(|six| printed.iter().flat_map(|printed| deleted_routes(printed, six)).collect())
     }
 }
 
-/// The routes of the pings among those that `ip monitor` printed as deleted.
-fn deleted_routes(printed: &str) -> Vec<String> {
-    let is_of_pings = |route: &&str| {
-        let destination = route.split(' ').next().unwrap_or_default();
-        INTERNET.contains(&destination) || INSIDE.contains(&destination)
-    };
+/// The routes of the pings of a family among those that `ip monitor` printed as deleted.
+fn deleted_routes(printed: &str, six: bool) -> Vec<String> {
+    let of_pings = [INTERNET, INSIDE].map(|both| both[usize::from(six)]);
+    let is_of_pings =
+        |route: &&str| of_pings.contains(&route.split(' ').next().unwrap_or_default());
     let deleted = printed.lines().filter_map(|line| line.strip_prefix("Deleted "));
     deleted.filter(is_of_pings).map(str::to_owned).collect()
+}
+
+/// Whether Linux kept the routes of the pings in both families. A family whose routes it kept has lost no ping,
+/// whatever happened to those of the other one.
+///
+/// # Errors
+/// The family that lost pings although its routes were kept.
+pub fn was_graceful(
+    lost: [usize; 2],
+    deleted: &[Vec<String>; 2],
+) -> std::result::Result<bool, String> {
+    for ((family, lost), deleted) in ["IPv4", "IPv6"].iter().zip(lost).zip(deleted) {
+        if lost > 0 && deleted.is_empty() {
+            return Err(format!("{lost} pings of {family} were lost while Linux had their routes"));
+        }
+    }
+    Ok(deleted.iter().all(Vec::is_empty))
 }
 
 /// Running pings of both families.
@@ -363,5 +382,18 @@ fn only_deleted_routes_of_the_pings_are_found() {
         Deleted 192.0.2.129 proto bird metric 32 \\\tnexthop via 198.18.1.2 dev provider-1 weight 1 \n\
         Deleted 203.0.113.1 via 198.18.3.2 dev inside proto bird metric 32 \n";
     let expected = "203.0.113.1 via 198.18.3.2 dev inside proto bird metric 32 ";
-    assert_eq!(deleted_routes(printed), [expected]);
+    assert_eq!(deleted_routes(printed, false), [expected]);
+    assert_eq!(deleted_routes(printed, true), Vec::<String>::new());
+}
+
+/// A deleted route of one family excuses no loss of the other one.
+#[test]
+fn lost_pings_are_judged_by_family() {
+    let deleted = |numbers: [usize; 2]| numbers.map(|number| vec!["a route".to_owned(); number]);
+    assert_eq!(was_graceful([0, 0], &deleted([0, 0])), Ok(true));
+    assert_eq!(was_graceful([7, 0], &deleted([1, 0])), Ok(false));
+    assert_eq!(was_graceful([0, 0], &deleted([0, 1])), Ok(false));
+    let refused = |lost, numbers| was_graceful(lost, &deleted(numbers)).unwrap_err();
+    assert!(refused([7, 3], [1, 0]).starts_with("3 pings of IPv6"));
+    assert!(refused([7, 0], [0, 1]).starts_with("7 pings of IPv4"));
 }

@@ -13,7 +13,7 @@ use stoa_lab::{
     stoa_binary,
 };
 
-pub use four_routers::{AROUND, FourRouters, SHARED, Stream};
+pub use four_routers::{AROUND, FourRouters, SHARED, Stream, was_graceful};
 pub use resources::{PROCESSES, Process, Resources, pid};
 pub use testpmd::Testpmd;
 

@@ -367,6 +367,18 @@ fn line_edits(lines: &str) -> Result<Vec<Edit>, Failure> {
     Ok(edits)
 }
 
+/// The edits of `rename ENTRY to KEY` in a candidate, and the number of references that they change.
+///
+/// # Errors
+/// As [`Session::rename`].
+pub fn edits(
+    words: &[String],
+    candidate: DataTree<'static>,
+) -> Result<(Vec<Edit>, usize), Failure> {
+    let rename = Rename::of(&EntryCopy::of(words)?, candidate)?;
+    Ok((rename.edits, rename.references))
+}
+
 impl Session {
     /// `rename ENTRY to KEY`: gives a list entry another key, also where other nodes refer to it. Returns the number of
     /// references that were changed.
@@ -374,11 +386,10 @@ impl Session {
     /// # Errors
     /// When the entry does not exist, the new one exists, a reference may be to another entry, or the words are wrong.
     pub async fn rename(&mut self, words: &[String]) -> Result<usize, Failure> {
-        let copy = EntryCopy::of(words)?;
         let tree = self.tree(Which::Store(Store::Candidate)).await?;
-        let rename = Rename::of(&copy, tree)?;
-        self.edit(rename.edits).await?;
-        Ok(rename.references)
+        let (edits, references) = edits(words, tree)?;
+        self.edit(edits).await?;
+        Ok(references)
     }
 }
 

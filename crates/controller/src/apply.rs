@@ -358,9 +358,9 @@ struct Totals {
 
 impl Totals {
     fn of(configuration: &Configuration) -> Totals {
-        let v1::Desired { ports, interfaces, .. } = &configuration.desired;
-        let routes = configuration.routes.len();
-        Totals { ports: ports.len(), interfaces: interfaces.len(), routes }
+        let Configuration { desired, interfaces, routes, .. } = configuration;
+        let ports = desired.ports.len();
+        Totals { ports, interfaces: interfaces.len(), routes: routes.len() }
     }
 }
 
@@ -372,11 +372,11 @@ mod tests {
     fn totals_count_desired_objects() {
         let empty = Configuration::parse(std::path::Path::new("t"), "{}".to_owned()).unwrap();
         let configuration = Configuration {
-            desired: v1::Desired {
-                ports: vec![v1::Port::default()],
-                interfaces: vec![v1::Interface::default(); 2],
-                ..v1::Desired::default()
-            },
+            desired: v1::Desired { ports: vec![v1::Port::default()], ..v1::Desired::default() },
+            interfaces: ["a", "b"]
+                .map(|name| v1::Interface { name: name.into(), ..v1::Interface::default() })
+                .to_vec()
+                .into(),
             routes: (0..3)
                 .map(|at| v1::Route { vrf: at.to_string(), ..v1::Route::default() })
                 .collect::<Vec<_>>()

@@ -39,10 +39,11 @@ impl Capability for Bfd {
     /// A neighbour must not be a local address.
     fn is_independent(&self, others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
         let has_session = |(vrf, address): (&str, &[u8])| {
-            let mut here = others.interfaces.iter().filter(|it| it.vrf == vrf);
-            here.any(|it| it.bfd.iter().any(|session| session.address == address))
+            let has_it =
+                |it: &v1::Interface| it.bfd.iter().any(|session| session.address == address);
+            others.find(|it| has_it(it) && it.vrf == vrf).is_some()
         };
-        !change.addresses_after().any(has_session)
+        !change.new_addresses().any(has_session)
     }
 
     fn interface_state(&self, state: &v1::InterfaceState) -> Option<(&'static str, Value)> {
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn sessions_are_with_neighbours() {
         let configuration = parsed("10.0.0.9").unwrap();
-        let session = &configuration.desired.interfaces[0].bfd[0];
+        let session = &configuration.interfaces.iter().next().unwrap().bfd[0];
         assert_eq!((session.multiplier, session.desired_min_tx_us), (5, 300_000));
         assert_eq!(parsed("10.0.0.1").err(), Some(vec!["10.0.0.1 is a local address".to_owned()]));
         for peer in ["10.0.1.9", "fe80::9", "2001:db8::9"] {

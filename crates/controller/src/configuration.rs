@@ -22,12 +22,12 @@ use crate::config::data_path::predicate;
 use crate::config::management::Management;
 use crate::config::route_sources::RouteSourceConfig;
 use crate::config::routes::{FloatingStaticRoutes, Key};
-use crate::config::{self, host_bits};
+use crate::config::{self, Interfaces, host_bits};
 pub use crate::configuration_text::ConfigurationText;
 use crate::linux::peer::unknown_users;
 use crate::rib::{self, RouteAnnotation, Routes};
 use crate::warning::{Warning, interface_node};
-pub(crate) use part::{Bulk, ChangedInterfaces, ChangedPart, Origin};
+pub(crate) use part::{Bulk, ChangedPart};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -54,8 +54,10 @@ pub struct Configuration {
     pub path: PathBuf,
     /// Its text.
     pub text: ConfigurationText,
-    /// The desired state of the forwarder, without its routes.
+    /// The desired state of the forwarder, without its interfaces and routes.
     pub desired: v1::Desired,
+    /// The interfaces of the desired state, which configurations may share.
+    pub interfaces: Interfaces,
     /// The routes of the desired state, which configurations may share.
     pub routes: Routes,
     /// Addresses and subnets of the interfaces, which decide about static routes.
@@ -72,8 +74,6 @@ pub struct Configuration {
     pub kernel_tables: Arc<[(String, u32)]>,
     /// Users, access rules and servers of the management.
     pub management: Arc<Management>,
-    /// What it was made of, if it differs in a few interfaces only.
-    pub(crate) origin: Origin,
 }
 
 impl Configuration {
@@ -165,11 +165,12 @@ impl Configuration {
         if !errors.is_empty() {
             return Err(errors.into_vec());
         }
-        let config::Translated { desired, addressing, statics, floating, .. } = translated;
+        let config::Translated { mut desired, addressing, statics, floating, .. } = translated;
         let rib::Rib { routes, annotations, has_hidden } = rib::routes(&addressing, &statics);
         Ok(Configuration {
             path: path.to_owned(),
             text: text.into(),
+            interfaces: std::mem::take(&mut desired.interfaces).into(),
             desired,
             routes,
             has_hidden,
@@ -179,13 +180,17 @@ impl Configuration {
             route_sources: translated.route_sources.into(),
             kernel_tables: translated.kernel_tables.into(),
             management: Arc::new(translated.management),
-            origin: Origin::default(),
         })
     }
 
     /// The whole desired state of the forwarder.
     pub fn whole_desired(&self) -> v1::Desired {
-        v1::Desired { routes: self.routes.to_vec(), ..self.desired.clone() }
+        v1::Desired { routes: self.routes.to_vec(), ..self.without_routes() }
+    }
+
+    /// The desired state of the forwarder without its routes, of which there may be a million.
+    pub fn without_routes(&self) -> v1::Desired {
+        v1::Desired { interfaces: self.interfaces.to_vec(), ..self.desired.clone() }
     }
 
     /// What the forwarder would refuse of it. `check` is the forwarder's own check.
@@ -263,7 +268,7 @@ impl Configuration {
     pub fn summary(&self) -> String {
         let desired = &self.desired;
         let ports = desired.ports.len();
-        let subs = desired.interfaces.len() - ports;
+        let subs = self.interfaces.len() - ports;
         let fixed = v1::Protocol::Static as i32;
         let active = self.routes.iter().filter(|route| route.protocol == fixed).count();
         let inactive =

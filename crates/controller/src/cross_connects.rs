@@ -8,6 +8,7 @@ use crate::capability::{
     Capability, InterfaceChange, Others, Settings, Translated, interface_path,
 };
 use crate::config::model::Interface;
+use crate::config::others::WithPort;
 
 /// The capability.
 pub(crate) struct CrossConnects;
@@ -36,8 +37,9 @@ impl Capability for CrossConnects {
 
     /// Both interfaces must have ports, and the first one neither families nor sub-interfaces.
     fn is_independent(&self, others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
-        let is_end = |name| others.interfaces.iter().any(|it| it.cross_connect == name);
-        let connected = change.new.filter(|(interface, _)| !interface.cross_connect.is_empty());
+        let is_end = |name| others.find(|it| it.cross_connect == name).is_some();
+        let connects = |(interface, _): WithPort<'_>| !interface.cross_connect.is_empty();
+        let connected = change.new.filter(|new| connects(*new) && !change.keeps(connects));
         !change.name_of_another_kind().is_some_and(is_end)
             && !connected.is_some_and(|(interface, _)| others.have_parent(&interface.name))
     }

@@ -11,6 +11,7 @@ use crate::capability::{
     Capability, Facts, InterfaceChange, Others, Settings, Translated, interface_path,
 };
 use crate::config::model::{Interface, KernelDevice};
+use crate::config::others::WithPort;
 use crate::config::ports::{DEVICE_NAME_LIMIT, is_device_name};
 use crate::json::{list, object, text};
 use crate::kernel_configuration::InterfaceSettings;
@@ -46,15 +47,17 @@ impl Capability for HostInterfaces {
 
     /// A device is that of one host interface, or of one port.
     fn is_independent(&self, others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
-        let Some((interface, port)) = change.new else { return true };
-        let (host, device) = (host_of(interface), port.and_then(device_of));
+        if change.keeps(devices_of) {
+            return true;
+        }
+        let (host, device) = change.new.map(devices_of).unwrap_or_default();
         if host.is_none() && device.is_none() {
             return true;
         }
         let is_taken = |by: Device<'_>| Some(by) == host || Some(by) == device;
-        let mut hosts = others.interfaces.iter().filter_map(|it| host_of(it));
-        let mut devices = others.ports.iter().filter_map(|it| device_of(it));
-        !hosts.any(is_taken) && (host.is_none() || devices.all(|by| Some(by) != host))
+        let mut devices = others.ports().filter_map(device_of);
+        others.find(|it| host_of(it).is_some_and(is_taken)).is_none()
+            && (host.is_none() || devices.all(|by| Some(by) != host))
     }
 
     fn interface_state(&self, state: &v1::InterfaceState) -> Option<(&'static str, Value)> {
@@ -91,6 +94,11 @@ type Device<'a> = (&'a str, &'a str);
 /// The device of a host interface.
 fn host_of(interface: &v1::Interface) -> Option<Device<'_>> {
     interface.host_interface.as_ref().map(|host| (host.netns.as_str(), host.device.as_str()))
+}
+
+/// The devices of a host interface and of a port.
+fn devices_of<'a>((interface, port): WithPort<'a>) -> (Option<Device<'a>>, Option<Device<'a>>) {
+    (host_of(interface), port.and_then(device_of))
 }
 
 /// The device of a port that has one that host interfaces could have.
@@ -150,6 +158,8 @@ fn check(interfaces: &[Interface], errors: &mut ValidationErrors) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn with_host(name: &str, device: &str) -> v1::Interface {
@@ -165,7 +175,8 @@ mod tests {
     #[test]
     fn devices_depend_on_those_of_others() {
         let (other, port) = (with_host("a", "h0"), tap("t0"));
-        let others = Others { interfaces: vec![&other], ports: vec![&port] };
+        let (interfaces, part) = (vec![other].into(), HashSet::new());
+        let others = Others::of(&interfaces, std::slice::from_ref(&port), &part);
         let is_free = |interface: &v1::Interface, port: Option<&v1::Port>| {
             let change = InterfaceChange { old: None, new: Some((interface, port)) };
             HostInterfaces.is_independent(&others, &change)

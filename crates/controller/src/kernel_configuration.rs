@@ -12,6 +12,8 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
+use crate::config::Interfaces;
+use crate::config::blocks::Keyed;
 use crate::config::host_addresses::{
     is_link_local, not_a_host, not_in_subnet, subnet_router_anycast,
 };
@@ -67,9 +69,9 @@ struct Taken {
 }
 
 impl Taken {
-    fn of(desired: &v1::Desired) -> Taken {
+    fn of(interfaces: &Interfaces) -> Taken {
         let mut taken = Taken::default();
-        for interface in &desired.interfaces {
+        for interface in interfaces.iter() {
             for family in [&interface.ip4, &interface.ip6].into_iter().flatten() {
                 let nets = family.enabled.then_some(&family.addresses).into_iter().flatten();
                 for net in nets.filter_map(net_from_proto) {
@@ -98,17 +100,26 @@ impl KernelConfiguration {
         self.interfaces.values().all(InterfaceSettings::is_empty) && self.rules.is_empty()
     }
 
-    /// Merges the kernel configuration into the desired state and its routes. Returns the settings that cannot be
-    /// applied.
-    pub fn merge(&self, desired: &mut v1::Desired, routes: &mut Routes) -> Vec<Refused> {
+    /// Merges the kernel configuration into the desired state, its interfaces and its routes. Returns the settings that
+    /// cannot be applied.
+    pub fn merge(
+        &self,
+        desired: &mut v1::Desired,
+        interfaces: &mut Interfaces,
+        routes: &mut Routes,
+    ) -> Vec<Refused> {
         let mut refused = Vec::new();
-        let mut taken = Taken::of(desired);
+        let mut taken = Taken::of(interfaces);
         let mut new = Vec::new();
-        for interface in &mut desired.interfaces {
+        let named = self.interfaces.keys().filter_map(|name| interfaces.named(name));
+        // Who is first gets an address that two want.
+        let mut ordered: Vec<v1::Interface> = named.cloned().collect();
+        ordered.sort_by(|one, other| one.key().cmp(&other.key()));
+        for mut interface in ordered {
             let Some(orders) = self.interfaces.get(&interface.name) else { continue };
             interface.enabled &= !orders.is_down;
             for net in &orders.addresses {
-                match address(interface, *net, &mut taken) {
+                match address(&mut interface, *net, &mut taken) {
                     Ok(made) => new.extend(made),
                     Err((reason, fix)) => {
                         refused.push(Refused { interface: interface.name.clone(), reason, fix });
@@ -116,7 +127,7 @@ impl KernelConfiguration {
                 }
             }
             for (ip, mac) in &orders.neighbors {
-                if !is_near(interface, *ip) {
+                if !is_near(&interface, *ip) {
                     refused.push(Refused {
                         interface: interface.name.clone(),
                         reason: format!("the neighbour {ip} is in no subnet of the interface"),
@@ -136,29 +147,28 @@ impl KernelConfiguration {
                     });
                 }
             }
+            interfaces.set(interface);
         }
         // A direct route always wins.
         new.into_iter().for_each(|route| routes.set(route));
-        refused.extend(self.merge_rules(desired));
+        refused.extend(self.merge_rules(desired, interfaces));
         refused
     }
 
     /// Appends the rules to those of the configuration.
-    fn merge_rules(&self, desired: &mut v1::Desired) -> Option<Refused> {
+    fn merge_rules(&self, desired: &mut v1::Desired, interfaces: &Interfaces) -> Option<Refused> {
         let mut counts: BTreeMap<(String, u32), usize> = BTreeMap::new();
         for rule in &desired.rules {
             *counts.entry((rule.vrf.clone(), rule.family)).or_default() += 1;
         }
         let vrfs: HashSet<&str> = desired.vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
-        let interfaces = desired.interfaces.iter().map(|it| (it.name.as_str(), it.vrf.as_str()));
-        let interfaces: HashSet<(&str, &str)> = interfaces.collect();
         let (mut not_imported, mut made, mut known) = (0, Vec::new(), HashSet::new());
         known.extend(&desired.rules);
         for rule in &self.rules {
             // The rules may belong to an earlier configuration.
             let is_vrf = |name: &str| name.is_empty() || vrfs.contains(name);
             let is_there = rule.interface.is_empty()
-                || interfaces.contains(&(rule.interface.as_str(), rule.vrf.as_str()));
+                || interfaces.named(&rule.interface).is_some_and(|it| it.vrf == rule.vrf);
             let has_table = match &rule.action {
                 Some(v1::rule::Action::Table(table)) => is_vrf(&table.vrf),
                 _ => true,

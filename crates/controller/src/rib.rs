@@ -73,7 +73,7 @@ pub fn routes(addressing: &Addressing, statics: &StaticRoutes) -> Rib {
     let mut has_hidden = false;
     for (vrf, table) in addressing.tables() {
         let connected = table.connected.keys().copied();
-        let own = table.own.keys().chain(&table.anycast).map(|address| IpNet::from(*address));
+        let own = table.own.keys().chain(table.anycast.keys()).map(|address| IpNet::from(*address));
         for prefix in connected.chain(own) {
             let Some(action) = direct(table, &prefix) else { continue };
             let hidden = rib.insert((vrf.into(), prefix), (v1::Protocol::Direct, action));
@@ -88,7 +88,7 @@ pub fn routes(addressing: &Addressing, statics: &StaticRoutes) -> Rib {
 pub(crate) fn direct(table: &Table, prefix: &IpNet) -> Option<Action> {
     let is_host = prefix.prefix_len() == prefix.max_prefix_len();
     let address = prefix.addr();
-    if is_host && (table.own.contains_key(&address) || table.anycast.contains(&address)) {
+    if is_host && (table.own.contains_key(&address) || table.anycast.contains_key(&address)) {
         return Some(Action::Special(v1::Special::Local.into()));
     }
     let interface = table.connected.get(prefix)?.clone();

@@ -129,7 +129,7 @@ pub async fn run_until(options: Options, stop: impl Future<Output = ()>) -> Resu
         }
     }
     let configuration = Configuration::read(&options.config).map_err(Error::Refused)?;
-    let missing = privileges::missing(&configuration.desired);
+    let missing = privileges::missing(&configuration.without_routes());
     if !missing.is_empty() {
         return Err(Error::Privileges(missing));
     }

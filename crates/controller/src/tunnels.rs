@@ -12,7 +12,7 @@ use crate::capability::{
     Capability, InterfaceChange, Others, Settings, Translated, interface_path,
 };
 use crate::config::model::Interface;
-use crate::config::others::{families, tunnel_of};
+use crate::config::others::{WithPort, families, tunnel_of};
 
 /// The capability.
 pub(crate) struct Tunnels;
@@ -45,7 +45,12 @@ impl Capability for Tunnels {
         if gone.any(needs) {
             return false;
         }
-        let Some((interface, Some(port))) = change.new else { return true };
+        let ends = |(interface, port): WithPort<'_>| {
+            (interface.vrf.clone(), port.and_then(tunnel_of).cloned())
+        };
+        let Some((interface, Some(port))) = change.new.filter(|_| !change.keeps(ends)) else {
+            return true;
+        };
         let Some(new) = tunnel_of(port) else { return true };
         !have(others, &interface.vrf, |it| {
             (&it.local, &it.remote, it.encapsulation)
@@ -56,16 +61,14 @@ impl Capability for Tunnels {
 
 /// Whether one of the others has a tunnel for which this holds, in this VRF.
 fn have(others: &Others<'_>, vrf: &str, is_it: impl Fn(&v1::Tunnel) -> bool) -> bool {
-    let mut ports = others.ports.iter().filter(|port| tunnel_of(port).is_some_and(&is_it));
-    let is_in = |name: &str| others.interfaces.iter().any(|it| it.name == name && it.vrf == vrf);
-    ports.any(|port| is_in(&port.interface))
+    let mut ports = others.ports().filter(|port| tunnel_of(port).is_some_and(&is_it));
+    ports.any(|port| others.named(&port.interface).is_some_and(|it| it.vrf == vrf))
 }
 
 /// Whether one of the others in a VRF has an address, be the family enabled or not.
 fn have_address(others: &Others<'_>, vrf: &str, address: &[u8]) -> bool {
     let has = |family: &v1::Family| family.addresses.iter().any(|own| own.address == address);
-    let mut here = others.interfaces.iter().filter(|it| it.vrf == vrf);
-    here.any(|it| families(it).any(has))
+    others.find(|it| it.vrf == vrf && families(it).any(has)).is_some()
 }
 
 /// The VRFs and addresses of all interfaces.
@@ -162,7 +165,8 @@ mod tests {
     #[test]
     fn endpoints_depend_on_others_of_their_vrf() {
         let (other, port) = tunnel("other", "red", 9);
-        let others = Others { interfaces: vec![&other], ports: vec![&port] };
+        let (interfaces, part) = (vec![other].into(), HashSet::new());
+        let others = Others::of(&interfaces, std::slice::from_ref(&port), &part);
         let is_free = |vrf: &str, remote: u8| {
             let (new, port) = tunnel("new", vrf, remote);
             let change = InterfaceChange { old: None, new: Some((&new, Some(&port))) };

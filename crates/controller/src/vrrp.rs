@@ -62,12 +62,11 @@ impl Capability for Vrrp {
     /// A tracked interface decides about the priority.
     fn is_independent(&self, others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
         let is_tracked = |name: &str| {
-            let mut routers = others
-                .interfaces
-                .iter()
-                .flat_map(|it| families(it))
-                .flat_map(|it| &it.virtual_routers);
-            routers.any(|router| router.tracked.iter().any(|on| on.interface == name))
+            let tracks = |it: &v1::Interface| {
+                let mut routers = families(it).flat_map(|it| &it.virtual_routers);
+                routers.any(|router| router.tracked.iter().any(|on| on.interface == name))
+            };
+            others.find(tracks).is_some()
         };
         !change.name_of_another_kind().is_some_and(is_tracked)
     }

@@ -151,10 +151,15 @@ fn texts(configuration: &Configuration) -> Vec<String> {
 }
 
 fn errors_json(errors: &[ValidationError]) -> Value {
-    errors
-        .iter()
-        .map(|error| json!({"path": error.path, "cause": error.cause, "fix": error.fix}))
-        .collect()
+    let record = |error: &ValidationError| {
+        let mut record = json!({"path": error.path, "cause": error.cause, "fix": error.fix});
+        // What the cause names besides the path: who may not read it gets another cause.
+        if !error.names.is_empty() {
+            record["names"] = json!(error.names);
+        }
+        record
+    };
+    errors.iter().map(record).collect()
 }
 
 // ===== what a configuration says, for people =====

@@ -123,8 +123,7 @@ reasons! {
     Ip6Option "ip6-option" "unknown option that must not be skipped (RFC 8200 4.2)";
     Ip6FirstFragment "ip6-first-fragment" "first fragment without the complete header chain (RFC 7112)";
     Ip6NoNextHeader "ip6-no-next-header" "for a local address, without payload (RFC 8200 4.7)";
-    IgmpConsumed "igmp-consumed" "IGMP message, processed";
-    MldConsumed "mld-consumed" "MLD message, processed";
+    MldLimited "mld-limited" "MLD queries over the rate of the control-plane policer";
     MldMalformed "mld-malformed" "MLD message from off-link, or without router alert (RFC 3810 5, 6.2)";
     RedirectIgnored "redirect-ignored" "ICMP redirect: routers ignore them (RFC 1812 5.2.7.2)";
     TunnelMalformed "tunnel-malformed" "truncated packet inside a tunnel";

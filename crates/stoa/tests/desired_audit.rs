@@ -25,7 +25,7 @@ fn both_halves_count_the_same_entries() {
         let Ok(configuration) = Configuration::read(&file) else { continue };
         let whole = configuration.whole_desired();
         let Ok((held, punts)) = stoa_forwarder::audit(&whole, Folders::default()) else { continue };
-        let ours = desired(&whole, &whole.routes, &punts, &Kind::ALL);
+        let ours = desired(&whole, (&whole.interfaces, &whole.routes), &punts, &Kind::ALL);
         let keys = |kind: &Kind| (kind.name(), ours.differing_keys(&held, *kind));
         let differing: Vec<_> = ours.differing(&held).iter().map(keys).collect();
         assert!(differing.is_empty(), "{}: {differing:?}", file.display());

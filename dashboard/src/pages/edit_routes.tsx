@@ -9,7 +9,7 @@ import { interfaceNames } from "../interface_list";
 import { putLeaf, textOf } from "../leaves";
 import { Card, type Column, Faults, Field, Table, typed } from "../parts";
 import { REFUSALS } from "../policy_rule";
-import { canonicalPrefix, family, prefix } from "../prefixes";
+import { canonicalPrefix, family, hostBitsComplaint, prefix } from "../prefixes";
 import { Saved } from "./entry_form";
 
 const PROTOCOLS = ["ietf-routing:routing", "control-plane-protocols"];
@@ -56,10 +56,11 @@ interface Wish {
 export const NOTHING: Wish = { prefix: "", special: "", address: "", interface: "", description: "" };
 
 /** The error in the form. */
-function complaint(wish: Wish): string {
+export function complaint(wish: Wish): string {
   const read = prefix(wish.prefix);
   if (!read || !wish.prefix.includes("/")) return "Enter a prefix, such as 10.0.0.0/8 or 2001:db8::/32.";
-  if (wish.special !== "") return "";
+  const hostBits = hostBitsComplaint(wish.prefix);
+  if (hostBits !== "" || wish.special !== "") return hostBits;
   if (wish.address === "" && wish.interface === "") return "Enter the next hop, or the interface of a connected destination.";
   if (wish.address !== "" && family(wish.address) !== read.family) return `The next hop must be an IPv${read.family} address, like the prefix.`;
   return "";

@@ -7,16 +7,19 @@ use crate::text::ip;
 use crate::v1;
 use crate::v1::port::Driver;
 
-/// Counts the entries of a desired state, whose routes lie apart, and lists those of some kinds. `punt_defaults` are
-/// the limits of the forwarder where none are configured.
+/// Counts the entries of a desired state, whose interfaces and routes lie apart, and lists those of some kinds.
+/// `punt_defaults` are the limits of the forwarder where none are configured.
 pub fn desired<'a>(
     desired: &v1::Desired,
-    routes: impl IntoIterator<Item = &'a v1::Route>,
+    (interfaces, routes): (
+        impl IntoIterator<Item = &'a v1::Interface> + Clone,
+        impl IntoIterator<Item = &'a v1::Route>,
+    ),
     punt_defaults: &[v1::PuntLimit],
     listed: &[Kind],
 ) -> Tally {
     let mut tally = Tally::listing(listed.iter().copied());
-    let named: BTreeSet<&str> = desired.interfaces.iter().map(|it| it.name.as_str()).collect();
+    let named: BTreeSet<&str> = interfaces.clone().into_iter().map(|it| it.name.as_str()).collect();
     let mut tunnels = BTreeSet::new();
     for port in &desired.ports {
         entries::port(&mut tally, &port.interface, driver(port));
@@ -29,7 +32,7 @@ pub fn desired<'a>(
         }
     }
     desired.vrfs.iter().for_each(|vrf| entries::vrf(&mut tally, &vrf.name));
-    for interface in &desired.interfaces {
+    for interface in interfaces {
         let is_tunnel = tunnels.contains(interface.name.as_str());
         add_interface(&mut tally, interface, is_tunnel);
     }

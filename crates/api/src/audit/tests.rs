@@ -47,7 +47,7 @@ fn state() -> v1::Desired {
 
 fn tally(state: &v1::Desired) -> Tally {
     let arp = v1::PuntLimit { class: "arp".into(), rate: 10, burst: 20, total: 30 };
-    desired(state, &state.routes, &[arp], &Kind::ALL)
+    desired(state, (&state.interfaces, &state.routes), &[arp], &Kind::ALL)
 }
 
 #[test]

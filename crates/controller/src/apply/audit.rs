@@ -185,8 +185,8 @@ async fn count(
 ) -> Option<Tally> {
     let (configuration, punts) = (Arc::clone(configuration), punt_defaults.to_vec());
     let count = move || {
-        let routes = configuration.routes.iter();
-        desired(&configuration.desired, routes, &punts, &listed)
+        let Configuration { interfaces, routes, .. } = &*configuration;
+        desired(&configuration.desired, (interfaces.iter(), routes.iter()), &punts, &listed)
     };
     tokio::task::spawn_blocking(count).await.ok()
 }

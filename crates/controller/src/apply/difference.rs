@@ -6,21 +6,20 @@ use std::hash::Hash;
 
 use stoa_api::v1::{self, Desired, DesiredChange};
 
-use crate::configuration::ChangedInterfaces;
+use crate::config::Interfaces;
 use crate::rib::Routes;
 
-/// What makes the second state of the first, whose routes lie apart. `changed_interfaces`: the only interfaces that may
-/// differ, if they are known.
+/// What makes the second state of the first, whose interfaces and routes lie apart.
 pub(super) fn difference(
     [held, new]: [&Desired; 2],
+    [held_interfaces, new_interfaces]: [&Interfaces; 2],
     [held_routes, new_routes]: [&Routes; 2],
-    changed_interfaces: Option<&ChangedInterfaces>,
 ) -> DesiredChange {
-    // Field by field, so that a new field cannot be forgotten here. The routes lie apart.
+    // Field by field, so that a new field cannot be forgotten here. Interfaces and routes lie apart.
     let Desired {
         workers,
         ports,
-        interfaces,
+        interfaces: _,
         routes: _,
         neighbors,
         vrfs,
@@ -32,16 +31,9 @@ pub(super) fn difference(
         multipath,
     } = new;
     let ports = changes(all(&held.ports), all(ports), |it| &it.interface);
-    let interfaces = match changed_interfaces {
-        Some(ChangedInterfaces { set, removed }) => {
-            let set = set.iter().filter_map(|index| interfaces.get(*index)).collect();
-            let is_gone = |it: &&v1::Interface| removed.contains(&it.name);
-            let held = if removed.is_empty() { &[][..] } else { held.interfaces.as_slice() };
-            ObjectChanges { set, removed: held.iter().filter(is_gone).collect() }
-        }
-        None => changes(all(&held.interfaces), all(interfaces), |it| &it.name),
-    };
-    // Configurations share routes that have not changed.
+    // Configurations share interfaces and routes that have not changed.
+    let [held_interfaces, new_interfaces] = held_interfaces.apart(new_interfaces);
+    let interfaces = changes(held_interfaces, new_interfaces, |it| &it.name);
     let [held_routes, new_routes] = held_routes.apart(new_routes);
     let routes = changes(held_routes, new_routes, route_key);
     let neighbors =
@@ -132,10 +124,11 @@ mod tests {
 
     use super::*;
 
-    /// The difference of states that contain their routes.
+    /// The difference of states that contain their interfaces and routes.
     fn difference(held: &Desired, new: &Desired) -> DesiredChange {
+        let interfaces = [held, new].map(|it| Interfaces::from(it.interfaces.clone()));
         let routes = [held, new].map(|it| Routes::from(it.routes.clone()));
-        super::difference([held, new], [&routes[0], &routes[1]], None)
+        super::difference([held, new], interfaces.each_ref(), routes.each_ref())
     }
 
     fn desired() -> impl Strategy<Value = Desired> {

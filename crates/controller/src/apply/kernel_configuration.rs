@@ -7,7 +7,7 @@ use std::sync::Arc;
 use stoa_api::v1;
 
 use super::{Error, ForwarderConnection};
-use crate::configuration::{Configuration, Origin};
+use crate::configuration::Configuration;
 use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
 
 impl ForwarderConnection {
@@ -75,9 +75,10 @@ impl ForwarderConnection {
             let applied = self.apply(configuration).await?;
             return Ok((applied, Arc::clone(configuration)));
         }
-        let mut merged = Configuration { origin: Origin::default(), ..(**configuration).clone() };
+        let mut merged = Configuration::clone(configuration);
         let mut rejections = BTreeSet::new();
-        for refused in kernel_configuration.merge(&mut merged.desired, &mut merged.routes) {
+        let Configuration { desired, interfaces, routes, .. } = &mut merged;
+        for refused in kernel_configuration.merge(desired, interfaces, routes) {
             let rejection = format!("{}: {}", refused.interface, refused.reason);
             if !self.state().rejected_settings.contains(&rejection) {
                 let (interface, fix) = (&refused.interface, refused.fix);

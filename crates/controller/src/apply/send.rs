@@ -86,8 +86,8 @@ impl ForwarderConnection {
         let states = [&held.configuration, new];
         let change = difference::difference(
             states.map(|it| &it.desired),
+            states.map(|it| &it.interfaces),
             states.map(|it| &it.routes),
-            new.origin.changes_from(&held.configuration),
         );
         let is_of_workers = change.workers.is_some() || change.limits.is_some();
         if is_of_workers && !self.state().hello.as_ref().is_some_and(|hello| hello.changes_workers)

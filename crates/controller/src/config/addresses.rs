@@ -1,6 +1,6 @@
 //! Addresses of interfaces, the subnets that they connect, and static neighbours.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -13,22 +13,23 @@ use crate::config::host_addresses::{
 };
 use crate::config::mac;
 use crate::config::model::{Family, ReversePath};
+use crate::config::shared_map::SharedMap;
 use crate::prefix::net_from_proto;
 
 /// Addresses and subnets of the interfaces of a VRF.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// Local addresses with their interface, without link-local ones.
-    pub own: BTreeMap<IpAddr, String>,
+    pub own: SharedMap<IpAddr, String>,
     /// Subnet-router anycast addresses of interfaces that forward.
-    pub anycast: BTreeSet<IpAddr>,
+    pub anycast: SharedMap<IpAddr, ()>,
     /// Connected subnets with their interface.
-    pub connected: BTreeMap<IpNet, String>,
+    pub connected: SharedMap<IpNet, String>,
     /// How many prefixes in `connected` have a length: (is IPv6, length).
     lengths: BTreeMap<(bool, u8), usize>,
 }
 
-/// Addresses, subnets and neighbours of all interfaces.
+/// Addresses, subnets and neighbours of all interfaces. A copy shares what it has in common with the first one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Addressing {
     /// By VRF; "" is the default one.
@@ -36,11 +37,11 @@ pub struct Addressing {
     /// The default table, for VRFs without any address.
     empty: Table,
     /// The VRFs of the interfaces that are not in the default one.
-    vrf_of: HashMap<String, String>,
+    vrf_of: SharedMap<String, String>,
     /// Static neighbours.
     pub neighbors: Vec<v1::Neighbor>,
-    /// Families that are on: (interface, is IPv6).
-    active: HashMap<(String, bool), Vec<IpNet>>,
+    /// Families that are on, IPv4 and IPv6, by interface, with their subnets.
+    active: [SharedMap<String, Vec<IpNet>>; 2],
 }
 
 impl Addressing {
@@ -68,7 +69,7 @@ impl Addressing {
     pub fn remove(&mut self, interface: &v1::Interface) -> bool {
         let name = &interface.name;
         for (six, family) in [(false, &interface.ip4), (true, &interface.ip6)] {
-            let subnets = self.active.remove(&(name.clone(), six)).unwrap_or_default();
+            let subnets = self.active[usize::from(six)].remove(name).unwrap_or_default();
             let table = self.tables.get_mut(&interface.vrf);
             let enabled = family.as_ref().filter(|family| family.enabled);
             let (Some(family), Some(table)) = (enabled, table) else { continue };
@@ -95,7 +96,7 @@ impl Addressing {
 
     /// Subnets of `interface` in one family; `None` when the family is off there.
     pub fn subnets(&self, interface: &str, six: bool) -> Option<&[IpNet]> {
-        self.active.get(&(interface.to_owned(), six)).map(Vec::as_slice)
+        self.active[usize::from(six)].get(interface).map(Vec::as_slice)
     }
 }
 
@@ -138,7 +139,10 @@ impl Table {
 
     /// Connected subnets within a larger one of another interface: subnet, interface, larger subnet, its interface.
     pub fn overlaps(&self) -> impl Iterator<Item = (IpNet, &str, IpNet, &str)> {
-        self.connected.iter().filter_map(|(net, interface)| {
+        // Subnets of one length do not overlap, which spares a look at each of thousands.
+        let has_several = |six| self.lengths.range((six, 0)..=(six, 128)).nth(1).is_some();
+        let number = if has_several(false) || has_several(true) { usize::MAX } else { 0 };
+        self.connected.iter().take(number).filter_map(|(net, interface)| {
             let six = net.addr().is_ipv6();
             let shorter = self.lengths.range((six, 0)..(six, net.prefix_len())).rev();
             let mut larger =
@@ -172,26 +176,25 @@ pub fn desired(
     errors: &mut ValidationErrors,
 ) -> v1::Family {
     let six = path.ends_with("ipv6");
-    if family.enabled {
-        addressing.active.insert((interface.to_owned(), six), Vec::new());
-    }
-    let mut addresses = Vec::new();
+    let (mut addresses, mut subnets) = (Vec::new(), Vec::new());
     for given in &family.address {
         let path = format!("{path}/address[ip='{}']", given.ip);
         let Ok(ip) = given.ip.parse::<IpAddr>() else { continue };
         let Ok(net) = IpNet::new(ip, given.prefix_length) else { continue };
         check(ip, &net, &path, errors);
         if family.enabled {
+            subnets.push(net.trunc());
             connect(interface, six, ip, net.trunc(), &path, addressing, errors);
             if let Some(anycast) = subnet_router_anycast(net).filter(|_| family.forwarding) {
                 let vrf = addressing.vrf_of(interface).to_owned();
-                addressing.tables.entry(vrf).or_default().anycast.insert(anycast);
+                addressing.tables.entry(vrf).or_default().anycast.insert(anycast, ());
             }
         }
         let prefix_length = u32::from(given.prefix_length);
         addresses.push(v1::Address { address: ip_bytes(ip), prefix_length, state: String::new() });
     }
     if family.enabled {
+        addressing.active[usize::from(six)].insert(interface.to_owned(), subnets);
         neighbors(interface, path, six, family, addressing, errors);
     }
     v1::Family {
@@ -236,9 +239,6 @@ fn connect(
     addressing: &mut Addressing,
     errors: &mut ValidationErrors,
 ) {
-    if let Some(subnets) = addressing.active.get_mut(&(interface.to_owned(), six)) {
-        subnets.push(net);
-    }
     // fe80::/64 is on every link; the forwarder adds it.
     if six && is_link_local(ip) {
         return;

@@ -6,6 +6,7 @@ use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
 use crate::config::addresses::{self, Addressing};
+use crate::config::blocks::{Blocks, Keyed};
 use crate::config::data_path::interface_path;
 use crate::config::mac;
 use crate::config::model::{Interface, SubInterface, Tag, Tpid};
@@ -18,6 +19,31 @@ const VLAN: &str = "iana-if-type:l2vlan";
 
 /// Longest name of an interface, in bytes.
 const NAME_LIMIT: usize = 63;
+
+/// Interfaces by name, those of ports before sub-interfaces.
+pub type Interfaces = Blocks<v1::Interface>;
+
+impl Keyed for v1::Interface {
+    type Key<'a> = (bool, &'a str);
+
+    fn key(&self) -> (bool, &str) {
+        (!self.parent.is_empty(), &self.name)
+    }
+}
+
+impl Blocks<v1::Interface> {
+    /// The interface of this name.
+    pub fn named(&self, name: &str) -> Option<&v1::Interface> {
+        [false, true].iter().find_map(|is_sub| self.find(|it| it.key().cmp(&(*is_sub, name))))
+    }
+
+    /// Removes the interface of this name, if there is one.
+    pub fn remove_named(&mut self, name: &str) {
+        for is_sub in [false, true] {
+            self.remove(|it| it.key().cmp(&(is_sub, name)));
+        }
+    }
+}
 
 /// Ports, interfaces, and the subnets and neighbours of their addresses.
 #[derive(Debug, Default)]
@@ -36,7 +62,7 @@ pub(crate) fn desired(
     let by_name: HashMap<&str, &Interface> =
         interfaces.iter().map(|interface| (interface.name.as_str(), interface)).collect();
     let mut desired = Desired { addressing, ..Desired::default() };
-    let mut device_locks = DeviceLocks::of(&others.ports);
+    let mut device_locks = DeviceLocks::of(others.ports());
     let mut tags = HashMap::new();
     for interface in interfaces {
         let path = interface_path(&interface.name);

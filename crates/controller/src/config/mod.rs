@@ -6,6 +6,7 @@
 //! nothing here imports a module of the controller outside this folder, but `prefix` (`tests/guards`).
 
 pub mod addresses;
+pub mod blocks;
 pub(crate) mod data_path;
 pub mod host_addresses;
 pub mod host_bits;
@@ -17,6 +18,7 @@ pub(crate) mod others;
 pub(crate) mod ports;
 pub mod routes;
 pub mod settings;
+pub mod shared_map;
 pub mod vrf_name;
 
 use std::collections::HashMap;
@@ -26,6 +28,7 @@ use stoa_yang::error::ValidationErrors;
 
 use addresses::Addressing;
 pub use data_path::interface_path;
+pub use interfaces::Interfaces;
 use management::Management;
 use model::Vrf;
 pub use model::{management, route_sources};

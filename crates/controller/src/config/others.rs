@@ -1,16 +1,24 @@
 //! The interfaces that a part of a configuration leaves out, as they are in force: what is checked against all
 //! interfaces is checked against these, too.
 
+use std::collections::HashSet;
+
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
-/// The other interfaces and their ports; none where the whole is translated.
-#[derive(Clone, Debug, Default)]
-pub struct Others<'a> {
-    /// The interfaces.
-    pub interfaces: Vec<&'a v1::Interface>,
-    /// The ports of these.
-    pub ports: Vec<&'a v1::Port>,
+use super::interfaces::Interfaces;
+
+/// The other interfaces and their ports; none where the whole is translated. They may be thousands: a pass over them
+/// takes milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Others<'a>(Option<Held<'a>>);
+
+/// All interfaces and ports in force, and the names of those that are no others.
+#[derive(Clone, Copy, Debug)]
+struct Held<'a> {
+    interfaces: &'a Interfaces,
+    ports: &'a [v1::Port],
+    part: &'a HashSet<String>,
 }
 
 /// An interface with its port.
@@ -46,6 +54,18 @@ impl<'a> InterfaceChange<'a> {
     pub fn addresses_after(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
         addresses(self.new)
     }
+
+    /// VRF and address of all that the interface has and had not.
+    pub fn new_addresses(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
+        let old = self.old;
+        addresses(self.new).filter(move |new| addresses(old).all(|held| held != *new))
+    }
+
+    /// Whether a property of the interface and its port is as it was. What the others had to do with it, they still
+    /// have, and it is not necessary to look at each of them.
+    pub fn keeps<T: PartialEq>(&self, of: impl Fn(WithPort<'a>) -> T) -> bool {
+        self.old.map(&of) == self.new.map(&of)
+    }
 }
 
 /// What others may need an interface to have or not to have: its kind and its families.
@@ -77,19 +97,56 @@ pub fn tunnel_of(port: &v1::Port) -> Option<&v1::Tunnel> {
     }
 }
 
-impl Others<'_> {
+impl<'a> Others<'a> {
+    /// The interfaces and ports that are not those of a part with these names.
+    pub fn of(
+        interfaces: &'a Interfaces,
+        ports: &'a [v1::Port],
+        part: &'a HashSet<String>,
+    ) -> Others<'a> {
+        Others(Some(Held { interfaces, ports, part }))
+    }
+
+    /// The interfaces.
+    pub fn interfaces(&self) -> impl Iterator<Item = &'a v1::Interface> + use<'a> {
+        let all = self.0.into_iter();
+        all.flat_map(|Held { interfaces, part, .. }| {
+            interfaces.iter().filter(|it| !part.contains(&it.name))
+        })
+    }
+
+    /// The ports of these.
+    pub fn ports(&self) -> impl Iterator<Item = &'a v1::Port> + use<'a> {
+        let all = self.0.into_iter();
+        all.flat_map(|Held { ports, part, .. }| {
+            ports.iter().filter(|it| !part.contains(&it.interface))
+        })
+    }
+
+    /// The interface of this name, if it is one of them.
+    pub fn named(&self, name: &str) -> Option<&'a v1::Interface> {
+        let Held { interfaces, part, .. } = self.0?;
+        interfaces.named(name).filter(|_| !part.contains(name))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.interfaces.is_empty()
+        self.interfaces().next().is_none()
     }
 
     /// Whether one is a sub-interface of the interface of this name.
     pub fn have_parent(&self, name: &str) -> bool {
-        self.interfaces.iter().any(|it| it.parent == name)
+        self.find(|it| it.parent == name).is_some()
     }
 
     /// Whether one is in this VRF.
     pub fn are_in(&self, vrf: &str) -> bool {
-        self.interfaces.iter().any(|it| it.vrf == vrf)
+        self.find(|it| it.vrf == vrf).is_some()
+    }
+
+    /// One for which this holds. Names are compared last: that takes longest.
+    pub fn find(&self, is_it: impl Fn(&v1::Interface) -> bool) -> Option<&'a v1::Interface> {
+        let Held { interfaces, part, .. } = self.0?;
+        interfaces.iter().find(|it| is_it(it) && !part.contains(&it.name))
     }
 }

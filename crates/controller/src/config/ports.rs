@@ -28,9 +28,9 @@ pub struct DeviceLocks {
 
 impl DeviceLocks {
     /// The locks of ports that are checked already.
-    pub fn of(ports: &[&v1::Port]) -> DeviceLocks {
-        let lock = |port: &&v1::Port| Some((lock_of(port)?, port.interface.clone()));
-        DeviceLocks { owners: ports.iter().filter_map(lock).collect() }
+    pub fn of<'a>(ports: impl Iterator<Item = &'a v1::Port>) -> DeviceLocks {
+        let lock = |port: &v1::Port| Some((lock_of(port)?, port.interface.clone()));
+        DeviceLocks { owners: ports.filter_map(lock).collect() }
     }
 
     /// Locks a device or file for `interface`; the error is the interface that has locked it.
@@ -314,7 +314,7 @@ mod tests {
             let mut locks = DeviceLocks::default();
             let port = desired("one", "/", &settings, &mut locks, &mut errors);
             assert!(errors.is_empty(), "{text}");
-            let mut locks = DeviceLocks::of(&[&port]);
+            let mut locks = DeviceLocks::of(std::iter::once(&port));
             desired("two", "/", &settings, &mut locks, &mut errors);
             assert_eq!(errors.into_vec().len(), 1, "{text}");
         }

@@ -9,7 +9,7 @@ use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
 use crate::capability::list;
-use crate::config::others::{InterfaceChange, Others, families};
+use crate::config::others::{InterfaceChange, Others, WithPort, families};
 use crate::prefix::net_from_proto;
 
 /// The addresses of an interface whose families are enabled, with their prefix lengths.
@@ -38,22 +38,23 @@ fn is_independent(others: &Others<'_>, change: &InterfaceChange<'_>) -> bool {
     }
     // A generator has the MAC address of an interface.
     if change.both().any(|(_, port)| port.is_some_and(is_generator))
-        || others.ports.iter().any(|port| {
+        || others.ports().any(|port| {
             is_generator(port)
                 && change.both().any(|(interface, _)| interface.parent == port.interface)
         })
     {
         return false;
     }
-    change.new.is_none_or(|(interface, _)| has_tags_alone(others, interface))
+    let tags = |(it, _): WithPort<'_>| (it.parent.clone(), it.outer, it.inner);
+    change.keeps(tags) || change.new.is_none_or(|(it, _)| has_tags_alone(others, it))
 }
 
 /// Whether no other has the tags of an interface.
 fn has_tags_alone(others: &Others<'_>, interface: &v1::Interface) -> bool {
-    let has_tags = |it: &&v1::Interface| {
-        it.parent == interface.parent && it.outer == interface.outer && it.inner == interface.inner
+    let has_tags = |it: &v1::Interface| {
+        it.outer == interface.outer && it.inner == interface.inner && it.parent == interface.parent
     };
-    interface.parent.is_empty() || !others.interfaces.iter().any(has_tags)
+    interface.parent.is_empty() || others.find(has_tags).is_none()
 }
 
 /// Whether an address is in one of these subnets.

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
@@ -18,9 +18,9 @@ use super::dependents::are_independent;
 use super::routes_of_part::{Held, RoutesOfPart};
 use super::{Configuration, ConfigurationText, Given};
 use crate::capability::list;
-use crate::config::Translated;
 use crate::config::addresses::Addressing;
 use crate::config::others::{InterfaceChange, Others};
+use crate::config::{Interfaces, Translated};
 
 /// Most interfaces of a part that may differ: each is compared with all others.
 const CHANGED_MAX: usize = 64;
@@ -45,38 +45,6 @@ pub(crate) struct ChangedPart<'a> {
     pub paths: &'a [&'a str],
 }
 
-/// The interfaces in which two configurations differ.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ChangedInterfaces {
-    /// The indexes of those that are new or different in the second one.
-    pub set: Vec<usize>,
-    /// The names of those that it does not have.
-    pub removed: Vec<String>,
-}
-
-/// The configuration that another one was made of, and the interfaces in which the two differ. Saves a comparison of
-/// all interfaces; it is no part of what a configuration is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Origin(Option<(Weak<Configuration>, ChangedInterfaces)>);
-
-impl PartialEq for Origin {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Origin {
-    fn new(origin: &Arc<Configuration>, changed: ChangedInterfaces) -> Origin {
-        Origin(Some((Arc::downgrade(origin), changed)))
-    }
-
-    /// The interfaces that differ from those of `held`; `None`: unknown.
-    pub(crate) fn changes_from(&self, held: &Arc<Configuration>) -> Option<&ChangedInterfaces> {
-        let (origin, changed) = self.0.as_ref()?;
-        std::ptr::eq(origin.as_ptr(), Arc::as_ptr(held)).then_some(changed)
-    }
-}
-
 /// Leafs of an interface that nothing else depends on, neither in the YANG modules nor in `config`.
 const OWN_LEAFS: [&str; 2] = ["description", "enabled"];
 
@@ -90,7 +58,7 @@ impl ChangedPart<'_> {
 impl Configuration {
     /// This configuration with a changed part. `None`: the whole has to be validated.
     pub(crate) fn with_part(
-        self: &Arc<Self>,
+        &self,
         path: &Path,
         bulk: Bulk,
         part: ChangedPart<'_>,
@@ -103,8 +71,8 @@ impl Configuration {
     }
 
     /// With other leafs of interfaces.
-    fn with_leafs(self: &Arc<Self>, part: ChangedPart<'_>) -> Option<Configuration> {
-        let (mut changed, mut set) = (Configuration::clone(self), Vec::new());
+    fn with_leafs(&self, part: ChangedPart<'_>) -> Option<Configuration> {
+        let mut changed = self.clone();
         let top = part.after.reference()?.inclusive_siblings();
         let all = top.filter(|node| node.schema().name() == "interfaces");
         for entry in all.flat_map(|node| node.children()) {
@@ -112,40 +80,30 @@ impl Configuration {
                 let found = entry.children().find(|leaf| leaf.schema().name() == name);
                 found.and_then(|leaf: DataNodeRef<'_>| leaf.value_canonical())
             };
-            let name = leaf("name")?;
-            let interfaces = &mut changed.desired.interfaces;
-            let index = interfaces.iter().position(|interface| interface.name == name)?;
-            set.push(index);
-            let interface = &mut interfaces[index];
-            interface.description = leaf("description").unwrap_or_default();
-            interface.enabled = leaf("enabled").is_none_or(|value| value == "true");
+            let held = self.interfaces.named(&leaf("name")?)?;
+            changed.interfaces.set(v1::Interface {
+                description: leaf("description").unwrap_or_default(),
+                enabled: leaf("enabled").is_none_or(|value| value == "true"),
+                ..held.clone()
+            });
         }
-        changed.origin = Origin::new(self, ChangedInterfaces { set, removed: Vec::new() });
         Some(changed)
     }
 
     /// With a part that is validated and translated.
-    fn with_translated(
-        self: &Arc<Self>,
-        bulk: Bulk,
-        part: ChangedPart<'_>,
-    ) -> Option<Configuration> {
+    fn with_translated(&self, bulk: Bulk, part: ChangedPart<'_>) -> Option<Configuration> {
         let (before, after) = (Contents::of(part.before), Contents::of(part.after));
-        let named = |name: &str| before.interfaces.contains(name);
         let others = match bulk.interfaces {
-            true => Others {
-                interfaces: self.desired.interfaces.iter().filter(|it| !named(&it.name)).collect(),
-                ports: self.desired.ports.iter().filter(|it| !named(&it.interface)).collect(),
-            },
+            true => Others::of(&self.interfaces, &self.desired.ports, &before.interfaces),
             false => Others::default(),
         };
-        let held = self.desired.interfaces.iter().filter(|it| named(&it.name));
+        let held = before.interfaces.iter().filter_map(|name| self.interfaces.named(name));
         let held: Vec<&v1::Interface> = held.collect();
         let addressing = match bulk.interfaces {
             true => self.addressing_without(&held)?,
             false => Addressing::default(),
         };
-        let new = translated(part.after, (&others, addressing))?;
+        let mut new = translated(part.after, (&others, addressing))?;
         let changes = self.changes(&held, &new.desired);
         let is_gone = |vrf: &&String| !after.vrfs.contains(*vrf);
         if before.vrfs.iter().filter(is_gone).any(|vrf| others.are_in(vrf))
@@ -163,14 +121,16 @@ impl Configuration {
         let contents = [&before, &after];
         let routes = RoutesOfPart { held, is_bulk: bulk.routes, contents, new: &new };
         let routes = routes.merge(&changes)?;
-        let (desired, origin) = match bulk.interfaces {
-            true => self.merged(new.desired, &before.interfaces, &after.interfaces),
-            false => (new.desired, Origin::default()),
+        let of_part = std::mem::take(&mut new.desired.interfaces);
+        let (desired, interfaces) = match bulk.interfaces {
+            true => self.merged((new.desired, of_part), &before.interfaces, &after.interfaces),
+            false => (new.desired, of_part.into()),
         };
         Some(Configuration {
             path: self.path.clone(),
             text: ConfigurationText::default(),
             desired,
+            interfaces,
             routes: routes.routes,
             has_hidden: self.has_hidden,
             addressing: Arc::new(new.addressing),
@@ -179,7 +139,6 @@ impl Configuration {
             route_sources: new.route_sources.into(),
             kernel_tables: new.kernel_tables.into(),
             management: Arc::new(new.management),
-            origin,
         })
     }
 
@@ -214,34 +173,21 @@ impl Configuration {
 
     /// The desired state of a part with the interfaces that it lacks.
     fn merged(
-        self: &Arc<Self>,
-        part: v1::Desired,
+        &self,
+        (part, of_part): (v1::Desired, Vec<v1::Interface>),
         before: &HashSet<String>,
         after: &HashSet<String>,
-    ) -> (v1::Desired, Origin) {
-        let v1::Desired { interfaces: of_part, ports: ports_of_part, neighbors: known, .. } = part;
-        let mut interfaces = self.desired.interfaces.clone();
-        let removed: Vec<String> = before.difference(after).cloned().collect();
-        if !removed.is_empty() {
-            interfaces.retain(|it| !removed.contains(&it.name));
-        }
-        let mut changed = HashSet::new();
+    ) -> (v1::Desired, Interfaces) {
+        let v1::Desired { ports: ports_of_part, neighbors: known, .. } = part;
+        let mut interfaces = self.interfaces.clone();
+        before.difference(after).for_each(|name| interfaces.remove_named(name));
         for new in of_part {
-            match interfaces.iter().position(|it| it.name == new.name) {
-                Some(at) if interfaces[at] == new => continue,
-                Some(at) if interfaces[at].parent.is_empty() == new.parent.is_empty() => {
-                    changed.insert(new.name.clone());
-                    interfaces[at] = new;
-                    continue;
-                }
-                Some(at) => drop(interfaces.remove(at)),
-                None => {}
+            let held = interfaces.named(&new.name);
+            // A sub-interface that becomes that of a port has another place.
+            if held.is_some_and(|held| held.parent.is_empty() != new.parent.is_empty()) {
+                interfaces.remove_named(&new.name);
             }
-            changed.insert(new.name.clone());
-            // Parents precede their sub-interfaces; otherwise they are in the order of libyang.
-            let place = |it: &v1::Interface| (!it.parent.is_empty(), it.name.clone());
-            let at = interfaces.partition_point(|it| place(it) < place(&new));
-            interfaces.insert(at, new);
+            interfaces.set(new);
         }
         let is_in_part = |name: &String| before.contains(name) || after.contains(name);
         let mut ports = self.desired.ports.clone();
@@ -264,10 +210,7 @@ impl Configuration {
         neighbors.retain(|it| !is_in_part(&it.interface));
         let at = first.unwrap_or(neighbors.len());
         neighbors.splice(at..at, known);
-        let at = interfaces.iter().enumerate().filter(|(_, it)| changed.contains(&it.name));
-        let set = at.map(|(at, _)| at).collect();
-        let origin = Origin::new(self, ChangedInterfaces { set, removed });
-        (v1::Desired { interfaces, ports, neighbors, ..part }, origin)
+        (v1::Desired { ports, neighbors, ..part }, interfaces)
     }
 }
 

@@ -209,7 +209,7 @@ impl RoutesOfPart<'_> {
         };
         match action {
             Some(action) => routes.set(rib::route(key.clone(), v1::Protocol::Static, action)),
-            None => routes.remove(vrf, prefix),
+            None => routes.withdraw(vrf, prefix),
         }
         Some(())
     }

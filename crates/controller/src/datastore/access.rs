@@ -11,8 +11,8 @@ use stoa_yang::error::{ValidationError, ValidationErrors};
 use super::author::{AccessPath, Author, Credential};
 use super::refusal::Refusal;
 use crate::apply::ForwarderConnection;
-use crate::config::interface_path;
 use crate::config::management::{self, Action, Https, Management, User};
+use crate::config::{Interfaces, interface_path};
 use crate::configuration::Configuration;
 
 const FIX: &str = "Change the candidate and use a confirmed commit (`confirm-within`, `commit confirmed 5`): it is rolled \
@@ -22,14 +22,14 @@ const FIX: &str = "Change the candidate and use a confirmed commit (`confirm-wit
 #[derive(Clone, Copy, Debug)]
 struct AccessSettings<'a> {
     management: &'a Management,
-    interfaces: &'a [v1::Interface],
+    interfaces: &'a Interfaces,
 }
 
 impl<'a> AccessSettings<'a> {
     fn of(configuration: &'a Configuration) -> AccessSettings<'a> {
         AccessSettings {
             management: &configuration.management,
-            interfaces: &configuration.desired.interfaces,
+            interfaces: &configuration.interfaces,
         }
     }
 }
@@ -198,29 +198,27 @@ fn has(interface: &v1::Interface, address: IpAddr) -> bool {
 }
 
 /// Whether the interface and its parent are enabled.
-fn is_up(interface: &v1::Interface, all: &[v1::Interface]) -> bool {
-    let parent = all.iter().find(|one| one.name == interface.parent);
+fn is_up(interface: &v1::Interface, all: &Interfaces) -> bool {
+    let parent = all.named(&interface.parent);
     // The parent of a sub-interface is the interface of a port, which has no parent.
     interface.enabled && parent.is_none_or(|parent| parent.enabled)
 }
 
-fn interface(
-    old: &[v1::Interface],
-    new: &[v1::Interface],
-    address: IpAddr,
-) -> Option<(String, String)> {
+fn interface(old: &Interfaces, new: &Interfaces, address: IpAddr) -> Option<(String, String)> {
     let was = old.iter().find(|it| has(it, address) && is_up(it, old))?;
     let gives_access = |it: &&v1::Interface| {
         has(it, address)
             && is_up(it, new)
             && it.host_interface.is_some() == was.host_interface.is_some()
     };
-    if new.iter().any(|it| gives_access(&it)) {
+    let name = &was.name;
+    // Mostly it is the same one.
+    if new.named(name).is_some_and(|it| gives_access(&it)) || new.iter().any(|it| gives_access(&it))
+    {
         return None;
     }
-    let name = &was.name;
     let path = interface_path(name);
-    let Some(is) = new.iter().find(|it| it.name == *name) else {
+    let Some(is) = new.named(name) else {
         return Some((path, format!("the interface {name}, which has {address}, is removed")));
     };
     if !is.enabled {

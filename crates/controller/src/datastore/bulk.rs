@@ -47,7 +47,7 @@ impl Core {
         tree: &DataTree<'static>,
     ) -> Result<Option<Core>, Refusal> {
         let bulk = Bulk {
-            interfaces: configuration.desired.interfaces.len() >= BULK_MIN,
+            interfaces: configuration.interfaces.len() >= BULK_MIN,
             routes: configuration.routes.len() >= BULK_MIN,
         };
         if !bulk.interfaces && !bulk.routes {

@@ -31,9 +31,8 @@ impl Datastore {
         let (changes, configuration) = validated.await.map_err(refusal::panicked)??;
         access::check(&self.inner.connection, author, &configuration)?;
         let mut warnings = configuration.warnings();
-        let new = &configuration.desired;
         let mtus = self.inner.connection.with_configuration(|held| {
-            held.map(|held| device_mtu::on_held_ports(&held.desired, new)).unwrap_or_default()
+            held.map(|held| device_mtu::on_held_ports(held, &configuration)).unwrap_or_default()
         });
         warnings.extend(device_mtu::warnings(&self.inner.connection, &mtus).await);
         Ok((changes, warnings))

@@ -123,7 +123,7 @@ impl Datastore {
         let (kept, mut warnings) = (configuration.text.clone(), configuration.warnings());
         warnings.extend(files.as_mut().and_then(NewFiles::take_note).map(Warning::of_machine));
         let core = Core::of(&configuration, &tree)?;
-        let mtus = device_mtu::desired(&configuration.desired);
+        let mtus = device_mtu::desired(&configuration);
         let applied = match self.inner.connection.commit(configuration).await {
             Ok(applied) => applied,
             Err(error) => {

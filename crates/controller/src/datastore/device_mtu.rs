@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use stoa_api::v1;
 
 use crate::apply::ForwarderConnection;
+use crate::configuration::Configuration;
 use crate::warning::Warning;
 
 /// An interface and its configured MTUs of IPv4, of IPv6 and of its port; 0: none.
@@ -14,50 +15,53 @@ type Mtus = (String, [u32; 3]);
 const PARTS: [&str; 3] = ["ietf-ip:ipv4", "ietf-ip:ipv6", "stoa-interfaces:port"];
 
 /// The interfaces with a configured MTU.
-pub(super) fn desired(desired: &v1::Desired) -> Vec<Mtus> {
-    let known = Known::of(desired);
-    let all = desired.interfaces.iter().map(|it| (it.name.clone(), known.of_interface(it)));
-    all.filter(|(_, mtus)| *mtus != [0; 3]).collect()
+pub(super) fn desired(configuration: &Configuration) -> Vec<Mtus> {
+    let known = Known::of(configuration);
+    configuration.interfaces.iter().filter_map(|it| known.configured(it)).collect()
 }
 
 /// Those of which the MTU or the port is not as `held`.
-pub(super) fn changed(held: &v1::Desired, new: &v1::Desired) -> Vec<Mtus> {
-    let mut all = desired(new);
-    if !all.is_empty() {
-        let (before, after) = (Known::of(held), Known::of(new));
-        all.retain(|(name, mtus)| {
-            before.mtus(name) != Some(*mtus) || before.port(name) != after.port(name)
-        });
+pub(super) fn changed(held: &Configuration, new: &Configuration) -> Vec<Mtus> {
+    let (before, after) = (Known::of(held), Known::of(new));
+    let is_changed = |(name, mtus): &Mtus| {
+        before.mtus(name) != Some(*mtus) || before.port(name) != after.port(name)
+    };
+    if held.desired.ports != new.desired.ports {
+        return desired(new).into_iter().filter(is_changed).collect();
     }
-    all
+    let [_, apart] = held.interfaces.apart(&new.interfaces);
+    apart.into_iter().filter_map(|it| after.configured(it)).filter(is_changed).collect()
 }
 
 /// Those whose port is as `held`: of other devices, the forwarder knows nothing yet.
-pub(super) fn on_held_ports(held: &v1::Desired, new: &v1::Desired) -> Vec<Mtus> {
+pub(super) fn on_held_ports(held: &Configuration, new: &Configuration) -> Vec<Mtus> {
     let mut all = desired(new);
-    if !all.is_empty() {
-        let (before, after) = (Known::of(held), Known::of(new));
-        all.retain(|(name, _)| before.port(name) == after.port(name));
-    }
+    let (before, after) = (Known::of(held), Known::of(new));
+    all.retain(|(name, _)| before.port(name) == after.port(name));
     all
 }
 
-/// The interfaces and ports of a configuration by name.
+/// The interfaces of a configuration, and its ports by name.
 struct Known<'a> {
-    interfaces: HashMap<&'a str, &'a v1::Interface>,
+    configuration: &'a Configuration,
     ports: HashMap<&'a str, &'a v1::Port>,
 }
 
 impl<'a> Known<'a> {
-    fn of(desired: &'a v1::Desired) -> Known<'a> {
-        Known {
-            interfaces: desired.interfaces.iter().map(|it| (it.name.as_str(), it)).collect(),
-            ports: desired.ports.iter().map(|it| (it.interface.as_str(), it)).collect(),
-        }
+    fn of(configuration: &'a Configuration) -> Known<'a> {
+        let ports = &configuration.desired.ports;
+        let ports = ports.iter().map(|it| (it.interface.as_str(), it)).collect();
+        Known { configuration, ports }
+    }
+
+    /// An interface with its configured MTUs, if there are any.
+    fn configured(&self, interface: &v1::Interface) -> Option<Mtus> {
+        let mtus = self.of_interface(interface);
+        (mtus != [0; 3]).then(|| (interface.name.clone(), mtus))
     }
 
     fn mtus(&self, name: &str) -> Option<[u32; 3]> {
-        self.interfaces.get(name).map(|it| self.of_interface(it))
+        self.configuration.interfaces.named(name).map(|it| self.of_interface(it))
     }
 
     fn of_interface(&self, interface: &v1::Interface) -> [u32; 3] {
@@ -68,7 +72,7 @@ impl<'a> Known<'a> {
 
     /// The port of an interface, or of its parent.
     fn port(&self, name: &str) -> Option<&'a v1::Port> {
-        let parent = self.interfaces.get(name).map(|it| it.parent.as_str());
+        let parent = self.configuration.interfaces.named(name).map(|it| it.parent.as_str());
         self.ports.get(parent.filter(|it| !it.is_empty()).unwrap_or(name)).copied()
     }
 }
@@ -106,6 +110,12 @@ fn compare(mtus: &[Mtus], states: &[v1::InterfaceState]) -> Vec<Warning> {
 mod tests {
     use super::*;
 
+    fn configuration(interfaces: Vec<v1::Interface>, ports: Vec<v1::Port>) -> Configuration {
+        let empty = Configuration::parse(std::path::Path::new("t"), "{}".to_owned()).unwrap();
+        let desired = v1::Desired { ports, ..v1::Desired::default() };
+        Configuration { desired, interfaces: interfaces.into(), ..empty }
+    }
+
     #[test]
     fn an_mtu_above_that_of_the_device_is_a_warning() {
         let family = |mtu| Some(v1::Family { mtu, ..v1::Family::default() });
@@ -117,8 +127,7 @@ mod tests {
         let port = v1::Port { interface: "d".into(), mtu: 9001, ..v1::Port::default() };
         let names = [("a", 9000), ("b", 1500), ("c", 0), ("d", 0)];
         let interfaces = names.map(|(name, mtu)| interface(name, mtu)).to_vec();
-        let mtus =
-            desired(&v1::Desired { interfaces, ports: vec![port], ..v1::Desired::default() });
+        let mtus = desired(&configuration(interfaces, vec![port]));
         assert_eq!(mtus.len(), 3);
         let state = |name: &str, up| v1::InterfaceState {
             name: name.into(),
@@ -144,16 +153,13 @@ mod tests {
                 ip6: Some(v1::Family { mtu, ..v1::Family::default() }),
                 ..v1::Interface::default()
             };
-            v1::Desired {
-                interfaces: vec![
-                    interface("a", "", mtu),
-                    interface("b", "", 9000),
-                    interface("b.1", "b", 9000),
-                    interface("c", "", 9000),
-                ],
-                ports: vec![port("a", 0), port("b", port_mtu), port("c", 0)],
-                ..v1::Desired::default()
-            }
+            let interfaces = vec![
+                interface("a", "", mtu),
+                interface("b", "", 9000),
+                interface("b.1", "b", 9000),
+                interface("c", "", 9000),
+            ];
+            configuration(interfaces, vec![port("a", 0), port("b", port_mtu), port("c", 0)])
         };
         let names = |all: Vec<Mtus>| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let held = desired(1500, 1500);
@@ -161,7 +167,8 @@ mod tests {
         assert_eq!(names(changed(&held, &desired(1600, 1500))), ["a"]);
         assert_eq!(names(changed(&held, &desired(1500, 1600))), ["b", "b.1"]);
         assert!(names(changed(&held, &desired(0, 1500))).is_empty(), "it has none");
-        assert_eq!(names(changed(&v1::Desired::default(), &held)), ["a", "b", "b.1", "c"]);
+        let none = configuration(Vec::new(), Vec::new());
+        assert_eq!(names(changed(&none, &held)), ["a", "b", "c", "b.1"]);
         assert_eq!(names(on_held_ports(&held, &desired(1600, 1600))), ["a", "c"]);
     }
 }

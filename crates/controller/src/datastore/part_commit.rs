@@ -147,10 +147,9 @@ impl Datastore {
             self.stores().is_unsaved = true;
         }
         let mut warnings = configuration.warnings();
-        let new = &configuration.desired;
         let mtus = self.inner.connection.with_configuration(|held| match held {
-            Some(held) => device_mtu::changed(&held.desired, new),
-            None => device_mtu::desired(new),
+            Some(held) => device_mtu::changed(held, &configuration),
+            None => device_mtu::desired(&configuration),
         });
         let done = self.write_and_apply(author, commit, &difference, configuration, &mut parts);
         let (number, file, applied) = match done.await {

@@ -25,8 +25,9 @@ fn desired() -> v1::Desired {
 
 fn merge(orders: &KernelConfiguration, merged: &mut v1::Desired) -> Vec<Refused> {
     let mut routes = Routes::from(std::mem::take(&mut merged.routes));
-    let refused = orders.merge(merged, &mut routes);
-    merged.routes = routes.to_vec();
+    let mut interfaces = Interfaces::from(std::mem::take(&mut merged.interfaces));
+    let refused = orders.merge(merged, &mut interfaces, &mut routes);
+    (merged.interfaces, merged.routes) = (interfaces.to_vec(), routes.to_vec());
     refused
 }
 

@@ -44,11 +44,10 @@ fn network(bytes: &[u8], length: u32) -> Option<IpNet> {
 
 /// The desired state of each namespace; "" is the controller's own.
 pub fn namespaces(configuration: &Configuration) -> BTreeMap<String, Namespace> {
-    let desired = &configuration.desired;
     let mut namespaces: BTreeMap<String, Namespace> = BTreeMap::new();
     // With the VRF of the interface.
     let mut host_interfaces: HashMap<&str, (&str, &v1::HostInterface)> = HashMap::new();
-    for interface in &desired.interfaces {
+    for interface in configuration.interfaces.iter() {
         let Some(host_interface) = &interface.host_interface else { continue };
         host_interfaces.insert(&interface.name, (&interface.vrf, host_interface));
         let families = [&interface.ip4, &interface.ip6].into_iter().flatten();

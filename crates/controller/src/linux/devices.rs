@@ -4,11 +4,10 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use stoa_api::v1;
-
 use super::NamespaceContext;
 use super::message::{Link, Messages, kind};
 use super::socket::{Socket, group, is_lost};
+use crate::config::Interfaces;
 
 /// Receive buffer for link notifications, bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
@@ -50,8 +49,7 @@ impl Devices {
     pub fn reconfigure(&mut self) -> bool {
         let netns = &self.context.netns;
         let host_interfaces = self.context.connection.with_configuration(|configuration| {
-            let interfaces = configuration.map_or(&[][..], |it| &it.desired.interfaces);
-            host_interfaces(interfaces, netns)
+            configuration.map(|it| host_interfaces(&it.interfaces, netns)).unwrap_or_default()
         });
         let is_changed = host_interfaces != self.host_interfaces;
         if is_changed {
@@ -157,7 +155,7 @@ pub struct Changed {
 }
 
 /// The interfaces with a host interface in a namespace, by device name.
-pub fn host_interfaces(interfaces: &[v1::Interface], netns: &str) -> HashMap<String, Arc<str>> {
+pub fn host_interfaces(interfaces: &Interfaces, netns: &str) -> HashMap<String, Arc<str>> {
     let named = interfaces.iter().filter_map(|interface| {
         let host_interface = interface
             .host_interface

@@ -140,10 +140,9 @@ impl Monitor {
     /// The namespaces that have host interfaces.
     fn monitored_namespaces(&self) -> Vec<String> {
         self.connection.with_configuration(|configuration| {
-            let interfaces = configuration.map_or(&[][..], |it| &it.desired.interfaces);
-            let netns =
-                interfaces.iter().filter_map(|it| Some(it.host_interface.as_ref()?.netns.clone()));
-            let mut all: Vec<String> = netns.collect();
+            let interfaces = configuration.into_iter().flat_map(|it| it.interfaces.iter());
+            let hosts = interfaces.filter_map(|it| it.host_interface.as_ref());
+            let mut all: Vec<String> = hosts.map(|it| it.netns.clone()).collect();
             all.sort();
             all.dedup();
             all
@@ -157,10 +156,8 @@ impl Monitor {
         for (netns, monitored) in &self.namespaces {
             let host_interfaces: HashMap<String, Arc<str>> =
                 self.connection.with_configuration(|configuration| {
-                    host_interfaces(
-                        configuration.map_or(&[][..], |it| &it.desired.interfaces),
-                        netns,
-                    )
+                    let all = configuration.map(|it| host_interfaces(&it.interfaces, netns));
+                    all.unwrap_or_default()
                 });
             for (device, settings) in &monitored.snapshot.devices {
                 if let Some(interface) =

@@ -55,7 +55,7 @@ impl Names {
             names.vrfs.insert(*table, vrf.clone());
             names.tables.insert(vrf.clone(), *table);
         }
-        for interface in &configuration.desired.interfaces {
+        for interface in configuration.interfaces.iter() {
             if let Some(host_interface) =
                 interface.host_interface.as_ref().filter(|it| it.netns == netns)
             {

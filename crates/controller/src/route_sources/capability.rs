@@ -1,11 +1,11 @@
 //! Route sources in the configuration, in the operational state, and as metrics.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use stoa_api::date;
+use stoa_api::{date, v1};
 use stoa_yang::error::ValidationErrors;
 
 use super::state::RouteSourceStatistics as Statistics;
@@ -64,14 +64,12 @@ impl Capability for RouteSources {
 /// The configured route sources, by name.
 fn desired(settings: &Settings<'_>, errors: &mut ValidationErrors) -> Vec<RouteSourceConfig> {
     let Settings { model, others, .. } = settings;
-    let of_others = others.interfaces.iter().filter_map(|it| it.host_interface.as_ref());
-    let host_interfaces: BTreeSet<&str> = model
-        .interfaces
-        .interface
-        .iter()
-        .filter_map(|it| Some(it.host_interface.as_ref()?.netns.as_str()))
-        .chain(of_others.map(|it| it.netns.as_str()))
-        .collect();
+    let has_host_interface = |netns: &str| {
+        let is_in =
+            |it: &v1::Interface| it.host_interface.as_ref().is_some_and(|it| it.netns == netns);
+        let mut own = model.interfaces.interface.iter().filter_map(|it| it.host_interface.as_ref());
+        own.any(|it| it.netns == netns) || others.find(is_in).is_some()
+    };
     let mut route_sources: BTreeMap<&str, RouteSourceConfig> = BTreeMap::new();
     for protocol in &model.routing.control_plane_protocols.control_plane_protocol {
         let Some(kind) = protocol.route_source_kind() else { continue };
@@ -81,7 +79,7 @@ fn desired(settings: &Settings<'_>, errors: &mut ValidationErrors) -> Vec<RouteS
             protocol.kind, protocol.name
         );
         let Some(route_source) = parse(protocol, kind, &path, errors) else { continue };
-        check(&route_source, &path, &host_interfaces, errors);
+        check(&route_source, &path, has_host_interface, errors);
         route_sources
             .values()
             .for_each(|other| check_conflicts(&route_source, other, &path, errors));
@@ -151,14 +149,12 @@ fn parse(
 fn check(
     route_source: &RouteSourceConfig,
     path: &str,
-    host_interfaces: &BTreeSet<&str>,
+    has_host_interface: impl Fn(&str) -> bool,
     errors: &mut ValidationErrors,
 ) {
     let path = format!("{path}/stoa-routing:route-source");
     // BGP provides gateways; the other route sources provide devices, which must be host interfaces.
-    if !matches!(route_source.kind, Kind::Bgp { .. })
-        && !host_interfaces.contains(route_source.netns.as_str())
-    {
+    if !matches!(route_source.kind, Kind::Bgp { .. }) && !has_host_interface(&route_source.netns) {
         let here = match route_source.netns.as_str() {
             "" => "the network namespace in which Stoa runs".to_owned(),
             name => format!("network namespace \"{name}\""),

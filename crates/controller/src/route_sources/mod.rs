@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use stoa_api::v1;
 
+use crate::config::Interfaces;
 use crate::linux::netns::identity;
 
 pub(crate) use capability::RouteSources;
@@ -27,7 +28,7 @@ pub use state::{RouteSourceState, RouteSourceStates, RouteSourceStatistics};
 /// interfaces without their namespace.
 pub fn missing_namespaces(
     route_sources: &[RouteSourceConfig],
-    desired: &v1::Desired,
+    interfaces: &Interfaces,
 ) -> Vec<String> {
     let of_route_source = |route_source: &RouteSourceConfig| {
         (route_source.netns.clone(), format!("route source {}", route_source.source.name))
@@ -39,7 +40,7 @@ pub fn missing_namespaces(
     let all = route_sources
         .iter()
         .map(of_route_source)
-        .chain(desired.interfaces.iter().filter_map(of_host_interface));
+        .chain(interfaces.iter().filter_map(of_host_interface));
     let mut by_netns: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (netns, who) in all.filter(|(netns, _)| identity(netns).is_none()) {
         by_netns.entry(netns).or_default().push(who);

@@ -296,10 +296,9 @@ mod tests {
             host_interface: Some(host_interface),
             ..Default::default()
         };
-        let desired = v1::Desired { interfaces: vec![interface], ..Default::default() };
         let missing_namespaces = crate::route_sources::missing_namespaces(
             &[elsewhere, route_source(None, 120, 1)],
-            &desired,
+            &vec![interface].into(),
         );
         assert_eq!(missing_namespaces.len(), 2);
         assert!(

@@ -373,7 +373,8 @@ impl DesiredAudit for Instance {
         let mut held = self.held.lock().unwrap().clone();
         lose(&mut held);
         let listed = request.get_ref().listed.iter().filter_map(|name| Kind::named(name));
-        let tally = audit::desired(&held, &held.routes, &[], &listed.collect::<Vec<_>>());
+        let (listed, apart) = (listed.collect::<Vec<_>>(), (&held.interfaces, &held.routes));
+        let tally = audit::desired(&held, apart, &[], &listed);
         Ok(Response::new(v1::AuditDesiredReply {
             generation: self.generation.load(Ordering::Relaxed),
             kinds: tally.into_messages(),

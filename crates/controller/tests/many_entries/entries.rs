@@ -62,7 +62,7 @@ async fn a_new_or_deleted_entry_leaves_the_others() {
             saved(&scenario).await;
             assert!(keys(&file(&scenario)) == expected, "{key}");
             let read = Configuration::parse(Path::new("t"), file(&scenario)).unwrap();
-            assert_eq!(read.desired.interfaces.len(), expected[0].len(), "{key}");
+            assert_eq!(read.interfaces.len(), expected[0].len(), "{key}");
         }
         scenario.kill().await;
     }

@@ -48,8 +48,8 @@ pub(super) struct DuplicateDetection {
     entries: BTreeMap<Key, DadEntry>,
     /// Those in progress.
     tentative: BTreeSet<Key>,
-    /// Addresses that are disabled as duplicates.
-    duplicates: BTreeSet<Key>,
+    /// Addresses that are disabled as duplicates, with their interfaces: audits ask for each own address.
+    duplicates: BTreeSet<(IpAddr, u32)>,
     /// When an address conflict was last logged.
     last_conflict_log: Option<Millis>,
 }
@@ -138,7 +138,7 @@ impl ForwarderState {
     fn remove_dad(&mut self, key: Key) {
         self.capabilities.duplicate_detection.entries.remove(&key);
         self.capabilities.duplicate_detection.tentative.remove(&key);
-        if self.capabilities.duplicate_detection.duplicates.remove(&key) {
+        if self.capabilities.duplicate_detection.duplicates.remove(&(key.1, key.0)) {
             self.deliver_locally(key, SpecialNextHop::Local);
             self.publish_again(key.0);
             self.publish_interfaces();
@@ -211,12 +211,13 @@ impl ForwarderState {
 
     /// Whether another host has the address, so that it is not used.
     pub(super) fn is_duplicate(&self, key: Key) -> bool {
-        self.capabilities.duplicate_detection.duplicates.contains(&key)
+        self.capabilities.duplicate_detection.duplicates.contains(&(key.1, key.0))
     }
 
-    /// The addresses that are disabled as duplicates.
-    pub(super) fn duplicates(&self) -> impl Iterator<Item = Key> {
-        self.capabilities.duplicate_detection.duplicates.iter().copied()
+    /// The interfaces that have an address which is disabled there as a duplicate.
+    pub(super) fn with_duplicate(&self, address: IpAddr) -> impl Iterator<Item = u32> + use<'_> {
+        let all = &self.capabilities.duplicate_detection.duplicates;
+        all.range((address, 0)..=(address, u32::MAX)).map(|(_, interface)| *interface)
     }
 
     /// Whether detection is in progress.
@@ -304,11 +305,11 @@ impl ForwarderState {
     }
 
     /// Disables a tentative address that another host has.
-    fn mark_duplicate(&mut self, key: Key, mac: &str) {
+    pub(super) fn mark_duplicate(&mut self, key: Key, mac: &str) {
         if let Some(entry) = self.capabilities.duplicate_detection.entries.get_mut(&key) {
             entry.status = AddressStatus::Duplicate;
             self.capabilities.duplicate_detection.tentative.remove(&key);
-            self.capabilities.duplicate_detection.duplicates.insert(key);
+            self.capabilities.duplicate_detection.duplicates.insert((key.1, key.0));
             self.publish_again(key.0);
         }
         let interface = self.interface(key.0).map(|state| state.name.clone());

@@ -76,7 +76,7 @@ pub use interface_statistics::InterfaceStatistics;
 pub use learned::{Audit, Message, RouteUpdate};
 pub use limits::{LimitOverrides, LimitState, Limits, Table, TableFull};
 pub use ports::PortOpener;
-pub use route_listing::Listing;
+pub use route_listing::RouteListing;
 pub use slices::PauseHook;
 pub use topology::Topology;
 pub use vrfs::VRFS;

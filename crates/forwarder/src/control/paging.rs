@@ -6,7 +6,7 @@ use stoa_api::v1;
 use tokio::sync::mpsc::Sender;
 use tonic::{Code, Status};
 
-use super::Listing;
+use super::RouteListing;
 use super::apply::Forwarder;
 use super::forwarder_state::ForwarderState;
 use super::service::{Service, full};
@@ -149,10 +149,10 @@ impl Service {
     /// Sends routes.
     pub(super) async fn list_routes_to(
         &self,
-        listing: Listing,
+        listing: RouteListing,
         sender: &Sender<Result<v1::RouteState, Status>>,
     ) {
-        let page = |state: &mut ForwarderState, mut listing: Listing| {
+        let page = |state: &mut ForwarderState, mut listing: RouteListing| {
             let routes = state.list_more_routes(&mut listing, PAGE);
             (routes, (!listing.is_done()).then_some(listing))
         };
@@ -231,7 +231,7 @@ mod tests {
         while requests.submit(Box::new(|_| {})) {}
         let service = Service { requests: requests.clone(), callers: Callers::default() };
         let (sender, mut received) = tokio::sync::mpsc::channel(PAGE);
-        let listing = Listing::new(v1::ListRoutesRequest::default());
+        let listing = RouteListing::new(v1::ListRoutesRequest::default());
         // The control thread starts after the page was refused once.
         let begin = async {
             while requests.limit().refused < 2 {

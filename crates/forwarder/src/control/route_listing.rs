@@ -17,7 +17,7 @@ const ALL_VRFS: &str = "all";
 /// A listing of routes and its position. Routes that change during the listing may be missing; all others are
 /// in it once.
 #[derive(Clone)]
-pub struct Listing {
+pub struct RouteListing {
     request: v1::ListRoutesRequest,
     /// The first and last prefix to list, in table order; `None`: nothing matches.
     window: Option<(Prefix, Prefix)>,
@@ -32,7 +32,7 @@ const BFD_DOWN: &str = "gateway BFD-down";
 const WHOLE: (Prefix, Prefix) =
     (FIRST_PREFIX, (IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)), u8::MAX));
 
-impl Listing {
+impl RouteListing {
     /// A listing by family (4, 6, or 0 for both), prefix or longest match of an address, of one VRF or all.
     /// Seeking its start and end is fast in a table of any size.
     pub fn new(request: v1::ListRoutesRequest) -> Self {
@@ -105,11 +105,15 @@ fn last_address((address, length): &Prefix) -> IpAddr {
 impl ForwarderState {
     /// All requested routes at once.
     pub fn list_routes(&self, request: &v1::ListRoutesRequest) -> Vec<v1::RouteState> {
-        self.list_more_routes(&mut Listing::new(request.clone()), usize::MAX)
+        self.list_more_routes(&mut RouteListing::new(request.clone()), usize::MAX)
     }
 
     /// The next routes of a listing: visits at most `at_most` of them.
-    pub fn list_more_routes(&self, listing: &mut Listing, at_most: usize) -> Vec<v1::RouteState> {
+    pub fn list_more_routes(
+        &self,
+        listing: &mut RouteListing,
+        at_most: usize,
+    ) -> Vec<v1::RouteState> {
         let mut routes = Vec::new();
         let mut left = at_most;
         while let Some((from, after)) = listing.next.filter(|_| left > 0) {
@@ -156,7 +160,13 @@ impl ForwarderState {
     }
 
     /// Whether the protocol of a route is requested: checked before the route is assembled.
-    fn is_asked_for(&self, listing: &Listing, slot: Slot, prefix: &Prefix, next_hop: u32) -> bool {
+    fn is_asked_for(
+        &self,
+        listing: &RouteListing,
+        slot: Slot,
+        prefix: &Prefix,
+        next_hop: u32,
+    ) -> bool {
         listing.request.protocol.is_none() || {
             let desired = || Some(self.vrfs.route(slot, prefix)?.route.protocol);
             let protocol = self.learned_protocol(next_hop).or_else(desired);
@@ -185,7 +195,7 @@ impl ForwarderState {
 
     /// The static routes of a VRF that are withdrawn because BFD has declared their gateways down. The
     /// configuration bounds their number, so they need no pages.
-    fn bfd_down_routes(&self, slot: Slot, listing: &Listing) -> Vec<v1::RouteState> {
+    fn bfd_down_routes(&self, slot: Slot, listing: &RouteListing) -> Vec<v1::RouteState> {
         let Some((state, (first, last))) = self.vrfs.get(slot).zip(listing.window) else {
             return Vec::new();
         };
@@ -230,9 +240,9 @@ impl ForwarderState {
         prefix: &Prefix,
     ) -> bool {
         matches!(action, Action::Special(SpecialNextHop::Local))
-            && self.duplicates().any(|(interface, address)| {
-                address == prefix.0 && self.interface(interface).is_some_and(|it| it.vrf == slot)
-            })
+            && self
+                .with_duplicate(prefix.0)
+                .any(|interface| self.interface(interface).is_some_and(|it| it.vrf == slot))
     }
 
     /// Packets and bytes to the known neighbours within a prefix over paths without a gateway.
@@ -341,7 +351,7 @@ mod tests {
             "fd00::/64",
             "fe80::1/128",
         ];
-        let listing = Listing::new(request);
+        let listing = RouteListing::new(request);
         let is_asked = |text: &&str| {
             let prefix = prefix(text);
             let position = (address(&prefix.address).unwrap(), prefix.length as u8);

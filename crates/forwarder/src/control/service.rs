@@ -25,7 +25,7 @@ use super::log_service::LogService;
 use super::paging::{PAGE, PUNTS_PAGES};
 use super::refusals::{refused, status_of};
 use super::trace_capture::Reader;
-use super::{Error, Forwarder, ForwarderState, Listing};
+use super::{Error, Forwarder, ForwarderState, RouteListing};
 use crate::kernel::Kernel;
 
 /// Longest time of a request on the control thread.
@@ -261,7 +261,7 @@ impl Contract for Service {
         request: tonic::Request<v1::ListRoutesRequest>,
     ) -> Answer<Self::ListRoutesStream> {
         let (sender, receiver) = tokio::sync::mpsc::channel(PAGE);
-        let (service, listing) = (self.clone(), Listing::new(request.into_inner()));
+        let (service, listing) = (self.clone(), RouteListing::new(request.into_inner()));
         tokio::spawn(async move { service.list_routes_to(listing, &sender).await });
         Ok(Response::new(ReceiverStream::new(receiver)))
     }

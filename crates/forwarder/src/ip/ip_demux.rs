@@ -76,6 +76,8 @@ enum Fate {
     Punt(Class),
     /// To the control thread, with an `arg`.
     PuntWith(Class, u32),
+    /// It needs no answer, and is not lost.
+    Consumed,
 }
 
 impl Node for IpDemux {
@@ -120,6 +122,7 @@ impl Node for IpDemux {
                     vector.arg[lane] = arg;
                     shared.policers.punt(cx, vector, lane, class);
                 }
+                Ok(Fate::Consumed) => drop(vector.take(lane)),
                 Err(refused) => refused.apply(vector, lane, error),
             }
         }
@@ -180,7 +183,7 @@ impl Delivery<'_> {
         match (registered, protocol) {
             _ if is_fragment => Ok(Fate::Node(REASSEMBLE4)),
             (Some((edge, _)), _) => Ok(Fate::Node(edge)),
-            (None, protocol::IGMP) => Err(Refused::Drop(Drop::IgmpConsumed)),
+            (None, protocol::IGMP) => Ok(Fate::Consumed),
             (None, protocol::UDP) => Err(Refused::IcmpError(IcmpCause::Port)),
             (None, protocol::TCP) => Err(Refused::Drop(Drop::TcpNoListener)),
             (None, _) => Err(Refused::IcmpError(IcmpCause::Protocol)),
@@ -324,7 +327,7 @@ fn listener(view: &ipv6::View<'_>, kind: u8) -> Result<Fate, Refused> {
     if !is_near || view.header().hop_limit != 1 || !has_router_alert(view) {
         return Err(Refused::Drop(Drop::MldMalformed));
     }
-    if is_query { Ok(Fate::Punt(Class::Listener)) } else { Err(Refused::Drop(Drop::MldConsumed)) }
+    Ok(if is_query { Fate::Punt(Class::Listener) } else { Fate::Consumed })
 }
 
 /// Whether the hop-by-hop options have the router alert of MLD (RFC 2711 2.1).

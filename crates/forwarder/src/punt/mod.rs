@@ -241,7 +241,7 @@ impl Class {
             | Self::Link => Drop::RoutingLimited,
             Self::Host => Drop::HostLimited,
             Self::Fragment => Drop::FragmentLimited,
-            Self::Listener => Drop::MldConsumed,
+            Self::Listener => Drop::MldLimited,
             Self::Test | Self::TestLink | Self::Probe => Drop::PuntLimited,
             Self::Icmp | Self::Echo | Self::Error | Self::TooBig | Self::Redirect => {
                 Drop::IcmpLimited

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use stoa_api::{digest, v1};
-use stoa_forwarder::control::{Limits, Listing, Message, RouteUpdate};
+use stoa_forwarder::control::{Limits, Message, RouteListing, RouteUpdate};
 
 use crate::harness::*;
 
@@ -176,7 +176,7 @@ fn listings_and_counts_include_learned_routes_in_order() {
     let places: Vec<_> = whole.iter().map(place).collect();
     assert!(places.is_sorted() && places.len() == 53 + 12 + 2, "{}", places.len());
     for page in [1, 7, 1000] {
-        let mut listing = Listing::new(v1::ListRoutesRequest::default());
+        let mut listing = RouteListing::new(v1::ListRoutesRequest::default());
         let mut paged = Vec::new();
         while !listing.is_done() {
             paged.extend(lab.state().list_more_routes(&mut listing, page));

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use stoa_api::v1;
-use stoa_forwarder::control::{Limits, Listing};
+use stoa_forwarder::control::{Limits, RouteListing};
 
 use crate::harness::*;
 
@@ -129,7 +129,7 @@ fn arp_is_answered_while_routes_are_listed() {
         let request = v1::ListRoutesRequest { family, vrf: vrf.to_owned(), ..Default::default() };
         let all = lab.state().list_routes(&request);
         assert_eq!(all.is_empty(), vrf == "red");
-        let (mut listing, mut listed) = (Listing::new(request), Vec::new());
+        let (mut listing, mut listed) = (RouteListing::new(request), Vec::new());
         while !listing.is_done() {
             let page = lab.state().list_more_routes(&mut listing, 20);
             assert!(page.len() <= 20);

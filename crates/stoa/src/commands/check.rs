@@ -48,7 +48,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
     });
     match checked {
         Ok(configuration) => {
-            let needs: Vec<String> = privileges::needed(&configuration.desired)
+            let needs: Vec<String> = privileges::needed(&configuration.without_routes())
                 .iter()
                 .map(ToString::to_string)
                 .collect();
@@ -59,7 +59,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             warnings.extend(workers::missing_cpus(&configuration.desired));
             warnings.extend(route_sources::missing_namespaces(
                 &configuration.route_sources,
-                &configuration.desired,
+                &configuration.interfaces,
             ));
             if arguments.json {
                 let answer =

@@ -159,9 +159,10 @@ fn with_two_host_interfaces() -> Configuration {
     let mut configured = configuration(
         r#"{"vrf": "default", "address-family": "ipv4", "priority": 10, "refuse": "prohibit"}"#,
     );
-    let dmz = configured.desired.interfaces.iter_mut().find(|it| it.name == "dmz").unwrap();
-    dmz.host_interface =
+    let host_interface =
         Some(v1::HostInterface { netns: "local".to_owned(), device: "d".to_owned() });
+    let dmz = configured.interfaces.named("dmz").unwrap().clone();
+    configured.interfaces.set(v1::Interface { host_interface, ..dmz });
     configured
 }
 

@@ -16,9 +16,10 @@ use stoa_api::v1;
 
 use super::apply::{ChangeError, Forwarder};
 use super::capability::CAPABILITIES;
-use super::desired::{DesiredChange, DesiredState, FIRST_PREFIX, Prefix, message};
+use super::desired::{DesiredChange, DesiredState, Prefix, message};
 use super::forwarder_state::ForwarderState;
-use super::vrfs::{DEFAULT, Slot};
+use super::vrfs::Slot;
+use crate::neighbor::entry::Key;
 
 pub(super) use call::punt_defaults;
 
@@ -30,6 +31,8 @@ const INTERFACES: u32 = 128;
 enum Next {
     /// At this interface.
     Interface(u32),
+    /// After this neighbour, or at the first one.
+    Neighbor(Option<Key>),
     /// In the table of this VRF, at this prefix.
     Route(Slot, Prefix),
     End,
@@ -73,6 +76,7 @@ impl Forwarder {
         audit.next = match &audit.next {
             _ if audit.is_changing => Next::End,
             Next::Interface(first) => state.add_interface_entries(*first, &mut audit.tally),
+            Next::Neighbor(after) => state.add_lost_host_routes(*after, &mut audit.tally),
             Next::Route(slot, from) => {
                 state.add_route_entries(desired, (*slot, *from), &mut audit.tally)
             }
@@ -139,7 +143,7 @@ impl ForwarderState {
             CAPABILITIES.iter().for_each(|capability| (capability.entries_of)(self, index, tally));
         }
         match end == self.interface_indexes().end {
-            true => Next::Route(DEFAULT, FIRST_PREFIX),
+            true => Next::Neighbor(None),
             false => Next::Interface(end),
         }
     }

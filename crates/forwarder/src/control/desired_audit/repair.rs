@@ -4,6 +4,7 @@
 use std::ops::Bound;
 
 use crate::control::desired::{FIRST_PREFIX, Prefix};
+use crate::control::fib::host;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 
@@ -18,7 +19,29 @@ impl ForwarderState {
             self.remove_unexpected(slot);
             self.set_missing(slot);
         }
+        self.review_lost_host_routes();
         self.fib.settle();
+    }
+
+    /// The review after the transaction adds the host routes of neighbours that the tables have lost.
+    fn review_lost_host_routes(&mut self) {
+        let mut after = None;
+        loop {
+            let (mut lost, mut visited, mut last) = (Vec::new(), 0, None);
+            let cache = self.capabilities.neighbors.cache();
+            for (key, entry) in cache.following(after).take(SLICE as usize) {
+                (visited, last) = (visited + 1, Some(*key));
+                if self.lost_host_routes(*key, entry).next().is_some() {
+                    lost.push(host(key.1));
+                }
+            }
+            if last.is_none() {
+                return;
+            }
+            after = last;
+            lost.into_iter().for_each(|prefix| self.capabilities.neighbors.touch(prefix));
+            self.pause(visited);
+        }
     }
 
     /// Removes the entries of a table that no route, neighbour or route source wants.

@@ -11,10 +11,12 @@ use stoa_tables::next_hop::NextHop;
 use super::Next;
 use crate::control::apply_routes::desired_route;
 use crate::control::desired::{Action, DesiredState, FIRST_PREFIX, Prefix, bits};
+use crate::control::fib::host;
 use crate::control::forwarder_state::{ForwarderState, Installed};
 use crate::control::listing::octets;
 use crate::control::route_listing::route_message;
-use crate::control::vrfs::{Slot, VrfState};
+use crate::control::vrfs::{DEFAULT, Slot, VrfState};
+use crate::neighbor::entry::{Entry, Key};
 use crate::shared::SpecialNextHop;
 
 /// Work in a slice of an audit: about a millisecond.
@@ -34,6 +36,39 @@ enum Reason {
 }
 
 impl ForwarderState {
+    /// Adds the host routes of some neighbours that are lost, each as an entry that nothing wants.
+    pub(super) fn add_lost_host_routes(
+        &self,
+        after: Option<Key>,
+        tally: &mut audit::Tally,
+    ) -> Next {
+        let mut last = None;
+        let cache = self.capabilities.neighbors.cache();
+        for (key, entry) in cache.following(after).take(SLICE / OTHER_ROUTE) {
+            last = Some(*key);
+            for slot in self.lost_host_routes(*key, entry) {
+                if let Some(vrf) = self.vrfs.get(slot) {
+                    audit::static_route(tally, unexpected(&vrf.name, &host(key.1)));
+                }
+            }
+        }
+        match last {
+            Some(key) => Next::Neighbor(Some(key)),
+            None => Next::Route(DEFAULT, FIRST_PREFIX),
+        }
+    }
+
+    /// The VRFs whose tables have no route to a neighbour, although it was set there. Where another route has taken its
+    /// place, nothing is lost.
+    pub(super) fn lost_host_routes<'a>(
+        &'a self,
+        key: Key,
+        entry: &'a Entry,
+    ) -> impl Iterator<Item = Slot> + use<'a> {
+        let slots = entry.routed_in.iter().copied();
+        slots.filter(move |slot| self.fib.get(*slot, host(key.1)).is_none())
+    }
+
     /// Adds the routes of a VRF from a prefix on, or of the next VRF. Learned routes have an audit of their own.
     pub(super) fn add_route_entries(
         &self,

@@ -205,7 +205,12 @@ fn forwarder(desired: &v1::Desired) -> Forwarder {
 }
 
 fn desired_tally(desired: &v1::Desired) -> Tally {
-    audit::desired(desired, &desired.routes, &call::punt_defaults(), &Kind::ALL)
+    audit::desired(
+        desired,
+        (&desired.interfaces, &desired.routes),
+        &call::punt_defaults(),
+        &Kind::ALL,
+    )
 }
 
 /// What differs, by kind and key.
@@ -280,6 +285,33 @@ fn an_entry_too_much_is_found_and_removed() {
     let found = differences(&forwarder, &desired);
     let expected = [("static-neighbors", "a 10.0.0.5"), ("bfd-sessions", "a 10.0.0.3")];
     assert_eq!(found, expected.map(|(kind, key)| (kind, key.to_owned())));
+}
+
+/// Each own address is looked up by itself, not among all duplicates. It may be one in another VRF.
+#[test]
+fn a_duplicate_address_is_not_lost_and_concerns_its_vrf_only() {
+    let mut desired = everything();
+    let own = [10, 0, 0, 1];
+    desired.interfaces[2].ip4 = Some(v1::Family {
+        enabled: true,
+        addresses: vec![address(&own, 24)],
+        ..v1::Family::default()
+    });
+    desired.routes.extend(["", "red"].map(|vrf| v1::Route {
+        prefix: Some(prefix(&own, 32)),
+        protocol: v1::Protocol::Direct.into(),
+        action: Some(Action::Special(v1::Special::Local.into())),
+        vrf: vrf.into(),
+    }));
+    let mut forwarder = forwarder(&desired);
+    let state = forwarder.state().unwrap();
+    let [lan, tagged] = ["a", "b.5"].map(|name| state.index_of(name).unwrap());
+    let own = IpAddr::from(own);
+    state.mark_duplicate((lan, own), "");
+    assert!(state.is_duplicate((lan, own)) && !state.is_duplicate((tagged, own)));
+    assert_eq!(state.with_duplicate(own).collect::<Vec<_>>(), [lan]);
+    assert_eq!(state.with_duplicate([10, 1, 0, 1].into()).next(), None);
+    assert_eq!(differences(&forwarder, &desired), []);
 }
 
 #[test]

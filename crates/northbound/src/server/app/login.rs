@@ -149,9 +149,11 @@ pub async fn set_up(State(app): State<Arc<AppState>>, request: Request) -> Respo
         Err(response) => return response,
     };
     if !app.management().user.is_empty() {
+        // It does not say whether there is an administrator: anybody can ask.
         return failure(
             StatusCode::CONFLICT,
-            "setup is complete, users exist: log in as one of them",
+            "users exist, and the setup token is not valid any more: log in as one of them; if none is an \
+             administrator, create one with `stoa user setup` on the router",
         );
     }
     if let Err(reason) = app.authenticator.check_setup(&peer(&parts), &input.token) {

@@ -178,3 +178,17 @@ fn metrics_need_the_right_to_all_that_they_tell() {
     }
     assert!(!crate::tests::with_rules("deny", json!([]), may_read_metrics));
 }
+
+/// A router that has users but no administrator is not stuck: the answer names the command that creates one.
+#[tokio::test]
+async fn setup_after_the_first_user_names_the_command_on_the_router() {
+    for is_admin in [false, true] {
+        let testbed = Testbed::new(&[("ann", is_admin)], 1_000);
+        testbed.app.follow(&testbed.app.management());
+        let body = r#"{"token": "x", "user": "root", "password": "correct horse"}"#;
+        let refused = testbed.ask("POST", "/setup", &[], body).await;
+        assert_eq!(refused.status(), StatusCode::CONFLICT);
+        let text = json_of(refused).await.to_string();
+        assert!(text.contains("log in") && text.contains("`stoa user setup`"), "{text}");
+    }
+}

@@ -108,6 +108,28 @@ fn an_entry_that_only_the_table_lacks_or_has_otherwise_is_set_again() {
     assert_eq!(after, before);
 }
 
+/// Nothing else has the prefix: only the neighbour knows that there was a route.
+#[test]
+fn a_lost_host_route_of_a_neighbour_is_found_and_set_again() {
+    let (desired, mut forwarder) = begin();
+    let lost = [at("10.0.0.2", 32), at("10.0.0.4", 32)];
+    let state = forwarder.state().unwrap();
+    let before = lost.map(|prefix| state.fib.get(0, prefix).unwrap());
+    for prefix in lost {
+        state.fib.remove(0, prefix);
+    }
+    assert_eq!(different(&forwarder, &desired), ["10.0.0.2/32", "10.0.0.4/32"]);
+    repair(&mut forwarder);
+    assert_eq!(different(&forwarder, &desired), Vec::<String>::new());
+    let state = forwarder.state().unwrap();
+    assert_eq!(lost.map(|prefix| state.fib.get(0, prefix).unwrap()), before);
+    // While the link is down, it is not lost.
+    let index = state.index_of("a").unwrap();
+    state.drop_host_routes(index);
+    assert!(lost.iter().all(|prefix| state.fib.get(0, *prefix).is_none()));
+    assert_eq!(different(&forwarder, &desired), Vec::<String>::new());
+}
+
 #[test]
 fn a_running_route_that_is_not_desired_is_found_and_removed() {
     let (desired, mut forwarder) = begin();
