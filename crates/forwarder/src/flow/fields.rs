@@ -111,8 +111,8 @@ impl Kind {
     }
 }
 
-/// The column `place`: where the upper layer begins (upper 16 bits), and the length of the packet (lower), in bytes from
-/// the IP header on.
+/// The column `place`: where the upper layer begins (upper 16 bits), and the length of the packet (lower), in bytes
+/// from the IP header on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place(pub u32);
 

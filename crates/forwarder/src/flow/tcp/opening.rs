@@ -158,7 +158,8 @@ impl Tcp {
         let ack = segment.acknowledgement;
         let other = &mut state.sides[from.reverse() as usize];
         let has_acked = self.sides[from as usize].flags & ACK_SEEN != 0;
-        if !is_answer(ack, other) && !(has_acked && ack == other.acked) {
+        let is_repeated = has_acked && ack == other.acked;
+        if !is_repeated && !is_answer(ack, other) {
             return self.challenge();
         }
         other.acked = ack;

@@ -303,3 +303,21 @@ fn options_of_syns_are_kept() {
     assert_eq!(flow.pass(Reply, &answer), Verdict::Accept);
     assert_eq!((flow.tcp.has_sack(), flow.tcp.has_timestamps()), (true, false));
 }
+
+/// The window may have grown until a SYN or SYN-ACK is repeated.
+#[test]
+fn windows_of_repeated_syns_count() {
+    let wide = |flags, ack| Segment { window: 3000, ..segment(Reply, flags, 0, ack) };
+    for is_crossed in [false, true] {
+        let mut flow = Flow::begun();
+        if is_crossed {
+            flow.accepts(Reply, SYN, 0, 0);
+            assert_eq!(flow.pass(Reply, &wide(SYN, 0)), Verdict::Accept);
+        } else {
+            flow.accepts(Reply, SYN_ACK, 0, 1);
+        }
+        assert_eq!(flow.pass(Reply, &wide(SYN_ACK, 1)), Verdict::Accept);
+        flow.accepts(Original, ACK, 1, 1);
+        assert_eq!(flow.data(Original, 2500, 1, 500), Verdict::Accept);
+    }
+}

@@ -64,3 +64,17 @@ fn each_reason_has_a_name_of_its_own() {
     names.dedup();
     assert_eq!(names.len(), Refusal::ALL.len());
 }
+
+/// A scale beyond the largest one.
+#[test]
+fn states_of_other_versions_are_read_without_panic() {
+    let mut bytes = [0; 32];
+    (bytes[10], bytes[22], bytes[30]) = (255, 32, SYN_SENT);
+    let tcp = Tcp::read_from_bytes(&bytes).unwrap();
+    for flags in [SYN, SYN_ACK, ACK] {
+        let segment = Segment { flags, acknowledgement: 1, window: 9, ..Segment::default() };
+        for from in [Direction::Original, Direction::Reply] {
+            let _ = tcp.step(from, &segment, Options::default(), 0);
+        }
+    }
+}
