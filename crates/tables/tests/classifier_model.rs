@@ -112,6 +112,11 @@ prop_compose! {
     ) -> Rule {
         let ports = |range: Range| if protocol.is_none() { Range::ANY } else { range };
         let tcp_flags_mask = if protocol == Some(6) { tcp_flags_mask } else { 0 };
+        // A rule that no packet can meet is refused.
+        let is_ip6 = |prefix: Option<Prefix>| prefix.map(|it| matches!(it, Prefix::Ip6 { .. }));
+        let is_mixed = source.is_some() && is_ip6(source) != is_ip6(destination);
+        let destination = if is_mixed { None } else { destination };
+        let fragments = fragments | Fragment::No.bit();
         Rule {
             source, destination, protocol,
             source_ports: ports(source_ports), destination_ports: ports(destination_ports),

@@ -110,7 +110,7 @@ impl Store {
 
     /// Whether more than one node leads to a word's place.
     pub(super) fn is_shared(&self, word: Word) -> bool {
-        self.shared.contains_key(&word.line())
+        word != Word::EMPTY && self.shared.contains_key(&word.line())
     }
 
     /// Another node leads there.
@@ -124,6 +124,9 @@ impl Store {
 
     /// One node fewer leads there; whether this was the last one, which the caller then releases.
     pub(super) fn unshare(&mut self, word: Word) -> bool {
+        if !self.is_shared(word) {
+            return true;
+        }
         let Some(former) = self.shared.get(&word.line()).copied() else { return true };
         self.counted.push((word.line(), Some(former)));
         if former == 1 {
