@@ -84,9 +84,9 @@ fn equal_lanes(word: u64, signature: u16) -> u32 {
     /// The lowest bit of each lane, and all but the highest.
     const LOWEST: u64 = 0x0001_0001_0001_0001;
     const LOWER: u64 = 0x7fff_7fff_7fff_7fff;
-    let difference = word ^ LOWEST * u64::from(signature);
+    let difference = word ^ (LOWEST * u64::from(signature));
     // The highest bit of each lane: set where the lane is not 0, without a carry between lanes.
-    let differs = ((difference & LOWER) + LOWER | difference) & !LOWER;
+    let differs = (((difference & LOWER) + LOWER) | difference) & !LOWER;
     let is_equal = (differs ^ !LOWER) >> 15;
     // Lane `n` comes to bit 48 + n.
     (is_equal.wrapping_mul(1 << 48 | 1 << 33 | 1 << 18 | 1 << 3) >> 48) as u32 & 0xf

@@ -322,7 +322,7 @@ mod loom_tests {
     /// Explores as many switches between threads as find the faults that these tests are about.
     fn explore(test: impl Fn() + Sync + Send + 'static) {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
+        model.preemption_bound = Some(2);
         model.check(test);
     }
 

@@ -32,12 +32,15 @@ mod expire;
 mod free;
 mod hash;
 mod index;
+#[cfg(all(test, not(loom)))]
+mod kernel_tests;
 mod key;
 mod line;
 mod lists;
 mod memory;
 mod owner;
 mod reader;
+mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod wheel;
@@ -46,8 +49,9 @@ pub use hash::Secret;
 pub use key::{FlowKey, Tuple};
 pub use line::{Counters, Direction, FlowEntry, SETTLED, TCP_WORDS};
 pub use memory::{FlowCapacity, Kind};
-pub use owner::{Created, FlowOwner, FlowTable, NewFlow};
+pub use owner::{Created, FlowOwner, NewFlow};
 pub use reader::{Columns4, Columns6, FlowReader, Match};
+pub use table::FlowTable;
 
 /// Why a flow table refused; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,79 +5,17 @@ use std::sync::Arc;
 use super::FlowError;
 use super::bucket::Reference;
 use super::free::Ids;
-use super::hash::{Place, Secret};
+use super::hash::Place;
 use super::key::{Canonical, FlowKey};
 use super::line::{FlowEntry, LIVE, SETTLED, TCP_WORDS};
-use super::memory::{FlowCapacity, Kind, Memory, OWNERS_MAX};
-use super::reader::{FlowReader, Match, compare};
+use super::memory::{Kind, Memory};
+use super::reader::{Match, compare};
 use super::wheel::{Age, Wheel};
 use crate::Reclaim;
-use crate::aligned::Region;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Young flows that [`FlowOwner::evict_candidate`] looks at, at most.
 const EVICT_LOOKS: u32 = 64;
-
-/// A flow table; see the [module](super).
-#[derive(Debug)]
-pub struct FlowTable {
-    memory: Arc<Memory>,
-    owned: Box<[bool]>,
-}
-
-impl FlowTable {
-    /// An empty table.
-    ///
-    /// # Errors
-    ///
-    /// [`FlowError::Capacity`].
-    pub fn new(capacity: &FlowCapacity, secret: &Secret) -> Result<Self, FlowError> {
-        let memory = Arc::new(Memory::new(capacity, secret)?);
-        Ok(Self { memory, owned: vec![false; OWNERS_MAX].into() })
-    }
-
-    /// A reader.
-    pub fn reader(&self) -> FlowReader {
-        FlowReader::new(Arc::clone(&self.memory))
-    }
-
-    /// The owner with a number, which begins at tick `now`; `None`: somebody has it already.
-    pub fn owner(&mut self, number: u8, now: u32) -> Option<FlowOwner> {
-        let is_owned = &mut self.owned[usize::from(number)];
-        if core::mem::replace(is_owned, true) {
-            return None;
-        }
-        self.memory.owners.fetch_add(1, Relaxed);
-        Some(FlowOwner {
-            memory: Arc::clone(&self.memory),
-            number,
-            wheel: Wheel::new(now),
-            ids: Kind::ALL.map(Ids::new),
-            live: 0,
-            young: 0,
-        })
-    }
-
-    /// Flows of all owners.
-    pub fn live(&self) -> u64 {
-        self.memory.totals()[0]
-    }
-
-    /// Flows of all owners that are not settled: half open, or of one packet.
-    pub fn young(&self) -> u64 {
-        self.memory.totals()[1]
-    }
-
-    /// Bytes of the table when it is full.
-    pub fn bytes(&self) -> usize {
-        self.memory.bytes()
-    }
-
-    /// The memory that look-ups read, for advice about huge pages.
-    pub fn regions(&self) -> [Region; 5] {
-        self.memory.regions()
-    }
-}
 
 /// A flow to create.
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +75,12 @@ pub struct FlowOwner {
 }
 
 impl FlowOwner {
+    /// An owner without flows, which begins at tick `now`.
+    pub(super) fn new(memory: Arc<Memory>, number: u8, now: u32) -> Self {
+        let (wheel, ids) = (Wheel::new(now), Kind::ALL.map(Ids::new));
+        Self { memory, number, wheel, ids, live: 0, young: 0 }
+    }
+
     /// Its number, which its flows have.
     pub fn number(&self) -> u8 {
         self.number

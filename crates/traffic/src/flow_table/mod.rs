@@ -213,7 +213,7 @@ impl Bench {
         for tick in 0..ticks {
             self.prepare();
             self.tick()?;
-            if tick % 16 == 0 {
+            if tick.is_multiple_of(16) {
                 progress(f64::from(tick) / f64::from(ticks));
             }
         }
@@ -284,7 +284,7 @@ impl Bench {
         let mut packets = Packets::default();
         for _ in 0..self.count() {
             let entry = self.reader.entry(live[self.random.below(live.len())]);
-            let is_reply = self.random.next() % 2 == 0;
+            let is_reply = self.random.next().is_multiple_of(2);
             // Columns hold one family: the replies of NAT64 are of the other one.
             let is_reply = is_reply && !(self.workload.is_ip6 && self.workload.is_translated);
             packets.push(&if is_reply { entry.reply_key() } else { entry.key() });

@@ -1,0 +1,65 @@
+//! The table itself, from which readers and owners come.
+
+use core::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+use super::FlowError;
+use super::hash::Secret;
+use super::memory::{FlowCapacity, Memory, OWNERS_MAX};
+use super::owner::FlowOwner;
+use super::reader::FlowReader;
+use crate::aligned::Region;
+
+/// A flow table; see the [module](super).
+#[derive(Debug)]
+pub struct FlowTable {
+    memory: Arc<Memory>,
+    owned: Box<[bool]>,
+}
+
+impl FlowTable {
+    /// An empty table.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::Capacity`].
+    pub fn new(capacity: &FlowCapacity, secret: &Secret) -> Result<Self, FlowError> {
+        let memory = Arc::new(Memory::new(capacity, secret)?);
+        Ok(Self { memory, owned: vec![false; OWNERS_MAX].into() })
+    }
+
+    /// A reader.
+    pub fn reader(&self) -> FlowReader {
+        FlowReader::new(Arc::clone(&self.memory))
+    }
+
+    /// The owner with a number, which begins at tick `now`; `None`: somebody has it already.
+    pub fn owner(&mut self, number: u8, now: u32) -> Option<FlowOwner> {
+        let is_owned = &mut self.owned[usize::from(number)];
+        if core::mem::replace(is_owned, true) {
+            return None;
+        }
+        self.memory.owners.fetch_add(1, Relaxed);
+        Some(FlowOwner::new(Arc::clone(&self.memory), number, now))
+    }
+
+    /// Flows of all owners.
+    pub fn live(&self) -> u64 {
+        self.memory.totals()[0]
+    }
+
+    /// Flows of all owners that are not settled: half open, or of one packet.
+    pub fn young(&self) -> u64 {
+        self.memory.totals()[1]
+    }
+
+    /// Bytes of the table when it is full.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// The memory that look-ups read, for advice about huge pages.
+    pub fn regions(&self) -> [Region; 5] {
+        self.memory.regions()
+    }
+}
