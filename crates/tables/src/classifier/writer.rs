@@ -13,8 +13,8 @@ use super::score::Chooser;
 use super::store::Store;
 use super::update::{Change, Updater};
 use super::{ClassifierCapacity, ClassifierError, ClassifierLimit, NO_RULE};
-use crate::grace::Reclaim;
 use crate::aligned::Region;
+use crate::grace::Reclaim;
 
 const FAMILIES: [&Family; 2] = [&IP4, &IP6];
 /// Places for rules, as a multiple of them: what is tried in turn while memory does not suffice. The last
