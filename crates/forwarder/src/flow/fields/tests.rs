@@ -62,7 +62,11 @@ fn chain() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
             }
             (number, bytes[..length].to_vec())
         });
-    prop_oneof![4 => Just(Vec::new()), 2 => prop::collection::vec(one.clone(), 1..3), 1 => prop::collection::vec(one, 3..12)]
+    prop_oneof![
+        4 => Just(Vec::new()),
+        2 => prop::collection::vec(one.clone(), 1..3),
+        1 => prop::collection::vec(one, 3..12),
+    ]
 }
 
 fn ip4(
