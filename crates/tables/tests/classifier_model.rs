@@ -230,7 +230,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 32 }))]
     #[test]
     fn all_kernels_agree_with_a_linear_walk(
         rules in prop::collection::vec(rule(), 0..if cfg!(miri) { 20 } else { 300 }),
