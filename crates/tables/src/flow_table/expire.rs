@@ -76,6 +76,10 @@ impl FlowOwner {
         }
         let place = self.memory.index.hash.place(&entry.canonical(false));
         prefetch(self.memory.index.words(), place.home as usize);
+        if entry.has_second() {
+            let place = self.memory.index.hash.place(&entry.canonical(true));
+            prefetch(self.memory.index.words(), place.home as usize);
+        }
         Some(place)
     }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::FlowError;
 use super::bucket::Reference;
 use super::free::Ids;
 use super::hash::Place;
@@ -11,6 +10,7 @@ use super::line::{FlowEntry, LIVE, SETTLED, TCP_WORDS};
 use super::memory::{Kind, Memory};
 use super::reader::{Match, compare};
 use super::wheel::{Age, Wheel};
+use super::{FlowError, prefetch};
 use crate::Reclaim;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -128,6 +128,11 @@ impl FlowOwner {
         };
         let first = Canonical::new(&flow.key);
         let second = flow.reply_key.map(|key| Canonical::new(&key));
+        if let Some(second) = &second {
+            // The look-up of the packet has read the bucket of the first key only.
+            let place = self.memory.index.hash.place(second);
+            prefetch(self.memory.index.words(), place.home as usize);
+        }
         self.write(id, flow, [Some(&first), second.as_ref()], now);
         match self.publish(id, &first, second.as_ref()) {
             Ok(None) => {}
