@@ -18,6 +18,7 @@ use crate::session::{Failure, Session, Which, sets};
 use crate::show;
 use crate::whole::{ANNOTATIONS, EntryCopy, INACTIVE, entry, exists, find, missing};
 use crate::words::{self, Target, of_path, quoted};
+pub use report::report;
 
 /// The type of the path of an access rule (RFC 8341), which is an instance identifier.
 const RULE_PATH: &str = "node-instance-identifier";
@@ -393,14 +394,6 @@ impl Session {
     }
 }
 
-/// The result of `rename` as text.
-pub fn report(references: usize) -> String {
-    match references {
-        0 => "Renamed. No reference to it was found.".to_owned(),
-        1 => "Renamed, also in 1 reference.".to_owned(),
-        count => format!("Renamed, also in {count} references."),
-    }
-}
-
+mod report;
 #[cfg(test)]
 mod tests;

@@ -311,8 +311,8 @@ fn compare_words<const RANGES: u32, const FROM: usize, const TO: usize>(
 ) -> __m256i {
     let mut differ = _mm256_setzero_si256();
     assert!(block.len() >= TO * LINE && keys.len() >= TO);
-    for word in FROM..TO {
-        let key = _mm256_set1_epi32(keys[word][lane] as i32);
+    for (word, lanes) in (FROM..TO).zip(&keys[FROM..TO]) {
+        let key = _mm256_set1_epi32(lanes[lane] as i32);
         // SAFETY: the block has eight cells for each word, asserted above. They were written before
         // the word that led here, and are not changed while a reader can reach them.
         let [value, mask] = unsafe {

@@ -212,7 +212,8 @@ pub fn generate(set: RuleSet, is_ip6: bool, seed: u64) -> Vec<Rule> {
     let count = (set.rules / 3).max(8);
     let sources = Pool::new(count, model.hosts, is_ip6, &mut random);
     let destinations = Pool::new(count, model.hosts, is_ip6, &mut random);
-    let mut seen = HashSet::new();
+    // The last rule admits all, so none before it does.
+    let mut seen = HashSet::from([format!("{:?}", Rule::default())]);
     let (mut narrow, mut wide) = (Vec::new(), Vec::new());
     // Rules that leave both addresses open are few: there are not that many services.
     let most_wide = (set.rules / 100).clamp(4, 200);
