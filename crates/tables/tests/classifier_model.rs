@@ -351,10 +351,10 @@ fn limits_are_named_and_nothing_changes() {
     let mut classifier = Classifier::new(capacity).unwrap();
     classifier.insert(1, 0, &rule(1)).unwrap();
     classifier.publish();
-    let full = Err(ClassifierError::Full(ClassifierLimit::LookupBytes));
-    assert_eq!(classifier.insert(2, 0, &rule(2)), full);
+    let full = ClassifierError::Full(ClassifierLimit::LookupBytes);
+    assert_eq!(classifier.insert(2, 0, &rule(2)), Err(full));
     assert_eq!((classifier.len(), classifier.memory().lookup_bytes), (1, 12 * 64));
-    let text = full.unwrap_err().to_string();
+    let text = full.to_string();
     assert!(text.contains("look-up memory"), "{text}");
 }
 
