@@ -159,8 +159,12 @@ fn bench_classify_measures_or_names_the_wrong_option() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let figures: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!((&figures["rules"], &figures["set"]), (&100.into(), &"firewall:100".into()));
-    for field in ["cycles_per_lookup", "build_seconds", "update_ms", "bytes_per_rule"] {
+    for field in ["cycles_per_lookup", "bytes_per_rule"] {
         assert!(figures[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {figures}");
+    }
+    // The clock of some machines has ticks of 4 ms: a short time may be 0.
+    for field in ["build_seconds", "update_ms"] {
+        assert!(figures[field].as_f64().is_some_and(|value| value >= 0.0), "{field}: {figures}");
     }
     let output = stoa(&[&command[..], &["--family", "ip6", "--keys", "random"]].concat());
     assert!(out(&output).contains("cycles per look-up"), "{}", out(&output));
