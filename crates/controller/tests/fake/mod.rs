@@ -121,6 +121,8 @@ fn changed(mut held: Desired, new: v1::DesiredChange) -> Desired {
     change(&mut held.punts, new.punts, &new.removed_punts, |it| it.class.clone());
     let key = |it: &v1::Route| v1::RouteKey { vrf: it.vrf.clone(), prefix: it.prefix.clone() };
     change(&mut held.routes, new.routes, &new.removed_routes, key);
+    let key = |it: &v1::AclRule| v1::AclRuleKey { acl: it.acl.clone(), name: it.name.clone() };
+    change(&mut held.acl_rules, new.acl_rules, &new.removed_acl_rules, key);
     let key = |it: &v1::Neighbor| v1::NeighborKey {
         interface: it.interface.clone(),
         address: it.address.clone(),
@@ -146,6 +148,7 @@ impl Forwarder for Instance {
     type ListRoutesStream = Answers<v1::RouteState>;
     type ListNeighborsStream = Answers<v1::NeighborState>;
     type ListPuntsStream = Answers<v1::ListPuntsReply>;
+    type ListAclRulesStream = Answers<v1::AclRuleState>;
     type CaptureStream = Answers<v1::CaptureReply>;
 
     async fn hello(
@@ -299,6 +302,22 @@ impl Forwarder for Instance {
         let rule = Some(v1::Rule { family: 4, priority: 100, ..v1::Rule::default() });
         let state = v1::RuleState { rule, packets: 7, bytes: 700 };
         Ok(Response::new(v1::ListRulesReply { rules: vec![state] }))
+    }
+
+    async fn list_acl_rules(
+        &self,
+        request: Request<v1::ListAclRulesRequest>,
+    ) -> Result<Response<Self::ListAclRulesStream>, Status> {
+        let (held, only) = (self.held.lock().unwrap(), request.into_inner().acl);
+        let asked = held.acl_rules.iter().filter(|it| only.is_empty() || it.acl == only);
+        let state = |(at, rule): (usize, &v1::AclRule)| v1::AclRuleState {
+            rule: Some(rule.clone()),
+            packets: 7,
+            bytes: 700,
+            last_hit_unix_s: 951_782_400,
+            position: at as u32 + 1,
+        };
+        Ok(answers(asked.enumerate().map(state).collect()))
     }
 
     async fn list_punts(
