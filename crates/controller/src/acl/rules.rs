@@ -270,12 +270,6 @@ fn flags(names: &str) -> u32 {
     names.split_whitespace().map(bit).fold(0, |all, bit| all | bit)
 }
 
-/// The names of flags.
-pub(super) fn flag_names(flags: u32) -> String {
-    let set = FLAGS.iter().filter(|(_, bit)| flags & bit != 0);
-    set.map(|(name, _)| *name).collect::<Vec<_>>().join(" ")
-}
-
 fn length(range: &LengthRange) -> Option<v1::PortRange> {
     let all = u32::from(u16::MAX);
     (range.lower.is_some() || range.upper.is_some()).then(|| v1::PortRange {

@@ -34,6 +34,9 @@ pub(super) fn add(rules: &[v1::AclRuleState], state: &mut Map<String, Value>) {
 
 /// Adds the counters of rules.
 pub(super) fn metrics(rules: &[v1::AclRuleState], page: &mut Page<'_>) -> fmt::Result {
+    if rules.is_empty() {
+        return Ok(());
+    }
     let rules = rules.iter().take(METRICS).filter_map(|it| Some((it.rule.as_ref()?, it)));
     let labels = |rule: &v1::AclRule| [("acl", rule.acl.clone()), ("rule", rule.name.clone())];
     let packets = rules.clone().map(|(rule, it)| (labels(rule), it.packets));
