@@ -10,8 +10,8 @@ use super::fields::{Family, Fields};
 const UNREACHABLE4: u16 = 3;
 const FRAGMENTATION_NEEDED: u16 = 4;
 
-/// Whether a packet that no rule matches passes: neighbour discovery and listener discovery from the link, and errors on
-/// which path MTU discovery and traceroute depend.
+/// Whether a packet that no rule matches passes: neighbour discovery and listener discovery from the link, and errors
+/// on which path MTU discovery and traceroute depend.
 #[inline]
 pub(super) fn is_essential<K: Family>(fields: &Fields<K>) -> bool {
     if fields.protocol != u16::from(K::ICMP) || !fields.has_upper() {

@@ -20,11 +20,11 @@ use stoa_engine::counters::Counter;
 
 use matcher::Matcher;
 
-/// The most rules of all lists.
-pub const RULES: usize = 131_072;
+/// The most rules of all lists. The matcher compares them one by one.
+pub const RULES: usize = 4_096;
 
 /// The most rules of all classifiers, each of which has those of its lists.
-pub const COMPILED: usize = 262_144;
+pub const COMPILED: usize = 12_288;
 
 /// What happens to packets that match a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -59,7 +59,7 @@ impl ForwarderState {
     /// Switches the output features of an interface. Its adjacencies follow when they are written: on a
     /// change of its settings, all of them are.
     pub(super) fn set_output_features(&self, index: u32, desired: &desired::Interface) {
-        for (node, argument) in output_features(desired, self.acl_output_arguments(desired)) {
+        for (node, argument) in output_features(desired, self.acl_output_arguments(&desired.acls)) {
             self.shared.set_feature(index, node, argument);
         }
     }
@@ -77,7 +77,7 @@ impl ForwarderState {
             [of_family, &arcs.port_output].iter().any(|arc| arc.features().contains(&node))
         };
         is_sent_at_once(kind)
-            && output_features(desired, self.acl_output_arguments(desired))
+            && output_features(desired, self.acl_output_arguments(&desired.acls))
                 .any(|(node, argument)| argument != 0 && meets(node))
     }
 

@@ -344,7 +344,7 @@ fn too_many_compiled_rules_are_refused_and_nothing_changes() {
     );
     let mut lab = Lab::new(&setup);
     let rules: Vec<(String, RuleOfList)> =
-        (0..100_000).map(|at| (format!("{at}"), to_port(at as u16, Action::Accept))).collect();
+        (0..4_000).map(|at| (format!("{at}"), to_port(at as u16, Action::Accept))).collect();
     let named: Vec<(&str, RuleOfList)> =
         rules.iter().map(|(name, rule)| (name.as_str(), rule.clone())).collect();
     setup = input(list(setup, "large", &named), "west", &["edge", "large"]);

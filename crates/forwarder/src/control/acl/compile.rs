@@ -41,21 +41,25 @@ pub(super) fn conditions<K: Bits>(rule: &RuleOfList) -> Vec<Conditions<K>> {
     };
     let sources = ranges(&rule.source_ports, rule.icmp_type);
     let destinations = ranges(&rule.destination_ports, rule.icmp_code);
-    let of_pair = |source_ports: (u16, u16), destination_ports: (u16, u16)| Conditions {
+    let all = Conditions {
         source: K::masked(rule.source),
         destination: K::masked(rule.destination),
         dscp: rule.dscp,
         protocol: rule.protocol,
-        source_ports,
-        destination_ports,
+        source_ports: ALL,
+        destination_ports: ALL,
         tcp_flags: rule.tcp_flags,
         fragments: rule.fragments,
         length: rule.length.unwrap_or(ALL),
     };
-    let all = sources
-        .iter()
-        .flat_map(|source| destinations.iter().map(|destination| of_pair(*source, *destination)));
-    all.collect()
+    let mut pairs = Vec::with_capacity(sources.len() * destinations.len());
+    for source_ports in &sources {
+        for destination_ports in &destinations {
+            let (source_ports, destination_ports) = (*source_ports, *destination_ports);
+            pairs.push(Conditions { source_ports, destination_ports, ..all.clone() });
+        }
+    }
+    pairs
 }
 
 impl AccessListState {

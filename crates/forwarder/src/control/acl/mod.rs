@@ -1,8 +1,8 @@
 //! Access lists: compiles the lists of interfaces into classifiers for the workers, and reports hits.
 //!
 //! Lists in the same order at several interfaces are one classifier. A change compiles new ones beside the old ones
-//! first (`prepare`); then interfaces name the new ones, and only then the old ones are withdrawn (`apply`). So a worker
-//! always finds rules for a packet.
+//! first (`prepare`); then interfaces name the new ones, and only then the old ones are withdrawn (`apply`). So a
+//! worker always finds rules for a packet.
 
 mod compile;
 mod listing;
@@ -80,6 +80,8 @@ pub(super) struct AccessListState {
     new_sets: HashMap<Set, Compiled>,
     /// The sets of each interface that has some.
     attached: BTreeMap<u32, Vec<Set>>,
+    /// Whether an interface with sets was removed: some may be of no interface now.
+    is_stale: bool,
     last_id: u32,
 }
 
@@ -91,11 +93,12 @@ impl Capability for AccessListState {
             Ok(())
         },
         flags: |state, index, interface| {
-            state.set_acl_input(index, &interface.desired);
+            state.set_acl_input(index, &interface.desired.acls);
             0
         },
         remove_interface: |state, index| {
-            state.capabilities.acl.attached.remove(&index);
+            let acls = &mut state.capabilities.acl;
+            acls.is_stale |= acls.attached.remove(&index).is_some();
         },
         entries: ForwarderState::add_acl_entries,
         ..Verbs::NONE
@@ -147,8 +150,8 @@ impl AccessListState {
         AccessLists { ip4: Classifiers::of(ip4), ip6: Classifiers::of(ip6) }
     }
 
-    /// Reads the lists that a change touches in their new order. A rule that stays as it is keeps its counters, wherever
-    /// it is in its list.
+    /// Reads the lists that a change touches in their new order. A rule that stays as it is keeps its counters,
+    /// wherever it is in its list.
     fn read_lists(&mut self, touched: &BTreeSet<&String>, desired: &DesiredState, workers: usize) {
         self.new_lists.clear();
         for acl in touched {
@@ -237,45 +240,43 @@ impl ForwarderState {
         acls.sets.extend(new.drain());
         for index in changed {
             let Some(state) = self.interface(index) else { continue };
-            let interface = state.desired.clone();
-            let sets: Vec<Set> = sets_of(&interface.acls).collect();
+            let acls = state.desired.acls.clone();
+            let sets: Vec<Set> = sets_of(&acls).collect();
             let attached = &mut self.capabilities.acl.attached;
             let former = match sets.is_empty() {
                 true => attached.remove(&index),
                 false => attached.insert(index, sets),
             };
-            if former.is_none() && interface.acls == AclSets::default() {
+            if former.is_none() && acls == AclSets::default() {
                 continue;
             }
             is_any = true;
-            self.set_acl_input(index, &interface);
-            let (four, six) = self.acl_output_arguments(&interface);
+            self.set_acl_input(index, &acls);
+            let (four, six) = self.acl_output_arguments(&acls);
             self.shared.set_feature(index, "ip4-acl-output", four);
             self.shared.set_feature(index, "ip6-acl-output", six);
             self.pause(1);
         }
         let acls = &mut self.capabilities.acl;
-        let used: HashSet<&Set> = acls.attached.values().flatten().collect();
-        let is_unused = acls.sets.keys().any(|set| !used.contains(set));
-        if is_any || is_unused {
-            acls.sets.retain(|set, _| used.contains(set));
-            let published = acls.published();
-            self.shared.acls.publish(published, &mut self.graveyard);
+        if !std::mem::take(&mut acls.is_stale) && !is_any {
+            return;
         }
+        let used: HashSet<&Set> = acls.attached.values().flatten().collect();
+        acls.sets.retain(|set, _| used.contains(set));
+        let published = acls.published();
+        self.shared.acls.publish(published, &mut self.graveyard);
     }
 
-    fn set_acl_input(&self, index: u32, interface: &desired::Interface) {
+    fn set_acl_input(&self, index: u32, sets: &AclSets) {
         let acls = &self.capabilities.acl;
-        let (four, six) = (&interface.acls.in4, &interface.acls.in6);
-        self.shared.set_feature(index, "ip4-acl-input", acls.id_of(true, four));
-        self.shared.set_feature(index, "ip6-acl-input", acls.id_of(false, six));
+        self.shared.set_feature(index, "ip4-acl-input", acls.id_of(true, &sets.in4));
+        self.shared.set_feature(index, "ip6-acl-input", acls.id_of(false, &sets.in6));
     }
 
     /// The arguments of the features of sent packets: IPv4 and IPv6.
-    pub(super) fn acl_output_arguments(&self, interface: &desired::Interface) -> (u32, u32) {
+    pub(super) fn acl_output_arguments(&self, sets: &AclSets) -> (u32, u32) {
         let acls = &self.capabilities.acl;
-        let (four, six) = (&interface.acls.out4, &interface.acls.out6);
-        (acls.id_of(true, four), acls.id_of(false, six))
+        (acls.id_of(true, &sets.out4), acls.id_of(false, &sets.out6))
     }
 
     /// Forgets the last rule of each classifier, as a fault would: for tests of the audit.
