@@ -122,7 +122,8 @@ mod tests {
         };
         assert_eq!(
             conditions_text(&rule),
-            "family IPv4 source 10.0.0.0/8 protocol tcp destination-port 80, 8000-8080 tcp-flags syn tcp-flags-clear ack"
+            "family IPv4 source 10.0.0.0/8 protocol tcp destination-port 80, 8000-8080 tcp-flags syn \
+             tcp-flags-clear ack"
         );
         assert_eq!(conditions_text(&v1::AclRule::default()), "any");
     }

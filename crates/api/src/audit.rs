@@ -16,9 +16,9 @@ use crate::v1;
 
 pub use desired::desired;
 pub use entries::{
-    BFD_INTERVAL_US, BFD_MULTIPLIER, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session, interface, neighbor,
-    plugin, port, punt, router_advertisement, router_discovery, rule, static_route, tunnel,
-    virtual_router, vrf,
+    BFD_INTERVAL_US, BFD_MULTIPLIER, TUNNEL_HOP_LIMIT, acl_rule, address, bfd_session, interface,
+    neighbor, plugin, port, punt, router_advertisement, router_discovery, rule, static_route,
+    tunnel, virtual_router, vrf,
 };
 
 /// Entries of a kind that are listed, at most.

@@ -66,10 +66,10 @@ fn hidden_rules_are_named_with_those_that_hide_them() {
         warned(&[edge]),
         [
             "access list edge: rule narrow is shadowed: rule wide, which comes first, matches all its packets",
-            "access list edge: rule again is redundant: rule wide, which comes first, matches the same packets with the \
-             same action",
-            "access list edge: rule other contradicts rule wide, which comes first and matches the same packets: it has \
-             no effect",
+            "access list edge: rule again is redundant: rule wide, which comes first, matches the same packets with \
+             the same action",
+            "access list edge: rule other contradicts rule wide, which comes first and matches the same packets: it \
+             has no effect",
         ]
     );
 }

@@ -97,7 +97,8 @@ fn hidden(rule: &v1::AclRule, former: &v1::AclRule) -> Warning {
 
 fn incomplete(rule: &v1::AclRule) -> Warning {
     let text = format!(
-        "the rules of access lists are too many to find all that others hide: rule {} of {} and later ones were not compared",
+        "the rules of access lists are too many to find all that others hide: rule {} of {} and later ones were not \
+         compared",
         rule.name, rule.acl
     );
     Warning { text, nodes: vec![super::ACLS.to_owned()] }

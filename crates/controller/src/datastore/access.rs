@@ -75,9 +75,7 @@ fn lost(
         server(&old.https, &new.https, path.local).into_iter().for_each(&mut add);
         user(name, credential, old, new).into_iter().for_each(&mut add);
     }
-    interface(before.interfaces, after.interfaces, path.local.ip())
-        .into_iter()
-        .for_each(&mut add);
+    interface(before.interfaces, after.interfaces, path.local.ip()).into_iter().for_each(&mut add);
     access_list(path, before.desired, after.desired).into_iter().for_each(add);
     errors.into_vec()
 }

@@ -15,8 +15,8 @@ use crate::operator::{Client, SocketArgument, block_on};
 use crate::plugin;
 use crate::show::neighbors::Selection;
 use crate::show::{
-    acl, bfd, clock, configuration, conservation, drops, interface, interfaces, limits, log, metrics,
-    neighbors, nodes, punts, route_sources, rules, state, tables, version, vrrp, workers,
+    acl, bfd, clock, configuration, conservation, drops, interface, interfaces, limits, log,
+    metrics, neighbors, nodes, punts, route_sources, rules, state, tables, version, vrrp, workers,
 };
 use routes::{Family, FamilyTopic, RouteSelection, RoutesAction};
 

@@ -62,10 +62,8 @@ fn acl_sets(sets: &AclSets) -> v1::AclSets {
 
 /// A rule of an access list.
 pub(in crate::control) fn acl_rule((acl, name): &AclRuleKey, it: &AclRule) -> v1::AclRule {
-    let range = |(first, last): &(u16, u16)| v1::PortRange {
-        first: (*first).into(),
-        last: (*last).into(),
-    };
+    let range =
+        |(first, last): &(u16, u16)| v1::PortRange { first: (*first).into(), last: (*last).into() };
     let rule = &it.rule;
     let action = match rule.action {
         Action::Accept => v1::AclAction::AclAccept,
