@@ -26,7 +26,7 @@ const NODES: &[(&str, &str)] = &[
     ),
     (
         "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv4/ttl",
-        "stoa-ip:minimum-ttl of the interface drops packets with a small TTL or hop limit",
+        "an option of the interface drops packets with a small TTL or hop limit",
     ),
     (
         "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv6/ecn",
@@ -38,7 +38,7 @@ const NODES: &[(&str, &str)] = &[
     ),
     (
         "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv6/ttl",
-        "stoa-ip:minimum-ttl of the interface drops packets with a small TTL or hop limit",
+        "an option of the interface drops packets with a small TTL or hop limit",
     ),
     (
         "/ietf-access-control-list:acls/acl/aces/ace/matches/ipv4/ihl",
