@@ -74,9 +74,8 @@ fn load_address_steps<const AT: usize>(vector: &Vector, addresses: &mut [u128; V
         let is_whole = _mm_movemask_epi8(columns.at_least(LENGTH6)) == 0xffff;
         let is_full = first + STEP <= lanes;
         if !is_full || !is_whole || !columns.are_inside(vector.pool(), 0, LENGTH6) {
-            for lane in first..lanes.min(first + STEP) {
-                addresses[lane] = load_address::<AT>(vector, lane);
-            }
+            let some = addresses[first..].iter_mut().zip(first..lanes.min(first + STEP));
+            some.for_each(|(address, lane)| *address = load_address::<AT>(vector, lane));
             continue;
         }
         // SAFETY: the header of each lane is inside its buffer, and 8 addresses follow `first`.
