@@ -11,9 +11,14 @@ mod overload;
 mod software_rss;
 mod table;
 
-use clap::{Args, Subcommand};
+use std::process::ExitCode;
 
-use crate::failure::Outcome;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::{Failure, Outcome};
+use crate::show;
 
 /// Measure this program on this machine: cycles per packet, latency, convergence
 #[derive(Debug, Args)]
@@ -66,4 +71,25 @@ pub fn execute(arguments: Arguments) -> Outcome {
         Action::SoftwareRss(arguments) => software_rss::execute(arguments),
         Action::Table(arguments) => table::execute(arguments),
     }
+}
+
+/// A bar of 1,000 parts for the progress of a measurement; hidden if the result is JSON.
+fn progress_bar(json: bool) -> ProgressBar {
+    let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
+    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Prints figures as one JSON object, or as text.
+fn print<T: Serialize>(json: bool, figures: &T, text: impl Fn(&T) -> String) -> Outcome {
+    let text = if json {
+        serde_json::to_string(figures)
+            .map_err(|error| Failure::context("cannot write JSON", error))?
+    } else {
+        text(figures)
+    };
+    show::print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,14 +1,11 @@
 //! `stoa bench classify`: look-ups, changes and memory of the packet classifier.
 
-use std::process::ExitCode;
-
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use stoa_traffic::classify::{self, ClassifyError, Figures, Keys, RuleSet, Workload};
 use stoa_traffic::table;
 
+use super::{print, progress_bar};
 use crate::failure::{Failure, Outcome, plural};
-use crate::show;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Family {
@@ -54,10 +51,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         kernel: table::kernel(&arguments.kernel)
             .map_err(|reason| Failure::Usage(format!("--kernel: {reason}")))?,
     };
-    let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
-    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
-        bar.set_style(style);
-    }
+    let bar = progress_bar(arguments.json);
     let progress = |done: f64| bar.set_position((done * 1000.0) as u64);
     let figures = match arguments.family {
         Family::Ip4 => classify::run::<u32>(&workload, progress),
@@ -68,14 +62,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         ClassifyError::Range(reason) => Failure::Usage(reason),
         other => Failure::context("the measurement failed", other),
     })?;
-    let text = if arguments.json {
-        serde_json::to_string(&figures)
-            .map_err(|error| Failure::context("cannot write JSON", error))?
-    } else {
-        text(&figures)
-    };
-    show::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    print(arguments.json, &figures, text)
 }
 
 fn text(figures: &Figures) -> String {

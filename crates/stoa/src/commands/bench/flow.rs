@@ -1,14 +1,11 @@
 //! `stoa bench flow`: look-ups, creation and memory of the flow table.
 
-use std::process::ExitCode;
-
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use stoa_traffic::flow_table::{self, FLOWS_MAX, Figures, FlowTableError, Workload};
 use stoa_traffic::table;
 
+use super::{print, progress_bar};
 use crate::failure::{Failure, Outcome, plural};
-use crate::show;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Family {
@@ -55,24 +52,14 @@ pub fn execute(arguments: Arguments) -> Outcome {
             .map_err(|reason| Failure::Usage(format!("--kernel: {reason}")))?,
         rounds: arguments.rounds,
     };
-    let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
-    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
-        bar.set_style(style);
-    }
+    let bar = progress_bar(arguments.json);
     let figures = flow_table::run(&workload, |done| bar.set_position((done * 1000.0) as u64));
     bar.finish_and_clear();
     let figures = figures.map_err(|error| match error {
         FlowTableError::Range(reason) => Failure::Usage(reason),
         other => Failure::context("the measurement failed", other),
     })?;
-    let text = if arguments.json {
-        serde_json::to_string(&figures)
-            .map_err(|error| Failure::context("cannot write JSON", error))?
-    } else {
-        text(&figures)
-    };
-    show::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    print(arguments.json, &figures, text)
 }
 
 fn text(figures: &Figures) -> String {

@@ -1,12 +1,10 @@
 //! `stoa bench interfaces`: what many sub-interfaces cost the control thread.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use stoa_traffic::interfaces::{self, Figures, MOST};
 
+use super::print;
 use crate::failure::{Failure, Outcome};
-use crate::show;
 
 /// Measure the time to configure many VLAN sub-interfaces, and to change one of them
 #[derive(Debug, Args)]
@@ -26,14 +24,7 @@ pub struct Arguments {
 pub fn execute(arguments: Arguments) -> Outcome {
     let figures = interfaces::run(arguments.interfaces, arguments.rounds);
     let figures = figures.map_err(|error| Failure::context("the measurement failed", error))?;
-    let text = if arguments.json {
-        serde_json::to_string(&figures)
-            .map_err(|error| Failure::context("cannot write JSON", error))?
-    } else {
-        text(&figures)
-    };
-    show::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    print(arguments.json, &figures, text)
 }
 
 fn text(figures: &Figures) -> String {

@@ -1,14 +1,12 @@
 //! `stoa bench latency`: what Stoa adds to a ping, compared with Linux and a plain wire.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use indicatif::ProgressBar;
 use stoa_lab::latency::{self, Latency, Workload};
 use stoa_lab::measure::RoundTrips;
 
+use super::print;
 use crate::failure::{Failure, Outcome};
-use crate::show;
 
 /// Measure pings between two test hosts through Stoa, Linux and a wire, idle and under load (needs root)
 #[derive(Debug, Args)]
@@ -37,14 +35,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
     });
     bar.finish_and_clear();
     let measured = measured.map_err(|error| Failure::context("the measurement failed", error))?;
-    let text = if arguments.json {
-        serde_json::to_string(&measured)
-            .map_err(|error| Failure::context("cannot write JSON", error))?
-    } else {
-        text(&measured)
-    };
-    show::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    print(arguments.json, &measured, text)
 }
 
 fn text(measured: &Latency) -> String {

@@ -1,13 +1,10 @@
 //! `stoa bench overload`: the forwarding rate when the offered load exceeds the capacity.
 
-use std::process::ExitCode;
-
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use stoa_traffic::overload::{self, Figures};
 
+use super::{print, progress_bar};
 use crate::failure::{Failure, Outcome};
-use crate::show;
 
 /// Measure the forwarding rate of one worker at up to three times its capacity, over shared memory
 #[derive(Debug, Args)]
@@ -22,21 +19,11 @@ pub struct Arguments {
 
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
-    let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
-    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
-        bar.set_style(style);
-    }
+    let bar = progress_bar(arguments.json);
     let figures = overload::run(arguments.rounds, |done| bar.set_position((done * 1000.0) as u64));
     bar.finish_and_clear();
     let figures = figures.map_err(|error| Failure::context("the measurement failed", error))?;
-    let text = if arguments.json {
-        serde_json::to_string(&figures)
-            .map_err(|error| Failure::context("cannot write JSON", error))?
-    } else {
-        text(&figures)
-    };
-    show::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    print(arguments.json, &figures, text)
 }
 
 fn text(figures: &Figures) -> String {

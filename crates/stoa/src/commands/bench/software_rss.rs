@@ -1,13 +1,10 @@
 //! `stoa bench software-rss`: the gain of software RSS from one queue to two workers.
 
-use std::process::ExitCode;
-
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use stoa_traffic::software_rss::{self, Figures};
 
+use super::{print, progress_bar};
 use crate::failure::{Failure, Outcome};
-use crate::show;
 
 /// Measure from which cost per packet software RSS pays off, with one queue and two workers
 #[derive(Debug, Args)]
@@ -22,22 +19,12 @@ pub struct Arguments {
 
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
-    let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
-    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
-        bar.set_style(style);
-    }
+    let bar = progress_bar(arguments.json);
     let figures =
         software_rss::run(arguments.rounds, |done| bar.set_position((done * 1000.0) as u64));
     bar.finish_and_clear();
     let figures = figures.map_err(|error| Failure::context("the measurement failed", error))?;
-    let text = if arguments.json {
-        serde_json::to_string(&figures)
-            .map_err(|error| Failure::context("cannot write JSON", error))?
-    } else {
-        text(&figures)
-    };
-    show::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    print(arguments.json, &figures, text)
 }
 
 fn text(figures: &Figures) -> String {

@@ -1,14 +1,11 @@
 //! `stoa bench table`: look-ups, changes and memory of the longest-prefix match.
 
-use std::process::ExitCode;
-
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use stoa_traffic::prefixes::Source;
 use stoa_traffic::table::{self, Figures, Keys, TableError, Workload};
 
+use super::{print, progress_bar};
 use crate::failure::{Failure, Outcome, plural};
-use crate::show;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Family {
@@ -64,10 +61,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         values: arguments.next_hops,
         rounds: arguments.rounds,
     };
-    let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
-    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
-        bar.set_style(style);
-    }
+    let bar = progress_bar(arguments.json);
     let progress = |done: f64| bar.set_position((done * 1000.0) as u64);
     let figures = match arguments.family {
         Family::Ip4 => table::run::<u32>(&workload, progress),
@@ -78,14 +72,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         TableError::Range(reason) => Failure::Usage(reason),
         other => Failure::context("the measurement failed", other),
     })?;
-    let text = if arguments.json {
-        serde_json::to_string(&figures)
-            .map_err(|error| Failure::context("cannot write JSON", error))?
-    } else {
-        text(&figures)
-    };
-    show::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    print(arguments.json, &figures, text)
 }
 
 fn text(figures: &Figures) -> String {
