@@ -20,6 +20,7 @@ use super::layout::{Field, LINE, NO_ENTRY, Word};
 use super::pattern::{Family, IP4, IP6};
 use super::reader::lookup_scalar;
 use super::{BLOCK, LANES};
+use crate::lpm::Kernel;
 use crate::sync::AtomicU64;
 
 /// All spills that the lanes can have left to visit.
@@ -27,10 +28,6 @@ const SPILLS: usize = LANES * VISITS as usize;
 /// One word of all keys.
 type Column = [u32; LANES];
 type Keys = [Column; COLUMNS];
-
-fn has_avx2() -> bool {
-    !cfg!(miri) && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2")
-}
 
 /// IPv4.
 pub(super) fn lookup_ip4(
@@ -40,7 +37,7 @@ pub(super) fn lookup_ip4(
     lanes: usize,
     ids: &mut [u32; LANES],
 ) {
-    if has_avx2() {
+    if Kernel::Avx2.is_available() {
         // SAFETY: the CPU has the features, checked just now.
         unsafe { lookup::<6, 4, { IP4.ranges }>(arena.cells(), root, keys, lanes, ids) }
     } else {
@@ -56,7 +53,7 @@ pub(super) fn lookup_ip6(
     lanes: usize,
     ids: &mut [u32; LANES],
 ) {
-    if has_avx2() {
+    if Kernel::Avx2.is_available() {
         // SAFETY: the CPU has the features, checked just now.
         unsafe { lookup::<12, 6, { IP6.ranges }>(arena.cells(), root, keys, lanes, ids) }
     } else {
