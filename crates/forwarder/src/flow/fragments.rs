@@ -1,7 +1,7 @@
 //! Fragments follow their first one: a bounded table of what was decided about the first fragment of a packet, for
 //! those that have no ports. It keeps no packets and looks at no data.
 //!
-//! - Fragments come in any order. One before the first is told to wait ([`Fate::Wait`]); the caller may keep a few such
+//! - Fragments come in any order. One before the first has to wait ([`Fate::Wait`]); the caller may keep a few such
 //!   packets by the number of the entry, and send them behind the first one, or drop them.
 //! - A fragment that overlaps what has passed is dropped, so that hosts never see two versions of a byte. After an
 //!   overlap that is no repetition, nothing of the packet passes any more (RFC 5722, RFC 8200 section 4.5).

@@ -19,7 +19,7 @@ const DELAY_LIMIT: Duration = Duration::from_secs(15 * 60);
 const FORGET: Duration = Duration::from_secs(60 * 60);
 /// Maximum number of entries.
 const ENTRIES_LIMIT: usize = 8_192;
-/// Maximum length of the name of a user. Longer ones, which nobody has, count together: a stranger chooses what is
+/// Maximum length of the name of a user. Longer ones, which nobody has, count together: anybody chooses what is
 /// stored.
 const NAME_BYTES: usize = 64;
 

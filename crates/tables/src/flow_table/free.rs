@@ -14,7 +14,7 @@ use super::memory::{Kind, Memory};
 use super::prefetch;
 use super::wheel;
 
-/// Grace periods that are told apart; what is removed later waits for the last one.
+/// Grace periods that are distinguished; what is removed later waits for the last one.
 const MARKS: usize = 64;
 /// The most ids in a block.
 const BLOCK_MAX: u32 = 256;

@@ -322,30 +322,3 @@ proptest! {
         cache.free_from(&mut vector, 0);
     }
 }
-
-/// Cycles of the time stamp counter per packet, the fewest of many runs: `cargo test --release ... -- --ignored
-/// --nocapture cycles_of_the_kernels`.
-#[test]
-#[ignore = "a measurement"]
-fn cycles_of_the_kernels() {
-    let mut cache = PoolCache::new(pool());
-    let upper = || (6, 6, vec![0x50; 20]);
-    let four = || ip4([7; 20], 0, 99, upper());
-    let six = || ip6([7; 40], &[], upper());
-    for (name, family) in [("IPv4", Packets::Ip4), ("IPv6", Packets::Ip6)] {
-        let bytes = if family == Packets::Ip4 { four() } else { six() };
-        let packet = Packet { is_ip4: family == Packets::Ip4, bytes, offset: 128, is_jumbo: false };
-        let mut vector = filled(&mut cache, &vec![packet; VECTOR]);
-        let mut fields = Fields::new();
-        for kernel in Kernel::available() {
-            let mut least = u64::MAX;
-            for _ in 0..20_000 {
-                let start = stoa_engine::clock::tsc();
-                fill(kernel, &vector, family, &mut fields);
-                least = least.min(stoa_engine::clock::tsc() - start);
-            }
-            println!("{name} {kernel:?}: {:.2}", least as f64 / VECTOR as f64);
-        }
-        cache.free_from(&mut vector, 0);
-    }
-}

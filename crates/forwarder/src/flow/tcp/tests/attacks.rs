@@ -186,11 +186,11 @@ proptest! {
                 world.send(from, out);
             }
             world.tick(10, 3);
-            let (Some(state), Some(twin)) = (world.tracker, world.twin.or(world.tracker)) else {
+            let (Some(state), Some(unattacked)) = (world.tracker, world.unattacked.or(world.tracker)) else {
                 panic!("the flow is gone");
             };
-            prop_assert_eq!(state.sides, twin.sides, "{}", world.story());
-            prop_assert_eq!(state.phase, twin.phase, "{}", world.story());
+            prop_assert_eq!(state.sides, unattacked.sides, "{}", world.story());
+            prop_assert_eq!(state.phase, unattacked.phase, "{}", world.story());
         }
         prop_assert!(world.refused.is_empty(), "{:#?}", world.refused);
         prop_assert_eq!(world.class(), Some(Class::TcpEstablished));

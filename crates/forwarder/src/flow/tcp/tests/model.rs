@@ -50,7 +50,7 @@ pub(super) struct World {
     pub(super) hosts: [Host; 2],
     pub(super) tracker: Option<Tcp>,
     /// What the tracker would be without an attacker.
-    pub(super) twin: Option<Tcp>,
+    pub(super) unattacked: Option<Tcp>,
     pub(super) options: Options,
     pub(super) random: Random,
     pub(super) weather: Weather,
@@ -68,7 +68,7 @@ impl World {
             now: u64::from(seed as u32),
             hosts,
             tracker: None,
-            twin: None,
+            unattacked: None,
             options: Options::default(),
             random: Random(seed),
             weather,
@@ -131,10 +131,10 @@ impl World {
     /// A segment of a host meets the tracker.
     pub(super) fn track(&mut self, from: Direction, segment: Segment) {
         let verdict = self.judge(from, &segment);
-        if let Some(twin) = &mut self.twin {
-            // Both begin in the same way; the twin is not attacked.
-            let step = twin.step(from, &segment, self.options, self.now as u32);
-            *twin = match step.verdict {
+        if let Some(unattacked) = &mut self.unattacked {
+            // Both begin in the same way; this one is not attacked.
+            let step = unattacked.step(from, &segment, self.options, self.now as u32);
+            *unattacked = match step.verdict {
                 Verdict::Replace => Tcp::open(&segment, self.options).expect("a SYN opens"),
                 _ => step.state,
             };
@@ -155,8 +155,8 @@ impl World {
 
     /// An attacker's segment meets the tracker, and the host behind it.
     pub(super) fn forge(&mut self, from: Direction, segment: Segment) {
-        if self.twin.is_none() {
-            self.twin = self.tracker;
+        if self.unattacked.is_none() {
+            self.unattacked = self.tracker;
         }
         match self.judge(from, &segment) {
             Verdict::Drop(_) => {}
