@@ -67,7 +67,8 @@ fn bfd_lives_while_routes_are_applied() -> Result<()> {
     let memif = router.scratch().file("memif.sock").to_string_lossy().into_owned();
     let socket = router.socket().to_string_lossy().into_owned();
     for (what, count) in [("applied", routes), ("removed", 0)] {
-        router.write_configuration(&configuration(&memif, interval, count))?;
+        // A file of a million routes takes seconds, in which the peer must not be silent.
+        peer.beside(|| router.write_configuration(&configuration(&memif, interval, count)))?;
         let begun = Instant::now();
         peer.beside(|| run(&["reload", "--socket", &socket]))?;
         println!("{routes} routes {what} after {:.2?}", begun.elapsed());

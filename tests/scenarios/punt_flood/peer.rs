@@ -128,10 +128,12 @@ impl Peer {
     }
 
     /// Floods for a while, with `rate` frames a second in turn; 0: only hellos. The router sends a packet to a
-    /// host that it does not know, which answers in the middle. Returns the number of frames.
+    /// host that it does not know, which answers during the flood. Returns the number of frames.
     pub fn flood(&mut self, flood: &[Vec<u8>], rate: u64, time: Duration, host: Ipv4Addr) -> u64 {
         let begun = Instant::now();
-        (self.arrived, self.asked) = (0, Some((host, begun + time / 2)));
+        // The router asks three times, a second apart, and then drops the packet (RFC 4861, section 7.2.2).
+        let answer = begun + (time / 2).min(Duration::from_millis(1_500));
+        (self.arrived, self.asked) = (0, Some((host, answer)));
         self.put(&datagram((NEIGHBOR, host), (7, 7), 64, b"waits"));
         let mut sent = 0;
         while begun.elapsed() < time {
