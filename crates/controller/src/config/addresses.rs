@@ -155,15 +155,16 @@ impl Table {
         })
     }
 
-    /// Some of the connected subnets of a family, for a hint.
-    pub fn some_subnets(&self, six: bool) -> String {
+    /// Some of the connected subnets of a family, for a hint, and the interfaces that it names.
+    pub fn some_subnets(&self, six: bool) -> (String, Vec<&str>) {
         let nets = self.connected.iter().filter(|(net, _)| net.addr().is_ipv6() == six);
+        let some: Vec<_> = nets.take(5).collect();
         let mut texts: Vec<String> =
-            nets.take(5).map(|(net, interface)| format!("{net} ({interface})")).collect();
+            some.iter().map(|(net, interface)| format!("{net} ({interface})")).collect();
         if texts.is_empty() {
             texts.push("none is configured".to_owned());
         }
-        texts.join(", ")
+        (texts.join(", "), some.iter().map(|(_, interface)| interface.as_str()).collect())
     }
 }
 

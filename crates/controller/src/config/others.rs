@@ -55,10 +55,11 @@ impl<'a> InterfaceChange<'a> {
         addresses(self.new)
     }
 
-    /// VRF and address of all that the interface has and had not.
+    /// VRF and address of all that the interface has and had not, or had in a family that was not enabled.
     pub fn new_addresses(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
         let old = self.old;
-        addresses(self.new).filter(move |new| addresses(old).all(|held| held != *new))
+        let enabled = move || addresses_of(old, |family| family.enabled);
+        addresses(self.new).filter(move |new| enabled().all(|held| held != *new))
     }
 
     /// Whether a property of the interface and its port is as it was. What the others had to do with it, they still
@@ -78,8 +79,17 @@ fn shape(given: Option<WithPort<'_>>) -> Option<(bool, bool, bool, bool)> {
 
 /// VRF and address of all that an interface has, be the family enabled or not.
 fn addresses(given: Option<WithPort<'_>>) -> impl Iterator<Item = (&str, &[u8])> {
-    given.into_iter().flat_map(|(interface, _)| {
-        let addresses = families(interface).flat_map(|family| &family.addresses);
+    addresses_of(given, |_| true)
+}
+
+/// VRF and address of all that an interface has in some families.
+fn addresses_of(
+    given: Option<WithPort<'_>>,
+    counts: fn(&v1::Family) -> bool,
+) -> impl Iterator<Item = (&str, &[u8])> {
+    given.into_iter().flat_map(move |(interface, _)| {
+        let families = families(interface).filter(move |family| counts(family));
+        let addresses = families.flat_map(|family| &family.addresses);
         addresses.map(|one| (interface.vrf.as_str(), one.address.as_slice()))
     })
 }

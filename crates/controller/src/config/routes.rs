@@ -351,14 +351,16 @@ impl At<'_> {
         };
         let Some((interface, net)) = found else {
             let Some(interface) = interface else { return Some(Link::None) };
-            let subnets = self.addressing.table(vrf).some_subnets(six);
+            let (subnets, listed) = self.addressing.table(vrf).some_subnets(six);
+            let mut names: Vec<&dyn ToString> = vec![&address, &interface];
+            names.extend(listed.iter().map(|name| name as &dyn ToString));
             self.find_about(
                 place,
                 format!("{address} is in no subnet of \"{interface}\""),
                 format!(
                     "Set a gateway on its link, or remove outgoing-interface. Connected: {subnets}."
                 ),
-                &[&address, &interface],
+                &names,
             );
             return None;
         };

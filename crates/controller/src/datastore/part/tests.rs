@@ -247,6 +247,40 @@ fn parts_equal_the_whole() {
     assert!(by_part > 2 * rounds && refused > rounds, "{by_part} parts, {refused} refused");
 }
 
+/// An address that comes into force with its family is new to the sessions of other interfaces.
+#[test]
+fn an_enabled_family_brings_its_addresses() {
+    let held = r#"{"parent": "lan", "outer": {"vid": 2}}"#;
+    let with_family = format!(
+        r#"{held}, "ietf-ip:ipv4": {{"enabled": false,
+            "address": [{{"ip": "192.0.2.9", "prefix-length": 32}}]}}"#
+    );
+    let running = Running::of(&TEXT.replace(held, &with_family));
+    let bulk = BULKS[0];
+    let edits = [set(format!("{}/ietf-ip:ipv4/enabled", interface("lan.2")), "true")];
+    let part = running.part(bulk, &edits).unwrap();
+    let tree = with_changes(&running.tree, &part.before, &part.after.tree).unwrap();
+    assert!(whole(&tree).is_err(), "192.0.2.9 is a neighbour of lan by BFD");
+    assert!(running.with_part(bulk, &part).is_none());
+}
+
+/// Northbound hides a text that tells about nodes that a user may not read: it goes by the names in the error.
+#[test]
+fn a_hint_has_the_names_of_its_interfaces() {
+    let gateway = format!("{}/next-hop", route("s", "10.5.0.0/16"));
+    let edits = [
+        set(format!("{gateway}/next-hop-address"), "203.0.113.77"),
+        set(format!("{gateway}/outgoing-interface"), "lan"),
+    ];
+    let tree = edit::apply(&Running::new().tree, &edits).unwrap();
+    let errors = whole(&tree).err().unwrap();
+    let error = errors.iter().find(|it| it.fix.contains("Connected: ")).unwrap();
+    for name in ["lan", "wan", "lan.1"] {
+        assert!(error.fix.contains(&format!("({name})")), "{error:?}");
+        assert!(error.names.iter().any(|it| it == name), "{error:?}");
+    }
+}
+
 /// Two texts of one path name one entry: the edits of the first stay.
 #[test]
 fn an_entry_is_pulled_once_whatever_its_quotes() {
