@@ -16,6 +16,7 @@ use stoa_api::v1;
 use stoa_yang::error::{ValidationError, ValidationErrors, counted as counted_errors, one};
 use yang5::data::{DataFormat, DataTree};
 
+use crate::acl;
 use crate::capability::list;
 use crate::config::addresses::Addressing;
 use crate::config::data_path::predicate;
@@ -237,7 +238,7 @@ impl Configuration {
             Warning { text, nodes: vec![node] }
         }));
         let found = annotated.map(line).chain(unused).chain(unknown);
-        found.chain(self.overlaps()).collect()
+        found.chain(self.overlaps()).chain(acl::warnings(self)).collect()
     }
 
     /// Connected subnets that overlap.
