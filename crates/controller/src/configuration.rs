@@ -238,7 +238,8 @@ impl Configuration {
             Warning { text, nodes: vec![node] }
         }));
         let found = annotated.map(line).chain(unused).chain(unknown);
-        found.chain(self.overlaps()).chain(acl::warnings(self)).collect()
+        let of_acls = acl::warnings(&self.desired.acl_rules, &self.interfaces);
+        found.chain(self.overlaps()).chain(of_acls).collect()
     }
 
     /// Connected subnets that overlap.

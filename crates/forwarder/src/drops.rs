@@ -148,7 +148,7 @@ reasons! {
     PuntUnsubscribed "punt-unsubscribed" "packets that a controller has asked for, while none takes them";
     AclInput "acl-input" "refused by an access list of the receiving interface";
     AclOutput "acl-output" "refused by an access list of the sending interface";
-    AclTruncated "acl-truncated" "no whole upper-layer header for the rules of an access list (RFC 1858, RFC 7112)";
+    AclTruncated "acl-truncated" "an upper-layer header that is cut or malformed, so that rules cannot judge it (RFC 1858, RFC 7112)";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

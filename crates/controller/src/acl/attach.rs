@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use super::ACLS;
+use super::paths::ACLS;
 use super::rules::family_of;
 use crate::capability::{Settings, Translated, interface_path};
 use crate::config::data_path::predicate;

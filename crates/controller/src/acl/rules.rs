@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_yang::error::ValidationErrors;
 
-use super::{list_path, rule_path};
+use super::paths::{list_path, rule_path};
 use crate::config::model::{
     Ace, Acl, Fragment, IcmpMatch, IpMatch, LengthRange, Matches, Operator, PortMatch, Ports,
 };

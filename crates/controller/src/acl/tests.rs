@@ -42,7 +42,9 @@ fn configuration(lists: &[Value]) -> Configuration {
 }
 
 fn warned(lists: &[Value]) -> Vec<String> {
-    warnings(&configuration(lists)).into_iter().map(|it| it.text).collect()
+    let configuration = configuration(lists);
+    let found = warnings(&configuration.desired.acl_rules, &configuration.interfaces);
+    found.into_iter().map(|it| it.text).collect()
 }
 
 fn tcp(port: u16) -> Value {

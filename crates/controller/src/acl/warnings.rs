@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use stoa_api::v1;
 
 use super::coverage::covers;
-use super::{list_path, rule_path};
+use super::paths::{ACLS, list_path, rule_path};
 use crate::config::Interfaces;
-use crate::configuration::Configuration;
 use crate::warning::Warning;
 
 /// Warnings that are listed.
@@ -16,13 +15,13 @@ const LISTED: usize = 20;
 /// Pairs of rules that are compared, at most: about a tenth of a second.
 const PAIRS: usize = 10_000_000;
 
-/// The warnings about the access lists of a configuration.
-pub(crate) fn warnings(configuration: &Configuration) -> Vec<Warning> {
+/// The warnings about rules and the lists of interfaces.
+pub(crate) fn warnings(all: &[v1::AclRule], interfaces: &Interfaces) -> Vec<Warning> {
     let mut lists: BTreeMap<&str, Vec<&v1::AclRule>> = BTreeMap::new();
-    for rule in &configuration.desired.acl_rules {
+    for rule in all {
         lists.entry(&rule.acl).or_default().push(rule);
     }
-    let sets = sets(&configuration.interfaces);
+    let sets = sets(interfaces);
     let mut warnings = empty(&sets, &lists);
     let attached: HashSet<&str> = sets.iter().flatten().copied().collect();
     let alone = lists.keys().filter(|name| !attached.contains(**name)).map(|name| vec![*name]);
@@ -44,8 +43,7 @@ pub(crate) fn warnings(configuration: &Configuration) -> Vec<Warning> {
             if warnings.len() == LISTED {
                 let text =
                     "more rules of access lists are hidden by others: correct those above first";
-                warnings
-                    .push(Warning { text: text.to_owned(), nodes: vec![super::ACLS.to_owned()] });
+                warnings.push(Warning { text: text.to_owned(), nodes: vec![ACLS.to_owned()] });
                 return warnings;
             }
             warnings.push(hidden(rule, former));
@@ -103,5 +101,5 @@ fn incomplete(rule: &v1::AclRule) -> Warning {
          compared",
         rule.name, rule.acl
     );
-    Warning { text, nodes: vec![super::ACLS.to_owned()] }
+    Warning { text, nodes: vec![ACLS.to_owned()] }
 }

@@ -4,24 +4,24 @@
 use stoa_wire::icmp6::kind;
 use stoa_wire::ndp;
 
-use super::fields::{Family, Fields};
+use super::keys::Family;
+use crate::flow::fields::{PacketFields, Part};
 
 /// Destination unreachable of ICMPv4, and its code for packets that are too big (RFC 1191).
-const UNREACHABLE4: u16 = 3;
-const FRAGMENTATION_NEEDED: u16 = 4;
+const UNREACHABLE4: u8 = 3;
+const FRAGMENTATION_NEEDED: u8 = 4;
 
 /// Whether a packet that no rule matches passes: neighbour discovery and listener discovery from the link, and errors
-/// on which path MTU discovery and traceroute depend.
-#[inline]
-pub(super) fn is_essential<K: Family>(fields: &Fields<K>) -> bool {
-    if fields.protocol != u16::from(K::ICMP) || !fields.has_upper() {
+/// on which path MTU discovery and traceroute depend. It is not malformed.
+pub(super) fn is_essential<F: Family>(packet: &PacketFields, hop_limit: u8) -> bool {
+    if packet.kind.protocol() != F::ICMP || packet.kind.part() == Part::Later {
         return false;
     }
-    let (message, code) = fields.ports;
-    if K::IS_IP4 {
+    let [message, code, ..] = packet.ports.to_be_bytes();
+    if F::IS_IP4 {
         return (message, code) == (UNREACHABLE4, FRAGMENTATION_NEEDED);
     }
-    match message as u8 {
+    match message {
         kind::UNREACHABLE
         | kind::PACKET_TOO_BIG
         | kind::TIME_EXCEEDED
@@ -29,7 +29,7 @@ pub(super) fn is_essential<K: Family>(fields: &Fields<K>) -> bool {
         kind::LISTENER_QUERY
         | kind::LISTENER_REPORT
         | kind::LISTENER_DONE
-        | kind::LISTENER_REPORT_2 => fields.hop_limit == 1,
-        message => ndp::is_ndp(message) && fields.hop_limit == 255,
+        | kind::LISTENER_REPORT_2 => hop_limit == 1,
+        message => ndp::is_ndp(message) && hop_limit == 255,
     }
 }

@@ -5,8 +5,7 @@
 //! input arcs: `ip4-input` and `ip6-input` have them judged one by one ([`beside_arc4`], [`beside_arc6`]).
 
 mod essential;
-pub mod fields;
-pub mod matcher;
+pub mod keys;
 mod node;
 pub mod reset;
 
@@ -17,13 +16,13 @@ pub use node::{
 use std::sync::Arc;
 
 use stoa_engine::counters::Counter;
+use stoa_tables::classifier::ClassifierReader;
 
-use matcher::Matcher;
-
-/// The most rules of all lists. The matcher compares them one by one.
+/// The most rules of all lists.
 pub const RULES: usize = 4_096;
 
-/// The most rules of all classifiers, each of which has those of its lists.
+/// The most entries of all classifiers: each has those of its lists, and a rule has one for each pair of its ranges of
+/// ports.
 pub const COMPILED: usize = 12_288;
 
 /// What happens to packets that match a rule.
@@ -102,49 +101,34 @@ pub struct Rule {
     pub hits: Arc<Hits>,
 }
 
-/// The rules of some lists of one family in order.
+/// The rules of some lists for packets of one family.
 #[derive(Debug)]
-pub struct Classifier<K> {
+pub struct Classifier {
     /// Its number, never that of another one.
     pub id: u32,
-    /// Finds the first rule that matches.
-    pub matcher: Matcher<K>,
-    /// The rules, as the matcher numbers them.
+    /// Finds the first entry that a packet meets.
+    pub reader: ClassifierReader,
+    /// The rules of the entries.
     pub rules: Vec<Rule>,
 }
 
-/// All classifiers of a family, by id.
-#[derive(Clone, Debug)]
-pub struct Classifiers<K>(Vec<Arc<Classifier<K>>>);
+/// All classifiers, by id.
+#[derive(Clone, Debug, Default)]
+pub struct AccessLists(Vec<Arc<Classifier>>);
 
-impl<K> Default for Classifiers<K> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<K> Classifiers<K> {
+impl AccessLists {
     /// Of these classifiers.
-    pub fn of(mut all: Vec<Arc<Classifier<K>>>) -> Self {
+    pub fn of(mut all: Vec<Arc<Classifier>>) -> Self {
         all.sort_by_key(|classifier| classifier.id);
         Self(all)
     }
 
     /// The one with this id; `None`: it was removed.
     #[inline]
-    pub fn get(&self, id: u32) -> Option<&Classifier<K>> {
+    pub fn get(&self, id: u32) -> Option<&Classifier> {
         let at = self.0.binary_search_by_key(&id, |classifier| classifier.id).ok()?;
         Some(&self.0[at])
     }
-}
-
-/// All classifiers.
-#[derive(Clone, Debug, Default)]
-pub struct AccessLists {
-    /// Those of IPv4 packets.
-    pub ip4: Classifiers<u32>,
-    /// Those of IPv6 packets.
-    pub ip6: Classifiers<u128>,
 }
 
 #[cfg(test)]

@@ -10,13 +10,14 @@ use stoa_engine::gather::gather_32;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, DROP, LaneSet, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector, clock};
+use stoa_tables::classifier::{LANES, NO_RULE};
 
 use super::essential::is_essential;
-use super::fields::{Family, Fields};
-use super::matcher::MISS;
-use super::{AccessLists, Action, Classifier, Classifiers};
+use super::keys::{self, Family, Ip4, Ip6};
+use super::{Action, Classifier};
 use crate::arcs::{self, Arcs, IP4_INPUT, IP4_OUTPUT, IP6_INPUT, IP6_OUTPUT};
 use crate::drops::Drop;
+use crate::flow::fields::{self, Kind};
 use crate::icmp::IcmpCause;
 use crate::shared::Shared;
 
@@ -26,41 +27,27 @@ pub const EDGES4: &[&str] = &["icmp4-error"];
 pub const EDGES6: &[&str] = &["icmp6-error"];
 const ERROR: u16 = 0;
 
+/// In place of the id of a rule: the packet is malformed, so that rules cannot judge it.
+const CUT: u32 = NO_RULE - 1;
+
 /// Makes the node of received IPv4 packets of one worker.
 pub fn make_input4(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
-    AclNode::<u32>::boxed((shared, worker), INPUT4)
+    AclNode::<Ip4>::boxed((shared, worker), INPUT4)
 }
 
 /// Makes the node of received IPv6 packets of one worker.
 pub fn make_input6(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
-    AclNode::<u128>::boxed((shared, worker), INPUT6)
+    AclNode::<Ip6>::boxed((shared, worker), INPUT6)
 }
 
 /// Makes the node of sent IPv4 packets of one worker.
 pub fn make_output4(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
-    AclNode::<u32>::boxed((shared, worker), OUTPUT4)
+    AclNode::<Ip4>::boxed((shared, worker), OUTPUT4)
 }
 
 /// Makes the node of sent IPv6 packets of one worker.
 pub fn make_output6(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
-    AclNode::<u128>::boxed((shared, worker), OUTPUT6)
-}
-
-/// An address whose classifiers exist.
-trait Listed: Family {
-    fn classifiers(lists: &AccessLists) -> &Classifiers<Self>;
-}
-
-impl Listed for u32 {
-    fn classifiers(lists: &AccessLists) -> &Classifiers<Self> {
-        &lists.ip4
-    }
-}
-
-impl Listed for u128 {
-    fn classifiers(lists: &AccessLists) -> &Classifiers<Self> {
-        &lists.ip6
-    }
+    AclNode::<Ip6>::boxed((shared, worker), OUTPUT6)
 }
 
 /// A family and direction.
@@ -81,20 +68,21 @@ const OUTPUT4: Place =
 const OUTPUT6: Place =
     Place { arc: IP6_OUTPUT, node: "ip6-acl-output", of: |arcs| &arcs.ip6_output, is_input: false };
 
-struct AclNode<K> {
+struct AclNode<F: Family> {
     shared: Arc<Shared>,
     hook: ArcHook,
     worker: usize,
     place: Place,
     /// The classifier of each lane: the argument of the feature. 0: none.
     ids: Column<u32>,
-    fields: Box<[Fields<K>; VECTOR]>,
-    found: Column<u32>,
+    keys: F::Keys,
     /// The lanes that are classified together.
     lanes: Vec<u8>,
+    /// The rule of each of them.
+    found: Box<[[u32; LANES]; VECTOR / LANES]>,
 }
 
-impl<K: Listed> AclNode<K> {
+impl<F: Family> AclNode<F> {
     fn boxed((shared, worker): (&Arc<Shared>, usize), place: Place) -> Box<dyn Node> {
         Box::new(Self {
             shared: shared.clone(),
@@ -102,14 +90,14 @@ impl<K: Listed> AclNode<K> {
             worker,
             place,
             ids: Column::of(0),
-            fields: Box::new([Fields::default(); VECTOR]),
-            found: Column::of(MISS),
+            keys: F::Keys::default(),
             lanes: Vec::with_capacity(VECTOR),
+            found: Box::new([[NO_RULE; LANES]; VECTOR / LANES]),
         })
     }
 }
 
-impl<K: Listed> Node for AclNode<K> {
+impl<F: Family> Node for AclNode<F> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
         let arc = (self.place.of)(&self.shared.arcs);
@@ -119,81 +107,100 @@ impl<K: Listed> Node for AclNode<K> {
         if let Next::All(edge) = next {
             vector.next[..lanes].fill(edge);
         }
-        let mut left = LaneSet::first_of(lanes);
         if !self.place.is_input {
-            for lane in 0..lanes {
-                if vector.flags[lane] & flags::OWN != 0 {
-                    self.ids[lane] = 0;
-                }
+            for (id, flags) in self.ids.iter_mut().zip(vector.flags.iter()).take(lanes) {
+                *id = if flags & flags::OWN != 0 { 0 } else { *id };
             }
         }
-        let mut is_any_refused = false;
+        let (mut left, mut is_any_refused) = (LaneSet::first_of(lanes), false);
         while let Some(first) = left.lowest() {
             let id = self.ids[first];
             let same = left.take_equal(&self.ids, id);
             if id != 0 {
-                is_any_refused |= self.judge(cx, vector, &same);
+                self.lanes.clear();
+                self.lanes.extend(same.iter().map(|lane| lane as u8));
+                is_any_refused |= self.judge(cx, vector, id);
             }
         }
         if is_any_refused { Next::Lanes } else { next }
     }
 }
 
-impl<K: Listed> AclNode<K> {
-    /// Judges lanes of one classifier; whether any of them is refused.
-    fn judge(&mut self, cx: &mut Context<'_>, vector: &mut Vector, same: &LaneSet) -> bool {
-        self.lanes.clear();
-        for lane in same.iter() {
-            self.lanes.push(lane as u8);
-            self.fields[lane] = K::fields(vector.bytes(lane)).unwrap_or(cut());
-        }
-        let first = usize::from(self.lanes[0]);
-        let argument = |lane: usize| {
-            let arc = (self.place.of)(&self.shared.arcs);
-            let interface =
-                if self.place.is_input { vector.rx_if[lane] } else { vector.tx_if[lane] };
-            argument_of(self.hook, arc, interface)
-        };
-        let classifier = current::<K>(&self.shared, cx.reader, self.ids[first], || argument(first));
-        let Some(classifier) = classifier else {
+impl<F: Family> AclNode<F> {
+    /// Judges the lanes of one classifier; whether any of them is refused.
+    fn judge(&mut self, cx: &mut Context<'_>, vector: &mut Vector, id: u32) -> bool {
+        let (shared, place, hook) = (&self.shared, self.place, self.hook);
+        let first = self.lanes.first().map_or(0, |lane| usize::from(*lane));
+        let interface = if place.is_input { vector.rx_if[first] } else { vector.tx_if[first] };
+        let argument = || argument_of(hook, (place.of)(&shared.arcs), interface);
+        let Some(classifier) = current(shared, cx.reader, id, argument) else {
             // Removed in this moment, and nothing took its place yet.
-            let reason = refused(self.place.is_input).drop(K::IS_IP4).next();
+            let reason = refused(place.is_input).drop(F::IS_IP4).next();
             self.lanes.iter().for_each(|lane| vector.next[usize::from(*lane)] = reason);
             return true;
         };
-        classifier.matcher.classify(&self.lanes, &*self.fields, &mut *self.found);
-        self.count(classifier, vector, cx.now);
+        let columns = fields::of(shared.kernel, vector, F::PACKETS);
+        let mut is_any_malformed = false;
+        for (lanes, found) in self.lanes.chunks(LANES).zip(self.found.iter_mut()) {
+            is_any_malformed |= keys::load::<F>(&mut self.keys, columns, lanes);
+            F::look_up(&classifier.reader, &self.keys, lanes.len(), found);
+        }
+        let found = self.found.as_flattened_mut();
+        if is_any_malformed {
+            for (found, lane) in found.iter_mut().zip(&self.lanes) {
+                if Kind(columns.kind[usize::from(*lane)]).malformed().is_some() {
+                    *found = CUT;
+                }
+            }
+        }
+        count(classifier, (&self.lanes, found), vector, (self.worker, cx.now));
         let mut is_any_refused = false;
-        for lane in self.lanes.iter().map(|lane| usize::from(*lane)) {
-            let verdict = verdict(classifier, self.found[lane], &self.fields[lane]);
-            let Some(refusal) = verdict else { continue };
+        for (lane, found) in self.lanes.iter().zip(found) {
+            let lane = usize::from(*lane);
+            let Some(refusal) = verdict(classifier, *found, || passes::<F>(vector, lane)) else {
+                continue;
+            };
             is_any_refused = true;
-            vector.next[lane] = refusal.next(vector, lane, self.place.is_input, K::IS_IP4, ERROR);
+            vector.next[lane] = refusal.next(vector, lane, place.is_input, F::IS_IP4, ERROR);
         }
         is_any_refused
     }
+}
 
-    /// Counts the hits; lanes in a row with the same rule together.
-    fn count(&self, classifier: &Classifier<K>, vector: &Vector, now: u64) {
-        let (mut rule, mut packets, mut bytes) = (MISS, 0, 0);
-        let add = |rule: u32, packets: u64, bytes: u64| {
-            if let Some(rule) = classifier.rules.get(rule as usize).filter(|_| packets > 0) {
-                rule.hits.add(self.worker, packets, bytes, now);
-            }
-        };
-        for lane in self.lanes.iter().map(|lane| usize::from(*lane)) {
-            if self.fields[lane].is_cut {
-                continue;
-            }
-            if self.found[lane] != rule {
-                add(rule, packets, bytes);
-                (rule, packets, bytes) = (self.found[lane], 0, 0);
-            }
-            packets += 1;
-            bytes += u64::from(vector.length[lane]);
+/// Counts the hits of lanes; those in a row with the same rule together.
+#[inline]
+fn count(
+    classifier: &Classifier,
+    (lanes, found): (&[u8], &[u32]),
+    vector: &Vector,
+    (worker, now): (usize, u64),
+) {
+    let (mut rule, mut packets, mut bytes) = (NO_RULE, 0, 0);
+    let add = |rule: u32, packets: u64, bytes: u64| {
+        if let Some(rule) = classifier.rules.get(rule as usize).filter(|_| packets > 0) {
+            rule.hits.add(worker, packets, bytes, now);
         }
-        add(rule, packets, bytes);
+    };
+    for (lane, found) in lanes.iter().zip(found) {
+        if *found != rule {
+            add(rule, packets, bytes);
+            (rule, packets, bytes) = (*found, 0, 0);
+        }
+        packets += 1;
+        bytes += u64::from(vector.length[usize::from(*lane)]);
     }
+    add(rule, packets, bytes);
+}
+
+/// Whether a packet that no rule matches passes all the same.
+#[cold]
+#[inline(never)]
+fn passes<F: Family>(vector: &Vector, lane: usize) -> bool {
+    is_essential::<F>(&F::fields(vector.bytes(lane)), hop_limit::<F>(vector, lane))
+}
+
+fn hop_limit<F: Family>(vector: &Vector, lane: usize) -> u8 {
+    vector.bytes(lane).get(F::HOP_LIMIT).copied().unwrap_or(0)
 }
 
 /// The argument of a feature at an interface.
@@ -202,21 +209,16 @@ fn argument_of(hook: ArcHook, arc: &FeatureArc, interface: u32) -> u32 {
     all[interface as usize % all.len()].load(std::sync::atomic::Ordering::Acquire)
 }
 
-/// The fields of a packet without a whole IP header, which does not come here.
-fn cut<K: Family>() -> Fields<K> {
-    Fields { is_cut: true, ..Fields::default() }
-}
-
 /// The classifier with this id. If a change has just replaced it, the one that the interface has now: new classifiers
 /// are published before interfaces name them, and old ones are removed after that.
-fn current<'a, K: Listed>(
+fn current<'a>(
     shared: &'a Shared,
     reader: &'a Reader,
     id: u32,
     argument: impl FnOnce() -> u32,
-) -> Option<&'a Classifier<K>> {
-    let known = K::classifiers(shared.acls.read(reader)).get(id);
-    known.or_else(|| K::classifiers(shared.acls.read(reader)).get(argument()))
+) -> Option<&'a Classifier> {
+    let known = shared.acls.read(reader).get(id);
+    known.or_else(|| shared.acls.read(reader).get(argument()))
 }
 
 /// Why a packet is refused.
@@ -257,21 +259,15 @@ fn refused(is_input: bool) -> IcmpCause {
     if is_input { IcmpCause::AclInput } else { IcmpCause::AclOutput }
 }
 
-/// Why a packet is refused that matches this rule; `None`: it passes.
+/// Why a packet is refused that matches this rule; `None`: it passes. `passes` decides without a rule.
 #[inline]
-fn verdict<K: Family>(
-    classifier: &Classifier<K>,
-    found: u32,
-    fields: &Fields<K>,
-) -> Option<Refusal> {
-    if fields.is_cut {
-        return Some(Refusal::Cut);
-    }
+fn verdict(classifier: &Classifier, found: u32, passes: impl FnOnce() -> bool) -> Option<Refusal> {
     match classifier.rules.get(found as usize).map(|rule| rule.action) {
         Some(Action::Accept) => None,
         Some(Action::Drop) => Some(Refusal::Silent),
         Some(Action::Reject) => Some(Refusal::Answered),
-        None if is_essential(fields) => None,
+        None if found == CUT => Some(Refusal::Cut),
+        None if passes() => None,
         None => Some(Refusal::Silent),
     }
 }
@@ -289,7 +285,7 @@ pub fn beside_arc4(
     (vector, lane): (&mut Vector, usize),
     (next, error): (u16, u16),
 ) -> u16 {
-    beside_arc::<u32>((shared, reader, worker), INPUT4, (vector, lane), (next, error))
+    beside_arc::<Ip4>((shared, reader, worker), INPUT4, (vector, lane), (next, error))
 }
 
 /// The same for IPv6, where packets to and from link-local addresses do not pass the arc either.
@@ -300,10 +296,10 @@ pub fn beside_arc6(
     (vector, lane): (&mut Vector, usize),
     (next, error): (u16, u16),
 ) -> u16 {
-    beside_arc::<u128>((shared, reader, worker), INPUT6, (vector, lane), (next, error))
+    beside_arc::<Ip6>((shared, reader, worker), INPUT6, (vector, lane), (next, error))
 }
 
-fn beside_arc<K: Listed>(
+fn beside_arc<F: Family>(
     (shared, reader, worker): (&Shared, &Reader, usize),
     place: Place,
     (vector, lane): (&mut Vector, usize),
@@ -312,23 +308,27 @@ fn beside_arc<K: Listed>(
     if next & DROP != 0 {
         return next;
     }
-    let hook = if K::IS_IP4 { *HOOK4 } else { *HOOK6 };
+    let hook = if F::IS_IP4 { *HOOK4 } else { *HOOK6 };
     let arc = (place.of)(&shared.arcs);
     let argument = || argument_of(hook, arc, vector.rx_if[lane]);
     let id = argument();
     if id == 0 {
         return next;
     }
-    let refusal = match current::<K>(shared, reader, id, argument) {
+    let refusal = match current(shared, reader, id, argument) {
         Some(classifier) => {
-            let fields = K::fields(vector.bytes(lane)).unwrap_or(cut());
-            let found = classifier.matcher.first(&fields);
-            if let Some(rule) = classifier.rules.get(found as usize).filter(|_| !fields.is_cut) {
+            let packet = F::fields(vector.bytes(lane));
+            let found = match packet.kind.malformed() {
+                None => keys::first::<F>(&classifier.reader, &packet),
+                Some(_) => CUT,
+            };
+            if let Some(rule) = classifier.rules.get(found as usize) {
                 rule.hits.add(worker, 1, vector.length[lane].into(), clock::tsc());
             }
-            verdict(classifier, found, &fields)
+            let hop_limit = hop_limit::<F>(vector, lane);
+            verdict(classifier, found, || is_essential::<F>(&packet, hop_limit))
         }
         None => Some(Refusal::Silent),
     };
-    refusal.map_or(next, |refusal| refusal.next(vector, lane, true, K::IS_IP4, error))
+    refusal.map_or(next, |refusal| refusal.next(vector, lane, true, F::IS_IP4, error))
 }

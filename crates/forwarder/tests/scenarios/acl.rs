@@ -4,8 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_forwarder::acl::Action;
-use stoa_forwarder::acl::matcher::Fragments;
-use stoa_forwarder::control::desired::{AclRule, AclSets, RuleOfList};
+use stoa_forwarder::control::desired::{AclRule, AclSets, Fragments, RuleOfList};
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::tcp::{self, flag};
 use stoa_wire::{ipv4, ipv6, protocol};

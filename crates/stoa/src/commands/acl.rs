@@ -178,7 +178,7 @@ impl Test {
             ))
         })?;
         let packet = Packet { source: self.source, destination: self.destination, of };
-        evaluate(&configuration.desired, &packet).map_err(Failure::Message)
+        evaluate(&configuration, &packet).map_err(Failure::Message)
     }
 }
 

@@ -72,10 +72,9 @@ impl ForwarderState {
         for (set, compiled) in &acls.sets {
             let family = if set.is_ip4 { 4 } else { 6 };
             let expected = set.lists.iter().filter_map(|acl| acls.lists.get(acl)).flatten();
-            let expected = expected
-                .filter(|it| matches!(it.rule.rule.family, 0) || it.rule.rule.family == family);
+            let expected = expected.filter(|it| it.rule.rule.is_of(family));
             let in_force: HashSet<_> =
-                compiled.rules().iter().map(|rule| Arc::as_ptr(&rule.hits)).collect();
+                compiled.rules.iter().map(|rule| Arc::as_ptr(&rule.hits)).collect();
             let pointers = expected.map(|it| Arc::as_ptr(&it.hits));
             lost.extend(pointers.filter(|it| !in_force.contains(it)));
         }

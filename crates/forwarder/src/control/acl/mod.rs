@@ -15,7 +15,7 @@ use super::capability::{Capability, Start, Step, Verbs};
 use super::desired::{self, AclRule, AclRuleKey, AclSets, DesiredState};
 use super::forwarder_state::ForwarderState;
 use super::limits::Table;
-use crate::acl::{self, AccessLists, COMPILED, Classifier, Classifiers, Hits};
+use crate::acl::{AccessLists, COMPILED, Classifier, Hits};
 
 /// Lists in their order, and whether for IPv4.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,39 +45,16 @@ struct Installed {
     hits: Arc<Hits>,
 }
 
-/// A classifier of one family.
-#[derive(Clone)]
-enum Compiled {
-    Ip4(Arc<Classifier<u32>>),
-    Ip6(Arc<Classifier<u128>>),
-}
-
-impl Compiled {
-    fn id(&self) -> u32 {
-        match self {
-            Self::Ip4(it) => it.id,
-            Self::Ip6(it) => it.id,
-        }
-    }
-
-    fn rules(&self) -> &[acl::Rule] {
-        match self {
-            Self::Ip4(it) => &it.rules,
-            Self::Ip6(it) => &it.rules,
-        }
-    }
-}
-
 /// The access lists in force.
 #[derive(Default)]
 pub(super) struct AccessListState {
     /// The rules of each list in their order.
     lists: BTreeMap<String, Vec<Installed>>,
     /// The classifiers that interfaces have.
-    sets: HashMap<Set, Compiled>,
+    sets: HashMap<Set, Arc<Classifier>>,
     /// What the change that is being applied has made: lists, and classifiers that are published already.
     new_lists: BTreeMap<String, Vec<Installed>>,
-    new_sets: HashMap<Set, Compiled>,
+    new_sets: HashMap<Set, Arc<Classifier>>,
     /// The sets of each interface that has some.
     attached: BTreeMap<u32, Vec<Set>>,
     /// Whether an interface with sets was removed: some may be of no interface now.
@@ -115,9 +92,9 @@ impl AccessListState {
         self.lists.values().map(Vec::len).sum()
     }
 
-    /// The number of rules of all classifiers.
+    /// The number of entries of all classifiers.
     pub(super) fn compiled(&self) -> usize {
-        self.sets.values().map(|it| it.rules().len()).sum()
+        self.sets.values().map(|it| it.rules.len()).sum()
     }
 
     /// The keys of all rules.
@@ -135,19 +112,12 @@ impl AccessListState {
             return 0;
         }
         let set = Set::new(is_ip4, lists);
-        self.new_sets.get(&set).or_else(|| self.sets.get(&set)).map_or(0, Compiled::id)
+        self.new_sets.get(&set).or_else(|| self.sets.get(&set)).map_or(0, |it| it.id)
     }
 
     /// All classifiers, for the workers.
     fn published(&self) -> AccessLists {
-        let (mut ip4, mut ip6) = (Vec::new(), Vec::new());
-        for compiled in self.sets.values().chain(self.new_sets.values()) {
-            match compiled {
-                Compiled::Ip4(it) => ip4.push(it.clone()),
-                Compiled::Ip6(it) => ip6.push(it.clone()),
-            }
-        }
-        AccessLists { ip4: Classifiers::of(ip4), ip6: Classifiers::of(ip6) }
+        AccessLists::of(self.sets.values().chain(self.new_sets.values()).cloned().collect())
     }
 
     /// Reads the lists that a change touches in their new order. A rule that stays as it is keeps its counters,
@@ -197,9 +167,9 @@ impl ForwarderState {
         for set in needed {
             let acls = &mut self.capabilities.acl;
             acls.last_id = acls.last_id.wrapping_add(1).max(1);
-            let (compiled, rules) = acls.compile(acls.last_id, &set);
-            acls.new_sets.insert(set, compiled);
-            self.pause(rules);
+            let id = acls.last_id;
+            let compiled = self.compile_acls(id, &set)?;
+            self.capabilities.acl.new_sets.insert(set, compiled);
         }
         let published = self.capabilities.acl.published();
         self.shared.acls.publish(published, &mut self.graveyard);
@@ -210,13 +180,18 @@ impl ForwarderState {
     fn check_acl_room(&mut self, needed: &HashSet<Set>) -> Result<(), ApplyError> {
         let acls = &self.capabilities.acl;
         let stays = acls.sets.iter().filter(|(set, _)| !needed.contains(*set));
-        let stays: usize = stays.map(|(_, it)| it.rules().len()).sum();
-        let new = needed.iter().flat_map(|set| &set.lists).map(|acl| acls.list(acl).len());
-        let all = stays + new.sum::<usize>();
+        let stays: usize = stays.map(|(_, it)| it.rules.len()).sum();
+        let entries = |set: &Set| {
+            let family = if set.is_ip4 { 4 } else { 6 };
+            let rules = set.lists.iter().flat_map(|acl| acls.list(acl));
+            let rules = rules.map(|it| &it.rule.rule).filter(|rule| rule.is_of(family));
+            rules.map(compile::entry_count).sum::<usize>()
+        };
+        let all = stays + needed.iter().map(entries).sum::<usize>();
         if all <= COMPILED {
             return Ok(());
         }
-        let reason = format!("{all} rules of attached lists are more than {COMPILED}");
+        let reason = format!("{all} entries of attached lists are more than {COMPILED}");
         let full = self.fib.table_full_counts.full(Table::AclCompiled, reason);
         Err(ApplyError::full("access lists", &full))
     }
@@ -284,11 +259,9 @@ impl ForwarderState {
     pub(super) fn lose_last_acl_rules(&mut self) {
         let acls = &mut self.capabilities.acl;
         for compiled in acls.sets.values_mut() {
-            if let Compiled::Ip4(it) = compiled {
-                let rules = it.rules[..it.rules.len() - 1].to_vec();
-                let matcher = it.matcher.clone();
-                *it = Arc::new(Classifier { id: it.id, matcher, rules });
-            }
+            let (id, reader) = (compiled.id, compiled.reader.clone());
+            let rules = compiled.rules[..compiled.rules.len() - 1].to_vec();
+            *compiled = Arc::new(Classifier { id, reader, rules });
         }
         let published = acls.published();
         self.shared.acls.publish(published, &mut self.graveyard);
@@ -303,3 +276,6 @@ impl ForwarderState {
         running.chain(desired.acl_rules.keys().cloned()).map(|key| (key, None)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

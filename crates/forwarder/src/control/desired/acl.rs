@@ -3,18 +3,37 @@
 use std::collections::{BTreeSet, HashMap};
 
 use stoa_api::v1;
+use stoa_wire::protocol;
 
 use super::change::{DesiredChange, add_once};
 use super::held::Held;
 use super::{DesiredState, Prefix, ValidationErrors, address, bits, network};
 use crate::acl::Action;
-use crate::acl::matcher::Fragments;
 
 /// List and name of a rule.
 pub type AclRuleKey = (String, String);
 
 /// Ranges of ports of one rule and direction, at most: each pair is compiled by itself.
 const RANGES: usize = 16;
+
+/// Which parts of packets a rule matches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fragments {
+    /// All packets.
+    #[default]
+    Any,
+    /// Whole packets.
+    None,
+    /// First fragments.
+    First,
+    /// Other fragments.
+    Later,
+    /// All fragments.
+    All,
+}
+
+/// Protocols with ports: TCP, UDP, DCCP, SCTP and UDP-Lite.
+const PORTS: [u8; 5] = [protocol::TCP, protocol::UDP, 33, 132, 136];
 
 /// A rule of an access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +76,11 @@ pub struct RuleOfList {
 }
 
 impl RuleOfList {
+    /// Whether it applies to packets of the family 4 or 6.
+    pub fn is_of(&self, family: u8) -> bool {
+        self.family == 0 || self.family == family
+    }
+
     /// A rule that matches all packets.
     pub fn all(action: Action) -> Self {
         Self {
@@ -190,7 +214,30 @@ fn checked(rule: &v1::AclRule) -> Result<AclRule, Fault> {
         length,
         action,
     };
+    check_upper(&rule_of_list)?;
     Ok(AclRule { after: rule.after.clone(), rule: rule_of_list })
+}
+
+/// Checks that packets can have what a rule looks at in the header of the upper layer.
+fn check_upper(rule: &RuleOfList) -> Result<(), Fault> {
+    let has_ports = !rule.source_ports.is_empty() || !rule.destination_ports.is_empty();
+    let has_type = rule.icmp_type.is_some() || rule.icmp_code.is_some();
+    let has_flags = rule.tcp_flags.1 != 0;
+    if has_ports && !rule.protocol.is_some_and(|it| PORTS.contains(&it)) {
+        return fault("has ports without a protocol that has them", "Set the protocol.");
+    }
+    let icmp = if rule.family == 4 { protocol::ICMP4 } else { protocol::ICMP6 };
+    if has_type && (rule.family == 0 || rule.protocol != Some(icmp)) {
+        return fault("has an ICMP type without its family and protocol", "Set both.");
+    }
+    if has_flags && rule.protocol != Some(protocol::TCP) {
+        return fault("has TCP flags without the protocol TCP", "Set the protocol.");
+    }
+    if rule.fragments == Fragments::Later && (has_ports || has_type || has_flags) {
+        let cause = "looks at a header that later fragments do not have";
+        return fault(cause, "Remove ports, types and flags, or match other fragments.");
+    }
+    Ok(())
 }
 
 fn small(value: Option<u32>, most: u32) -> Result<Option<u8>, Fault> {
@@ -314,7 +361,7 @@ mod tests {
             parsed(vec![rule]).err().unwrap_or_default().len()
         };
         assert_eq!(with(|_| {}), 0);
-        let wrong: [fn(&mut v1::AclRule); 10] = [
+        let wrong: [fn(&mut v1::AclRule); 15] = [
             |it| it.family = 5,
             |it| it.acl.clear(),
             |it| it.dscp = Some(64),
@@ -322,7 +369,18 @@ mod tests {
             |it| it.tcp_flags = 2,
             |it| it.action = 7,
             |it| it.fragment = 7,
-            |it| it.source_ports = vec![v1::PortRange { first: 9, last: 8 }],
+            |it| {
+                it.protocol = Some(17);
+                it.source_ports = vec![v1::PortRange { first: 9, last: 8 }];
+            },
+            |it| it.source_ports = vec![v1::PortRange { first: 1, last: 8 }],
+            |it| it.icmp_type = Some(8),
+            |it| (it.icmp_type, it.protocol) = (Some(8), Some(58)),
+            |it| (it.tcp_flags_mask, it.protocol) = (2, Some(17)),
+            |it| {
+                (it.tcp_flags_mask, it.protocol) = (2, Some(6));
+                it.fragment = v1::AclFragment::LaterFragment.into();
+            },
             |it| it.length = Some(v1::PortRange { first: 0, last: 65_536 }),
             |it| it.source = Some(v1::Prefix { address: vec![10, 0, 0, 1], length: 8 }),
         ];

@@ -4,11 +4,10 @@ use stoa_api::v1;
 use stoa_wire::ndp::{prefix_flag, router_flag};
 
 use super::{
-    AclRule, AclRuleKey, AclSets, Advertisement, Discovery, Family, Interface, Prefix,
+    AclRule, AclRuleKey, AclSets, Advertisement, Discovery, Family, Fragments, Interface, Prefix,
     VirtualRouter,
 };
 use crate::acl::Action;
-use crate::acl::matcher::Fragments;
 use crate::bfd::session::Config;
 use crate::control::listing::octets;
 

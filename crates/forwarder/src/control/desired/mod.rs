@@ -19,7 +19,7 @@ mod route;
 mod tunnel;
 mod virtual_router;
 
-pub use acl::{AclRule, AclRuleKey, AclSets, RuleOfList};
+pub use acl::{AclRule, AclRuleKey, AclSets, Fragments, RuleOfList};
 pub use advertising::{Advertisement, Discovery};
 pub use change::{Changes, DesiredChange};
 pub(in crate::control) use held::Held;

@@ -5,9 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
 use stoa_forwarder::acl::Action;
-use stoa_forwarder::acl::matcher::Fragments;
 use stoa_forwarder::control::desired::{
-    AclRule, Family, Prefix, Rule, RuleAction, RuleOfList, VirtualRouter,
+    AclRule, Family, Fragments, Prefix, Rule, RuleAction, RuleOfList, VirtualRouter,
 };
 use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::Encapsulation;

@@ -1,0 +1,16 @@
+//! Paths of lists and rules, for errors and warnings.
+
+use crate::config::data_path::predicate;
+
+/// The path of the lists.
+pub(crate) const ACLS: &str = "/ietf-access-control-list:acls";
+
+/// The path of a list.
+pub(crate) fn list_path(acl: &str) -> String {
+    format!("{ACLS}/acl{}", predicate("name", acl))
+}
+
+/// The path of a rule.
+pub(crate) fn rule_path(acl: &str, rule: &str) -> String {
+    format!("{}/aces/ace{}", list_path(acl), predicate("name", rule))
+}
