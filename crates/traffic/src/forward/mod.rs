@@ -182,7 +182,7 @@ pub enum BenchError {
     Nothing(String),
 }
 
-const WINDOW: Duration = Duration::from_millis(200);
+const WINDOW: Duration = Duration::from_millis(10);
 /// How long to wait for the first packet beyond the requested duration.
 const STARVED: Duration = Duration::from_secs(10);
 /// Bytes of preamble, start of frame delimiter and inter-frame gap (IEEE 802.3).
