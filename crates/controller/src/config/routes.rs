@@ -353,7 +353,8 @@ impl At<'_> {
             let Some(interface) = interface else { return Some(Link::None) };
             let (subnets, listed) = self.addressing.table(vrf).some_subnets(six);
             let mut names: Vec<&dyn ToString> = vec![&address, &interface];
-            names.extend(listed.iter().map(|name| name as &dyn ToString));
+            let others = listed.iter().filter(|name| **name != interface);
+            names.extend(others.map(|name| name as &dyn ToString));
             self.find_about(
                 place,
                 format!("{address} is in no subnet of \"{interface}\""),
