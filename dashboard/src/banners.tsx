@@ -1,4 +1,4 @@
-// Banners of all pages: no connection, an unconfirmed commit, a change by another user.
+// Banners of all pages: no connection, an unconfirmed commit, a locked configuration, a change by another user.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useCell } from "./cell";
@@ -61,12 +61,19 @@ function Unconfirmed(): JSX.Element | null {
   );
 }
 
+function Locked(): JSX.Element | null {
+  const { holder } = useCell(datastoreStatus);
+  if (!holder) return null;
+  return <Notice mood="warn">{holder}. Changes by others are refused until that session ends.</Notice>;
+}
+
 export function Banners(): JSX.Element {
   const saved = useCell(notice);
   return (
     <div class="banners">
       <Lost />
       <Unconfirmed />
+      <Locked />
       {saved && (
         <Notice mood="idle" live>
           {saved}{" "}

@@ -131,6 +131,7 @@ export interface DatastoreStatus {
   "confirm-left"?: number;
   author?: string;
   holder?: string;
+  "locked-since"?: string;
 }
 
 const DATA = "/restconf/data";

@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use stoa_api::v1;
+use stoa_api::v1::earlier_commit::Outcome;
 
 use crate::session::Failure;
-use crate::{abbreviation, show};
+use crate::{abbreviation, changes};
 
 /// The arguments of `commit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,12 +100,12 @@ pub fn warned(warnings: &[String]) -> impl Iterator<Item = String> {
 pub fn checked(reply: &v1::CommitReply) -> Vec<String> {
     let valid = format!(
         "The candidate is valid: {} to commit.",
-        changes(show::changes(&reply.changes).len())
+        counted(changes::lines(&reply.changes).len())
     );
     warned(&reply.warnings).chain([valid]).collect()
 }
 
-fn changes(count: usize) -> String {
+fn counted(count: usize) -> String {
     format!("{count} change{}", if count == 1 { "" } else { "s" })
 }
 
@@ -112,14 +113,28 @@ fn changes(count: usize) -> String {
 pub fn report(reply: &v1::CommitReply) -> Vec<String> {
     let applied = reply.applied.unwrap_or_default();
     let mut lines: Vec<_> = warned(&reply.warnings).collect();
-    let kept = match (reply.number, show::changes(&reply.changes).len()) {
-        (0, 0) => "Nothing changed.".to_owned(),
-        (0, count) => format!("Committed: {}.", changes(count)),
-        (number, count) => {
-            format!("Committed and saved as number {number}: {}.", changes(count))
-        }
+    let count = changes::lines(&reply.changes).len();
+    let (author, outcome) = match &reply.earlier {
+        Some(earlier) => (earlier.author.as_str(), Some(earlier.outcome())),
+        None => ("", None),
     };
-    lines.push(kept);
+    lines.push(match (outcome, reply.number, count) {
+        (Some(Outcome::RolledBack), ..) => {
+            format!("Rolled back the commit of {author}: {}.", counted(count))
+        }
+        (Some(Outcome::Confirmed), 0, 0) => format!("Confirmed the commit of {author}."),
+        (Some(Outcome::Confirmed), number, 0) => {
+            format!("Confirmed the commit of {author}, saved as number {number}.")
+        }
+        (_, 0, 0) => "Nothing changed.".to_owned(),
+        (_, 0, count) => format!("Committed: {}.", counted(count)),
+        (_, number, count) => {
+            format!("Committed and saved as number {number}: {}.", counted(count))
+        }
+    });
+    if outcome == Some(Outcome::Confirmed) && count > 0 {
+        lines.push(format!("This confirmed the commit of {author}, too."));
+    }
     if applied.changed {
         lines.push(format!(
             "Ports opened {}, closed {}; routes added {}, removed {}.",
@@ -132,8 +147,12 @@ pub fn report(reply: &v1::CommitReply) -> Vec<String> {
     if reply.confirm_by_unix_ms > 0 {
         let by = UNIX_EPOCH + Duration::from_millis(reply.confirm_by_unix_ms);
         let left = by.duration_since(SystemTime::now()).unwrap_or_default().as_secs();
+        let with = match outcome {
+            Some(_) => format!(" together with the earlier commit of {author},"),
+            None => String::new(),
+        };
         lines.push(format!(
-            "Will be rolled back in {} min {} s unless another `commit` confirms it; `commit cancel` rolls back now.",
+            "Will be rolled back in {} min {} s{with} unless another `commit` confirms it; `commit cancel` rolls back now.",
             left / 60,
             left % 60
         ));
@@ -148,6 +167,35 @@ mod tests {
 
     fn of(line: &str) -> Result<Commit, Failure> {
         Commit::of(&split(line).unwrap())
+    }
+
+    #[test]
+    fn a_report_names_the_commit_that_waited() {
+        let of = |number, count, outcome: Outcome, confirm_by_unix_ms| {
+            let change = |at| v1::ConfigurationChange {
+                path: format!("/stoa-vrf:vrfs/vrf[name='{at}']"),
+                ..v1::ConfigurationChange::default()
+            };
+            let earlier = v1::EarlierCommit { author: "ann".into(), outcome: outcome.into() };
+            report(&v1::CommitReply {
+                number,
+                changes: (0..count).map(change).collect(),
+                confirm_by_unix_ms,
+                earlier: Some(earlier),
+                ..v1::CommitReply::default()
+            })
+        };
+        let alone = of(3, 0, Outcome::Confirmed, 0);
+        assert_eq!(alone, ["Confirmed the commit of ann, saved as number 3."]);
+        assert_eq!(of(0, 0, Outcome::Confirmed, 0), ["Confirmed the commit of ann."]);
+        let with_own = of(4, 2, Outcome::Confirmed, 0);
+        let saved = "Committed and saved as number 4: 2 changes.";
+        assert_eq!(with_own, [saved, "This confirmed the commit of ann, too."]);
+        assert_eq!(of(0, 1, Outcome::RolledBack, 0), ["Rolled back the commit of ann: 1 change."]);
+        let [committed, deadline] = &of(0, 1, Outcome::Unchanged, 1)[..] else { panic!() };
+        assert_eq!(committed, "Committed: 1 change.");
+        assert!(deadline.contains("together with the earlier commit of ann,"), "{deadline}");
+        assert_eq!(report(&v1::CommitReply::default()), ["Nothing changed."]);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 use crate::line::{joined, split, statements};
 use crate::paths::moved;
 use crate::session::{Failure, Session, Which, sets};
-use crate::show;
-use crate::whole::{ANNOTATIONS, EntryCopy, INACTIVE, entry, exists, find, missing};
+use crate::show::{self, ANNOTATIONS, INACTIVE};
+use crate::whole::{EntryCopy, entry, exists, find, missing};
 use crate::words::{self, Target, of_path, quoted};
 pub use report::report;
 

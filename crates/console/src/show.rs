@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use stoa_api::text::by_number;
-use stoa_api::v1::{ChangeKind, ConfigurationChange};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
 
@@ -12,6 +11,12 @@ use crate::words::of_path;
 
 /// Indentation of one level.
 const INDENT: usize = 4;
+
+/// The words of the list of parts that are not in effect.
+pub(crate) const INACTIVE: [&str; 2] = ["deactivated", "part"];
+
+/// The words of the list of annotations.
+pub(crate) const ANNOTATIONS: [&str; 2] = ["annotations", "annotation"];
 
 /// The name of a node with the keys of a list entry or the value of a leaf.
 fn title(node: &DataNodeRef<'_>) -> String {
@@ -27,7 +32,7 @@ fn title(node: &DataNodeRef<'_>) -> String {
 }
 
 /// Interface types are typed without their module, which all of them share.
-fn plain(value: &str) -> &str {
+pub(crate) fn plain(value: &str) -> &str {
     value.strip_prefix("iana-if-type:").unwrap_or(value)
 }
 
@@ -79,29 +84,6 @@ fn ordered(nodes: Vec<DataNodeRef<'_>>) -> Vec<DataNodeRef<'_>> {
         run.sort_by(|one, other| by_number(&one.0, &other.0));
     }
     all.into_iter().map(|(_, node)| node).collect()
-}
-
-/// The differences as lines, each change once: a new entry by what is in it, a deleted one by itself.
-pub fn changes(all: &[ConfigurationChange]) -> Vec<String> {
-    let is_below = |path: &str, above: &str| {
-        path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
-    };
-    let (mut lines, mut deleted) = (Vec::new(), None);
-    for (at, one) in all.iter().enumerate() {
-        let is_shown_below = all.get(at + 1).is_some_and(|next| {
-            next.kind() == ChangeKind::Create && is_below(&next.path, &one.path)
-        });
-        match one.kind() {
-            ChangeKind::Create if is_shown_below => continue,
-            ChangeKind::Delete if deleted.is_some_and(|above| is_below(&one.path, above)) => {
-                continue;
-            }
-            ChangeKind::Delete => deleted = Some(one.path.as_str()),
-            _ => {}
-        }
-        lines.push(change(one));
-    }
-    lines
 }
 
 /// What the configuration says about itself: annotations, and the parts that are not in effect.
@@ -225,25 +207,6 @@ pub fn lines(tree: &DataTree<'_>, path: &str) -> String {
     text
 }
 
-/// A difference in one line: `+` added, `-` removed, `~` changed.
-pub fn change(change: &ConfigurationChange) -> String {
-    let mut words = of_path(&change.path);
-    let value = change.new.as_ref().or(change.old.as_ref());
-    if words.last() == value && change.path.contains("[.=") {
-        words.pop();
-    }
-    let words = joined(&words);
-    let quoted_value = |value: &Option<String>| value.as_deref().map(|it| quoted(plain(it)));
-    match (change.kind(), quoted_value(&change.old), quoted_value(&change.new)) {
-        (ChangeKind::Create, _, Some(new)) => format!("+ {words} {new}"),
-        (ChangeKind::Create, _, None) => format!("+ {words}"),
-        (ChangeKind::Delete, Some(old), _) => format!("- {words} {old}"),
-        (ChangeKind::Delete, None, _) => format!("- {words}"),
-        (ChangeKind::Replace, Some(old), Some(new)) => format!("~ {words} {old} -> {new}"),
-        (ChangeKind::Replace, ..) => format!("~ {words} (moved)"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,38 +267,5 @@ mod tests {
     fn entries_are_in_the_order_of_their_numbers() {
         let text = r#"{"stoa-vrf:vrfs": {"vrf": [{"name": "v10"}, {"name": "v9"}]}}"#;
         assert_eq!(braces(&parse(text).unwrap(), "/"), "vrfs {\n    vrf v9;\n    vrf v10;\n}\n");
-    }
-
-    #[test]
-    fn a_change_is_one_line() {
-        let of = |kind: ChangeKind, path: &str, old: Option<&str>, new: Option<&str>| {
-            let [old, new] = [old, new].map(|it| it.map(str::to_owned));
-            ConfigurationChange { kind: kind.into(), path: path.into(), old, new }
-        };
-        let entry =
-            "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv4/address[ip='10.0.0.1']";
-        let length = format!("{entry}/prefix-length");
-        let new = [
-            of(ChangeKind::Create, entry, None, None),
-            of(ChangeKind::Create, &length, None, Some("24")),
-        ];
-        let words = "interfaces interface lan ipv4 address 10.0.0.1";
-        assert_eq!(changes(&new), [format!("+ {words} prefix-length 24")]);
-        let gone = [
-            of(ChangeKind::Delete, entry, None, None),
-            of(ChangeKind::Delete, &length, Some("24"), None),
-        ];
-        assert_eq!(changes(&gone), [format!("- {words}")]);
-        assert_eq!(changes(&new[..1]), [format!("+ {words}")], "an entry with nothing in it");
-        let other = of(ChangeKind::Create, "/stoa-vrf:vrfs/vrf[name='a']", None, None);
-        assert_eq!(changes(&[other.clone(), new[0].clone()]).len(), 2);
-    }
-
-    #[test]
-    fn changes_are_lines() {
-        let path = "/stoa-system:system/workers/count".to_owned();
-        let (old, new) = (Some("1".to_owned()), Some("2".to_owned()));
-        let it = ConfigurationChange { kind: ChangeKind::Replace.into(), path, old, new };
-        assert_eq!(change(&it), "~ system workers count 1 -> 2");
     }
 }

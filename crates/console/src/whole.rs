@@ -11,14 +11,8 @@ use yang5::schema::SchemaNodeKind;
 
 use crate::line::{joined, split, statements};
 use crate::session::{Failure, Session, Which, sets};
-use crate::show;
+use crate::show::{self, ANNOTATIONS, INACTIVE};
 use crate::words::{self, Target, of_path};
-
-/// The words of the list of parts that are not in effect.
-pub(crate) const INACTIVE: [&str; 2] = ["deactivated", "part"];
-
-/// The words of the list of annotations.
-pub(crate) const ANNOTATIONS: [&str; 2] = ["annotations", "annotation"];
 
 /// `copy ENTRY to KEY`: the entry, and the words of the new one.
 pub(crate) struct EntryCopy {

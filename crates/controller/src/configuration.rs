@@ -25,15 +25,13 @@ use crate::config::routes::{FloatingStaticRoutes, Key};
 use crate::config::{self, Interfaces, host_bits};
 pub use crate::configuration_text::ConfigurationText;
 use crate::linux::peer::unknown_users;
+use crate::linux::shared_namespaces;
 use crate::rib::{self, RouteAnnotation, Routes};
-use crate::warning::{Warning, interface_node};
+use crate::warning::{PROTOCOL, Warning, interface_node};
 pub(crate) use part::{Bulk, ChangedPart};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
-
-/// The routing protocol instances, of all names.
-const PROTOCOL: &str = "/ietf-routing:routing/control-plane-protocols/control-plane-protocol";
 
 /// The number of workers.
 const WORKERS: &str = "/stoa-system:system/workers/count";
@@ -237,7 +235,8 @@ impl Configuration {
             Warning { text, nodes: vec![node] }
         }));
         let found = annotated.map(line).chain(unused).chain(unknown);
-        found.chain(self.overlaps()).collect()
+        let shared = shared_namespaces::warnings(&self.interfaces, &self.routes);
+        found.chain(self.overlaps()).chain(shared).collect()
     }
 
     /// Connected subnets that overlap.

@@ -33,6 +33,7 @@ pub mod metrics;
 mod open_call;
 mod operational_state;
 pub mod operator;
+mod operator_peers;
 mod policy;
 mod prefix;
 pub mod privileges;

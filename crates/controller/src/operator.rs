@@ -4,6 +4,7 @@ mod cleared;
 mod configuration;
 mod held;
 mod inactive;
+mod status;
 mod tables;
 
 use std::path::PathBuf;
@@ -27,7 +28,6 @@ use crate::learned::Learned;
 use crate::merged_routes::MergedRoutes;
 use crate::probe::{Probes, one_vrf};
 use crate::rib;
-use crate::supervise;
 use crate::{metrics, state};
 
 /// The Operator service of the contract.
@@ -110,27 +110,7 @@ impl Operator for Service {
         &self,
         _: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
-        let forwarder = self.connection.identity();
-        let configuration = self.connection.configuration();
-        Ok(Response::new(v1::StatusReply {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            configuration: configuration
-                .map(|configuration| configuration.path.display().to_string())
-                .unwrap_or_default(),
-            controller_pid: u64::from(std::process::id()),
-            forwarder_pid: forwarder.as_ref().map_or(0, |hello| hello.pid),
-            in_sync: self.connection.in_sync(),
-            forwarder,
-            started_unix_s: self.started_unix_s,
-            supervisor_pid: supervise::supervisor(),
-            state: self.datastore.state().display().to_string(),
-            is_edited: self.datastore.is_edited(),
-            confirm_by_unix_ms: configuration::confirm_by(&self.datastore),
-            unconfirmed_author: configuration::unconfirmed_author(&self.datastore),
-            https_problems: self.datastore.https_problems(),
-            needs_restart: stoa_api::program::is_replaced(),
-            lost_route_sources: self.learned.lost_route_sources().await,
-        }))
+        Ok(Response::new(self.status_reply().await))
     }
 
     async fn reload(
@@ -293,6 +273,13 @@ impl Operator for Service {
     ) -> Result<Response<v1::ShowMetricsReply>, Status> {
         let text = metrics::render(&self.connection).await;
         Ok(Response::new(v1::ShowMetricsReply { text }))
+    }
+
+    async fn show_messages(
+        &self,
+        request: Request<v1::ShowMessagesRequest>,
+    ) -> Result<Response<v1::ShowMessagesReply>, Status> {
+        Ok(Response::new(self.recent_messages(request.get_ref().limit as usize).await))
     }
 
     async fn start_trace(

@@ -9,6 +9,7 @@ use stoa_api::v1::operator_server::OperatorServer;
 use stoa_warm_restart::Regions;
 use stoa_yang::error::ValidationError;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
@@ -20,6 +21,7 @@ use crate::learned::Learned;
 use crate::linux::{Reconciler, alias, kernel_configuration, spare_queues};
 use crate::lock::Lock;
 use crate::operator::Service;
+use crate::operator_peers;
 use crate::route_sources;
 use crate::running::Running;
 use crate::supervise;
@@ -123,9 +125,11 @@ pub async fn run<T>(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let hang_up = signal(SignalKind::hangup())?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let operators = UnixListenerStream::new(listener)
+        .filter(|connection| connection.as_ref().map_or(true, operator_peers::may_connect));
     let server = Server::builder()
         .add_service(OperatorServer::new(service.clone()))
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async {
+        .serve_with_incoming_shutdown(operators, async {
             let _ = stopped.await;
         });
     tokio::pin!(server);

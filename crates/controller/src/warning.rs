@@ -4,6 +4,10 @@ use std::fmt;
 
 use crate::config::interface_path;
 
+/// The routing protocol instances, of all names.
+pub(crate) const PROTOCOL: &str =
+    "/ietf-routing:routing/control-plane-protocols/control-plane-protocol";
+
 /// A problem that does not prevent a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {

@@ -32,7 +32,10 @@ const SECRETS: &[&[&str]] = &[
     ],
 ];
 /// Other nodes with this mark.
-const DENY_ALL: &[&[&str]] = &[&["ietf-netconf-acm:nacm"]];
+const DENY_ALL: &[&[&str]] = &[&["ietf-netconf-acm:nacm"], NAMES[0], NAMES[1]];
+/// Those of them that name other nodes, whatever the rules about those are: a rule for all nodes does not mean them. An
+/// administrator who activates a part makes its lines effective.
+const NAMES: [&[&str]; 2] = [&["stoa-annotations:annotations"], &["stoa-annotations:deactivated"]];
 /// Operations with this mark: they affect the changes or the traffic of others.
 const DENY_CALL: &[(&str, &[&str])] = &[
     ("stoa-datastore", &["confirm", "cancel", "discard", "rollback"]),
@@ -137,14 +140,18 @@ impl<'a> Rights<'a> {
     fn decide(&self, operation: Operation, steps: &[Step]) -> (bool, bool) {
         let Some(last) = steps.last() else { return (true, false) };
         // A rule for all, or for a node above, does not mean the secrets below.
-        let needs_own_rule = operation == Operation::Read && is_one_of(SECRETS, steps);
-        let is_own = |known: &PathRule<'_>| {
+        let special =
+            [SECRETS, NAMES.as_slice()].into_iter().find(|special| is_one_of(special, steps));
+        let special = special.filter(|_| operation == Operation::Read);
+        let is_own = |known: &PathRule<'_>, special: &[&[&str]]| {
+            let is_of_module = known.rule.module_name == last.module && special == NAMES.as_slice();
             known.rule.action == Action::Deny
-                || known.rule_path.as_ref().is_some_and(|path| is_one_of(SECRETS, path))
+                || is_of_module
+                || known.rule_path.as_ref().is_some_and(|path| is_one_of(special, path))
         };
         let fits = |known: &&PathRule<'_>| {
             let PathRule { rule, rule_path } = known;
-            if needs_own_rule && !is_own(known) {
+            if special.is_some_and(|special| !is_own(known, special)) {
                 return false;
             }
             let is_data = rule.rpc_name.is_none() && rule.notification_name.is_none();
@@ -223,7 +230,7 @@ impl<'a> Rights<'a> {
             let (module, name) = name.split_once(':').unwrap_or_default();
             Step { module: module.to_owned(), name: name.to_owned(), keys: Vec::new() }
         };
-        let marked = SECRETS.iter().chain(DENY_WRITE);
+        let marked = SECRETS.iter().chain(DENY_ALL).chain(DENY_WRITE);
         let marked = marked.filter(|names| length < names.len() && is_named(names, steps));
         let marked = marked.map(|names| names[length..].iter().map(step).collect());
         let ruled = self.rules.iter().filter_map(|known| known.rule_path.as_deref());

@@ -11,6 +11,7 @@ mod console;
 mod failure;
 mod folders;
 mod operator;
+mod option_words;
 pub mod plugin;
 mod probe;
 mod show;
@@ -88,7 +89,8 @@ impl Router {
     pub fn main(self) -> ExitCode {
         plugin::install(self.plugins);
         let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
-        let matches = command_line().try_get_matches_from(&words).unwrap_or_else(|error| {
+        let line = option_words::of_shell(words.clone());
+        let matches = command_line().try_get_matches_from(line).unwrap_or_else(|error| {
             usage::explain(&error, &words[1..]);
             error.exit()
         });

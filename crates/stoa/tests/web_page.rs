@@ -188,7 +188,9 @@ fn the_datastores_report_their_state(router: &Router) {
     assert_eq!((&pending["author"], pending["edited"].as_bool()), (&json!("root"), Some(false)));
     assert!(pending["confirm-left"].as_u64().is_some_and(|left| (200..=300).contains(&left)));
     let confirm = "/restconf/operations/stoa-datastore:confirm";
-    assert_eq!(router.ask(ROOT, "POST", confirm, &[], "").status, 200);
+    let confirmed = router.ask(ROOT, "POST", confirm, &[], "");
+    assert_eq!(confirmed.status, 200);
+    assert_eq!(confirmed.json()["stoa-datastore:output"]["confirmed"], "root", "{confirmed:?}");
 
     let history = router.ask(ROOT, "POST", "/restconf/operations/stoa-datastore:history", &[], "");
     let entries = history.json()["stoa-datastore:output"]["entry"].clone();

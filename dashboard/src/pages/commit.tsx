@@ -34,6 +34,7 @@ interface Done {
   changes?: number;
   warning?: string[];
   "confirm-by"?: string;
+  confirmed?: string;
 }
 
 export function CommitForm({ turn }: { turn: number }): JSX.Element {
@@ -81,6 +82,7 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
         <Notice mood="good" live>
           Committed{done.number ? ` as number ${done.number}` : ""}: {count(done.changes ?? 0)} changes.
           {done["confirm-by"] ? " Confirm it above before the time expires." : ""}
+          {done.confirmed ? ` This confirmed the commit of ${done.confirmed}, too.` : ""}
           {(done.warning ?? []).map((warning) => (
             <p>{warning}</p>
           ))}

@@ -69,7 +69,6 @@ export function problems(look: Look, stands: DatastoreStatus, rates: Map<string,
   const missed = rates.get("missed") ?? 0;
   if (missed >= 1) found.push({ mood: "warn", words: `Ports miss ${packetRate(missed)}: packets arrive faster than the workers receive them.`, to: link("workers") });
   if (stands.edited) found.push({ mood: "warn", words: "The candidate has changes that are not committed.", to: link("configuration", ["commit"]) });
-  if (stands.holder) found.push({ mood: "idle", words: `${stands.holder}.` });
   return found;
 }
 

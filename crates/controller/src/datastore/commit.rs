@@ -13,6 +13,7 @@ use super::changed_node::errors_at;
 use super::device_mtu;
 use super::difference::{Change, between};
 use super::disk::NewFile;
+use super::earlier::Earlier;
 use super::refusal::{self, Refusal};
 use super::snapshot::Snapshot;
 use super::startup_file::StartupFile;
@@ -65,6 +66,8 @@ pub struct Committed {
     pub warnings: Vec<Warning>,
     /// The deadline of its confirmation.
     pub confirm_by: Option<SystemTime>,
+    /// The commit that waited for its confirmation before this one.
+    pub earlier: Option<Earlier>,
 }
 
 impl Datastore {
@@ -101,9 +104,10 @@ impl Datastore {
         self.save_now().await?;
         let running = self.tree(Store::Running);
         let changes: Arc<[Change]> = between(&running.tree, &tree)?.into();
-        let is_waiting = self.unconfirmed().is_some();
+        let unconfirmed = self.unconfirmed();
         // Without changes there is nothing to confirm.
-        let waits = commit.confirm_within.is_some() && (is_waiting || !changes.is_empty());
+        let waits =
+            commit.confirm_within.is_some() && (unconfirmed.is_some() || !changes.is_empty());
         if !waits && !commit.is_forced && commit.origin == Origin::Client {
             access::check(&self.inner.connection, author, &configuration)?;
         }
@@ -113,9 +117,8 @@ impl Datastore {
             false if commit.origin == Origin::Revert => None,
             false => Some(self.prepare(author, &running, &text, commit)?),
         };
-        let earlier = self.unconfirmed();
         if let Some(within) = commit.confirm_within.filter(|_| waits) {
-            let before = earlier.as_ref().map(|earlier| Ok(earlier.before.clone()));
+            let before = unconfirmed.as_ref().map(|earlier| Ok(earlier.before.clone()));
             let before = before.unwrap_or_else(|| running.text())?;
             // Written before the forwarder changes anything, so that even after a crash the commit is rolled back.
             self.set_unconfirmed(Some(Unconfirmed::new(author, within, before, &commit.comment)))?;
@@ -128,7 +131,7 @@ impl Datastore {
             Ok(applied) => applied,
             Err(error) => {
                 if waits {
-                    self.set_unconfirmed(earlier)?;
+                    self.set_unconfirmed(unconfirmed)?;
                 }
                 return Err(error.into());
             }
@@ -145,7 +148,8 @@ impl Datastore {
         if !waits && not_saved.is_none() {
             self.set_unconfirmed(None)?;
         }
-        let confirm_by = self.unconfirmed().map(|unconfirmed| unconfirmed.deadline);
+        let left = self.unconfirmed();
+        let earlier = unconfirmed.map(|it| Earlier::of(it, author, left.as_ref(), commit.origin));
         let is_saved = !waits && not_saved.is_none() && commit.origin.is_saved();
         warnings.extend(not_saved.map(Warning::of_machine));
         if core.is_some() {
@@ -167,7 +171,8 @@ impl Datastore {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        Ok(Committed { number, changes, applied, warnings, confirm_by })
+        let confirm_by = left.map(|unconfirmed| unconfirmed.deadline);
+        Ok(Committed { number, changes, applied, warnings, confirm_by, earlier })
     }
 
     /// Completes a commit after a restart of the controller: writes the running configuration to the startup file,

@@ -23,6 +23,7 @@ mod confirm;
 mod device_mtu;
 mod difference;
 mod disk;
+mod earlier;
 mod edit;
 pub mod hash_seed;
 mod history;
@@ -47,6 +48,7 @@ use yang5::data::DataTree;
 pub use author::{AccessPath, Author, Client, Credential, Store};
 pub use commit::{Commit, Committed, Origin};
 pub use difference::{Change, Kind, between, change, visit};
+pub use earlier::{Earlier, Outcome};
 pub use edit::Edit;
 pub use history::{Entry, HISTORY_LIMIT};
 pub use lock::LockGuard;
@@ -212,6 +214,8 @@ impl Datastore {
                     None => self.commit_tree(author, Arc::clone(&after.tree), commit).await?,
                 };
                 warnings = done.warnings;
+                // First, since only some warnings fit into the headers of an answer.
+                warnings.splice(..0, done.earlier.and_then(|earlier| earlier.warning()));
             }
             return Ok((self.revision(Store::Running), warnings));
         }

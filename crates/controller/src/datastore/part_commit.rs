@@ -184,7 +184,9 @@ impl Datastore {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        Ok(Committed { number, changes, applied, warnings, confirm_by: None })
+        // A part is not committed while a commit waits for its confirmation.
+        let (confirm_by, earlier) = (None, None);
+        Ok(Committed { number, changes, applied, warnings, confirm_by, earlier })
     }
 
     /// Writes the entry of the history under its temporary name, so that a disk error occurs before anything changes,

@@ -1,16 +1,12 @@
 //! The state that Linux must have, derived from the desired state: plain values, no netlink.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 
 use ipnet::IpNet;
-use stoa_api::v1;
-use stoa_api::v1::route::Action;
 
+use super::host_paths::{NextHop, host_paths, hosts};
 use crate::configuration::Configuration;
-
-/// One next hop of a route: device, gateway, weight.
-pub type NextHop = (String, Option<IpAddr>, u8);
+use crate::prefix::net_from_proto;
 
 /// The desired state of one network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,57 +26,31 @@ pub struct Device {
     pub link_local: bool,
 }
 
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    match bytes.len() {
-        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
-        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
-        _ => None,
-    }
-}
-
-fn network(bytes: &[u8], length: u32) -> Option<IpNet> {
-    IpNet::new(address(bytes)?, u8::try_from(length).ok()?).ok()
-}
-
 /// The desired state of each namespace; "" is the controller's own.
 pub fn namespaces(configuration: &Configuration) -> BTreeMap<String, Namespace> {
     let mut namespaces: BTreeMap<String, Namespace> = BTreeMap::new();
-    // With the VRF of the interface.
-    let mut host_interfaces: HashMap<&str, (&str, &v1::HostInterface)> = HashMap::new();
-    for interface in configuration.interfaces.iter() {
-        let Some(host_interface) = &interface.host_interface else { continue };
-        host_interfaces.insert(&interface.name, (&interface.vrf, host_interface));
+    let hosts = hosts(&configuration.interfaces);
+    for (interface, host) in hosts.values() {
         let families = [&interface.ip4, &interface.ip6].into_iter().flatten();
         let given = families.filter(|family| family.enabled).flat_map(|family| &family.addresses);
         let device = Device {
-            addresses: given.filter_map(|it| network(&it.address, it.prefix_length)).collect(),
+            addresses: given.filter_map(net_from_proto).collect(),
             link_local: interface.ip6.as_ref().is_some_and(|family| family.enabled),
         };
-        let namespace = namespaces.entry(host_interface.netns.clone()).or_default();
-        namespace.devices.insert(host_interface.device.clone(), device);
+        let namespace = namespaces.entry(host.netns.clone()).or_default();
+        namespace.devices.insert(host.device.clone(), device);
     }
-    if host_interfaces.is_empty() {
+    if hosts.is_empty() {
         return namespaces;
     }
-    let learned =
-        configuration.routes.iter().filter(|it| it.protocol != v1::Protocol::Direct as i32);
-    for route in learned {
-        let (Some(prefix), Some(Action::Paths(paths))) = (&route.prefix, &route.action) else {
-            continue;
-        };
-        let Some(prefix) = network(&prefix.address, prefix.length) else { continue };
-        for path in &paths.paths {
-            let Some((vrf, host_interface)) = host_interfaces.get(path.interface.as_str()) else {
-                continue;
-            };
-            // A route that leaks into this VRF is for packets of another one, not for programs on the router.
-            if *vrf != route.vrf {
-                continue;
-            }
-            let share = path.weight.clamp(1, 255) as u8;
-            let next_hop = (host_interface.device.clone(), address(&path.next_hop), share);
-            let namespace = namespaces.entry(host_interface.netns.clone()).or_default();
-            namespace.routes.entry(prefix).or_default().push(next_hop);
+    // Namespaces have one table each. If several VRFs have a route to a prefix, it gets that of the first VRF: next hops
+    // of two customers are never balanced.
+    let mut vrfs: HashMap<(&str, IpNet), &str> = HashMap::new();
+    for path in host_paths(&hosts, &configuration.routes) {
+        let vrf = *vrfs.entry((path.netns, path.prefix)).or_insert(path.vrf);
+        if vrf == path.vrf {
+            let namespace = namespaces.entry(path.netns.to_owned()).or_default();
+            namespace.routes.entry(path.prefix).or_default().push(path.next_hop);
         }
     }
     for namespace in namespaces.values_mut() {
@@ -134,5 +104,42 @@ mod tests {
         let desired =
             BTreeMap::from([("0.0.0.0/0".parse().unwrap(), vec![("w".into(), gateway, 1)])]);
         assert_eq!(red.routes, desired);
+    }
+
+    #[test]
+    fn a_prefix_of_two_vrfs_has_the_next_hops_of_one() {
+        let interface = |name: &str, vrf: &str, address: &str| {
+            let mut interface = serde_json::json!({
+                "name": name, "type": "iana-if-type:ethernetCsmacd",
+                "stoa-interfaces:port": {"null": {}},
+                "stoa-host-interface:host-interface": {"netns": "local"},
+                "ietf-ip:ipv4": {"address": [{"ip": address, "prefix-length": 24}]}});
+            if !vrf.is_empty() {
+                interface["stoa-vrf:vrf"] = vrf.into();
+            }
+            interface
+        };
+        let protocol = |name: &str, gateway: &str| {
+            serde_json::json!({"type": "ietf-routing:static", "name": name, "stoa-vrf:vrf": name,
+                "static-routes": {"ietf-ipv4-unicast-routing:ipv4": {"route": [
+                    {"destination-prefix": "0.0.0.0/0", "next-hop": {"next-hop-address": gateway}}]}}})
+        };
+        let text = serde_json::json!({
+            "stoa-vrf:vrfs": {"vrf": [{"name": "red"}, {"name": "blue"}]},
+            "ietf-interfaces:interfaces": {"interface": [
+                interface("r", "red", "10.1.0.1"), interface("b", "blue", "10.2.0.1")]},
+            "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [
+                protocol("red", "10.1.0.9"), protocol("blue", "10.2.0.9")]}}});
+        let path = std::path::Path::new("test");
+        let configuration = Configuration::parse(path, text.to_string()).unwrap();
+        let routes = &namespaces(&configuration)["local"].routes;
+        let first = vec![("b".to_owned(), "10.2.0.9".parse().ok(), 1)];
+        assert_eq!(routes, &BTreeMap::from([("0.0.0.0/0".parse().unwrap(), first)]));
+        let warnings = configuration.warnings();
+        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+        assert!(
+            warning.text.starts_with("route 0.0.0.0/0 of VRF red is not in namespace local"),
+            "{warning}"
+        );
     }
 }

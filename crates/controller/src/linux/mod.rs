@@ -8,6 +8,7 @@
 mod desired;
 pub mod devices;
 pub mod fpm;
+mod host_paths;
 pub mod kernel_configuration;
 pub mod message;
 mod namespace;
@@ -15,6 +16,7 @@ pub mod netns;
 pub mod peer;
 pub mod routes;
 pub mod rules;
+pub(crate) mod shared_namespaces;
 pub mod socket;
 pub mod spare_queues;
 pub mod translate;

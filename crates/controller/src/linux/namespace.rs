@@ -17,7 +17,8 @@ use rtnetlink::packet_route::route::{
 };
 use tokio_stream::StreamExt as _;
 
-use super::desired::{Namespace, NextHop};
+use super::desired::Namespace;
+use super::host_paths::NextHop;
 use super::message::RTPROT_STOA;
 use super::netns::run_in;
 

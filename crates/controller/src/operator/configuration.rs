@@ -15,8 +15,8 @@ use yang5::data::{Data, DataFormat, DataImplicitFlags, DataPrinterFlags, DataTre
 
 use super::Service;
 use crate::datastore::{
-    self, AccessPath, Author, Change, Client, Commit, Committed, Datastore, Edit, Kind, LockGuard,
-    Origin, Refusal, Store,
+    self, AccessPath, Author, Change, Client, Commit, Committed, Datastore, Earlier, Edit, Kind,
+    LockGuard, LockHolder, Origin, Outcome, Refusal, Store,
 };
 use crate::warning::Warning;
 
@@ -99,9 +99,20 @@ fn committed(result: Result<Committed, Refusal>) -> v1::CommitReply {
             applied: Some(done.applied),
             warnings: texts(&done.warnings),
             confirm_by_unix_ms: done.confirm_by.map_or(0, unix_ms),
+            earlier: done.earlier.map(earlier),
         },
         Err(refusal) => v1::CommitReply { errors: refusal.errors(), ..Default::default() },
     }
+}
+
+fn earlier(earlier: Earlier) -> v1::EarlierCommit {
+    use v1::earlier_commit::Outcome as Sent;
+    let outcome = match earlier.outcome {
+        Outcome::Unchanged => Sent::Unchanged,
+        Outcome::Confirmed => Sent::Confirmed,
+        Outcome::RolledBack => Sent::RolledBack,
+    };
+    v1::EarlierCommit { author: earlier.author, outcome: outcome.into() }
 }
 
 /// The deadline of the unconfirmed commit in milliseconds since 1970; 0: there is none.
@@ -112,6 +123,13 @@ pub(super) fn confirm_by(datastore: &Datastore) -> u64 {
 /// The author of the unconfirmed commit; "": there is none.
 pub(super) fn unconfirmed_author(datastore: &Datastore) -> String {
     datastore.unconfirmed().map(|unconfirmed| unconfirmed.author).unwrap_or_default()
+}
+
+/// Who has locked the configuration.
+pub(super) fn lock(datastore: &Datastore) -> Option<v1::LockHolder> {
+    let LockHolder { name, client, since, .. } = datastore.holder()?;
+    let since_unix_ms = unix_ms(since);
+    Some(v1::LockHolder { author: name, client: client.to_string(), since_unix_ms })
 }
 
 fn compared(changes: Result<Vec<Change>, Refusal>) -> v1::CompareReply {

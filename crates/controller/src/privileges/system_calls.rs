@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use nix::libc::{self, c_long};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
 
 use super::confine::Process;
 
@@ -68,6 +71,14 @@ const FORBIDDEN: [c_long; 55] = [
     libc::SYS_setgroups,
 ];
 
+/// The forwarder starts threads, and no processes: the controller recognises it by its process
+/// (`operator_peers.rs`). The flags of `clone3` are out of reach of a filter; the C library uses `clone` without it.
+const BEGINS_A_THREAD: u64 = libc::CLONE_THREAD as u64;
+#[cfg(target_arch = "x86_64")]
+const FORKS: &[c_long] = &[libc::SYS_fork, libc::SYS_vfork];
+#[cfg(not(target_arch = "x86_64"))]
+const FORKS: &[c_long] = &[];
+
 /// What only a controller must not call besides: the forwarder loads XDP programs.
 const FORBIDDEN_TO_CONTROLLER: [c_long; 1] = [libc::SYS_bpf];
 
@@ -76,28 +87,52 @@ const X32: i64 = 0x4000_0000;
 /// Numbers of x32 that x86-64 does not have: execve, ptrace, kexec_load, process_vm_readv and _writev, execveat.
 const OF_X32: [i64; 6] = [520, 521, 528, 539, 540, 545];
 
+/// The rules of a filter by the number of the system call.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
 /// Ends this process, from now on, when it makes a system call that `process` must not make. Threads and programs that
 /// it starts inherit the filter.
 pub(super) fn forbid(process: Process) -> Result<(), seccompiler::Error> {
+    if process == Process::Forwarder {
+        let without = SeccompAction::Errno(libc::ENOSYS as u32);
+        seccompiler::apply_filter(&program(rules([libc::SYS_clone3]), without)?)?;
+    }
     seccompiler::apply_filter(&filter(process)?)
 }
 
-fn filter(process: Process) -> Result<BpfProgram, seccompiler::Error> {
-    let more: &[c_long] = match process {
-        Process::Forwarder => &[],
-        Process::Controller => &FORBIDDEN_TO_CONTROLLER,
-    };
-    let numbers = FORBIDDEN.iter().chain(more).copied();
-    let mut all: Vec<i64> = numbers.collect();
+/// Rules without a condition on arguments, for both interfaces of the kernel.
+fn rules(numbers: impl IntoIterator<Item = c_long>) -> Rules {
+    let mut all: Vec<i64> = numbers.into_iter().collect();
     if cfg!(target_arch = "x86_64") {
-        let of_x32: Vec<i64> = all.iter().chain(&OF_X32).map(|number| number | X32).collect();
+        let of_x32: Vec<i64> = all.iter().map(|number| number | X32).collect();
         all.extend(of_x32);
     }
-    // Without a condition on arguments.
-    let rules: BTreeMap<i64, Vec<_>> = all.into_iter().map(|number| (number, vec![])).collect();
+    all.into_iter().map(|number| (number, vec![])).collect()
+}
+
+fn program(rules: Rules, action: SeccompAction) -> Result<BpfProgram, seccompiler::Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::KillProcess, arch)?;
-    Ok(BpfProgram::try_from(filter)?)
+    Ok(BpfProgram::try_from(SeccompFilter::new(rules, SeccompAction::Allow, action, arch)?)?)
+}
+
+fn filter(process: Process) -> Result<BpfProgram, seccompiler::Error> {
+    let more = match process {
+        Process::Forwarder => FORKS,
+        Process::Controller => &FORBIDDEN_TO_CONTROLLER,
+    };
+    let mut all = rules(FORBIDDEN.iter().chain(more).copied());
+    if cfg!(target_arch = "x86_64") {
+        all.extend(OF_X32.map(|number| (number | X32, vec![])));
+    }
+    if process == Process::Forwarder {
+        let length = SeccompCmpArgLen::Dword;
+        let no_thread =
+            SeccompCondition::new(0, length, SeccompCmpOp::MaskedEq(BEGINS_A_THREAD), 0)?;
+        let rule = SeccompRule::new(vec![no_thread])?;
+        let numbers = rules([libc::SYS_clone]).into_keys();
+        all.extend(numbers.map(|number| (number, vec![rule.clone()])));
+    }
+    program(all, SeccompAction::KillProcess)
 }
 
 #[cfg(test)]
@@ -130,6 +165,7 @@ mod tests {
                     let error = nix::unistd::execv(c"/bin/true", &[c"/bin/true"]);
                     panic!("{error:?}");
                 }
+                "fork" => drop(std::process::Command::new("/bin/true").status()),
                 _ => drop(std::thread::spawn(|| std::fs::read("/proc/self/status")).join()),
             }
             return;
@@ -140,5 +176,7 @@ mod tests {
             }
             assert_eq!(alone(process, "other"), None, "{process}");
         }
+        // The controller's child would end when it executes the program.
+        assert_eq!(alone("forwarder", "fork"), Some(libc::SIGSYS));
     }
 }

@@ -1,6 +1,7 @@
 //! Rollbacks of commits that nobody confirmed, in the history.
 
 use stoa_api::v1;
+use stoa_api::v1::earlier_commit::Outcome;
 
 use crate::scenario::{Scenario, config, until};
 use crate::test_operator::TestOperator;
@@ -89,5 +90,33 @@ async fn the_first_commit_of_all_can_be_rolled_back() {
     let back = v1::RollbackRequest { back: 1, ..Default::default() };
     assert_eq!(operator.client.rollback(back).await.unwrap().into_inner().errors, []);
     assert!(operator.text(v1::Store::Candidate).await.contains("\"prefix-length\": 24"));
+    scenario.kill().await;
+}
+
+#[tokio::test]
+async fn a_commit_names_the_one_that_it_confirms() {
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut operator = TestOperator::of(&scenario).await;
+    let became = |reply: &v1::CommitReply| {
+        assert_eq!(reply.errors, []);
+        let earlier = reply.earlier.as_ref();
+        earlier.map(|earlier| (earlier.outcome(), earlier.author.is_empty()))
+    };
+    operator.set_length("25").await;
+    assert_eq!(became(&operator.commit(3600, false).await), None);
+    operator.set_length("26").await;
+    let second = operator.commit(3600, false).await;
+    assert_eq!(became(&second), Some((Outcome::Unchanged, false)));
+    operator.set_length("27").await;
+    let third = operator.commit(0, false).await;
+    assert_eq!(became(&third), Some((Outcome::Confirmed, false)));
+    assert_eq!(became(&operator.commit(0, false).await), None, "nothing waits");
+    operator.set_length("28").await;
+    assert_eq!(became(&operator.commit(3600, false).await), None);
+    let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
+    let cancelled = operator.client.confirm(cancel).await.unwrap().into_inner();
+    assert_eq!(became(&cancelled), Some((Outcome::RolledBack, false)));
     scenario.kill().await;
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::AuditRecord;
 use crate::auth::secret;
-use crate::server::rate::client;
+use crate::server::source::client;
 
 /// The time in which repeated records are counted.
 const WINDOW: Duration = Duration::from_secs(60);

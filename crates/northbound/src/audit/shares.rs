@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::server::rate::client;
+use crate::server::source::client;
 
 /// Who has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use crate::server::rate::client;
+use crate::server::source::{Source, client, sources};
 
 /// Pending attempts of one address.
 pub const ADDRESS_LIMIT: usize = 16;
 /// Pending attempts of all addresses.
 const LIMIT: usize = 256;
-/// Pending attempts of an IPv6 /48, which is one site with many /64.
+/// Pending attempts of a site: an IPv4 /24, an IPv6 /48, which has many /64.
 const SITE_LIMIT: usize = LIMIT / 4;
+/// Pending attempts that are left for those who are probably operators when strangers have filled the queues.
+const RESERVE: usize = LIMIT / 8;
 
 #[derive(Debug)]
 struct Queue {
@@ -41,8 +43,8 @@ impl AttemptQueues {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot in the queue; `None`: the queue is full.
-    pub fn slot(&self, from: IpAddr) -> Option<QueueSlot<'_>> {
+    /// A slot in the queue; `None`: the queue is full. The reserve is for users at clients of theirs.
+    pub fn slot(&self, from: IpAddr, has_reserve: bool) -> Option<QueueSlot<'_>> {
         let from = client(from);
         let mut queues = self.queues();
         let tries = |is_meant: &dyn Fn(&IpAddr) -> bool| -> usize {
@@ -50,7 +52,8 @@ impl AttemptQueues {
             meant.map(|(_, queue)| queue.tries).sum()
         };
         let of_site = tries(&|other| site(*other) == site(from));
-        if tries(&|_| true) >= LIMIT || of_site >= SITE_LIMIT {
+        let limit = if has_reserve { LIMIT + RESERVE } else { LIMIT };
+        if tries(&|_| true) >= limit || !has_reserve && of_site >= SITE_LIMIT {
             return None;
         }
         let fresh = || Queue { turn: Arc::new(Semaphore::new(1)), tries: 0 };
@@ -63,12 +66,9 @@ impl AttemptQueues {
     }
 }
 
-/// The address that identifies a site: for IPv6 its /48.
-fn site(from: IpAddr) -> IpAddr {
-    match from {
-        IpAddr::V4(_) => from,
-        IpAddr::V6(six) => IpAddr::V6((u128::from(six) >> 80 << 80).into()),
-    }
+/// The largest source of an address.
+fn site(from: IpAddr) -> Option<Source> {
+    sources(from).last()
 }
 
 impl Drop for QueueSlot<'_> {
@@ -91,17 +91,24 @@ mod tests {
     fn queues_are_bounded_and_removed_when_empty() {
         let attempts = AttemptQueues::default();
         let [here, there] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse().unwrap());
-        let places: Vec<_> = (0..ADDRESS_LIMIT).map(|_| attempts.slot(here).unwrap()).collect();
-        assert!(attempts.slot(here).is_none());
-        assert!(attempts.slot(there).is_some());
+        let places: Vec<_> =
+            (0..ADDRESS_LIMIT).map(|_| attempts.slot(here, false).unwrap()).collect();
+        assert!(attempts.slot(here, false).is_none());
+        assert!(attempts.slot(there, false).is_some());
         assert_eq!(places[0].turn.available_permits(), 1);
         drop(places);
-        assert!(attempts.queues().is_empty() && attempts.slot(here).is_some());
+        assert!(attempts.queues().is_empty() && attempts.slot(here, false).is_some());
         let many: Vec<_> = (0..2 * LIMIT)
-            .map(|host| IpAddr::from(std::net::Ipv4Addr::from(u32::try_from(host).unwrap())))
-            .filter_map(|from| attempts.slot(from))
+            .map(|site| IpAddr::from(std::net::Ipv4Addr::from(u32::try_from(site << 8).unwrap())))
+            .filter_map(|from| attempts.slot(from, false))
             .collect();
         assert_eq!(many.len(), LIMIT);
+        // Who was there before still gets a slot.
+        let known: Vec<_> = (0..2 * LIMIT)
+            .map(|host| IpAddr::from([198, 51, 100, u8::try_from(host & 0xff).unwrap()]))
+            .filter_map(|from| attempts.slot(from, true))
+            .collect();
+        assert_eq!(known.len(), RESERVE);
     }
 
     #[test]
@@ -110,9 +117,14 @@ mod tests {
         let from = |site: u16, net: u16| {
             IpAddr::from(std::net::Ipv6Addr::new(0x2001, 0xdb8, site, net, 0, 0, 0, 1))
         };
-        let many: Vec<_> = (0..1_000).filter_map(|net| attempts.slot(from(1, net))).collect();
+        let many: Vec<_> =
+            (0..1_000).filter_map(|net| attempts.slot(from(1, net), false)).collect();
         assert_eq!(many.len(), SITE_LIMIT);
-        assert!(attempts.slot(from(2, 0)).is_some());
-        assert!(attempts.slot("192.0.2.1".parse().unwrap()).is_some());
+        let of_24 = |host: u8| IpAddr::from([203, 0, 113, host]);
+        let four: Vec<_> = (0..=255).filter_map(|host| attempts.slot(of_24(host), false)).collect();
+        assert_eq!(four.len(), SITE_LIMIT);
+        assert!(attempts.slot(of_24(7), true).is_some());
+        assert!(attempts.slot(from(2, 0), false).is_some());
+        assert!(attempts.slot("192.0.2.1".parse().unwrap(), false).is_some());
     }
 }

@@ -1,27 +1,32 @@
-//! Lockout after failed logins: a delay that doubles, per user and address, and per address alone.
+//! Lockout after failed logins: a delay that doubles, per user and source, and per source alone.
 //!
-//! An IPv6 address counts as its /64. Other addresses are unaffected: guessing cannot lock an operator out.
+//! A source is the client (an IPv4 address, an IPv6 /64), and in growing limits the networks around it that one
+//! attacker may have: a /56, a /48, an IPv4 /24. Other sources are unaffected. Who has logged in from a client before
+//! is not delayed by its neighbours: guessing cannot lock an operator out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::server::rate::client;
+use crate::server::source::{Scope, Source, client, sources};
 
-/// Failures of one user from one address without a delay: typing errors.
-const FREE: u32 = 3;
-/// Failures of all users from one address without a delay.
-const FREE_ADDRESS: u32 = 20;
-/// The longest delay.
+/// The longest delay of a client.
 const DELAY_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// The longest delay of a network, in which others may be.
+const DELAY_LIMIT_OF_NETWORK: Duration = Duration::from_secs(60);
 /// Failures older than this are forgotten.
 const FORGET: Duration = Duration::from_secs(60 * 60);
-/// Maximum number of entries.
+/// Maximum number of entries of each scope: a flood of small sources does not push out the large ones.
 const ENTRIES_LIMIT: usize = 8_192;
 /// Maximum length of the name of a user. Longer ones, which nobody has, count together: anybody chooses what is
 /// stored.
 const NAME_BYTES: usize = 64;
+/// How long a client of a user is known, and how many are.
+const KNOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const KNOWN_LIMIT: usize = 1_024;
+/// The same of one user.
+const KNOWN_LIMIT_OF_USER: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct Failures {
@@ -30,142 +35,152 @@ struct Failures {
     until: Instant,
 }
 
-/// Failures of the last hour. An entry without a user counts an address alone.
+/// A user at a source; without a user, the source alone.
+type Key = (Option<String>, IpAddr);
+
+#[derive(Debug, Default)]
+struct Tables {
+    /// Failures of the last hour by scope.
+    failures: HashMap<Scope, HashMap<Key, Failures>>,
+    /// Clients from which a user has logged in, with the time of the last login.
+    known: HashMap<(String, IpAddr), Instant>,
+}
+
+/// Failures of the last hour, and where users log in from.
 #[derive(Debug, Default)]
 pub struct Lockout {
-    entries: Mutex<HashMap<(Option<String>, IpAddr), Failures>>,
+    tables: Mutex<Tables>,
+}
+
+/// Failures without a delay: of one user, which may be typing errors, and of all users.
+fn free(scope: Scope) -> [u32; 2] {
+    match scope {
+        Scope::Client => [3, 20],
+        Scope::Customer => [12, 80],
+        Scope::Site => [48, 320],
+    }
 }
 
 impl Lockout {
-    fn entries(&self) -> MutexGuard<'_, HashMap<(Option<String>, IpAddr), Failures>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The remaining delay of the user from this address.
     pub fn wait(&self, user: &str, from: IpAddr, now: Instant) -> Option<Duration> {
-        let (entries, from) = (self.entries(), client(from));
-        let keys = [key(user, from), (None, from)];
-        let waits = keys.iter().filter_map(|key| entries.get(key)).map(|one| one.until);
+        let tables = self.tables();
+        let is_known = tables.is_known(user, from, now);
+        let counted = sources(from).filter(|(scope, _)| !is_known || *scope == Scope::Client);
+        let waits = counted.flat_map(|(scope, source)| {
+            let table = tables.failures.get(&scope);
+            let of = |key: Key| Some(table?.get(&key)?.until);
+            [of(key(user, source)), of((None, source))].into_iter().flatten()
+        });
         waits.max().and_then(|until| until.checked_duration_since(now)).filter(|it| !it.is_zero())
     }
 
     /// Counts a failure. Returns the delay that follows, zero for the first few.
     pub fn failed(&self, user: &str, from: IpAddr, now: Instant) -> Duration {
-        let mut entries = self.entries();
-        if entries.len() + 2 > ENTRIES_LIMIT {
-            entries.retain(|_, one| now.duration_since(one.last) < FORGET);
-        }
-        if entries.len() + 2 > ENTRIES_LIMIT {
-            // Under a flood of names, the older half is dropped.
-            let mut moments: Vec<Instant> = entries.values().map(|one| one.last).collect();
-            moments.sort_unstable();
-            let middle = moments[moments.len() / 2];
-            entries.retain(|_, one| one.last > middle);
-        }
-        let from = client(from);
-        let keys = [(key(user, from), FREE), ((None, from), FREE_ADDRESS)];
-        let mut longest = Duration::ZERO;
-        for (key, free) in keys {
-            let entry = entries.entry(key).or_insert(Failures { count: 0, last: now, until: now });
-            if now.duration_since(entry.last) >= FORGET {
-                entry.count = 0;
-            }
-            entry.count = entry.count.saturating_add(1);
-            entry.last = now;
-            if entry.count > free {
-                let doublings = (entry.count - free - 1).min(20);
-                let delay = Duration::from_secs(1 << doublings).min(DELAY_LIMIT);
-                entry.until = now + delay;
-                longest = longest.max(delay);
+        let mut tables = self.tables();
+        for (scope, source) in sources(from) {
+            let table = tables.failures.entry(scope).or_default();
+            make_room(table, now);
+            let keys = [key(user, source), (None, source)];
+            for (key, free) in keys.into_iter().zip(free(scope)) {
+                count(table, key, (scope, source), free, now);
             }
         }
-        longest
+        drop(tables);
+        self.wait(user, from, now).unwrap_or_default()
     }
 
     /// The user logged in from there, so earlier failures were typing errors.
-    pub fn succeeded(&self, user: &str, from: IpAddr) {
-        self.entries().remove(&key(user, client(from)));
+    pub fn succeeded(&self, user: &str, from: IpAddr, now: Instant) {
+        let mut tables = self.tables();
+        let own = client(from);
+        if let Some(table) = tables.failures.get_mut(&Scope::Client) {
+            table.remove(&key(user, own));
+        }
+        tables.know(user, own, now);
+    }
+
+    /// Whether the user has logged in from this client.
+    pub fn is_known(&self, user: &str, from: IpAddr, now: Instant) -> bool {
+        self.tables().is_known(user, from, now)
     }
 }
 
-/// The entry of a user from a client.
-fn key(user: &str, from: IpAddr) -> (Option<String>, IpAddr) {
+impl Tables {
+    fn is_known(&self, user: &str, from: IpAddr, now: Instant) -> bool {
+        let known = self.known.get(&(user.to_owned(), client(from)));
+        known.is_some_and(|last| now.saturating_duration_since(*last) < KNOWN)
+    }
+
+    /// Stores a client of a user. Only users get this far, and none of them displaces the clients of all others.
+    fn know(&mut self, user: &str, client: IpAddr, now: Instant) {
+        if self.known.insert((user.to_owned(), client), now).is_some() {
+            return;
+        }
+        let of_user = |key: &(String, IpAddr)| key.0 == user;
+        if self.known.keys().filter(|key| of_user(key)).count() > KNOWN_LIMIT_OF_USER {
+            self.forget_oldest(of_user);
+        }
+        if self.known.len() > KNOWN_LIMIT {
+            self.forget_oldest(|_| true);
+        }
+    }
+
+    fn forget_oldest(&mut self, is_meant: impl Fn(&(String, IpAddr)) -> bool) {
+        let meant = self.known.iter().filter(|(key, _)| is_meant(key));
+        if let Some(oldest) = meant.min_by_key(|(_, last)| **last).map(|(key, _)| key.clone()) {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+/// Makes room for the entries of one more failure.
+fn make_room(table: &mut HashMap<Key, Failures>, now: Instant) {
+    if table.len() + 2 > ENTRIES_LIMIT {
+        table.retain(|_, one| now.saturating_duration_since(one.last) < FORGET);
+    }
+    if table.len() + 2 > ENTRIES_LIMIT {
+        // Under a flood of names, the older half is dropped.
+        let mut moments: Vec<Instant> = table.values().map(|one| one.last).collect();
+        moments.sort_unstable();
+        let middle = moments[moments.len() / 2];
+        table.retain(|_, one| one.last > middle);
+    }
+}
+
+/// Counts a failure, of which `free` have no delay.
+fn count(
+    table: &mut HashMap<Key, Failures>,
+    key: Key,
+    (scope, _): Source,
+    free: u32,
+    now: Instant,
+) {
+    let entry = table.entry(key).or_insert(Failures { count: 0, last: now, until: now });
+    if now.saturating_duration_since(entry.last) >= FORGET {
+        entry.count = 0;
+    }
+    entry.count = entry.count.saturating_add(1);
+    entry.last = now;
+    if entry.count > free {
+        let doublings = (entry.count - free - 1).min(20);
+        let limit = match scope {
+            Scope::Client => DELAY_LIMIT,
+            Scope::Customer | Scope::Site => DELAY_LIMIT_OF_NETWORK,
+        };
+        entry.until = now + Duration::from_secs(1 << doublings).min(limit);
+    }
+}
+
+/// The entry of a user at a source.
+fn key(user: &str, source: IpAddr) -> Key {
     let name = if user.len() <= NAME_BYTES { user } else { "" };
-    (Some(name.to_owned()), from)
+    (Some(name.to_owned()), source)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-
-    #[test]
-    fn delays_double_per_address() {
-        let lockout = Lockout::default();
-        let now = Instant::now();
-        let delays: Vec<u64> = (0..6).map(|_| lockout.failed("ann", HERE, now).as_secs()).collect();
-        assert_eq!(delays, [0, 0, 0, 1, 2, 4]);
-        assert_eq!(lockout.wait("ann", HERE, now), Some(Duration::from_secs(4)));
-        assert_eq!(lockout.wait("ann", THERE, now), None);
-        assert_eq!(lockout.wait("bob", HERE, now), None);
-        assert_eq!(lockout.wait("ann", HERE, now + Duration::from_secs(4)), None);
-        lockout.succeeded("ann", HERE);
-        assert_eq!(lockout.failed("ann", HERE, now), Duration::ZERO);
-    }
-
-    #[test]
-    fn guessing_user_names_locks_the_address() {
-        let lockout = Lockout::default();
-        let now = Instant::now();
-        for name in 0..FREE_ADDRESS {
-            lockout.failed(&name.to_string(), HERE, now);
-        }
-        assert_eq!(lockout.wait("ann", HERE, now), None);
-        lockout.failed("one-more", HERE, now);
-        assert!(lockout.wait("ann", HERE, now).is_some());
-    }
-
-    #[test]
-    fn ipv6_addresses_count_by_their_prefix() {
-        let lockout = Lockout::default();
-        let now = Instant::now();
-        for host in 1..=5_u16 {
-            let from = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host);
-            lockout.failed("ann", from.into(), now);
-        }
-        assert!(lockout.wait("ann", "2001:db8::99".parse().unwrap(), now).is_some());
-        assert_eq!(lockout.wait("ann", "2001:db8:0:1::1".parse().unwrap(), now), None);
-    }
-
-    #[test]
-    fn long_names_take_no_memory_and_are_delayed_together() {
-        let lockout = Lockout::default();
-        let now = Instant::now();
-        let long = |number: u32| format!("{number}{}", "x".repeat(1 << 16));
-        let delays: Vec<u64> =
-            (0..6).map(|it| lockout.failed(&long(it), HERE, now).as_secs()).collect();
-        assert_eq!(delays, [0, 0, 0, 1, 2, 4]);
-        assert!(lockout.wait(&long(7), HERE, now).is_some());
-        let longest = "a".repeat(NAME_BYTES);
-        assert_eq!(lockout.wait(&longest, HERE, now), None, "a user may have this name");
-        lockout.failed(&longest, HERE, now);
-        let names = lockout.entries();
-        let names: Vec<usize> =
-            names.keys().flat_map(|(name, _)| name.as_ref().map(String::len)).collect();
-        assert!(names.len() == 2 && names.iter().all(|length| *length <= NAME_BYTES), "{names:?}");
-    }
-
-    #[test]
-    fn entries_and_delay_are_bounded() {
-        let lockout = Lockout::default();
-        let now = Instant::now();
-        for name in 0..3 * ENTRIES_LIMIT {
-            let later = now + Duration::from_micros(name as u64);
-            lockout.failed(&name.to_string(), HERE, later);
-        }
-        assert!(lockout.entries().len() <= ENTRIES_LIMIT);
-        assert_eq!(lockout.failed("x", HERE, now), DELAY_LIMIT);
-    }
-}
+mod tests;

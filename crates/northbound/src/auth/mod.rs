@@ -207,7 +207,7 @@ impl Authenticator {
         let source = PasswordSource::of(management, name, &self.login.passwords);
         // Recently verified credentials are no guess: an attacker at the same address cannot lock them out.
         if let Some(account) = self.login.was_verified(name, password, &source) {
-            self.login.lockout.succeeded(name, peer.address);
+            self.login.lockout.succeeded(name, peer.address, Instant::now());
             return Ok(account);
         }
         let (login, from) = (Arc::clone(&self.login), peer.address);
@@ -251,7 +251,7 @@ impl Authenticator {
         // A removed user has no valid tokens, even if they are still stored.
         if let Some(user) = self.tokens.user(text, &management.user, SystemTime::now()) {
             // 256 bits cannot be guessed: a right token counts whatever others tried from the same address.
-            self.login.lockout.succeeded(NAME, peer.address);
+            self.login.lockout.succeeded(NAME, peer.address, Instant::now());
             return Ok(identity(user, Proof::Token, secret::kept(text)));
         }
         match self.login.lockout.wait(NAME, peer.address, Instant::now()) {
@@ -314,7 +314,8 @@ impl PasswordLogin {
             PasswordSource::Hash(..) => &self.attempts,
             PasswordSource::Servers(_) => &self.radius_attempts,
         };
-        let slot = attempts.slot(from).ok_or_else(busy)?;
+        let is_known = self.lockout.is_known(name, from, Instant::now());
+        let slot = attempts.slot(from, is_known || from.is_loopback()).ok_or_else(busy)?;
         let _turn = slot.turn.acquire().await.map_err(|_| busy())?;
         let account = match self.was_verified(name, password, source) {
             Some(account) => Some(account),
@@ -324,7 +325,7 @@ impl PasswordLogin {
             }
         };
         let account = account.ok_or_else(|| self.wrong(name, from))?;
-        self.lockout.succeeded(name, from);
+        self.lockout.succeeded(name, from, Instant::now());
         Ok(account)
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::server::rate::client;
+use crate::server::source::client;
 
 /// The lock of each client.
 #[derive(Debug, Default)]

@@ -16,8 +16,6 @@ pub(super) const DENY_WRITE: &[&[&str]] = &[
     &[ROUTING, PROTOCOLS, PROTOCOL, ROUTE_SOURCE, "stoa-routing:peer-user"],
     // Its servers receive the log, which only administrators may read.
     &["stoa-logging:logging", "stoa-logging:syslog"],
-    // An administrator who activates a part makes its lines effective.
-    &["stoa-annotations:deactivated"],
     // Users and RADIUS servers make administrators, whom no rule restricts.
     &["stoa-management:management"],
 ];

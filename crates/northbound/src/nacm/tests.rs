@@ -122,8 +122,8 @@ fn nacm_extensions_of_the_modules_are_listed() {
     let calls: usize = DENY_CALL.iter().map(|(_, names)| names.len()).sum();
     assert_eq!(
         marks,
-        ours + calls + DENY_WRITE.len(),
-        "list each nacm:default-deny of a stoa module in SECRETS, DENY_WRITE or DENY_CALL"
+        ours + calls + NAMES.len() + DENY_WRITE.len(),
+        "list each nacm:default-deny of a stoa module in SECRETS, NAMES, DENY_WRITE or DENY_CALL"
     );
 }
 
@@ -318,4 +318,41 @@ fn a_rule_for_more_does_not_show_secrets() {
     }
     let lan = "ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port/memif/socket";
     assert_eq!(may(json!([rule(None, "permit")]), lan), [true, true], "others are as before");
+}
+
+#[test]
+fn what_names_other_nodes_needs_a_rule_of_its_own() {
+    let [annotation, part] = [
+        "stoa-annotations:annotations/annotation=interfaces%20interface%20wan",
+        "stoa-annotations:deactivated/part=interfaces%20interface%20wan",
+    ];
+    let rule = |operations: &str, action: &str, more: Value| {
+        let mut rule = json!({ "name": "x", "module-name": "*", "access-operations": operations,
+            "action": action });
+        rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        rule
+    };
+    let may = |rules: Value, operation, raw: &str| {
+        let management = with_rules(rules);
+        Rights::of(&user("ann", false), &management).may(operation, &steps(raw))
+    };
+    for raw in [annotation, part] {
+        // Neither the default nor a rule for all permits it: another rule may hide the node that is named.
+        assert!(!may(json!([]), Operation::Read, raw), "{raw}");
+        assert!(!may(json!([rule("*", "permit", json!({}))]), Operation::Read, raw), "{raw}");
+        assert!(!may(json!([]), Operation::Create, raw), "{raw}");
+        let of_module = rule("read", "permit", json!({ "module-name": "stoa-annotations" }));
+        assert!(may(json!([of_module]), Operation::Read, raw), "{raw}");
+    }
+    let path = json!({ "path": "/stoa-annotations:annotations" });
+    let of_path = json!([rule("read", "permit", path)]);
+    assert!(may(of_path.clone(), Operation::Read, annotation));
+    assert!(!may(of_path, Operation::Read, part));
+    let lines = format!("{part}/inactive-lines");
+    let of_part = rule("read", "permit", json!({ "path": "/stoa-annotations:deactivated" }));
+    assert!(!may(json!([of_part]), Operation::Read, &lines), "they may have secrets");
+    let management = with_rules(json!([]));
+    let root = Rights::of(&user("root", true), &management);
+    assert!(root.may(Operation::Read, &steps(annotation)));
+    assert!(root.may(Operation::Update, &steps(part)));
 }

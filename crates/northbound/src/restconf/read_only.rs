@@ -31,6 +31,7 @@ pub fn status(datastore: &Datastore) -> Value {
     }
     if let Some(holder) = datastore.holder() {
         output["holder"] = holder.to_string().into();
+        output["locked-since"] = timestamp(holder.since).into();
     }
     output
 }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 use stoa_api::v1::ValidationError;
-use stoa_controller::datastore::{Commit, Committed, Datastore, Refusal, Store, visit};
+use stoa_controller::datastore::{Commit, Committed, Datastore, Earlier, Refusal, Store, visit};
 use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterFlags, DataTree};
 
 use super::body;
@@ -236,6 +236,9 @@ async fn committed(call: &Call, done: Result<Committed, Refusal>) -> Result<Opti
     }
     if let Some(until) = done.confirm_by.filter(|until| *until > SystemTime::now()) {
         value["confirm-by"] = timestamp(until).into();
+    }
+    if let Some(author) = done.earlier.as_ref().and_then(Earlier::confirmed) {
+        value["confirmed"] = author.into();
     }
     Ok(Some(value))
 }

@@ -1,8 +1,8 @@
 //! What all endpoints share: authentication, the audit log, bodies within their limits, and error responses.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -15,6 +15,7 @@ use stoa_controller::config::management::Management;
 use stoa_controller::datastore::{self, Author, Client, Datastore};
 use tokio::sync::broadcast;
 
+use super::connections::Connection;
 use super::links::{self, Link};
 use super::quota::ClientQuotas;
 use super::rate::Rate;
@@ -116,8 +117,12 @@ impl AppState {
         let management = self.management();
         let known =
             self.authenticator.identify(&management, &peer, &parts.method, &parts.headers).await;
-        if let Err(denied) = &known {
-            self.audit_failure(&peer, denied, &format!("{} {}", parts.method, parts.uri.path()));
+        match &known {
+            Ok(_) => trust(parts),
+            Err(denied) => {
+                let what = format!("{} {}", parts.method, parts.uri.path());
+                self.audit_failure(&peer, denied, &what);
+            }
         }
         known
     }
@@ -202,6 +207,14 @@ pub fn author(extensions: &http::Extensions, identity: &Identity, client: Client
     let way =
         local.map(|Local(local)| datastore::AccessPath { local: *local, credential: Some(proof) });
     Author::new(identity.name.clone(), client).with_access_path(way)
+}
+
+/// Somebody has logged in over the connection of a request: no other connection replaces it.
+pub fn trust(parts: &Parts) {
+    let connection = parts.extensions.get::<Weak<Connection>>().and_then(Weak::upgrade);
+    if let Some(connection) = connection.filter(|it| !it.is_trusted()) {
+        connection.trust(Instant::now());
+    }
 }
 
 /// The peer of the connection. Requests of the program itself have none.

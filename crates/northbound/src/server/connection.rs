@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -24,6 +24,7 @@ use tower::ServiceExt;
 
 use super::app_state::Local;
 use super::certificate::common_name;
+use super::connections::Connection;
 use super::plain_http;
 use crate::auth::Peer;
 use crate::gnmi::HangUp;
@@ -34,6 +35,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEAD: Duration = Duration::from_secs(30);
 /// Time without an active request.
 const IDLE: Duration = Duration::from_secs(60);
+/// The same before anybody has logged in.
+const IDLE_OF_STRANGER: Duration = Duration::from_secs(20);
 /// Time for the client to acknowledge sent data.
 const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between checks for idle connections.
@@ -56,10 +59,10 @@ impl Activity {
         self.last_ms.store(passed, Ordering::Relaxed);
     }
 
-    fn is_idle(&self) -> bool {
+    fn is_idle(&self, limit: Duration) -> bool {
         let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
         self.requests.load(Ordering::Relaxed) == 0
-            && self.begun.elapsed().saturating_sub(last) > IDLE
+            && self.begun.elapsed().saturating_sub(last) > limit
     }
 }
 
@@ -87,6 +90,7 @@ pub async fn serve(
     from: SocketAddr,
     mut tls: watch::Receiver<Arc<ServerConfig>>,
     router: Router,
+    admitted: &Arc<Connection>,
 ) {
     let _ = stream.set_nodelay(true);
     let unsent_ms = u32::try_from(ACK_TIMEOUT.as_millis()).unwrap_or(u32::MAX);
@@ -120,8 +124,11 @@ pub async fn serve(
     let hang_up = HangUp::default();
     let service = service_fn({
         let (activity, hang_up) = (Arc::clone(&activity), hang_up.clone());
+        // A request that outlives its connection does not keep its place.
+        let admitted = Arc::downgrade(admitted);
         move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(hang_up.clone());
+            request.extensions_mut().insert(Weak::clone(&admitted));
             answer(router.clone(), (peer.clone(), local), ActiveRequest::begin(&activity), request)
         }
     });
@@ -141,6 +148,7 @@ pub async fn serve(
         .keep_alive_timeout(HANDSHAKE);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     loop {
+        let idle = if admitted.is_trusted() { IDLE } else { IDLE_OF_STRANGER };
         let served = tokio::select! {
             served = tokio::time::timeout(POLL_INTERVAL, connection.as_mut()) => served,
             () = hang_up.0.notified() => return tracing::debug!(%from, "connection aborted"),
@@ -151,7 +159,7 @@ pub async fn serve(
         match served {
             Ok(Ok(())) => return,
             Ok(Err(error)) => return tracing::debug!(%from, "connection failed: {error}"),
-            Err(_) if activity.is_idle() => {
+            Err(_) if activity.is_idle(idle) => {
                 connection.as_mut().graceful_shutdown();
                 // A client that does not even read the end of the connection.
                 let _ = tokio::time::timeout(POLL_INTERVAL, connection.as_mut()).await;

@@ -4,10 +4,12 @@ pub mod app;
 pub mod app_state;
 pub mod certificate;
 pub mod connection;
+pub mod connections;
 pub mod links;
 mod plain_http;
 pub mod quota;
 pub mod rate;
+pub mod source;
 mod trusted_file;
 pub mod turns;
 
@@ -23,12 +25,12 @@ use rustls::ServerConfig;
 use stoa_controller::config::management::{Https, Management};
 use stoa_controller::datastore::Datastore;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use app_state::AppState;
 use certificate::{Files, Stamp};
-use quota::{ClientQuotas, quarter};
+use connections::Connections;
 
 /// Interval between checks of the configuration and the certificate files.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -83,9 +85,7 @@ struct Server {
     app: Arc<AppState>,
     router: Router,
     https: Option<Https>,
-    connections: (u16, Arc<Semaphore>),
-    /// Connections of each client.
-    quotas: Arc<ClientQuotas>,
+    connections: Arc<Connections>,
     tls: Option<(Files, Stamp, watch::Sender<Arc<ServerConfig>>)>,
     /// The last reported error of the certificate files.
     reported_error: Option<String>,
@@ -115,8 +115,7 @@ impl Server {
             app,
             router,
             https: None,
-            connections: (0, Arc::new(Semaphore::new(0))),
-            quotas: Arc::default(),
+            connections: Arc::default(),
             tls: None,
             reported_error: None,
             reported_tokens: None,
@@ -135,20 +134,16 @@ impl Server {
             self.https = Some(https.clone());
             return;
         }
-        let limit = management.limits.connections;
-        let is_resized = self.connections.0 != limit;
-        if is_resized || self.https.as_ref() != Some(https) {
+        self.connections.set_limit(usize::from(management.limits.connections));
+        if self.https.as_ref() != Some(https) {
             self.failed.clear();
-        }
-        if is_resized {
-            self.connections = (limit, Arc::new(Semaphore::new(usize::from(limit))));
         }
         // A listener that stays configured stays open, so that no client is refused meanwhile.
         let addresses = listen_addresses(https);
         for (address, listening) in std::mem::take(&mut self.listening) {
-            match is_resized || !addresses.contains(&address) {
-                true => listening.end().await,
-                false => drop(self.listening.insert(address, listening)),
+            match addresses.contains(&address) {
+                true => drop(self.listening.insert(address, listening)),
+                false => listening.end().await,
             }
         }
         self.https = Some(https.clone());
@@ -164,12 +159,8 @@ impl Server {
                 Ok(listener) => {
                     self.failed.remove(&address);
                     tracing::info!(%address, "HTTPS server is listening");
-                    let limits = ConnectionLimits {
-                        all: Arc::clone(&self.connections.1),
-                        quotas: Arc::clone(&self.quotas),
-                        quota: quarter(usize::from(limit)),
-                    };
-                    let task = accept(listener, tls.subscribe(), limits, self.router.clone());
+                    let connections = Arc::clone(&self.connections);
+                    let task = accept(listener, tls.subscribe(), connections, self.router.clone());
                     self.listening.insert(address, ListenerTask(tokio::spawn(task)));
                 }
                 Err(error) => {
@@ -285,35 +276,28 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Limits of connections.
-struct ConnectionLimits {
-    all: Arc<Semaphore>,
-    quotas: Arc<ClientQuotas>,
-    /// The limit of one client.
-    quota: usize,
-}
-
 async fn accept(
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
-    limits: ConnectionLimits,
+    connections: Arc<Connections>,
     router: Router,
 ) {
     loop {
-        // Connections beyond the limit wait in the accept queue.
-        let Ok(place) = Arc::clone(&limits.all).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let quota =
-                    limits.quotas.take(from.ip().to_canonical(), None, limits.quota, usize::MAX);
-                let Some(quota) = quota else {
-                    tracing::debug!(%from, "connection limit of this client reached: closing a new connection");
+                let admitted = connections.admit(from.ip().to_canonical(), Instant::now());
+                let Some(admitted) = admitted.map(Arc::new) else {
+                    tracing::debug!(%from, "connection limit reached: closing a new connection");
                     continue;
                 };
                 let (tls, router) = (tls.clone(), router.clone());
                 tokio::spawn(async move {
-                    connection::serve(stream, from, tls, router).await;
-                    drop((place, quota));
+                    tokio::select! {
+                        () = connection::serve(stream, from, tls, router, &admitted) => {}
+                        () = admitted.replaced() => {
+                            tracing::debug!(%from, "replaced by another connection: nobody had logged in");
+                        }
+                    }
                 });
             }
             Err(error) => {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::rate::client;
+use super::source::client;
 
 /// Who uses a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

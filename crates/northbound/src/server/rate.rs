@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use super::source::client;
+
 /// Maximum number of buckets. IPv6 counts by /64, the prefix of one client.
 const KEYS: usize = 16_384;
 
@@ -64,15 +66,6 @@ impl Rate<String> {
     /// Takes one new token from the bucket of a user: 20 in a row, one per second.
     pub fn take(&self, user: String, now: Instant) -> bool {
         self.take_of(user, 20.0, 1.0, now)
-    }
-}
-
-/// The address that identifies a client: for IPv6 its /64.
-pub fn client(from: IpAddr) -> IpAddr {
-    match from {
-        IpAddr::V4(_) => from,
-        IpAddr::V6(six) if six.is_loopback() => from,
-        IpAddr::V6(six) => IpAddr::V6((u128::from(six) & !u128::from(u64::MAX)).into()),
     }
 }
 

@@ -42,6 +42,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             "number": reply.number,
             "changes": reply.changes.iter().map(show::configuration::change).collect::<Vec<_>>(),
             "confirm_by_unix_ms": reply.confirm_by_unix_ms,
+            "earlier": reply.earlier.as_ref().map(show::configuration::earlier),
             "warnings": reply.warnings,
         });
         show::print(&answer.to_string())?;

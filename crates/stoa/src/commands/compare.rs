@@ -17,7 +17,7 @@ use crate::show;
   stoa compare 7          From number 7 of the history to the candidate
   stoa compare 7 9        From number 7 to number 9
 
-+ marks an added node, - a removed one, ~ a changed value.")]
++ marks an added node, - a removed one, ~ a changed value, ! a deactivated or activated node.")]
 pub struct Arguments {
     /// Number in the history, see `stoa show history` [default: the running configuration]
     #[arg(value_name = "OLD")]
@@ -43,7 +43,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         let changes: Vec<_> = changes.iter().map(show::configuration::change).collect();
         show::print(&json!({ "changes": changes }).to_string())?;
     } else if !changes.is_empty() {
-        let lines = stoa_console::show::changes(&changes);
+        let lines = stoa_console::changes::lines(&changes);
         show::print(&lines.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -13,6 +13,7 @@ use super::configure::{self, State};
 use super::{operate, pipe};
 use crate::failure::Failure;
 use crate::operator::{SocketArgument, block_on};
+use crate::option_words::{self, below};
 
 thread_local! {
     /// The mode of the next line. The editor owns the completer and runs on this thread.
@@ -170,26 +171,15 @@ fn commands_offers(before: &[String], part: &str) -> Vec<Completion> {
     }));
     let global = above.iter().flat_map(|command| command.get_arguments());
     let global = global.filter(|argument| argument.is_global_set());
-    let has_words = operate::WITH_WORDS.contains(&first) && !part.starts_with('-');
+    let has_words = option_words::COMMANDS.contains(&first) && !part.starts_with('-');
     let options = command.get_arguments().chain(global).filter_map(|argument| {
-        let is_word = has_words && operate::is_word(command, argument);
+        let is_word = has_words && option_words::is_word(command, argument);
         let dashes = if is_word { "" } else { "--" };
         let help = about_argument(argument);
         Some(Completion { word: format!("{dashes}{}", argument.get_long()?), help })
     });
     offers.extend(options);
     offers
-}
-
-/// The subcommand that a word means.
-pub fn below<'a>(command: &'a clap::Command, word: &str) -> Option<&'a clap::Command> {
-    let is_it = |found: &&clap::Command| {
-        let names = std::iter::once(found.get_name()).chain(found.get_all_aliases());
-        !found.is_hide_set() && names.into_iter().any(|name| name.starts_with(word))
-    };
-    let mut found = command.get_subcommands().filter(is_it);
-    let first = found.next().filter(|_| found.next().is_none());
-    command.find_subcommand(word).or(first)
 }
 
 impl Completer for ConsoleCompleter {

@@ -236,7 +236,7 @@ impl ConfigurationMode {
 
     fn compare(&mut self, pipes: &[Pipe]) -> Result<(), Failure> {
         let changes = self.runtime.block_on(self.session.compare(CompareRequest::default()))?;
-        let lines = stoa_console::show::changes(&changes);
+        let lines = stoa_console::changes::lines(&changes);
         pipe::write(&lines.join("\n"), pipes, &mut std::io::stdout().lock())
     }
 

@@ -8,10 +8,11 @@ use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use stoa_console::{abbreviation, synonyms};
 
+use super::configure;
 use super::pipe::{self, Pipe};
-use super::{complete, configure};
 use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
+use crate::option_words;
 
 /// Commands of operational mode, with a short help.
 pub const COMMANDS: [(&str, &str); 15] = [
@@ -35,12 +36,6 @@ pub const COMMANDS: [(&str, &str); 15] = [
 /// Names of standard output.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// Commands whose options are words here: `ping 192.0.2.1 source 10.0.0.1 df`, `show ip route vrf red`.
-pub const WITH_WORDS: [&str; 3] = ["ping", "traceroute", "show"];
-
-/// Topics that take words of their own, such as those of the configuration.
-const OWN_WORDS: [&str; 2] = ["configuration", "state"];
-
 /// Runs a command; Ctrl-C ends it, not the console.
 pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
     let Some((_, rest)) = words.split_first() else {
@@ -56,8 +51,10 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
         .map_err(|error| Failure::context("cannot find the file of this program", error))?;
     let mut command = Command::new(program);
     match first {
-        name if WITH_WORDS.contains(&name) => command.arg(first).args(with_options(name, rest)),
-        "monitor" => command.arg("show").args(with_options("show", rest)).arg("--watch"),
+        name if option_words::COMMANDS.contains(&name) => {
+            command.arg(first).args(option_words::dashed(name, rest))
+        }
+        "monitor" => command.arg("show").args(option_words::dashed("show", rest)).arg("--watch"),
         _ => command.arg(first).args(rest),
     };
     command.env("STOA_SOCKET", socket.path());
@@ -208,37 +205,6 @@ fn format_options(pipes: &[Pipe], is_configuration: bool) -> Result<Vec<&'static
     pipes.iter().filter_map(option).collect()
 }
 
-/// Whether an option of a command is a word here.
-pub fn is_word(command: &clap::Command, argument: &clap::Arg) -> bool {
-    !argument.is_global_set() && !OWN_WORDS.contains(&command.get_name())
-}
-
-/// The words of a line as the command gets them: names of its options with dashes.
-fn with_options(command: &str, words: &[String]) -> Vec<String> {
-    let all = crate::command_line();
-    let Some(mut at) = all.find_subcommand(command) else { return words.to_vec() };
-    let mut is_value = false;
-    let option = |word: &String| {
-        if std::mem::take(&mut is_value) {
-            return word.clone();
-        }
-        if let Some(below) = complete::below(at, word) {
-            at = below;
-            return word.clone();
-        }
-        let named = |it: &&clap::Arg| {
-            it.get_long().is_some_and(|name| name == word.trim_start_matches('-'))
-        };
-        let Some(argument) = at.get_arguments().find(named) else { return word.clone() };
-        is_value = argument.get_action().takes_values();
-        match !word.starts_with('-') && is_word(at, argument) {
-            true => format!("--{word}"),
-            false => word.clone(),
-        }
-    };
-    words.iter().map(option).collect()
-}
-
 /// The option that makes `capture` print text. With filters, its standard output is a pipe, so that it would write
 /// pcapng, which the console would pass on to the terminal.
 fn text_option(arguments: &[String]) -> Result<Option<&'static str>, Failure> {
@@ -296,21 +262,6 @@ mod tests {
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn options_of_topics_are_words() {
-        let of = |line: &str| {
-            let line = words(line);
-            with_options(&line[0], &line[1..]).join(" ")
-        };
-        assert_eq!(of("ping 10.0.0.1 count 3 df"), "10.0.0.1 --count 3 --df");
-        assert_eq!(of("show ip ro vrf red protocol bgp"), "ip ro --vrf red --protocol bgp");
-        assert_eq!(of("show routes vrf audit inactive"), "routes --vrf audit --inactive");
-        assert_eq!(of("show routes --vrf vrf summary"), "routes --vrf vrf summary");
-        assert_eq!(of("show drops all"), "drops --all");
-        let part = "configuration vrfs vrf set";
-        assert_eq!(of(&format!("show {part}")), part, "the configuration has words of its own");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use comfy_table::Cell;
 use serde_json::{Value, json};
-use stoa_api::v1::{ChangeKind, ConfigurationChange, ShowHistoryReply};
+use stoa_api::v1::earlier_commit::Outcome;
+use stoa_api::v1::{ChangeKind, ConfigurationChange, EarlierCommit, ShowHistoryReply};
 
 use super::table;
 
@@ -17,6 +18,16 @@ pub fn change(change: &ConfigurationChange) -> Value {
         ChangeKind::Replace => "replace",
     };
     json!({ "kind": kind, "path": change.path, "old": change.old, "new": change.new })
+}
+
+/// The commit that waited for its confirmation as JSON.
+pub fn earlier(earlier: &EarlierCommit) -> Value {
+    let outcome = match earlier.outcome() {
+        Outcome::Unchanged => "unchanged",
+        Outcome::Confirmed => "confirmed",
+        Outcome::RolledBack => "rolled-back",
+    };
+    json!({ "author": earlier.author, "outcome": outcome })
 }
 
 /// The history as JSON.

@@ -1,20 +1,27 @@
-//! The newest lines of the log: of the journal, or of the file that standard error of `stoa run` goes to.
+//! The newest lines of the log: of the journal, of the file that standard error of `stoa run` goes to, or else of the
+//! memory of its processes.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::json;
-use stoa_api::v1::StatusRequest;
+use stoa_api::date;
+use stoa_api::v1::{LogMessage, ProgramMessage, ShowMessagesRequest, StatusRequest};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, to_stderr};
 use crate::operator::Client;
 
 /// The end of a file that is read, in bytes.
 const TAIL_LIMIT_BYTES: u64 = 4 << 20;
 
-/// Finds the log of the running router and prints its newest lines.
+/// Where lines come from, and the lines.
+type Lines = (String, Vec<String>);
+
+/// Finds the log of the running router and prints its newest lines: of its file or of the journal. Where neither has
+/// them, such as with `stoa run` at a terminal, the processes still have their last messages in memory.
 pub async fn show(
     client: &mut Client,
     lines: usize,
@@ -23,32 +30,52 @@ pub async fn show(
 ) -> Result<(), Failure> {
     let status = client.status(StatusRequest {}).await?.into_inner();
     let pid = if status.supervisor_pid > 0 { status.supervisor_pid } else { status.controller_pid };
-    let log = read(pid, lines)?;
+    let (source, log) = match read(pid, lines) {
+        Ok(found) => found,
+        Err(reason) => {
+            to_stderr(format_args!(
+                "stoa: {reason}. These are the last messages that controller and forwarder keep in memory:"
+            ));
+            ("memory".to_owned(), in_memory(client, lines).await?)
+        }
+    };
     match as_json {
-        true => writeln!(out, "{}", json!({ "lines": log }))?,
+        true => writeln!(out, "{}", json!({ "source": source, "lines": log }))?,
         false => log.iter().try_for_each(|line| writeln!(out, "{line}"))?,
     }
     Ok(())
 }
 
-/// The newest lines of the log of a process.
-fn read(pid: u64, lines: usize) -> Result<Vec<String>, Failure> {
+/// The last messages of controller and forwarder, oldest first, in the format of the log.
+async fn in_memory(client: &mut Client, lines: usize) -> Result<Vec<String>, Failure> {
+    let limit = u32::try_from(lines).unwrap_or(u32::MAX);
+    let reply = client.show_messages(ShowMessagesRequest { limit }).await?.into_inner();
+    Ok(reply.messages.iter().rev().filter_map(line).collect())
+}
+
+/// A message in the format of the log, with its process.
+fn line(message: &ProgramMessage) -> Option<String> {
+    let ProgramMessage { program, message } = message;
+    let LogMessage { unix_us, level, text, .. } = message.as_ref()?;
+    let time = date::with_micros(UNIX_EPOCH + Duration::from_micros(*unix_us));
+    Some(format!("{time} {:>5} {program}: {text}", level.to_uppercase()))
+}
+
+/// The newest lines of the log of a process, or why they cannot be read.
+fn read(pid: u64, lines: usize) -> Result<Lines, String> {
     let stderr = format!("/proc/{pid}/fd/2");
     let target = std::fs::read_link(&stderr).map_err(|error| {
-        Failure::Message(format!(
-            "cannot find the log of process {pid}: {stderr}: {error}; run the command as root"
-        ))
+        format!("cannot find the log of process {pid}: {stderr}: {error}; root can")
     })?;
+    let name = target.display().to_string();
     match kind(&target, Path::new(&stderr)) {
         Kind::File => {
-            let mut file =
-                File::open(&stderr).map_err(|error| Failure::context(target.display(), error))?;
-            tail(&mut file, lines).map_err(|error| Failure::context(target.display(), error))
+            let read = File::open(&stderr).and_then(|mut file| tail(&mut file, lines));
+            let read = read.map_err(|error| format!("the log goes to {name}: {error}"))?;
+            Ok((name, read))
         }
-        Kind::Journal => journal(pid, lines),
-        Kind::Other(advice) => {
-            Err(Failure::Message(format!("the log goes to {}: {advice}", target.display())))
-        }
+        Kind::Journal => Ok(("journal".to_owned(), journal(pid, lines)?)),
+        Kind::Other(advice) => Err(format!("the log goes to {name}: {advice}")),
     }
 }
 
@@ -66,9 +93,9 @@ fn kind(target: &Path, open: &Path) -> Kind {
         Some(("socket", _)) => Kind::Journal,
         Some(("pipe", _)) => Kind::Other("another program reads it, such as `docker logs NAME`"),
         _ if std::fs::metadata(open).is_ok_and(|found| found.is_file()) => Kind::File,
-        _ if text.starts_with("/dev/pts/") || text.starts_with("/dev/tty") => {
-            Kind::Other("look at that terminal, or start `stoa run` with `2> FILE`")
-        }
+        _ if text.starts_with("/dev/pts/") || text.starts_with("/dev/tty") => Kind::Other(
+            "no command can read a terminal; `2> FILE` of `stoa run` keeps all in a file",
+        ),
         _ => Kind::Other("it is not kept; start `stoa run` with `2> FILE`, or configure syslog"),
     }
 }
@@ -88,7 +115,7 @@ fn tail(file: &mut (impl Read + Seek), lines: usize) -> std::io::Result<Vec<Stri
 }
 
 /// The last lines of the unit of a process.
-fn journal(pid: u64, lines: usize) -> Result<Vec<String>, Failure> {
+fn journal(pid: u64, lines: usize) -> Result<Vec<String>, String> {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let unit = groups.lines().find_map(|line| Some(line.rsplit_once('/')?.1));
     let unit = unit.filter(|unit| unit.ends_with(".service")).unwrap_or("stoa.service");
@@ -104,10 +131,10 @@ fn journal(pid: u64, lines: usize) -> Result<Vec<String>, Failure> {
             unit,
         ])
         .output()
-        .map_err(|error| Failure::Message(format!("journalctl: {error}; {advice}")))?;
+        .map_err(|error| format!("journalctl: {error}; {advice}"))?;
     if !output.status.success() {
         let cause = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(Failure::Message(format!("journalctl: {cause}; {advice}")));
+        return Err(format!("journalctl: {cause}; {advice}"));
     }
     Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
@@ -125,6 +152,20 @@ mod tests {
         assert_eq!(tail(&mut file, 9).unwrap().len(), 3);
         let long = format!("{}\nlast\n", "x".repeat(TAIL_LIMIT_BYTES as usize));
         assert_eq!(tail(&mut Cursor::new(long.into_bytes()), 9).unwrap(), ["last"]);
+    }
+
+    #[test]
+    fn a_message_in_memory_is_a_line_with_its_process() {
+        let message = LogMessage {
+            unix_us: 1_500_000,
+            level: "warn".into(),
+            text: "down name=lan".into(),
+            ..LogMessage::default()
+        };
+        let all = ProgramMessage { program: "forwarder".into(), message: Some(message) };
+        let expected = "1970-01-01T00:00:01.500000Z  WARN forwarder: down name=lan";
+        assert_eq!(line(&all).as_deref(), Some(expected));
+        assert_eq!(line(&ProgramMessage::default()), None);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The status of the router.
 
 use serde_json::{Value, json};
-use stoa_api::v1::StatusReply;
+use stoa_api::date;
+use stoa_api::v1::{LockHolder, StatusReply};
 
 use super::{duration, route_sources, unix_s};
 
@@ -25,6 +26,15 @@ pub fn text(status: &StatusReply) -> String {
     if status.is_edited {
         lines
             .push("  candidate      has uncommitted changes: `stoa compare` shows them".to_owned());
+    }
+    if let Some(lock) = &status.lock {
+        let LockHolder { author, client, since_unix_ms } = lock;
+        let since_s = since_unix_ms / 1_000;
+        lines.push(format!(
+            "  locked by      {author} ({client}) since {}, for {}",
+            date::of_unix_s(since_s),
+            duration(now.saturating_sub(since_s))
+        ));
     }
     for problem in &status.https_problems {
         lines.push(format!("  HTTPS          {problem}"));
@@ -101,6 +111,11 @@ pub fn json(status: &StatusReply) -> Value {
         "is_edited": status.is_edited,
         "confirm_by_unix_ms": (status.confirm_by_unix_ms > 0).then_some(status.confirm_by_unix_ms),
         "unconfirmed_author": by_whom,
+        "lock": status.lock.as_ref().map(|lock| json!({
+            "author": lock.author,
+            "client": lock.client,
+            "since_unix_ms": lock.since_unix_ms,
+        })),
         "https_problems": status.https_problems,
         "lost_route_sources":
             status.lost_route_sources.iter().map(route_sources::json).collect::<Vec<_>>(),
@@ -132,6 +147,19 @@ mod tests {
         let of_ann = StatusReply { unconfirmed_author: "ann".into(), ..status };
         assert!(text(&of_ann).contains("a commit of ann: run `stoa commit` within"));
         assert_eq!(json(&of_ann)["unconfirmed_author"], "ann");
+    }
+
+    #[test]
+    fn the_holder_of_the_lock_is_shown_with_its_time() {
+        let open = StatusReply::default();
+        assert!(!text(&open).contains("locked") && json(&open)["lock"].is_null());
+        let since_unix_ms = (unix_s() - 180) * 1_000;
+        let holder = LockHolder { author: "ann".into(), client: "console".into(), since_unix_ms };
+        let status = StatusReply { lock: Some(holder), ..open };
+        let since = date::of_unix_s(since_unix_ms / 1_000);
+        let line = format!("  locked by      ann (console) since {since}, for 3 min");
+        assert!(text(&status).contains(&line), "{}", text(&status));
+        assert_eq!(json(&status)["lock"]["since_unix_ms"], since_unix_ms);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod editing;
 mod errors;
 mod terminal;
 mod testbed;
+mod views;
 
 use std::path::Path;
 

@@ -17,8 +17,17 @@ impl Router {
     /// Starts a router with the interfaces `lan` and `wan` and waits until it has applied its configuration.
     pub fn start() -> Router {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("stoa.json"), CONFIGURATION).unwrap();
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        Router::start_in(folder, log.into())
+    }
+
+    /// The same with a log that nobody can read.
+    pub fn without_log() -> Router {
+        Router::start_in(tempfile::tempdir().unwrap(), Stdio::null())
+    }
+
+    fn start_in(folder: tempfile::TempDir, log: Stdio) -> Router {
+        std::fs::write(folder.path().join("stoa.json"), CONFIGURATION).unwrap();
         let mut command = stoa(&folder.path().join("stoa.sock"), &["run"]);
         command.arg("--config").arg(folder.path().join("stoa.json"));
         let child = command.stderr(log).stdout(Stdio::null()).spawn().unwrap();

@@ -30,7 +30,7 @@ fn rest(stream: &mut impl Read) -> String {
 /// A normal client with a cached password, at another address of this machine, gets a response in time.
 fn answers(router: &Router) {
     let begun = Instant::now();
-    let mut stream = router.connect_over(from_elsewhere(router.port));
+    let mut stream = router.connect_over(from_host(2, router.port));
     write!(
         stream,
         "GET {LAN} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {}\r\n\
@@ -122,10 +122,10 @@ fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
-/// A connection from another address of this machine.
-fn from_elsewhere(port: u16) -> TcpStream {
+/// A connection from an address of this machine: 127.0.0.HOST.
+fn from_host(host: u8, port: u16) -> TcpStream {
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
-    bind(fd.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 2, 0)).unwrap();
+    bind(fd.as_raw_fd(), &SockaddrIn::new(127, 0, 0, host, 0)).unwrap();
     connect(fd.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, port)).unwrap();
     TcpStream::from(fd)
 }
@@ -149,6 +149,36 @@ fn one_client_cannot_use_all_connections() {
         // The server sends nothing before TLS: silence means an open connection.
         stream.peek(&mut byte).is_err()
     });
+}
+
+#[test]
+fn four_clients_cannot_keep_an_operator_out() {
+    let router = router();
+    assert_eq!(router.ask(ROOT, "GET", LAN, &[], "").status, 200);
+    let flood: Vec<TcpStream> = (0..4 * 64)
+        .map(|number| from_host(100 + (number % 4) as u8, router.port))
+        .inspect(|stream| stream.set_nonblocking(true).unwrap())
+        .collect();
+    let open = || flood.iter().filter(|stream| !is_closed(stream)).count();
+    // All of the 256 but the reserve.
+    router.wait("the oldest make room", || open() <= 240);
+    answers(&router);
+    // Later ones do not replace a connection over which somebody has logged in.
+    let ask = |more: &str| {
+        let head = format!("GET {LAN} HTTP/1.1\r\nHost: localhost\r\n{more}");
+        format!("{head}Authorization: Basic {}\r\n\r\n", who())
+    };
+    let mut own = router.connect_over(from_host(2, router.port));
+    let mut status = [0; 12];
+    own.write_all(ask("").as_bytes()).and_then(|()| own.flush()).unwrap();
+    own.read_exact(&mut status).unwrap();
+    let more: Vec<TcpStream> =
+        (0..500).map(|number| from_host(104 + (number % 40) as u8, router.port)).collect();
+    answers(&router);
+    own.write_all(ask("Connection: close\r\n").as_bytes()).and_then(|()| own.flush()).unwrap();
+    let both = rest(&mut own);
+    assert!(both.contains("HTTP/1.1 200"), "{both}");
+    drop((flood, more));
 }
 
 /// A frame of HTTP/2 (RFC 9113, section 4.1).

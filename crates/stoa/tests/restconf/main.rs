@@ -263,6 +263,15 @@ fn the_candidate_is_edited_and_committed() {
         "<input xmlns=\"urn:stoa:yang:stoa-datastore\"><comment>back</comment></input>",
     );
     assert!(xml.status == 200 && xml.body.starts_with("<output xmlns=\"urn:stoa"), "{xml:?}");
+    // A change of running confirms the commit that waits, and says so.
+    let described = |text: &str| json!({ "ietf-interfaces:description": text }).to_string();
+    let put = |path: &str, text| router.ask(ROOT, "PUT", path, &[JSON], &described(text));
+    assert!(put(&candidate, "one").status < 300);
+    assert_eq!(rpc("commit", json!({ "confirm-within": 600 })).status, 200);
+    let confirms = put(&running, "two");
+    let warning = confirms.field("Warning").unwrap_or_default();
+    assert!(warning.contains("this change confirmed the commit of root"), "{confirms:?}");
+    assert_eq!(put(&running, "three").field("Warning"), None);
     assert_eq!(rpc("commit", json!({ "odd": 1 })).status, 400);
     assert_eq!(rpc("none", json!({})).status, 404);
     let list = router.ask(ROOT, "GET", "/restconf/operations", &[], "").json();
