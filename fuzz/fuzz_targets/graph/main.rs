@@ -9,8 +9,6 @@ use std::sync::{Mutex, OnceLock};
 
 use arbitrary::{Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use prost::Message;
-use stoa_api::v1;
 use stoa_forwarder::kernel::Kernel;
 
 use frames::Frame;
@@ -41,7 +39,7 @@ static LABS: OnceLock<Mutex<Vec<Lab>>> = OnceLock::new();
 
 fuzz_target!(|input: &[u8]| {
     let Ok(events) = Vec::<Event>::arbitrary_take_rest(Unstructured::new(input)) else { return };
-    let labs = LABS.get_or_init(|| Mutex::new(Kernel::available().map(lab).collect()));
+    let labs = LABS.get_or_init(|| Mutex::new(Kernel::available().map(Lab::new).collect()));
     let mut labs = labs.lock().expect("a failed run ends the process");
     for lab in labs.iter_mut() {
         lab.begin();
@@ -55,13 +53,6 @@ fuzz_target!(|input: &[u8]| {
         lab.end();
     }
 });
-
-/// A forwarder with this kernel.
-fn lab(kernel: Kernel) -> Lab {
-    // All options: each field is 64 or true. Those that do not exist are skipped.
-    let fields: Vec<u8> = (1..16).flat_map(|field| [field << 3, 64]).collect();
-    Lab::new(kernel, v1::FamilyOptions::decode(&*fields).unwrap_or_default())
-}
 
 fn run_event(labs: &mut [Lab], event: Event) {
     match event {

@@ -13,7 +13,6 @@ use stoa_wire::{ipv6, protocol};
 
 use super::hostile::mutants_of;
 use super::tunnel::encapsulated_between;
-use crate::all_options;
 use crate::harness::everything::{virtual_mac, virtual4, virtual6};
 use crate::harness::stepped::{self, Lab};
 use crate::harness::{
@@ -130,21 +129,16 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 1..6)
 }
 
-/// A forwarder with this kernel.
-fn lab(kernel: Kernel) -> Lab {
-    Lab::new(kernel, all_options())
-}
-
 /// One forwarder for each kernel that this processor supports, the scalar one first.
 static LABS: LazyLock<Mutex<Vec<Lab>>> =
-    LazyLock::new(|| Mutex::new(Kernel::available().map(lab).collect()));
+    LazyLock::new(|| Mutex::new(Kernel::available().map(Lab::new).collect()));
 
 fn run(events: Vec<Event>) -> Result<(), TestCaseError> {
     // A failed case is run again, smaller, with new forwarders.
     let mut labs = LABS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut all = std::mem::take(&mut *labs);
     if all.is_empty() {
-        all = Kernel::available().map(lab).collect();
+        all = Kernel::available().map(Lab::new).collect();
     }
     all.iter_mut().for_each(Lab::begin);
     for event in events {
@@ -182,7 +176,7 @@ proptest! {
 /// What the property test covers: each node and arc is reached, and frames pass between the workers.
 #[test]
 fn frames_reach_all_features() {
-    let mut lab = lab(Kernel::detect());
+    let mut lab = Lab::new(Kernel::detect());
     lab.begin();
     assert_eq!(lab.virtual_routers(), ["master"; 4]);
     let mut before = BTreeMap::new();

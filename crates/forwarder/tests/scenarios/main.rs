@@ -59,5 +59,3 @@ mod vrf;
 mod vrrp;
 mod vrrp_dad;
 mod worker_pool;
-
-use minimum_ttl::all_options;

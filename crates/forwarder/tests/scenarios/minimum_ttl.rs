@@ -15,11 +15,6 @@ fn least(setup: Setup, name: &str, ip4: u32, ip6: u32) -> Setup {
     })
 }
 
-/// All options of a family.
-pub fn all_options() -> FamilyOptions {
-    FamilyOptions { redirects: true, directed_broadcast: true, minimum_ttl: 64 }
-}
-
 /// A packet of each family from host `n` to the host behind east.
 fn packets(n: u8, ttl: u8) -> [Vec<u8>; 2] {
     let udp4 = datagram(host4(n).into(), host4(2).into(), (1, 2), b"");

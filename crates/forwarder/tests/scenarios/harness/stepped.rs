@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use prost::Message;
 use stoa_api::v1;
 #[cfg(fuzzing)]
 use stoa_engine::clock;
@@ -50,14 +51,18 @@ pub struct Lab {
     wires: Wires,
     sent: u64,
     kernel: Kernel,
-    /// All options of a family.
-    options: v1::FamilyOptions,
     /// What it had learned at the start; `None`: it must be reset.
     fresh: Option<Learned>,
 }
 
-fn setup(kernel: Kernel, which: u8, options: &v1::FamilyOptions) -> DesiredState {
-    let mut setup = everything(which % VARIANTS, options).kernel(kernel);
+/// All options of a family, also those that are added later: each field is 64 or true.
+fn all_options() -> v1::FamilyOptions {
+    let fields: Vec<u8> = (1..16).flat_map(|field| [field << 3, 64]).collect();
+    v1::FamilyOptions::decode(&*fields).expect("fields that do not exist are skipped")
+}
+
+fn setup(kernel: Kernel, which: u8) -> DesiredState {
+    let mut setup = everything(which % VARIANTS, &all_options()).kernel(kernel);
     setup.0.workers.buffers = 2048;
     setup.0
 }
@@ -93,14 +98,14 @@ fn advance_clock(by: u64) {
 }
 
 impl Lab {
-    /// A forwarder with this kernel, without configuration. `options` are all options of a family.
-    pub fn new(kernel: Kernel, options: v1::FamilyOptions) -> Self {
+    /// A forwarder with this kernel, without configuration.
+    pub fn new(kernel: Kernel) -> Self {
         let wires = Wires::default();
         for name in PORTS {
             locked(&wires).insert(name.to_owned(), Wire::new(1, 1));
         }
         let forwarder = Forwarder::stepped(LIMITS, wire::opener(&wires));
-        Self { forwarder, wires, sent: 0, kernel, options, fresh: None }
+        Self { forwarder, wires, sent: 0, kernel, fresh: None }
     }
 
     fn state(&mut self) -> &mut ForwarderState {
@@ -152,7 +157,7 @@ impl Lab {
             return;
         }
         self.fresh = None;
-        let workers = setup(self.kernel, 0, &self.options).workers;
+        let workers = setup(self.kernel, 0).workers;
         let nothing = DesiredState { workers, ..DesiredState::default() };
         self.forwarder.apply(nothing).expect("an empty state is valid");
         self.settle();
@@ -165,7 +170,7 @@ impl Lab {
 
     /// Applies one of the configurations.
     pub fn reload(&mut self, which: u8) {
-        let desired = setup(self.kernel, which, &self.options);
+        let desired = setup(self.kernel, which);
         self.fresh = None;
         self.forwarder.apply(desired).expect("the state is valid");
         self.settle();
