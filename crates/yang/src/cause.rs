@@ -52,8 +52,9 @@ pub fn quoted(message: &str) -> Vec<&str> {
 /// The cause of an error.
 pub fn of(error: &LibyangError) -> String {
     let message = error.message.trim_end_matches('.');
-    if own().contains(message) {
-        return message.to_owned();
+    let line = in_one_line(message);
+    if own().contains(&line) {
+        return line;
     }
     let parts = quoted(message);
     let [first, second] = [0, 1].map(|at| parts.get(at).copied().unwrap_or_default());
@@ -83,9 +84,14 @@ fn own() -> &'static BTreeSet<String> {
     static OWN: OnceLock<BTreeSet<String>> = OnceLock::new();
     OWN.get_or_init(|| {
         let texts = crate::sources().flat_map(|(_, text)| text.split("error-message").skip(1));
-        let texts = texts.map(|text| string(text).trim_end_matches('.').to_owned());
+        let texts = texts.map(|text| in_one_line(string(text).trim_end_matches('.')));
         texts.filter(|text| !text.is_empty()).collect()
     })
+}
+
+/// A text without the line breaks and the indentation that it has in its module.
+fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The string at the beginning of a text of YANG: parts in quotes, joined by `+`.
@@ -133,6 +139,10 @@ mod tests {
         assert_eq!(string(" \"one, \"\n   + \"two.\"; x"), "one, two.");
         let own = "A pcap port needs an input file, an output file or both.";
         assert_eq!(cause(own), own.trim_end_matches('.'));
+        assert_eq!(
+            cause("A pcap port needs an input file,\n  an output file\nor both."),
+            cause(own)
+        );
         assert_eq!(
             cause("the names default and all are taken"),
             "the names default and all are taken"

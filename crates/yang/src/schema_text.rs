@@ -9,12 +9,16 @@ pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
     let text = source(node.module().name())?;
     let mut around: Vec<_> = node.ancestors().map(|node| node.name().to_owned()).collect();
     around.reverse();
-    // The same name may occur in several containers.
-    let text_around = around.iter().fold(text, |text, name| {
-        let inside = ["container", "list"].iter().find_map(|kind| block(text, kind, name));
-        inside.unwrap_or(text)
+    // The same name may occur in several containers, and in augments of several nodes.
+    let texts_around = around.iter().fold(vec![text], |texts, name| {
+        let inside: Vec<&str> = texts.iter().flat_map(|text| insides(text, name)).collect();
+        if inside.is_empty() { texts } else { inside }
     });
-    let own = ["leaf", "leaf-list"].iter().find_map(|kind| block(text_around, kind, node.name()));
+    let leaf = |text: &&'static str| {
+        ["leaf", "leaf-list"].iter().find_map(|kind| block(text, kind, node.name()))
+    };
+    // It may also come from a grouping of its module.
+    let own = texts_around.iter().chain([&text]).find_map(leaf);
     if let Some(values) = own.and_then(values) {
         return Some(values);
     }
@@ -30,14 +34,31 @@ pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
     values(block(text, "typedef", named)?)
 }
 
+/// The statements of the node `name` and of all augments of it.
+fn insides<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    if let Some(own) = ["container", "list"].iter().find_map(|kind| block(text, kind, name)) {
+        return vec![own];
+    }
+    let augments = text.match_indices("augment \"").filter_map(|(start, _)| {
+        let path = text[start..].split_once('{')?.0.trim_end().trim_end_matches('"');
+        let last = path.rsplit(['/', ':', '"']).next()?;
+        if last == name { statement(&text[start..]) } else { None }
+    });
+    augments.collect()
+}
+
 /// The statement `kind name { ... }`.
 fn block<'a>(text: &'a str, kind: &str, name: &str) -> Option<&'a str> {
-    let start = text.find(&format!("{kind} {name} {{"))?;
+    statement(&text[text.find(&format!("{kind} {name} {{"))?..])
+}
+
+/// The statement at the beginning of a text, to its last brace.
+fn statement(text: &str) -> Option<&str> {
     let mut depth = 0_i32;
-    for (offset, letter) in text[start..].char_indices() {
+    for (offset, letter) in text.char_indices() {
         match letter {
             '{' => depth += 1,
-            '}' if depth == 1 => return Some(&text[start..=start + offset]),
+            '}' if depth == 1 => return Some(&text[..=offset]),
             '}' => depth -= 1,
             _ => {}
         }
@@ -78,5 +99,27 @@ mod tests {
         let polling = block(text, "leaf", "polling").unwrap();
         assert_eq!(values(polling).as_deref(), Some("adaptive, polling, interrupt"));
         assert!(block(text, "leaf", "nothing").is_none());
+    }
+
+    #[test]
+    fn leafs_of_augments_are_told_apart_by_their_nodes() {
+        let text = r#"
+            augment "/if:interfaces/if:interface/ip:ipv4" {
+              leaf mtu { type uint16 { range "68..max"; } }
+            }
+            augment "/if:interfaces/if:interface/" +
+                    "ip:ipv6" {
+              leaf other { type uint8; }
+            }
+            augment "/if:interfaces/if:interface/ip:ipv6" {
+              leaf mtu { type uint16 { range "1280..max"; } }
+            }"#;
+        let of = |name| {
+            let found = insides(text, name);
+            (found.len(), found.iter().find_map(|one| values(block(one, "leaf", "mtu")?)))
+        };
+        assert_eq!(of("ipv4"), (1, Some("68 to max".into())));
+        assert_eq!(of("ipv6"), (2, Some("1280 to max".into())));
+        assert_eq!(of("interface"), (0, None));
     }
 }
