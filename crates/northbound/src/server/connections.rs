@@ -89,10 +89,10 @@ impl Connections {
             return None;
         }
         if table.open.len() + reserve(limit) >= limit {
-            match table.to_replace() {
-                Some(number) => table.end(number),
-                None if table.open.len() < limit && table.is_operator(from, now) => {}
-                None => return None,
+            // The connections of an operator do not replace each other while the reserve lasts.
+            if table.open.len() >= limit || !table.is_operator(from, now) {
+                let replaced = table.to_replace()?;
+                table.end(replaced);
             }
         }
         table.admitted += 1;
@@ -278,6 +278,7 @@ mod tests {
         let rest: Vec<Connection> =
             (0..100).filter_map(|_| all.admit("::1".parse().unwrap(), now)).collect();
         assert_eq!(all.table().open.len(), LIMIT, "{}", rest.len());
+        assert!(rest[84..].iter().all(|one| is_open(&all, one)), "then the oldest make room");
     }
 
     #[test]
