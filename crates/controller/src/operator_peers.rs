@@ -1,8 +1,9 @@
 //! Who may connect to the operator's socket: every process that its mode admits, except the forwarder.
 //!
 //! The forwarder reads packets of strangers and runs as the same user. One that an attacker has taken over must not
-//! become an operator. It cannot leave what it is recognised by: its supervisor is its parent, and its unit of systemd is
-//! its control group. It cannot begin another process, nor execute another program (`privileges/system_calls.rs`).
+//! become an operator. It cannot leave what it is recognised by: its supervisor is its parent, and its unit of systemd
+//! is its control group. It cannot begin another process, nor execute another program
+//! (`privileges/system_calls.rs`).
 
 use std::path::Path;
 
@@ -13,8 +14,8 @@ use crate::supervise;
 /// The unit of the forwarder, where systemd starts it by itself.
 const UNIT: &str = "stoa-forwarder.service";
 
-/// Whether the process that made this connection may be an operator. It is asked when the connection is made: later, the
-/// connection may have been passed on.
+/// Whether the process that made this connection may be an operator. It is asked when the connection is made: later,
+/// the connection may have been passed on.
 pub fn may_connect(stream: &UnixStream) -> bool {
     let pid = match stream.peer_cred() {
         Ok(peer) => peer.pid(),

@@ -1,7 +1,7 @@
 //! Nodes that are taken out of effect or put back, among the differences of two configurations.
 //!
-//! `deactivate` moves a node into the list `deactivated` of `stoa-annotations`, as the lines of `set` that create it. The
-//! differences have both: the nodes that are gone, and a new entry of that list.
+//! `deactivate` moves a node into the list `deactivated` of `stoa-annotations`, as the lines of `set` that create it.
+//! The differences have both: the nodes that are gone, and a new entry of that list.
 
 use std::collections::{HashMap, HashSet};
 

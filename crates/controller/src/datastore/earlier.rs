@@ -26,8 +26,8 @@ pub enum Outcome {
 }
 
 impl Earlier {
-    /// Of the commit that waited, after a commit by `author` from `origin` that left `now` waiting. Logs a confirmation,
-    /// which whoever follows the log would miss otherwise.
+    /// Of the commit that waited, after a commit by `author` from `origin` that left `now` waiting. Logs a
+    /// confirmation, which whoever follows the log would miss otherwise.
     pub(super) fn of(
         waited: Unconfirmed,
         author: &Author,

@@ -43,8 +43,8 @@ pub fn namespaces(configuration: &Configuration) -> BTreeMap<String, Namespace> 
     if hosts.is_empty() {
         return namespaces;
     }
-    // Namespaces have one table each. If several VRFs have a route to a prefix, it gets that of the first VRF: next hops
-    // of two customers are never balanced.
+    // Namespaces have one table each. If several VRFs have a route to a prefix, it gets that of the first VRF:
+    // next hops of two customers are never balanced.
     let mut vrfs: HashMap<(&str, IpNet), &str> = HashMap::new();
     for path in host_paths(&hosts, &configuration.routes) {
         let vrf = *vrfs.entry((path.netns, path.prefix)).or_insert(path.vrf);
