@@ -97,7 +97,7 @@ class Runner:
             worker.join()
 
 
-def run(report, program, env, words=(), threads=4, deadline=DEADLINE):
+def run(report, program, env, words=(), threads=6, deadline=DEADLINE):
     """Runs the scenarios whose names contain one of these words, or all, and returns whether they passed."""
     if os.geteuid() != 0:
         print("The scenarios need root: run them by `make test`, which asks for it, or by sudo.")
