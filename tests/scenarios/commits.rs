@@ -1,5 +1,5 @@
 //! The controller is killed during commits: the running and startup configuration and the forwarder agree on the old or
-//! the new state, and no confirmed commit is lost. `STOA_KILLS` sets the number of kills (100).
+//! the new state, and no confirmed commit is lost. `STOA_KILLS` sets the number of kills (40).
 
 use std::path::Path;
 use std::time::Duration;
@@ -123,7 +123,7 @@ fn next(seed: &mut u64) -> u64 {
 
 #[test]
 fn a_killed_controller_loses_nothing() -> Result<()> {
-    let kills = std::env::var("STOA_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(100);
+    let kills = std::env::var("STOA_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(40);
     let mut seed = u64::from(std::process::id()) | 0x5704_0000;
     println!("seed {seed}");
     let mut halves = Halves::start()?;
