@@ -139,7 +139,7 @@ fn malformed(scenario: &Scenario, kernel: &str) -> Result<()> {
 fn run(index: usize) -> Result<()> {
     let (kernel, flag) = KERNELS[index];
     if !is_supported(flag) {
-        println!("this processor has no {flag}: {kernel} is skipped");
+        println!("SKIPPED {kernel}: this processor has no {flag}");
         return Ok(());
     }
     check(kernel)

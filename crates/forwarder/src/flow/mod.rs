@@ -256,6 +256,26 @@ mod tests {
     }
 
     #[test]
+    fn software_rss_has_a_seed_of_its_own() {
+        let seeds = Seeds::default();
+        for seed in [0, 1, 0xdead_beef] {
+            seeds.set(seed);
+            let workers = seeds.workers().load(Ordering::Relaxed);
+            let frame = |host: u8| {
+                let packet = ip4([[10, 0, 0, host], [10, 1, 0, 1]], [[0, host], [0, 80]], 6);
+                [&[0; 12][..], &[8, 0], &packet].concat()
+            };
+            let bit = |host, seed| of_frame(&frame(host), seed).unwrap() >> 31;
+            // Those that a choice by the seed of the paths sends one way.
+            let one_way = (0..=255).filter(|host| bit(*host, seeds.paths()) == 0);
+            let (total, first) = one_way.fold((0, 0), |(total, first), host| {
+                (total + 1, first + u32::from(bit(host, workers) == 0))
+            });
+            assert!((total / 3..=total * 2 / 3).contains(&first), "{seed}: {first} of {total}");
+        }
+    }
+
+    #[test]
     fn fragments_of_a_packet_share_a_hash() {
         let mut first = [0u8; 28];
         first[0] = 0x45;
